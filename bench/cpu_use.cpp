@@ -1,0 +1,54 @@
+#include "bench/cpu_use.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <limits>
+#include <string>
+
+namespace tutti::bench {
+
+namespace {
+
+double seconds_of_ticks(double ticks) {
+  return ticks / static_cast<double>(::sysconf(_SC_CLK_TCK));
+}
+
+double cpu_seconds_of(pid_t process) {
+  std::ifstream file(fmt::format("/proc/{}/stat", process));
+  file.ignore(std::numeric_limits<std::streamsize>::max(), ')');  // a name may hold anything else
+  std::string skipped;
+  for (int field = 3; field < 14; ++field) file >> skipped;
+  double user = 0;
+  double system = 0;
+  file >> user >> system;
+  return file ? seconds_of_ticks(user + system) : 0;
+}
+
+}  // namespace
+
+double machine_cpu_seconds() {
+  std::ifstream file("/proc/stat");
+  std::string name;
+  double user = 0;
+  double nice = 0;
+  double system = 0;
+  double idle = 0;
+  double waiting = 0;
+  double interrupts = 0;
+  double soft_interrupts = 0;
+  double stolen = 0;
+  file >> name >> user >> nice >> system >> idle >> waiting >> interrupts >> soft_interrupts >>
+      stolen;
+  if (!file) return 0;
+  return seconds_of_ticks(user + nice + system + interrupts + soft_interrupts + stolen);
+}
+
+double cpu_seconds_of(const std::vector<pid_t>& processes) {
+  double sum = 0;
+  for (const pid_t process : processes) sum += cpu_seconds_of(process);
+  return sum;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,185 @@
+#include "bench/library.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+namespace tutti::bench {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where the build found it; a program that stands elsewhere now can be named by its root.
+std::string mpiexec_of(const std::string& library) {
+  if (library == "openmpi") return TUTTI_BENCH_OPENMPI_MPIEXEC;
+  if (library == "mpich") return TUTTI_BENCH_MPICH_MPIEXEC;
+  return TUTTI_BENCH_IMPI_MPIEXEC;
+}
+
+fs::path worker_of(const std::string& library, const fs::path& programs) {
+  return programs / ("tutti_bench_" + library);
+}
+
+bool is_mpi(const std::string& library) {
+  return library == "openmpi" || library == "mpich" || library == "impi";
+}
+
+std::string settings_text(const Program& program, const fs::path& worker) {
+  std::string text;
+  for (const auto& [name, value] : program.environment) {
+    if (name != "LD_LIBRARY_PATH" && name != "I_MPI_ROOT") text += name + "=" + value + " ";
+  }
+  for (const auto& word : program.argv) {
+    if (word == worker) break;
+    text += (&word == program.argv.data() ? fs::path(word).filename().string() : word) + " ";
+  }
+  if (!text.empty()) text.pop_back();
+  return text;
+}
+
+void append(std::vector<std::string>& to, std::initializer_list<std::string> words) {
+  to.insert(to.end(), words);
+}
+
+/// A core per rank: bound, as its manual says. More ranks than cores: told so, and made to yield.
+Program openmpi(const LaunchRequest& request) {
+  Program program;
+  auto& argv = program.argv;
+  argv = {mpiexec_of("openmpi"), "-n", std::to_string(request.ranks)};
+  if (::geteuid() == 0) argv.push_back("--allow-run-as-root");
+  append(argv, {"--mca", "pml", "ob1", "--mca", "btl", "self,vader"});
+  if (request.ranks <= request.cpus) {
+    append(argv, {"--bind-to", "core"});
+  } else {
+    append(argv, {"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"});
+  }
+  return program;
+}
+
+Program mpich(const LaunchRequest& request) {
+  Program program;
+  program.argv = {mpiexec_of("mpich"), "-n", std::to_string(request.ranks)};
+  if (request.ranks <= request.cpus) append(program.argv, {"-bind-to", "core"});
+  return program;
+}
+
+/// Pins by itself. With more ranks than cores it is unusable (40 ms per small operation) unless
+/// told to yield and to wait; with a core per rank waiting would cost it.
+Program impi(const LaunchRequest& request) {
+  Program program;
+  const std::string mpiexec = mpiexec_of("impi");
+  const fs::path root = fs::path(mpiexec).parent_path().parent_path();
+  std::string libraries = (root / "lib").string();
+  if (const char* old = std::getenv("LD_LIBRARY_PATH"); old != nullptr && *old != '\0') {
+    libraries += fmt::format(":{}", old);
+  }
+  program.environment = {{"I_MPI_ROOT", root.string()},
+                         {"LD_LIBRARY_PATH", libraries},
+                         {"I_MPI_FABRICS", "shm"},
+                         {"I_MPI_HYDRA_BOOTSTRAP", "fork"}};
+  if (request.ranks > request.cpus) {
+    program.environment.emplace_back("I_MPI_THREAD_YIELD", "2");
+    program.environment.emplace_back("I_MPI_WAIT_MODE", "1");
+  }
+  program.argv = {mpiexec, "-n", std::to_string(request.ranks)};
+  return program;
+}
+
+std::uint16_t free_port() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  const bool ok = fd >= 0 &&
+                  ::bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) == 0 &&
+                  ::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
+  if (fd >= 0) ::close(fd);
+  if (!ok) throw std::runtime_error("cannot find a free port on loopback");
+  return ntohs(address.sin_port);
+}
+
+/// By tuttirun where it stands beside us, else by hand with what env:// reads.
+Launch ours(const LaunchRequest& request, const std::vector<std::string>& arguments) {
+  Launch launch;
+  const bool core_per_rank = request.ranks <= request.cpus;
+  std::vector<std::string> worker{worker_of(kOurs, request.programs).string()};
+  worker.insert(worker.end(), arguments.begin(), arguments.end());
+  if (core_per_rank) worker.push_back("--pin");
+  const fs::path tuttirun = request.programs / "tuttirun";
+  if (fs::exists(tuttirun)) {
+    Program program;
+    program.argv = {tuttirun.string(), "--nproc-per-node", std::to_string(request.ranks)};
+    program.argv.insert(program.argv.end(), worker.begin(), worker.end());
+    launch.programs.push_back(std::move(program));
+    launch.settings = "tuttirun";
+  } else {
+    const std::string port = std::to_string(free_port());
+    const std::string size = std::to_string(request.ranks);
+    for (int rank = 0; rank < request.ranks; ++rank) {
+      const std::string number = std::to_string(rank);
+      launch.programs.push_back({worker,
+                                 {{"RANK", number},
+                                  {"WORLD_SIZE", size},
+                                  {"LOCAL_RANK", number},
+                                  {"LOCAL_WORLD_SIZE", size},
+                                  {"MASTER_ADDR", "127.0.0.1"},
+                                  {"MASTER_PORT", port}}});
+    }
+    launch.settings = "started directly";
+  }
+  if (core_per_rank) launch.settings += ", a core per rank";
+  return launch;
+}
+
+}  // namespace
+
+std::vector<std::string> known_libraries() { return {kOurs, "openmpi", "mpich", "impi", "gloo"}; }
+
+bool installed(const std::string& library, const fs::path& programs, std::string& why) {
+  if (!fs::exists(worker_of(library, programs))) {
+    why = library == kOurs ? "this build has no worker for it" : "not installed";
+    return false;
+  }
+  if (is_mpi(library) && !fs::exists(mpiexec_of(library))) {
+    why = "not installed: no " + mpiexec_of(library);
+    return false;
+  }
+  return true;
+}
+
+Launch plan_launch(const LaunchRequest& request) {
+  const fs::path worker = worker_of(request.library, request.programs);
+  const std::vector<std::string> arguments{"--socket", request.socket.string()};
+  if (request.library == kOurs) return ours(request, arguments);
+  Launch launch;
+  if (is_mpi(request.library)) {
+    Program program = request.library == "openmpi" ? openmpi(request)
+                      : request.library == "mpich" ? mpich(request)
+                                                   : impi(request);
+    program.argv.push_back(worker.string());
+    program.argv.insert(program.argv.end(), arguments.begin(), arguments.end());
+    launch.settings = settings_text(program, worker);
+    launch.programs.push_back(std::move(program));
+    return launch;
+  }
+  if (request.library != "gloo") {
+    throw std::invalid_argument("no such library: " + request.library);
+  }
+  for (int rank = 0; rank < request.ranks; ++rank) {
+    Program program{{worker.string()}, {}};
+    program.argv.insert(program.argv.end(), arguments.begin(), arguments.end());
+    append(program.argv, {"--rank", std::to_string(rank), "--size", std::to_string(request.ranks),
+                          "--directory", request.directory.string()});
+    launch.programs.push_back(std::move(program));
+  }
+  launch.settings = "TCP on loopback, default algorithms";
+  return launch;
+}
+
+}  // namespace tutti::bench

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+/// The libraries that can be measured and how each is started at its best documented settings.
+namespace tutti::bench {
+
+/// The name of our own in commands and tables.
+inline constexpr const char* kOurs = "tutti";
+
+/// tutti, openmpi, mpich, impi, gloo.
+std::vector<std::string> known_libraries();
+
+struct LaunchRequest {
+  std::string library;
+  int ranks = 2;
+  int cpus = 1;                     ///< usable ones
+  std::filesystem::path programs;   ///< folder of the worker programs
+  std::filesystem::path directory;  ///< of this run, empty, removed afterwards
+  std::filesystem::path socket;     ///< where the ranks reach the harness
+};
+
+/// A program to start.
+struct Program {
+  std::vector<std::string> argv;
+  std::vector<std::pair<std::string, std::string>> environment;  ///< beside ours
+};
+
+struct Launch {
+  std::vector<Program> programs;  ///< one that starts all ranks, or one per rank
+  std::string settings;           ///< what was chosen, for the report
+};
+
+/// True if its worker was built and the program that starts it is there; else `why` says what is
+/// missing.
+bool installed(const std::string& library, const std::filesystem::path& programs, std::string& why);
+
+Launch plan_launch(const LaunchRequest& request);
+
+}  // namespace tutti::bench

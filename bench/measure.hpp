@@ -1,0 +1,93 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench/protocol.hpp"
+
+/// The plan of a run: every library alive at once, one measuring at a time, in turns.
+namespace tutti::bench {
+
+enum class Mode {
+  loop,  ///< calls back to back: time of all of them / their number, slowest rank
+  sync,  ///< the library's barrier before each call: slowest rank of each call, median
+};
+
+struct Settings {
+  std::vector<Operation> operations;
+  std::vector<std::uint64_t> sizes;
+  std::vector<int> ranks;
+  std::vector<std::string> libraries;  ///< ours first, if it takes part
+  int rounds = 5;
+  Mode mode = Mode::loop;
+  /// About what one library may take per round of one point.
+  std::chrono::milliseconds budget{60};
+  /// For a library to start, and to answer beyond what its calls should take.
+  std::chrono::seconds timeout{30};
+  std::filesystem::path programs;  ///< folder of the worker programs
+};
+
+/// How far apart the cores were during a point (hop.hpp); mixed: it changed meanwhile.
+enum class State { near, middle, far, mixed, unknown };
+
+/// What one library did at one point.
+struct Series {
+  std::string library;
+  std::vector<double> seconds;  ///< per call, one figure per round
+  std::uint64_t iterations = 0;
+  /// How often somebody else took a core from one of its ranks, per round.
+  std::vector<std::uint64_t> involuntary_switches;
+  std::string failure;  ///< why there are no figures
+  [[nodiscard]] std::optional<double> median() const;
+};
+
+struct Point {
+  Operation operation = Operation::all_reduce;
+  int ranks = 0;
+  std::uint64_t bytes = 0;
+  std::vector<double> hops;  ///< seconds, before each round and after the last
+  /// Part of the machine's CPU time, 0 to 1, that went to processes that are not ours meanwhile.
+  double others = 0;
+  std::vector<Series> series;
+
+  [[nodiscard]] State state() const;
+  [[nodiscard]] const Series* of(const std::string& library) const;
+  /// The fastest of those that are not ours.
+  [[nodiscard]] const Series* best_peer() const;
+  /// Median over the rounds of our time / its time in the same round.
+  [[nodiscard]] std::optional<double> ratio() const;
+};
+
+/// A library as it was started for a number of ranks.
+struct Started {
+  std::string library;
+  int ranks = 0;
+  std::string version;
+  std::string settings;
+  std::string failure;
+};
+
+struct Results {
+  std::vector<Started> started;
+  std::vector<Point> points;
+};
+
+/// Told as the run goes on.
+struct Observer {
+  std::function<void(const Started&)> on_started;
+  std::function<void(const Point&)> on_point;
+};
+
+Results run(const Settings& settings, const Observer& observer);
+
+double median(std::vector<double> values);
+const char* name_of(Operation operation);
+const char* name_of(State state);
+const char* name_of(Mode mode);
+
+}  // namespace tutti::bench

@@ -1,0 +1,165 @@
+// What the TCP transport costs between two ranks on this host: the wire below every engine.
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace {
+
+using tutti::transport::FrameHeader;
+using tutti::transport::FrameType;
+using tutti::transport::kMaxFramePayload;
+using tutti::transport::Sink;
+using tutti::transport::TcpOptions;
+using tutti::transport::TcpTransport;
+
+/// Counts frames; payloads go into one buffer.
+class Counter final : public Sink {
+ public:
+  std::span<std::byte> on_header(int, const FrameHeader& header) noexcept override {
+    return std::span(buffer_).first(header.payload_bytes);
+  }
+  void on_frame(int, const FrameHeader&) noexcept override { ++frames; }
+  void on_sent(int, std::uint64_t token) noexcept override { sent = token; }
+  void on_lost(int, const tutti::Status&) noexcept override { lost = true; }
+
+  std::uint64_t frames = 0;
+  std::uint64_t sent = 0;
+  bool lost = false;
+
+ private:
+  std::vector<std::byte> buffer_ = std::vector<std::byte>(kMaxFramePayload);
+};
+
+struct Rank {
+  std::unique_ptr<TcpTransport> transport;
+  Counter sink;
+  std::uint64_t token = 0;
+  std::vector<std::byte> payload = std::vector<std::byte>(kMaxFramePayload);
+
+  void send(int peer, std::size_t bytes) {
+    FrameHeader header;
+    header.type = static_cast<std::uint8_t>(FrameType::data);
+    header.payload_bytes = static_cast<std::uint32_t>(bytes);
+    transport->send(peer, header, payload.data(), ++token);
+  }
+};
+
+struct Pair {
+  Rank ranks[2];
+
+  Pair() {
+    std::vector<std::string> addresses;
+    for (int r = 0; r < 2; ++r) {
+      TcpOptions options;
+      options.rank = r;
+      options.size = 2;
+      options.bind = tutti::os::Address::parse("127.0.0.1", 0).value();
+      ranks[r].transport = TcpTransport::listen(std::move(options)).value();
+      ranks[r].transport->set_sink(&ranks[r].sink);
+      addresses.push_back(ranks[r].transport->address());
+    }
+    for (Rank& rank : ranks) static_cast<void>(rank.transport->set_addresses(addresses));
+    ranks[0].send(1, 8);
+    while (ranks[1].sink.frames == 0) {
+      for (Rank& rank : ranks) rank.transport->poll();
+    }
+    ranks[1].sink.frames = 0;
+  }
+};
+
+// One way = half a round trip; both sides spin on poll().
+void ping_pong(benchmark::State& state) {
+  Pair pair;
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  std::atomic<bool> stop{false};
+  std::thread echo([&] {
+    Rank& rank = pair.ranks[1];
+    std::uint64_t answered = 0;
+    while (!stop.load(std::memory_order_relaxed)) {  // alone: nothing is published with it
+      rank.transport->poll();
+      for (; answered < rank.sink.frames; ++answered) rank.send(0, bytes);
+    }
+  });
+  Rank& rank = pair.ranks[0];
+  std::vector<double> one_way_us;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::uint64_t before = rank.sink.frames;
+    rank.send(1, bytes);
+    while (rank.sink.frames == before) rank.transport->poll();
+    const std::chrono::duration<double, std::micro> round =
+        std::chrono::steady_clock::now() - start;
+    one_way_us.push_back(round.count() / 2);
+  }
+  stop = true;
+  echo.join();
+  // Others on the machine spoil the mean: these say what it costs when both have a core.
+  std::ranges::sort(one_way_us);
+  state.counters["p10_us"] = one_way_us[one_way_us.size() / 10];
+  state.counters["p50_us"] = one_way_us[one_way_us.size() / 2];
+}
+
+// Frames of 128 KiB from one rank to the other.
+void stream(benchmark::State& state) {
+  Pair pair;
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    while (!stop.load(std::memory_order_relaxed)) {  // alone: nothing is published with it
+      pair.ranks[1].transport->poll();
+    }
+  });
+  Rank& rank = pair.ranks[0];
+  constexpr int kBatch = 64;
+  double best = 0;
+  for (auto _ : state) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < kBatch; ++i) {
+      while (!rank.transport->can_send(1)) rank.transport->poll();
+      rank.send(1, kMaxFramePayload);
+    }
+    const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - start;
+    best = std::max(best, kBatch * static_cast<double>(kMaxFramePayload) / time.count());
+  }
+  while (rank.sink.sent < rank.token) rank.transport->poll();
+  stop = true;
+  reader.join();
+  state.SetBytesProcessed(state.iterations() * kBatch *
+                          static_cast<std::int64_t>(kMaxFramePayload));
+  state.counters["best_GB_s"] = best;
+}
+
+// What a poll costs that finds nothing.
+void idle_poll(benchmark::State& state) {
+  Pair pair;
+  for (auto _ : state) benchmark::DoNotOptimize(pair.ranks[0].transport->poll());
+}
+
+// One thread drives both ends: what a frame costs in CPU time, however busy the machine is.
+void frame_cost(benchmark::State& state) {
+  Pair pair;
+  const auto bytes = static_cast<std::size_t>(state.range(0));
+  for (auto _ : state) {
+    const std::uint64_t before = pair.ranks[1].sink.frames;
+    while (!pair.ranks[0].transport->can_send(1)) pair.ranks[0].transport->poll();
+    pair.ranks[0].send(1, bytes);
+    while (pair.ranks[1].sink.frames == before) pair.ranks[1].transport->poll();
+  }
+  state.SetBytesProcessed(state.iterations() * state.range(0));
+}
+
+BENCHMARK(frame_cost)->Arg(8)->Arg(64)->Arg(4096)->Arg(131072);
+BENCHMARK(ping_pong)->Arg(8)->Arg(64)->Arg(4096)->Arg(65536)->UseRealTime();
+BENCHMARK(stream)->UseRealTime();
+BENCHMARK(idle_poll);
+
+}  // namespace

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+/// The part of a measured process that is the same for all libraries.
+namespace tutti::bench {
+
+/// A library that is measured, as one of its ranks sees it. All calls block until done.
+class Library {
+ public:
+  Library() = default;
+  Library(const Library&) = delete;
+  Library& operator=(const Library&) = delete;
+  virtual ~Library() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+  /// Name and version.
+  [[nodiscard]] virtual std::string name() const = 0;
+
+  /// Sum of float32, in place.
+  virtual void all_reduce(float* data, std::size_t count) = 0;
+  /// Bytes of rank 0 to all.
+  virtual void broadcast(std::byte* data, std::size_t bytes) = 0;
+  virtual void barrier() = 0;
+  /// Called before the rank falls asleep: sends what a library without a thread of its own may
+  /// still hold back.
+  virtual void settle() {}
+};
+
+/// The arguments of a worker: --socket PATH [--pin] [--rank R --size N --directory FOLDER].
+struct WorkerOptions {
+  std::string socket;
+  bool pin = false;  ///< bind rank r to the r-th usable CPU; for libraries whose launcher does not
+  int rank = -1;     ///< gloo: given by the harness
+  int size = -1;
+  std::string directory;  ///< gloo: folder of the file store
+};
+WorkerOptions parse_worker_options(int argc, char** argv);
+
+/// Binds the calling thread to the `rank`-th CPU it may use.
+void pin_to_cpu_of(int rank);
+
+/// Obeys the harness until it says quit or goes away. Returns the exit code.
+int serve(Library& library, const std::string& socket);
+
+}  // namespace tutti::bench

@@ -1,0 +1,194 @@
+#include "cli/bench_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "bench/library.hpp"
+#include "bench/measure.hpp"
+#include "bench/report.hpp"
+#include "bench/sizes.hpp"
+#include "bench/spawn.hpp"
+
+namespace tutti::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What stands on the command line.
+struct BenchOptions {
+  std::vector<std::string> operations{"all_reduce"};
+  std::vector<int> ranks{2, 8};
+  std::string begin = "8";
+  std::string end = "64M";
+  std::uint64_t factor = 8;
+  std::vector<std::string> sizes{"8", "4K", "256K", "16M"};
+  std::vector<std::string> against;
+  bool without_ours = false;
+  int rounds = 5;
+  int budget_ms = 60;
+  std::string mode = "loop";
+  std::string json;
+  int timeout_s = 30;
+  std::string programs;
+};
+
+fs::path own_folder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
+
+bench::Operation operation_of(const std::string& name) {
+  for (const auto operation :
+       {bench::Operation::all_reduce, bench::Operation::broadcast, bench::Operation::barrier}) {
+    if (name == bench::name_of(operation)) return operation;
+  }
+  throw std::invalid_argument("no such operation: " + name);
+}
+
+bench::Settings settings_of(const BenchOptions& options, bool range_given) {
+  bench::Settings settings;
+  for (const auto& name : options.operations) {
+    settings.operations.push_back(operation_of(name));
+  }
+  if (range_given) {
+    settings.sizes = bench::size_range(bench::parse_size(options.begin),
+                                       bench::parse_size(options.end), options.factor);
+  } else {
+    for (const auto& text : options.sizes) settings.sizes.push_back(bench::parse_size(text));
+  }
+  for (const auto size : settings.sizes) {
+    if (size == 0 || size % sizeof(float) != 0) {
+      throw std::invalid_argument(
+          fmt::format("a size of {} bytes is no whole number of float32", size));
+    }
+  }
+  settings.ranks = options.ranks;
+  if (!options.without_ours) settings.libraries.emplace_back(bench::kOurs);
+  const auto known = bench::known_libraries();
+  for (const auto& name : options.against) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw std::invalid_argument(
+          fmt::format("no such library: {}; there are {}", name, fmt::join(known, ", ")));
+    }
+    auto& list = settings.libraries;
+    if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
+  }
+  settings.rounds = options.rounds;
+  settings.budget = std::chrono::milliseconds(options.budget_ms);
+  settings.mode = options.mode == "sync" ? bench::Mode::sync : bench::Mode::loop;
+  settings.timeout = std::chrono::seconds(options.timeout_s);
+  settings.programs = options.programs.empty() ? own_folder() : fs::absolute(options.programs);
+  return settings;
+}
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void run_bench(const BenchOptions& options, bool range_given) {
+  const bench::Settings settings = settings_of(options, range_given);
+  bench::prepare_process();
+  const bench::Table table(settings.libraries);
+  bool head = false;
+  bench::Observer observer;
+  observer.on_started = [&](const bench::Started& started) {
+    head = false;
+    print(bench::describe(started));
+  };
+  observer.on_point = [&](const bench::Point& point) {
+    if (!std::exchange(head, true)) print("\n" + table.head());
+    print(table.row(point));
+  };
+  print(
+      fmt::format("Microseconds per call ({}), median of {} interleaved rounds. Only the ratio "
+                  "holds beyond this run:\nours / best peer, round by round.\n\n",
+                  options.mode, settings.rounds));
+  const bench::Results results = bench::run(settings, observer);
+  if (!options.json.empty()) {
+    std::ofstream file(options.json);
+    file << bench::to_json(settings, results).dump(2) << '\n';
+    if (!file.flush()) throw std::runtime_error("cannot write " + options.json);
+  }
+  const bool measured =
+      std::any_of(results.points.begin(), results.points.end(), [](const bench::Point& point) {
+        return std::any_of(point.series.begin(), point.series.end(),
+                           [](const bench::Series& series) { return !series.seconds.empty(); });
+      });
+  if (!measured) throw std::runtime_error("nothing was measured");
+  const bool wrong =
+      std::any_of(results.points.begin(), results.points.end(), [](const bench::Point& point) {
+        const auto* own = point.of(bench::kOurs);
+        return own != nullptr && !own->failure.empty();
+      });
+  if (wrong) throw std::runtime_error("our own library failed: see above");
+}
+
+}  // namespace
+
+void add_bench_command(CLI::App& app) {
+  auto options = std::make_shared<BenchOptions>();
+  auto* command = app.add_subcommand(
+      "bench", "Measures collectives, beside other libraries in the same run if asked");
+  command
+      ->add_option("operations", options->operations,
+                   "all_reduce, broadcast, barrier (default: all_reduce)")
+      ->check(CLI::IsMember({"all_reduce", "broadcast", "barrier"}));
+  command->add_option("--ranks", options->ranks, "Numbers of processes, e.g. 2,8")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  auto* sizes = command->add_option("--sizes", options->sizes, "Message sizes, e.g. 8,4K,16M")
+                    ->delimiter(',')
+                    ->capture_default_str();
+  auto* begin = command->add_option("-b,--begin", options->begin, "Smallest size of a range")
+                    ->capture_default_str()
+                    ->excludes(sizes);
+  auto* end = command->add_option("-e,--end", options->end, "Largest size of a range")
+                  ->capture_default_str()
+                  ->excludes(sizes);
+  auto* factor = command->add_option("-f,--factor", options->factor, "From one size to the next")
+                     ->capture_default_str()
+                     ->excludes(sizes);
+  command
+      ->add_option("--against", options->against,
+                   "Other libraries, measured in turns with ours: openmpi, mpich, impi, gloo")
+      ->delimiter(',');
+  command->add_flag("--without-ours", options->without_ours, "Measures the others only");
+  command->add_option("--rounds", options->rounds, "Turns of every library per point")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  command->add_option("--budget", options->budget_ms, "Milliseconds per library, point and round")
+      ->check(CLI::Range(1, 60'000))
+      ->capture_default_str();
+  command
+      ->add_option("--mode", options->mode,
+                   "loop: calls back to back; sync: a barrier before each call, slowest rank")
+      ->check(CLI::IsMember({"loop", "sync"}))
+      ->capture_default_str();
+  command->add_option("--json", options->json, "Writes every figure to this file");
+  command
+      ->add_option(
+          "--timeout", options->timeout_s,
+          "Seconds for a library to start, and to answer beyond what its calls should take")
+      ->check(CLI::Range(1, 3600))
+      ->capture_default_str();
+  command
+      ->add_option("--programs", options->programs,
+                   "Folder of the programs tutti_bench_<library> (default: that of this program)")
+      ->check(CLI::ExistingDirectory);
+  command->callback([=] {
+    const bool range_given = begin->count() + end->count() + factor->count() > 0;
+    run_bench(*options, range_given);
+  });
+}
+
+}  // namespace tutti::cli

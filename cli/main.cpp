@@ -1,0 +1,38 @@
+#include <fmt/format.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <cstdio>
+#include <exception>
+#include <tutti/version.hpp>
+
+#ifdef TUTTI_CLI_HAS_BENCH
+#include "bench/spawn.hpp"
+#include "cli/bench_command.hpp"
+#endif
+
+int main(int argc, char** argv) {
+  CLI::App app{"tutti: collective communication. The commands beside the library."};
+  app.require_subcommand(1);
+  app.add_subcommand("version", "Prints the version")->callback([] {
+    fmt::print("tutti {}\n", tutti::version());
+  });
+#ifdef TUTTI_CLI_HAS_BENCH
+  tutti::cli::add_bench_command(app);
+#endif
+  try {
+    app.parse(argc, argv);
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error);
+#ifdef TUTTI_CLI_HAS_BENCH
+  } catch (const tutti::bench::Interrupted&) {
+    fmt::print(stderr, "tutti: interrupted; what was started is ended\n");
+    return 130;
+#endif
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tutti: {}\n", error.what());
+    return 1;
+  }
+}

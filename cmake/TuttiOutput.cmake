@@ -1,0 +1,20 @@
+# Where things land, and how parts are added.
+
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+  if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+  endif()
+  find_program(TUTTI_CCACHE ccache)
+  if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER "${TUTTI_CCACHE}")
+  endif()
+endif()
+
+# tutti_add_part(folder): adds a folder of the current one if it has a CMakeLists.txt.
+function(tutti_add_part folder)
+  if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${folder}/CMakeLists.txt")
+    add_subdirectory("${folder}")
+  endif()
+endfunction()

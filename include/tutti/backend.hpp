@@ -1,0 +1,79 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include <tutti/collective.hpp>
+#include <tutti/error.hpp>
+
+namespace tutti {
+
+/// Called once when an operation is done, on the progress thread. `submit` is allowed inside, and
+/// so is `wait` on other operations. Must not throw.
+struct Callback {
+  void (*function)(void* context, const Status& status) noexcept = nullptr;
+  void* context = nullptr;
+};
+
+/// What runs the operations of one group. One entry point for all of them.
+///
+/// Lifetime: reference counted, because every Work needs it: `add_reference`, `drop_reference`.
+/// Threads:  every method from any thread.
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  Backend(const Backend&) = delete;
+  Backend& operator=(const Backend&) = delete;
+
+  [[nodiscard]] virtual std::string_view name() const noexcept = 0;  ///< "native"
+  [[nodiscard]] virtual int rank() const noexcept = 0;  ///< of this process in the group
+  [[nodiscard]] virtual int size() const noexcept = 0;  ///< of the group
+  /// Can it do this kind, dtype and reduce op? The text says why not; empty = yes. Rank-local.
+  [[nodiscard]] virtual std::string unsupported(const Collective& call) const = 0;
+  /// Starts an operation; never blocks and never throws: a group that is broken gives a ticket that
+  /// has failed. `asynchronous`: the caller will not wait soon, so the progress thread shall see to
+  /// it.
+  virtual std::uint64_t submit(const Collective& call, bool asynchronous) noexcept = 0;
+  /// Waits until done or `limit` (absent: until done; the operation's own deadline ends it). True
+  /// when done; then `outcome` says how.
+  [[nodiscard]] virtual bool wait(std::uint64_t ticket,
+                                  std::optional<std::chrono::nanoseconds> limit,
+                                  Status& outcome) noexcept = 0;
+  /// The outcome, absent while not done.
+  [[nodiscard]] virtual std::optional<Status> poll(std::uint64_t ticket) noexcept = 0;
+  /// Calls back when done (at once from the progress thread if it is already).
+  virtual void on_done(std::uint64_t ticket, Callback callback) noexcept = 0;
+  /// Breaks the group with this cause, here and on every other member.
+  virtual void abort(const Status& cause) noexcept = 0;
+  /// Ok, or the first cause that broke the group.
+  [[nodiscard]] virtual Status health() noexcept = 0;
+  /// A group of some of our ranks, given in the group's new order. Rank-local part only: the caller
+  /// runs Kind::new_group over this group afterwards. Not called on non-members.
+  [[nodiscard]] virtual Result<Backend*> make_child(std::span<const int> ranks,
+                                                    std::string name) noexcept = 0;
+  /// The group's last handle is gone; Works of it may still run. Our own engine does nothing here.
+  virtual void close(std::chrono::nanoseconds drain) noexcept = 0;
+  /// Which host a rank runs on, for messages: "rank 3 (node-7)".
+  [[nodiscard]] virtual std::string whereabouts(int rank) const = 0;
+
+  /// Every handle and every Work holds one. relaxed: whoever takes another has one already.
+  void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }
+  void drop_reference() noexcept {
+    // acq_rel: pairs with the other droppers, so that the last one sees all that they wrote.
+    if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  }
+
+ protected:
+  Backend() = default;
+
+ private:
+  std::atomic<int> references_{1};
+};
+
+}  // namespace tutti

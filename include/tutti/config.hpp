@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <tutti/error.hpp>
+#include <tutti/log.hpp>
+
+namespace tutti {
+
+/// Every setting that an environment variable can give, in one place. Read when a world is made,
+/// not when the library is loaded. docs/configuration.md lists them.
+struct Config {
+  /// TUTTI_TIMEOUT, seconds. How long an operation and init may take where the call does not say.
+  /// Default 1800 (torch.distributed's 30 minutes).
+  std::chrono::nanoseconds timeout = std::chrono::minutes(30);
+
+  enum class Agree { normal, strict };
+  /// TUTTI_AGREE = normal | strict. strict: nobody returns before the calls of all ranks were
+  /// compared; costs broadcast a few microseconds with more ranks than cores. Must be equal on all.
+  Agree agree = Agree::normal;
+
+  enum class TransportChoice { automatic, shm, tcp };
+  /// TUTTI_TRANSPORT = auto | shm | tcp. auto takes shared memory between processes that share a
+  /// host, TCP otherwise. shm refuses to start where it is not possible. Must be equal on all.
+  TransportChoice transport = TransportChoice::automatic;
+
+  /// TUTTI_ALGO, e.g. "all_reduce:ring,broadcast:binomial_broadcast". Must be equal on all ranks.
+  std::string algorithms;
+
+  /// TUTTI_CPUS. CPUs that the ranks of this host have together; default: affinity and cgroup
+  /// quota. Decides between spinning and yielding, and between algorithms. The least of all ranks
+  /// counts.
+  std::optional<int> cpus;
+
+  /// TUTTI_HOST_ID. Ranks with different ids never share memory, as if on different hosts. For
+  /// tests.
+  std::string host_id;
+
+  /// TUTTI_LOG_LEVEL = debug | info | warning | error | off. Least level that reaches the log sink.
+  LogLevel log_level = LogLevel::warning;
+
+  /// Reads the environment through `lookup` (nullptr = getenv). InvalidArgument names the variable,
+  /// its value and what is allowed.
+  using Lookup = std::function<const char*(const char* name)>;
+  [[nodiscard]] static Result<Config> from_environment(const Lookup& lookup = {});
+};
+
+}  // namespace tutti

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+namespace tutti {
+
+/// What kind of thing went wrong. The exception class follows from it (see `raise`).
+enum class Errc : unsigned char {
+  ok,
+  invalid_argument,  ///< the caller's mistake; nothing was sent, the group is usable
+  disagreement,      ///< ranks called different things at the same place; group broken
+  timeout,           ///< a deadline passed; group broken
+  peer_lost,         ///< a process died or its connection broke; group broken
+  peer_left,         ///< a process ended or destroyed its group before we were served
+  refused,           ///< no connection, wrong secret, wrong job or a foreign protocol
+  store,             ///< the store is gone or answered nonsense
+  interrupted,       ///< Ctrl-C in a blocking call; group broken
+  aborted,           ///< the group was aborted by its own process
+  resource,          ///< the system refused memory, descriptors or threads
+  unsupported,       ///< this build or backend cannot do it
+  internal,          ///< our bug
+};
+
+/// Name of a code, e.g. "peer_lost".
+[[nodiscard]] std::string_view to_string(Errc code) noexcept;
+
+/// A result without a value: ok, or a code and a message. Cheap to copy; ok costs no allocation.
+class [[nodiscard]] Status {
+ public:
+  Status() noexcept = default;
+  Status(Errc code, std::string message)
+      : code_(code), message_(std::make_shared<const std::string>(std::move(message))) {}
+
+  [[nodiscard]] bool ok() const noexcept { return code_ == Errc::ok; }
+  explicit operator bool() const noexcept { return ok(); }
+  [[nodiscard]] Errc code() const noexcept { return code_; }
+  /// The text for people: what, which, who, how long, what to try. Empty when ok.
+  [[nodiscard]] std::string_view message() const noexcept {
+    return message_ ? std::string_view(*message_) : std::string_view();
+  }
+  /// The rank (in the group concerned) that caused it, if one is to blame.
+  [[nodiscard]] std::optional<int> culprit() const noexcept { return culprit_; }
+  Status& with_culprit(int rank) noexcept {
+    culprit_ = rank;
+    return *this;
+  }
+
+ private:
+  Errc code_ = Errc::ok;
+  std::optional<int> culprit_;
+  std::shared_ptr<const std::string> message_;
+};
+
+/// A value or the Status that says why there is none.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(Status status) : state_(std::in_place_index<1>, std::move(status)) {}  // NOLINT
+
+  [[nodiscard]] bool ok() const noexcept { return state_.index() == 0; }
+  explicit operator bool() const noexcept { return ok(); }
+  [[nodiscard]] T& value() & { return std::get<0>(state_); }
+  [[nodiscard]] const T& value() const& { return std::get<0>(state_); }
+  [[nodiscard]] T&& value() && { return std::get<0>(std::move(state_)); }
+  T& operator*() & { return value(); }
+  T* operator->() { return &value(); }
+  [[nodiscard]] Status status() const { return ok() ? Status() : std::get<1>(state_); }
+
+ private:
+  std::variant<T, Status> state_;
+};
+
+/// Base of everything tutti throws.
+class Error : public std::runtime_error {
+ public:
+  /// Carries a Status that is not ok; its message becomes what().
+  explicit Error(Status status)
+      : std::runtime_error(std::string(status.message())), status_(std::move(status)) {}
+  [[nodiscard]] Errc code() const noexcept { return status_.code(); }
+  /// The rank to blame, if one is.
+  [[nodiscard]] std::optional<int> culprit() const noexcept { return status_.culprit(); }
+  [[nodiscard]] const Status& status() const noexcept { return status_; }
+
+ private:
+  Status status_;
+};
+
+/// The caller's mistake, thrown at the call before anything is sent.
+class InvalidArgument : public Error {
+  using Error::Error;
+};
+/// Ranks called different things at the same place in their order.
+class DisagreementError : public Error {
+  using Error::Error;
+};
+/// A deadline passed.
+class TimeoutError : public Error {
+  using Error::Error;
+};
+/// A peer died, left, or its connection broke or was refused.
+class NetworkError : public Error {
+  using Error::Error;
+};
+/// The store failed.
+class StoreError : public Error {
+  using Error::Error;
+};
+/// Anything else the backend could not do.
+class BackendError : public Error {
+  using Error::Error;
+};
+
+/// Throws the exception class that belongs to `status.code()`. `status` must not be ok.
+[[noreturn]] void raise(const Status& status);
+/// Throws if `status` is not ok.
+inline void raise_if(const Status& status) {
+  if (!status.ok()) [[unlikely]]
+    raise(status);
+}
+
+}  // namespace tutti

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/config.hpp>
+#include <tutti/process_group.hpp>
+#include <tutti/store.hpp>
+
+namespace tutti {
+
+/// How a process finds the others. What is given here beats the environment.
+struct InitOptions {
+  std::optional<int> rank = std::nullopt;  ///< absent: RANK
+  std::optional<int> size = std::nullopt;  ///< absent: WORLD_SIZE
+  std::optional<std::string> master_addr = std::nullopt;
+  std::optional<int> master_port = std::nullopt;
+  /// Of init and of operations that do not say their own; absent: Config::timeout.
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  /// Absent: read from the environment now.
+  std::optional<Config> config = std::nullopt;
+  std::string name = "world";
+  /// Gives each rank everybody's text, in the order of ranks, before the deadline of init.
+  using Exchange = std::function<Result<std::vector<std::string>>(const std::string& name,
+                                                                  const std::string& mine)>;
+  /// For who has a store of his own (bindings): then no other is used, called only during init and
+  /// from the thread that called it. `rank` and `size` must be given, equal on all ranks with or
+  /// without it; `master_addr` only tells by which address the others reach us (absent: loopback).
+  Exchange exchange = {};
+};
+
+/// Makes the group of all processes of the job, found by RANK, WORLD_SIZE, MASTER_ADDR and
+/// MASTER_PORT
+/// (`env://`). Blocks until all have joined, in any order of starting.
+///
+/// Threads:  once at a time per process.
+/// Errors:   InvalidArgument (a variable is missing or senseless), TimeoutError (names who has not
+///           come), StoreError, NetworkError (wrong secret, another job), DisagreementError (a rank
+///           given twice, unequal sizes or settings).
+[[nodiscard]] ProcessGroup init_process_group(const InitOptions& options = {});
+
+/// A world of this process lives.
+[[nodiscard]] bool is_initialized() noexcept;
+
+}  // namespace tutti

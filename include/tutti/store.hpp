@@ -1,0 +1,160 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+namespace tutti {
+
+/// A small table shared by the ranks of a job: keys and values are byte strings. Used to find each
+/// other; collectives never touch it.
+///
+/// Threads: any, at once.
+/// Errors:  TimeoutError when the time is over, StoreError when the store is gone or refuses,
+///          InvalidArgument for a key or value that is too long.
+/// To make a store of your own, derive and override the `do_...` functions; those that are not pure
+/// have a correct, slower form built on the others.
+class Store {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// Absent: the store's own timeout.
+  using Timeout = std::optional<std::chrono::milliseconds>;
+  using KeyValue = std::pair<std::string, std::string>;
+
+  static constexpr std::size_t kMaxKeyBytes = 4096;
+  static constexpr std::size_t kMaxValueBytes = std::size_t{64} << 20;
+  static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(5);
+
+  Store() = default;
+  Store(const Store&) = delete;
+  Store& operator=(const Store&) = delete;
+  virtual ~Store() = default;
+
+  /// Stores `value`, replacing what was there, and wakes who waits for the key.
+  void set(std::string_view key, std::string_view value, Timeout timeout = {});
+  /// The value; waits until the key is there.
+  std::string get(std::string_view key, Timeout timeout = {});
+  /// Adds to a number (absent: 0) and returns the sum. The value is decimal text.
+  std::int64_t add(std::string_view key, std::int64_t amount, Timeout timeout = {});
+  /// Whether all keys are there. Does not wait for them.
+  bool check(std::span<const std::string> keys, Timeout timeout = {});
+  bool check(std::initializer_list<std::string> keys, Timeout timeout = {});
+  bool check(std::string_view key, Timeout timeout = {});
+  /// Waits until all keys are there.
+  void wait(std::span<const std::string> keys, Timeout timeout = {});
+  void wait(std::initializer_list<std::string> keys, Timeout timeout = {});
+  void wait(std::string_view key, Timeout timeout = {});
+  /// Sets the key to `desired` if its value is `expected`, or if it is absent and `expected` is
+  /// empty. Returns the value that stands afterwards; `expected` if the key is absent and stays so.
+  std::string compare_set(std::string_view key, std::string_view expected, std::string_view desired,
+                          Timeout timeout = {});
+  /// Removes the key; false if it was not there.
+  bool delete_key(std::string_view key, Timeout timeout = {});
+  /// How many keys there are (queues not counted).
+  std::int64_t num_keys(Timeout timeout = {});
+  /// All keys, sorted (queues not counted).
+  std::vector<std::string> list_keys(Timeout timeout = {});
+  /// Appends to the value (absent: empty).
+  void append(std::string_view key, std::string_view value, Timeout timeout = {});
+  /// The values in the order of the keys; waits until all are there.
+  std::vector<std::string> multi_get(std::span<const std::string> keys, Timeout timeout = {});
+  std::vector<std::string> multi_get(std::initializer_list<std::string> keys, Timeout timeout = {});
+  /// Stores all pairs.
+  void multi_set(std::span<const KeyValue> pairs, Timeout timeout = {});
+
+  /// Puts a value at the end of a queue. Queues and keys have separate names.
+  void queue_push(std::string_view queue, std::string_view value, Timeout timeout = {});
+  /// Takes the first value of a queue; waits until there is one. Who waits longest is served first.
+  std::string queue_pop(std::string_view queue, Timeout timeout = {});
+  /// Takes the first value of a queue, or nothing if it is empty now.
+  std::optional<std::string> queue_try_pop(std::string_view queue, Timeout timeout = {});
+  std::int64_t queue_len(std::string_view queue, Timeout timeout = {});
+
+  [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;  ///< of calls that say none
+  void set_timeout(std::chrono::milliseconds timeout);               ///< positive
+
+  /// Names the store in messages, e.g. "the store at 10.0.0.1:29500".
+  [[nodiscard]] virtual std::string describe() const { return "the store"; }
+
+ protected:
+  using Deadline = Clock::time_point;
+
+  // Arguments are checked and the deadline is set when these are called. On failure they throw.
+  virtual void do_set(std::string_view key, std::string_view value, Deadline deadline) = 0;
+  virtual std::string do_get(std::string_view key, Deadline deadline) = 0;
+  virtual std::int64_t do_add(std::string_view key, std::int64_t amount, Deadline deadline) = 0;
+  virtual bool do_check(std::span<const std::string> keys, Deadline deadline) = 0;
+  virtual void do_wait(std::span<const std::string> keys, Deadline deadline) = 0;
+  virtual std::string do_compare_set(std::string_view key, std::string_view expected,
+                                     std::string_view desired, Deadline deadline) = 0;
+  virtual bool do_delete_key(std::string_view key, Deadline deadline) = 0;
+  virtual std::vector<std::string> do_list_keys(Deadline deadline) = 0;
+
+  virtual std::int64_t do_num_keys(Deadline deadline);
+  virtual void do_append(std::string_view key, std::string_view value, Deadline deadline);
+  virtual std::vector<std::string> do_multi_get(std::span<const std::string> keys,
+                                                Deadline deadline);
+  virtual void do_multi_set(std::span<const KeyValue> pairs, Deadline deadline);
+  virtual void do_queue_push(std::string_view queue, std::string_view value, Deadline deadline);
+  virtual std::string do_queue_pop(std::string_view queue, Deadline deadline);
+  virtual std::optional<std::string> do_queue_try_pop(std::string_view queue, Deadline deadline);
+  virtual std::int64_t do_queue_len(std::string_view queue, Deadline deadline);
+
+ private:
+  [[nodiscard]] Deadline deadline_of(Timeout timeout) const;
+
+  std::atomic<std::int64_t> timeout_ms_{kDefaultTimeout.count()};
+};
+
+/// A store inside this process, for threads and tests.
+std::shared_ptr<Store> make_hash_store();
+
+/// A part of another store: every key and queue `k` is `<prefix>/k` there. `num_keys` and
+/// `list_keys` tell of this part only.
+std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);
+
+struct TcpStoreOptions {  ///< Where the store is, and who may use it.
+  /// Where the server is; numeric or a name. A server listens on this address and no other.
+  std::string host = "127.0.0.1";
+  /// 0 lets a server pick a free one; see `TcpStore::port`.
+  std::uint16_t port = 0;
+  /// Serve the store from this process, and use it.
+  bool serve = false;
+  /// How many processes will use the store, the server's own included. A server that is told keeps
+  /// serving, when its owner lets go of it, until that many have left, at most `linger`.
+  std::optional<int> users = {};
+  std::chrono::milliseconds linger = std::chrono::seconds(1);
+  /// For connecting, and the default of every call.
+  std::chrono::milliseconds timeout = Store::kDefaultTimeout;
+  /// Known to all users; both sides prove that they know it. Empty: no proof is asked for.
+  std::vector<std::byte> secret = {};
+  /// Name of the job: a user of another job is refused.
+  std::string job = {};
+  /// Tells apart stores that follow each other on one port: a user of a later generation tries
+  /// until the later server is there. 0 at the server: any.
+  std::uint32_t generation = 0;
+};
+
+/// A store that one process serves and others reach by TCP.
+class TcpStore : public Store {
+ public:
+  [[nodiscard]] virtual const std::string& host() const noexcept = 0;  ///< as given
+  [[nodiscard]] virtual std::uint16_t port() const noexcept = 0;       ///< the one really used
+};
+
+/// Serves or joins a store. A client tries until the timeout, since the server may start later.
+/// Throws as `Store` does.
+std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options);
+
+}  // namespace tutti

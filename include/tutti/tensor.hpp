@@ -1,0 +1,120 @@
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <ranges>
+#include <span>
+#include <type_traits>
+
+#include <tutti/dtype.hpp>
+
+namespace tutti {
+
+/// Most dimensions a view can have (torch's own limit for most kernels is 64; ours is a value
+/// that keeps the struct small: views are copied into the operation).
+inline constexpr int kMaxDims = 8;
+
+/// A typed view of memory that somebody else owns: pointer, dtype, shape and strides.
+///
+/// Shapes:   any number of dimensions up to kMaxDims; zero dimensions mean one element.
+/// Units:    shape and strides count elements.
+/// Lifetime: the memory must stay valid and untouched until the Work of the operation is done.
+class TensorView {
+ public:
+  TensorView() noexcept = default;
+  /// By hand, because a view is copied on the way of every call and most of its arrays is unused.
+  TensorView(const TensorView& other) noexcept { *this = other; }
+  TensorView& operator=(const TensorView& other) noexcept {
+    data_ = other.data_;
+    count_ = other.count_;
+    dtype_ = other.dtype_;
+    contiguous_ = other.contiguous_;
+    dims_ = other.dims_;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(dims_); ++d) {
+      shape_[d] = other.shape_[d];
+      strides_[d] = other.strides_[d];
+    }
+    return *this;
+  }
+  ~TensorView() = default;
+
+  /// A contiguous run of `count` elements.
+  TensorView(void* data, DType dtype, std::size_t count) noexcept
+      : data_(data), count_(count), dtype_(dtype), dims_(1) {
+    shape_[0] = static_cast<std::int64_t>(count);
+    strides_[0] = 1;
+  }
+
+  /// A view with shape and strides, both in elements. Throws InvalidArgument when the two differ in
+  /// length, there are more than kMaxDims dimensions, a size is negative, or the product overflows.
+  TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,
+             std::span<const std::int64_t> strides);
+
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  /// Number of elements.
+  [[nodiscard]] std::size_t count() const noexcept { return count_; }
+  [[nodiscard]] std::size_t size_bytes() const noexcept { return count_ * size_of(dtype_); }
+  [[nodiscard]] int dims() const noexcept { return dims_; }
+  [[nodiscard]] std::span<const std::int64_t> shape() const noexcept {
+    return {shape_.data(), static_cast<std::size_t>(dims_)};
+  }
+  [[nodiscard]] std::span<const std::int64_t> strides() const noexcept {
+    return {strides_.data(), static_cast<std::size_t>(dims_)};
+  }
+  /// Elements lie next to each other in row-major order.
+  [[nodiscard]] bool contiguous() const noexcept { return contiguous_; }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t count_ = 0;
+  DType dtype_ = DType::uint8;
+  bool contiguous_ = true;
+  std::int8_t dims_ = 0;
+  std::array<std::int64_t, kMaxDims> shape_;    // only the first dims_ are meaningful: left unset
+  std::array<std::int64_t, kMaxDims> strides_;  // so that making a view of a range costs nothing
+};
+
+namespace detail {
+template <class R>
+using element_t = std::remove_reference_t<std::ranges::range_reference_t<R>>;
+}  // namespace detail
+
+/// A contiguous range of numbers that we may write: std::vector<float>&, std::span<double>, int[4].
+/// Temporaries that own their elements, const elements and types without a dtype are refused.
+template <class R>
+concept NumberRange =
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    (std::is_lvalue_reference_v<R> ||
+     std::ranges::borrowed_range<std::remove_cvref_t<R>>)&&!std::is_const_v<detail::element_t<R>> &&
+    dtype_of<detail::element_t<R>>().has_value();
+
+/// A contiguous range of any trivially copyable elements that we may write; moved as bytes.
+template <class R>
+concept MovableRange =
+    std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    (std::is_lvalue_reference_v<R> ||
+     std::ranges::borrowed_range<std::remove_cvref_t<R>>)&&!std::is_const_v<detail::element_t<R>> &&
+    std::is_trivially_copyable_v<detail::element_t<R>>;
+
+/// The view of a range of numbers.
+template <NumberRange R>
+[[nodiscard]] TensorView view_of(R&& range) noexcept {
+  return TensorView(std::ranges::data(range), *dtype_of<detail::element_t<R>>(),
+                    std::ranges::size(range));
+}
+
+/// The view of a range of trivially copyable elements: its dtype, or its bytes where it has none.
+template <MovableRange R>
+[[nodiscard]] TensorView bytes_view_of(R&& range) noexcept {
+  using T = detail::element_t<R>;
+  if constexpr (dtype_of<T>().has_value()) {
+    return TensorView(std::ranges::data(range), *dtype_of<T>(), std::ranges::size(range));
+  } else {
+    return TensorView(std::ranges::data(range), DType::uint8, std::ranges::size(range) * sizeof(T));
+  }
+}
+
+}  // namespace tutti

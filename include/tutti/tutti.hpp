@@ -1,0 +1,15 @@
+#pragma once
+
+/// Everything a program needs. Interop with other tensor libraries is included by name, if wanted.
+
+#include <tutti/collective.hpp>
+#include <tutti/config.hpp>
+#include <tutti/dtype.hpp>
+#include <tutti/error.hpp>
+#include <tutti/init.hpp>
+#include <tutti/launch.hpp>
+#include <tutti/log.hpp>
+#include <tutti/process_group.hpp>
+#include <tutti/store.hpp>
+#include <tutti/tensor.hpp>
+#include <tutti/work.hpp>

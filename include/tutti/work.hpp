@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <coroutine>
+#include <cstdint>
+#include <utility>
+
+#include <tutti/error.hpp>
+
+namespace tutti {
+
+class Backend;
+struct Callback;
+
+/// The caller's end of one operation.
+///
+/// Lifetime: the buffers of the operation must stay valid until it is done. Destroying a Work waits
+///           for it, bounded by its deadline; while an exception unwinds it aborts the group
+///           instead, because a rank that skips the rest of its calls is out of step with the
+///           others.
+/// Threads:  one thread at a time per Work; different Works from different threads.
+/// Errors:   a failure of the world stays in the Work and in its group: `wait` throws it, `error`
+/// tells it.
+class [[nodiscard]] Work {
+ public:
+  Work() noexcept = default;
+  /// For backends: `ticket` is what Backend::submit returned. Holds a reference to the backend.
+  Work(Backend* backend, std::uint64_t ticket) noexcept;
+  Work(Work&& other) noexcept
+      : backend_(std::exchange(other.backend_, nullptr)),
+        ticket_(other.ticket_),
+        exceptions_(other.exceptions_),
+        told_(other.told_),
+        succeeded_(std::exchange(other.succeeded_, false)) {}
+  Work& operator=(Work&& other) noexcept;
+  ~Work() {
+    if (backend_ != nullptr) finish();
+  }
+
+  /// Returns when the local buffers are usable. Throws what went wrong: DisagreementError,
+  /// TimeoutError, NetworkError, BackendError. Repeating it gives the same answer.
+  void wait();
+  /// Waits at most `limit`: true when done (well or badly), false when not yet. Cancels nothing.
+  [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit);
+  /// Done, well or badly? Never blocks.
+  [[nodiscard]] bool done() const;
+  /// The failure, or ok (also while not done). Never blocks.
+  [[nodiscard]] Status error() const;
+  /// Calls back once when done, on the progress thread (or at once, in a forked child). The
+  /// callback must keep a handle of the group alive: with the group's last handle or Work its
+  /// callbacks go too.
+  void on_done(const Callback& callback);
+  /// Gives the operation up: the destructor will not wait. The buffers must then outlive the
+  /// operation by other means (Python and torch keep them alive).
+  void detach() noexcept;
+  /// False for a default-made or moved-from Work.
+  [[nodiscard]] bool valid() const noexcept { return backend_ != nullptr || succeeded_; }
+
+  /// `co_await work`: resumes on the progress thread when done, then behaves as `wait`.
+  [[nodiscard]] bool await_ready() const { return done(); }
+  void await_suspend(std::coroutine_handle<> handle);
+  void await_resume() { wait(); }
+
+ private:
+  void finish() noexcept;
+  void drop() noexcept;
+
+  Backend* backend_ = nullptr;  ///< a reference is held; dropped as soon as the outcome is ok
+  std::uint64_t ticket_ = 0;
+  int exceptions_ = 0;         ///< exceptions in flight when the operation was called
+  mutable bool told_ = false;  ///< its failure was thrown or asked for: no need to log it
+  bool succeeded_ = false;
+};
+
+}  // namespace tutti

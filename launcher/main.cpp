@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "guardian.hpp"
+#include "job.hpp"
+#include "options.hpp"
+
+namespace {
+
+constexpr int kUsageError = 2;
+
+int run(int argc, char** argv) {
+  using namespace tutti::launcher;
+  auto parsed = parse_options(argc, argv);
+  if (!parsed) {
+    fmt::print(stderr, "tuttirun: {}\n", parsed.status().message());
+    return kUsageError;
+  }
+  if (parsed->text) {
+    fmt::print("{}", *parsed->text);
+    return EXIT_SUCCESS;
+  }
+  // Before any thread is there: they inherit the mask, and the guardian is a fork.
+  sigset_t watched;
+  sigemptyset(&watched);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&watched, signal);
+  sigprocmask(SIG_BLOCK, &watched, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  auto guardian = Guardian::start();
+  if (!guardian) {
+    fmt::print(stderr, "tuttirun: {}\n", guardian.status().message());
+    return EXIT_FAILURE;
+  }
+  return Job(std::move(parsed->options), *guardian).run();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "tuttirun: {}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}

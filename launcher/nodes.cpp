@@ -1,0 +1,112 @@
+#include "nodes.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <charconv>
+#include <string_view>
+
+namespace tutti::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::string_view kVerdictKey = "tuttirun/verdict";
+constexpr std::string_view kDoneKey = "tuttirun/done";
+constexpr auto kReportTimeout = 5s;
+// A job may run for as long as it likes; this outlives every machine.
+constexpr auto kForever = std::chrono::hours(24 * 365);
+
+Nodes::Verdict parse_verdict(std::string_view text) {
+  Nodes::Verdict verdict;
+  if (text == "done") {
+    verdict.success = true;
+    return verdict;
+  }
+  const auto [end, error] =
+      std::from_chars(text.data(), text.data() + text.size(), verdict.exit_code);
+  if (error != std::errc() || verdict.exit_code < 1 || verdict.exit_code > 255)
+    verdict.exit_code = 1;
+  verdict.text = std::string(end, text.data() + text.size());
+  return verdict;
+}
+
+}  // namespace
+
+Nodes::Nodes(const Options& options, TcpStoreOptions store, std::function<void()> on_verdict) {
+  state_->nnodes = options.nnodes;
+  state_->on_verdict = std::move(on_verdict);
+  thread_ = std::thread([state = state_, store = std::move(store)] { run(*state, store); });
+  pthread_setname_np(thread_.native_handle(), "tuttirun-nodes");
+}
+
+Nodes::~Nodes() {
+  bool ended = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->on_verdict = nullptr;
+    ended = state_->verdict.has_value();
+  }
+  if (ended)
+    thread_.join();
+  else
+    thread_.detach();
+}
+
+void Nodes::say(TcpStore& store, const std::string& message, int nnodes) {
+  if (message != "done") {
+    store.compare_set(kVerdictKey, "", message, kReportTimeout);
+  } else if (store.add(kDoneKey, 1, kReportTimeout) == nnodes) {
+    store.compare_set(kVerdictKey, "", "done", kReportTimeout);
+  }
+}
+
+void Nodes::run(State& state, const TcpStoreOptions& options) {
+  Verdict verdict;
+  std::shared_ptr<TcpStore> store;
+  try {
+    store = make_tcp_store(options);
+    std::vector<std::string> unreported;
+    {
+      const std::lock_guard lock(state.mutex);
+      state.store = store;
+      unreported = std::move(state.unreported);
+    }
+    for (const std::string& message : unreported) say(*store, message, state.nnodes);
+    verdict = parse_verdict(store->get(kVerdictKey, kForever));
+  } catch (const std::exception& error) {
+    verdict.text = fmt::format("tuttirun on node 0 cannot be reached: {}", error.what());
+  }
+  const std::lock_guard lock(state.mutex);
+  state.store.reset();
+  state.verdict = std::move(verdict);
+  if (state.on_verdict) state.on_verdict();
+}
+
+void Nodes::report(std::string message) {
+  std::shared_ptr<TcpStore> store;
+  {
+    const std::lock_guard lock(state_->mutex);
+    store = state_->store;
+    if (!store) state_->unreported.push_back(message);
+  }
+  if (!store) return;
+  try {
+    say(*store, message, state_->nnodes);
+  } catch (const std::exception&) {
+    // The thread that waits for the verdict sees the same and tells.
+  }
+}
+
+void Nodes::report_done() { report("done"); }
+
+void Nodes::report_failure(int exit_code, const std::string& text) {
+  report(fmt::format("{} {}", exit_code, text));
+}
+
+std::optional<Nodes::Verdict> Nodes::verdict() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->verdict;
+}
+
+}  // namespace tutti::launcher

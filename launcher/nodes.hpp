@@ -1,0 +1,57 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/store.hpp>
+
+#include "options.hpp"
+
+namespace tutti::launcher {
+
+/// With several nodes: how the launchers tell each other, through the store, that the job has
+/// failed on one node or is done on all.
+class Nodes {
+ public:
+  struct Verdict {
+    bool success = false;
+    int exit_code = 1;
+    std::string text;  ///< what failed, and where
+  };
+
+  /// `on_verdict` is called from a thread of ours, once.
+  Nodes(const Options& options, TcpStoreOptions store, std::function<void()> on_verdict);
+  ~Nodes();
+  Nodes(const Nodes&) = delete;
+  Nodes& operator=(const Nodes&) = delete;
+
+  /// All workers of this node have ended well.
+  void report_done();
+  /// A worker of this node has failed.
+  void report_failure(int exit_code, const std::string& text);
+  [[nodiscard]] std::optional<Verdict> verdict() const;
+
+ private:
+  // Shared with the thread, which may hang in a call to a store that is gone when we go.
+  struct State {
+    int nnodes = 1;
+    mutable std::mutex mutex;
+    std::function<void()> on_verdict;     // guarded; empty when we have gone
+    std::shared_ptr<TcpStore> store;      // guarded; null until connected
+    std::vector<std::string> unreported;  // guarded; what there was to say before that
+    std::optional<Verdict> verdict;       // guarded
+  };
+  static void run(State& state, const TcpStoreOptions& options);
+  static void say(TcpStore& store, const std::string& message, int nnodes);
+  void report(std::string message);
+
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::thread thread_;
+};
+
+}  // namespace tutti::launcher

@@ -1,0 +1,134 @@
+#include "output.hpp"
+
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+
+namespace tutti::launcher {
+namespace {
+
+constexpr std::size_t kFullBytes = std::size_t{4} << 20;
+
+// False when nobody reads any more.
+bool write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written >= 0) {
+      bytes.remove_prefix(static_cast<std::size_t>(written));
+    } else if (errno == EAGAIN) {
+      // Whoever gave us the stream has made it non-blocking.
+      pollfd entry{fd, POLLOUT, 0};
+      poll(&entry, 1, -1);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+void LineBuffer::put(std::string& to, std::string_view text) {
+  if (!inside_line_) to += tag_;
+  to += text;
+  inside_line_ = text.empty() || text.back() != '\n';
+}
+
+std::string LineBuffer::add(std::string_view bytes) {
+  std::string ready;
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    const bool whole = end != std::string_view::npos;
+    const std::string_view piece = whole ? bytes.substr(0, end + 1) : bytes;
+    bytes.remove_prefix(piece.size());
+    partial_ += piece;
+    if (whole || partial_.size() > kLongestLine) {
+      put(ready, partial_);
+      partial_.clear();
+    }
+  }
+  return ready;
+}
+
+std::string LineBuffer::finish(bool close_line) {
+  std::string ready;
+  if (!partial_.empty()) put(ready, partial_);
+  partial_.clear();
+  if (inside_line_ && close_line) ready += '\n';
+  inside_line_ = false;
+  return ready;
+}
+
+Output::Output(std::function<void()> on_change) {
+  state_->on_change = std::move(on_change);
+  thread_ = std::thread([state = state_] { run(*state); });
+  pthread_setname_np(thread_.native_handle(), "tuttirun-output");
+}
+
+Output::~Output() {
+  bool idle = false;
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+    idle = !state_->writing;
+  }
+  state_->changed.notify_all();
+  // A thread that hangs in a write nobody will ever read ends with the process, which is about to.
+  if (idle)
+    thread_.join();
+  else
+    thread_.detach();
+}
+
+void Output::write(int fd, std::string bytes) {
+  if (bytes.empty()) return;
+  const std::lock_guard lock(state_->mutex);
+  if (state_->broken[static_cast<std::size_t>(fd)]) return;
+  state_->waiting_bytes += bytes.size();
+  state_->pieces.push_back({fd, std::move(bytes)});
+  state_->changed.notify_all();
+}
+
+bool Output::full() const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->waiting_bytes > kFullBytes;
+}
+
+bool Output::broken(int fd) const noexcept {
+  const std::lock_guard lock(state_->mutex);
+  return state_->broken[static_cast<std::size_t>(fd)];
+}
+
+void Output::flush(std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(state_->mutex);
+  while ((!state_->pieces.empty() || state_->writing) &&
+         std::chrono::steady_clock::now() < deadline)
+    state_->changed.wait_until(lock, deadline);
+}
+
+void Output::run(State& state) {
+  std::unique_lock lock(state.mutex);
+  while (true) {
+    while (state.pieces.empty() && !state.stop) state.changed.wait(lock);
+    if (state.stop) return;
+    const State::Piece piece = std::move(state.pieces.front());
+    state.pieces.pop_front();
+    state.writing = true;
+    lock.unlock();
+    const bool good = write_all(piece.fd, piece.bytes);
+    lock.lock();
+    state.writing = false;
+    const bool was_full = state.waiting_bytes > kFullBytes;
+    state.waiting_bytes -= piece.bytes.size();
+    if (!good) state.broken[static_cast<std::size_t>(piece.fd)] = true;
+    const bool room = was_full && state.waiting_bytes <= kFullBytes;
+    // Under the lock: after `stop` nothing that `on_change` touches need be there any more.
+    if ((room || !good) && !state.stop) state.on_change();
+    state.changed.notify_all();
+  }
+}
+
+}  // namespace tutti::launcher

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+
+namespace tutti::launcher {
+
+/// Cuts one worker's stream into lines, so that lines of several workers are never mixed.
+class LineBuffer {
+ public:
+  explicit LineBuffer(std::string tag) : tag_(std::move(tag)) {}
+
+  /// Takes what was read and returns what is ready: whole lines, each behind the tag. A line longer
+  /// than kLongestLine is handed on in pieces.
+  std::string add(std::string_view bytes);
+  /// What is left at the end of the stream; `close_line` adds the missing end of the last line.
+  std::string finish(bool close_line);
+
+  static constexpr std::size_t kLongestLine = std::size_t{1} << 20;
+
+ private:
+  void put(std::string& to, std::string_view text);
+
+  std::string tag_;
+  std::string partial_;
+  bool inside_line_ = false;  // a piece of the current line is out already
+};
+
+/// Writes to our stdout and stderr on a thread of its own: a slow reader must not keep us from
+/// noticing that a worker has failed.
+class Output {
+ public:
+  /// `on_change` is called from that thread when there is room again or a stream has broken.
+  explicit Output(std::function<void()> on_change);
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  /// `fd` is 1 or 2.
+  void write(int fd, std::string bytes);
+  /// Whether so much waits that workers should not be read any more.
+  [[nodiscard]] bool full() const noexcept;
+  /// Whether nobody reads the stream any more.
+  [[nodiscard]] bool broken(int fd) const noexcept;
+  /// Waits until all is written, or until the deadline.
+  void flush(std::chrono::steady_clock::time_point deadline);
+
+ private:
+  // Shared with the thread, which may be stuck in a write that nobody reads when we go.
+  struct State {
+    struct Piece {
+      int fd;
+      std::string bytes;
+    };
+    std::function<void()> on_change;
+    mutable std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Piece> pieces;
+    std::size_t waiting_bytes = 0;
+    std::array<bool, 3> broken{};
+    bool writing = false;
+    bool stop = false;
+  };
+  static void run(State& state);
+
+  std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::thread thread_;
+};
+
+}  // namespace tutti::launcher

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "workers.hpp"
+
+namespace tutti::launcher {
+
+/// "exit code 3", "SIGKILL".
+std::string describe(const os::ExitStatus& end);
+
+/// Who failed first and how all others ended, for people.
+std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first,
+                          std::chrono::steady_clock::time_point start);
+
+}  // namespace tutti::launcher

@@ -1,0 +1,46 @@
+#include "kept.hpp"
+
+#include <atomic>
+#include <memory>
+
+#include <tutti/backend.hpp>
+
+namespace tutti::python {
+namespace {
+
+// A stack of what is done. No mutex: a child that was forked while one is held could never drop
+// anything.
+std::atomic<Kept*> finished{nullptr};
+
+}  // namespace
+
+void Kept::done(void* context, const Status&) noexcept {
+  Kept* const kept = static_cast<Kept*>(context);
+  // relaxed: only the exchange below counts.
+  kept->next_ = finished.load(std::memory_order_relaxed);
+  // release: pairs with the acquire in release_done, which reads *kept.
+  while (!finished.compare_exchange_weak(kept->next_, kept, std::memory_order_release,
+                                         std::memory_order_relaxed)) {
+  }
+}
+
+void Kept::until_done(Work& work, Buffer buffer, Group group) {
+  std::unique_ptr<Kept> kept(new Kept(std::move(buffer), std::move(group)));
+  work.on_done({&Kept::done, kept.get()});
+  (void)kept.release();  // the queue's from here
+  work.detach();
+}
+
+void Kept::release_done() {
+  // relaxed: an empty queue says nothing about other memory.
+  if (finished.load(std::memory_order_relaxed) == nullptr) [[likely]]
+    return;
+  // acquire: pairs with the release in done.
+  Kept* kept = finished.exchange(nullptr, std::memory_order_acquire);
+  while (kept != nullptr) {
+    const std::unique_ptr<Kept> dropped(kept);
+    kept = kept->next_;
+  }
+}
+
+}  // namespace tutti::python

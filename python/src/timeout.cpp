@@ -1,0 +1,30 @@
+#include "timeout.hpp"
+
+#include <nanobind/stl/chrono.h>
+
+#include <cmath>
+
+namespace nb = nanobind;
+
+namespace tutti::python {
+
+Timeout timeout_of(nb::handle value) {
+  using Seconds = std::chrono::duration<double>;
+  if (value.is_none()) return std::nullopt;
+  double seconds = 0;
+  if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) {
+    seconds = PyFloat_AsDouble(value.ptr());
+    if (seconds == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
+  } else if (std::chrono::nanoseconds exact{}; nb::try_cast(value, exact, false)) {
+    seconds = Seconds(exact).count();
+  } else {
+    throw nb::type_error("a timeout is None, a number of seconds or a timedelta");
+  }
+  constexpr double kCentury = 100.0 * 366 * 86400;  // what nanoseconds in 64 bits hold with ease
+  if (std::isnan(seconds) || std::fabs(seconds) > kCentury) {
+    throw nb::value_error("a timeout must be a number of seconds, at most a century");
+  }
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Seconds(seconds));
+}
+
+}  // namespace tutti::python

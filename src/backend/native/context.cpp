@@ -1,0 +1,277 @@
+#include "backend/native/context.hpp"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "base/log.hpp"
+#include "plan/select.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace tutti::native {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using nlohmann::json;
+
+std::atomic<std::uint64_t> fork_generation{0};
+
+/// Contexts that are alive, so that the end of the process is a leave and not a death (A7).
+struct Living {
+  std::mutex mutex;
+  std::set<Context*> contexts;
+};
+Living& living() {
+  static Living* const kLiving = new Living;  // never destroyed: used at exit
+  return *kLiving;
+}
+
+void leave_all() {
+  std::set<Context*> contexts;
+  {
+    const std::lock_guard lock(living().mutex);
+    contexts = living().contexts;
+  }
+  for (Context* const context : contexts) {
+    if (!context->forked()) context->leave(std::chrono::seconds(1));
+  }
+}
+
+void register_process_hooks() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    // relaxed: a forked child has one thread.
+    ::pthread_atfork(nullptr, nullptr,
+                     [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
+    std::atexit(leave_all);
+  });
+}
+
+struct Card {
+  transport::shm::HostCard host;
+  std::string address;
+  std::uint64_t settings = 0;
+};
+
+std::string encode(const Card& card) {
+  return json{{"boot", card.host.boot},           {"host_key", card.host.host_key},
+              {"host_name", card.host.host_name}, {"listener", card.host.listener},
+              {"nonce", card.host.nonce},         {"pid", card.host.pid},
+              {"cpus", card.host.cpus},           {"fence", card.host.fence},
+              {"address", card.address},          {"settings", card.settings}}
+      .dump(-1, ' ', false, json::error_handler_t::replace);  // host names may hold any bytes
+}
+
+Result<Card> decode(const std::string& text) {
+  const json value = json::parse(text, nullptr, false);
+  try {
+    Card card;
+    card.host.boot = value.at("boot").get<std::string>();
+    card.host.host_key = value.at("host_key").get<std::string>();
+    card.host.host_name = value.at("host_name").get<std::string>();
+    card.host.listener = value.at("listener").get<std::string>();
+    card.host.nonce = value.at("nonce").get<std::uint64_t>();
+    card.host.pid = value.at("pid").get<int>();
+    card.host.cpus = std::max(1, value.at("cpus").get<int>());
+    card.host.fence = value.at("fence").get<bool>();
+    card.address = value.at("address").get<std::string>();
+    card.settings = value.at("settings").get<std::uint64_t>();
+    return card;
+  } catch (const json::exception& problem) {
+    return Status(Errc::store,
+                  std::string("a rank's address card is not understood: ") + problem.what());
+  }
+}
+
+std::uint64_t digest_of(const Config& config) {
+  std::string text = "agree=" + std::to_string(static_cast<int>(config.agree)) +
+                     ";transport=" + std::to_string(static_cast<int>(config.transport)) +
+                     ";algo=" + config.algorithms;
+  return engine::hash_text(text);
+}
+
+engine::TimePoint steady_now() noexcept { return Clock::now(); }
+
+}  // namespace
+
+Result<std::shared_ptr<Context>> Context::create(const ContextOptions& options) {
+  register_process_hooks();
+  std::shared_ptr<Context> context(new Context);
+  if (Status s = context->build(options); !s.ok()) return s;
+  const std::lock_guard lock(living().mutex);
+  living().contexts.insert(context.get());
+  return context;
+}
+
+Status Context::build(const ContextOptions& options) {
+  rank_ = options.rank;
+  size_ = options.size;
+  config_ = options.config;
+  // relaxed: changes in forked children only, which have one thread.
+  fork_generation_ = fork_generation.load(std::memory_order_relaxed);
+  if (Status s = plan::check_override(config_.algorithms); !s.ok()) return s;
+
+  Result<std::unique_ptr<transport::shm::Host>> host =
+      transport::shm::Host::prepare(rank_, config_.host_id);
+  if (!host) return host.status();
+  host_ = std::move(*host);
+
+  Card mine;
+  mine.host = host_->card();
+  if (config_.cpus) mine.host.cpus = *config_.cpus;
+  mine.settings = digest_of(config_);
+  std::unique_ptr<transport::TcpTransport> tcp;
+  if (size_ > 1) {
+    Result<os::Address> bind = os::Address::parse(options.bind_host, 0);
+    if (!bind) return bind.status();
+    transport::TcpOptions tcp_options;
+    tcp_options.rank = rank_;
+    tcp_options.size = size_;
+    tcp_options.job = options.job;
+    tcp_options.generation = options.generation;
+    tcp_options.secret = options.secret;
+    tcp_options.bind = *bind;
+    Result<std::unique_ptr<transport::TcpTransport>> listening =
+        transport::TcpTransport::listen(std::move(tcp_options));
+    if (!listening) return listening.status();
+    tcp = std::move(*listening);
+    mine.address = tcp->address();
+  }
+
+  Result<std::vector<std::string>> texts = options.exchange("cards", encode(mine));
+  if (!texts) return texts.status();
+  std::vector<transport::shm::HostCard> cards;
+  std::vector<std::string> addresses;
+  engine::World world;
+  std::map<std::string, int> hosts;
+  int sharing = 0;  // ranks that share our CPUs, whatever their network namespace
+  int cpus = mine.host.cpus;
+  bool fences = true;
+  for (int r = 0; r < size_; ++r) {
+    Result<Card> card = decode((*texts)[static_cast<std::size_t>(r)]);
+    if (!card) return card.status();
+    if (card->settings != mine.settings) {
+      return Status(
+          Errc::disagreement,
+          "settings differ: rank " + std::to_string(rank_) + " and rank " + std::to_string(r) +
+              " have other values of TUTTI_AGREE, TUTTI_TRANSPORT or TUTTI_ALGO; give all "
+              "ranks the same");
+    }
+    const bool share = config_.transport != Config::TransportChoice::tcp;
+    const std::string key = share ? card->host.host_key : "rank " + std::to_string(r);
+    world.host_of.push_back(hosts.try_emplace(key, static_cast<int>(hosts.size())).first->second);
+    if (card->host.boot == mine.host.boot) {
+      ++sharing;
+      cpus = std::min(cpus, card->host.cpus);
+    }
+    fences = fences && card->host.fence;
+    world.whereabouts.push_back(card->host.host_name + ", pid " + std::to_string(card->host.pid));
+    cards.push_back(card->host);
+    addresses.push_back(card->address);
+  }
+  if (config_.transport == Config::TransportChoice::shm && hosts.size() > 1) {
+    return Status(Errc::unsupported, "TUTTI_TRANSPORT=shm, but the ranks are on " +
+                                         std::to_string(hosts.size()) + " hosts");
+  }
+
+  if (config_.agree == Config::Agree::strict && hosts.size() > 1) {
+    return Status(Errc::unsupported,
+                  "TUTTI_AGREE=strict is offered within one host so far; the ranks are on " +
+                      std::to_string(hosts.size()));
+  }
+
+  std::vector<int> local;
+  for (int r = 0; r < size_; ++r) {
+    if (world.host_of[static_cast<std::size_t>(r)] ==
+        world.host_of[static_cast<std::size_t>(rank_)]) {
+      local.push_back(r);
+    }
+  }
+  if (local.size() > 1) {
+    if (Status s = host_->join(local, cards, options.deadline); !s.ok()) return s;
+  } else {
+    host_->stay_alone();
+  }
+  world.rank = rank_;
+  world.size = size_;
+  // Decides which algorithm runs, so it must be the same everywhere: the least that any rank has.
+  int least = cards.front().cpus;
+  for (const transport::shm::HostCard& card : cards) least = std::min(least, card.cpus);
+  world.cpus = least;
+  world.settings = mine.settings;
+  world.regions = &host_->regions();
+  world.local_of.assign(static_cast<std::size_t>(size_), -1);
+  for (std::size_t i = 0; i < local.size(); ++i) {
+    world.local_of[static_cast<std::size_t>(local[i])] = static_cast<int>(i);
+  }
+  world.route.assign(static_cast<std::size_t>(size_), nullptr);
+  const bool remote = local.size() < static_cast<std::size_t>(size_);
+  if (remote) {
+    if (Status s = tcp->set_addresses(std::move(addresses)); !s.ok()) return s;
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) world.route[static_cast<std::size_t>(r)] = tcp.get();
+    }
+    tcp_ = std::move(tcp);
+  }
+  world.process_state = transport::shm::process_state;
+  world.now = steady_now;
+  world.populate = os::populate;
+  world.publish_fence = !fences;
+  world.algorithms = config_.algorithms;
+  host_->regions().header().job = options.job;
+  host_->regions().header().generation = options.generation;
+  engine_ = std::make_unique<engine::Engine>(std::move(world));
+  driver_ =
+      std::make_unique<Driver>(*engine_, *host_, Driver::Options{cpus, sharing, fences, remote});
+  return Status();
+}
+
+int Context::alive() noexcept {
+  const std::lock_guard lock(living().mutex);
+  return static_cast<int>(living().contexts.size());
+}
+
+bool Context::forked() const noexcept {
+  // relaxed: as in build.
+  return fork_generation.load(std::memory_order_relaxed) != fork_generation_;
+}
+
+void Context::leave(std::chrono::nanoseconds drain) noexcept {
+  if (left_.exchange(true) || engine_ == nullptr) return;
+  if (tcp_) {
+    const auto until = Clock::now() + drain;
+    bool unsent = true;
+    while (unsent && Clock::now() < until) {
+      unsent = driver_->with([&] {
+        engine_->progress();
+        return engine_->has_unsent();
+      });
+    }
+    driver_->with([&] { tcp_->close(static_cast<std::uint64_t>(drain.count())); });
+  }
+  host_->leave();
+}
+
+Context::~Context() {
+  {
+    const std::lock_guard lock(living().mutex);
+    living().contexts.erase(this);
+  }
+  if (!forked()) leave(std::chrono::seconds(1));
+  // The driver first: the progress thread must not look at an engine that is going.
+  driver_.reset();
+  if (engine_ == nullptr || forked()) return;
+  // What ended with the last group: every callback is made once.
+  for (const engine::Finished& one : engine_->take_finished()) {
+    one.callback.function(one.callback.context, one.status);
+  }
+}
+
+}  // namespace tutti::native

@@ -1,0 +1,285 @@
+#include "backend/native/driver.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/native/progress_thread.hpp"
+#include "os/cpu.hpp"
+#include "transport/shm/doorbell.hpp"
+#include "transport/shm/host.hpp"
+
+namespace tutti::native {
+
+namespace shm = transport::shm;
+using engine::TimePoint;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+namespace {
+
+constexpr int kSpinsPerLook = 512;   // passes between two looks at the clock, about 20-50 us
+constexpr int kMovesPerLook = 1024;  // the same while something moves all the time
+constexpr int kYieldsPerLook = 32;   // the same with a yield (0.3-1 us) in each pass
+constexpr auto kParkAfter = std::chrono::microseconds(750);  // without progress
+constexpr auto kLookEvery = milliseconds(20);                // liveness and deadlines
+constexpr int kPenalty = 64;
+
+std::uint32_t number(shm::Park park) { return static_cast<std::uint32_t>(park); }
+
+}  // namespace
+
+/// How one wait spends its time: spins, yields, then says that it is time to park.
+class Driver::Pause {
+ public:
+  /// `again`: the last wait for the same operation was in vain, so this one sleeps at its first
+  /// look.
+  Pause(Driver& driver, std::optional<nanoseconds> limit, bool again) noexcept
+      : driver_(driver),
+        again_(again),
+        yields_(driver.options_.ranks_on_host > driver.options_.cpus || driver.spin_penalty_ > 0),
+        limit_(limit) {}
+
+  enum class Next { again, look };
+  Next moved() noexcept {
+    idle_ = 0;
+    again_ = false;
+    give_way();
+    return ++moves_ % kMovesPerLook == 0 ? Next::look : Next::again;
+  }
+
+  Next idle() noexcept {
+    ++idle_;
+    if (give_way()) {
+    } else if (yields_) {
+      ::sched_yield();
+    } else {
+      os::relax();
+    }
+    const int every = yields_ ? kYieldsPerLook : kSpinsPerLook;
+    return idle_ % every == 0 ? Next::look : Next::again;
+  }
+
+  /// Reads the clock. True if the limit has passed.
+  bool expired(TimePoint now) noexcept {
+    if (first_look_ == TimePoint{}) {
+      first_look_ = now;
+      switches_ = os::involuntary_switches();
+    }
+    if (idle_ <= (yields_ ? kYieldsPerLook : kSpinsPerLook)) idle_since_ = now;
+    if (!yields_) {
+      const std::int64_t switches = os::involuntary_switches();
+      if (switches - switches_ > 1) {  // we are pushed off the CPU: somebody else needs it
+        yields_ = true;
+        driver_.spin_penalty_ = kPenalty;
+      }
+    }
+    return limit_ && now - first_look_ >= *limit_;
+  }
+
+  [[nodiscard]] bool time_to_park(TimePoint now) const noexcept {
+    return again_ || now - idle_since_ >= kParkAfter;
+  }
+
+  [[nodiscard]] nanoseconds left(TimePoint now) const noexcept {
+    // Without a process to watch on this host the sockets tell of deaths; a long wait then only
+    // looks at deadlines.
+    const bool alone = driver_.has_thread_ && driver_.host_.regions().peers.size() == 1;
+    nanoseconds most = alone && now - first_look_ > 10 * kLookEvery ? 5 * kLookEvery : kLookEvery;
+    if (limit_) most = std::min(most, *limit_ - (now - first_look_));
+    const TimePoint deadline = driver_.engine_.next_deadline();
+    if (deadline != TimePoint::max()) most = std::min(most, nanoseconds(deadline - now));
+    return std::max(most, nanoseconds(0));
+  }
+
+ private:
+  bool give_way() noexcept {
+    if (!driver_.token_.wanted()) return false;
+    driver_.token_.unlock();
+    ::sched_yield();
+    driver_.token_.lock();
+    return true;
+  }
+
+  Driver& driver_;
+  int moves_ = 0;
+  bool again_;
+  bool yields_;
+  int idle_ = 0;
+  std::int64_t switches_ = 0;
+  std::optional<nanoseconds> limit_;
+  TimePoint first_look_{};
+  TimePoint idle_since_{};
+};
+
+Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
+    : engine_(engine), host_(host), options_(options) {
+  if (options_.remote) {
+    has_thread_ = true;
+    ProgressThread::add(*this);
+  }
+}
+
+Driver::~Driver() { ProgressThread::remove(*this); }
+
+std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
+                             bool asynchronous) noexcept {
+  token_.lock();
+  // Somebody who has not waited for the last operation will not wait for this one soon either (D3).
+  const bool undriven =
+      asynchronous || (engine_.busy() && callers_.load(std::memory_order_relaxed) == 0);
+  const std::uint64_t ticket = engine_.submit(group, call, asynchronous);
+  const bool kick = undriven && engine_.busy();
+  if (kick) [[unlikely]]
+    need_thread();
+  token_.unlock();
+  if (kick) [[unlikely]]
+    ProgressThread::kick();  // the first may have found the token taken
+  return ticket;
+}
+
+bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nanoseconds> limit,
+                  Status& outcome) noexcept {
+  token_.lock();
+  // relaxed: the token orders writers; readers take it as a hint.
+  callers_.store(callers_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  Pause pause(*this, limit,
+              waited_in_vain_ == std::pair<const engine::Group*, std::uint64_t>(&group, ticket));
+  bool done = true;
+  bool first_park = true;
+  while (!engine_.is_done(group, ticket)) {
+    const bool moved = engine_.progress_one(group, ticket);
+    if ((moved ? pause.moved() : pause.idle()) == Pause::Next::again) continue;
+    const TimePoint now = engine_.world().now();
+    if (pause.expired(now)) {
+      done = engine_.is_done(group, ticket);
+      break;
+    }
+    if (now - last_look_ >= kLookEvery) look_around();
+    if (engine_.progress()) continue;
+    if (pause.time_to_park(now)) park(pause.left(now), std::exchange(first_park, false));
+  }
+  if (spin_penalty_ > 0) --spin_penalty_;
+  // relaxed: the token orders writers; readers take both as hints.
+  calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
+  if (!done) [[unlikely]]
+    waited_in_vain_ = {&group, ticket};
+  if (done && engine_.failed(group, ticket)) [[unlikely]]
+    outcome = engine_.outcome(group, ticket).value_or(Status());
+  let_go();
+  return done;
+}
+
+void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callback) noexcept {
+  token_.lock();
+  engine_.on_done(group, ticket, callback);
+  need_thread();
+  token_.unlock();
+  ProgressThread::kick();  // the first may have found the token taken
+}
+
+void Driver::let_go() noexcept {
+  // Callbacks, and work that nobody waits for, belong to the progress thread. relaxed: the token is
+  // ours.
+  const bool kick = has_thread_ && callers_.load(std::memory_order_relaxed) == 0 &&
+                    (engine_.busy() || engine_.has_finished());
+  if (!has_thread_ && engine_.has_finished()) need_thread();
+  // relaxed: as above. What we have moved on may be what another of our callers sleeps for.
+  const bool sleepers = parked_.load(std::memory_order_relaxed) > 0;
+  token_.unlock();
+  if (kick) ProgressThread::kick();
+  if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
+}
+
+void Driver::need_thread() noexcept {
+  if (!has_thread_) {
+    has_thread_ = true;
+    ProgressThread::add(*this);
+  }
+  ProgressThread::kick();
+}
+
+void Driver::look_around() noexcept {
+  last_look_ = engine_.world().now();
+  for (const int local : host_.ended()) engine_.local_peer_died(local);
+  engine_.tick();
+}
+
+void Driver::park(nanoseconds most, bool first) noexcept {
+  shm::Page& page = host_.regions().page();
+  parked_.fetch_add(1, std::memory_order_relaxed);  // the token orders writers
+  page.park.store(number(shm::Park::futex), std::memory_order_seq_cst);
+  // Publishers look at the word behind their publication without a fence: ours acts on their CPUs
+  // (C3).
+  if (options_.sleepers_fence) (void)os::global_fence();
+  if (!engine_.progress()) {
+    if (!has_thread_ && engine_.uses_messages()) {
+      need_thread();
+    } else if (has_thread_ && first) {
+      ProgressThread::kick();  // from here on it watches the sockets; told once per wait
+    }
+    token_.unlock();
+    os::futex_wait(page.park, number(shm::Park::futex), most, true);
+    token_.lock();
+  }
+  // relaxed: the token is ours; a publisher that still sees the old word wakes nobody.
+  if (parked_.fetch_sub(1, std::memory_order_relaxed) == 1) {
+    page.park.store(number(shm::Park::awake), std::memory_order_relaxed);
+  }
+  look_around();
+}
+
+bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
+  if (!token_.try_lock()) return false;
+  shm::Page& page = host_.regions().page();
+  std::uint32_t eventfd = number(shm::Park::eventfd);
+  // relaxed: only our own process writes `eventfd` here, and publishers only clear it.
+  page.park.compare_exchange_strong(eventfd, number(shm::Park::awake), std::memory_order_relaxed);
+  bool moved = false;
+  // Bounded, so that a caller who wants the token gets it within one pass.
+  for (int pass = 0; pass < 16 && engine_.progress() && !token_.wanted(); ++pass) moved = true;
+  const TimePoint now = engine_.world().now();
+  if (now - last_look_ >= kLookEvery || now >= engine_.next_deadline()) look_around();
+  for (const engine::Finished& one : engine_.take_finished()) due.push_back(one);
+  const bool parked = parked_.load(std::memory_order_relaxed) > 0;
+  token_.unlock();
+  if (moved && parked)
+    shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
+  return true;
+}
+
+nanoseconds Driver::prepare_sleep() noexcept {
+  if (!token_.try_lock()) return kLookEvery;
+  nanoseconds most = std::chrono::seconds(10);
+  if (engine_.busy()) {
+    // Callers who sleep look around themselves; two clocks would cost twice. relaxed: a hint.
+    most = parked_.load(std::memory_order_relaxed) > 0 ? 10 * kLookEvery : kLookEvery;
+    shm::Page& page = host_.regions().page();
+    std::uint32_t awake = number(shm::Park::awake);
+    if (page.park.compare_exchange_strong(awake, number(shm::Park::eventfd),
+                                          std::memory_order_seq_cst)) {
+      if (options_.sleepers_fence) (void)os::global_fence();
+      if (engine_.progress()) most = nanoseconds(0);
+    }
+    const TimePoint deadline = engine_.next_deadline();
+    if (deadline != TimePoint::max()) {
+      most = std::clamp(nanoseconds(deadline - engine_.world().now()), nanoseconds(0), most);
+    }
+  } else if (engine_.has_finished()) {
+    most = nanoseconds(0);
+  }
+  token_.unlock();
+  return most;
+}
+
+std::vector<int> Driver::wait_fds() const {
+  std::vector<int> fds{host_.event_fd()};
+  for (transport::Transport* const transport : engine_.transports()) {
+    if (transport->wait_fd() >= 0) fds.push_back(transport->wait_fd());
+  }
+  return fds;
+}
+
+}  // namespace tutti::native

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <tutti/collective.hpp>
+
+#include "backend/native/token.hpp"
+#include "engine/engine.hpp"
+
+namespace tutti::transport::shm {
+class Host;
+}
+
+namespace tutti::native {
+
+/// Who runs the engine, and how a caller waits (decisions D2-D4). docs/threads.md tells it in
+/// prose.
+class Driver {
+ public:
+  struct Options {
+    int cpus = 1;                ///< of the machine for the ranks below
+    int ranks_on_host = 1;       ///< that share these CPUs
+    bool sleepers_fence = true;  ///< membarrier works on all ranks of the host
+    bool remote = false;         ///< TCP peers are possible
+  };
+  Driver(engine::Engine& engine, transport::shm::Host& host, Options options);
+  ~Driver();
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  std::uint64_t submit(engine::Group& group, const Collective& call, bool asynchronous) noexcept;
+  /// Drives until the operation is done (true) or `limit` has passed (false).
+  bool wait(engine::Group& group, std::uint64_t ticket,
+            std::optional<std::chrono::nanoseconds> limit, Status& outcome) noexcept;
+  /// Calls back when done. Nobody has to wait for the operation, so the progress thread sees to it.
+  void on_done(engine::Group& group, std::uint64_t ticket, Callback callback) noexcept;
+  /// Runs `action` on the engine as the driver.
+  template <class Action>
+  auto with(Action&& action) noexcept(noexcept(action())) {
+    token_.lock();
+    struct Unlock {
+      Driver& driver;
+      ~Unlock() { driver.let_go(); }
+    } unlock{*this};
+    return action();
+  }
+
+  // For the progress thread.
+  /// One pass on behalf of nobody; false if a caller drives. Adds the callbacks that are due.
+  bool drive(std::vector<engine::Finished>& due) noexcept;
+  /// Before the thread sleeps: peers may wake our eventfd. When to look again at the latest.
+  [[nodiscard]] std::chrono::nanoseconds prepare_sleep() noexcept;
+  [[nodiscard]] std::vector<int> wait_fds() const;
+  /// A caller waits in `wait` now and drives.
+  [[nodiscard]] bool has_callers() const noexcept {
+    return callers_.load(std::memory_order_relaxed) > 0;
+  }
+  /// ... and all of them sleep.
+  [[nodiscard]] bool all_parked() const noexcept {
+    return parked_.load(std::memory_order_relaxed) >= callers_.load(std::memory_order_relaxed);
+  }
+  /// Grows with every wait: tells whether callers came since the last look.
+  [[nodiscard]] std::uint64_t calls() const noexcept {
+    return calls_.load(std::memory_order_relaxed);
+  }
+  [[nodiscard]] engine::Engine& engine() noexcept { return engine_; }
+
+ private:
+  class Pause;
+  void let_go() noexcept;
+  void park(std::chrono::nanoseconds most, bool first) noexcept;
+  void look_around() noexcept;
+  void need_thread() noexcept;
+
+  engine::Engine& engine_;
+  transport::shm::Host& host_;
+  Options options_;
+  Token token_;
+  std::atomic<int> callers_{0};  ///< written under the token only
+  std::atomic<std::uint64_t> calls_{0};
+  std::atomic<int> parked_{0};
+  bool has_thread_ = false;        ///< under the token
+  int spin_penalty_ = 0;           ///< waits that shall yield although there is a CPU each; token
+  engine::TimePoint last_look_{};  ///< token
+  /// The operation of the last wait that ended by its limit; token. Who waits in slices, as Python
+  /// does, shall not spin at the start of each.
+  std::pair<const engine::Group*, std::uint64_t> waited_in_vain_{nullptr, 0};
+};
+
+}  // namespace tutti::native

@@ -1,0 +1,131 @@
+#include "backend/native/native_backend.hpp"
+
+#include <utility>
+
+#include "kernels/reduce.hpp"
+
+namespace tutti::native {
+namespace {
+
+constexpr std::uint64_t kForked = ~std::uint64_t{0};  // the ticket of a call in a forked child
+
+Status forked_status() {
+  return Status(
+      Errc::unsupported,
+      "this process was forked after init_process_group; a child cannot use its parent's "
+      "groups: start workers before init, or call init_process_group in the child's program");
+}
+
+}  // namespace
+
+Result<NativeBackend*> NativeBackend::make(std::shared_ptr<Context> context,
+                                           const engine::GroupSpec& spec) {
+  Result<engine::Group*> group =
+      context->driver().with([&] { return context->engine().add_group(spec); });
+  if (!group) return group.status();
+  return new NativeBackend(std::move(context), *group);
+}
+
+Result<NativeBackend*> NativeBackend::make_world(std::shared_ptr<Context> context,
+                                                 std::string name) {
+  engine::GroupSpec spec;
+  spec.id = engine::hash_text("world") | 1;
+  spec.name = std::move(name);
+  for (int r = 0; r < context->size(); ++r) spec.ranks.push_back(r);
+  spec.timeout = context->config().timeout;
+  spec.strict = context->config().agree == Config::Agree::strict;
+  return make(std::move(context), spec);
+}
+
+NativeBackend::~NativeBackend() {
+  if (context_->forked()) {
+    // The parent's group, of which we are a copy: it is not ours to end.
+    new std::shared_ptr<Context>(std::move(context_));
+    return;
+  }
+  context_->driver().with([&] { context_->engine().remove_group(*group_); });
+}
+
+std::string NativeBackend::unsupported(const Collective& call) const {
+  if (call.kind == Kind::all_reduce &&
+      kernels::find_reduce(call.op, call.input.dtype()) == nullptr) {
+    return std::string(to_string(call.op)) + " of " + std::string(to_string(call.input.dtype())) +
+           " is not offered";
+  }
+  return {};
+}
+
+std::uint64_t NativeBackend::submit(const Collective& call, bool asynchronous) noexcept {
+  if (context_->forked()) [[unlikely]]
+    return kForked;
+  return context_->driver().submit(*group_, call, asynchronous);
+}
+
+bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                         Status& outcome) noexcept {
+  // Of whatever ticket: one that the parent got names a driver that does not exist here.
+  if (context_->forked()) [[unlikely]] {
+    outcome = forked_status();
+    return true;
+  }
+  return context_->driver().wait(*group_, ticket, limit, outcome);
+}
+
+std::optional<Status> NativeBackend::poll(std::uint64_t ticket) noexcept {
+  if (context_->forked()) return forked_status();
+  return context_->driver().with([&] {
+    if (!context_->engine().is_done(*group_, ticket)) context_->engine().progress();
+    return context_->engine().outcome(*group_, ticket);
+  });
+}
+
+void NativeBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
+  if (context_->forked()) {
+    callback.function(callback.context, forked_status());
+    return;
+  }
+  context_->driver().on_done(*group_, ticket, callback);
+}
+
+void NativeBackend::abort(const Status& cause) noexcept {
+  if (context_->forked()) return;
+  context_->driver().with([&] { context_->engine().break_group(*group_, cause); });
+}
+
+Status NativeBackend::health() noexcept {
+  if (context_->forked()) return forked_status();
+  // Others may have broken it since we last looked.
+  if (!group_->broken.load(std::memory_order_relaxed)) {  // a hint; read again below
+    context_->driver().with([&] { context_->engine().progress(); });
+  }
+  // acquire: pairs with the release in fail_all.
+  if (!group_->broken.load(std::memory_order_acquire)) return Status();
+  return group_->cause;
+}
+
+Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
+  engine::GroupSpec spec;
+  spec.name = std::move(name);
+  // Decision E7: equal on all members because the parent's calls are counted alike everywhere.
+  const std::uint64_t calls = context_->driver().with([&] { return group_->submitted; });
+  std::string identity = std::to_string(group_->id) + "/" + std::to_string(calls);
+  for (const int rank : ranks) {
+    const int global = group_->members[static_cast<std::size_t>(rank)].global;
+    spec.ranks.push_back(global);
+    identity += "," + std::to_string(global);
+  }
+  spec.id = engine::hash_text(identity) | 1;
+  spec.timeout = group_->timeout;
+  spec.strict = group_->strict;
+  Result<NativeBackend*> child = make(context_, spec);
+  if (!child) return child.status();
+  return static_cast<Backend*>(*child);
+}
+
+void NativeBackend::close(std::chrono::nanoseconds) noexcept {}
+
+std::string NativeBackend::whereabouts(int rank) const {
+  return context_->whereabouts(group_->members[static_cast<std::size_t>(rank)].global);
+}
+
+}  // namespace tutti::native

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tutti/backend.hpp>
+
+#include "backend/native/context.hpp"
+
+namespace tutti::native {
+
+/// One group on our own engine.
+class NativeBackend final : public Backend {
+ public:
+  /// The group of all ranks of a context.
+  [[nodiscard]] static Result<NativeBackend*> make_world(std::shared_ptr<Context> context,
+                                                         std::string name);
+  ~NativeBackend() override;
+
+  [[nodiscard]] std::string_view name() const noexcept override { return "native"; }
+  [[nodiscard]] int rank() const noexcept override { return group_->rank; }
+  [[nodiscard]] int size() const noexcept override { return group_->size; }
+  [[nodiscard]] std::string unsupported(const Collective& call) const override;
+  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
+  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                          Status& outcome) noexcept override;
+  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override;
+  void on_done(std::uint64_t ticket, Callback callback) noexcept override;
+  void abort(const Status& cause) noexcept override;
+  [[nodiscard]] Status health() noexcept override;
+  [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
+                                            std::string name) noexcept override;
+  void close(std::chrono::nanoseconds drain) noexcept override;
+  [[nodiscard]] std::string whereabouts(int rank) const override;
+
+ private:
+  NativeBackend(std::shared_ptr<Context> context, engine::Group* group)
+      : context_(std::move(context)), group_(group) {}
+  [[nodiscard]] static Result<NativeBackend*> make(std::shared_ptr<Context> context,
+                                                   const engine::GroupSpec& spec);
+
+  std::shared_ptr<Context> context_;
+  engine::Group* group_;  ///< owned by the engine; removed by our destructor
+};
+
+}  // namespace tutti::native

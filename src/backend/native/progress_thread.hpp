@@ -1,0 +1,18 @@
+#pragma once
+
+namespace tutti::native {
+
+class Driver;
+
+/// The one thread of the process that advances what nobody waits for (decision D3). Starts with the
+/// first driver that needs it; sleeps in epoll and never spins.
+class ProgressThread {
+ public:
+  static void add(Driver& driver);
+  /// Returns when the thread does not use the driver any more. No effect if it was never added.
+  static void remove(Driver& driver);
+  /// There is something to look at.
+  static void kick() noexcept;
+};
+
+}  // namespace tutti::native

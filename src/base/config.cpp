@@ -1,0 +1,67 @@
+#include <tutti/config.hpp>
+
+#include <cstdlib>
+#include <string_view>
+
+namespace tutti {
+namespace {
+
+Status bad(const char* name, std::string_view value, const char* allowed) {
+  return Status(Errc::invalid_argument, std::string(name) + "='" + std::string(value) +
+                                            "' is not understood; allowed: " + allowed);
+}
+
+/// The position of `value` in the list, or -1.
+int position(std::string_view value, std::initializer_list<std::string_view> list) {
+  int at = 0;
+  for (const std::string_view one : list) {
+    if (one == value) return at;
+    ++at;
+  }
+  return -1;
+}
+
+}  // namespace
+
+Result<Config> Config::from_environment(const Lookup& lookup) {
+  Config config;
+  const auto get = [&](const char* name) -> std::optional<std::string> {
+    const char* const value = lookup ? lookup(name) : std::getenv(name);
+    if (value == nullptr || *value == '\0') return std::nullopt;
+    return std::string(value);
+  };
+  if (const auto value = get("TUTTI_TIMEOUT")) {
+    char* end = nullptr;
+    const double seconds = std::strtod(value->c_str(), &end);
+    if (*end != '\0' || !(seconds > 0) || seconds > 1e9) {
+      return bad("TUTTI_TIMEOUT", *value, "seconds, more than 0");
+    }
+    config.timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+  }
+  if (const auto value = get("TUTTI_AGREE")) {
+    const int at = position(*value, {"normal", "strict"});
+    if (at < 0) return bad("TUTTI_AGREE", *value, "normal, strict");
+    config.agree = static_cast<Agree>(at);
+  }
+  if (const auto value = get("TUTTI_TRANSPORT")) {
+    const int at = position(*value, {"auto", "shm", "tcp"});
+    if (at < 0) return bad("TUTTI_TRANSPORT", *value, "auto, shm, tcp");
+    config.transport = static_cast<TransportChoice>(at);
+  }
+  if (const auto value = get("TUTTI_CPUS")) {
+    char* end = nullptr;
+    const long cpus = std::strtol(value->c_str(), &end, 10);
+    if (*end != '\0' || cpus < 1 || cpus > 65536) return bad("TUTTI_CPUS", *value, "1 to 65536");
+    config.cpus = static_cast<int>(cpus);
+  }
+  if (const auto value = get("TUTTI_LOG_LEVEL")) {
+    const int at = position(*value, {"debug", "info", "warning", "error", "off"});
+    if (at < 0) return bad("TUTTI_LOG_LEVEL", *value, "debug, info, warning, error, off");
+    config.log_level = static_cast<LogLevel>(at);
+  }
+  config.algorithms = get("TUTTI_ALGO").value_or("");
+  config.host_id = get("TUTTI_HOST_ID").value_or("");
+  return config;
+}
+
+}  // namespace tutti

@@ -1,0 +1,121 @@
+#include <tutti/collective.hpp>
+#include <tutti/error.hpp>
+
+#include <limits>
+
+namespace tutti {
+
+std::string_view to_string(Errc code) noexcept {
+  switch (code) {
+    case Errc::ok: return "ok";
+    case Errc::invalid_argument: return "invalid_argument";
+    case Errc::disagreement: return "disagreement";
+    case Errc::timeout: return "timeout";
+    case Errc::peer_lost: return "peer_lost";
+    case Errc::peer_left: return "peer_left";
+    case Errc::refused: return "refused";
+    case Errc::store: return "store";
+    case Errc::interrupted: return "interrupted";
+    case Errc::aborted: return "aborted";
+    case Errc::resource: return "resource";
+    case Errc::unsupported: return "unsupported";
+    case Errc::internal: return "internal";
+  }
+  return "unknown";
+}
+
+void raise(const Status& status) {
+  switch (status.code()) {
+    case Errc::invalid_argument: throw InvalidArgument(status);
+    case Errc::disagreement: throw DisagreementError(status);
+    case Errc::timeout: throw TimeoutError(status);
+    case Errc::peer_lost:
+    case Errc::peer_left:
+    case Errc::refused: throw NetworkError(status);
+    case Errc::store: throw StoreError(status);
+    default: throw BackendError(status);
+  }
+}
+
+std::string_view to_string(DType dtype) noexcept {
+  constexpr std::string_view kNames[kDTypeCount] = {
+      "bool",    "uint8",       "int8",        "uint16",    "int16",     "uint32",
+      "int32",   "uint64",      "int64",       "float16",   "bfloat16",  "float32",
+      "float64", "float8_e4m3", "float8_e5m2", "complex64", "complex128"};
+  const auto index = static_cast<std::size_t>(dtype);
+  return index < kDTypeCount ? kNames[index] : "invalid dtype";
+}
+
+std::string_view to_string(ReduceOp op) noexcept {
+  switch (op) {
+    case ReduceOp::sum: return "SUM";
+    case ReduceOp::avg: return "AVG";
+    case ReduceOp::product: return "PRODUCT";
+    case ReduceOp::min: return "MIN";
+    case ReduceOp::max: return "MAX";
+    case ReduceOp::band: return "BAND";
+    case ReduceOp::bor: return "BOR";
+    case ReduceOp::bxor: return "BXOR";
+    case ReduceOp::premul_sum: return "PREMUL_SUM";
+  }
+  return "invalid op";
+}
+
+std::string_view to_string(Kind kind) noexcept {
+  switch (kind) {
+    case Kind::barrier: return "barrier";
+    case Kind::broadcast: return "broadcast";
+    case Kind::all_reduce: return "all_reduce";
+    case Kind::new_group: return "new_group";
+    case Kind::close: return "close";
+  }
+  return "invalid kind";
+}
+
+std::string describe(const Collective& call) {
+  std::string text(to_string(call.kind));
+  const auto tensor = [](const TensorView& view) {
+    return std::string(to_string(view.dtype())) + " x " + std::to_string(view.count());
+  };
+  switch (call.kind) {
+    case Kind::all_reduce:
+      return text + "(" + std::string(to_string(call.op)) + ", " + tensor(call.input) + ")";
+    case Kind::broadcast:
+      return text + "(root " + std::to_string(call.root) + ", " + tensor(call.input) + ")";
+    default: return text + "()";
+  }
+}
+
+TensorView::TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,
+                       std::span<const std::int64_t> strides)
+    : data_(data), count_(1), dtype_(dtype) {
+  const auto refuse = [](std::string text) {
+    raise(Status(Errc::invalid_argument, "TensorView: " + std::move(text)));
+  };
+  if (shape.size() != strides.size()) {
+    refuse("shape has " + std::to_string(shape.size()) + " dimensions, strides have " +
+           std::to_string(strides.size()));
+  }
+  if (shape.size() > static_cast<std::size_t>(kMaxDims)) {
+    refuse(std::to_string(shape.size()) + " dimensions; at most " + std::to_string(kMaxDims));
+  }
+  dims_ = static_cast<std::int8_t>(shape.size());
+  std::int64_t expected = 1;
+  bool row_major = true;
+  for (std::size_t d = shape.size(); d-- > 0;) {
+    if (shape[d] < 0)
+      refuse("size " + std::to_string(shape[d]) + " in dimension " + std::to_string(d));
+    if (shape[d] > 1 && strides[d] != expected) row_major = false;
+    if (__builtin_mul_overflow(expected, shape[d], &expected)) refuse("too many elements");
+    shape_[d] = shape[d];
+    strides_[d] = strides[d];
+  }
+  count_ = static_cast<std::size_t>(expected);
+  if (count_ >
+      static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()) / size_of(dtype)) {
+    refuse("too many bytes");
+  }
+  contiguous_ = row_major || count_ <= 1;
+}
+
+}  // namespace tutti

@@ -1,0 +1,332 @@
+#include <algorithm>
+#include <cstring>
+
+#include "engine/engine.hpp"
+#include "transport/shm/doorbell.hpp"
+
+// How a group ends badly: who finds out, how the others learn it, and whom the message blames
+// (decisions E5, E6; docs/errors.md).
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+using transport::FrameHeader;
+using transport::FrameType;
+
+namespace {
+
+constexpr std::size_t kBrokenEarly = 256;
+
+}  // namespace
+
+std::string Engine::name_of(const Group& group, int rank) const {
+  const int global = group.members[static_cast<std::size_t>(rank)].global;
+  std::string text = "rank " + std::to_string(rank);
+  if (global != rank) text += " (global rank " + std::to_string(global) + ")";
+  const std::string& where = world_.whereabouts[static_cast<std::size_t>(global)];
+  return where.empty() ? text : text + " on " + where;
+}
+
+std::string Engine::op_text(const Op& op) const {
+  return "group '" + op.group->name + "', operation " + std::to_string(op.seq) + " " +
+         engine::describe(op.plan->code);
+}
+
+void Engine::break_group(Group& group, const Status& cause) noexcept {
+  if (group.broken) return;
+  tell_local(group, cause);
+  tell_remote(group, cause);
+  fail_all(group, cause);
+}
+
+void Engine::fail_all(Group& group, const Status& cause) noexcept {
+  if (group.broken) return;
+  group.cause = cause;
+  // release: pairs with the acquire of whoever reads `broken` without the token, then the cause
+  // with it.
+  group.broken.store(true, std::memory_order_release);
+  for (Op& op : group.window) {
+    if (op.state != Op::State::running) continue;
+    op.failed = true;
+    end(op);
+    if (!op.streams.empty()) release_frames(op);
+    call_back(op, cause);
+  }
+  for (const auto& [ticket, callback] : group.queued_callbacks)
+    finished_.push_back({callback, cause});
+  group.queued_callbacks.clear();
+  queued_ -= static_cast<int>(group.queue.size());
+  group.queue.clear();
+  drop_held(group);
+}
+
+void Engine::tell_local(Group& group, const Status& cause) noexcept {
+  if (group.local_members.empty()) return;
+  const int index = static_cast<int>(notes_++ % unsigned{shm::kNotes});
+  auto& note = reinterpret_cast<shm::Note*>(world_.regions->arena + shm::kNotesOffset)[index];
+  const std::string_view text = cause.message();
+  note.length = static_cast<std::uint32_t>(std::min(text.size(), sizeof(note.text)));
+  std::memcpy(note.text, text.data(), note.length);
+  const std::uint64_t word = shm::break_word(static_cast<std::uint8_t>(cause.code()), index,
+                                             world_.regions->self, cause.culprit().value_or(-1));
+  // In our own page too: whoever makes the group later finds it there (check_left).
+  std::uint64_t whole = 0;
+  world_.regions->page().break_words[group.slot].compare_exchange_strong(whole, word,
+                                                                         std::memory_order_acq_rel);
+  for (const int rank : group.local_members) {
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(group, member)) continue;
+    const transport::RegionPeer& peer =
+        world_.regions->peers[static_cast<std::size_t>(member.local)];
+    std::uint64_t none = 0;
+    // acq_rel: the note lies before it; pairs with the acquire in check_breaks. First cause wins.
+    if (peer.page->break_words[member.slot].compare_exchange_strong(none, word,
+                                                                    std::memory_order_acq_rel)) {
+      peer.page->breaks.fetch_add(1, std::memory_order_seq_cst);
+      if (peer.page->park.load(std::memory_order_seq_cst) != 0) shm::wake(peer);
+    }
+  }
+}
+
+void Engine::tell_remote(Group& group, const Status& cause) noexcept {
+  FrameHeader header;
+  header.type = static_cast<std::uint8_t>(FrameType::abort);
+  header.group = group.id;
+  header.seq = static_cast<std::uint64_t>(cause.code());
+  header.offset = static_cast<std::uint64_t>(cause.culprit().value_or(-1) + 1);
+  std::string text(cause.message().substr(0, 4096));
+  for (const Member& member : group.members) {
+    if (member.local < 0) control(member.global, header, text);
+  }
+}
+
+/// What a break word (see tell_local) and the note of its reporter say.
+Status Engine::cause_of(const Group& group, std::uint64_t word) const {
+  const auto reporter = static_cast<std::size_t>(word >> 16 & 0xffff);
+  const auto index = static_cast<std::size_t>(word >> 8 & 0xff) % shm::kNotes;
+  std::string text = "group '" + group.name + "' was broken by another rank";
+  if (reporter < world_.regions->peers.size()) {
+    const auto& note = reinterpret_cast<const shm::Note*>(world_.regions->peers[reporter].arena +
+                                                          shm::kNotesOffset)[index];
+    text.assign(note.text, std::min<std::size_t>(note.length, sizeof(note.text)));
+  }
+  const auto code = static_cast<std::uint8_t>(word & 0xff);
+  Status cause(code > 0 && code <= static_cast<std::uint8_t>(Errc::internal)
+                   ? static_cast<Errc>(code)
+                   : Errc::internal,
+               std::move(text));
+  const auto culprit = static_cast<int>(word >> 32) - 1;
+  if (culprit >= 0 && culprit < group.size) cause.with_culprit(culprit);
+  return cause;
+}
+
+void Engine::check_breaks() noexcept {
+  shm::Page& page = world_.regions->page();
+  breaks_seen_ = page.breaks.load(std::memory_order_acquire);  // pairs with tell_local
+  std::vector<Group*> alive;  // empty, without memory, while nothing is broken
+  for (const auto& [id, group] : by_id_) {
+    // acquire: as below.
+    if (!group->broken && page.break_words[group->slot].load(std::memory_order_acquire) != 0)
+      alive.push_back(group);
+  }
+  for (Group* const group : alive) {
+    const std::uint64_t word =
+        page.break_words[group->slot].load(std::memory_order_acquire);  // same
+    if (word == 0) continue;
+    const Status cause = cause_of(*group, word);
+    tell_remote(*group, cause);
+    fail_all(*group, cause);
+  }
+}
+
+void Engine::on_control(int peer, const FrameHeader& header,
+                        std::span<const std::byte> payload) noexcept {
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  Group* const group = group_of(header.group);
+  switch (static_cast<FrameType>(header.type)) {
+    case FrameType::credit: {
+      if (header.group == 0) {
+        from.eager_acked = std::max(from.eager_acked, std::min(header.offset, from.eager_sent));
+        return;
+      }
+      if (group == nullptr) {
+        if (!is_closed(header.group)) hold_control(peer, header);  // the peer was faster
+        return;
+      }
+      const int rank = rank_of(*group, peer);
+      if (rank < 0) return;
+      Op& op = group->op_at(header.seq);
+      if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
+        Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+        stream.credit = std::max(stream.credit, header.offset);
+        stream.wanted = false;
+      } else if (header.seq > group->started && !group->broken) {
+        hold_control(peer, header);
+      }
+      return;
+    }
+    case FrameType::want: {
+      const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+      if (group != nullptr && (rank < 0 || group->broken)) return;
+      if (group != nullptr && group->op_at(header.seq).seq == header.seq) {
+        FrameHeader credit = header;
+        credit.type = static_cast<std::uint8_t>(FrameType::credit);
+        credit.offset = 64 * 1024;
+        control(peer, credit);
+      } else if (group != nullptr ? header.seq > group->started : !is_closed(header.group)) {
+        hold_control(peer, header);
+      }
+      return;
+    }
+    case FrameType::abort: {
+      if (group != nullptr && (group->broken || rank_of(*group, peer) < 0)) return;
+      const auto code = header.seq;
+      Status cause(code > 0 && code <= static_cast<std::uint64_t>(Errc::internal)
+                       ? static_cast<Errc>(code)
+                       : Errc::internal,
+                   std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
+      const auto culprit = static_cast<std::int64_t>(header.offset) - 1;
+      if (culprit >= 0 && culprit < world_.size) cause.with_culprit(static_cast<int>(culprit));
+      if (group != nullptr) {
+        break_group(*group, cause);
+      } else if (!is_closed(header.group)) {
+        broken_early_.emplace_back(header.group, cause);
+        if (broken_early_.size() > kBrokenEarly) broken_early_.pop_front();
+      }
+      return;
+    }
+    case FrameType::ping: {
+      const int rank = group == nullptr || group->broken ? -1 : rank_of(*group, peer);
+      if (rank >= 0) {
+        Op& op = group->op_at(header.seq);
+        if (op.seq == header.seq && op.seq > 0 && op.fingerprint != header.fingerprint) {
+          CallCode theirs;
+          std::copy(std::begin(header.call), std::end(header.call), theirs.begin());
+          disagreement(op, rank, &theirs, header.seq);
+          return;
+        }
+      }
+      FrameHeader pong = header;
+      pong.type = static_cast<std::uint8_t>(FrameType::pong);
+      pong.seq = group == nullptr ? 0 : group->submitted;
+      control(peer, pong);
+      return;
+    }
+    case FrameType::pong:
+      from.pong = world_.now();
+      from.pong_seq = header.seq;
+      return;
+    case FrameType::data:
+    case FrameType::leave: return;
+  }
+}
+
+void Engine::disagreement_in_lines(Op& op, int other) noexcept {
+  Group& group = *op.group;
+  const shm::GroupBlock& theirs = *group.members[static_cast<std::size_t>(other)].block;
+  // The chain differs: find the first call of the window that does.
+  const std::uint64_t oldest = op.seq > shm::kWindow - 1 ? op.seq - (shm::kWindow - 1) : 1;
+  for (std::uint64_t seq = oldest; seq <= op.seq; ++seq) {
+    const shm::Slot& slot = theirs.slots[seq % shm::kWindow];
+    const shm::Slot& ours = group.block->slots[seq % shm::kWindow];
+    if (slot.line.epoch.load(std::memory_order_acquire) != seq) continue;  // pairs with publish
+    CallCode code;
+    std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), code.begin());
+    if (!std::equal(code.begin(), code.end(), std::begin(ours.cold.call))) {
+      disagreement(op, other, &code, seq);
+      return;
+    }
+  }
+  disagreement(op, other, nullptr, op.seq);
+}
+
+void Engine::disagreement(Op& op, int other, const CallCode* theirs,
+                          std::uint64_t their_seq) noexcept {
+  Group& group = *op.group;
+  std::string text = "ranks disagree in group '" + group.name + "': ";
+  const shm::Slot& slot = group.block->slots[their_seq % shm::kWindow];
+  CallCode ours;
+  std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), ours.begin());
+  if (theirs != nullptr && *theirs != ours) {
+    text += "as operation " + std::to_string(their_seq) + " " + name_of(group, group.rank) +
+            " called " + engine::describe(ours) + " but " + name_of(group, other) + " called " +
+            engine::describe(*theirs);
+  } else {
+    text += "the calls of " + name_of(group, group.rank) + " and " + name_of(group, other) +
+            " before operation " + std::to_string(op.seq) + " " + engine::describe(ours) +
+            " or their settings (TUTTI_AGREE, TUTTI_ALGO) differ";
+  }
+  text +=
+      ". All ranks must call the same operations in the same order with the same dtype, count, "
+      "root and reduce op; the group is broken, make a new one.";
+  break_group(group, Status(Errc::disagreement, std::move(text)));
+}
+
+void Engine::local_peer_died(int local_index) noexcept {
+  const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(local_index)];
+  // acquire: pairs with leaving; its last lines lie before it.
+  peers_[static_cast<std::size_t>(peer.rank)].died = true;
+  if (peer.header().left.load(std::memory_order_acquire) != 0) return;
+  lost(peer.rank, Status(Errc::peer_lost, "its process died"));
+}
+
+void Engine::on_lost(int peer, const Status& why) noexcept {
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  from.into = nullptr;
+  // Nothing is read from our memory any more.
+  if (!from.out.empty()) on_sent(peer, from.out.back().token);
+  from.control.clear();
+  if (why.code() == Errc::peer_left) {
+    from.left = true;
+    return;
+  }
+  lost(peer, why);
+}
+
+/// A new group may have members that are gone, or be broken by somebody who made it earlier.
+void Engine::break_if_lost_already(Group& group) noexcept {
+  const auto early = std::find_if(broken_early_.begin(), broken_early_.end(),
+                                  [&](const auto& entry) { return entry.first == group.id; });
+  if (early != broken_early_.end()) {
+    const Status cause = early->second;
+    broken_early_.erase(early);
+    break_group(group, cause);
+    return;
+  }
+  for (int rank = 0; rank < group.size; ++rank) {
+    const Peer& peer =
+        peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)];
+    if (!peer.lost) continue;
+    break_group(group,
+                Status(Errc::peer_lost, "group '" + group.name + "': " + name_of(group, rank) +
+                                            " was lost before the group was made; make one of "
+                                            "the survivors.")
+                    .with_culprit(rank));
+    return;
+  }
+}
+
+void Engine::lost(int peer, const Status& why) noexcept {
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  if (std::exchange(from.lost, true)) return;
+  std::vector<Group*> concerned;
+  for (const auto& [id, group] : by_id_) {
+    if (!group->broken && rank_of(*group, peer) >= 0) concerned.push_back(group);
+  }
+  for (Group* const group : concerned) {
+    const int rank = rank_of(*group, peer);
+    std::string text = "group '" + group->name + "'";
+    for (const Op& op : group->window) {
+      if (op.state == Op::State::running) {
+        text = op_text(op);
+        break;
+      }
+    }
+    text +=
+        ": lost " + name_of(*group, rank) + ": " + std::string(why.message()) +
+        ". Look at that rank's output for the cause; the group is broken, the survivors can make a "
+        "new one.";
+    break_group(*group, Status(why.code(), std::move(text)).with_culprit(rank));
+  }
+}
+
+}  // namespace tutti::engine

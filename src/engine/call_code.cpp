@@ -1,0 +1,69 @@
+#include "engine/call_code.hpp"
+
+#include <string_view>
+
+namespace tutti::engine {
+namespace {
+
+// Multiply-xorshift finaliser (Steele, Lea, Flood 2014: the mixer of SplitMix64).
+constexpr std::uint64_t mix(std::uint64_t x) noexcept {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9ULL;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+}  // namespace
+
+CallCode encode(const Collective& call) noexcept {
+  const bool data = call.kind == Kind::all_reduce || call.kind == Kind::broadcast;
+  const bool reduces = call.kind == Kind::all_reduce;
+  const bool rooted = call.kind == Kind::broadcast;
+  const auto byte = [](auto value) {
+    return static_cast<std::uint64_t>(static_cast<std::uint8_t>(value));
+  };
+  CallCode code{};
+  code[0] = byte(call.kind) | (reduces ? byte(call.op) : 0xff) << 8 |
+            (data ? byte(call.input.dtype()) : 0xff) << 16 |
+            static_cast<std::uint64_t>(rooted ? static_cast<std::uint32_t>(call.root) : 0xffffffffU)
+                << 32;
+  code[1] = data ? call.input.count() : 0;
+  code[2] = call.digest;
+  return code;
+}
+
+std::string describe(const CallCode& code) {
+  const auto kind = static_cast<Kind>(code[0] & 0xff);
+  std::string text(to_string(kind));
+  text += '(';
+  if (kind == Kind::all_reduce)
+    text += std::string(to_string(static_cast<ReduceOp>(code[0] >> 8 & 0xff))) + ", ";
+  if (kind == Kind::broadcast)
+    text += "root " + std::to_string(static_cast<std::int32_t>(code[0] >> 32)) + ", ";
+  if (kind == Kind::all_reduce || kind == Kind::broadcast) {
+    text += std::string(to_string(static_cast<DType>(code[0] >> 16 & 0xff))) + " x " +
+            std::to_string(code[1]);
+  }
+  return text + ')';
+}
+
+std::uint64_t chain(std::uint64_t before, const CallCode& code) noexcept {
+  // Three independent products, added before the last mix: a short dependency chain.
+  const std::uint64_t a = (code[0] ^ 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
+  const std::uint64_t b = (code[1] + 0xd1b54a32d192ed03ULL) * 0xc4ceb9fe1a85ec53ULL;
+  const std::uint64_t c = (code[2] ^ 0x8cb92ba72f3d8dd7ULL) * 0xaef17502108ef2d9ULL;
+  return mix((before << 1 | before >> 63) + (a ^ (b << 29 | b >> 35) ^ (c << 47 | c >> 17)));
+}
+
+std::uint64_t chain_start(std::uint64_t group_id, std::uint64_t settings) noexcept {
+  return mix(group_id + mix(settings + 0x9e3779b97f4a7c15ULL));
+}
+
+std::uint64_t hash_text(std::string_view text, std::uint64_t seed) noexcept {
+  std::uint64_t hash = mix(seed + text.size());
+  for (const char c : text) hash = mix(hash ^ static_cast<unsigned char>(c));
+  return hash;
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,406 @@
+#include "engine/engine.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/log.hpp"
+
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+
+/// Finds the lines of a member on our host. False while it has not made the group yet.
+bool find_block(const Group& group, Member& member) noexcept {
+  const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
+  for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
+    // acquire: pairs with the release in add_group, so that the cleared lines are seen.
+    if (peer.group_id(slot).load(std::memory_order_acquire) == group.id) {
+      member.block = &peer.group(slot);
+      member.slot = slot;
+      return true;
+    }
+  }
+  return false;
+}
+
+namespace {
+
+/// Have all members of the group that share our host passed `seq`? (See Staging.)
+bool passed_by_all(Group& group, std::uint64_t seq) {
+  if (group.peers_done >= seq && group.done_upto >= seq) return true;
+  std::uint64_t least = ~std::uint64_t{0};
+  for (const int rank : group.local_members) {
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(group, member)) return false;
+    // acquire: pairs with the release in finish(): its reads of our memory lie behind it.
+    least = std::min(least, member.block->done.value.load(std::memory_order_acquire));
+  }
+  group.peers_done = least;
+  return least >= seq && group.done_upto >= seq;
+}
+
+}  // namespace
+
+void Stream::clear() noexcept {
+  sends.clear();
+  send_at = 0;
+  sent = 0;
+  credit = 0;
+  wanted = false;
+  receives.clear();
+  receive_at = 0;
+  received = 0;
+  granted = 0;
+}
+
+Engine::Engine(World world)
+    : world_(std::move(world)),
+      staging_(world_.regions->arena, passed_by_all, world_.populate),
+      peers_(static_cast<std::size_t>(world_.size)) {
+  groups_.resize(shm::kMaxGroups);
+  active_.reserve(256);
+  ticked_.reserve(256);
+  waiting_.reserve(peers_.size());
+  for (transport::Transport* transport : world_.route) {
+    if (transport == nullptr) continue;
+    if (std::find(transports_.begin(), transports_.end(), transport) == transports_.end()) {
+      transports_.push_back(transport);
+      transport->set_sink(this);
+    }
+  }
+}
+
+Engine::~Engine() = default;
+
+bool Engine::given_up_by_all(Group& group) const noexcept {
+  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    const transport::RegionPeer& peer =
+        world_.regions->peers[static_cast<std::size_t>(member.local)];
+    if (peers_[static_cast<std::size_t>(member.global)].died) return true;
+    if (peer.header().left.load(std::memory_order_acquire) != 0) return true;  // pairs with leaving
+    if (member.block == nullptr && !find_block(group, member)) return false;
+    // Its slot may serve another group by now: then it has given this one up too.
+    if (peer.group_id(member.slot).load(std::memory_order_acquire) != group.id) return true;
+    // acquire: pairs with remove_group; its reads of our memory lie before it.
+    return member.block->done.value.load(std::memory_order_acquire) == kGivenUp;
+  });
+}
+
+void Engine::sweep_retired() noexcept {
+  std::erase_if(retired_, [&](const std::unique_ptr<Group>& group) {
+    if (!given_up_by_all(*group)) return false;
+    staging_.forget(*group);
+    return true;
+  });
+}
+
+/// A slot for a new group, or -1.
+int Engine::free_slot() noexcept {
+  sweep_retired();
+  for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
+    const bool retired = std::any_of(retired_.begin(), retired_.end(),
+                                     [&](const auto& group) { return group->slot == slot; });
+    if (groups_[static_cast<std::size_t>(slot)] == nullptr && !retired) return slot;
+  }
+  return -1;
+}
+
+Result<Group*> Engine::add_group(const GroupSpec& spec) {
+  const int free = free_slot();
+  if (free < 0) {
+    return Status(Errc::resource, "this rank has " + std::to_string(shm::kMaxGroups) +
+                                      " groups already; destroy some");
+  }
+  auto group = std::make_unique<Group>();
+  group->id = spec.id;
+  group->name = spec.name;
+  group->size = static_cast<int>(spec.ranks.size());
+  group->slot = free;
+  group->timeout = spec.timeout;
+  group->strict = spec.strict;
+  group->regions = world_.regions;
+  std::vector<int> hosts;
+  for (int r = 0; r < group->size; ++r) {
+    Member member;
+    member.global = spec.ranks[static_cast<std::size_t>(r)];
+    member.local = world_.local_of[static_cast<std::size_t>(member.global)];
+    hosts.push_back(world_.host_of[static_cast<std::size_t>(member.global)]);
+    if (member.global == world_.rank)
+      group->rank = r;
+    else if (member.local >= 0)
+      group->local_members.push_back(r);
+    group->members.push_back(member);
+  }
+  group->chain = chain_start(spec.id, world_.settings);
+  group->plans = std::make_unique<PlanCache>(group->rank, plan::make_topology(std::move(hosts)),
+                                             world_.cpus, world_.algorithms);
+  const auto size = static_cast<std::size_t>(group->size);
+  for (Op& op : group->window) {
+    op.group = group.get();
+    op.stage_of.resize(size);
+    op.sources.resize(size);
+  }
+  group->block = &world_.regions->group(group->slot);
+  shm::GroupBlock& block = *group->block;
+  // The block may have served another group: its lines must not be taken for ours, so the id goes
+  // first and comes back last.
+  world_.regions->group_id(group->slot).store(0, std::memory_order_seq_cst);
+  // relaxed: published by the release of the id below.
+  for (shm::Slot& slot : block.slots) {
+    slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with await_lines
+    for (shm::Counter& counter : slot.counters) {
+      counter.value.store(0, std::memory_order_relaxed);  // pairs with await_counters
+    }
+  }
+  block.done.value.store(0, std::memory_order_relaxed);  // pairs with passed_by_all
+  world_.regions->page().break_words[group->slot].store(0, std::memory_order_relaxed);
+  // release: pairs with the acquire in find_block.
+  world_.regions->group_id(group->slot).store(spec.id, std::memory_order_release);
+  Member& self = group->members[static_cast<std::size_t>(group->rank)];
+  self.block = &block;
+  self.slot = group->slot;
+  by_id_[spec.id] = group.get();
+  Group* const made = group.get();
+  groups_[static_cast<std::size_t>(free)] = std::move(group);
+  break_if_lost_already(*made);
+  return made;
+}
+
+void Engine::remove_group(Group& group) noexcept {
+  removing_ = true;
+  if (!group.broken)
+    fail_all(group, Status(Errc::aborted, "group '" + group.name + "' was destroyed"));
+  removing_ = false;
+  // Peers may still look for our last lines, so these and the id stay until all have given up the
+  // group too (E7). release: pairs with passed_by_all; our reads of their memory lie before it.
+  group.block->done.value.store(kGivenUp, std::memory_order_release);
+  group.done_upto = kGivenUp;
+  closed_ids_.push_back(group.id);
+  if (closed_ids_.size() > 4096) closed_ids_.pop_front();
+  drop_held(group);
+  by_id_.erase(group.id);
+  retired_.push_back(std::move(groups_[static_cast<std::size_t>(group.slot)]));
+  sweep_retired();
+}
+
+bool Engine::window_has_room(Group& group) noexcept {
+  const std::uint64_t seq = group.started + 1;
+  if (group.op_at(seq).state == Op::State::running) return false;
+  if (seq <= shm::kWindow || group.local_members.empty()) return true;
+  return passed_by_all(group, seq - shm::kWindow);
+}
+
+std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchronous) noexcept {
+  // A group that others have broken shall not complete one more operation whose lines are all
+  // there. relaxed: the words themselves are read with acquire in check_breaks.
+  if (world_.regions->page().breaks.load(std::memory_order_relaxed) != breaks_seen_) [[unlikely]]
+    check_breaks();
+  const std::uint64_t ticket = ++group.submitted;
+  if (group.broken) [[unlikely]]
+    return ticket;
+  if (!group.queue.empty() || !window_has_room(group)) [[unlikely]] {
+    group.queue.emplace_back(call, asynchronous);
+    ++queued_;
+    start_queued(group);
+    return ticket;
+  }
+  start(group, call, asynchronous);
+  return ticket;
+}
+
+bool Engine::start_queued(Group& group) noexcept {
+  bool moved = false;
+  while (!group.queue.empty() && !group.broken && window_has_room(group)) {
+    const auto [call, asynchronous] = group.queue.front();
+    group.queue.pop_front();
+    --queued_;
+    start(group, call, asynchronous);
+    moved = true;
+  }
+  return moved;
+}
+
+bool Engine::start(Group& group, const Collective& call, bool asynchronous) noexcept {
+  const std::uint64_t seq = ++group.started;
+  Op& op = group.op_at(seq);
+  const BoundPlan& bound = group.plans->find(call);
+  group.chain = chain(group.chain, bound.code);
+  op.state = Op::State::running;
+  op.seq = seq;
+  op.fingerprint = group.chain;
+  op.plan = &bound;
+  op.call = call;
+  op.pc = 0;
+  op.sub = 0;
+  op.winner = -1;
+  op.depth = 0;
+  op.agreed = false;
+  op.asynchronous = asynchronous;
+  op.stream_stage = far_ && seq % kProbeEvery != 0;
+  op.read_bytes = 0;
+  op.read_time = {};
+  op.deadline = TimePoint{};
+  op.frames_out = 0;
+  op.failed = false;
+  active_.push_back(&op);
+  shm::Slot& slot = group.block->slots[seq % shm::kWindow];
+  slot.cold.call[0] = bound.code[0];
+  slot.cold.call[1] = bound.code[1];
+  slot.cold.call[2] = bound.code[2];
+  if (bound.inline_stage && !bound.schedule->messages) {
+    op.stage = slot.line.payload.data;
+    op.stage_of[static_cast<std::size_t>(group.rank)] = op.stage;
+  } else {
+    Status why;
+    if (!prepare_memory(*this, op, why)) {
+      break_group(group, why);
+      return false;
+    }
+  }
+  for (auto& [ticket, callback] : group.queued_callbacks) {
+    if (ticket == seq) op.callbacks.push_back(callback);
+  }
+  if (!group.queued_callbacks.empty()) {
+    std::erase_if(group.queued_callbacks, [&](const auto& entry) { return entry.first == seq; });
+  }
+  if (op.state == Op::State::running) advance(op);
+  return true;
+}
+
+bool Engine::prepare_memory(Engine& engine, Op& op, Status& why) noexcept {
+  const BoundPlan& bound = *op.plan;
+  Group& group = *op.group;
+  if (bound.schedule->messages) {
+    ++engine.message_ops_;
+    for (const Member& member : group.members) {
+      const auto global = static_cast<std::size_t>(member.global);
+      if (member.global == engine.world_.rank || engine.world_.route[global] != nullptr) continue;
+      why = Status(
+          Errc::unsupported,
+          engine.op_text(op) + ": the algorithm '" + std::string(bound.schedule->algorithm) +
+              "' sends messages, but the ranks of one host have only its memory between them; "
+              "ask for another one in TUTTI_ALGO, or set TUTTI_TRANSPORT=tcp. The group is "
+              "broken.");
+      return false;
+    }
+  }
+  if (bound.inline_stage) {
+    op.stage = group.block->slots[op.seq % shm::kWindow].line.payload.data;
+  } else if (bound.stage_bytes > 0 && bound.own_stage) {
+    Result<std::size_t> taken = engine.staging_.take(group, op.seq, bound.stage_bytes);
+    if (!taken) {
+      why = taken.status();
+      return false;
+    }
+    op.stage_offset = *taken;
+    op.stage = engine.world_.regions->arena + op.stage_offset;
+  } else {
+    op.stage_offset = 0;
+    op.stage = nullptr;
+  }
+  op.stage_of[static_cast<std::size_t>(group.rank)] = op.stage;
+  if (op.scratch.size() < bound.scratch_bytes) op.scratch.resize(bound.scratch_bytes);
+  if (bound.schedule->messages) {
+    if (op.streams.empty()) op.streams.resize(static_cast<std::size_t>(group.size));
+    for (Stream& stream : op.streams) stream.clear();
+    for (int rank = 0; rank < group.size && op.state == Op::State::running; ++rank) {
+      if (rank != group.rank) engine.deliver_held(op, rank);
+    }
+    // For the ranks of our host to compare (check_calls), and to see how far we are.
+    const bool shown = bound.schedule->region || group.local_members.empty();
+    if (!shown && op.state == Op::State::running) engine.publish(op);
+  }
+  return true;
+}
+
+void Engine::finish(Op& op) noexcept {
+  Group& group = *op.group;
+  if (op.read_bytes > 0) observe(op);
+  end(op);
+  while (group.done_upto < group.started) {
+    const Op& next = group.op_at(group.done_upto + 1);
+    if (next.seq != group.done_upto + 1 || next.state != Op::State::done) break;
+    ++group.done_upto;
+  }
+  // release: pairs with the acquire in passed_by_all: our reads of peers' memory lie before it.
+  group.block->done.value.store(group.done_upto, std::memory_order_release);
+  ring_all(group);  // somebody may sleep until a slot of the window is free
+  if (!op.callbacks.empty()) call_back(op, Status());
+}
+
+void Engine::end(Op& op) noexcept {
+  op.state = Op::State::done;
+  if (op.plan->schedule->messages) --message_ops_;
+  if (active_.size() == 1)
+    active_.clear();
+  else
+    std::erase(active_, &op);
+}
+
+void Engine::call_back(Op& op, const Status& status) noexcept {
+  for (const Callback& callback : op.callbacks) finished_.push_back({callback, status});
+  op.callbacks.clear();
+}
+
+bool Engine::progress_one(Group& group, std::uint64_t ticket) noexcept {
+  if (active_.size() != 1 || message_ops_ > 0) return progress();
+  Op& op = group.op_at(ticket);
+  if (op.seq != ticket || op.state != Op::State::running) return progress();
+  return advance(op);
+}
+
+bool Engine::progress() noexcept {
+  bool moved = false;
+  // relaxed: the words themselves are read with acquire in check_breaks.
+  if (world_.regions->page().breaks.load(std::memory_order_relaxed) != breaks_seen_) [[unlikely]] {
+    check_breaks();
+  }
+  for (transport::Transport* transport : transports_) moved |= transport->poll();
+  // By index and checked again: finishing or breaking changes the list under us.
+  for (std::size_t i = 0; i < active_.size();) {
+    Op* const op = active_[i];
+    moved |= advance(*op);
+    if (i < active_.size() && active_[i] == op) ++i;
+  }
+  if (queued_ > 0) {
+    for (const auto& [id, group] : by_id_) moved |= start_queued(*group);
+  }
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    if (!peers_[p].control.empty()) moved |= flush_control(static_cast<int>(p));
+  }
+  return moved;
+}
+
+bool Engine::is_done(Group& group, std::uint64_t ticket) noexcept {
+  const Op& op = group.op_at(ticket);
+  if (op.seq == ticket) return op.state == Op::State::done;
+  return op.seq > ticket || group.broken;
+}
+
+std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexcept {
+  const Op& op = group.op_at(ticket);
+  if (op.seq == ticket) {
+    if (op.state != Op::State::done) return std::nullopt;
+    return op.failed ? group.cause : Status();
+  }
+  if (op.seq > ticket) return Status();
+  if (group.broken) return group.cause;
+  return std::nullopt;
+}
+
+void Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
+  if (const std::optional<Status> known = outcome(group, ticket)) {
+    finished_.push_back({callback, *known});
+    return;
+  }
+  Op& op = group.op_at(ticket);
+  if (op.seq == ticket)
+    op.callbacks.push_back(callback);
+  else
+    group.queued_callbacks.emplace_back(ticket, callback);
+}
+
+std::vector<Finished> Engine::take_finished() noexcept { return std::exchange(finished_, {}); }
+
+}  // namespace tutti::engine

@@ -1,0 +1,268 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <tutti/collective.hpp>
+#include <tutti/error.hpp>
+
+#include "engine/fifo.hpp"
+#include "engine/group.hpp"
+#include "engine/staging.hpp"
+#include "transport/region.hpp"
+#include "transport/transport.hpp"
+
+namespace tutti::engine {
+
+/// What the engine stands on. Everything may be simulated.
+struct World {
+  int rank = 0;
+  int size = 1;
+  int cpus = 1;                           ///< per host, agreed by all
+  std::uint64_t settings = 0;             ///< digest of what must be equal on all ranks
+  transport::Regions* regions = nullptr;  ///< our host's shared memory
+  std::vector<int> host_of;               ///< by global rank
+  std::vector<int> local_of;  ///< by global rank: index among the ranks of our host, or -1
+  std::vector<transport::Transport*> route;         ///< by global rank; nullptr for ourselves
+  std::vector<std::string> whereabouts;             ///< by global rank: "node-7, pid 123"
+  std::string (*process_state)(int pid) = nullptr;  ///< "stopped", ... for messages; may be empty
+  TimePoint (*now)() noexcept = nullptr;            ///< the clock, virtual where simulated
+  Status (*populate)(std::byte* data, std::size_t size) = nullptr;
+  bool publish_fence = false;  ///< sleepers cannot fence for us (no membarrier)
+  std::string algorithms;      ///< override of the selection
+};
+
+/// A group as its members agree about it.
+struct GroupSpec {
+  std::uint64_t id = 0;
+  std::string name;
+  std::vector<int> ranks;  ///< global, in the group's order
+  std::chrono::nanoseconds timeout{};
+  bool strict = false;
+};
+
+/// Something that is done and wants to be told.
+struct Finished {
+  Callback callback;
+  Status status;
+};
+
+/// Runs the operations of all groups of one rank: a state machine without I/O of its own. It is
+/// told what happened and says what to send; real transports and a simulated network drive it
+/// alike.
+///
+/// Threads: none of its own. Every method under the driver token (see native::Driver).
+class Engine final : public transport::Sink {
+ public:
+  explicit Engine(World world);
+  ~Engine() override;
+
+  // Groups.
+  [[nodiscard]] Result<Group*> add_group(const GroupSpec& spec);
+  /// Ends whatever runs (it fails with `aborted`) and forgets the group.
+  void remove_group(Group& group) noexcept;
+
+  // Operations.
+  std::uint64_t submit(Group& group, const Collective& call, bool asynchronous) noexcept;
+  /// Moves everything that can move. True if something did.
+  bool progress() noexcept;
+  /// As progress, for one operation only: the spin of a caller that waits for it.
+  bool progress_one(Group& group, std::uint64_t ticket) noexcept;
+  [[nodiscard]] bool is_done(Group& group, std::uint64_t ticket) noexcept;
+  /// Done, and badly.
+  [[nodiscard]] bool failed(Group& group, std::uint64_t ticket) const noexcept {
+    const Op& op = group.op_at(ticket);
+    return op.seq == ticket ? op.failed : op.seq < ticket;
+  }
+  [[nodiscard]] std::optional<Status> outcome(Group& group, std::uint64_t ticket) noexcept;
+  void on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept;
+  /// Callbacks to make, taken once the token is dropped.
+  [[nodiscard]] std::vector<Finished> take_finished() noexcept;
+
+  // The world.
+  /// Deadlines, peers that left, break words. On a slow tick, and when nothing moved for long.
+  void tick() noexcept;
+  /// The earliest deadline of anything that runs.
+  [[nodiscard]] TimePoint next_deadline() const noexcept;
+  /// A process of our host has died.
+  void local_peer_died(int local_index) noexcept;
+  /// Breaks the group here and tells the other members. First cause wins.
+  void break_group(Group& group, const Status& cause) noexcept;
+  [[nodiscard]] bool has_finished() const noexcept { return !finished_.empty(); }
+  [[nodiscard]] const std::vector<transport::Transport*>& transports() const noexcept {
+    return transports_;
+  }
+  /// Work is in flight. / ... that no local memory can finish: messages.
+  [[nodiscard]] bool busy() const noexcept { return !active_.empty() || queued_ > 0; }
+  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0; }
+  /// Control frames or data still wait to be handed to a transport.
+  [[nodiscard]] bool has_unsent() const noexcept;
+  [[nodiscard]] const World& world() const noexcept { return world_; }
+  [[nodiscard]] std::string name_of(const Group& group, int rank) const;
+
+  // transport::Sink
+  std::span<std::byte> on_header(int peer, const transport::FrameHeader& header) noexcept override;
+  void on_frame(int peer, const transport::FrameHeader& header) noexcept override;
+  void on_sent(int peer, std::uint64_t token) noexcept override;
+  void on_lost(int peer, const Status& why) noexcept override;
+
+ private:
+  struct Held {
+    transport::FrameHeader header;
+    std::vector<std::byte> data;
+  };
+  struct OutFrame {
+    std::uint64_t token = 0;
+    Op* op = nullptr;  ///< nullptr: a control frame, or the operation has ended
+    std::uint64_t seq = 0;
+    std::vector<std::byte> bounce;
+  };
+  struct Control {
+    transport::FrameHeader header;
+    std::string payload;
+  };
+  struct Peer {  ///< by global rank
+    std::uint64_t token = 0;
+    Fifo<OutFrame> out;
+    Fifo<Control> control;
+    std::deque<Held> held;
+    std::uint64_t eager_sent = 0;
+    std::uint64_t eager_acked = 0;
+    std::uint64_t eager_seen = 0;  ///< what came unasked, by heads
+    std::uint64_t eager_in = 0;    ///< ... and is used or dropped
+    std::uint64_t eager_reported = 0;
+    bool lost = false;
+    bool left = false;
+    bool died = false;           ///< its process, on our host
+    TimePoint pong{};            ///< last answer
+    std::uint64_t pong_seq = 0;  ///< of the group that was asked about
+    // The frame that is arriving.
+    transport::FrameHeader arriving;
+    Op* into = nullptr;
+    std::vector<std::byte> buffer;
+    bool keep = false;  ///< buffer is to be held
+  };
+
+  /// What is known of a rank when an operation has timed out. The least is to blame.
+  struct Standing {
+    bool runs = true;
+    bool waited = false;      ///< we wait for it
+    std::uint64_t seq = 0;    ///< its last call, at most the operation that timed out
+    std::uint64_t count = 0;  ///< of its counters
+    [[nodiscard]] bool operator<(const Standing& other) const noexcept {
+      if (runs != other.runs) return !runs;
+      if (!runs && waited != other.waited) return waited;
+      if (seq != other.seq) return seq < other.seq;
+      if (waited != other.waited) return waited;
+      return count < other.count;
+    }
+  };
+
+  // engine.cpp
+  [[nodiscard]] int free_slot() noexcept;
+  [[nodiscard]] bool given_up_by_all(Group& group) const noexcept;
+  void sweep_retired() noexcept;
+  void break_if_lost_already(Group& group) noexcept;
+  bool start(Group& group, const Collective& call, bool asynchronous) noexcept;
+  bool window_has_room(Group& group) noexcept;
+  bool start_queued(Group& group) noexcept;
+  void finish(Op& op) noexcept;
+  void end(Op& op) noexcept;
+  void call_back(Op& op, const Status& status) noexcept;
+  // interpreter.cpp
+  bool advance(Op& op) noexcept;
+  void publish(Op& op) noexcept;
+  void ring_all(const Group& group) noexcept;
+  bool await_lines(Op& op, const plan::Step& step) noexcept;
+  bool await_all_lines(Op& op) noexcept;
+  bool await_counters(Op& op, const plan::Step& step) noexcept;
+  int find_winner(const Op& op, const plan::Step& step) const noexcept;
+  void copy(Op& op, const plan::Step& step) noexcept;
+  /// Learns from how fast an operation could read what peers had staged in their caches. Where the
+  /// cores share no cache (far), handing cached lines over is several times slower than memory, so
+  /// staging then goes past the cache. Local: it changes how bytes are stored, never which.
+  void observe(const Op& op) noexcept;
+  void reduce(Op& op, const plan::Step& step) noexcept;
+  std::byte* place(Op& op, const plan::Operand& operand, int rank,
+                   const plan::Range& range) const noexcept;
+  [[nodiscard]] static bool prepare_memory(Engine& engine, Op& op, Status& why) noexcept;
+  // messages.cpp
+  void post_send(Op& op, const plan::Step& step) noexcept;
+  void post_receive(Op& op, const plan::Step& step) noexcept;
+  bool await_receives(Op& op, const plan::Step& step) noexcept;
+  bool pump(Op& op, int rank) noexcept;
+  bool pump_all(Op& op) noexcept;
+  void grant(Op& op) noexcept;
+  void deliver_held(Op& op, int rank) noexcept;
+  void hold(Peer& from, const transport::FrameHeader& header) noexcept;
+  void drop_held(const Group& group) noexcept;
+  void hold_control(int peer, const transport::FrameHeader& header) noexcept;
+  void took(int global, const transport::FrameHeader& header) noexcept;
+  [[nodiscard]] bool is_closed(std::uint64_t id) const noexcept;
+  void arrived(Op& op, int rank, const transport::FrameHeader& header,
+               const std::byte* bounced) noexcept;
+  [[nodiscard]] static Stream::Post* post_for(Stream& stream,
+                                              const transport::FrameHeader& header) noexcept;
+  void control(int peer, const transport::FrameHeader& header, std::string payload = {}) noexcept;
+  bool flush_control(int peer) noexcept;
+  void on_control(int peer, const transport::FrameHeader& header,
+                  std::span<const std::byte> payload) noexcept;
+  [[nodiscard]] Group* group_of(std::uint64_t id) noexcept;
+  [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
+  void release_frames(Op& op) noexcept;
+  void recycle(std::vector<std::byte> buffer) noexcept;
+  // breaking.cpp
+  void check_breaks() noexcept;
+  [[nodiscard]] Status cause_of(const Group& group, std::uint64_t word) const;
+  void tell_local(Group& group, const Status& cause) noexcept;
+  void tell_remote(Group& group, const Status& cause) noexcept;
+  void fail_all(Group& group, const Status& cause) noexcept;
+  void disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq) noexcept;
+  void disagreement_in_lines(Op& op, int other) noexcept;
+  void time_out(Op& op, TimePoint now) noexcept;
+  [[nodiscard]] Standing standing_of(const Op& op, int rank, bool waited) noexcept;
+  [[nodiscard]] std::string state_of(const Member& member) const;
+  void check_left(Op& op) noexcept;
+  void inquire(Op& op, TimePoint now) noexcept;
+  void ping(const Op& op, int rank) noexcept;
+  void check_queue(Group& group, TimePoint now) noexcept;
+  void check_calls(Op& op) noexcept;
+  void lost(int peer, const Status& why) noexcept;
+  [[nodiscard]] std::vector<int> waiting_for(Op& op) noexcept;
+  void find_waiting(Op& op, std::vector<int>& ranks) noexcept;
+  [[nodiscard]] std::string op_text(const Op& op) const;
+
+  World world_;
+  Staging staging_;
+  std::vector<std::unique_ptr<Group>> groups_;  ///< by slot; empty where free
+  std::unordered_map<std::uint64_t, Group*> by_id_;
+  std::deque<std::uint64_t> closed_ids_;
+  /// Removed here, but peers may still read our lines and staging (E7).
+  std::vector<std::unique_ptr<Group>> retired_;
+  std::deque<std::pair<std::uint64_t, Status>> broken_early_;  ///< groups that we have not made yet
+  std::vector<Op*> active_;                                    ///< in the order of their start
+  std::vector<Op*> ticked_;                                    ///< of `tick` only
+  std::vector<int> waiting_;  ///< of what `tick` calls; kept, as it must not ask for memory
+  std::vector<Peer> peers_;
+  std::vector<transport::Transport*> transports_;  ///< each once
+  std::vector<Finished> finished_;
+  std::vector<std::vector<std::byte>> buffers_;  ///< free ones, of a frame each
+  std::vector<std::vector<std::byte>> small_buffers_;
+  std::uint32_t breaks_seen_ = 0;
+  int message_ops_ = 0;
+  unsigned notes_ = 0;
+  bool far_ = false;
+  int slow_reads_ = 0;  ///< operations one after the other
+  /// While far, every so many operations one is staged in the cache, to see whether it still is.
+  static constexpr std::uint64_t kProbeEvery = 32;
+  int queued_ = 0;  ///< calls that wait for a slot, over all groups
+  bool removing_ = false;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+namespace tutti::engine {
+
+/// A queue that keeps its memory: unlike std::deque, a steady coming and going asks for none.
+/// Elements move when others are pushed.
+template <class T>
+class Fifo {
+ public:
+  [[nodiscard]] bool empty() const noexcept { return head_ == items_.size(); }
+  [[nodiscard]] std::size_t size() const noexcept { return items_.size() - head_; }
+  [[nodiscard]] T& front() noexcept { return items_[head_]; }
+  [[nodiscard]] T& back() noexcept { return items_.back(); }
+  [[nodiscard]] auto begin() noexcept {
+    return items_.begin() + static_cast<std::ptrdiff_t>(head_);
+  }
+  [[nodiscard]] auto end() noexcept { return items_.end(); }
+  void push_back(T item) {
+    // Room at the front is used again before the memory grows, once it is at least half of it.
+    if (items_.size() == items_.capacity() && head_ > 0 && head_ >= items_.size() / 2) {
+      items_.erase(items_.begin(), begin());
+      head_ = 0;
+    }
+    items_.push_back(std::move(item));
+  }
+  void pop_front() noexcept {
+    items_[head_] = T();
+    if (++head_ == items_.size()) clear();
+  }
+  void clear() noexcept {
+    items_.clear();
+    head_ = 0;
+  }
+
+ private:
+  std::vector<T> items_;
+  std::size_t head_ = 0;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,140 @@
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/collective.hpp>
+
+#include "engine/plan_cache.hpp"
+#include "transport/region.hpp"
+
+namespace tutti::engine {
+
+using Clock = std::chrono::steady_clock;
+using TimePoint = Clock::time_point;
+
+struct Group;
+
+/// The bytes that one operation exchanges with one peer by messages, both ways. Offsets count bytes
+/// of this pair in this operation, so the two sides agree about them without talking.
+struct Stream {
+  struct Post {
+    std::byte* data = nullptr;         ///< nullptr: through a bounce buffer (the view has strides)
+    const TensorView* view = nullptr;  ///< the view then
+    std::size_t first = 0;             ///< element, for strided views
+    std::uint64_t begin = 0;
+    std::uint64_t end = 0;
+  };
+  std::vector<Post> sends;
+  std::size_t send_at = 0;   ///< first post that is not completely handed over
+  std::uint64_t sent = 0;    ///< bytes handed over to the transport
+  std::uint64_t credit = 0;  ///< the peer takes bytes up to here
+  bool wanted = false;       ///< we asked for credit
+  std::vector<Post> receives;
+  std::size_t receive_at = 0;  ///< first post that is not complete
+  std::uint64_t received = 0;  ///< bytes that have arrived in place, in order
+  std::uint64_t granted = 0;   ///< credit that we gave
+
+  [[nodiscard]] std::uint64_t send_end() const noexcept {
+    return sends.empty() ? 0 : sends.back().end;
+  }
+  [[nodiscard]] std::uint64_t receive_end() const noexcept {
+    return receives.empty() ? 0 : receives.back().end;
+  }
+  void clear() noexcept;
+};
+
+/// One operation in flight: a slot of its group's window.
+struct Op {
+  enum class State : std::uint8_t { free, running, done };
+  State state = State::free;
+  bool agreed = false;
+  bool failed = false;
+  std::uint64_t seq = 0;
+  std::uint64_t fingerprint = 0;
+  Group* group = nullptr;
+  const BoundPlan* plan = nullptr;
+  Collective call;
+  // The program's state.
+  std::uint32_t pc = 0;
+  std::int32_t sub = 0;  ///< how far a step over a set of ranks has come
+  std::int32_t winner = -1;
+  std::int32_t depth = 0;
+  std::int64_t var[2] = {0, 0};
+  std::int64_t limit[2] = {0, 0};
+  std::uint32_t begin[2] = {0, 0};
+  // Its memory.
+  std::byte* stage = nullptr;
+  std::uint64_t stage_offset = 0;
+  std::vector<std::byte> scratch;
+  std::vector<const std::byte*> stage_of;  ///< of each rank, once its line was seen
+  std::vector<const void*> sources;        ///< for a reduce step
+  // Messages.
+  std::vector<Stream> streams;   ///< by rank; empty where the schedule has no messages
+  std::uint32_t frames_out = 0;  ///< frames that the transport still reads from our memory
+  // Its end.
+  TimePoint deadline{};  ///< unset until a clock is read for the first time
+  TimePoint started{};
+  TimePoint inquired{};  ///< when those we wait for were told last what we are doing
+  TimePoint asked{};     ///< when the deadline had passed and the others were asked where they are
+  bool asynchronous = false;
+  bool stream_stage = false;             ///< staging goes around the cache (see Engine::observe)
+  std::size_t read_bytes = 0;            ///< that peers had staged in the cache ...
+  std::chrono::nanoseconds read_time{};  ///< ... and how long reading them took
+  std::vector<Callback> callbacks;
+};
+
+/// A rank of a group as the engine sees it.
+struct Member {
+  int global = 0;
+  int local = -1;  ///< index among the ranks of our host; -1: another host
+  const transport::shm::GroupBlock* block = nullptr;  ///< its lines, once found; local ranks only
+  int slot = -1;  ///< its slot number for this group, for break words
+};
+
+/// `done` of a rank that has given up the group: it reads nobody's lines any more.
+inline constexpr std::uint64_t kGivenUp = ~std::uint64_t{0};
+
+/// One group on one rank. Owned by the engine; touched under the driver token only, except where
+/// said.
+struct Group {
+  std::uint64_t id = 0;
+  std::string name;
+  int rank = 0;
+  int size = 1;
+  int slot = 0;  ///< ours
+  std::vector<Member> members;
+  std::vector<int> local_members;  ///< ranks (of the group) on our host, without ourselves
+  transport::Regions* regions = nullptr;
+  transport::shm::GroupBlock* block = nullptr;
+  std::array<Op, transport::shm::kWindow> window;
+  std::uint64_t submitted = 0;   ///< number of the last call
+  std::uint64_t started = 0;     ///< last one that has a slot
+  std::uint64_t done_upto = 0;   ///< every operation up to this one has ended
+  std::uint64_t peers_done = 0;  ///< least `done` of all local members, as last seen
+  std::uint64_t chain = 0;       ///< fingerprint of the last call that got a slot
+  std::deque<std::pair<Collective, bool>> queue;  ///< calls that wait for a slot
+  std::uint64_t waiting_seq = 0;  ///< number of the first of them, since `waiting_since`
+  TimePoint waiting_since{};
+  std::vector<std::pair<std::uint64_t, Callback>> queued_callbacks;
+  std::unique_ptr<PlanCache> plans;
+  std::chrono::nanoseconds timeout{};
+  bool strict = false;
+  std::atomic<bool> broken{false};  ///< read without the token
+  Status cause;
+
+  [[nodiscard]] Op& op_at(std::uint64_t seq) noexcept {
+    return window[seq % transport::shm::kWindow];
+  }
+};
+
+/// Finds the lines of a member on our host. False while it has not made the group yet.
+[[nodiscard]] bool find_block(const Group& group, Member& member) noexcept;
+
+}  // namespace tutti::engine

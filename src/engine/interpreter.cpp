@@ -1,0 +1,380 @@
+#include <algorithm>
+#include <cstring>
+
+#include "engine/engine.hpp"
+#include "kernels/copy.hpp"
+#include "kernels/pack.hpp"
+#include "transport/shm/doorbell.hpp"
+
+// Runs the steps of a schedule as far as they go. The state between two calls is Op::pc and
+// friends.
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+using plan::Operand;
+using plan::Range;
+using plan::Space;
+using plan::Step;
+using plan::StepKind;
+
+namespace {
+
+constexpr std::size_t kObserved = 16 * 1024;  // from here on a clock (24 ns) costs nothing
+// Bytes per second of cached lines from a peer below which cores are far: measured 10-25e9 near,
+// 2-4e9 far, of which the half that lies on our own core with more ranks than cores is as fast as
+// ever.
+constexpr double kFarBelow = 5e9;
+constexpr int kSlowReads = 2;                   // a single one may have been interrupted
+constexpr std::size_t kBlockBytes = 16 * 1024;  // of what passes through a temporary: stays in L1
+
+int member_at(const plan::RankSet& set, int index, int size, const Op& op) noexcept {
+  std::int64_t rank = set.first.at(op.var[0], op.var[1]) + std::int64_t{index} * set.stride;
+  if (rank < 0 || rank >= size) {
+    rank %= size;
+    if (rank < 0) rank += size;
+  }
+  return static_cast<int>(rank);
+}
+
+const TensorView& view_of(const Op& op, Space space) noexcept {
+  return space == Space::input ? op.call.input : op.call.output;
+}
+
+bool strided(const Op& op, Space space) noexcept {
+  return (space == Space::input || space == Space::output) && !view_of(op, space).contiguous();
+}
+
+std::uint64_t counter_value(const Op& op, std::int64_t value) noexcept {
+  return op.seq << shm::kCounterShift | static_cast<std::uint64_t>(value);
+}
+
+}  // namespace
+
+std::byte* Engine::place(Op& op, const Operand& operand, int rank,
+                         const Range& range) const noexcept {
+  const BoundPlan& bound = *op.plan;
+  const std::size_t element = bound.binding.element;
+  if (operand.space == Space::input || operand.space == Space::output) {
+    return static_cast<std::byte*>(view_of(op, operand.space).data()) + range.first * element;
+  }
+  auto slot = static_cast<std::size_t>(operand.slot.at(op.var[0], op.var[1]));
+  const std::size_t origin = plan::slot_origin(operand.slice, bound.binding, op.var[0], op.var[1]);
+  const std::byte* base = op.scratch.data();
+  if (operand.space == Space::stage) {
+    const auto cycle = static_cast<std::size_t>(bound.schedule->slot_cycle);
+    if (cycle > 0) slot = slot / cycle * static_cast<std::size_t>(bound.cycle) + slot % cycle;
+    base = op.stage_of[static_cast<std::size_t>(rank)];
+  }
+  // A peer's stage is mapped read-only: only our own is ever a destination.
+  return const_cast<std::byte*>(base) + slot * bound.slot_bytes + (range.first - origin) * element;
+}
+
+bool Engine::advance(Op& op) noexcept {
+  bool moved = false;
+  if (op.plan->schedule->messages) moved = pump_all(op);
+  const std::vector<Step>& steps = op.plan->schedule->steps;
+  const auto size = static_cast<std::uint32_t>(steps.size());
+  while (op.pc < size) {
+    const Step& step = steps[op.pc];
+    switch (step.kind) {
+      case StepKind::copy: copy(op, step); break;
+      case StepKind::publish: publish(op); break;
+      case StepKind::await_line:
+        if (!await_lines(op, step)) return moved;
+        break;
+      case StepKind::agree: op.agreed = true; break;
+      case StepKind::reduce: reduce(op, step); break;
+      case StepKind::signal: {
+        const std::int64_t value = step.value.at(op.var[0], op.var[1]);
+        if (value <= 0) break;
+        Group& group = *op.group;
+        group.block->slots[op.seq % shm::kWindow].counters[step.counter].value.store(
+            counter_value(op, value),
+            std::memory_order_release);  // pairs with await_counters, find_winner
+        ring_all(group);
+        break;
+      }
+      case StepKind::await:
+        if (!await_counters(op, step)) return moved;
+        break;
+      case StepKind::claim:
+        if (const int winner = find_winner(op, step); winner >= 0) {
+          op.winner = winner;
+          op.pc = static_cast<std::uint32_t>(step.jump);
+          moved = true;
+          continue;
+        }
+        break;
+      case StepKind::jump:
+        op.pc = static_cast<std::uint32_t>(step.jump);
+        moved = true;
+        continue;
+      case StepKind::send: post_send(op, step); break;
+      case StepKind::recv: post_receive(op, step); break;
+      case StepKind::await_recv:
+        if (!await_receives(op, step)) {
+          grant(op);
+          return moved;
+        }
+        break;
+      case StepKind::loop: {
+        const std::int64_t times = plan::times_of(step.times, op.plan->binding);
+        if (times <= 0) {
+          op.pc = static_cast<std::uint32_t>(step.jump);
+          continue;
+        }
+        op.var[op.depth] = 0;
+        op.limit[op.depth] = times;
+        op.begin[op.depth] = op.pc + 1;
+        ++op.depth;
+        break;
+      }
+      case StepKind::end_loop: {
+        const int level = op.depth - 1;
+        if (++op.var[level] < op.limit[level]) {
+          op.pc = op.begin[level];
+          continue;
+        }
+        op.var[level] = 0;
+        --op.depth;
+        break;
+      }
+    }
+    if (op.state != Op::State::running) return true;  // a step found a disagreement
+    ++op.pc;
+    moved = true;
+  }
+  if (op.plan->schedule->messages) {
+    moved |= pump_all(op);
+    for (const Stream& stream : op.streams) {
+      if (stream.send_at < stream.sends.size()) return moved;
+    }
+    if (op.frames_out > 0) return moved;
+  }
+  if (op.group->strict && !await_all_lines(op)) return moved;
+  if (op.state == Op::State::running) finish(op);
+  return true;
+}
+
+bool Engine::await_all_lines(Op& op) noexcept {
+  Step everybody;
+  everybody.kind = StepKind::await_line;
+  everybody.ranks = {plan::constant(0), op.group->size, 1};
+  return await_lines(op, everybody);
+}
+
+void Engine::ring_all(const Group& group) noexcept {
+  // A full fence; spelled so because GCC's thread sanitizer has no std::atomic_thread_fence. See
+  // World.
+  if (world_.publish_fence) __sync_synchronize();
+  for (const int rank : group.local_members) {
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
+    shm::ring(world_.regions->peers[static_cast<std::size_t>(member.local)]);
+  }
+}
+
+void Engine::publish(Op& op) noexcept {
+  Group& group = *op.group;
+  shm::Line& line = group.block->slots[op.seq % shm::kWindow].line;
+  line.fingerprint = op.fingerprint;
+  if (!op.plan->inline_stage) {
+    line.payload.exposed.stage_offset = op.stage_offset;
+    line.payload.exposed.stage_bytes = op.plan->stage_bytes;
+  }
+  line.epoch.store(op.seq, std::memory_order_release);  // pairs with await_lines
+  ring_all(group);
+}
+
+bool Engine::await_lines(Op& op, const Step& step) noexcept {
+  Group& group = *op.group;
+  const std::uint64_t window_slot = op.seq % shm::kWindow;
+  for (; op.sub < step.ranks.count; ++op.sub) {
+    const int rank = member_at(step.ranks, op.sub, group.size, op);
+    if (rank == group.rank) continue;
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(group, member)) return false;
+    const shm::Line& line = member.block->slots[window_slot].line;
+    // acquire: pairs with the release in publish; payload and fingerprint lie before it.
+    if (line.epoch.load(std::memory_order_acquire) != op.seq) return false;
+    if (line.fingerprint != op.fingerprint) [[unlikely]] {
+      disagreement_in_lines(op, rank);
+      return false;
+    }
+    const std::byte* stage = line.payload.data;
+    if (!op.plan->inline_stage && op.plan->stage_bytes > 0) {
+      const transport::RegionPeer& peer =
+          world_.regions->peers[static_cast<std::size_t>(member.local)];
+      const std::uint64_t offset = line.payload.exposed.stage_offset;
+      // A rank that stages nothing (a receiver of a broadcast) exposes nothing.
+      if (offset > peer.arena_bytes || peer.arena_bytes - offset < op.plan->stage_bytes)
+          [[unlikely]] {
+        break_group(group, Status(Errc::internal, op_text(op) + ": " + name_of(group, rank) +
+                                                      " exposes staging outside its arena"));
+        return false;
+      }
+      stage = peer.arena + offset;
+    }
+    op.stage_of[static_cast<std::size_t>(rank)] = stage;
+  }
+  op.sub = 0;
+  return true;
+}
+
+bool Engine::await_counters(Op& op, const Step& step) noexcept {
+  Group& group = *op.group;
+  const std::uint64_t target = counter_value(op, step.value.at(op.var[0], op.var[1]));
+  if (step.value.at(op.var[0], op.var[1]) <= 0) return true;
+  for (; op.sub < step.ranks.count; ++op.sub) {
+    const int rank = member_at(step.ranks, op.sub, group.size, op);
+    if (rank == group.rank) continue;
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(group, member)) return false;
+    const shm::Counter& counter = member.block->slots[op.seq % shm::kWindow].counters[step.counter];
+    // acquire: pairs with the release of the signal step.
+    if (counter.value.load(std::memory_order_acquire) < target) return false;
+  }
+  op.sub = 0;
+  return true;
+}
+
+int Engine::find_winner(const Op& op, const Step& step) const noexcept {
+  const Group& group = *op.group;
+  const std::uint64_t target = counter_value(op, step.value.at(op.var[0], op.var[1]));
+  for (int i = 0; i < step.ranks.count; ++i) {
+    const int rank = member_at(step.ranks, i, group.size, op);
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (rank == group.rank || member.block == nullptr) continue;
+    const shm::Counter& counter = member.block->slots[op.seq % shm::kWindow].counters[step.counter];
+    // acquire: pairs with the release of the signal step; the winner's result lies before it.
+    if (counter.value.load(std::memory_order_acquire) >= target) return rank;
+  }
+  return -1;
+}
+
+void Engine::observe(const Op& op) noexcept {
+  // Over a whole operation: with more ranks than cores some peers are on our own core.
+  const double rate = static_cast<double>(op.read_bytes) /
+                      (std::chrono::duration<double>(op.read_time).count() + 1e-9);
+  slow_reads_ = rate < kFarBelow ? slow_reads_ + 1 : 0;
+  far_ = slow_reads_ >= kSlowReads || (far_ && slow_reads_ > 0);
+}
+
+void Engine::copy(Op& op, const Step& step) noexcept {
+  const BoundPlan& bound = *op.plan;
+  const Range range = plan::range_of(step.src.slice, bound.binding, op.var[0], op.var[1]);
+  if (range.count == 0) return;
+  const int from = step.src.of_winner ? op.winner
+                   : step.src.space == Space::stage
+                       ? member_at({step.src.rank, 1, 1}, 0, op.group->size, op)
+                       : op.group->rank;
+  const std::size_t bytes = range.count * bound.binding.element;
+  const bool gather = strided(op, step.src.space);
+  const bool scatter = strided(op, step.dst.space);
+  if (gather && scatter) {  // input to output: through a block that stays in the cache
+    alignas(64) std::byte block[kBlockBytes];
+    const std::size_t step_count = kBlockBytes / bound.binding.element;
+    for (std::size_t at = 0; at < range.count; at += step_count) {
+      const std::size_t n = std::min(step_count, range.count - at);
+      kernels::pack(block, view_of(op, step.src.space), range.first + at, n);
+      kernels::unpack(view_of(op, step.dst.space), range.first + at, n, block);
+    }
+  } else if (gather) {
+    kernels::pack(place(op, step.dst, op.group->rank, range), view_of(op, step.src.space),
+                  range.first, range.count);
+  } else if (scatter) {
+    kernels::unpack(view_of(op, step.dst.space), range.first, range.count,
+                    place(op, step.src, from, range));
+  } else {
+    std::byte* const dst = place(op, step.dst, op.group->rank, range);
+    const std::byte* const src = place(op, step.src, from, range);
+    if (dst == src) return;
+    if (bytes >= kObserved) {
+      if (step.dst.space == Space::stage && op.stream_stage) {
+        kernels::copy_nt(dst, src, bytes);
+        return;
+      }
+      if (from != op.group->rank && !op.stream_stage) {
+        const TimePoint begin = world_.now();
+        if (bound.stream_out)
+          kernels::copy_nt(dst, src, bytes);
+        else
+          kernels::copy(dst, src, bytes);
+        op.read_bytes += bytes;
+        op.read_time += world_.now() - begin;
+        return;
+      }
+    }
+    if (bytes <= 16 && bytes >= 8) {  // the smallest messages: two overlapping words
+      std::uint64_t head = 0;
+      std::uint64_t tail = 0;
+      std::memcpy(&head, src, 8);
+      std::memcpy(&tail, src + bytes - 8, 8);
+      std::memcpy(dst, &head, 8);
+      std::memcpy(dst + bytes - 8, &tail, 8);
+    } else if (bound.stream_out && step.dst.space == Space::output) {
+      kernels::copy_nt(dst, src, bytes);
+    } else {
+      kernels::copy(dst, src, bytes);
+    }
+  }
+}
+
+void Engine::reduce(Op& op, const Step& step) noexcept {
+  const BoundPlan& bound = *op.plan;
+  const Range range = plan::range_of(step.dst.slice, bound.binding, op.var[0], op.var[1]);
+  if (range.count == 0) return;
+  Group& group = *op.group;
+  const int k = step.ranks.count;
+  int strided_source = -1;
+  for (int i = 0; i < k; ++i) {
+    const int rank = member_at(step.ranks, i, group.size, op);
+    Operand source = step.src;
+    if (step.own_input && rank == group.rank) {
+      source.space = Space::input;
+      if (strided(op, Space::input)) strided_source = i;
+    } else if (step.sources == plan::Sources::slots) {
+      source.slot.base += i;
+    }
+    op.sources[static_cast<std::size_t>(i)] = place(op, source, rank, range);
+  }
+  if (strided_source < 0 && !strided(op, step.dst.space)) [[likely]] {
+    std::byte* const dst = place(op, step.dst, group.rank, range);
+    const std::size_t bytes = range.count * bound.binding.element;
+    if (bytes < kObserved) {
+      bound.reduce(dst, op.sources.data(), k, range.count);
+    } else if (op.stream_stage) {
+      (step.dst.space == Space::stage ? bound.reduce_past : bound.reduce)(dst, op.sources.data(), k,
+                                                                          range.count);
+    } else {
+      const TimePoint begin = world_.now();
+      bound.reduce(dst, op.sources.data(), k, range.count);
+      if (step.sources == plan::Sources::stages) {
+        op.read_bytes += bytes * static_cast<std::size_t>(k - 1);
+        op.read_time += world_.now() - begin;
+      }
+    }
+    return;
+  }
+  // Views with strides: block by block through temporaries.
+  alignas(64) std::byte in[kBlockBytes];
+  alignas(64) std::byte out[kBlockBytes];
+  const std::size_t element = bound.binding.element;
+  const std::size_t step_count = kBlockBytes / element;
+  const bool scatter = strided(op, step.dst.space);
+  for (std::size_t at = 0; at < range.count; at += step_count) {
+    const std::size_t n = std::min(step_count, range.count - at);
+    if (strided_source >= 0) {
+      kernels::pack(in, op.call.input, range.first + at, n);
+      op.sources[static_cast<std::size_t>(strided_source)] = in;
+    }
+    std::byte* const dst = scatter ? out : place(op, step.dst, group.rank, {range.first + at, n});
+    bound.reduce(dst, op.sources.data(), k, n);
+    if (scatter) kernels::unpack(op.call.output, range.first + at, n, out);
+    for (int i = 0; i < k; ++i) {
+      const auto index = static_cast<std::size_t>(i);
+      op.sources[index] = static_cast<const std::byte*>(op.sources[index]) + n * element;
+    }
+  }
+}
+
+}  // namespace tutti::engine

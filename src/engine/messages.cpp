@@ -1,0 +1,503 @@
+#include <algorithm>
+#include <cstring>
+
+#include "engine/engine.hpp"
+#include "kernels/pack.hpp"
+
+// Messages of operations: posts, credit, matching, frames that come early. docs/wire.md tells the
+// rules.
+namespace tutti::engine {
+
+using plan::Space;
+using plan::Step;
+using transport::FrameHeader;
+using transport::FrameType;
+
+namespace {
+
+// Bytes of a stream that may be sent before the peer has said that it entered the operation ...
+constexpr std::uint64_t kEagerPerStream = 64 * 1024;
+// ... and of all streams to one peer together (decisions E3).
+constexpr std::uint64_t kEagerPerPeer = 512 * 1024;
+constexpr std::uint64_t kEagerReport = 64 * 1024;
+// A frame counts at least so much: what is held costs memory, however small it is.
+constexpr std::uint64_t kEagerLeast = 64;
+constexpr std::size_t kControlQueue = 4096;
+constexpr std::uint8_t kFlagEager = 1;
+constexpr std::size_t kSmallFrame = 2048;
+constexpr std::size_t kHeldFrames = 65536;
+
+int member_at(const plan::RankSet& set, int index, int size, const Op& op) noexcept {
+  std::int64_t rank =
+      (set.first.at(op.var[0], op.var[1]) + std::int64_t{index} * set.stride) % size;
+  if (rank < 0) rank += size;
+  return static_cast<int>(rank);
+}
+
+int peer_of(const Step& step, const Op& op) noexcept {
+  return member_at({step.peer, 1, 1}, 0, op.group->size, op);
+}
+
+/// The caller's view where its elements do not lie in a row.
+const TensorView* strided(const Op& op, Space space) noexcept {
+  if (space != Space::input && space != Space::output) return nullptr;
+  const TensorView& view = space == Space::input ? op.call.input : op.call.output;
+  return view.contiguous() ? nullptr : &view;
+}
+
+bool is_eager(const FrameHeader& header) noexcept { return (header.flags & kFlagEager) != 0; }
+
+std::uint64_t eager_cost(std::uint64_t bytes) noexcept { return std::max(bytes, kEagerLeast); }
+
+}  // namespace
+
+void Engine::post_send(Op& op, const Step& step) noexcept {
+  const plan::Range range = plan::range_of(step.src.slice, op.plan->binding, op.var[0], op.var[1]);
+  if (range.count == 0) return;
+  const int rank = peer_of(step, op);
+  Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+  Stream::Post post;
+  post.first = range.first;
+  post.view = strided(op, step.src.space);
+  if (post.view == nullptr) post.data = place(op, step.src, op.group->rank, range);
+  post.begin = stream.send_end();
+  post.end = post.begin + range.count * op.plan->binding.element;
+  stream.sends.push_back(post);
+  pump(op, rank);
+}
+
+void Engine::post_receive(Op& op, const Step& step) noexcept {
+  const plan::Range range = plan::range_of(step.dst.slice, op.plan->binding, op.var[0], op.var[1]);
+  const int rank = peer_of(step, op);
+  Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+  Stream::Post post;
+  post.first = range.first;
+  post.begin = stream.receive_end();
+  post.end = post.begin + range.count * op.plan->binding.element;
+  post.view = strided(op, step.dst.space);
+  if (range.count > 0 && post.view == nullptr) {
+    post.data = place(op, step.dst, op.group->rank, range);
+  }
+  stream.receives.push_back(post);  // an empty one too: await_recv counts them
+  if (range.count > 0) deliver_held(op, rank);
+}
+
+bool Engine::await_receives(Op& op, const Step& step) noexcept {
+  for (; op.sub < step.ranks.count; ++op.sub) {
+    const int rank = member_at(step.ranks, op.sub, op.group->size, op);
+    if (rank == op.group->rank) continue;
+    const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+    const auto missing = static_cast<std::size_t>(step.value.at(op.var[0], op.var[1]));
+    const std::size_t posts = stream.receives.size();
+    if (posts > missing && stream.received < stream.receives[posts - 1 - missing].end) return false;
+  }
+  op.sub = 0;
+  return true;
+}
+
+bool Engine::pump_all(Op& op) noexcept {
+  bool moved = false;
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+    if (stream.send_at < stream.sends.size()) moved |= pump(op, rank);
+  }
+  if (op.state == Op::State::running) grant(op);
+  return moved;
+}
+
+bool Engine::pump(Op& op, int rank) noexcept {
+  Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+  const int global = op.group->members[static_cast<std::size_t>(rank)].global;
+  Peer& peer = peers_[static_cast<std::size_t>(global)];
+  transport::Transport* const transport = world_.route[static_cast<std::size_t>(global)];
+  const std::size_t element = op.plan->binding.element;
+  bool moved = false;
+  while (stream.send_at < stream.sends.size()) {
+    if (peer.lost || peer.left) break;  // what cannot be sent any more is found by check_left
+    if (!peer.control.empty() && !flush_control(global)) break;
+    if (!transport->can_send(global)) break;
+    const Stream::Post& post = stream.sends[stream.send_at];
+    std::uint64_t room = stream.credit > stream.sent ? stream.credit - stream.sent : 0;
+    const bool eager = room == 0;
+    if (eager) {
+      const std::uint64_t out = peer.eager_sent - peer.eager_acked;
+      if (stream.sent < kEagerPerStream && out + kEagerLeast <= kEagerPerPeer) {
+        room = std::min(kEagerPerStream - stream.sent, kEagerPerPeer - out);
+      }
+    }
+    // Whole elements: the receiver may have to place each on its own.
+    const std::uint64_t most = std::min(room, std::uint64_t{transport::kMaxFramePayload});
+    const std::uint64_t bytes = std::min(post.end - stream.sent, most / element * element);
+    if (bytes == 0) {
+      if (!stream.wanted && stream.sent < kEagerPerStream) {  // else credit comes unasked
+        stream.wanted = true;
+        FrameHeader want;
+        want.type = static_cast<std::uint8_t>(FrameType::want);
+        want.group = op.group->id;
+        want.seq = op.seq;
+        control(global, want);
+      }
+      break;
+    }
+    FrameHeader header;
+    header.payload_bytes = static_cast<std::uint32_t>(bytes);
+    header.type = static_cast<std::uint8_t>(FrameType::data);
+    header.flags = eager ? kFlagEager : 0;
+    header.group = op.group->id;
+    header.seq = op.seq;
+    header.fingerprint = op.fingerprint;
+    header.offset = stream.sent;
+    std::copy(op.plan->code.begin(), op.plan->code.end(), header.call);
+    OutFrame frame;
+    frame.token = ++peer.token;
+    frame.op = &op;
+    frame.seq = op.seq;
+    const std::uint64_t inside = stream.sent - post.begin;
+    const std::byte* payload = post.data + inside;
+    if (post.view != nullptr) {
+      if (!buffers_.empty()) {
+        frame.bounce = std::move(buffers_.back());
+        buffers_.pop_back();
+      }
+      frame.bounce.resize(transport::kMaxFramePayload);
+      kernels::pack(frame.bounce.data(), *post.view, post.first + inside / element,
+                    bytes / element);
+      payload = frame.bounce.data();
+    }
+    stream.sent += bytes;
+    if (eager) peer.eager_sent += eager_cost(bytes);
+    if (stream.sent == post.end) ++stream.send_at;
+    ++op.frames_out;
+    peer.out.push_back(std::move(frame));
+    transport->send(global, header, payload, peer.token);
+    moved = true;
+    if (op.state != Op::State::running) break;  // the transport found the peer lost
+  }
+  return moved;
+}
+
+void Engine::grant(Op& op) noexcept {
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+    const std::uint64_t end = stream.receive_end();
+    if (end <= kEagerPerStream || end <= stream.granted) continue;
+    stream.granted = end;
+    FrameHeader credit;
+    credit.type = static_cast<std::uint8_t>(FrameType::credit);
+    credit.group = op.group->id;
+    credit.seq = op.seq;
+    credit.offset = end;
+    control(op.group->members[static_cast<std::size_t>(rank)].global, credit);
+  }
+}
+
+Stream::Post* Engine::post_for(Stream& stream, const FrameHeader& header) noexcept {
+  for (std::size_t i = stream.receive_at; i < stream.receives.size(); ++i) {
+    Stream::Post& post = stream.receives[i];
+    if (header.offset >= post.begin && header.offset < post.end) {
+      return header.offset + header.payload_bytes <= post.end ? &post : nullptr;
+    }
+  }
+  return nullptr;
+}
+
+void Engine::arrived(Op& op, int rank, const FrameHeader& header,
+                     const std::byte* bounced) noexcept {
+  Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+  Stream::Post* const post = post_for(stream, header);
+  if (post == nullptr) return;  // cannot be: on_header looked
+  if (bounced != nullptr) {
+    const std::uint64_t inside = header.offset - post->begin;
+    if (post->data != nullptr) {
+      std::memcpy(post->data + inside, bounced, header.payload_bytes);
+    } else {
+      const std::size_t element = op.plan->binding.element;
+      kernels::unpack(*post->view, post->first + inside / element, header.payload_bytes / element,
+                      bounced);
+    }
+  }
+  stream.received = header.offset + header.payload_bytes;
+  while (stream.receive_at < stream.receives.size() &&
+         stream.receives[stream.receive_at].end <= stream.received) {
+    ++stream.receive_at;
+  }
+  took(op.group->members[static_cast<std::size_t>(rank)].global, header);
+}
+
+/// A frame is used or dropped: what its sender sent unasked counts no longer.
+void Engine::took(int global, const FrameHeader& header) noexcept {
+  if (!is_eager(header)) return;
+  Peer& peer = peers_[static_cast<std::size_t>(global)];
+  peer.eager_in += eager_cost(header.payload_bytes);
+  if (peer.eager_in - peer.eager_reported < kEagerReport) return;
+  peer.eager_reported = peer.eager_in;
+  FrameHeader credit;
+  credit.type = static_cast<std::uint8_t>(FrameType::credit);
+  credit.offset = peer.eager_in;
+  control(global, credit);
+}
+
+void Engine::drop_held(const Group& group) noexcept {
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    std::erase_if(peers_[p].held, [&](Held& held) {
+      if (held.header.group != group.id) return false;
+      took(static_cast<int>(p), held.header);
+      recycle(std::move(held.data));
+      return true;
+    });
+  }
+}
+
+void Engine::hold_control(int peer, const FrameHeader& header) noexcept {
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  for (Held& held : from.held) {
+    if (held.header.group != header.group || held.header.seq != header.seq) continue;
+    if (held.header.type != header.type) continue;
+    held.header.offset = std::max(held.header.offset, header.offset);  // the later says it all
+    return;
+  }
+  if (from.held.size() < kHeldFrames) from.held.push_back({header, {}});
+}
+
+bool Engine::is_closed(std::uint64_t id) const noexcept {
+  return std::find(closed_ids_.begin(), closed_ids_.end(), id) != closed_ids_.end();
+}
+
+void Engine::deliver_held(Op& op, int rank) noexcept {
+  const int global = op.group->members[static_cast<std::size_t>(rank)].global;
+  Peer& peer = peers_[static_cast<std::size_t>(global)];
+  Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+  bool waits = false;  // for a receive that is not posted yet; what follows must not overtake it
+  for (auto it = peer.held.begin(); it != peer.held.end();) {
+    const bool data = static_cast<FrameType>(it->header.type) == FrameType::data;
+    if (it->header.group != op.group->id || it->header.seq != op.seq || (data && waits)) {
+      ++it;
+      continue;
+    }
+    if (static_cast<FrameType>(it->header.type) == FrameType::credit) {
+      stream.credit = std::max(stream.credit, it->header.offset);
+      it = peer.held.erase(it);
+      continue;
+    }
+    if (static_cast<FrameType>(it->header.type) == FrameType::want) {
+      FrameHeader credit = it->header;
+      credit.type = static_cast<std::uint8_t>(FrameType::credit);
+      credit.offset = kEagerPerStream;
+      credit.payload_bytes = 0;
+      control(global, credit);
+      it = peer.held.erase(it);
+      continue;
+    }
+    if (it->header.fingerprint != op.fingerprint) {
+      CallCode theirs;
+      std::copy(std::begin(it->header.call), std::end(it->header.call), theirs.begin());
+      disagreement(op, rank, &theirs, it->header.seq);
+      return;
+    }
+    // Out of order it may come from a broken peer only: as if not posted.
+    if (it->header.offset != stream.received || post_for(stream, it->header) == nullptr) {
+      waits = true;
+      ++it;
+      continue;
+    }
+    arrived(op, rank, it->header, it->data.data());
+    recycle(std::move(it->data));
+    it = peer.held.erase(it);
+  }
+}
+
+void Engine::control(int peer, const FrameHeader& header, std::string payload) noexcept {
+  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  if (to.lost || to.left || world_.route[static_cast<std::size_t>(peer)] == nullptr) return;
+  if (to.control.size() >= kControlQueue)
+    return;  // a peer that takes nothing for so long is blamed elsewhere
+  to.control.push_back({header, std::move(payload)});
+  to.control.back().header.payload_bytes =
+      static_cast<std::uint32_t>(to.control.back().payload.size());
+  flush_control(peer);
+}
+
+bool Engine::flush_control(int peer) noexcept {
+  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  transport::Transport* const transport = world_.route[static_cast<std::size_t>(peer)];
+  bool moved = false;
+  while (!to.control.empty() && transport->can_send(peer)) {
+    Control frame = std::move(to.control.front());
+    to.control.pop_front();
+    OutFrame out;
+    out.token = ++to.token;
+    const auto* text = reinterpret_cast<const std::byte*>(frame.payload.data());
+    if (!frame.payload.empty()) out.bounce.assign(text, text + frame.payload.size());
+    to.out.push_back(std::move(out));
+    // The bytes stay where they are when the frame moves within the queue.
+    transport->send(peer, frame.header, to.out.back().bounce.data(), to.token);
+    moved = true;
+    if (to.lost) break;
+  }
+  return moved || to.control.empty();
+}
+
+bool Engine::has_unsent() const noexcept {
+  return std::any_of(peers_.begin(), peers_.end(),
+                     [](const Peer& peer) { return !peer.control.empty() || !peer.out.empty(); });
+}
+
+Group* Engine::group_of(std::uint64_t id) noexcept {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+int Engine::rank_of(const Group& group, int global) noexcept {
+  for (int r = 0; r < group.size; ++r) {
+    if (group.members[static_cast<std::size_t>(r)].global == global) return r;
+  }
+  return -1;
+}
+
+std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noexcept {
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  from.arriving = header;
+  from.into = nullptr;
+  from.keep = false;
+  if (header.payload_bytes > transport::kMaxFramePayload) return {};
+  const auto into_buffer = [&]() -> std::span<std::byte> {
+    if (from.buffer.empty() && !buffers_.empty()) {
+      from.buffer = std::move(buffers_.back());
+      buffers_.pop_back();
+    }
+    // One size for all, so that buffers can go round without ever growing again.
+    if (from.buffer.size() < transport::kMaxFramePayload)
+      from.buffer.resize(transport::kMaxFramePayload);
+    return {from.buffer.data(), std::max<std::size_t>(header.payload_bytes, 1)};
+  };
+  if (static_cast<FrameType>(header.type) != FrameType::data) return into_buffer();
+  Group* const group = group_of(header.group);
+  if (is_eager(header)) {
+    from.eager_seen += eager_cost(header.payload_bytes);
+    if (from.eager_seen - from.eager_reported > kEagerPerPeer) return {};
+  }
+  if (group == nullptr) {
+    from.keep = !is_closed(header.group);
+  } else if (const int rank = rank_of(*group, peer); rank < 0) {
+    return {};
+  } else if (!group->broken) {
+    Op& op = group->op_at(header.seq);
+    if (header.seq > group->started) {
+      from.keep = true;
+    } else if (op.seq == header.seq && op.fingerprint != header.fingerprint) {
+      CallCode theirs;
+      std::copy(std::begin(header.call), std::end(header.call), theirs.begin());
+      disagreement(op, rank, &theirs, header.seq);
+    } else if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
+      Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+      const bool in_order = header.offset == stream.received;
+      Stream::Post* const post = in_order ? post_for(stream, header) : nullptr;
+      if (post != nullptr) {
+        from.into = &op;
+        if (post->data != nullptr) {
+          return {post->data + (header.offset - post->begin),
+                  std::max<std::size_t>(header.payload_bytes, 1)};
+        }
+      } else {
+        from.keep = true;
+        // Beyond what may come unasked, only what we gave credit for.
+        const std::uint64_t most = std::max(kEagerPerStream, stream.granted);
+        if (header.offset > most || header.payload_bytes > most - header.offset) return {};
+      }
+    }
+  }
+  // Before we have begun an operation nobody has credit for it: only what came unasked is held.
+  const bool early = group == nullptr || header.seq > group->started;
+  if (from.keep && ((early && !is_eager(header)) || from.held.size() >= kHeldFrames)) return {};
+  return into_buffer();
+}
+
+void Engine::hold(Peer& from, const FrameHeader& header) noexcept {
+  if (header.payload_bytes > kSmallFrame) {
+    from.held.push_back({header, std::move(from.buffer)});
+    from.buffer.clear();
+    return;
+  }
+  // Many small frames may be held: each in no more memory than it needs.
+  std::vector<std::byte> small;
+  if (!small_buffers_.empty()) {
+    small = std::move(small_buffers_.back());
+    small_buffers_.pop_back();
+  }
+  small.resize(kSmallFrame);
+  std::memcpy(small.data(), from.buffer.data(), header.payload_bytes);
+  from.held.push_back({header, std::move(small)});
+}
+
+void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  if (static_cast<FrameType>(header.type) != FrameType::data) {
+    on_control(peer, header, {from.buffer.data(), header.payload_bytes});
+    return;
+  }
+  if (from.keep) {
+    // Between its head and its end the operation may have begun, or the receive been posted, or the
+    // group been broken.
+    Group* const group = group_of(header.group);
+    if (group == nullptr ? is_closed(header.group)
+                         : group->broken.load(std::memory_order_relaxed)) {
+      took(peer, header);
+      return;
+    }
+    hold(from, header);
+    if (group == nullptr) return;
+    Op& op = group->op_at(header.seq);
+    if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
+      deliver_held(op, rank_of(*group, peer));
+    }
+    return;
+  }
+  Op* const op = std::exchange(from.into, nullptr);
+  if (op == nullptr || op->seq != header.seq || op->state != Op::State::running) {
+    took(peer, header);
+    return;
+  }
+  const int rank = rank_of(*op->group, peer);
+  const Stream::Post* const post = post_for(op->streams[static_cast<std::size_t>(rank)], header);
+  const bool bounced = post != nullptr && post->data == nullptr;
+  arrived(*op, rank, header, bounced ? from.buffer.data() : nullptr);
+}
+
+void Engine::on_sent(int peer, std::uint64_t token) noexcept {
+  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  while (!to.out.empty() && to.out.front().token <= token) {
+    OutFrame& frame = to.out.front();
+    if (frame.op != nullptr && frame.op->seq == frame.seq && frame.op->frames_out > 0) {
+      --frame.op->frames_out;
+    }
+    recycle(std::move(frame.bounce));
+    to.out.pop_front();
+  }
+}
+
+void Engine::recycle(std::vector<std::byte> buffer) noexcept {
+  if (buffer.size() == transport::kMaxFramePayload)
+    buffers_.push_back(std::move(buffer));
+  else if (buffer.size() == kSmallFrame)
+    small_buffers_.push_back(std::move(buffer));
+}
+
+void Engine::release_frames(Op& op) noexcept {
+  for (std::size_t p = 0; p < peers_.size(); ++p) {
+    bool any = false;
+    for (OutFrame& frame : peers_[p].out) {
+      if (frame.op != &op) continue;
+      frame.op = nullptr;
+      any = true;
+    }
+    if (any) world_.route[p]->keep_payloads(static_cast<int>(p));
+    if (peers_[p].into == &op) {
+      world_.route[p]->drop_arriving(static_cast<int>(p));
+      peers_[p].into = nullptr;
+      took(static_cast<int>(p), peers_[p].arriving);
+    }
+  }
+  op.frames_out = 0;
+}
+
+}  // namespace tutti::engine

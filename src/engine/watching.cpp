@@ -1,0 +1,349 @@
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "engine/engine.hpp"
+
+// What is looked at now and then while operations wait: deadlines, who has left, who does something
+// else, and whom to blame (decisions E6; docs/errors.md).
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+using plan::StepKind;
+using transport::FrameHeader;
+using transport::FrameType;
+
+namespace {
+
+constexpr auto kAnswerTime = std::chrono::milliseconds(200);
+// When an operation waits for messages so long, those it waits for are told what it is ...
+constexpr auto kInquireAfter = std::chrono::milliseconds(40);
+// ... and again now and then, as they may enter it later.
+constexpr auto kInquireAgain = std::chrono::milliseconds(500);
+
+std::string seconds_text(std::chrono::nanoseconds duration) {
+  const double seconds = std::chrono::duration<double>(duration).count();
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3g s", seconds);
+  return text;
+}
+
+std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
+  std::uint64_t last = 0;
+  for (const shm::Slot& slot : block.slots) {
+    last = std::max(last, slot.line.epoch.load(std::memory_order_acquire));  // pairs with publish
+  }
+  return last;
+}
+
+}  // namespace
+
+std::vector<int> Engine::waiting_for(Op& op) noexcept {
+  std::vector<int> ranks;
+  find_waiting(op, ranks);
+  return ranks;
+}
+
+void Engine::find_waiting(Op& op, std::vector<int>& ranks) noexcept {
+  ranks.clear();
+  const auto& steps = op.plan->schedule->steps;
+  if (op.pc < steps.size()) {
+    const plan::Step& step = steps[op.pc];
+    for (int i = op.sub; i < step.ranks.count; ++i) {
+      std::int64_t rank =
+          (step.ranks.first.at(op.var[0], op.var[1]) + std::int64_t{i} * step.ranks.stride) %
+          op.group->size;
+      if (rank < 0) rank += op.group->size;
+      if (rank == op.group->rank) continue;
+      Member& member = op.group->members[static_cast<std::size_t>(rank)];
+      bool there = true;
+      if (step.kind == StepKind::await_recv) {
+        const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+        there = stream.received >= stream.receive_end();
+      } else if (step.kind == StepKind::await_line || step.kind == StepKind::await) {
+        there = false;
+        if (member.block != nullptr || find_block(*op.group, member)) {
+          const shm::Slot& slot = member.block->slots[op.seq % shm::kWindow];
+          const auto value = static_cast<std::uint64_t>(step.value.at(op.var[0], op.var[1]));
+          there =
+              step.kind == StepKind::await_line
+                  ? slot.line.epoch.load(std::memory_order_acquire) == op.seq  // pairs with publish
+                  : slot.counters[step.counter].value.load(std::memory_order_acquire) >=
+                        (op.seq << shm::kCounterShift | value);
+        }
+      }
+      if (!there) ranks.push_back(static_cast<int>(rank));
+    }
+  } else {
+    for (std::size_t r = 0; r < op.streams.size(); ++r) {
+      if (op.streams[r].send_at < op.streams[r].sends.size()) ranks.push_back(static_cast<int>(r));
+    }
+  }
+}
+
+void Engine::tick() noexcept {
+  check_breaks();
+  const TimePoint now = world_.now();
+  if (queued_ > 0) {
+    std::vector<Group*> groups;
+    for (const auto& [id, group] : by_id_) groups.push_back(group);
+    for (Group* const group : groups) check_queue(*group, now);
+  }
+  // A copy, as an operation that ends leaves the list; kept, as it must not ask for memory.
+  ticked_.assign(active_.begin(), active_.end());
+  for (Op* const op : ticked_) {
+    if (op->state != Op::State::running) continue;
+    if (op->deadline == TimePoint{}) {
+      op->started = now;
+      op->asked = TimePoint{};
+      op->inquired = now + kInquireAfter - kInquireAgain;
+      op->deadline = now + op->call.timeout;
+    }
+    check_calls(*op);
+    if (op->state == Op::State::running) check_left(*op);
+    if (op->state == Op::State::running) inquire(*op, now);
+    if (op->state == Op::State::running && now >= op->deadline) time_out(*op, now);
+  }
+}
+
+/// A call may wait for its slot because a rank of our host does not pass the operation before it.
+/// Such a call has no line yet, and its time runs all the same.
+void Engine::check_queue(Group& group, TimePoint now) noexcept {
+  const std::uint64_t seq = group.started + 1;
+  if (group.broken || group.queue.empty() || group.op_at(seq).state == Op::State::running) return;
+  if (std::exchange(group.waiting_seq, seq) != seq) {
+    group.waiting_since = now;
+    return;
+  }
+  int culprit = -1;
+  bool runs = true;
+  bool left = false;
+  std::uint64_t least = seq - std::min<std::uint64_t>(seq, shm::kWindow);  // to be passed by all
+  for (const int rank : group.local_members) {
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    const bool known = member.block != nullptr || find_block(group, member);
+    // acquire: pairs with the release in finish.
+    const std::uint64_t done = known ? member.block->done.value.load(std::memory_order_acquire) : 0;
+    if (done >= seq - std::min<std::uint64_t>(seq, shm::kWindow)) continue;
+    const transport::RegionPeer& peer =
+        world_.regions->peers[static_cast<std::size_t>(member.local)];
+    const bool gone =
+        peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving
+    const bool here = state_of(member).empty();
+    if (culprit >= 0 && !gone && (left || (!runs && here) || (runs == here && done >= least)))
+      continue;
+    culprit = rank;
+    left = gone;
+    runs = here;
+    least = done;
+  }
+  if (culprit < 0) return;
+  const Collective& call = group.queue.front().first;
+  if (!left && now - group.waiting_since < call.timeout) return;
+  std::string text = "group '" + group.name + "', operation " + std::to_string(seq) + " " +
+                     engine::describe(encode(call)) + " cannot begin: " + name_of(group, culprit);
+  const std::string state = state_of(group.members[static_cast<std::size_t>(culprit)]);
+  if (left)
+    text += " has ended with";
+  else
+    text += runs ? " is at" : " is " + state + " at";
+  text += " operation " + std::to_string(least + 1) + ", and at most " +
+          std::to_string(shm::kWindow) + " may be under way";
+  if (!left) text += " (waited " + seconds_text(now - group.waiting_since) + ")";
+  text += ". See where that rank is, or raise the timeout; the group is broken.";
+  break_group(
+      group, Status(left ? Errc::peer_left : Errc::timeout, std::move(text)).with_culprit(culprit));
+}
+
+TimePoint Engine::next_deadline() const noexcept {
+  TimePoint least = TimePoint::max();
+  for (const Op* const op : active_) {
+    if (op->deadline != TimePoint{}) least = std::min(least, op->deadline);
+  }
+  return least;
+}
+
+/// What nobody may have told us: a local rank has broken the group, or calls something else.
+/// One rank's call may go by messages and another's by shared memory: each then waits for what the
+/// other never sends. So both ways are looked at now and then.
+void Engine::check_calls(Op& op) noexcept {
+  for (const int rank : op.group->local_members) {
+    Member& member = op.group->members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(*op.group, member)) continue;
+    // It may have broken the group before it could find ours and tell us.
+    const transport::RegionPeer& peer =
+        world_.regions->peers[static_cast<std::size_t>(member.local)];
+    // acquire: pairs with tell_local.
+    const std::uint64_t word = peer.page->break_words[member.slot].load(std::memory_order_acquire);
+    if (word != 0) {
+      break_group(*op.group, cause_of(*op.group, word));
+      return;
+    }
+    const shm::Line& line = member.block->slots[op.seq % shm::kWindow].line;
+    // acquire: pairs with the release in publish.
+    if (line.epoch.load(std::memory_order_acquire) != op.seq) continue;
+    if (line.fingerprint == op.fingerprint) continue;
+    disagreement_in_lines(op, rank);
+    return;
+  }
+  if (op.plan->schedule->messages) return;  // frames are compared as they are used
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    const int global = op.group->members[static_cast<std::size_t>(rank)].global;
+    for (const Held& held : peers_[static_cast<std::size_t>(global)].held) {
+      if (held.header.group != op.group->id || held.header.seq != op.seq) continue;
+      if (static_cast<FrameType>(held.header.type) != FrameType::data) continue;
+      CallCode theirs;
+      std::copy(std::begin(held.header.call), std::end(held.header.call), theirs.begin());
+      disagreement(op, rank, &theirs, op.seq);
+      return;
+    }
+  }
+}
+
+void Engine::ping(const Op& op, int rank) noexcept {
+  const int global = op.group->members[static_cast<std::size_t>(rank)].global;
+  if (world_.route[static_cast<std::size_t>(global)] == nullptr) return;
+  FrameHeader header;
+  header.type = static_cast<std::uint8_t>(FrameType::ping);
+  header.group = op.group->id;
+  header.seq = op.seq;
+  header.fingerprint = op.fingerprint;
+  std::copy(op.plan->code.begin(), op.plan->code.end(), header.call);
+  control(global, header);
+}
+
+/// Two ranks that disagree may each wait for a frame that the other's call never sends.
+void Engine::inquire(Op& op, TimePoint now) noexcept {
+  if (!op.plan->schedule->messages || now < op.inquired + kInquireAgain) return;
+  op.inquired = now;
+  find_waiting(op, waiting_);
+  for (const int rank : waiting_) ping(op, rank);
+}
+
+void Engine::check_left(Op& op) noexcept {
+  // What comes by message may be on its way still: the connection itself tells of its end.
+  const auto& steps = op.plan->schedule->steps;
+  const bool by_message = op.pc < steps.size() && steps[op.pc].kind == StepKind::await_recv;
+  find_waiting(op, waiting_);
+  for (const int rank : waiting_) {
+    const Member& member = op.group->members[static_cast<std::size_t>(rank)];
+    bool left = false;
+    if (member.local >= 0 && !by_message) {
+      const transport::RegionPeer& peer =
+          world_.regions->peers[static_cast<std::size_t>(member.local)];
+      left =
+          peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving (host.cpp)
+      if (!left && member.block != nullptr) {
+        // acquire: pairs with remove_group.
+        left = member.block->done.value.load(std::memory_order_acquire) == kGivenUp;
+      }
+    } else {
+      left = peers_[static_cast<std::size_t>(member.global)].left;
+    }
+    if (!left) continue;
+    // It may have published just before it left: look once more behind the word.
+    if (advance(op); op.state != Op::State::running) return;
+    const std::vector<int> still = waiting_for(op);
+    if (std::find(still.begin(), still.end(), rank) == still.end()) continue;
+    break_group(*op.group,
+                Status(Errc::peer_left, op_text(op) + ": " + name_of(*op.group, rank) +
+                                            " has ended without taking part. Every rank must make "
+                                            "this call before it ends; the group is broken.")
+                    .with_culprit(rank));
+    return;
+  }
+}
+
+std::string Engine::state_of(const Member& member) const {
+  if (member.local < 0 || world_.process_state == nullptr) return {};
+  return world_.process_state(
+      world_.regions->peers[static_cast<std::size_t>(member.local)].header().pid);
+}
+
+/// How far a rank has come in an operation, as well as can be known from here (decisions E6).
+Engine::Standing Engine::standing_of(const Op& op, int rank, bool waited) noexcept {
+  Group& group = *op.group;
+  Member& member = group.members[static_cast<std::size_t>(rank)];
+  const Peer& peer = peers_[static_cast<std::size_t>(member.global)];
+  Standing standing;
+  standing.waited = waited;
+  standing.runs = state_of(member).empty();
+  if (world_.route[static_cast<std::size_t>(member.global)] != nullptr) {
+    const bool answered = peer.pong >= op.asked;
+    if (!answered)
+      standing.runs = false;
+    else
+      standing.seq = peer.pong_seq;
+  }
+  standing.count = waited ? 0 : ~std::uint64_t{0};
+  if (member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
+    standing.seq = std::max(standing.seq, last_call_of(*member.block));
+    standing.count = 0;
+    for (const shm::Counter& counter : member.block->slots[op.seq % shm::kWindow].counters) {
+      const std::uint64_t value =
+          counter.value.load(std::memory_order_acquire);  // pairs with signal
+      if (value >> shm::kCounterShift == op.seq) standing.count += value;
+    }
+  }
+  standing.seq = std::min(standing.seq, op.seq);
+  return standing;
+}
+
+void Engine::time_out(Op& op, TimePoint now) noexcept {
+  Group& group = *op.group;
+  const std::vector<int> missing = waiting_for(op);
+  if (op.asked == TimePoint{}) {
+    op.asked = now;
+    bool asked = false;
+    for (int rank = 0; rank < group.size; ++rank) {
+      const int global = group.members[static_cast<std::size_t>(rank)].global;
+      if (world_.route[static_cast<std::size_t>(global)] == nullptr) continue;
+      ping(op, rank);
+      asked = true;
+    }
+    if (asked) {  // decisions E6: a process that answers nothing for 200 ms is the one to blame
+      op.deadline = now + kAnswerTime;
+      return;
+    }
+  }
+  // The culprit: a process that does not run, else whoever is furthest behind.
+  int culprit = -1;
+  Standing worst;
+  for (int rank = 0; rank < group.size; ++rank) {
+    if (rank == group.rank) continue;
+    const bool waited = std::find(missing.begin(), missing.end(), rank) != missing.end();
+    const Standing standing = standing_of(op, rank, waited);
+    if (culprit >= 0 && !(standing < worst)) continue;
+    culprit = rank;
+    worst = standing;
+  }
+  std::string text = op_text(op) + " timed out after " + seconds_text(now - op.started) +
+                     " (timeout " + seconds_text(op.call.timeout) + ")";
+  if (culprit >= 0) {
+    text += ": " + name_of(group, culprit);
+    const Member& member = group.members[static_cast<std::size_t>(culprit)];
+    const std::string state = state_of(member);
+    if (!state.empty()) text += " is " + state + ";";
+    if (worst.runs && worst.seq < op.seq) {
+      text += " has not made this call yet (its last one here was operation " +
+              std::to_string(worst.seq) + ")";
+    } else if (!worst.runs && state.empty()) {
+      text += " answers nothing: it is stopped, or cut off";
+    } else {
+      text += " has made the call but is furthest behind in it";
+    }
+  }
+  if (!missing.empty()) {
+    text += "; waiting for rank";
+    for (std::size_t i = 0; i < missing.size() && i < 8; ++i) {
+      text += (i == 0 ? " " : ", ") + std::to_string(missing[i]);
+    }
+    if (missing.size() > 8) text += ", ...";
+  }
+  text += ". See where that rank is, or raise the timeout; the group is broken.";
+  Status cause(Errc::timeout, std::move(text));
+  if (culprit >= 0) cause.with_culprit(culprit);
+  break_group(group, cause);
+}
+
+}  // namespace tutti::engine

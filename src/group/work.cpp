@@ -1,0 +1,101 @@
+#include <tutti/work.hpp>
+
+#include <exception>
+#include <string>
+
+#include <tutti/backend.hpp>
+
+#include "base/log.hpp"
+
+namespace tutti {
+
+Work::Work(Backend* backend, std::uint64_t ticket) noexcept
+    : backend_(backend), ticket_(ticket), exceptions_(std::uncaught_exceptions()) {
+  backend_->add_reference();
+}
+
+Work& Work::operator=(Work&& other) noexcept {
+  if (this != &other) {
+    if (backend_ != nullptr) finish();
+    backend_ = std::exchange(other.backend_, nullptr);
+    ticket_ = other.ticket_;
+    exceptions_ = other.exceptions_;
+    told_ = other.told_;
+    succeeded_ = std::exchange(other.succeeded_, false);
+  }
+  return *this;
+}
+
+void Work::drop() noexcept { std::exchange(backend_, nullptr)->drop_reference(); }
+
+void Work::wait() {
+  if (backend_ == nullptr) {
+    if (succeeded_) return;
+    raise(Status(Errc::invalid_argument,
+                 "Work::wait on an empty Work: it was moved from or never started"));
+  }
+  Status outcome;
+  (void)backend_->wait(ticket_, std::nullopt, outcome);
+  if (!outcome.ok()) [[unlikely]] {
+    told_ = true;
+    raise(outcome);
+  }
+  succeeded_ = true;
+  drop();
+}
+
+bool Work::wait_for(std::chrono::nanoseconds limit) {
+  if (backend_ == nullptr) return true;
+  Status outcome;
+  if (!backend_->wait(ticket_, limit, outcome)) return false;
+  if (outcome.ok()) {  // as wait() does, so that wait() after us costs nothing
+    succeeded_ = true;
+    drop();
+  }
+  return true;
+}
+
+bool Work::done() const { return backend_ == nullptr || backend_->poll(ticket_).has_value(); }
+
+Status Work::error() const {
+  if (backend_ == nullptr) return Status();
+  Status outcome = backend_->poll(ticket_).value_or(Status());
+  if (!outcome.ok()) told_ = true;
+  return outcome;
+}
+
+void Work::on_done(const Callback& callback) {
+  if (backend_ == nullptr) {
+    raise(Status(Errc::invalid_argument,
+                 "Work::on_done on an empty Work, or on one whose success was already told"));
+  }
+  backend_->on_done(ticket_, callback);
+}
+
+void Work::detach() noexcept {
+  if (backend_ != nullptr) drop();
+}
+
+void Work::await_suspend(std::coroutine_handle<> handle) {
+  backend_->on_done(ticket_, {[](void* context, const Status&) noexcept {
+                                std::coroutine_handle<>::from_address(context).resume();
+                              },
+                              handle.address()});
+}
+
+void Work::finish() noexcept {
+  if (std::uncaught_exceptions() > exceptions_ && !backend_->poll(ticket_)) {
+    backend_->abort(
+        Status(Errc::aborted, "rank " + std::to_string(backend_->rank()) +
+                                  " left an operation by an exception; the group is broken"));
+  }
+  Status outcome;
+  (void)backend_->wait(ticket_, std::nullopt, outcome);
+  if (!outcome.ok() && !told_) {
+    base::log(base::Level::warning,
+              "an operation failed and nobody asked: " + std::string(outcome.message()));
+  }
+  drop();
+}
+
+}  // namespace tutti

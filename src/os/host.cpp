@@ -1,0 +1,42 @@
+#include "os/host.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+
+#include "os/fd.hpp"
+#include "os/system_error.hpp"
+
+namespace tutti::os {
+
+std::string host_name() {
+  std::array<char, HOST_NAME_MAX + 1> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "unknown";
+  return name.data();
+}
+
+Result<std::string> boot_id() {
+  constexpr const char* kPath = "/proc/sys/kernel/random/boot_id";
+  const Fd fd(open(kPath, O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return system_error("cannot read the boot id", errno);
+  std::array<char, 64> text{};
+  const ssize_t got = read(fd.get(), text.data(), text.size());
+  if (got < 0) return system_error("cannot read the boot id", errno);
+  std::string id(text.data(), static_cast<std::size_t>(got));
+  while (!id.empty() && id.back() == '\n') id.pop_back();
+  if (id.empty()) return Status(Errc::unsupported, "this kernel tells no boot id");
+  return id;
+}
+
+Result<std::uint64_t> network_namespace() {
+  struct stat info {};
+  if (stat("/proc/thread-self/ns/net", &info) != 0)
+    return system_error("cannot tell the network namespace", errno);
+  return static_cast<std::uint64_t>(info.st_ino);
+}
+
+}  // namespace tutti::os

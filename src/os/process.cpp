@@ -1,0 +1,229 @@
+#include "os/process.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include "os/system_error.hpp"
+
+namespace tutti::os {
+namespace {
+
+// glibc 2.36 has no name for waiting on a pidfd in every configuration we build for.
+constexpr auto kWaitPidfd = static_cast<idtype_t>(3);
+
+std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  pointers.reserve(texts.size() + 1);
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+// What the child needs, made before the fork: afterwards it may only call what is safe in a signal
+// handler, since other threads of ours may have held any lock.
+struct ChildPlan {
+  const SpawnOptions* options = nullptr;
+  std::vector<std::string> candidates;  // paths to try
+  std::vector<char*> argv;
+  std::vector<char*> environment;
+  std::vector<std::pair<int, int>> fds;  // scratch copy
+  pid_t parent = 0;
+  int report_fd = -1;  // errno goes here when the program cannot be started
+};
+
+std::vector<std::string> paths_to_try(const SpawnOptions& options) {
+  const std::string& program = options.argv.front();
+  if (program.find('/') != std::string::npos) return {program};
+  std::string path = "/usr/local/bin:/usr/bin:/bin";
+  for (const std::string& entry : options.environment) {
+    if (entry.starts_with("PATH=")) path = entry.substr(5);
+  }
+  std::vector<std::string> result;
+  std::size_t begin = 0;
+  while (begin <= path.size()) {
+    const std::size_t end = std::min(path.find(':', begin), path.size());
+    const std::string folder = path.substr(begin, end - begin);
+    result.push_back((folder.empty() ? "." : folder) + "/" + program);
+    begin = end + 1;
+  }
+  return result;
+}
+
+void restore_signals() noexcept {
+  for (int number = 1; number < NSIG; ++number) {
+    if (number != SIGKILL && number != SIGSTOP) std::signal(number, SIG_DFL);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// Moves descriptors in place. Sources that stand where another one has to go are moved out of the
+// way first.
+int place_fds(std::vector<std::pair<int, int>>& fds, int& report_fd) noexcept {
+  int above = 3;
+  for (const auto& [ours, theirs] : fds) above = std::max(above, theirs + 1);
+  const int moved_report = fcntl(report_fd, F_DUPFD_CLOEXEC, above);
+  if (moved_report < 0) return errno;
+  report_fd = moved_report;
+  for (auto& [ours, theirs] : fds) {
+    const int moved = fcntl(ours, F_DUPFD_CLOEXEC, above);
+    if (moved < 0) return errno;
+    ours = moved;
+  }
+  for (const auto& [ours, theirs] : fds) {
+    if (dup2(ours, theirs) < 0) return errno;
+  }
+  return 0;
+}
+
+[[noreturn]] void run_child(ChildPlan& plan) noexcept {
+  const SpawnOptions& options = *plan.options;
+  int error = 0;
+  if (options.new_process_group && setpgid(0, 0) != 0) error = errno;
+  if (options.announce_fd >= 0) {
+    const pid_t self = getpid();
+    if (write(options.announce_fd, &self, sizeof self) != sizeof self) error = EPIPE;
+  }
+  if (error == 0) error = place_fds(plan.fds, plan.report_fd);
+  restore_signals();
+  if (options.parent_death_signal &&
+      !set_parent_death_signal(*options.parent_death_signal, plan.parent))
+    _exit(127);  // the child ends here: its parent has gone
+  if (error == 0) {
+    // As execvp: remember that a file was there but could not be run.
+    error = ENOENT;
+    for (const std::string& path : plan.candidates) {
+      execve(path.c_str(), plan.argv.data(), plan.environment.data());
+      if (errno == EACCES || errno == ENOEXEC)
+        error = errno;
+      else if (errno != ENOENT && errno != ENOTDIR) {
+        error = errno;
+        break;
+      }
+    }
+  }
+  [[maybe_unused]] const ssize_t told = write(plan.report_fd, &error, sizeof error);
+  _exit(127);  // the child ends here
+}
+
+ExitStatus to_exit_status(const siginfo_t& info) noexcept {
+  ExitStatus status;
+  if (info.si_code == CLD_EXITED)
+    status.code = info.si_status;
+  else
+    status.signal = info.si_status;
+  return status;
+}
+
+}  // namespace
+
+Result<Process> spawn(const SpawnOptions& options) {
+  if (options.argv.empty()) return Status(Errc::invalid_argument, "no program to start");
+  const std::string what = fmt::format("cannot start {}", options.argv.front());
+  std::array<int, 2> report{};
+  if (pipe2(report.data(), O_CLOEXEC) != 0) return system_error(what, errno);
+  Fd report_read(report[0]);
+  Fd report_write(report[1]);
+
+  ChildPlan plan;
+  plan.options = &options;
+  plan.candidates = paths_to_try(options);
+  plan.argv = pointers_to(options.argv);
+  plan.environment = pointers_to(options.environment);
+  plan.fds = options.fds;
+  plan.parent = getpid();
+  plan.report_fd = report_write.get();
+
+  // No handler of ours may run in the child before it has set its own dispositions.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = fork();
+  if (pid == 0) run_child(plan);
+  const int fork_error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (pid < 0) return system_error(what, fork_error);
+
+  report_write.reset();
+  int child_error = 0;
+  ssize_t got = 0;
+  // Ends at the exec, at the report or with the child: nothing unbounded runs before these.
+  while ((got = read(report_read.get(), &child_error, sizeof child_error)) < 0 && errno == EINTR) {
+  }
+  if (got == static_cast<ssize_t>(sizeof child_error)) {
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return system_error(what, child_error);
+  }
+  auto pidfd = open_pidfd(pid);
+  if (!pidfd) {
+    ::kill(pid, SIGKILL);
+    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return pidfd.status();
+  }
+  return Process(pid, std::move(*pidfd));
+}
+
+Result<Fd> open_pidfd(pid_t pid) {
+  const long fd = syscall(SYS_pidfd_open, pid, 0);
+  if (fd < 0) return system_error(fmt::format("cannot watch process {}", pid), errno);
+  return Fd(static_cast<int>(fd));
+}
+
+bool set_parent_death_signal(int signal, pid_t expected_parent) noexcept {
+  if (prctl(PR_SET_PDEATHSIG, signal) != 0) return false;
+  // The parent may have ended before the kernel knew of our wish.
+  return getppid() == expected_parent;
+}
+
+Result<std::optional<ExitStatus>> Process::peek() const {
+  siginfo_t info{};
+  const auto id = static_cast<id_t>(pidfd_.get());
+  if (waitid(kWaitPidfd, id, &info, WEXITED | WNOHANG | WNOWAIT) != 0)
+    return system_error(fmt::format("cannot ask for the end of process {}", pid_), errno);
+  if (info.si_pid == 0) return std::optional<ExitStatus>();
+  return std::optional<ExitStatus>(to_exit_status(info));
+}
+
+Result<std::optional<ExitStatus>> Process::wait(Deadline deadline) const {
+  auto ready = wait_ready(pidfd_.get(), POLLIN, deadline);
+  if (!ready) return ready.status();
+  return peek();
+}
+
+Status Process::collect() {
+  siginfo_t info{};
+  if (waitid(kWaitPidfd, static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) != 0)
+    return system_error(fmt::format("cannot collect process {}", pid_), errno);
+  if (info.si_pid == 0)
+    return Status(Errc::invalid_argument, fmt::format("process {} has not ended", pid_));
+  return {};
+}
+
+Status Process::kill(int signal) const {
+  if (syscall(SYS_pidfd_send_signal, pidfd_.get(), signal, nullptr, 0) != 0 && errno != ESRCH)
+    return system_error(fmt::format("cannot send signal {} to process {}", signal, pid_), errno);
+  return {};
+}
+
+Status Process::kill_group(int signal) const {
+  if (pid_ > 1 && ::kill(-pid_, signal) != 0 && errno != ESRCH)
+    return system_error(fmt::format("cannot send signal {} to process group {}", signal, pid_),
+                        errno);
+  return {};
+}
+
+}  // namespace tutti::os

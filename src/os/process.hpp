@@ -1,0 +1,82 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "os/fd.hpp"
+#include "os/socket.hpp"
+
+namespace tutti::os {
+
+struct SpawnOptions {
+  /// The program, searched in PATH where it has no slash, and its arguments.
+  std::vector<std::string> argv;
+  /// "NAME=value", the whole environment of the child.
+  std::vector<std::string> environment;
+  /// (ours, the child's): descriptors the child gets beside 0, 1 and 2, or in place of them.
+  /// Everything else must be close-on-exec.
+  std::vector<std::pair<int, int>> fds;
+  /// Makes the child the leader of a process group of its own.
+  bool new_process_group = true;
+  /// Sent to the child when the thread that spawned it ends.
+  std::optional<int> parent_death_signal;
+  /// The child writes its process id (sizeof(pid_t) bytes) here before the program starts, so that
+  /// whoever reads knows of it even if we die at once. -1: nowhere.
+  int announce_fd = -1;
+};
+
+/// How a process ended.
+struct ExitStatus {
+  int code = 0;    ///< exit code, if no signal ended it
+  int signal = 0;  ///< the signal that ended it, or 0
+  [[nodiscard]] bool success() const noexcept { return code == 0 && signal == 0; }
+  /// As a shell tells it: the code, or 128 + signal.
+  [[nodiscard]] int shell_code() const noexcept { return signal != 0 ? 128 + signal : code; }
+};
+
+/// A child process. Its end is observed by `pidfd` becoming readable. Dropping the object neither
+/// ends nor collects the child.
+class Process {
+ public:
+  Process() noexcept = default;
+  Process(pid_t pid, Fd pidfd) noexcept : pid_(pid), pidfd_(std::move(pidfd)) {}
+
+  [[nodiscard]] pid_t pid() const noexcept { return pid_; }
+  [[nodiscard]] int pidfd() const noexcept { return pidfd_.get(); }
+
+  /// How it ended, or nothing while it runs. The process stays a zombie, so that its number (and
+  /// that of its group) is not given to others before `collect`.
+  Result<std::optional<ExitStatus>> peek() const;
+  /// Waits for its end until the deadline; then as `peek`.
+  Result<std::optional<ExitStatus>> wait(Deadline deadline) const;
+  /// Takes the ended process out of the kernel's table.
+  Status collect();
+
+  /// Sends a signal to the process, never to another that got its number.
+  Status kill(int signal) const;
+  /// Sends a signal to its process group; ok if nobody is left in it.
+  Status kill_group(int signal) const;
+
+ private:
+  pid_t pid_ = 0;
+  Fd pidfd_;
+};
+
+/// Starts a program. A program that cannot be started is an error here, not an exit code 127.
+/// Signal dispositions and the signal mask of the child are the defaults.
+Result<Process> spawn(const SpawnOptions& options);
+
+/// A descriptor that becomes readable when the process ends. The process must not have been
+/// collected by its parent.
+Result<Fd> open_pidfd(pid_t pid);
+/// Asks the kernel to send `signal` to us when the thread that forked us ends. `expected_parent`
+/// is our parent as known before the fork: false if it has ended already.
+[[nodiscard]] bool set_parent_death_signal(int signal, pid_t expected_parent) noexcept;
+
+}  // namespace tutti::os

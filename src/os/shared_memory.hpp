@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+
+#include <tutti/error.hpp>
+
+#include "os/fd.hpp"
+
+namespace tutti::os {
+
+/// A mapping that is undone at the end.
+class Mapping {
+ public:
+  Mapping() noexcept = default;
+  Mapping(std::byte* data, std::size_t size) noexcept : data_(data), size_(size) {}
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  ~Mapping();
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+  [[nodiscard]] bool valid() const noexcept { return data_ != nullptr; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+/// Anonymous shared memory of `size` bytes (sparse: only touched pages cost), sealed against
+/// shrinking and growing, so that whoever maps it can rely on its size.
+[[nodiscard]] Result<Fd> make_memfd(const char* name, std::size_t size);
+/// A second descriptor of the same memory that can only be mapped for reading.
+[[nodiscard]] Result<Fd> reopen_read_only(const Fd& memfd);
+/// Checks the seals and the size of a descriptor that somebody gave us.
+[[nodiscard]] Status check_memfd(const Fd& memfd, std::size_t size);
+/// Maps the whole of it. Not inherited by children (MADV_DONTFORK) where `inherit` is false.
+[[nodiscard]] Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable);
+/// Takes the pages of a range now, so that a touch never ends in SIGBUS. resource where memory
+/// lacks.
+[[nodiscard]] Status populate(std::byte* data, std::size_t size);
+/// Gives the pages of a range back to the system; they read as zero afterwards.
+void punch(std::byte* data, std::size_t size) noexcept;
+
+}  // namespace tutti::os

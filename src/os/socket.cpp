@@ -1,0 +1,190 @@
+#include "os/socket.hpp"
+
+#include <fmt/format.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "os/system_error.hpp"
+
+namespace tutti::os {
+namespace {
+
+constexpr int kStreamType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+
+Status set_flag(int fd, int level, int option, int value, std::string_view what) {
+  if (setsockopt(fd, level, option, &value, sizeof value) != 0) return system_error(what, errno);
+  return {};
+}
+
+Status timed_out(std::string_view what) {
+  return Status(Errc::timeout, fmt::format("{}: the deadline has passed", what));
+}
+
+}  // namespace
+
+Result<Fd> listen_tcp(const Address& address, int backlog) {
+  const std::string what = fmt::format("cannot listen on {}", address.to_string());
+  Fd fd(socket(address.family(), kStreamType, 0));
+  if (!fd.valid()) return system_error(what, errno);
+  if (Status s = set_flag(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, what); !s) return s;
+  // "::" must mean IPv6 only: we listen on the address we were told and on nothing else.
+  if (address.family() == AF_INET6) {
+    if (Status s = set_flag(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1, what); !s) return s;
+  }
+  if (bind(fd.get(), address.data(), address.size()) != 0) return system_error(what, errno);
+  if (listen(fd.get(), backlog) != 0) return system_error(what, errno);
+  return fd;
+}
+
+Result<Fd> accept_connection(int listener) {
+  while (true) {
+    Fd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd.valid()) return fd;
+    switch (errno) {
+      case EAGAIN: return Fd();
+      // A connection that died while it waited is not the listener's trouble.
+      case EINTR:
+      case ECONNABORTED:
+      case EPROTO:
+      case ENETDOWN:
+      case EHOSTUNREACH:
+      case ENETUNREACH: continue;
+      default: return system_error("cannot accept a connection", errno);
+    }
+  }
+}
+
+Result<Fd> start_connect(const Address& address) {
+  const std::string what = fmt::format("cannot connect to {}", address.to_string());
+  Fd fd(socket(address.family(), kStreamType, 0));
+  if (!fd.valid()) return system_error(what, errno);
+  if (connect(fd.get(), address.data(), address.size()) != 0 && errno != EINPROGRESS &&
+      errno != EINTR)
+    return system_error(what, errno);
+  return fd;
+}
+
+Status connect_result(int fd) {
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  return error == 0 ? Status() : system_error("cannot connect", error);
+}
+
+Result<Fd> connect_tcp(const Address& address, Deadline deadline) {
+  auto fd = start_connect(address);
+  if (!fd) return fd;
+  const std::string what = fmt::format("cannot connect to {}", address.to_string());
+  auto ready = wait_ready(fd->get(), POLLOUT, deadline);
+  if (!ready) return ready.status();
+  if (!*ready) return timed_out(what);
+  int error = 0;
+  socklen_t length = sizeof error;
+  if (getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  if (error != 0) return system_error(what, error);
+  // A port of our own range may be dialled from itself; nobody else is there then.
+  auto mine = local_address(fd->get());
+  auto theirs = peer_address(fd->get());
+  if (mine && theirs && *mine == *theirs) return system_error(what, ECONNREFUSED);
+  return fd;
+}
+
+Result<Address> local_address(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (getsockname(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
+    return system_error("cannot tell a socket's address", errno);
+  return Address::from_socket(storage);
+}
+
+Result<Address> peer_address(int fd) {
+  sockaddr_storage storage{};
+  socklen_t length = sizeof storage;
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&storage), &length) != 0)
+    return system_error("cannot tell a peer's address", errno);
+  return Address::from_socket(storage);
+}
+
+Status set_no_delay(int fd) {
+  return set_flag(fd, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
+}
+
+Status set_keep_alive(int fd) {
+  constexpr std::string_view what = "cannot set SO_KEEPALIVE";
+  if (Status s = set_flag(fd, SOL_SOCKET, SO_KEEPALIVE, 1, what); !s) return s;
+  if (Status s = set_flag(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10, what); !s) return s;
+  if (Status s = set_flag(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5, what); !s) return s;
+  return set_flag(fd, IPPROTO_TCP, TCP_KEEPCNT, 4, what);
+}
+
+Result<std::size_t> send_some(int fd, std::span<const std::byte> bytes) {
+  while (true) {
+    const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent >= 0) return static_cast<std::size_t>(sent);
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) return std::size_t{0};
+    return system_error("cannot send", errno);
+  }
+}
+
+Result<std::optional<std::size_t>> receive_some(int fd, std::span<std::byte> bytes) {
+  while (true) {
+    const ssize_t got = recv(fd, bytes.data(), bytes.size(), 0);
+    if (got > 0) return std::optional<std::size_t>(static_cast<std::size_t>(got));
+    if (got == 0) return std::optional<std::size_t>();
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) return std::optional<std::size_t>(0);
+    return system_error("cannot receive", errno);
+  }
+}
+
+Result<bool> wait_ready(int fd, short events, Deadline deadline) {
+  while (true) {
+    const auto left = std::max(deadline - std::chrono::steady_clock::now(),
+                               std::chrono::steady_clock::duration::zero());
+    timespec timeout{};
+    timeout.tv_sec = std::chrono::duration_cast<std::chrono::seconds>(left).count();
+    timeout.tv_nsec =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(left % std::chrono::seconds(1))
+            .count();
+    pollfd entry{fd, events, 0};
+    const int count = ppoll(&entry, 1, &timeout, nullptr);
+    if (count > 0) return true;
+    if (count == 0) return false;
+    if (errno != EINTR) return system_error("cannot wait for a descriptor", errno);
+  }
+}
+
+Status send_all(int fd, std::span<const std::byte> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    auto sent = send_some(fd, bytes);
+    if (!sent) return sent.status();
+    bytes = bytes.subspan(*sent);
+    if (*sent == 0) {
+      auto ready = wait_ready(fd, POLLOUT, deadline);
+      if (!ready) return ready.status();
+      if (!*ready) return timed_out("cannot send");
+    }
+  }
+  return {};
+}
+
+Status receive_all(int fd, std::span<std::byte> bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    auto got = receive_some(fd, bytes);
+    if (!got) return got.status();
+    if (!got->has_value()) return system_error("cannot receive", ECONNRESET);
+    bytes = bytes.subspan(**got);
+    if (**got == 0) {
+      auto ready = wait_ready(fd, POLLIN, deadline);
+      if (!ready) return ready.status();
+      if (!*ready) return timed_out("cannot receive");
+    }
+  }
+  return {};
+}
+
+}  // namespace tutti::os

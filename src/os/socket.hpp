@@ -1,0 +1,79 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "os/address.hpp"
+#include "os/fd.hpp"
+
+namespace tutti::os {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+// Every socket made here is non-blocking and closed on exec.
+
+/// Listens on exactly this address. Port 0 picks a free one: see `local_address`. The address can
+/// be listened on again as soon as the socket is closed.
+Result<Fd> listen_tcp(const Address& address, int backlog = 1024);
+/// A connection that waits to be taken, or an invalid Fd when there is none now.
+Result<Fd> accept_connection(int listener);
+/// Starts to connect; the socket becomes writable when `connect_result` can tell the outcome.
+Result<Fd> start_connect(const Address& address);
+/// Ok when the connection stands; else why it could not be made.
+Status connect_result(int fd);
+/// Connects, waiting until the deadline.
+Result<Fd> connect_tcp(const Address& address, Deadline deadline);
+
+Result<Address> local_address(int fd);
+Result<Address> peer_address(int fd);
+/// Sends small frames at once instead of collecting them.
+Status set_no_delay(int fd);
+/// Asks the kernel to notice a peer whose host is gone, after about 30 s.
+Status set_keep_alive(int fd);
+
+/// Bytes sent, 0 when the socket is full. Never raises SIGPIPE.
+Result<std::size_t> send_some(int fd, std::span<const std::byte> bytes);
+/// Bytes received, 0 when there are none now, nothing when the peer has closed.
+Result<std::optional<std::size_t>> receive_some(int fd, std::span<std::byte> bytes);
+/// All of them, waiting until the deadline.
+Status send_all(int fd, std::span<const std::byte> bytes, Deadline deadline);
+Status receive_all(int fd, std::span<std::byte> bytes, Deadline deadline);
+/// Waits until `events` (POLLIN, POLLOUT) or an error is there: true, or false at the deadline.
+Result<bool> wait_ready(int fd, short events, Deadline deadline);
+
+/// A unix stream socket on an abstract name (no file; gone with its last descriptor).
+Result<Fd> listen_unix(std::string_view abstract_name, int backlog = 128);
+Result<Fd> connect_unix(std::string_view abstract_name);
+/// Two connected unix stream sockets.
+Result<std::pair<Fd, Fd>> unix_pair();
+
+struct PeerCredentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+/// Who was at the other end of a unix socket when it was connected, as told by the kernel.
+Result<PeerCredentials> peer_credentials(int fd);
+
+inline constexpr std::size_t kMaxFdsPerMessage = 64;
+/// Sends `bytes` (at least one) with descriptors, waiting until the deadline.
+Status send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,
+                Deadline deadline);
+struct ReceivedFds {
+  std::size_t bytes = 0;
+  std::vector<Fd> fds;
+};
+/// Receives at most `bytes.size()` bytes and the descriptors that came with them (closed on exec),
+/// waiting until the deadline. A closed peer is an error.
+Result<ReceivedFds> receive_fds(int fd, std::span<std::byte> bytes, Deadline deadline);
+
+}  // namespace tutti::os

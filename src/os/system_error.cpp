@@ -1,0 +1,49 @@
+#include "os/system_error.hpp"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace tutti::os {
+namespace {
+
+Errc code_of(int error_number) noexcept {
+  switch (error_number) {
+    case ECONNREFUSED:
+    case EACCES:
+    case EPERM: return Errc::refused;
+    case ECONNRESET:
+    case ECONNABORTED:
+    case EPIPE:
+    case ENOTCONN:
+    case EHOSTUNREACH:
+    case ENETUNREACH:
+    case ENETDOWN: return Errc::peer_lost;
+    case ETIMEDOUT: return Errc::timeout;
+    case EMFILE:
+    case ENFILE:
+    case ENOMEM:
+    case ENOBUFS:
+    case ENOSPC:
+    case EAGAIN:
+    case EADDRINUSE: return Errc::resource;
+    case EINVAL:
+    case EADDRNOTAVAIL:
+    case EAFNOSUPPORT:
+    case ENOENT: return Errc::invalid_argument;
+    case EINTR: return Errc::interrupted;
+    case ENOSYS:
+    case EOPNOTSUPP: return Errc::unsupported;
+    default: return Errc::internal;
+  }
+}
+
+}  // namespace
+
+Status system_error(std::string_view what, int error_number) {
+  return Status(code_of(error_number),
+                fmt::format("{}: {}", what, std::generic_category().message(error_number)));
+}
+
+}  // namespace tutti::os

@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/un.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "os/socket.hpp"
+#include "os/system_error.hpp"
+
+namespace tutti::os {
+namespace {
+
+constexpr int kStreamType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+
+struct UnixAddress {
+  sockaddr_un address{};
+  socklen_t length = 0;
+  [[nodiscard]] const sockaddr* data() const noexcept {
+    return reinterpret_cast<const sockaddr*>(&address);
+  }
+};
+
+Result<UnixAddress> abstract_address(std::string_view name) {
+  UnixAddress result;
+  result.address.sun_family = AF_UNIX;
+  // The leading zero byte says "abstract"; the name is not terminated, its length counts.
+  if (name.empty() || name.size() > sizeof result.address.sun_path - 1) {
+    return Status(Errc::invalid_argument,
+                  fmt::format("an abstract socket name has 1 to {} bytes, not {}",
+                              sizeof result.address.sun_path - 1, name.size()));
+  }
+  std::memcpy(result.address.sun_path + 1, name.data(), name.size());
+  result.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return result;
+}
+
+}  // namespace
+
+Result<Fd> listen_unix(std::string_view abstract_name, int backlog) {
+  auto address = abstract_address(abstract_name);
+  if (!address) return address.status();
+  Fd fd(socket(AF_UNIX, kStreamType, 0));
+  if (!fd.valid() || bind(fd.get(), address->data(), address->length) != 0 ||
+      listen(fd.get(), backlog) != 0)
+    return system_error(fmt::format("cannot listen on unix socket @{}", abstract_name), errno);
+  return fd;
+}
+
+Result<Fd> connect_unix(std::string_view abstract_name) {
+  auto address = abstract_address(abstract_name);
+  if (!address) return address.status();
+  Fd fd(socket(AF_UNIX, kStreamType, 0));
+  // Unix sockets connect at once or not at all.
+  if (!fd.valid() || connect(fd.get(), address->data(), address->length) != 0)
+    return system_error(fmt::format("cannot connect to unix socket @{}", abstract_name), errno);
+  return fd;
+}
+
+Result<std::pair<Fd, Fd>> unix_pair() {
+  std::array<int, 2> fds{};
+  if (socketpair(AF_UNIX, kStreamType, 0, fds.data()) != 0)
+    return system_error("cannot make a socket pair", errno);
+  return std::pair<Fd, Fd>(Fd(fds[0]), Fd(fds[1]));
+}
+
+Result<PeerCredentials> peer_credentials(int fd) {
+  ucred credentials{};
+  socklen_t length = sizeof credentials;
+  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
+    return system_error("cannot tell who is at the other end of a unix socket", errno);
+  return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
+}
+
+Status send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,
+                Deadline deadline) {
+  if (bytes.empty() || fds.size() > kMaxFdsPerMessage) {
+    return Status(Errc::invalid_argument,
+                  fmt::format("descriptors travel with at least one byte and at most {} at once",
+                              kMaxFdsPerMessage));
+  }
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)> control{};
+  iovec part{const_cast<std::byte*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  if (!fds.empty()) {
+    message.msg_control = control.data();
+    message.msg_controllen = CMSG_SPACE(fds.size_bytes());
+    cmsghdr* header = CMSG_FIRSTHDR(&message);
+    header->cmsg_level = SOL_SOCKET;
+    header->cmsg_type = SCM_RIGHTS;
+    header->cmsg_len = CMSG_LEN(fds.size_bytes());
+    std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
+  }
+  while (true) {
+    const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    // The descriptors went with the first byte; the rest is an ordinary stream.
+    if (sent > 0) return send_all(fd, bytes.subspan(static_cast<std::size_t>(sent)), deadline);
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return system_error("cannot send descriptors", errno);
+    auto ready = wait_ready(fd, POLLOUT, deadline);
+    if (!ready) return ready.status();
+    if (!*ready) return Status(Errc::timeout, "cannot send descriptors: the deadline has passed");
+  }
+}
+
+Result<ReceivedFds> receive_fds(int fd, std::span<std::byte> bytes, Deadline deadline) {
+  alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kMaxFdsPerMessage)> control{};
+  iovec part{bytes.data(), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  message.msg_control = control.data();
+  message.msg_controllen = control.size();
+  ssize_t got = 0;
+  while ((got = recvmsg(fd, &message, MSG_CMSG_CLOEXEC)) < 0) {
+    if (errno == EINTR) continue;
+    if (errno != EAGAIN) return system_error("cannot receive descriptors", errno);
+    auto ready = wait_ready(fd, POLLIN, deadline);
+    if (!ready) return ready.status();
+    if (!*ready)
+      return Status(Errc::timeout, "cannot receive descriptors: the deadline has passed");
+  }
+  ReceivedFds result;
+  result.bytes = static_cast<std::size_t>(got);
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
+    if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
+    const std::size_t count = (header->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int received = -1;
+      std::memcpy(&received, CMSG_DATA(header) + i * sizeof(int), sizeof received);
+      result.fds.emplace_back(received);
+    }
+  }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) {
+    return Status(Errc::resource,
+                  "the kernel dropped received descriptors; is the limit of open files reached?");
+  }
+  if (got == 0) return system_error("cannot receive descriptors", ECONNRESET);
+  return result;
+}
+
+}  // namespace tutti::os

@@ -1,0 +1,46 @@
+#include "plan/builders.hpp"
+#include "plan/program.hpp"
+
+// A barrier is bound to one element of one byte. Its tokens come from and go to scratch; nobody
+// looks at what they say.
+namespace tutti::plan {
+namespace {
+
+Program barrier(std::string_view name, const Shape& s) {
+  Program p(name, Kind::barrier, s);
+  p.schedule().messages = s.size > 1;
+  return p;
+}
+
+}  // namespace
+
+Schedule direct_barrier(const Shape& s) {
+  Program p = barrier("direct_barrier", s);
+  p.schedule().symmetry = Symmetry::rotation;
+  p.schedule().scratch_slots = s.size;  // slot r is the token of rank r
+  const auto slot_of = [](Expr rank) { return scratch(rank, whole()); };
+  p.for_each_other([&](Expr peer) { p.recv(peer, slot_of(peer)); });
+  p.for_each_other([&](Expr peer) { p.send(peer, slot_of(constant(s.rank))); });
+  if (s.size > 1) p.await_recv(p.others());
+  p.agree();
+  return p.take();
+}
+
+// In round k every rank tells the rank 2^k further on what it knows, so after ceil(log2 P) rounds
+// everybody knows of everybody.
+Schedule dissemination_barrier(const Shape& s) {
+  Program p = barrier("dissemination_barrier", s);
+  p.schedule().symmetry = Symmetry::rotation;
+  int slots = 1;  // slot 0 is sent, each round receives into one of its own
+  for (int distance = 1; distance < s.size; distance *= 2) {
+    const Expr from = constant((s.rank - distance + s.size) % s.size);
+    p.recv(from, scratch(constant(slots++), whole()));
+    p.send(constant((s.rank + distance) % s.size), scratch(constant(0), whole()));
+    p.await_recv(only(from));
+  }
+  p.schedule().scratch_slots = slots;
+  p.agree();
+  return p.take();
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,88 @@
+#include <vector>
+
+#include "plan/builders.hpp"
+#include "plan/program.hpp"
+#include "plan/tree.hpp"
+
+// The sender's message says what its sender had compared, so agreement needs no message of its own.
+// Everything lands where it belongs; a rank passes on from its output.
+namespace tutti::plan {
+namespace {
+
+constexpr int kWindow = 4;  // chunks that may be on their way from one rank
+
+}  // namespace
+
+Schedule binomial_broadcast(const Shape& s) {
+  Program p("binomial_broadcast", Kind::broadcast, s);
+  p.schedule().messages = s.size > 1;
+  p.schedule().chunk_bytes = s.chunk_bytes;
+  const int place = (s.rank - s.root + s.size) % s.size;  // the tree's root is at place 0
+  const auto rank_at = [&](int at) { return constant((at + s.root) % s.size); };
+  const bool is_root = place == 0;
+  const Expr parent = rank_at(is_root ? 0 : tree_parent(place));
+  const std::vector<int> children = tree_children(place, s.size);
+  const auto mine = [&](Expr c) { return is_root ? input(chunk(c)) : output(chunk(c)); };
+  p.agree();
+  if (!is_root) {
+    p.loop(times(kWindow));
+    p.recv(parent, output(chunk(var_i())));
+    p.end_loop();
+  }
+  p.loop(chunks());
+  if (!is_root) p.await_recv(only(parent), constant(kWindow - 1));
+  for (auto child = children.rbegin(); child != children.rend(); ++child) {  // deepest first
+    p.send(rank_at(*child), mine(var_i()));
+  }
+  if (!is_root) p.recv(parent, output(chunk(var_i(kWindow))));
+  p.end_loop();
+  return p.take();
+}
+
+// The operation is divided among the ranks that are not the root. The root sends each its part, and
+// each sends its part to all others as the chunks come in.
+Schedule scatter_all_gather_broadcast(const Shape& s) {
+  Program p("scatter_all_gather_broadcast", Kind::broadcast, s);
+  p.schedule().messages = s.size > 1;
+  p.schedule().chunk_bytes = s.chunk_bytes;
+  const int parts = s.size - 1;
+  const Expr root = constant(s.root);
+  // Peers in turn from the next one on, without the root; part number = place behind the root,
+  // less 1.
+  const auto place_of = [&](int rank) { return (rank - s.root + s.size) % s.size; };
+  const auto slice = [&](int rank, Expr c) {
+    return part_chunk(constant(place_of(rank) - 1), parts, c);
+  };
+  p.agree();
+  if (s.size == 1) return p.take();
+  if (s.rank == s.root) {
+    p.loop(part_chunks(parts));
+    for (int k = 1; k < s.size; ++k) {
+      const int peer = (s.rank + k) % s.size;
+      p.send(constant(peer), input(slice(peer, var_i())));
+    }
+    p.end_loop();
+    return p.take();
+  }
+  p.loop(times(kWindow));
+  p.recv(root, output(slice(s.rank, var_i())));
+  p.end_loop();
+  const auto each_peer = [&](auto body) {
+    for (int k = 1; k < s.size; ++k) {
+      const int peer = (s.rank + k) % s.size;
+      if (peer != s.root) body(peer);
+    }
+  };
+  p.loop(part_chunks(parts));
+  each_peer([&](int peer) { p.recv(constant(peer), output(slice(peer, var_i()))); });
+  p.end_loop();
+  p.loop(part_chunks(parts));
+  p.await_recv(only(root), constant(kWindow - 1));
+  each_peer([&](int peer) { p.send(constant(peer), output(slice(s.rank, var_i()))); });
+  p.recv(root, output(slice(s.rank, var_i(kWindow))));
+  p.end_loop();
+  p.await_recv(p.others());
+  return p.take();
+}
+
+}  // namespace tutti::plan

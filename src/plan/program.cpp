@@ -1,0 +1,178 @@
+#include "plan/program.hpp"
+
+#include <cassert>
+
+namespace tutti::plan {
+namespace {
+
+Operand operand(Space space, Expr rank, Expr slot, Slice slice, bool of_winner = false) {
+  Operand o;
+  o.space = space;
+  o.rank = rank;
+  o.slot = slot;
+  o.slice = slice;
+  o.of_winner = of_winner;
+  return o;
+}
+
+Slice slice_of(Slice::Shape shape, Expr c, Expr p, int parts) {
+  Slice s;
+  s.shape = shape;
+  s.chunk = c;
+  s.part = p;
+  s.parts = parts;
+  return s;
+}
+
+}  // namespace
+
+Slice whole() noexcept { return {}; }
+Slice chunk(Expr c) noexcept { return slice_of(Slice::Shape::chunk, c, {}, 1); }
+Slice part(Expr p, int parts) noexcept { return slice_of(Slice::Shape::part, {}, p, parts); }
+Slice chunk_part(Expr c, Expr p, int parts) noexcept {
+  return slice_of(Slice::Shape::chunk_part, c, p, parts);
+}
+Slice part_chunk(Expr p, int parts, Expr c) noexcept {
+  return slice_of(Slice::Shape::part_chunk, c, p, parts);
+}
+
+Operand input(Slice slice) noexcept { return operand(Space::input, {}, {}, slice); }
+Operand output(Slice slice) noexcept { return operand(Space::output, {}, {}, slice); }
+Operand scratch(Expr slot, Slice slice) noexcept {
+  return operand(Space::scratch, {}, slot, slice);
+}
+
+RankSet ranks_from(int first, int count) noexcept { return {constant(first), count, 1}; }
+RankSet only(Expr rank) noexcept { return {rank, 1, 1}; }
+
+Expr plus(Expr a, Expr b) noexcept {
+  a.c0 += b.c0;
+  a.c1 += b.c1;
+  a.c2 += b.c2;
+  return a;
+}
+
+Times times(std::int64_t number) noexcept { return {Times::Of::constant, 1, number}; }
+Times chunks(std::int64_t plus) noexcept { return {Times::Of::chunks, 1, plus}; }
+Times part_chunks(int parts, std::int64_t plus) noexcept {
+  return {Times::Of::part_chunks, parts, plus};
+}
+
+Program::Program(std::string_view algorithm, Kind kind, const Shape& shape) {
+  schedule_.algorithm = algorithm;
+  schedule_.kind = kind;
+  schedule_.rank = shape.rank;
+  schedule_.size = shape.size;
+  schedule_.root = shape.root;
+}
+
+Step& Program::add(StepKind kind) {
+  Step& step = schedule_.steps.emplace_back();
+  step.kind = kind;
+  return step;
+}
+
+void Program::publish() { add(StepKind::publish); }
+void Program::await_line(RankSet ranks) { add(StepKind::await_line).ranks = ranks; }
+void Program::agree() { add(StepKind::agree); }
+
+void Program::copy(Operand dst, Operand src) {
+  Step& step = add(StepKind::copy);
+  step.dst = dst;
+  step.src = src;
+}
+
+void Program::reduce_stages(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input) {
+  Step& step = add(StepKind::reduce);
+  step.sources = Sources::stages;
+  step.own_input = own_input;
+  step.ranks = ranks;
+  step.dst = dst;
+  step.src = operand(Space::stage, {}, slot, slice);
+}
+
+void Program::reduce_slots(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input) {
+  Step& step = add(StepKind::reduce);
+  step.sources = Sources::slots;
+  step.own_input = own_input;
+  step.ranks = ranks;
+  step.dst = dst;
+  step.src = scratch(slot, slice);
+}
+
+void Program::signal(int counter, Expr value) {
+  Step& step = add(StepKind::signal);
+  step.counter = static_cast<std::uint8_t>(counter);
+  step.value = value;
+}
+
+void Program::await(int counter, RankSet ranks, Expr value) {
+  Step& step = add(StepKind::await);
+  step.counter = static_cast<std::uint8_t>(counter);
+  step.ranks = ranks;
+  step.value = value;
+}
+
+std::size_t Program::claim(int counter, RankSet ranks, Expr value) {
+  Step& step = add(StepKind::claim);
+  step.counter = static_cast<std::uint8_t>(counter);
+  step.ranks = ranks;
+  step.value = value;
+  return schedule_.steps.size() - 1;
+}
+
+std::size_t Program::jump() {
+  add(StepKind::jump);
+  return schedule_.steps.size() - 1;
+}
+
+void Program::land(std::size_t step) {
+  schedule_.steps[step].jump = static_cast<std::int32_t>(schedule_.steps.size());
+}
+
+void Program::send(Expr peer, Operand src) {
+  Step& step = add(StepKind::send);
+  step.peer = peer;
+  step.src = src;
+}
+
+void Program::recv(Expr peer, Operand dst) {
+  Step& step = add(StepKind::recv);
+  step.peer = peer;
+  step.dst = dst;
+}
+
+void Program::await_recv(RankSet ranks, Expr missing) {
+  Step& step = add(StepKind::await_recv);
+  step.ranks = ranks;
+  step.value = missing;
+}
+
+void Program::loop(Times how_often) {
+  assert(depth_ < 2);
+  open_[depth_++] = static_cast<std::int32_t>(schedule_.steps.size());
+  add(StepKind::loop).times = how_often;
+}
+
+void Program::end_loop() {
+  assert(depth_ > 0);
+  add(StepKind::end_loop);
+  land(static_cast<std::size_t>(open_[--depth_]));
+}
+
+Operand Program::stage(Expr slot, Slice slice) const noexcept {
+  return stage_of(constant(schedule_.rank), slot, slice);
+}
+Operand Program::stage_of(Expr rank, Expr slot, Slice slice) noexcept {
+  return operand(Space::stage, rank, slot, slice);
+}
+Operand Program::stage_of_winner(Expr slot, Slice slice) noexcept {
+  return operand(Space::stage, {}, slot, slice, true);
+}
+
+RankSet Program::others() const noexcept {
+  return ranks_from((schedule_.rank + 1) % schedule_.size, schedule_.size - 1);
+}
+RankSet Program::everybody() const noexcept { return ranks_from(0, schedule_.size); }
+
+}  // namespace tutti::plan

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <utility>
+
+#include "plan/builders.hpp"
+#include "plan/schedule.hpp"
+
+// The words that builders are written in.
+namespace tutti::plan {
+
+[[nodiscard]] Slice whole() noexcept;
+[[nodiscard]] Slice chunk(Expr c) noexcept;
+[[nodiscard]] Slice part(Expr p, int parts) noexcept;
+[[nodiscard]] Slice chunk_part(Expr c, Expr p, int parts) noexcept;
+[[nodiscard]] Slice part_chunk(Expr p, int parts, Expr c) noexcept;
+
+[[nodiscard]] Operand input(Slice slice) noexcept;
+[[nodiscard]] Operand output(Slice slice) noexcept;
+[[nodiscard]] Operand scratch(Expr slot, Slice slice) noexcept;
+
+/// ranks first, first + 1, ... (count of them).
+[[nodiscard]] RankSet ranks_from(int first, int count) noexcept;
+[[nodiscard]] RankSet only(Expr rank) noexcept;
+
+[[nodiscard]] Times times(std::int64_t number) noexcept;
+/// The sum, inside a's modulo. b has none.
+[[nodiscard]] Expr plus(Expr a, Expr b) noexcept;
+
+/// As many as the operation has chunks, plus so many.
+[[nodiscard]] Times chunks(std::int64_t plus = 0) noexcept;
+/// As many as the largest of `parts` parts has chunks.
+[[nodiscard]] Times part_chunks(int parts, std::int64_t plus = 0) noexcept;
+
+/// Writes down a schedule step by step.
+class Program {
+ public:
+  Program(std::string_view algorithm, Kind kind, const Shape& shape);
+
+  [[nodiscard]] Schedule& schedule() noexcept { return schedule_; }
+  [[nodiscard]] Schedule take() noexcept { return std::move(schedule_); }
+
+  void publish();
+  void await_line(RankSet ranks);
+  void agree();
+  void copy(Operand dst, Operand src);
+  /// dst <- the stages of `ranks`, at `src`'s slot and slice; `own_input`: see Sources.
+  void reduce_stages(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input);
+  /// dst <- scratch slots slot, slot + 1, ...; `own_input`: see Sources.
+  void reduce_slots(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input);
+  void signal(int counter, Expr value);
+  void await(int counter, RankSet ranks, Expr value);
+  /// Returns the index of the step, for `land`.
+  [[nodiscard]] std::size_t claim(int counter, RankSet ranks, Expr value);
+  [[nodiscard]] std::size_t jump();
+  /// The claim or jump at `step` leads to the step that is written next.
+  void land(std::size_t step);
+  void send(Expr peer, Operand src);
+  void recv(Expr peer, Operand dst);
+  /// All receives posted from `ranks` but the last `missing` of each.
+  void await_recv(RankSet ranks, Expr missing = {});
+  void loop(Times how_often);
+  void end_loop();
+
+  /// `body(peer)` for every other rank, from the next one on: steps for each where they are few,
+  /// else two loops. The peer is a number or a number plus a loop variable, never taken modulo the
+  /// size, so that `plus` can add it to slots.
+  template <class Body>
+  void for_each_other(Body body) {
+    const int rank = schedule_.rank;
+    const int size = schedule_.size;
+    if (size - 1 <= kEnumerated) {
+      for (int k = 1; k < size; ++k) body(constant((rank + k) % size));
+      return;
+    }
+    const auto run = [&](int first, int count) {
+      if (count == 0) return;
+      loop(times(count));
+      body(depth_ == 1 ? var_i(first) : var_j(first));
+      end_loop();
+    };
+    run(rank + 1, size - 1 - rank);
+    run(0, rank);
+  }
+
+  /// This rank's own stage / that of `rank`.
+  [[nodiscard]] Operand stage(Expr slot, Slice slice) const noexcept;
+  [[nodiscard]] static Operand stage_of(Expr rank, Expr slot, Slice slice) noexcept;
+  [[nodiscard]] static Operand stage_of_winner(Expr slot, Slice slice) noexcept;
+  /// Every rank but this one, from the next one on.
+  [[nodiscard]] RankSet others() const noexcept;
+  [[nodiscard]] RankSet everybody() const noexcept;
+
+ private:
+  static constexpr int kEnumerated = 8;
+
+  Step& add(StepKind kind);
+
+  Schedule schedule_;
+  std::int32_t open_[2] = {0, 0};
+  int depth_ = 0;
+};
+
+}  // namespace tutti::plan

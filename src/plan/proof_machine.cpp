@@ -1,0 +1,248 @@
+#include "plan/proof_machine.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::plan::proof {
+namespace {
+
+constexpr std::uint64_t kMaxSteps = 1'000'000;  // more is no end
+constexpr std::size_t kElementBytes = 64;
+
+}  // namespace
+
+Machine::Machine(std::span<const Schedule> all, const ProofCase& c, std::vector<int> winner)
+    : size_(static_cast<int>(all.size())),
+      case_(c),
+      winner_(std::move(winner)),
+      ranks_(all.size()),
+      sums_(size_) {
+  for (int r = 0; r < size_; ++r) set_up(r, all);
+}
+
+void Machine::set_up(int r, std::span<const Schedule> all) {
+  const auto n = static_cast<std::size_t>(size_);
+  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const Schedule& s = all[static_cast<std::size_t>(r)];
+  rank.schedule = &s;
+  rank.binding = {case_.count, kElementBytes, s.chunk_bytes > 0 ? case_.chunk : 0, case_.align};
+  rank.slot = slot_bytes(s, rank.binding) / kElementBytes;
+  rank.clock.assign(n, 0);
+  rank.clock[static_cast<std::size_t>(r)] = 1;
+  rank.known.assign(n, false);
+  rank.known[static_cast<std::size_t>(r)] = true;
+  rank.line_seen.assign(n, false);
+  rank.from.resize(n);
+  std::int64_t stage_slots = s.stage_slots;
+  if (s.slot_cycle > 0) {  // as the engine does it: fewer chunks, fewer slots
+    rank.cycle = std::min<std::int64_t>(
+        s.slot_cycle, std::max<std::int64_t>(1, times_of({Times::Of::chunks, 1, 0}, rank.binding)));
+    stage_slots = stage_slots / s.slot_cycle * rank.cycle;
+  }
+  rank.input.resize(case_.count);
+  for (std::size_t e = 0; e < case_.count; ++e) rank.input[e] = {r, e, r, 1, -1};
+  rank.output.resize(case_.count);
+  rank.written.assign(case_.count, false);
+  rank.stage.resize(static_cast<std::size_t>(std::max<std::int64_t>(stage_slots, 0)) * rank.slot);
+  rank.scratch.resize(static_cast<std::size_t>(std::max(s.scratch_slots, 0)) * rank.slot);
+  if (s.kind == Kind::barrier) {  // tokens: nobody looks at them
+    for (Cell& cell : rank.scratch) cell = {r, 0, r, 1, -1};
+  }
+}
+
+std::vector<Finding> Machine::run() {
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (int r = 0; r < size_; ++r) moved |= advance(r);
+  }
+  check_end();
+  return std::move(findings_);
+}
+
+bool Machine::advance(int r) {
+  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  bool moved = false;
+  while (!rank.failed && rank.pc < rank.schedule->steps.size()) {
+    const Step& step = rank.schedule->steps[rank.pc];
+    memory_.set_step(rank.pc);
+    if (++rank.done > kMaxSteps) {
+      tell(Fault::malformed, r, "does not end");
+      rank.failed = true;
+      break;
+    }
+    if (!execute(r, step)) return moved;
+    moved = true;
+  }
+  return moved;
+}
+
+bool Machine::execute(int r, const Step& step) {
+  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  waits_for_ = -1;
+  switch (step.kind) {
+    case StepKind::publish: rank.line.push_back(release(r)); break;
+    case StepKind::await_line:
+      if (!await_lines(r, step)) return false;
+      break;
+    case StepKind::agree: rank.agreed = true; break;
+    case StepKind::copy: copy(r, step); break;
+    case StepKind::reduce: reduce(r, step); break;
+    case StepKind::signal: signal(r, step); break;
+    case StepKind::await:
+      if (!await_counters(r, step)) return false;
+      break;
+    case StepKind::claim: return claim(r, step);
+    case StepKind::send: send(r, step); break;
+    case StepKind::recv: receive(r, step); break;
+    case StepKind::await_recv:
+      if (!await_receives(r, step)) return false;
+      break;
+    case StepKind::jump:
+    case StepKind::loop:
+    case StepKind::end_loop: control(r, step); return true;
+  }
+  ++rank.pc;
+  return true;
+}
+
+void Machine::control(int r, const Step& step) {
+  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const auto target = static_cast<std::size_t>(step.jump);
+  if (step.kind == StepKind::jump) {
+    rank.pc = target;
+    return;
+  }
+  if (step.kind == StepKind::end_loop) {
+    const int level = rank.depth - 1;
+    if (++rank.var[level] < rank.limit[level]) {
+      rank.pc = rank.begin[level];
+      return;
+    }
+    rank.var[level] = 0;
+    --rank.depth;
+    ++rank.pc;
+    return;
+  }
+  const std::int64_t times = times_of(step.times, rank.binding);
+  if (times <= 0) {
+    rank.pc = target;
+    return;
+  }
+  rank.var[rank.depth] = 0;
+  rank.limit[rank.depth] = times;
+  rank.begin[rank.depth] = ++rank.pc;
+  ++rank.depth;
+}
+
+std::int64_t Machine::at(int r, const Expr& e) const {
+  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  return e.at(rank.var[0], rank.var[1]);
+}
+
+int Machine::rank_at(int r, const Expr& e) const { return member(r, {e, 1, 1}, 0); }
+
+int Machine::member(int r, const RankSet& set, int index) const {
+  const std::int64_t value = (at(r, set.first) + std::int64_t{index} * set.stride) % size_;
+  return static_cast<int>(value < 0 ? value + size_ : value);
+}
+
+Range Machine::range(int r, const Slice& slice) const {
+  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  return range_of(slice, rank.binding, rank.var[0], rank.var[1]);
+}
+
+Machine::Release Machine::release(int r) {
+  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Release out{0, rank.clock, rank.known};
+  ++rank.clock[static_cast<std::size_t>(r)];  // what is done from now on is not in it
+  return out;
+}
+
+void Machine::acquire(int r, int from, const Release& release, bool compared) {
+  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  join(rank.clock, release.clock);
+  // A counter carries no fingerprint. But where we agree with one of those that its writer agrees
+  // with, we agree with them all: a rank that finds a difference signals no more.
+  if (!compared) {
+    for (std::size_t q = 0; q < rank.known.size() && !compared; ++q) {
+      compared = rank.known[q] && release.known[q];
+    }
+  }
+  if (!compared) return;
+  rank.known[static_cast<std::size_t>(from)] = true;
+  join(rank.known, release.known);
+}
+
+bool Machine::await_lines(int r, const Step& step) {
+  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  for (int k = 0; k < step.ranks.count; ++k) {
+    const int q = member(r, step.ranks, k);
+    if (q != r && ranks_[static_cast<std::size_t>(q)].line.empty()) {
+      waits_for_ = q;
+      return false;
+    }
+  }
+  for (int k = 0; k < step.ranks.count; ++k) {
+    const int q = member(r, step.ranks, k);
+    if (q == r) continue;
+    acquire(r, q, ranks_[static_cast<std::size_t>(q)].line.front(), true);
+    rank.line_seen[static_cast<std::size_t>(q)] = true;
+  }
+  return true;
+}
+
+bool Machine::await_counter(int r, const Step& step, int of, std::int64_t value) {
+  if (of == r || value <= 0) return true;
+  const auto& history = ranks_[static_cast<std::size_t>(of)].counters[step.counter];
+  // Not the latest value but the first that is enough: more is not certain to be seen.
+  const auto found = std::find_if(history.begin(), history.end(),
+                                  [&](const Release& a) { return a.value >= value; });
+  if (found == history.end()) {
+    waits_for_ = of;
+    return false;
+  }
+  acquire(r, of, *found, false);
+  return true;
+}
+
+bool Machine::await_counters(int r, const Step& step) {
+  const std::int64_t value = at(r, step.value);
+  for (int k = 0; k < step.ranks.count; ++k) {
+    if (!await_counter(r, step, member(r, step.ranks, k), value)) return false;
+  }
+  return true;
+}
+
+bool Machine::claim(int r, const Step& step) {
+  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const int winner = winner_.empty() ? -1 : winner_[static_cast<std::size_t>(r)];
+  bool asked = false;
+  for (int k = 0; k < step.ranks.count; ++k) asked |= member(r, step.ranks, k) == winner;
+  if (winner < 0 || winner == r || !asked) {
+    ++rank.pc;
+    return true;
+  }
+  // This outcome exists only where the winner has signalled before.
+  if (!await_counter(r, step, winner, at(r, step.value))) return false;
+  rank.found = winner;
+  rank.pc = static_cast<std::size_t>(step.jump);
+  return true;
+}
+
+void Machine::signal(int r, const Step& step) {
+  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const std::int64_t value = at(r, step.value);
+  if (value <= 0) return;
+  auto& history = rank.counters[step.counter];
+  if (!history.empty() && history.back().value >= value) {
+    tell(Fault::counter_falls, r,
+         fmt::format("counter {} from {} to {}", step.counter, history.back().value, value));
+    return;
+  }
+  history.push_back(release(r));
+  history.back().value = value;
+}
+
+}  // namespace tutti::plan::proof

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "plan/proof_memory.hpp"
+#include "plan/prover.hpp"
+
+namespace tutti::plan::proof {
+
+/// One execution of the schedules of all ranks, with as little order between them as the steps
+/// make.
+class Machine {
+ public:
+  /// winner[r]: whom rank r's claims find; -1: nobody. Empty: nobody claims.
+  Machine(std::span<const Schedule> all, const ProofCase& c, std::vector<int> winner);
+  [[nodiscard]] std::vector<Finding> run();
+
+ private:
+  /// What a rank makes known by a line, a counter or a message.
+  struct Release {
+    std::int64_t value = 0;
+    Clock clock;
+    Known known;
+  };
+  struct Post {
+    Place place;
+    bool to_output = false;
+    Clock clock;
+    Known known;
+    std::size_t step = 0;
+  };
+  struct Inbox {
+    std::deque<Message> messages;
+    std::size_t received = 0;
+    std::vector<Post> posts;
+    std::size_t completed = 0;
+  };
+  struct Rank {
+    const Schedule* schedule = nullptr;
+    Binding binding;
+    std::size_t slot = 0;  ///< elements of one
+    std::int64_t cycle = 0;
+    std::size_t pc = 0;
+    int depth = 0;
+    std::int64_t var[2] = {0, 0};
+    std::int64_t limit[2] = {0, 0};
+    std::size_t begin[2] = {0, 0};
+    std::uint64_t done = 0;  ///< steps
+    bool agreed = false;
+    bool failed = false;
+    int found = -1;  ///< by the claim
+    Clock clock;
+    Known known;
+    std::vector<bool> line_seen;
+    std::vector<Release> line;  ///< none or one
+    std::vector<Release> counters[kCounters];
+    std::vector<Inbox> from;  ///< by sender
+    std::vector<Cell> input;
+    std::vector<Cell> output;  ///< unused in place
+    std::vector<Cell> stage;
+    std::vector<Cell> scratch;
+    std::vector<bool> written;  ///< elements of the output
+  };
+
+  void set_up(int r, std::span<const Schedule> all);
+  bool advance(int r);
+  /// False where it must wait; waits_for_ says for whom.
+  bool execute(int r, const Step& step);
+  void control(int r, const Step& step);
+  bool await_lines(int r, const Step& step);
+  bool await_counter(int r, const Step& step, int of, std::int64_t value);
+  bool await_counters(int r, const Step& step);
+  bool claim(int r, const Step& step);
+  bool await_receives(int r, const Step& step);
+  void complete(int r, int from, Post& post);
+  void copy(int r, const Step& step);
+  void reduce(int r, const Step& step);
+  void send(int r, const Step& step);
+  void receive(int r, const Step& step);
+  void signal(int r, const Step& step);
+
+  [[nodiscard]] std::int64_t at(int r, const Expr& e) const;
+  [[nodiscard]] int rank_at(int r, const Expr& e) const;
+  [[nodiscard]] int member(int r, const RankSet& set, int index) const;
+  [[nodiscard]] Range range(int r, const Slice& slice) const;
+  /// False (and told) where it lies outside.
+  bool place(int r, const Operand& operand, std::int64_t slot_plus, Place& out);
+  bool read(int r, const Operand& operand, std::int64_t slot_plus, const Message* message,
+            std::vector<int>& sums);
+  void write(int r, const Operand& operand, const std::vector<int>& sums);
+  bool may_write_output(int r);
+  [[nodiscard]] Release release(int r);
+  void acquire(int r, int from, const Release& release, bool compared);
+
+  void check_end();
+  void check_messages(int r);
+  void check_output(int r);
+  void check_barrier(int r);
+  void tell(Fault kind, int r, const std::string& text);
+  void tell(const std::vector<Memory::Race>& races, int r);
+
+  int size_;
+  ProofCase case_;
+  std::vector<int> winner_;
+  std::vector<Rank> ranks_;
+  Sums sums_;
+  Memory memory_;
+  int waits_for_ = -1;
+  std::vector<Finding> findings_;
+  std::set<std::tuple<Fault, int, std::size_t>> told_;
+};
+
+/// What can be said without running it.
+[[nodiscard]] std::vector<Finding> check_form(const Schedule& schedule, int rank, int size);
+
+}  // namespace tutti::plan::proof

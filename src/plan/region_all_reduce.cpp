@@ -1,0 +1,104 @@
+#include "plan/builders.hpp"
+#include "plan/program.hpp"
+
+namespace tutti::plan {
+namespace {
+
+constexpr int kSlots = 4;
+constexpr int kProgress = 0;
+constexpr int kPieces = 16;  // up to so many ranks a chunk is staged in pieces
+
+/// Takes this rank's part of chunk i, then the others' parts, from the next rank on.
+void copy_out(Program& p, int rank, int size) {
+  const Expr result_slot = var_i(0, kSlots, kSlots);
+  const auto parts_of = [&](Expr owner) { return chunk_part(var_i(), owner, size); };
+  p.copy(output(parts_of(constant(rank))), p.stage(result_slot, parts_of(constant(rank))));
+  p.for_each_other([&](Expr owner) {
+    p.await(kProgress, only(owner), var_i(2));
+    p.copy(output(parts_of(owner)), Program::stage_of(owner, result_slot, parts_of(owner)));
+  });
+}
+
+/// Stages what the others will reduce of a chunk. Our own part is reduced straight from the input.
+void stage_others(Program& p, Expr slot, Expr which, int rank, int size) {
+  if (size > kPieces) {  // not worth so many steps
+    p.copy(p.stage(slot, chunk(which)), input(chunk(which)));
+    return;
+  }
+  for (int k = 1; k < size; ++k) {
+    const Slice theirs = chunk_part(which, constant((rank + k) % size), size);
+    p.copy(p.stage(slot, theirs), input(theirs));
+  }
+}
+
+}  // namespace
+
+Schedule one_shot_all_reduce(const Shape& s) {
+  Program p("one_shot", Kind::all_reduce, s);
+  p.schedule().region = true;
+  p.schedule().symmetry = Symmetry::rotation;
+  p.schedule().stage_slots = 1;
+  p.copy(p.stage(constant(0), whole()), input(whole()));
+  p.publish();
+  p.await_line(p.others());
+  p.agree();
+  p.reduce_stages(output(whole()), p.everybody(), constant(0), whole(), false);
+  return p.take();
+}
+
+Schedule shared_one_shot_all_reduce(const Shape& s) {
+  Program p("shared_one_shot", Kind::all_reduce, s);
+  p.schedule().region = true;
+  p.schedule().symmetry = Symmetry::rotation;
+  p.schedule().stage_slots = 2;
+  p.copy(p.stage(constant(0), whole()), input(whole()));
+  p.publish();
+  p.await_line(p.others());
+  p.agree();
+  const std::size_t claim = p.claim(kProgress, p.others(), constant(1));
+  p.reduce_stages(p.stage(constant(1), whole()), p.everybody(), constant(0), whole(), false);
+  p.signal(kProgress, constant(1));
+  p.copy(output(whole()), p.stage(constant(1), whole()));
+  const std::size_t end = p.jump();
+  p.land(claim);
+  p.copy(output(whole()), Program::stage_of_winner(constant(1), whole()));
+  p.land(end);
+  return p.take();
+}
+
+// One counter says it all: progress i + 2 means "my part of chunk i is reduced, and chunk i + 1 is
+// staged". The lines stand for progress 1. So every rank waits once per chunk for every other:
+// - chunk i is reduced in round i: all have staged it, as they had progress i + 1 when their parts
+// of
+//   chunk i - 1 were taken (or showed their lines);
+// - chunk i + 1 takes the slot of chunk i + 1 - kSlots: progress i + 1 of an owner says that it has
+// read
+//   everybody's chunk i - 1, and kSlots >= 2;
+// - the result of chunk i takes the slot of that of chunk i - kSlots: a rank with progress i + 1
+// has
+//   taken everything up to chunk i - 2.
+// An operation of one chunk is: stage, lines, reduce own part, signal, take the parts.
+Schedule slice_owner_all_reduce(const Shape& s) {
+  Program p("slice_owner", Kind::all_reduce, s);
+  p.schedule().region = true;
+  p.schedule().symmetry = Symmetry::rotation;
+  p.schedule().chunk_bytes = s.chunk_bytes;
+  p.schedule().stage_slots = 2 * kSlots;
+  p.schedule().slot_cycle = kSlots;
+  p.schedule().slot_parts = 1;
+  stage_others(p, constant(0), constant(0), s.rank, s.size);
+  p.publish();
+  p.await_line(p.others());
+  p.agree();
+  p.loop(chunks());
+  const Slice own = chunk_part(var_i(), constant(s.rank), s.size);
+  p.reduce_stages(p.stage(var_i(0, kSlots, kSlots), own), p.everybody(), var_i(0, kSlots), own,
+                  true);
+  stage_others(p, var_i(1, kSlots), var_i(1), s.rank, s.size);
+  p.signal(kProgress, var_i(2));
+  copy_out(p, s.rank, s.size);
+  p.end_loop();
+  return p.take();
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,218 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tutti/collective.hpp>
+
+// A schedule is what one rank does in one operation: a small program of steps with loops. It is
+// pure data: no sockets, no threads, no clock, no byte counts and no addresses. So one schedule
+// serves every call of a size class, can be proven by running all ranks in a unit test
+// (prover.hpp), printed, priced, and executed by the one engine on shared memory, TCP or a
+// simulated network.
+namespace tutti::plan {
+
+/// base + (c0 + c1 * i + c2 * j) modulo `mod` (mathematical: never negative), or without the modulo
+/// where mod is 0. i is the variable of the outer loop that the step stands in, j that of the
+/// inner.
+struct Expr {
+  std::int64_t c0 = 0;
+  std::int32_t c1 = 0;
+  std::int32_t c2 = 0;
+  std::int64_t mod = 0;
+  std::int64_t base = 0;  ///< added after the modulo
+
+  [[nodiscard]] constexpr std::int64_t at(std::int64_t i, std::int64_t j) const noexcept {
+    const std::int64_t value = c0 + c1 * i + c2 * j;
+    if (mod == 0) return base + value;
+    const std::int64_t rest = value % mod;
+    return base + (rest < 0 ? rest + mod : rest);
+  }
+  friend bool operator==(const Expr&, const Expr&) = default;
+};
+
+[[nodiscard]] constexpr Expr constant(std::int64_t value) noexcept { return {value, 0, 0, 0, 0}; }
+[[nodiscard]] constexpr Expr var_i(std::int64_t plus = 0, std::int64_t mod = 0,
+                                   std::int64_t base = 0) noexcept {
+  return {plus, 1, 0, mod, base};
+}
+[[nodiscard]] constexpr Expr var_j(std::int64_t plus = 0, std::int64_t mod = 0,
+                                   std::int64_t base = 0) noexcept {
+  return {plus, 0, 1, mod, base};
+}
+
+/// Which elements of the operation's `count` a step touches.
+///
+/// whole: all of them. chunk: elements [c*C, (c+1)*C) cut at count; C is `Schedule::chunk_bytes` in
+/// elements; an index outside gives nothing. part: `count` divided into `parts` runs of equal
+/// length, rounded up to 64 bytes, the last ones shorter or empty. chunk_part: part p of chunk c.
+/// part_chunk: chunk c of part p. A step on zero elements does nothing (a message of zero elements
+/// is not sent, and a receive of zero elements is complete at once: both sides see the same sizes).
+struct Slice {
+  enum class Shape : std::uint8_t { whole, chunk, part, chunk_part, part_chunk };
+  Shape shape = Shape::whole;
+  Expr chunk;
+  Expr part;
+  std::int32_t parts = 1;
+  friend bool operator==(const Slice&, const Slice&) = default;
+};
+
+/// Memory of one rank during one operation.
+enum class Space : std::uint8_t {
+  input,    ///< what the caller reads from (this rank's own; may be the same memory as output)
+  output,   ///< what the caller gets (this rank's own)
+  stage,    ///< this rank's staging slots, readable by the ranks of its host: region steps only
+  scratch,  ///< private slots: where messages land
+};
+
+/// The elements of `slice` in `slot` of `space` of `rank`. Slots of stage and scratch hold elements
+/// at their place relative to the first element of their chunk (shapes with a chunk), else of the
+/// operation: element e of chunk c lies at slot base + (e - first(c)) elements. For part_chunk it
+/// is relative to the first element of the chunk of that part. Slots are
+/// `Schedule::slot_bytes(...)` wide.
+struct Operand {
+  Space space = Space::input;
+  Expr rank;  ///< whose; only stage may name another rank
+  Expr slot;
+  Slice slice;
+  bool of_winner = false;  ///< stage of the rank that the claim step found
+  friend bool operator==(const Operand&, const Operand&) = default;
+};
+
+enum class StepKind : std::uint8_t {
+  publish,  ///< write this rank's line: fingerprint, and where its stage lies. Once, region only.
+  await_line,  ///< wait for the lines of `ranks` and compare their fingerprints
+  agree,       ///< from here on outputs may be written (decisions A3)
+  copy,        ///< dst <- src (src may be a peer's stage)
+  reduce,      ///< dst <- the sources, combined in the order of the binomial tree over them
+  signal,      ///< own counter `counter` := value; nothing where value is below 1
+  await,       ///< wait until counter `counter` of each of `ranks` is at least `value`; not at all
+               ///< where value is below 1
+  claim,  ///< if one of `ranks` has signalled `counter` >= value: it is the winner, jump to `jump`
+  jump,   ///< continue at `jump`
+  send,   ///< post src to peer; may be read until the operation ends
+  recv,   ///< post a receive from peer into dst, in the order of the peer's sends
+  await_recv,  ///< wait until the receives posted from each of `ranks` are complete, but for the
+               ///< last `value` of each (those of zero elements are counted too)
+  loop,        ///< repeat until the matching end_loop, `times` times; at most two deep
+  end_loop,
+};
+[[nodiscard]] std::string_view to_string(StepKind kind) noexcept;
+
+/// A set of ranks: `count` ranks first, first+stride, ... taken modulo the group's size.
+struct RankSet {
+  Expr first;
+  std::int32_t count = 1;
+  std::int32_t stride = 1;
+  friend bool operator==(const RankSet&, const RankSet&) = default;
+};
+
+/// How often a loop runs.
+struct Times {
+  enum class Of : std::uint8_t { constant, chunks, part_chunks };
+  Of of = Of::constant;
+  std::int32_t parts = 1;  ///< part_chunks: chunks of the largest of so many parts
+  std::int64_t plus = 0;   ///< constant: the number; else added to the number of chunks
+  friend bool operator==(const Times&, const Times&) = default;
+};
+
+/// Sources of a reduce step, k = ranks.count of them, combined in the order of the set.
+/// stages: `src` in the stage of each rank of `ranks` (src.rank is ignored).
+/// slots: scratch slot src.slot + index for every index of the set.
+/// Where the set's rank is this rank itself and `own_input` is set, both take this rank's input
+/// (space input, same slice) instead.
+enum class Sources : std::uint8_t { stages, slots };
+
+struct Step {
+  StepKind kind = StepKind::agree;
+  Sources sources = Sources::stages;
+  bool own_input = false;
+  std::uint8_t counter = 0;  ///< 0..kCounters-1
+  std::int32_t jump = 0;     ///< claim, jump: index of a step; loop: index behind its end_loop
+  Expr peer;                 ///< send, recv
+  RankSet ranks;             ///< await_line, await, claim, await_recv, reduce
+  Expr value;                ///< signal, await, claim, await_recv
+  Times times;               ///< loop
+  Operand dst;
+  Operand src;
+  friend bool operator==(const Step&, const Step&) = default;
+};
+
+/// Counters per operation and rank. Each has one writer and only grows.
+inline constexpr int kCounters = 2;
+
+/// Which order of additions a schedule has (decisions A4). Automatic selection takes only
+/// `binomial` for operations that round.
+enum class OrderClass : std::uint8_t {
+  binomial,  ///< the lowest-bit binomial tree over ranks, whatever size and chunking
+  other,     ///< exact operations only, unless asked for by name
+};
+
+/// Equal for which ranks? Declared by the builder, checked by the prover up to 64 ranks (B5).
+enum class Symmetry : std::uint8_t { none, rotation, reflection_xor, per_host };
+
+struct Schedule {
+  std::string_view algorithm;  ///< "one_shot", "slice_owner", ... a literal
+  Kind kind = Kind::barrier;
+  OrderClass order = OrderClass::binomial;
+  Symmetry symmetry = Symmetry::none;
+  int rank = 0;
+  int size = 1;
+  int root = 0;
+  std::size_t chunk_bytes = 0;   ///< 0: the schedule has no chunks
+  std::int32_t stage_slots = 0;  ///< slots of stage that are used
+  std::int32_t scratch_slots = 0;
+  /// Slots that the chunks cycle through: chunk c uses slots c mod slot_cycle (+ a multiple of it).
+  /// An operation of fewer chunks gets as many fewer slots, so its staging stays in the cache. 0:
+  /// no cycle.
+  std::int32_t slot_cycle = 0;
+  /// Slots hold a whole operation (0), or one chunk of the largest of so many parts (1: of it all).
+  std::int32_t slot_parts = 0;
+  bool region = false;  ///< has steps on shared memory
+  bool messages = false;
+  std::vector<Step> steps;
+};
+
+/// A run of elements.
+struct Range {
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
+/// The numbers that a schedule is bound to for one call.
+struct Binding {
+  std::size_t count = 0;    ///< elements of the operation
+  std::size_t element = 1;  ///< bytes of one
+  std::size_t chunk = 0;    ///< elements of a chunk; 0 without chunks
+  std::size_t align = 1;    ///< elements that fill 64 bytes (at least 1)
+};
+[[nodiscard]] Binding bind(const Schedule& schedule, std::size_t count,
+                           std::size_t element) noexcept;
+/// The elements that `slice` means at loop variables i, j.
+[[nodiscard]] Range range_in_chunks(const Slice& slice, const Binding& b, std::int64_t i,
+                                    std::int64_t j) noexcept;
+[[nodiscard]] inline Range range_of(const Slice& slice, const Binding& b, std::int64_t i,
+                                    std::int64_t j) noexcept {
+  // In the header for the smallest operations, which know no other shape.
+  if (slice.shape == Slice::Shape::whole) return {0, b.count};
+  return range_in_chunks(slice, b, i, j);
+}
+/// The element that lies at the start of the slot which `slice` is kept in (see Operand).
+[[nodiscard]] std::size_t origin_in_chunks(const Slice& slice, const Binding& b, std::int64_t i,
+                                           std::int64_t j) noexcept;
+[[nodiscard]] inline std::size_t slot_origin(const Slice& slice, const Binding& b, std::int64_t i,
+                                             std::int64_t j) noexcept {
+  return slice.shape == Slice::Shape::whole ? 0 : origin_in_chunks(slice, b, i, j);
+}
+/// Bytes of one slot, rounded up to 64.
+[[nodiscard]] std::size_t slot_bytes(const Schedule& schedule, const Binding& b) noexcept;
+[[nodiscard]] std::int64_t times_of(const Times& times, const Binding& b) noexcept;
+
+/// The schedule as text, a line each step, for people.
+[[nodiscard]] std::string to_text(const Schedule& schedule);
+[[nodiscard]] std::string to_text(const Step& step);
+
+}  // namespace tutti::plan

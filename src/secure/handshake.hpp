@@ -1,0 +1,131 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <tutti/error.hpp>
+
+#include "secure/hmac.hpp"
+
+// How the two ends of a connection between ranks prove to each other that they belong to the same
+// job. A state machine on bytes without I/O; frames of fixed size, so that a stranger can make us
+// keep at most 96 bytes. docs/wire.md draws it.
+//
+//   dialler                                       acceptor
+//   hello: version, job, generation, ranks, nonce -->
+//                                                 <-- reply: refusal or the same, nonce, proof
+//   proof                                         -->
+//                                                 <-- verdict: accepted, crossed, refused
+//
+// A proof is HMAC-SHA256(secret, role label, hello, head of the reply): each side's nonce is in
+// what the other one signs, so nothing can be replayed, and the labels differ, so nothing can be
+// reflected. Without a secret the key is all zeros: other jobs and protocols are still told apart.
+namespace tutti::secure {
+
+inline constexpr std::uint16_t kWireVersion = 1;
+inline constexpr std::size_t kNonceBytes = 24;
+inline constexpr std::size_t kHelloBytes = 64;
+inline constexpr std::size_t kReplyHeadBytes = 64;
+inline constexpr std::size_t kReplyBytes = kReplyHeadBytes + kDigestBytes;
+inline constexpr std::size_t kProofBytes = 8 + kDigestBytes;
+inline constexpr std::size_t kVerdictBytes = 16;
+
+using Nonce = std::array<std::byte, kNonceBytes>;
+
+/// What one side knows. The secret must outlive the handshake.
+struct Party {
+  int rank = 0;
+  int size = 1;
+  std::uint64_t job = 0;
+  std::uint64_t generation = 0;
+  std::span<const std::byte> secret;
+};
+
+/// Why there is no connection; on the wire.
+enum class Refusal : std::uint32_t {
+  none = 0,
+  version = 1,        ///< another version of this protocol
+  secret_needed = 2,  ///< the acceptor has a secret, the dialler none
+  no_secret = 3,      ///< the dialler has a secret, the acceptor none
+  other_job = 4,
+  other_generation = 5,  ///< of the same job: before or after a restart
+  wrong_rank = 6,        ///< the acceptor is another rank than was dialled
+  bad_rank = 7,          ///< the dialler's rank cannot be
+  wrong_secret = 8,
+  crossed = 9,     ///< no failure: both dialled, the other connection stays
+  connected = 10,  ///< there is a connection between the two already
+  gone = 11,       ///< the acceptor is leaving, or has given the dialler up
+};
+
+/// One side of a handshake.
+class Handshake {
+ public:
+  enum class State : unsigned char {
+    running,   ///< send outgoing(), feed what comes
+    proven,    ///< acceptor only: the dialler is who it says it is; call conclude()
+    accepted,  ///< the connection stands once outgoing() is sent; what follows are frames
+    crossed,   ///< dialler only: the peer's own connection will come
+    failed,    ///< see failure(); outgoing() may hold a last word
+  };
+
+  static Handshake dialler(const Party& mine, int peer, const Nonce& nonce);
+  static Handshake acceptor(const Party& mine, const Nonce& nonce);
+
+  [[nodiscard]] State state() const noexcept { return state_; }
+  /// What the peer still has to say before anything can happen; 0 unless running.
+  [[nodiscard]] std::size_t wanted() const noexcept;
+  /// At most wanted() bytes. Garbage is seen at its first wrong byte.
+  void feed(std::span<const std::byte> bytes);
+  /// Bytes to send.
+  [[nodiscard]] std::span<const std::byte> outgoing() const noexcept {
+    return std::span(out_).subspan(out_begin_, out_end_ - out_begin_);
+  }
+  void sent(std::size_t bytes) noexcept { out_begin_ += bytes; }
+  /// The acceptor's answer to a proven dialler: Refusal::none accepts it.
+  void conclude(Refusal refusal) noexcept;
+
+  /// The rank at the other end: dialled, or claimed (true from `proven` on), or -1.
+  [[nodiscard]] int peer() const noexcept { return peer_; }
+  [[nodiscard]] const Status& failure() const noexcept { return failure_; }
+  /// Garbage that does not come from tutti at all.
+  [[nodiscard]] bool foreign() const noexcept { return foreign_; }
+
+ private:
+  enum class Step : unsigned char { hello, reply, proof, verdict, none };
+
+  Handshake(const Party& mine, int peer, const Nonce& nonce, Step step) noexcept
+      : mine_(mine), peer_(peer), nonce_(nonce), step_(step) {}
+  void on_hello();
+  void on_reply();
+  void on_proof();
+  void on_verdict();
+  [[nodiscard]] Refusal judge_hello() const noexcept;
+  [[nodiscard]] Refusal judge_reply() const noexcept;
+  [[nodiscard]] Result<Digest> proof_of(const char* label) const;
+  std::span<std::byte> append(std::size_t bytes) noexcept;
+  void fail(Status why);
+
+  Party mine_;
+  int peer_ = -1;
+  Nonce nonce_;
+  Step step_;
+  State state_ = State::running;
+  bool foreign_ = false;
+  std::array<std::byte, kReplyBytes> in_{};
+  std::size_t in_bytes_ = 0;
+  std::array<std::byte, kReplyBytes + kVerdictBytes> out_{};
+  std::size_t out_begin_ = 0;
+  std::size_t out_end_ = 0;
+  std::array<std::byte, kHelloBytes> hello_{};
+  std::array<std::byte, kReplyHeadBytes> reply_{};
+  Status failure_;
+};
+
+/// A refusal as text for people, from the dialler's point of view.
+[[nodiscard]] Status to_status(Refusal refusal);
+/// "other_job", ...
+[[nodiscard]] const char* to_string(Refusal refusal) noexcept;
+
+}  // namespace tutti::secure

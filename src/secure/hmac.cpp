@@ -1,0 +1,102 @@
+#include "secure/hmac.hpp"
+
+#include <dlfcn.h>
+#include <sys/random.h>
+
+#include <cerrno>
+#include <climits>
+#include <string>
+
+#include "os/system_error.hpp"
+
+namespace tutti::secure {
+namespace {
+
+// The two functions of libcrypto 3 that we use, declared here: the library is not linked.
+struct EvpMd;
+using EvpSha256 = const EvpMd* (*)();
+using Hmac = unsigned char* (*)(const EvpMd* md, const void* key, int key_bytes,
+                                const unsigned char* data, std::size_t data_bytes,
+                                unsigned char* digest, unsigned int* digest_bytes);
+
+constexpr const char* kLibrary = "libcrypto.so.3";
+
+struct Crypto {
+  EvpSha256 sha256 = nullptr;
+  Hmac hmac = nullptr;
+  Status status;
+};
+
+Crypto load_crypto() {
+  Crypto crypto;
+  const auto missing = [&crypto] {
+    const char* reason = dlerror();
+    crypto.status =
+        Status(Errc::unsupported, std::string("cannot load ") + kLibrary +
+                                      ", which proves that connections belong to the job: " +
+                                      (reason != nullptr ? reason : "unknown reason") +
+                                      "; install OpenSSL 3 (Debian: libssl3)");
+  };
+  // Never closed: libcrypto registers exit handlers.
+  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    missing();
+    return crypto;
+  }
+  crypto.sha256 = reinterpret_cast<EvpSha256>(dlsym(library, "EVP_sha256"));
+  crypto.hmac = reinterpret_cast<Hmac>(dlsym(library, "HMAC"));
+  if (crypto.sha256 == nullptr || crypto.hmac == nullptr) missing();
+  return crypto;
+}
+
+const Crypto& crypto() {
+  static const Crypto kCrypto = load_crypto();
+  return kCrypto;
+}
+
+}  // namespace
+
+Result<Digest> hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> data) {
+  const Crypto& library = crypto();
+  if (!library.status) return library.status;
+  if (key.size() > INT_MAX)
+    return Status(Errc::invalid_argument, "a secret of more than 2 GiB cannot be used");
+  // libcrypto takes a null key for "the key of before".
+  static constexpr std::byte kNothing{};
+  Digest digest{};
+  unsigned int length = 0;
+  const void* key_data = key.empty() ? &kNothing : key.data();
+  const auto* bytes =
+      reinterpret_cast<const unsigned char*>(data.empty() ? &kNothing : data.data());
+  auto* out = reinterpret_cast<unsigned char*>(digest.data());
+  if (library.hmac(library.sha256(), key_data, static_cast<int>(key.size()), bytes, data.size(),
+                   out, &length) == nullptr ||
+      length != kDigestBytes)
+    return Status(Errc::unsupported,
+                  "libcrypto refuses HMAC-SHA256; its configuration may forbid it (FIPS mode?)");
+  return digest;
+}
+
+bool equal_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {
+  if (a.size() != b.size()) return false;
+  // volatile: the compiler must not leave the loop at the first difference.
+  volatile unsigned char difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i)
+    difference =
+        static_cast<unsigned char>(difference | std::to_integer<unsigned char>(a[i] ^ b[i]));
+  return difference == 0;
+}
+
+Status random_bytes(std::span<std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);
+    if (got < 0) {
+      if (errno == EINTR) continue;
+      return os::system_error("cannot get random bytes from the kernel", errno);
+    }
+    bytes = bytes.subspan(static_cast<std::size_t>(got));
+  }
+  return {};
+}
+
+}  // namespace tutti::secure

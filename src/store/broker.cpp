@@ -1,0 +1,281 @@
+#include "store/broker.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace tutti::store {
+namespace {
+
+constexpr std::size_t kNamesInTimeout = 16;
+
+bool waits(Op op) noexcept {
+  return op == Op::get || op == Op::wait || op == Op::multi_get || op == Op::queue_pop;
+}
+
+Response failure(Errc code, std::string text) {
+  Response response;
+  response.code = code;
+  response.text = std::move(text);
+  return response;
+}
+
+Response failure(const Status& status) {
+  return failure(status.code(), std::string(status.message()));
+}
+
+Response number(std::int64_t value) {
+  Response response;
+  response.number = value;
+  return response;
+}
+
+Response value(std::string text) {
+  Response response;
+  response.values.push_back(std::move(text));
+  return response;
+}
+
+}  // namespace
+
+std::optional<Response> Broker::submit(Request request, Ticket ticket, Clock::time_point now) {
+  if (!waits(request.op)) return execute(request);
+  const std::optional<std::string> name = missing(request);
+  if (!name) return execute(request);
+  const Clock::time_point deadline = now + std::chrono::milliseconds(request.timeout_ms);
+  const bool queue = request.op == Op::queue_pop;
+  Waiting& waiting = waiting_[ticket];
+  waiting.request = std::move(request);
+  waiting.deadline = deadlines_.emplace(deadline, ticket);
+  enqueue(ticket, *name, queue);
+  return std::nullopt;
+}
+
+void Broker::cancel(Ticket ticket) {
+  const auto entry = waiting_.find(ticket);
+  if (entry == waiting_.end()) return;
+  unqueue(ticket, entry->second);
+  deadlines_.erase(entry->second.deadline);
+  waiting_.erase(entry);
+}
+
+void Broker::expire(Clock::time_point now) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
+    const Ticket ticket = deadlines_.begin()->second;
+    const Waiting& waiting = waiting_.at(ticket);
+    Response response = failure(Errc::timeout, "");
+    for (const std::string& key : waiting.request.keys) {
+      if (response.values.size() == kNamesInTimeout) break;
+      if (waiting.request.op == Op::queue_pop || !table_.contains(key))
+        response.values.push_back(key);
+    }
+    unqueue(ticket, waiting);
+    finish(ticket, std::move(response));
+  }
+}
+
+std::optional<Broker::Clock::time_point> Broker::next_deadline() const {
+  if (deadlines_.empty()) return std::nullopt;
+  return deadlines_.begin()->first;
+}
+
+Response Broker::execute(Request& request) {
+  switch (request.op) {
+    case Op::set: return set(request.keys[0], std::move(request.values[0]));
+    case Op::get:
+    case Op::multi_get: return values_of(request.keys);
+    case Op::add: return add(request.keys[0], request.amount);
+    case Op::check:
+      return number(std::ranges::all_of(
+          request.keys, [&](const std::string& key) { return table_.contains(key); }));
+    case Op::wait:
+    case Op::leave: return {};
+    case Op::compare_set: return compare_set(request);
+    case Op::delete_key: {
+      const auto entry = table_.find(request.keys[0]);
+      if (entry == table_.end()) return number(0);
+      used_bytes_ -= entry->first.size() + entry->second.size();
+      table_.erase(entry);
+      return number(1);
+    }
+    case Op::num_keys: return number(static_cast<std::int64_t>(table_.size()));
+    case Op::list_keys: {
+      Response response;
+      for (const auto& entry : table_) response.values.push_back(entry.first);
+      std::ranges::sort(response.values);
+      return response;
+    }
+    case Op::append: return append(request.keys[0], request.values[0]);
+    case Op::multi_set: {
+      for (std::size_t i = 0; i < request.keys.size(); ++i) {
+        Response response = set(request.keys[i], std::move(request.values[i]));
+        if (response.code != Errc::ok) return response;
+      }
+      return {};
+    }
+    case Op::queue_push: return push(request.keys[0], std::move(request.values[0]));
+    case Op::queue_pop:
+    case Op::queue_try_pop: return pop(request.keys[0]);
+    case Op::queue_len: {
+      const auto queue = queues_.find(request.keys[0]);
+      return number(queue == queues_.end() ? 0 : static_cast<std::int64_t>(queue->second.size()));
+    }
+  }
+  return failure(Errc::internal, "a request with an unknown operation");
+}
+
+Status Broker::reserve(std::size_t more, std::size_t less) {
+  const std::size_t after = used_bytes_ - less + more;
+  if (after > limits_.total_bytes) {
+    return Status(Errc::store, fmt::format("the store is full: {} of {} bytes are used; delete "
+                                           "keys that are no longer needed",
+                                           used_bytes_, limits_.total_bytes));
+  }
+  used_bytes_ = after;
+  return {};
+}
+
+Response Broker::set(const std::string& key, std::string text) {
+  const auto entry = table_.find(key);
+  const std::size_t less = entry == table_.end() ? 0 : key.size() + entry->second.size();
+  if (Status status = reserve(key.size() + text.size(), less); !status) return failure(status);
+  if (entry != table_.end())
+    entry->second = std::move(text);
+  else
+    table_.emplace(key, std::move(text));
+  wake_key(key);
+  return {};
+}
+
+Response Broker::add(const std::string& key, std::int64_t amount) {
+  std::int64_t sum = 0;
+  if (const auto entry = table_.find(key); entry != table_.end()) {
+    const std::string& text = entry->second;
+    const char* end = text.data() + text.size();
+    const auto [parsed, error] = std::from_chars(text.data(), end, sum);
+    if (error != std::errc() || parsed != end) {
+      return failure(Errc::invalid_argument,
+                     fmt::format("the value of key \"{}\" is not a number that fits 64 bits: "
+                                 "\"{}\"",
+                                 key, text.substr(0, 64)));
+    }
+  }
+  if (__builtin_add_overflow(sum, amount, &sum)) {
+    return failure(Errc::invalid_argument,
+                   fmt::format("the sum in key \"{}\" does not fit 64 bits", key));
+  }
+  Response response = set(key, fmt::format("{}", sum));
+  response.number = sum;
+  return response;
+}
+
+Response Broker::compare_set(Request& request) {
+  const std::string& key = request.keys[0];
+  const std::string& expected = request.values[0];
+  std::string& desired = request.values[1];
+  const auto entry = table_.find(key);
+  const bool absent = entry == table_.end();
+  if (absent ? !expected.empty() : entry->second != expected)
+    return value(absent ? expected : entry->second);
+  Response response = set(key, desired);
+  response.values.push_back(std::move(desired));
+  return response;
+}
+
+Response Broker::append(const std::string& key, const std::string& text) {
+  const auto entry = table_.find(key);
+  if (entry == table_.end()) return set(key, text);
+  if (entry->second.size() + text.size() > limits_.value_bytes) {
+    return failure(Errc::invalid_argument,
+                   fmt::format("the value of key \"{}\" would have {} bytes, {} is the limit", key,
+                               entry->second.size() + text.size(), limits_.value_bytes));
+  }
+  if (Status status = reserve(text.size()); !status) return failure(status);
+  entry->second += text;
+  return {};
+}
+
+Response Broker::push(const std::string& queue, std::string text) {
+  if (const auto line = queue_lines_.find(queue); line != queue_lines_.end()) {
+    const Ticket ticket = line->second.front();
+    unqueue(ticket, waiting_.at(ticket));
+    finish(ticket, value(std::move(text)));
+    return {};
+  }
+  if (Status status = reserve(text.size()); !status) return failure(status);
+  queues_[queue].push_back(std::move(text));
+  return {};
+}
+
+Response Broker::pop(const std::string& queue) {
+  const auto entry = queues_.find(queue);
+  if (entry == queues_.end()) return number(0);
+  Response response = value(std::move(entry->second.front()));
+  response.number = 1;
+  used_bytes_ -= response.values[0].size();
+  entry->second.pop_front();
+  if (entry->second.empty()) queues_.erase(entry);
+  return response;
+}
+
+Response Broker::values_of(const std::vector<std::string>& keys) const {
+  // Counted first: many names of one long value must not make an endless answer.
+  std::size_t bytes = 0;
+  for (const std::string& key : keys) bytes += table_.at(key).size();
+  if (bytes > limits_.body_bytes) {
+    return failure(Errc::store,
+                   fmt::format("the answer has {} bytes, {} is the limit; ask for fewer keys at "
+                               "once",
+                               bytes, limits_.body_bytes));
+  }
+  Response response;
+  for (const std::string& key : keys) response.values.push_back(table_.at(key));
+  return response;
+}
+
+std::optional<std::string> Broker::missing(const Request& request) const {
+  if (request.op == Op::queue_pop) {
+    if (queues_.contains(request.keys[0])) return std::nullopt;
+    return request.keys[0];
+  }
+  for (const std::string& key : request.keys)
+    if (!table_.contains(key)) return key;
+  return std::nullopt;
+}
+
+void Broker::wake_key(const std::string& key) {
+  const auto entry = key_lines_.find(key);
+  if (entry == key_lines_.end()) return;
+  const Line line = std::move(entry->second);
+  key_lines_.erase(entry);
+  for (const Ticket ticket : line) {
+    Waiting& waiting = waiting_.at(ticket);
+    if (const std::optional<std::string> next = missing(waiting.request))
+      enqueue(ticket, *next, false);
+    else
+      finish(ticket, execute(waiting.request));
+  }
+}
+
+void Broker::enqueue(Ticket ticket, const std::string& name, bool queue) {
+  waiting_.at(ticket).name = name;
+  (queue ? queue_lines_ : key_lines_)[name].push_back(ticket);
+}
+
+void Broker::unqueue(Ticket ticket, const Waiting& waiting) {
+  auto& lines = waiting.request.op == Op::queue_pop ? queue_lines_ : key_lines_;
+  const auto line = lines.find(waiting.name);
+  if (line == lines.end()) return;
+  line->second.remove(ticket);
+  if (line->second.empty()) lines.erase(line);
+}
+
+void Broker::finish(Ticket ticket, Response response) {
+  const auto entry = waiting_.find(ticket);
+  deadlines_.erase(entry->second.deadline);
+  waiting_.erase(entry);
+  answers_.emplace_back(ticket, std::move(response));
+}
+
+}  // namespace tutti::store

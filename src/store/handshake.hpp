@@ -1,0 +1,74 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <tutti/error.hpp>
+
+// How the two ends of a store connection get to know each other: frames of fixed size, so that a
+// stranger can make us keep at most 64 bytes. Pure functions; drawn in docs/wire-store.md.
+//
+//   client                                   server
+//   hello: magic, version, generation, -->
+//          job, nonce
+//                                       <--  reply: refusal or ok, nonce, proof(server)
+//   proof(client)                       -->
+//                                       <--  verdict
+//
+// proof(role) = HMAC-SHA256(secret, role label, hello, reply without its proof); zeros where
+// neither side has a secret. Each side's nonce is in what the other side signs, so nothing can be
+// replayed, and the labels differ, so nothing can be reflected.
+namespace tutti::store {
+
+inline constexpr std::uint16_t kStoreVersion = 1;
+inline constexpr std::size_t kNonceBytes = 32;
+inline constexpr std::size_t kProofBytes = 32;
+inline constexpr std::size_t kHelloBytes = 64;
+inline constexpr std::size_t kReplyBytes = 80;
+inline constexpr std::size_t kVerdictBytes = 8;
+
+using Hello = std::array<std::byte, kHelloBytes>;
+using Reply = std::array<std::byte, kReplyBytes>;
+using Proof = std::array<std::byte, kProofBytes>;
+using Verdict = std::array<std::byte, kVerdictBytes>;
+
+enum class Refusal : std::uint32_t {
+  none = 0,
+  version = 1,        ///< another version of this protocol
+  secret_needed = 2,  ///< the server has a secret, the client none
+  no_secret = 3,      ///< the client has a secret, the server none
+  other_job = 4,
+  wrong_secret = 5,
+  earlier_generation = 6,  ///< the server will make room for the one the client looks for
+  later_generation = 7,    ///< the client is late
+};
+
+/// What one side knows of the job.
+struct Credentials {
+  std::span<const std::byte> secret;
+  std::string_view job;
+  std::uint32_t generation = 0;
+};
+
+Result<Hello> make_hello(const Credentials& mine);
+/// Whether bytes that may be a hello still can be one; called with what has come so far.
+[[nodiscard]] bool may_be_hello(std::span<const std::byte> bytes) noexcept;
+/// The server's answer to a hello, and why it refuses if it does.
+struct HelloAnswer {
+  Reply reply;
+  Refusal refusal = Refusal::none;
+};
+Result<HelloAnswer> answer_hello(const Hello& hello, const Credentials& mine);
+/// Ok if the server is the one we look for; else `refused` with the reason, or `peer_left` if the
+/// one we look for is still to come.
+Status check_reply(const Hello& hello, const Reply& reply, const Credentials& mine);
+Result<Proof> make_client_proof(const Hello& hello, const Reply& reply, const Credentials& mine);
+Result<bool> check_client_proof(const Hello& hello, const Reply& reply, const Proof& proof,
+                                const Credentials& mine);
+Verdict make_verdict(Refusal refusal);
+Status check_verdict(const Verdict& verdict);
+
+}  // namespace tutti::store

@@ -1,0 +1,67 @@
+#include <condition_variable>
+#include <mutex>
+#include <unordered_map>
+
+#include "store/broker.hpp"
+#include "store/request_store.hpp"
+
+namespace tutti {
+namespace store {
+namespace {
+
+class HashStore final : public RequestStore<Store> {
+ public:
+  [[nodiscard]] std::string describe() const override { return "the store of this process"; }
+
+ protected:
+  Response call(Request request, Deadline deadline) override {
+    std::unique_lock lock(mutex_);
+    const auto now = Clock::now();
+    const Broker::Ticket ticket = next_ticket_++;
+    // The broker counts from its `now` in whole milliseconds; the waiting below ends by the
+    // deadline itself.
+    request.timeout_ms = UINT32_MAX;
+    std::vector<std::string> keys = request.keys;
+    if (auto response = broker_.submit(std::move(request), ticket, now)) {
+      hand_out();
+      return *std::move(response);
+    }
+    Slot slot;
+    slots_.emplace(ticket, &slot);
+    while (!slot.response && Clock::now() < deadline) slot.ready.wait_until(lock, deadline);
+    if (slot.response) return *std::move(slot.response);
+    slots_.erase(ticket);
+    broker_.cancel(ticket);
+    Response response;
+    response.code = Errc::timeout;
+    response.values = std::move(keys);
+    return response;
+  }
+
+ private:
+  struct Slot {
+    std::optional<Response> response;
+    std::condition_variable ready;
+  };
+
+  void hand_out() {
+    for (auto& [ticket, response] : broker_.take_answers()) {
+      const auto entry = slots_.find(ticket);
+      entry->second->response = std::move(response);
+      entry->second->ready.notify_one();
+      slots_.erase(entry);
+    }
+  }
+
+  std::mutex mutex_;
+  Broker broker_;
+  Broker::Ticket next_ticket_ = 1;
+  std::unordered_map<Broker::Ticket, Slot*> slots_;  // of the threads that wait in `call`
+};
+
+}  // namespace
+}  // namespace store
+
+std::shared_ptr<Store> make_hash_store() { return std::make_shared<store::HashStore>(); }
+
+}  // namespace tutti

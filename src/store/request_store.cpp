@@ -1,0 +1,48 @@
+#include "store/request_store.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tutti::store {
+namespace {
+
+using namespace std::chrono_literals;
+
+std::string duration_text(Store::Clock::duration duration) {
+  const auto ms = std::chrono::round<std::chrono::milliseconds>(duration);
+  if (ms < 10s) return fmt::format("{} ms", ms.count());
+  return fmt::format("{:.1f} s", std::chrono::duration<double>(ms).count());
+}
+
+std::string quoted(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
+    text += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", names[i].substr(0, 128));
+  if (names.size() > kShown) text += fmt::format(" and more");
+  return text;
+}
+
+}  // namespace
+
+Status describe_failure(Op op, const std::string& name, std::size_t count, const Response& response,
+                        Store::Clock::duration timeout, const std::string& store) {
+  std::string call = fmt::format("store {}", to_string(op));
+  if (count == 1) call += fmt::format("(\"{}\")", name.substr(0, 128));
+  if (count > 1) call += fmt::format("(\"{}\" and {} more)", name.substr(0, 128), count - 1);
+  if (response.code != Errc::timeout || !response.text.empty())
+    return Status(response.code, fmt::format("{}: {}", call, response.text));
+  if (op == Op::queue_pop) {
+    return Status(Errc::timeout,
+                  fmt::format("{}: nothing was pushed to this queue of {} within {}; is the "
+                              "process that pushes still running, or is the timeout too short?",
+                              call, store, duration_text(timeout)));
+  }
+  return Status(Errc::timeout,
+                fmt::format("{}: nobody has set {} in {} within {}; is the process that sets it "
+                            "still running, or is the timeout too short?",
+                            call, quoted(response.values), store, duration_text(timeout)));
+}
+
+}  // namespace tutti::store

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "os/fd.hpp"
+
+namespace tutti::store {
+
+inline constexpr std::size_t kMadeSecretBytes = 32;
+inline constexpr std::size_t kLeastSecretBytes = 16;
+inline constexpr std::size_t kMostSecretBytes = 4096;
+
+/// A new secret in memory that children can inherit and nobody can change.
+struct MadeSecret {
+  std::vector<std::byte> secret;
+  os::Fd fd;  ///< closed on exec
+};
+Result<MadeSecret> make_secret();
+
+/// From a descriptor that the launcher left open for us. Reading does not use it up.
+Result<std::vector<std::byte>> read_secret_fd(int fd);
+/// From a file, which must belong to this user (or root) and be closed to everybody else.
+Result<std::vector<std::byte>> read_secret_file(const std::string& path);
+
+}  // namespace tutti::store

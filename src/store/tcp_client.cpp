@@ -1,0 +1,225 @@
+#include "store/tcp_client.hpp"
+
+#include <fmt/format.h>
+#include <poll.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "os/address.hpp"
+#include "store/wire.hpp"
+
+namespace tutti::store {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kFirstPause = 5ms;
+constexpr milliseconds kLongestPause = 250ms;
+// A server that takes longer than this to say hello is tried anew.
+constexpr milliseconds kHandshakeTimeout = 5s;
+constexpr milliseconds kConnectTimeout = 10s;
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+
+// The server keeps the time of what waits. It gets a little longer to say so before we conclude
+// that it is gone.
+milliseconds slack_for(Clock::duration timeout) {
+  return std::clamp(std::chrono::duration_cast<milliseconds>(timeout / 4), milliseconds(250),
+                    milliseconds(2000));
+}
+
+struct Attempt {
+  Status status;
+  bool final = false;  // trying again cannot help
+};
+
+Attempt shake_hands(int fd, const Credentials& mine, os::Deadline deadline) {
+  auto hello = make_hello(mine);
+  if (!hello) return {hello.status(), true};
+  if (Status s = os::send_all(fd, *hello, deadline); !s) return {s};
+  Reply reply{};
+  if (Status s = os::receive_all(fd, reply, deadline); !s) return {s};
+  if (Status s = check_reply(*hello, reply, mine); !s) return {s, s.code() != Errc::peer_left};
+  auto proof = make_client_proof(*hello, reply, mine);
+  if (!proof) return {proof.status(), true};
+  if (Status s = os::send_all(fd, *proof, deadline); !s) return {s};
+  Verdict verdict{};
+  if (Status s = os::receive_all(fd, verdict, deadline); !s) return {s};
+  if (Status s = check_verdict(verdict); !s) return {s, true};
+  return {};
+}
+
+Attempt try_once(const os::Address& address, const Credentials& mine, os::Deadline deadline,
+                 os::Fd& fd) {
+  auto connected = os::connect_tcp(address, std::min(deadline, Clock::now() + kConnectTimeout));
+  if (!connected) return {connected.status()};
+  if (Status s = os::set_no_delay(connected->get()); !s) return {s};
+  if (Status s = os::set_keep_alive(connected->get()); !s) return {s};
+  Attempt attempt =
+      shake_hands(connected->get(), mine, std::min(deadline, Clock::now() + kHandshakeTimeout));
+  if (attempt.status) fd = std::move(*connected);
+  return attempt;
+}
+
+Response broken_response(const std::string& why) {
+  Response response;
+  response.code = Errc::store;
+  response.text = why;
+  return response;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, const Credentials& mine,
+                                                      os::Deadline deadline) {
+  const auto start = Clock::now();
+  auto addresses = os::Address::resolve(target.host, target.port);
+  if (!addresses) return addresses.status();
+  const std::string name = addresses->size() == 1 ? addresses->front().to_string()
+                                                  : fmt::format("{}:{}", target.host, target.port);
+  milliseconds pause = kFirstPause;
+  for (int attempts = 1;; ++attempts) {
+    Status last;
+    for (const os::Address& address : *addresses) {
+      os::Fd fd;
+      const Attempt attempt = try_once(address, mine, deadline, fd);
+      if (attempt.status) return std::unique_ptr<TcpClient>(new TcpClient(std::move(fd), name));
+      if (attempt.final) {
+        return Status(Errc::refused, fmt::format("cannot use the store at {}: {}",
+                                                 address.to_string(), attempt.status.message()));
+      }
+      last = attempt.status;
+    }
+    if (Clock::now() >= deadline) {
+      const auto took = std::chrono::duration<double>(Clock::now() - start).count();
+      return Status(Errc::timeout,
+                    fmt::format("cannot reach the store at {} within {:.1f} s ({} attempts; the "
+                                "last: {}); is the process that serves it (rank 0, or tuttirun) "
+                                "running, and may this host reach that port?",
+                                name, took, attempts, last.message()));
+    }
+    // Nothing tells us when a port begins to be listened on: wait a little longer each time.
+    if (auto waited = os::wait_ready(-1, 0, std::min(deadline, Clock::now() + pause)); !waited)
+      return waited.status();
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+Response TcpClient::call(const Request& request, os::Deadline deadline) {
+  const auto now = Clock::now();
+  const auto timeout = std::max(deadline - now, Clock::duration::zero());
+  Request timed = request;
+  timed.timeout_ms = static_cast<std::uint32_t>(
+      std::min<std::int64_t>(std::chrono::ceil<milliseconds>(timeout).count(), UINT32_MAX));
+  const os::Deadline give_up = now + timeout + slack_for(timeout);
+
+  Lock lock(mutex_);
+  if (broken_) return broken_response(*broken_);
+  const std::uint64_t id = next_id_++;
+  slots_.emplace(id, std::nullopt);
+  lock.unlock();
+  Status sent;
+  {
+    const std::lock_guard sending(send_mutex_);
+    sent = os::send_all(fd_.get(), encode_request(timed, id), give_up);
+  }
+  lock.lock();
+  // Half a frame may be out: nothing sensible can follow it.
+  if (!sent)
+    break_locked(
+        fmt::format("the connection to the store at {} is lost ({}); the process that "
+                    "serves it (rank 0, or tuttirun) has ended or cannot be reached",
+                    name_, sent.message()));
+  return await(id, give_up, lock);
+}
+
+Response TcpClient::await(std::uint64_t id, os::Deadline give_up, Lock& lock) {
+  while (true) {
+    const auto slot = slots_.find(id);
+    if (slot->second) {
+      Response response = *std::move(slot->second);
+      slots_.erase(slot);
+      return response;
+    }
+    if (!broken_ && Clock::now() >= give_up) {
+      // Without this the answer could come later and, for queue_pop, take a value with it.
+      break_locked(
+          fmt::format("the store at {} has stopped answering; is the process that serves "
+                      "it (rank 0, or tuttirun) stopped, or the network cut?",
+                      name_));
+    }
+    if (broken_) {
+      slots_.erase(slot);
+      return broken_response(*broken_);
+    }
+    if (somebody_reads_) {
+      changed_.wait_until(lock, give_up);
+      continue;
+    }
+    somebody_reads_ = true;
+    lock.unlock();
+    std::vector<std::pair<std::uint64_t, Response>> answers;
+    const Status status = read_some(give_up, answers);
+    lock.lock();
+    somebody_reads_ = false;
+    for (auto& [answered, response] : answers) {
+      if (const auto other = slots_.find(answered); other != slots_.end())
+        other->second = std::move(response);
+    }
+    if (!status)
+      break_locked(
+          fmt::format("the connection to the store at {} is lost ({}); the process that "
+                      "serves it (rank 0, or tuttirun) has ended or cannot be reached",
+                      name_, status.message()));
+    changed_.notify_all();
+  }
+}
+
+Status TcpClient::read_some(os::Deadline deadline,
+                            std::vector<std::pair<std::uint64_t, Response>>& answers) {
+  auto ready = os::wait_ready(fd_.get(), POLLIN, deadline);
+  if (!ready) return ready.status();
+  if (!*ready) return {};
+  const std::size_t before = in_.size();
+  in_.resize(before + kReadBytes);
+  auto got = os::receive_some(fd_.get(), std::span(in_).subspan(before));
+  in_.resize(before + (got && got->has_value() ? **got : 0));
+  if (!got) return got.status();
+  if (!got->has_value()) return Status(Errc::store, "it was closed from the other side");
+
+  const Limits limits;
+  std::size_t used = 0;
+  while (in_.size() - used >= kHeaderBytes) {
+    const std::span<const std::byte> bytes = std::span<const std::byte>(in_).subspan(used);
+    auto header = parse_header(bytes.first<kHeaderBytes>(), limits);
+    if (!header) return header.status();
+    if (bytes.size() < kHeaderBytes + header->body_bytes) break;
+    auto response =
+        parse_response(*header, bytes.subspan(kHeaderBytes, header->body_bytes), limits);
+    if (!response) return response.status();
+    answers.emplace_back(header->id, std::move(*response));
+    used += kHeaderBytes + header->body_bytes;
+  }
+  in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(used));
+  return {};
+}
+
+void TcpClient::break_locked(std::string why) {
+  if (broken_) return;
+  broken_ = std::move(why);
+  // Whoever reads wakes up; the server forgets our requests.
+  ::shutdown(fd_.get(), SHUT_RDWR);
+  changed_.notify_all();
+}
+
+void TcpClient::leave(os::Deadline deadline) {
+  Request request;
+  request.op = Op::leave;
+  call(request, deadline);
+}
+
+}  // namespace tutti::store

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "os/fd.hpp"
+#include "os/socket.hpp"
+#include "store/handshake.hpp"
+#include "store/request.hpp"
+
+namespace tutti::store {
+
+/// One connection to a TcpServer, for all threads of a process at once: requests carry a number,
+/// and of the threads that wait for answers one reads for all.
+class TcpClient {
+ public:
+  struct Target {
+    std::string host;
+    std::uint16_t port = 0;
+  };
+  /// Tries until the deadline, since the server may start later than its users. Ends at once where
+  /// trying again cannot help: another secret, another job, an unknown host.
+  static Result<std::unique_ptr<TcpClient>> connect(const Target& target, const Credentials& mine,
+                                                    os::Deadline deadline);
+
+  /// The answer, or an error: timeout, or store when the connection is broken.
+  Response call(const Request& request, os::Deadline deadline);
+  /// Tells the server that we go on purpose.
+  void leave(os::Deadline deadline);
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  TcpClient(os::Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+
+  Response await(std::uint64_t id, os::Deadline give_up, Lock& lock);
+  /// Reads what is there, waiting until the deadline; ok also when nothing came.
+  Status read_some(os::Deadline deadline, std::vector<std::pair<std::uint64_t, Response>>& answers);
+  void break_locked(std::string why);
+
+  const os::Fd fd_;
+  const std::string name_;
+
+  std::mutex send_mutex_;  // a frame goes out in one piece
+
+  std::mutex mutex_;  // everything below
+  std::condition_variable changed_;
+  bool somebody_reads_ = false;
+  std::uint64_t next_id_ = 1;
+  std::optional<std::string> broken_;
+  std::unordered_map<std::uint64_t, std::optional<Response>> slots_;
+
+  std::vector<std::byte> in_;  // belongs to whoever reads
+};
+
+}  // namespace tutti::store

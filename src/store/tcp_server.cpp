@@ -1,0 +1,503 @@
+#include "store/tcp_server.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <utility>
+
+#include "base/log.hpp"
+#include "os/event_loop.hpp"
+#include "os/socket.hpp"
+#include "store/broker.hpp"
+#include "store/handshake.hpp"
+#include "store/wire.hpp"
+
+namespace tutti::store {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr std::size_t kReadBytes = std::size_t{64} << 10;
+// What one user may bring in before the others have their turn.
+constexpr std::size_t kReadsPerTurn = 16;
+// So many answers unread: no more requests are read from this user.
+constexpr std::size_t kStopReadingBytes = std::size_t{64} << 20;
+constexpr std::size_t kAcceptsPerTurn = 32;
+constexpr milliseconds kPauseWithoutDescriptors{100};
+
+enum class State { hello, proof, open };
+
+struct Connection {
+  os::Fd fd;
+  std::string peer;
+  State state = State::hello;
+  bool doomed = false;
+  bool left = false;
+  std::uint32_t watched = EPOLLIN;
+
+  Hello hello{};
+  Reply reply{};
+
+  std::vector<std::byte> in;
+  std::size_t in_used = 0;  // bytes at the front of `in` that are done with
+  std::deque<std::vector<std::byte>> out;
+  std::size_t out_sent = 0;  // bytes of out.front() that are gone
+  std::size_t out_bytes = 0;
+
+  std::unordered_map<Broker::Ticket, std::uint64_t> waiting;  // ticket -> request id
+};
+
+}  // namespace
+
+/// Everything behind the thread. Only `closing_` is touched from outside.
+class TcpServer::Loop {
+ public:
+  Loop(TcpServerOptions options, os::Fd listener, os::Address address,
+       std::unique_ptr<os::EventLoop> events)
+      : options_(std::move(options)),
+        listener_(std::move(listener)),
+        address_(address),
+        events_(std::move(events)),
+        broker_(options_.limits) {}
+
+  Status watch_listener() {
+    return events_->add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_on_loop(); });
+  }
+  void run_on_loop() noexcept;
+  void close(milliseconds linger) {
+    const std::lock_guard lock(mutex_);
+    if (!close_at_) close_at_ = Clock::now() + linger;
+    events_->wake();
+  }
+  [[nodiscard]] const os::Address& address() const noexcept { return address_; }
+  /// Frees the port and hangs up on those who are left; when the thread has ended.
+  void shut() noexcept {
+    connections_.clear();
+    listener_.reset();
+  }
+
+ private:
+  using Id = std::uint64_t;
+
+  [[nodiscard]] Credentials credentials() const noexcept {
+    return {options_.secret, options_.job, options_.generation};
+  }
+  [[nodiscard]] bool finished_on_loop(Clock::time_point now);
+  [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop();
+  void accept_on_loop();
+  void expire_on_loop(Clock::time_point now);
+  void ready_on_loop(Id id, std::uint32_t events);
+  void read_on_loop(Id id, Connection& connection);
+  void read_handshake_on_loop(Connection& connection);
+  void handle_hello_on_loop(Connection& connection);
+  void handle_frames_on_loop(Id id, Connection& connection);
+  void handle_request_on_loop(Id id, Connection& connection, const FrameHeader& header,
+                              Request request);
+  void deliver_on_loop();
+  void respond_on_loop(Connection& connection, const Response& response, std::uint64_t request_id);
+  void send_on_loop(Connection& connection, std::vector<std::byte> bytes);
+  void flush_on_loop(Connection& connection);
+  void update_watch_on_loop(Connection& connection);
+  void doom_on_loop(Connection& connection, std::string_view why);
+  void bury_on_loop();
+
+  TcpServerOptions options_;
+  os::Fd listener_;
+  os::Address address_;
+  std::unique_ptr<os::EventLoop> events_;
+  Broker broker_;
+  std::array<std::byte, kReadBytes> scratch_;  // what has just been read, of whomever
+  Broker::Ticket next_ticket_ = 1;
+  Id next_id_ = 1;
+  std::unordered_map<Id, std::unique_ptr<Connection>> connections_;
+  std::unordered_map<Broker::Ticket, Id> owners_;
+  std::deque<std::pair<Clock::time_point, Id>> strangers_;  // by deadline; proven ones drop out
+  std::size_t stranger_count_ = 0;
+  std::size_t open_count_ = 0;
+  std::size_t departed_ = 0;
+  bool anyone_doomed_ = false;
+  std::optional<Clock::time_point> listen_again_at_;
+
+  std::mutex mutex_;
+  std::optional<Clock::time_point> close_at_;  // guarded by mutex_
+};
+
+void TcpServer::Loop::run_on_loop() noexcept {
+  try {
+    while (true) {
+      const auto now = Clock::now();
+      broker_.expire(now);
+      expire_on_loop(now);
+      deliver_on_loop();
+      bury_on_loop();
+      if (finished_on_loop(now)) return;
+      if (Status status = events_->run_once(next_deadline_on_loop()); !status) {
+        base::log(base::Level::error,
+                  fmt::format("the store at {} ends: {}", address_.to_string(), status.message()));
+        return;
+      }
+    }
+  } catch (const std::exception& error) {
+    base::log(base::Level::error,
+              fmt::format("the store at {} ends: {}", address_.to_string(), error.what()));
+  }
+}
+
+bool TcpServer::Loop::finished_on_loop(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  if (!close_at_) return false;
+  if (now >= *close_at_) return true;
+  const bool all_came = !options_.users || departed_ >= static_cast<std::size_t>(*options_.users);
+  return open_count_ == 0 && all_came;
+}
+
+std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop() {
+  std::optional<Clock::time_point> next = broker_.next_deadline();
+  const auto consider = [&](const std::optional<Clock::time_point>& other) {
+    if (other && (!next || *other < *next)) next = other;
+  };
+  if (!strangers_.empty()) consider(strangers_.front().first);
+  consider(listen_again_at_);
+  const std::lock_guard lock(mutex_);
+  consider(close_at_);
+  return next;
+}
+
+void TcpServer::Loop::accept_on_loop() {
+  for (std::size_t i = 0; i < kAcceptsPerTurn; ++i) {
+    auto accepted = os::accept_connection(listener_.get());
+    if (!accepted) {
+      // Out of descriptors: the waiting connection keeps the listener ready, so look away a while.
+      base::log_limited(base::Level::warning, "store.accept", accepted.status().message());
+      listen_again_at_ = Clock::now() + kPauseWithoutDescriptors;
+      if (Status status = events_->modify(listener_.get(), 0); !status)
+        base::log(base::Level::error, status.message());
+      return;
+    }
+    if (!accepted->valid()) return;
+    auto connection = std::make_unique<Connection>();
+    connection->fd = std::move(*accepted);
+    auto peer = os::peer_address(connection->fd.get());
+    connection->peer = peer ? peer->to_string() : "a peer that is gone";
+    if (!os::set_no_delay(connection->fd.get()) || !os::set_keep_alive(connection->fd.get()))
+      continue;
+    const Id id = next_id_++;
+    if (!events_->add(connection->fd.get(), EPOLLIN,
+                      [this, id](std::uint32_t events) { ready_on_loop(id, events); }))
+      continue;
+    connections_.emplace(id, std::move(connection));
+    strangers_.emplace_back(Clock::now() + options_.hello_timeout, id);
+    if (++stranger_count_ > options_.max_strangers) {
+      const auto oldest = std::ranges::find_if(strangers_, [&](const auto& entry) {
+        const auto found = connections_.find(entry.second);
+        return found != connections_.end() && found->second->state != State::open &&
+               !found->second->doomed;
+      });
+      doom_on_loop(*connections_.at(oldest->second), "too many unproven connections");
+    }
+  }
+}
+
+void TcpServer::Loop::expire_on_loop(Clock::time_point now) {
+  if (listen_again_at_ && now >= *listen_again_at_) {
+    listen_again_at_.reset();
+    if (Status status = events_->modify(listener_.get(), EPOLLIN); !status)
+      base::log(base::Level::error, status.message());
+  }
+  while (!strangers_.empty()) {
+    const auto entry = connections_.find(strangers_.front().second);
+    const bool unproven = entry != connections_.end() && entry->second->state != State::open;
+    if (unproven && now < strangers_.front().first) return;
+    if (unproven) doom_on_loop(*entry->second, "said no valid hello in time");
+    strangers_.pop_front();
+  }
+}
+
+void TcpServer::Loop::ready_on_loop(Id id, std::uint32_t events) {
+  const auto entry = connections_.find(id);
+  if (entry == connections_.end() || entry->second->doomed) return;
+  Connection& connection = *entry->second;
+  try {
+    if ((events & EPOLLOUT) != 0) flush_on_loop(connection);
+    if (!connection.doomed && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
+      read_on_loop(id, connection);
+    if (!connection.doomed) update_watch_on_loop(connection);
+  } catch (const std::exception& error) {
+    // Most likely no memory for what this one sends; the others need not suffer.
+    doom_on_loop(connection, error.what());
+  }
+}
+
+void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
+  if (connection.state != State::open) {
+    read_handshake_on_loop(connection);
+    return;
+  }
+  for (std::size_t i = 0; i < kReadsPerTurn && !connection.doomed; ++i) {
+    auto got = os::receive_some(connection.fd.get(), scratch_);
+    if (!got || !got->has_value()) {
+      doom_on_loop(connection, got ? "closed the connection" : got.status().message());
+      return;
+    }
+    const std::size_t count = **got;
+    connection.in.insert(connection.in.end(), scratch_.begin(),
+                         scratch_.begin() + static_cast<std::ptrdiff_t>(count));
+    if (count == 0) return;
+    handle_frames_on_loop(id, connection);
+    if (count < kReadBytes || connection.out_bytes > kStopReadingBytes) return;
+  }
+}
+
+void TcpServer::Loop::read_handshake_on_loop(Connection& connection) {
+  // Exactly what is missing and no more: a stranger never makes us keep more than one frame.
+  while (connection.state != State::open && !connection.doomed) {
+    const std::size_t wanted = connection.state == State::hello ? kHelloBytes : kProofBytes;
+    std::array<std::byte, kHelloBytes> buffer{};
+    auto got = os::receive_some(connection.fd.get(),
+                                std::span(buffer).first(wanted - connection.in.size()));
+    if (!got || !got->has_value()) {
+      doom_on_loop(connection, "closed the connection before it was known");
+      return;
+    }
+    if (**got == 0) return;
+    connection.in.insert(connection.in.end(), buffer.begin(),
+                         buffer.begin() + static_cast<std::ptrdiff_t>(**got));
+    if (connection.state == State::hello && !may_be_hello(connection.in)) {
+      doom_on_loop(connection, "does not speak this protocol");
+      return;
+    }
+    if (connection.in.size() < wanted) return;
+    if (connection.state == State::hello) {
+      handle_hello_on_loop(connection);
+    } else {
+      Proof proof{};
+      std::ranges::copy(connection.in, proof.begin());
+      auto checked = check_client_proof(connection.hello, connection.reply, proof, credentials());
+      if (!checked)
+        base::log_limited(base::Level::error, "store.proof", checked.status().message());
+      const bool good = checked && *checked;
+      const Verdict verdict = make_verdict(good ? Refusal::none : Refusal::wrong_secret);
+      send_on_loop(connection, {verdict.begin(), verdict.end()});
+      if (!good) {
+        doom_on_loop(connection, "has another secret");
+        return;
+      }
+      if (connection.doomed) return;
+      connection.state = State::open;
+      --stranger_count_;
+      ++open_count_;
+    }
+    connection.in.clear();
+  }
+}
+
+void TcpServer::Loop::handle_hello_on_loop(Connection& connection) {
+  std::ranges::copy(connection.in, connection.hello.begin());
+  auto answer = answer_hello(connection.hello, credentials());
+  if (!answer) {
+    doom_on_loop(connection, answer.status().message());
+    return;
+  }
+  connection.reply = answer->reply;
+  send_on_loop(connection, {answer->reply.begin(), answer->reply.end()});
+  if (answer->refusal != Refusal::none) doom_on_loop(connection, "was refused");
+  connection.state = State::proof;
+}
+
+void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
+  while (!connection.doomed) {
+    const std::span<const std::byte> bytes =
+        std::span<const std::byte>(connection.in).subspan(connection.in_used);
+    if (bytes.size() < kHeaderBytes) break;
+    auto header = parse_header(bytes.first<kHeaderBytes>(), options_.limits);
+    if (!header) {
+      doom_on_loop(connection, header.status().message());
+      return;
+    }
+    if (bytes.size() < kHeaderBytes + header->body_bytes) break;
+    auto request =
+        parse_request(*header, bytes.subspan(kHeaderBytes, header->body_bytes), options_.limits);
+    if (!request) {
+      doom_on_loop(connection, request.status().message());
+      return;
+    }
+    connection.in_used += kHeaderBytes + header->body_bytes;
+    handle_request_on_loop(id, connection, *header, std::move(*request));
+  }
+  // Moved to the front only when most of the buffer is done with, so that bytes move once.
+  if (connection.in_used > 0 && connection.in_used * 2 >= connection.in.size()) {
+    connection.in.erase(connection.in.begin(),
+                        connection.in.begin() + static_cast<std::ptrdiff_t>(connection.in_used));
+    connection.in_used = 0;
+    if (connection.in.empty() && connection.in.capacity() > 4 * kReadBytes)
+      connection.in.shrink_to_fit();
+  }
+}
+
+void TcpServer::Loop::handle_request_on_loop(Id id, Connection& connection,
+                                             const FrameHeader& header, Request request) {
+  if (request.op == Op::leave) {
+    connection.left = true;
+    respond_on_loop(connection, {}, header.id);
+    return;
+  }
+  if (connection.waiting.size() >= options_.max_waiting) {
+    Response response;
+    response.code = Errc::store;
+    response.text = fmt::format("{} requests of this process wait already", options_.max_waiting);
+    respond_on_loop(connection, response, header.id);
+    return;
+  }
+  const Broker::Ticket ticket = next_ticket_++;
+  if (auto response = broker_.submit(std::move(request), ticket, Clock::now())) {
+    respond_on_loop(connection, *response, header.id);
+  } else {
+    connection.waiting.emplace(ticket, header.id);
+    owners_.emplace(ticket, id);
+  }
+  deliver_on_loop();
+}
+
+void TcpServer::Loop::deliver_on_loop() {
+  for (const auto& [ticket, response] : broker_.take_answers()) {
+    const auto owner = owners_.find(ticket);
+    Connection& connection = *connections_.at(owner->second);
+    owners_.erase(owner);
+    const auto waiting = connection.waiting.find(ticket);
+    const std::uint64_t request_id = waiting->second;
+    connection.waiting.erase(waiting);
+    if (connection.doomed) continue;
+    respond_on_loop(connection, response, request_id);
+    if (!connection.doomed) update_watch_on_loop(connection);
+  }
+}
+
+void TcpServer::Loop::respond_on_loop(Connection& connection, const Response& response,
+                                      std::uint64_t request_id) {
+  send_on_loop(connection, encode_response(response, request_id, options_.limits));
+}
+
+void TcpServer::Loop::send_on_loop(Connection& connection, std::vector<std::byte> bytes) {
+  if (connection.out_bytes > 0 && connection.out_bytes + bytes.size() > options_.max_unread_bytes) {
+    doom_on_loop(connection, "does not read its answers");
+    return;
+  }
+  connection.out_bytes += bytes.size();
+  connection.out.push_back(std::move(bytes));
+  flush_on_loop(connection);
+}
+
+void TcpServer::Loop::flush_on_loop(Connection& connection) {
+  while (!connection.out.empty()) {
+    const std::span<const std::byte> rest =
+        std::span<const std::byte>(connection.out.front()).subspan(connection.out_sent);
+    auto sent = os::send_some(connection.fd.get(), rest);
+    if (!sent) {
+      doom_on_loop(connection, sent.status().message());
+      return;
+    }
+    if (*sent == 0) return;
+    connection.out_sent += *sent;
+    connection.out_bytes -= *sent;
+    if (connection.out_sent == connection.out.front().size()) {
+      connection.out.pop_front();
+      connection.out_sent = 0;
+    }
+  }
+}
+
+void TcpServer::Loop::update_watch_on_loop(Connection& connection) {
+  std::uint32_t wanted = 0;
+  if (connection.out_bytes <= kStopReadingBytes) wanted |= EPOLLIN;
+  if (!connection.out.empty()) wanted |= EPOLLOUT;
+  if (wanted == connection.watched) return;
+  connection.watched = wanted;
+  if (Status status = events_->modify(connection.fd.get(), wanted); !status)
+    doom_on_loop(connection, status.message());
+}
+
+void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why) {
+  if (connection.doomed) return;
+  // Buried at the end of the turn: callers up the stack still hold the reference.
+  connection.doomed = true;
+  anyone_doomed_ = true;
+  if (connection.left) return;
+  if (connection.state == State::open) {
+    base::log(base::Level::info, fmt::format("the store at {} has lost user {}: {}",
+                                             address_.to_string(), connection.peer, why));
+  } else {
+    base::log_limited(base::Level::info, "store.stranger",
+                      fmt::format("the store at {} has dropped a connection from {}: {}",
+                                  address_.to_string(), connection.peer, why));
+  }
+}
+
+void TcpServer::Loop::bury_on_loop() {
+  if (!std::exchange(anyone_doomed_, false)) return;
+  for (auto entry = connections_.begin(); entry != connections_.end();) {
+    Connection& connection = *entry->second;
+    if (!connection.doomed) {
+      ++entry;
+      continue;
+    }
+    for (const auto& [ticket, request_id] : connection.waiting) {
+      broker_.cancel(ticket);
+      owners_.erase(ticket);
+    }
+    if (connection.state == State::open) {
+      --open_count_;
+      ++departed_;
+    } else {
+      --stranger_count_;
+    }
+    events_->remove(connection.fd.get());
+    entry = connections_.erase(entry);
+  }
+}
+
+TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {
+  // Signals belong to the user's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([raw = loop_.get()] { raw->run_on_loop(); });
+  pthread_setname_np(thread_.native_handle(), "tutti-store");
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
+  auto listener = os::listen_tcp(options.address);
+  if (!listener) return listener.status();
+  auto address = os::local_address(listener->get());
+  if (!address) return address.status();
+  auto events = os::EventLoop::create();
+  if (!events) return events.status();
+  auto loop = std::make_unique<Loop>(std::move(options), std::move(*listener), *address,
+                                     std::move(*events));
+  if (Status status = loop->watch_listener(); !status) return status;
+  return std::unique_ptr<TcpServer>(new TcpServer(std::move(loop)));
+}
+
+TcpServer::~TcpServer() { close(milliseconds::zero()); }
+
+const os::Address& TcpServer::address() const noexcept { return loop_->address(); }
+
+void TcpServer::close(milliseconds linger) {
+  if (!thread_.joinable()) return;
+  loop_->close(linger);
+  thread_.join();
+  loop_->shut();
+}
+
+}  // namespace tutti::store

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "os/address.hpp"
+#include "store/request.hpp"
+
+namespace tutti::store {
+
+struct TcpServerOptions {
+  /// Listened on, and nothing else; port 0 picks a free one.
+  os::Address address;
+  std::vector<std::byte> secret = {};
+  std::string job = {};
+  std::uint32_t generation = 0;
+  /// How many users will come; see `TcpServer::close`.
+  std::optional<int> users = {};
+  Limits limits = {};
+  /// A stranger has this long to prove that he belongs to the job.
+  std::chrono::milliseconds hello_timeout = std::chrono::seconds(5);
+  /// More strangers than this at once: the oldest has to go.
+  std::size_t max_strangers = 256;
+  /// Answers a user leaves unread; beyond it he is dropped.
+  std::size_t max_unread_bytes = std::size_t{256} << 20;
+  /// Requests of one user that wait at once.
+  std::size_t max_waiting = 4096;
+};
+
+/// Serves a store to all users of a job: one thread, one event loop, nothing ever waits for a
+/// single user.
+class TcpServer {
+ public:
+  static Result<std::unique_ptr<TcpServer>> start(TcpServerOptions options);
+  /// As `close` without lingering.
+  ~TcpServer();
+  TcpServer(const TcpServer&) = delete;
+  TcpServer& operator=(const TcpServer&) = delete;
+
+  /// With the port that was picked.
+  [[nodiscard]] const os::Address& address() const noexcept;
+
+  /// Goes on serving until every user has left (all `users` of them, where that was told; else all
+  /// who are connected), at most `linger`, then ends. Who closes first so disturbs nobody who is
+  /// still busy with the store.
+  void close(std::chrono::milliseconds linger);
+
+ private:
+  class Loop;
+  explicit TcpServer(std::unique_ptr<Loop> loop);
+
+  std::unique_ptr<Loop> loop_;
+  std::thread thread_;
+};
+
+}  // namespace tutti::store

@@ -1,0 +1,104 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "os/address.hpp"
+#include "store/request_store.hpp"
+#include "store/tcp_client.hpp"
+#include "store/tcp_server.hpp"
+
+namespace tutti {
+namespace store {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kGoodByeTimeout{250};
+
+class TcpStoreImpl final : public RequestStore<TcpStore> {
+ public:
+  TcpStoreImpl(std::string host, std::uint16_t port, std::unique_ptr<TcpServer> server,
+               std::unique_ptr<TcpClient> client, const TcpStoreOptions& options)
+      : host_(std::move(host)),
+        port_(port),
+        linger_(options.linger),
+        server_(std::move(server)),
+        client_(std::move(client)) {
+    set_timeout(options.timeout);
+  }
+
+  ~TcpStoreImpl() override {
+    client_->leave(Clock::now() + kGoodByeTimeout);
+    client_.reset();
+    if (server_) server_->close(linger_);
+  }
+
+  [[nodiscard]] const std::string& host() const noexcept override { return host_; }
+  [[nodiscard]] std::uint16_t port() const noexcept override { return port_; }
+  [[nodiscard]] std::string describe() const override {
+    const bool v6 = host_.find(':') != std::string::npos;
+    return fmt::format("the store at {}{}{}:{}", v6 ? "[" : "", host_, v6 ? "]" : "", port_);
+  }
+
+ protected:
+  Response call(Request request, Deadline deadline) override {
+    return client_->call(request, deadline);
+  }
+
+ private:
+  std::string host_;
+  std::uint16_t port_ = 0;
+  milliseconds linger_;
+  std::unique_ptr<TcpServer> server_;
+  std::unique_ptr<TcpClient> client_;
+};
+
+Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options) {
+  auto addresses = os::Address::resolve(options.host, options.port);
+  if (!addresses) return addresses.status();
+  Status last;
+  // A name may stand for addresses this host does not have, such as ::1 where IPv6 is switched off.
+  for (const os::Address& address : *addresses) {
+    TcpServerOptions server;
+    server.address = address;
+    server.secret = options.secret;
+    server.job = options.job;
+    server.generation = options.generation;
+    server.users = options.users;
+    auto started = TcpServer::start(std::move(server));
+    if (started) return started;
+    last = started.status();
+  }
+  return Status(Errc::store,
+                fmt::format("cannot serve the store: {}; is the port used by another job, or the "
+                            "address not one of this host?",
+                            last.message()));
+}
+
+}  // namespace
+}  // namespace store
+
+std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
+  if (options.timeout < std::chrono::milliseconds::zero() ||
+      options.linger < std::chrono::milliseconds::zero())
+    raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
+  if (!options.serve && options.port == 0)
+    raise(Status(Errc::invalid_argument, "a store's user needs the port of its server"));
+  const auto deadline = Store::Clock::now() +
+                        std::min<Store::Clock::duration>(options.timeout, std::chrono::hours(24));
+  std::unique_ptr<store::TcpServer> server;
+  store::TcpClient::Target target{options.host, options.port};
+  if (options.serve) {
+    auto started = store::serve(options);
+    if (!started) raise(started.status());
+    server = std::move(*started);
+    target = {server->address().host(), server->address().port()};
+  }
+  auto client = store::TcpClient::connect(target, {options.secret, options.job, options.generation},
+                                          deadline);
+  if (!client) raise(client.status());
+  return std::make_shared<store::TcpStoreImpl>(options.host, target.port, std::move(server),
+                                               std::move(*client), options);
+}
+
+}  // namespace tutti

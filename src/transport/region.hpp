@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "transport/shm/layout.hpp"
+
+// What the engine sees of the memory that the ranks of its host share. Plain pointers: real
+// mappings (shm/host.hpp) or ordinary memory where ranks are simulated.
+namespace tutti::transport {
+
+struct RegionPeer {
+  int rank = 0;  ///< global
+  const std::byte* arena = nullptr;
+  std::size_t arena_bytes = 0;
+  shm::Page* page = nullptr;
+  int eventfd = -1;  ///< wakes its progress thread
+
+  [[nodiscard]] const shm::ArenaHeader& header() const noexcept {
+    return *reinterpret_cast<const shm::ArenaHeader*>(arena);
+  }
+  [[nodiscard]] const shm::GroupBlock& group(int slot) const noexcept {
+    return *reinterpret_cast<const shm::GroupBlock*>(
+        arena + shm::kGroupsOffset + static_cast<std::size_t>(slot) * shm::kGroupStride);
+  }
+  /// The id of the group in a slot of that rank; written last when a group is made.
+  [[nodiscard]] const std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
+    return reinterpret_cast<const std::atomic<std::uint64_t>*>(arena + shm::kDirectoryOffset)[slot];
+  }
+};
+
+/// The ranks of this host, by local index; `self` is ours.
+struct Regions {
+  std::vector<RegionPeer> peers;
+  int self = 0;
+  std::byte* arena = nullptr;  ///< ours, writable
+
+  [[nodiscard]] shm::ArenaHeader& header() const noexcept {
+    return *reinterpret_cast<shm::ArenaHeader*>(arena);
+  }
+  [[nodiscard]] shm::GroupBlock& group(int slot) const noexcept {
+    return *reinterpret_cast<shm::GroupBlock*>(arena + shm::kGroupsOffset +
+                                               static_cast<std::size_t>(slot) * shm::kGroupStride);
+  }
+  [[nodiscard]] std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
+    return reinterpret_cast<std::atomic<std::uint64_t>*>(arena + shm::kDirectoryOffset)[slot];
+  }
+  [[nodiscard]] shm::Page& page() const noexcept {
+    return *peers[static_cast<std::size_t>(self)].page;
+  }
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "transport/region.hpp"
+
+// How a rank that sleeps is woken by another of its host (decisions C3, D3).
+namespace tutti::transport::shm {
+
+/// Wakes whoever sleeps for this rank: the slow half of `ring`.
+void wake(const RegionPeer& peer) noexcept;
+
+/// After a publication: wakes the peer if it sleeps. Costs one load where nobody does. The
+/// sleeper's membarrier makes the load see its park word although we have no fence behind our
+/// store.
+inline void ring(const RegionPeer& peer) noexcept {
+  // relaxed: ordered against our publication by the sleeper's membarrier (Driver::park).
+  if (peer.page->park.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    wake(peer);
+}
+
+}  // namespace tutti::transport::shm

@@ -1,0 +1,431 @@
+#include "transport/shm/host.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include "os/cpu.hpp"
+#include "os/futex.hpp"
+#include "os/host.hpp"
+#include "os/process.hpp"
+#include "os/socket.hpp"
+#include "transport/shm/doorbell.hpp"
+
+namespace tutti::transport::shm {
+namespace {
+
+// Ranks that are threads of one process use one mapping: a sanitizer that watches addresses would
+// see nothing through two (decisions D1).
+struct InProcess {
+  std::mutex mutex;
+  std::map<std::uint64_t, std::pair<std::shared_ptr<os::Mapping>, std::shared_ptr<os::Mapping>>>
+      by_nonce;
+};
+InProcess& in_process() {
+  static InProcess* const kInProcess = new InProcess;  // never destroyed: contexts may end at exit
+  return *kInProcess;
+}
+
+std::uint64_t random_number() {
+  std::uint64_t value = 0;
+  while (::getrandom(&value, sizeof(value), 0) != sizeof(value)) {
+  }
+  return value;
+}
+
+struct Hello {
+  std::uint64_t magic = kMagic;
+  std::int64_t rank = 0;
+  std::uint64_t nonce = 0;
+  std::uint64_t process = 0;  ///< 1: the fourth descriptor is a pidfd, else it only fills the place
+};
+
+std::span<const std::byte> bytes_of(const Hello& hello) {
+  return {reinterpret_cast<const std::byte*>(&hello), sizeof(hello)};
+}
+
+constexpr std::size_t kDescriptors = 4;
+/// How long the leader that knows of a death waits for others to come and hear of it.
+constexpr auto kTellFor = std::chrono::seconds(1);
+
+std::string name_of(int rank, const std::vector<HostCard>& cards) {
+  const HostCard& card = cards[static_cast<std::size_t>(rank)];
+  return "rank " + std::to_string(rank) + " on " + card.host_name + ", pid " +
+         std::to_string(card.pid);
+}
+
+Status died_while_sharing(int rank, const std::vector<HostCard>& cards) {
+  return Status(Errc::peer_lost,
+                "lost " + name_of(rank, cards) +
+                    ": its process ended while the ranks of its host exchanged their shared "
+                    "memory. Look at that rank's output for the cause, and start the job again.")
+      .with_culprit(rank);
+}
+
+/// A hello without descriptors: this rank is dead. Each is told once; how many were.
+std::size_t tell_dead(std::vector<os::Fd>& connections, int rank) {
+  const Hello hello{kMagic, rank, 0};
+  std::size_t told = 0;
+  for (os::Fd& connection : connections) {
+    if (!connection.valid()) continue;
+    (void)os::send_fds(connection.get(), {}, bytes_of(hello), std::chrono::steady_clock::now());
+    connection.reset();
+    ++told;
+  }
+  return told;
+}
+
+}  // namespace
+
+std::string process_state(int pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(file, text)) return {};
+  const auto after_name = text.rfind(')');  // the name may hold anything, spaces and brackets too
+  if (after_name == std::string::npos || after_name + 2 >= text.size()) return {};
+  switch (text[after_name + 2]) {
+    case 'T': return "stopped";
+    case 't': return "held by a debugger";
+    case 'Z': return "dead";
+    case 'D': return "in an uninterruptible system call";
+    default: return {};
+  }
+}
+
+Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id) {
+  std::unique_ptr<Host> host(new Host);
+  host->rank_ = rank;
+  Result<os::Fd> arena = os::make_memfd("tutti-arena", kArenaBytes);
+  if (!arena) return arena.status();
+  Result<os::Fd> readable = os::reopen_read_only(*arena);
+  if (!readable) return readable.status();
+  Result<os::Mapping> arena_mapping = os::map_shared(*arena, kArenaBytes, true);
+  if (!arena_mapping) return arena_mapping.status();
+  Result<os::Fd> page = os::make_memfd("tutti-page", kPageBytes);
+  if (!page) return page.status();
+  Result<os::Mapping> page_mapping = os::map_shared(*page, kPageBytes, true);
+  if (!page_mapping) return page_mapping.status();
+  host->own_.arena = std::move(*readable);
+  host->own_.page = std::move(*page);
+  host->arena_ = std::make_shared<os::Mapping>(std::move(*arena_mapping));
+  host->page_ = std::make_shared<os::Mapping>(std::move(*page_mapping));
+  host->event_ = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!host->event_.valid()) return Status(Errc::resource, "eventfd failed");
+  if (Result<os::Fd> process = os::open_pidfd(::getpid()); process)
+    host->own_.process = std::move(*process);
+
+  HostCard& card = host->card_;
+  if (Result<std::string> boot = os::boot_id(); boot) card.boot = *boot;
+  Result<std::uint64_t> network = os::network_namespace();
+  card.host_name = os::host_name();
+  card.host_key = card.boot + "/" + std::to_string(network ? *network : 0) + "/" + host_id;
+  card.nonce = random_number();
+  card.pid = ::getpid();
+  card.cpus = os::usable_cpus();
+  card.fence = os::register_global_fence();
+  char name[64];
+  std::snprintf(name, sizeof(name), "tutti-%016llx%016llx",
+                static_cast<unsigned long long>(random_number()),
+                static_cast<unsigned long long>(random_number()));
+  card.listener = name;
+  Result<os::Fd> listener = os::listen_unix(card.listener);
+  if (!listener) return listener.status();
+  host->listener_ = std::move(*listener);
+
+  auto* const header = new (host->arena_->data()) ArenaHeader{};
+  header->magic = kMagic;
+  header->version = kLayoutVersion;
+  header->rank = rank;
+  header->pid = card.pid;
+  header->arena_bytes = kArenaBytes;
+  {
+    const std::lock_guard lock(in_process().mutex);
+    in_process().by_nonce[card.nonce] = {host->arena_, host->page_};
+  }
+  return host;
+}
+
+Host::~Host() {
+  const std::lock_guard lock(in_process().mutex);
+  in_process().by_nonce.erase(card_.nonce);
+}
+
+void Host::stay_alone() {
+  regions_.arena = arena_->data();
+  regions_.self = 0;
+  regions_.peers.assign(1, RegionPeer{rank_, arena_->data(), kArenaBytes,
+                                      reinterpret_cast<Page*>(page_->data()), event_.get()});
+  listener_.reset();
+  own_ = Shared{};
+}
+
+Status Host::join(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
+                  Deadline deadline) {
+  if (ranks.size() > static_cast<std::size_t>(kMaxLocalRanks)) {
+    return Status(Errc::unsupported, std::to_string(ranks.size()) + " ranks on one host; at most " +
+                                         std::to_string(kMaxLocalRanks) + " can share memory");
+  }
+  std::vector<Shared> all(ranks.size());
+  const HostCard& leader = cards[static_cast<std::size_t>(ranks.front())];
+  Status exchanged = ranks.front() == rank_ ? collect(ranks, cards, all, deadline)
+                                            : hand_in(leader, ranks, cards, all, deadline);
+  if (!exchanged.ok()) return exchanged;
+  regions_.arena = arena_->data();
+  regions_.peers.resize(ranks.size());
+  events_.resize(ranks.size());
+  processes_.resize(ranks.size());
+  watched_.reserve(ranks.size());
+  ended_.reserve(ranks.size());
+  for (std::size_t local = 0; local < ranks.size(); ++local) {
+    const int rank = ranks[local];
+    regions_.peers[local].rank = rank;
+    if (rank == rank_) {
+      regions_.self = static_cast<int>(local);
+      regions_.peers[local] = RegionPeer{rank, arena_->data(), kArenaBytes,
+                                         reinterpret_cast<Page*>(page_->data()), event_.get()};
+      continue;
+    }
+    if (Status s = map_peer(static_cast<int>(local), cards[static_cast<std::size_t>(rank)],
+                            std::move(all[local]));
+        !s.ok()) {
+      return s;
+    }
+  }
+  reinterpret_cast<ArenaHeader*>(arena_->data())->local_index = regions_.self;
+  listener_.reset();
+  own_ = Shared{};
+  return Status();
+}
+
+/// Takes what one rank hands in. Nothing where a stranger came, or something that is not ours: it
+/// is dropped and the job goes on.
+std::optional<std::size_t> Host::take(const std::vector<int>& ranks,
+                                      const std::vector<HostCard>& cards, std::vector<Shared>& all,
+                                      std::vector<os::Fd>& connections, Deadline deadline) {
+  Result<os::Fd> connection = os::accept_connection(listener_.get());
+  if (!connection || !connection->valid()) return std::nullopt;
+  Hello hello;
+  const auto soon = std::min(deadline, std::chrono::steady_clock::now() + std::chrono::seconds(2));
+  Result<os::ReceivedFds> got = os::receive_fds(
+      connection->get(), {reinterpret_cast<std::byte*>(&hello), sizeof(hello)}, soon);
+  if (!got || got->bytes != sizeof(hello) || hello.magic != kMagic ||
+      got->fds.size() != kDescriptors) {
+    return std::nullopt;
+  }
+  const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(hello.rank));
+  if (at == ranks.end() || cards[static_cast<std::size_t>(*at)].nonce != hello.nonce)
+    return std::nullopt;
+  const auto local = static_cast<std::size_t>(at - ranks.begin());
+  if (connections[local].valid()) return std::nullopt;
+  connections[local] = std::move(*connection);
+  all[local] = Shared{std::move(got->fds[0]), std::move(got->fds[1]), std::move(got->fds[2]),
+                      std::move(got->fds[3])};
+  return local;
+}
+
+/// Waits until all ranks of the host have handed in theirs. The local index of one that has died,
+/// or nothing.
+Result<std::optional<std::size_t>> Host::gather(const std::vector<int>& ranks,
+                                                const std::vector<HostCard>& cards,
+                                                std::vector<Shared>& all,
+                                                std::vector<os::Fd>& connections,
+                                                Deadline deadline) {
+  // Until a rank has come, a connection to its listener tells whether it lives: it hangs up with
+  // the process, in whatever pid namespace that is. Later the one that it has made does.
+  std::vector<os::Fd> probes(ranks.size());
+  for (std::size_t local = 0; local < ranks.size(); ++local) {
+    if (ranks[local] == rank_) continue;
+    Result<os::Fd> probe = os::connect_unix(cards[static_cast<std::size_t>(ranks[local])].listener);
+    if (probe)
+      probes[local] = std::move(*probe);
+    else if (probe.status().code() == Errc::refused)
+      return std::optional(local);
+  }
+  std::size_t missing = ranks.size() - 1;
+  while (missing > 0) {
+    std::vector<pollfd> watched;
+    for (std::size_t local = 0; local < ranks.size(); ++local) {
+      const os::Fd& fd = connections[local].valid() ? connections[local] : probes[local];
+      watched.push_back({fd.valid() ? fd.get() : -1, 0, 0});
+    }
+    watched.push_back({listener_.get(), POLLIN, 0});
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
+            .count();
+    const int ready = ::poll(watched.data(), watched.size(),
+                             static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
+    for (std::size_t local = 0; ready > 0 && local < ranks.size(); ++local) {
+      if ((watched[local].revents & (POLLHUP | POLLERR)) != 0) return std::optional(local);
+    }
+    if (ready > 0 && (watched.back().revents & POLLIN) != 0) {
+      if (const auto local = take(ranks, cards, all, connections, deadline)) {
+        probes[*local].reset();
+        --missing;
+      }
+    } else if (std::chrono::steady_clock::now() >= deadline) {
+      std::string names;
+      for (std::size_t local = 0; local < ranks.size(); ++local) {
+        if (ranks[local] == rank_ || connections[local].valid()) continue;
+        names += (names.empty() ? "" : ", ") + name_of(ranks[local], cards);
+      }
+      return Status(Errc::timeout,
+                    "sharing memory with the other ranks of this host: " + std::to_string(missing) +
+                        " of " + std::to_string(ranks.size()) +
+                        " have not handed in theirs within the timeout: " + names +
+                        ". Are they stopped?");
+    }
+  }
+  return std::optional<std::size_t>();
+}
+
+Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
+                     std::vector<Shared>& all, Deadline deadline) {
+  std::vector<os::Fd> connections(ranks.size());
+  Result<std::optional<std::size_t>> dead = gather(ranks, cards, all, connections, deadline);
+  if (!dead) return dead.status();
+  if (*dead) {
+    // Who comes later must hear of it as well, instead of finding us gone.
+    const int rank = ranks[**dead];
+    std::size_t untold = ranks.size() - 2;
+    const Deadline until = std::min(deadline, std::chrono::steady_clock::now() + kTellFor);
+    connections[**dead].reset();
+    untold -= tell_dead(connections, rank);
+    while (untold > 0) {
+      Result<bool> ready = os::wait_ready(listener_.get(), POLLIN, until);
+      if (!ready || !*ready) break;
+      if (take(ranks, cards, all, connections, until))
+        untold -= std::min(untold, tell_dead(connections, rank));
+    }
+    return died_while_sharing(rank, cards);
+  }
+  for (std::size_t to = 0; to < ranks.size(); ++to) {
+    if (!connections[to].valid()) continue;
+    for (std::size_t of = 0; of < ranks.size(); ++of) {
+      if (of == to) continue;
+      const Shared& shared = ranks[of] == rank_ ? own_ : all[of];
+      const int event = ranks[of] == rank_ ? event_.get() : shared.event.get();
+      const int fds[kDescriptors] = {shared.arena.get(), shared.page.get(), event,
+                                     shared.process.valid() ? shared.process.get() : event};
+      const Hello hello{kMagic, ranks[of], shared.process.valid() ? 1U : 0U};
+      const Status sent = os::send_fds(connections[to].get(), fds, bytes_of(hello), deadline);
+      if (sent.ok()) continue;
+      if (sent.code() == Errc::timeout) return sent;
+      break;  // it is dead: all who have its descriptors, we too, learn that in a moment
+    }
+  }
+  return Status();
+}
+
+Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
+                     const std::vector<HostCard>& cards, std::vector<Shared>& all,
+                     Deadline deadline) {
+  Result<os::Fd> connection = os::connect_unix(leader.listener);
+  if (!connection) {
+    return connection.status().code() == Errc::refused ? died_while_sharing(ranks.front(), cards)
+                                                       : connection.status();
+  }
+  const int fds[kDescriptors] = {own_.arena.get(), own_.page.get(), event_.get(),
+                                 own_.process.valid() ? own_.process.get() : event_.get()};
+  const Hello mine{kMagic, rank_, card_.nonce};
+  if (Status s = os::send_fds(connection->get(), fds, bytes_of(mine), deadline); !s.ok()) {
+    return s.code() == Errc::timeout ? s : died_while_sharing(ranks.front(), cards);
+  }
+  for (std::size_t i = 0; i + 1 < ranks.size(); ++i) {
+    Hello hello;
+    Result<os::ReceivedFds> got = os::receive_fds(
+        connection->get(), {reinterpret_cast<std::byte*>(&hello), sizeof(hello)}, deadline);
+    if (!got && got.status().code() == Errc::timeout) {
+      return Status(
+          Errc::timeout,
+          "sharing memory with the other ranks of this host: " + name_of(ranks.front(), cards) +
+              " has not sent theirs within the timeout. Is it stopped, or is another of them?");
+    }
+    if (!got) return died_while_sharing(ranks.front(), cards);
+    const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(hello.rank));
+    if (got->bytes == sizeof(hello) && hello.magic == kMagic && got->fds.empty() &&
+        at != ranks.end()) {
+      return died_while_sharing(*at, cards);
+    }
+    if (got->bytes != sizeof(hello) || hello.magic != kMagic || got->fds.size() != kDescriptors ||
+        at == ranks.end()) {
+      return Status(Errc::refused, "what rank " + std::to_string(ranks.front()) +
+                                       " sent as shared memory of this host is not understood");
+    }
+    Shared& shared = all[static_cast<std::size_t>(at - ranks.begin())];
+    shared = Shared{std::move(got->fds[0]), std::move(got->fds[1]), std::move(got->fds[2]), {}};
+    if (hello.nonce == 1) shared.process = std::move(got->fds[3]);
+  }
+  return Status();
+}
+
+Status Host::map_peer(int local, const HostCard& card, Shared shared) {
+  const auto index = static_cast<std::size_t>(local);
+  RegionPeer& peer = regions_.peers[index];
+  peer.arena_bytes = kArenaBytes;
+  peer.eventfd = shared.event.get();
+  events_[index] = std::move(shared.event);
+  if (card.pid == card_.pid) {
+    const std::lock_guard lock(in_process().mutex);
+    const auto found = in_process().by_nonce.find(card.nonce);
+    if (found != in_process().by_nonce.end()) {
+      const auto& [peer_arena, peer_page] = found->second;
+      peer.arena = peer_arena->data();
+      peer.page = reinterpret_cast<Page*>(peer_page->data());
+      mappings_.push_back(peer_arena);
+      mappings_.push_back(peer_page);
+      return Status();
+    }
+  }
+  if (Status s = os::check_memfd(shared.arena, kArenaBytes); !s.ok()) return s;
+  if (Status s = os::check_memfd(shared.page, kPageBytes); !s.ok()) return s;
+  Result<os::Mapping> arena = os::map_shared(shared.arena, kArenaBytes, false);
+  if (!arena) return arena.status();
+  Result<os::Mapping> page = os::map_shared(shared.page, kPageBytes, true);
+  if (!page) return page.status();
+  peer.arena = arena->data();
+  peer.page = reinterpret_cast<Page*>(page->data());
+  mappings_.push_back(std::make_shared<os::Mapping>(std::move(*arena)));
+  mappings_.push_back(std::make_shared<os::Mapping>(std::move(*page)));
+  if (peer.header().magic != kMagic || peer.header().version != kLayoutVersion) {
+    return Status(Errc::refused, "rank " + std::to_string(peer.rank) +
+                                     " on this host runs another version of tutti");
+  }
+  processes_[index] = std::move(shared.process);
+  return Status();
+}
+
+const std::vector<int>& Host::ended() {
+  // All kept between the calls: this is asked every few milliseconds and must not ask for memory.
+  ended_.clear();
+  watched_.clear();
+  for (const os::Fd& process : processes_) {
+    watched_.push_back({process.valid() ? process.get() : -1, POLLIN, 0});
+  }
+  if (watched_.empty() || ::poll(watched_.data(), watched_.size(), 0) <= 0) return ended_;
+  for (std::size_t i = 0; i < watched_.size(); ++i) {
+    if (watched_[i].revents == 0) continue;
+    ended_.push_back(static_cast<int>(i));
+    processes_[i].reset();  // told once
+  }
+  return ended_;
+}
+
+void Host::leave() noexcept {
+  if (regions_.arena == nullptr) return;
+  regions_.header().left.store(1, std::memory_order_seq_cst);  // pairs with Engine::check_left
+  for (const RegionPeer& peer : regions_.peers) {
+    if (peer.rank != rank_) ring(peer);
+  }
+}
+
+}  // namespace tutti::transport::shm

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "os/fd.hpp"
+#include "os/shared_memory.hpp"
+#include "transport/region.hpp"
+
+namespace tutti::transport::shm {
+
+/// What a rank tells the others about where it runs, before anything is mapped.
+struct HostCard {
+  std::string boot;      ///< id of the running kernel
+  std::string host_key;  ///< equal = may share memory: boot id, network namespace, TUTTI_HOST_ID
+  std::string host_name;
+  std::string listener;  ///< abstract name of the rank's unix socket
+  std::uint64_t nonce = 0;
+  int pid = 0;
+  int cpus = 1;
+  bool fence = false;  ///< takes part in membarrier
+};
+
+/// This rank's share of the memory of its host, and its view of the others' (decisions C1, C6).
+class Host {
+ public:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  /// Makes our arena, page and listener.
+  [[nodiscard]] static Result<std::unique_ptr<Host>> prepare(int rank, const std::string& host_id);
+  ~Host();
+  Host(const Host&) = delete;
+  Host& operator=(const Host&) = delete;
+
+  [[nodiscard]] const HostCard& card() const noexcept { return card_; }
+  /// Exchanges descriptors with `ranks` (global, ascending, ourselves among them), all of our host:
+  /// the lowest one collects and hands out. `cards` by global rank.
+  [[nodiscard]] Status join(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
+                            Deadline deadline);
+  /// Alone on this host, or nobody shares memory: only our own arena.
+  void stay_alone();
+
+  [[nodiscard]] Regions& regions() noexcept { return regions_; }
+  [[nodiscard]] int event_fd() const noexcept { return event_.get(); }
+  /// Local indexes of ranks whose process has ended since the last call. Costs one system call.
+  [[nodiscard]] const std::vector<int>& ended();
+  /// Says that we end in peace; from now on our end disturbs nobody (decisions A7).
+  void leave() noexcept;
+
+ private:
+  struct Shared {  ///< what travels of one rank
+    os::Fd arena;
+    os::Fd page;
+    os::Fd event;
+    os::Fd process;
+  };
+  Host() = default;
+  [[nodiscard]] std::optional<std::size_t> take(const std::vector<int>& ranks,
+                                                const std::vector<HostCard>& cards,
+                                                std::vector<Shared>& all,
+                                                std::vector<os::Fd>& connections,
+                                                Deadline deadline);
+  [[nodiscard]] Result<std::optional<std::size_t>> gather(const std::vector<int>& ranks,
+                                                          const std::vector<HostCard>& cards,
+                                                          std::vector<Shared>& all,
+                                                          std::vector<os::Fd>& connections,
+                                                          Deadline deadline);
+  [[nodiscard]] Status collect(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
+                               std::vector<Shared>& all, Deadline deadline);
+  [[nodiscard]] Status hand_in(const HostCard& leader, const std::vector<int>& ranks,
+                               const std::vector<HostCard>& cards, std::vector<Shared>& all,
+                               Deadline deadline);
+  [[nodiscard]] Status map_peer(int local, const HostCard& card, Shared shared);
+
+  int rank_ = 0;
+  HostCard card_;
+  Shared own_;
+  os::Fd listener_;
+  os::Fd event_;
+  // Shared, because ranks that are threads of one process use each other's mappings.
+  std::shared_ptr<os::Mapping> arena_;
+  std::shared_ptr<os::Mapping> page_;
+  std::vector<std::shared_ptr<os::Mapping>> mappings_;  ///< of peers
+  std::vector<os::Fd> events_;
+  std::vector<os::Fd> processes_;  ///< pidfds by local index; invalid where not watched
+  std::vector<pollfd> watched_;    ///< of `ended` only
+  std::vector<int> ended_;         ///< what it has returned
+  Regions regions_;
+};
+
+/// "stopped", "traced", ... or empty where the process runs or is not to be seen.
+[[nodiscard]] std::string process_state(int pid);
+
+}  // namespace tutti::transport::shm

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+// Layout of the memory that the ranks of one host share. docs/shared-memory.md draws it, and
+// tests/unit/transport/shm_layout_test.cpp freezes it: a change of any offset is a new
+// kLayoutVersion.
+//
+// Each rank has an *arena*, which only it can write (the others map it over a read-only
+// descriptor), and a *page*, which every rank of the host may write: the doorbell and the break
+// words. There is no lock, list or allocator in shared memory: counters with one writer each that
+// only grow, and one compare-and-swap word per group for the break record (decisions C1-C3).
+namespace tutti::transport::shm {
+
+inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
+inline constexpr std::uint32_t kLayoutVersion = 1;
+
+inline constexpr int kWindow = 8;                ///< operations of a group in flight
+inline constexpr int kCounters = 2;              ///< counters of an operation
+inline constexpr std::size_t kInlineBytes = 48;  ///< payload that fits into a line
+inline constexpr int kMaxGroups = 4096;          ///< live groups of one rank
+inline constexpr int kMaxLocalRanks = 512;       ///< ranks of one host
+inline constexpr std::size_t kOutboxBytes = 512 * 1024;
+inline constexpr std::size_t kStagingBytes = 4 * 1024 * 1024;
+inline constexpr int kFlightLines = 1024;
+
+/// The hot half of an arrival line (C3). The writer fills payload and fingerprint, then releases
+/// `epoch` = the operation's number; the reader acquires it.
+struct alignas(64) Line {
+  std::atomic<std::uint64_t> epoch;
+  std::uint64_t fingerprint;
+  union {
+    std::byte data[kInlineBytes];  ///< the staged bytes themselves, up to 48
+    struct {
+      std::uint64_t stage_offset;  ///< else: where they lie in the writer's arena
+      std::uint64_t stage_bytes;
+    } exposed;
+  } payload;
+};
+static_assert(sizeof(Line) == 64);
+
+/// The cold half: the call itself, read only when fingerprints differ.
+struct alignas(64) ColdLine {
+  std::uint64_t call[3];
+  std::uint64_t reserved[5];
+};
+static_assert(sizeof(ColdLine) == 64);
+
+/// A counter alone on its line. Value = operation number << 24 | count, so it never goes back.
+struct alignas(64) Counter {
+  std::atomic<std::uint64_t> value;
+};
+static_assert(sizeof(Counter) == 64);
+inline constexpr int kCounterShift = 24;
+
+struct Slot {
+  Line line;
+  ColdLine cold;
+  Counter counters[kCounters];
+};
+static_assert(sizeof(Slot) == 256);
+
+/// What one rank shows of one group.
+struct alignas(64) GroupBlock {
+  Counter done;  ///< every operation up to this number has ended on this rank
+  Slot slots[kWindow];
+};
+static_assert(sizeof(GroupBlock) == 64 + kWindow * sizeof(Slot));
+inline constexpr std::size_t kGroupStride = 4096;
+static_assert(sizeof(GroupBlock) <= kGroupStride);
+
+/// The first page of an arena.
+struct ArenaHeader {
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::int32_t rank;  ///< global
+  std::int32_t local_index;
+  std::int32_t pid;
+  std::uint64_t arena_bytes;
+  std::uint64_t job;
+  std::uint64_t generation;
+  std::uint64_t start_time;                     ///< reserved: 0 today
+  alignas(64) std::atomic<std::uint32_t> left;  ///< 1: this rank has ended in peace (A7)
+};
+static_assert(sizeof(ArenaHeader) <= 4096);
+
+/// How much of the outbox from `peer` to us we have taken; stands in our arena.
+using Consumed = Counter;
+/// Head of an outbox; the ring follows.
+struct alignas(64) OutboxHead {
+  std::atomic<std::uint64_t> written;  ///< bytes, only grows
+};
+
+/// Why a group broke, in words, written by the rank that found out and read by the others of its
+/// host.
+struct Note {
+  std::uint32_t length;
+  char text[1020];
+};
+inline constexpr int kNotes = 32;
+inline constexpr std::size_t kNotesOffset = 8 * 1024;
+inline constexpr std::size_t kFlightOffset = 64 * 1024;
+inline constexpr std::size_t kConsumedOffset = 256 * 1024;
+/// Ids of this rank's groups by slot, 0 = free: dense, because reading a hole of a memfd fills it.
+inline constexpr std::size_t kDirectoryOffset = 384 * 1024;
+inline constexpr std::size_t kGroupsOffset = 1024 * 1024;
+inline constexpr std::size_t kOutboxOffset = kGroupsOffset + kMaxGroups * kGroupStride;
+inline constexpr std::size_t kOutboxStride = kOutboxBytes + 4096;
+inline constexpr std::size_t kStagingOffset = 512 * 1024 * 1024;
+inline constexpr std::size_t kHeapOffset = 1024 * 1024 * 1024;
+static_assert(kFlightOffset + kFlightLines * 64 <= kConsumedOffset);
+static_assert(kConsumedOffset + kMaxLocalRanks * sizeof(Counter) <= kDirectoryOffset);
+static_assert(kDirectoryOffset + kMaxGroups * 8 <= kGroupsOffset);
+static_assert(kOutboxOffset + kMaxLocalRanks * kOutboxStride <= kStagingOffset);
+
+/// Bytes of an arena; sparse, only touched pages cost. Sanitizers leave less room for mappings.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr std::size_t kArenaBytes = std::size_t{4} << 30;
+#else
+inline constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
+#endif
+
+/// The break record of a group in a page: one compare-and-swap from 0 (E5). Errc 8 bits | note 8 |
+/// reporter's local index 16 | culprit's rank in the group + 1 (0: nobody) 32.
+[[nodiscard]] constexpr std::uint64_t break_word(std::uint8_t code, int note, int reporter,
+                                                 int culprit) noexcept {
+  return std::uint64_t{code} | (static_cast<std::uint64_t>(note & 0xff) << 8) |
+         (static_cast<std::uint64_t>(reporter & 0xffff) << 16) |
+         (static_cast<std::uint64_t>(culprit + 1) << 32);
+}
+
+/// States of the doorbell word.
+enum class Park : std::uint32_t {
+  awake = 0,
+  futex = 1,    ///< a caller sleeps on the word
+  eventfd = 2,  ///< the progress thread sleeps on the rank's eventfd
+};
+
+/// What others may write.
+struct Page {
+  alignas(64) std::atomic<std::uint32_t> park;
+  alignas(64) std::atomic<std::uint32_t> breaks;  ///< grows when a break word was written
+  alignas(64) std::atomic<std::uint64_t> break_words[kMaxGroups];  ///< by the owner's group slot
+};
+inline constexpr std::size_t kPageBytes = 64 * 1024;
+static_assert(sizeof(Page) <= kPageBytes);
+
+}  // namespace tutti::transport::shm

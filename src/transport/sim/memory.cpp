@@ -1,0 +1,90 @@
+#include "transport/sim/memory.hpp"
+
+#include <sys/mman.h>
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+namespace tutti::transport::sim {
+namespace {
+
+// Sparse: only what is touched costs. Room for staging beside the ring.
+constexpr std::size_t kBytes = shm::kHeapOffset + (std::size_t{1} << 30);
+
+/// Mapping and unmapping costs more than many a simulation.
+class Spare {
+ public:
+  ~Spare() {
+    for (std::byte* const arena : arenas_) ::munmap(arena, kBytes);
+  }
+  std::byte* take() {
+    if (!arenas_.empty()) {
+      std::byte* const arena = arenas_.back();
+      arenas_.pop_back();
+      std::memset(arena, 0, shm::kNotesOffset);
+      std::memset(arena + shm::kDirectoryOffset, 0, shm::kMaxGroups * 8);
+      return arena;
+    }
+    void* const memory = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE,
+                                MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    return static_cast<std::byte*>(memory);
+  }
+  void give(std::byte* arena) { arenas_.push_back(arena); }
+
+ private:
+  std::vector<std::byte*> arenas_;
+};
+
+Spare& spare() {
+  thread_local Spare arenas;
+  return arenas;
+}
+
+}  // namespace
+
+Memory::Memory(std::vector<int> host_of) : host_of_(std::move(host_of)) {
+  const std::size_t size = host_of_.size();
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    arenas_.push_back(spare().take());
+    pages_.push_back(std::make_unique<shm::Page>());
+  }
+  regions_.resize(size);
+  for (std::size_t rank = 0; rank < size; ++rank) {
+    Regions& regions = regions_[rank];
+    regions.arena = arenas_[rank];
+    for (std::size_t peer = 0; peer < size; ++peer) {
+      if (host_of_[peer] != host_of_[rank]) continue;
+      if (peer == rank) regions.self = static_cast<int>(regions.peers.size());
+      RegionPeer seen;
+      seen.rank = static_cast<int>(peer);
+      seen.arena = arenas_[peer];
+      seen.arena_bytes = kBytes;
+      seen.page = pages_[peer].get();
+      regions.peers.push_back(seen);
+    }
+    shm::ArenaHeader& header = regions.header();
+    header.magic = shm::kMagic;
+    header.version = shm::kLayoutVersion;
+    header.rank = static_cast<int>(rank);
+    header.local_index = regions.self;
+    header.pid = static_cast<int>(rank);
+    header.arena_bytes = kBytes;
+  }
+}
+
+Memory::~Memory() {
+  for (std::byte* const arena : arenas_) spare().give(arena);
+}
+
+std::vector<int> Memory::local_of(int rank) const {
+  std::vector<int> local(host_of_.size(), -1);
+  int index = 0;
+  for (std::size_t peer = 0; peer < host_of_.size(); ++peer) {
+    if (host_of_[peer] == host_of_[static_cast<std::size_t>(rank)]) local[peer] = index++;
+  }
+  return local;
+}
+
+}  // namespace tutti::transport::sim

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "transport/region.hpp"
+
+namespace tutti::transport::sim {
+
+/// The memory that simulated ranks share: an arena and a page for each, laid out as the real ones
+/// (shm/layout.hpp), in this process. Arenas are kept for the next simulation of the thread.
+class Memory {
+ public:
+  /// `host_of`: host of each rank.
+  explicit Memory(std::vector<int> host_of);
+  ~Memory();
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  /// What a rank sees of its host. Lives as long as this.
+  [[nodiscard]] Regions& regions(int rank) noexcept {
+    return regions_[static_cast<std::size_t>(rank)];
+  }
+  /// Index of each rank among the ranks of `rank`'s host, -1 for those of other hosts.
+  [[nodiscard]] std::vector<int> local_of(int rank) const;
+
+ private:
+  std::vector<int> host_of_;
+  std::vector<std::byte*> arenas_;
+  std::vector<std::unique_ptr<shm::Page>> pages_;
+  std::vector<Regions> regions_;
+};
+
+}  // namespace tutti::transport::sim

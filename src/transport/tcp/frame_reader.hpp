@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "transport/transport.hpp"
+
+namespace tutti::transport {
+
+/// Cuts a stream of bytes into frames and hands them to a Sink. No I/O; trusts nothing.
+class FrameReader {
+ public:
+  enum class Outcome : unsigned char {
+    ok,
+    left,       ///< a leave frame; nothing behind it counts
+    oversized,  ///< a payload longer than kMaxFramePayload
+    malformed,  ///< no such type, or a reserved field that is not zero
+    refused,    ///< the sink does not want it
+  };
+
+  explicit FrameReader(int peer) noexcept : peer_(peer) {}
+
+  /// The next bytes of the stream, wherever they were cut. After anything but ok: no more.
+  Outcome feed(std::span<const std::byte> bytes, Sink& sink) noexcept;
+  /// Where the rest of the payload that is arriving belongs. A socket may be read right into it;
+  /// then tell `filled`. Empty when no payload is awaited, or when its rest is to be dropped.
+  [[nodiscard]] std::span<std::byte> awaited() const noexcept { return target_; }
+  Outcome filled(std::size_t bytes, Sink& sink) noexcept;
+  /// The rest of the payload that is arriving is read and dropped, without on_frame. From here on
+  /// the memory that on_header gave is not touched.
+  void drop_arriving() noexcept;
+
+  /// The head that was not understood, for the message.
+  [[nodiscard]] const FrameHeader& header() const noexcept { return header_; }
+
+ private:
+  Outcome begin_frame(Sink& sink) noexcept;
+
+  int peer_;
+  FrameHeader header_;
+  std::array<std::byte, sizeof(FrameHeader)> head_{};
+  std::size_t head_bytes_ = 0;   ///< of head_; all of them while a payload arrives
+  std::span<std::byte> target_;  ///< rest of the payload
+  std::size_t skip_ = 0;         ///< payload bytes to be dropped
+};
+
+}  // namespace tutti::transport

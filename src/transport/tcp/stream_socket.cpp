@@ -1,0 +1,95 @@
+#include "transport/tcp/stream_socket.hpp"
+
+#include <linux/sockios.h>
+#include <linux/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "os/socket.hpp"
+
+namespace tutti::transport {
+namespace {
+
+// An abort passes behind at most so many bytes that the kernel has not sent yet.
+constexpr int kUnsentLimit = 256 * 1024;
+constexpr auto kDeadAfter = std::chrono::milliseconds(650);
+constexpr unsigned kDeadRetransmits = 2;
+// Probes of a closed window that went unanswered one after the other.
+constexpr unsigned kDeadProbes = 3;
+
+}  // namespace
+
+void tune_stream(int fd, const os::Address& peer) noexcept {
+  // Each of these only makes it faster or dies later: a kernel that refuses one may.
+  static_cast<void>(os::set_no_delay(fd));
+  static_cast<void>(os::set_keep_alive(fd));
+  setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kUnsentLimit, sizeof kUnsentLimit);
+  if (peer.is_loopback()) {
+    // bbr paces: half the speed of reno on loopback, where nothing is ever congested.
+    constexpr char kReno[] = "reno";
+    setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
+  }
+}
+
+Moved read_pieces(int fd, std::span<iovec> pieces) noexcept {
+  while (true) {
+    ssize_t got = 0;
+    if (pieces.size() == 1) {
+      got = recv(fd, pieces[0].iov_base, pieces[0].iov_len, 0);
+    } else {
+      got = readv(fd, pieces.data(), static_cast<int>(pieces.size()));
+    }
+    if (got > 0) return {static_cast<std::size_t>(got), 0, false};
+    if (got == 0) return {0, 0, true};
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) return {};
+    return {0, errno, false};
+  }
+}
+
+Moved write_pieces(int fd, std::span<iovec> pieces) noexcept {
+  msghdr message{};
+  message.msg_iov = pieces.data();
+  message.msg_iovlen = pieces.size();
+  while (true) {
+    const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
+    if (sent >= 0) return {static_cast<std::size_t>(sent), 0, false};
+    if (errno == EINTR) continue;
+    if (errno == EAGAIN) return {};
+    return {0, errno, false};
+  }
+}
+
+std::size_t unacknowledged(int fd) noexcept {
+  int bytes = 0;
+  if (ioctl(fd, SIOCOUTQ, &bytes) != 0) return 0;
+  return static_cast<std::size_t>(std::max(bytes, 0));
+}
+
+StallWatch::Verdict StallWatch::look(int fd, TimePoint now) noexcept {
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return Verdict::idle;
+  if (info.tcpi_unacked == 0 && info.tcpi_notsent_bytes == 0) {
+    stuck_ = false;
+    return Verdict::idle;
+  }
+  if (!stuck_ || info.tcpi_bytes_acked != acked_) {
+    stuck_ = true;
+    acked_ = info.tcpi_bytes_acked;
+    since_ = now;
+    return Verdict::waiting;
+  }
+  const std::chrono::milliseconds answered(info.tcpi_last_ack_recv);
+  silence_ = std::min(answered, std::chrono::ceil<std::chrono::milliseconds>(now - since_));
+  if (silence_ < kDeadAfter) return Verdict::waiting;
+  // A closed window is the sign of a peer that does not read; only unanswered probes tell more.
+  const bool dead = info.tcpi_snd_wnd == 0 ? info.tcpi_probes >= kDeadProbes
+                                           : info.tcpi_retransmits >= kDeadRetransmits;
+  return dead ? Verdict::dead : Verdict::waiting;
+}
+
+}  // namespace tutti::transport

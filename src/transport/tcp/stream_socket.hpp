@@ -1,0 +1,54 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include <sys/uio.h>
+
+#include <tutti/error.hpp>
+
+#include "os/address.hpp"
+
+// What our connections ask of the kernel.
+namespace tutti::transport {
+
+/// No delay for small frames, a short unsent queue, keep-alive, and on loopback a congestion
+/// control that does not pace.
+void tune_stream(int fd, const os::Address& peer) noexcept;
+
+/// What a read or write did. Nothing ready: zero bytes, no error, not ended.
+struct Moved {
+  std::size_t bytes = 0;
+  int error = 0;
+  bool ended = false;
+};
+Moved read_pieces(int fd, std::span<iovec> pieces) noexcept;
+Moved write_pieces(int fd, std::span<iovec> pieces) noexcept;
+/// Bytes that the peer's kernel has not acknowledged; 0 if that cannot be told.
+[[nodiscard]] std::size_t unacknowledged(int fd) noexcept;
+
+/// Finds connections that were cut while data were on the way, within a second.
+///
+/// TCP_USER_TIMEOUT would do that, too, but it also ends connections whose peer lives and does not
+/// read (a stopped process): then its window is closed, its kernel still answers our probes, and
+/// the deadline of the operation decides (decisions E6). So we look at the kernel's counters.
+class StallWatch {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  enum class Verdict : unsigned char { idle, waiting, dead };
+
+  /// Call about every 100 ms while data may be on the way. `idle`: nothing is; no need to call.
+  Verdict look(int fd, TimePoint now) noexcept;
+  /// For how long the peer's host had not answered when it was found dead.
+  [[nodiscard]] std::chrono::milliseconds silence() const noexcept { return silence_; }
+
+ private:
+  bool stuck_ = false;
+  std::uint64_t acked_ = 0;
+  TimePoint since_{};
+  std::chrono::milliseconds silence_{};
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,289 @@
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "base/log.hpp"
+#include "os/socket.hpp"
+#include "os/system_error.hpp"
+#include "transport/tcp/tag.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+
+// Everything before a connection stands: dialling, accepting, handshakes.
+namespace tutti::transport {
+namespace {
+
+constexpr int kAcceptsPerPoll = 16;
+constexpr auto kRedialAfter = std::chrono::milliseconds(10);
+
+}  // namespace
+
+secure::Party TcpTransport::party() const noexcept {
+  return {options_.rank, options_.size, options_.job, options_.generation, options_.secret};
+}
+
+Status TcpTransport::add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept {
+  epoll_event event{};
+  event.events = events;
+  event.data.u64 = tag;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+    return os::system_error("cannot watch a socket", errno);
+  return {};
+}
+
+void TcpTransport::dial(Connection& to) {
+  const TimePoint now = Clock::now();
+  if (to.dial_deadline == TimePoint()) {
+    to.dial_deadline = now + options_.dial_timeout;
+    dials_.push_back(to.peer);
+  }
+  arm_timer(true);
+  const auto index = static_cast<std::size_t>(to.peer);
+  const std::string text = index < options_.addresses.size() ? options_.addresses[index] : "";
+  auto address = os::Address::parse_endpoint(text);
+  if (!address) return give_up_dial(to, address.status());
+  to.address = *address;
+  secure::Nonce nonce;
+  if (Status s = secure::random_bytes(nonce); !s) return give_up_dial(to, s);
+  auto fd = os::start_connect(*address);
+  if (!fd) {
+    // Descriptors may be free again soon; for the rest trying again is of no use.
+    if (fd.status().code() == Errc::resource) return dial_again(to, fd.status());
+    return give_up_dial(to, fd.status());
+  }
+  tune_stream(fd->get(), *address);
+  to.generation = next_generation_++;
+  const auto tag = make_tag(Watched::connection, index, to.generation);
+  if (Status s = add_to_epoll(fd->get(), EPOLLIN | EPOLLOUT, tag); !s) return dial_again(to, s);
+  to.fd = std::move(*fd);
+  to.handshake = secure::Handshake::dialler(party(), to.peer, nonce);
+  to.connecting = true;
+}
+
+void TcpTransport::hang_up(Connection& to) noexcept {
+  if (to.fd.valid()) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, to.fd.get(), nullptr);
+    to.fd.reset();
+  }
+  to.handshake.reset();
+}
+
+void TcpTransport::dial_again(Connection& to, const Status& why) {
+  hang_up(to);
+  to.last_trouble = why;
+  to.next_dial = Clock::now() + kRedialAfter;
+  ++counters_.redials;
+}
+
+void TcpTransport::give_up_dial(Connection& to, const Status& why) {
+  lose(to, Status(why.code(), fmt::format("rank {} ({}) cannot connect to {}: {}", options_.rank,
+                                          address(), who(to.peer), why.message())));
+}
+
+bool TcpTransport::talk(int fd, secure::Handshake& handshake, Status& trouble) {
+  std::array<std::byte, secure::kReplyBytes> buffer;
+  while (true) {
+    while (!handshake.outgoing().empty()) {
+      auto sent = os::send_some(fd, handshake.outgoing());
+      // A new socket takes 96 bytes at once, or something is very wrong with it.
+      trouble = !sent ? sent.status() : Status();
+      if (sent && *sent == 0) trouble = Status(Errc::peer_lost, "its connection takes nothing");
+      if (!trouble) return false;
+      handshake.sent(*sent);
+    }
+    const std::size_t wanted = handshake.wanted();
+    if (wanted == 0) return true;
+    // Never more than belongs to the handshake: frames may follow.
+    auto got = os::receive_some(fd, std::span(buffer).first(wanted));
+    if (!got)
+      trouble = got.status();
+    else if (!got->has_value())
+      trouble = Status(Errc::peer_lost, "it closed the connection before both sides were proven");
+    if (!trouble) return false;
+    if (**got == 0) return true;
+    handshake.feed(std::span(buffer).first(**got));
+  }
+}
+
+void TcpTransport::on_dial(Connection& to) {
+  if (to.connecting) {
+    if (Status s = os::connect_result(to.fd.get()); !s) {
+      // Each rank listens before its address is known: nobody there means that it has ended.
+      if (s.code() == Errc::refused)
+        s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
+      return give_up_dial(to, s);
+    }
+    to.connecting = false;
+    epoll_event event{};
+    event.events = EPOLLIN;
+    event.data.u64 =
+        make_tag(Watched::connection, static_cast<std::size_t>(to.peer), to.generation);
+    epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, to.fd.get(), &event);
+  }
+  Status trouble;
+  if (!talk(to.fd.get(), *to.handshake, trouble)) return dial_again(to, trouble);
+  switch (to.handshake->state()) {
+    case secure::Handshake::State::running:
+    case secure::Handshake::State::proven: return;
+    case secure::Handshake::State::accepted: {
+      const os::Address address = to.address;
+      return open(to, std::move(to.fd), address);
+    }
+    case secure::Handshake::State::crossed:
+      hang_up(to);
+      to.link = Connection::Link::promised;
+      return;
+    case secure::Handshake::State::failed: return give_up_dial(to, to.handshake->failure());
+  }
+}
+
+void TcpTransport::accept_strangers() {
+  for (int i = 0; i < kAcceptsPerPoll; ++i) {
+    auto fd = os::accept_connection(listener_.get());
+    if (!fd) {
+      // No descriptors: the listener would stay readable for ever, so it rests until the next tick.
+      base::log_limited(base::Level::warning, "tcp.accept", fd.status().message());
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+      listening_ = false;
+      arm_timer(true);
+      return;
+    }
+    if (!fd->valid()) return;
+    ++counters_.accepted;
+    if (stranger_count_ == kMaxStrangers) {
+      const auto oldest =
+          std::min_element(strangers_.begin(), strangers_.end(),
+                           [](const auto& a, const auto& b) { return a->number < b->number; });
+      drop_stranger(static_cast<std::size_t>(oldest - strangers_.begin()),
+                    "too many unproven connections, and it is the oldest");
+    }
+    auto address = os::peer_address(fd->get());
+    secure::Nonce nonce;
+    if (!address || !secure::random_bytes(nonce).ok()) continue;
+    tune_stream(fd->get(), *address);
+    const auto slot = std::find(strangers_.begin(), strangers_.end(), nullptr);
+    const auto index = static_cast<std::size_t>(slot - strangers_.begin());
+    const std::uint32_t generation = next_generation_++;
+    if (!add_to_epoll(fd->get(), EPOLLIN, make_tag(Watched::stranger, index, generation)).ok())
+      continue;
+    *slot = std::make_unique<Stranger>(
+        Stranger{std::move(*fd), secure::Handshake::acceptor(party(), nonce), *address,
+                 Clock::now() + options_.handshake_timeout, generation, next_stranger_++});
+    ++stranger_count_;
+    arm_timer(true);
+  }
+}
+
+void TcpTransport::drop_stranger(std::size_t index, std::string_view why) {
+  ++counters_.strangers;
+  base::log_limited(base::Level::warning, "tcp.stranger",
+                    fmt::format("rank {} dropped a connection from {}: {}", options_.rank,
+                                strangers_[index]->address.to_string(), why));
+  forget_stranger(index);
+}
+
+void TcpTransport::forget_stranger(std::size_t index) noexcept {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, strangers_[index]->fd.get(), nullptr);
+  strangers_[index].reset();
+  --stranger_count_;
+}
+
+void TcpTransport::on_stranger(std::size_t index) {
+  Stranger& stranger = *strangers_[index];
+  Status trouble;
+  if (!talk(stranger.fd.get(), stranger.handshake, trouble)) {
+    // A higher rank that dialled at the same moment hangs up when it gets our connection.
+    const int peer = stranger.handshake.peer();
+    if (peer > options_.rank && connections_[static_cast<std::size_t>(peer)] != nullptr &&
+        connections_[static_cast<std::size_t>(peer)]->link != Connection::Link::none) {
+      ++counters_.crossings;
+      return forget_stranger(index);
+    }
+    return drop_stranger(index, trouble.message());
+  }
+  switch (stranger.handshake.state()) {
+    case secure::Handshake::State::failed:
+      return drop_stranger(index, stranger.handshake.failure().message());
+    case secure::Handshake::State::proven: return conclude(index);
+    default: return;
+  }
+}
+
+secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcept {
+  switch (with.link) {
+    case Connection::Link::gone: return secure::Refusal::gone;
+    case Connection::Link::open: return secure::Refusal::connected;
+    case Connection::Link::dialling:
+      // Both dialled: the lower rank's connection stays. We are the lower one only as long as our
+      // own attempt is in the air.
+      if (with.fd.valid() && options_.rank < with.peer) return secure::Refusal::crossed;
+      break;
+    case Connection::Link::promised: return secure::Refusal::none;
+    case Connection::Link::none: break;
+  }
+  return closing_ && with.queue.empty() ? secure::Refusal::gone : secure::Refusal::none;
+}
+
+void TcpTransport::conclude(std::size_t index) {
+  Stranger& stranger = *strangers_[index];
+  Connection* with = connection(stranger.handshake.peer());
+  if (with == nullptr) return drop_stranger(index, "no memory for its connection");
+  const secure::Refusal refusal = judge_proven(*with);
+  stranger.handshake.conclude(refusal);
+  Status trouble;
+  if (!talk(stranger.fd.get(), stranger.handshake, trouble))
+    return drop_stranger(index, trouble.message());
+  if (refusal == secure::Refusal::crossed) ++counters_.crossings;
+  if (refusal != secure::Refusal::none) return forget_stranger(index);  // nothing to remark
+  hang_up(*with);  // our own dial, if there is one: its frames go over this connection
+  const std::unique_ptr<Stranger> accepted = std::move(strangers_[index]);
+  --stranger_count_;
+  with->generation = next_generation_++;
+  open(*with, std::move(accepted->fd), accepted->address);
+}
+
+void TcpTransport::open(Connection& with, os::Fd fd, const os::Address& address) {
+  with.fd = std::move(fd);
+  with.address = address;
+  with.handshake.reset();
+  with.link = Connection::Link::open;
+  watch_writable(with, false);
+  if (closing_) with.queue.push_leave();
+  flush(with);
+}
+
+void TcpTransport::check_deadlines(TimePoint now) {
+  for (std::size_t i = 0; i < strangers_.size(); ++i) {
+    if (strangers_[i] != nullptr && strangers_[i]->deadline <= now)
+      drop_stranger(i, "it has not proven itself in time");
+  }
+  if (!listening_ && listener_.valid()) {
+    listening_ = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)).ok();
+  }
+  // By index: dialling may end in losing the peer, but never adds to the list.
+  for (std::size_t i = 0; i < dials_.size(); ++i) {
+    Connection& to = *connections_[static_cast<std::size_t>(dials_[i])];
+    const bool open_yet =
+        to.link != Connection::Link::dialling && to.link != Connection::Link::promised;
+    if (open_yet) continue;
+    if (to.dial_deadline <= now) {
+      const auto waited = std::chrono::ceil<std::chrono::milliseconds>(options_.dial_timeout);
+      give_up_dial(to,
+                   Status(Errc::peer_lost,
+                          fmt::format("no connection after {} ms{}{}; does its host answer, and "
+                                      "is its process alive?",
+                                      waited.count(), to.last_trouble.ok() ? "" : "; last: ",
+                                      to.last_trouble.message())));
+    } else if (to.link == Connection::Link::dialling && !to.fd.valid() && to.next_dial <= now) {
+      dial(to);
+    }
+  }
+  std::erase_if(dials_, [this](int peer) {
+    const auto link = connections_[static_cast<std::size_t>(peer)]->link;
+    return link != Connection::Link::dialling && link != Connection::Link::promised;
+  });
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,466 @@
+#include "transport/tcp/tcp_transport.hpp"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <new>
+#include <system_error>
+
+#include "base/log.hpp"
+#include "os/socket.hpp"
+#include "os/system_error.hpp"
+#include "transport/tcp/tag.hpp"
+
+namespace tutti::transport {
+namespace {
+
+// Per connection and poll, so that a driver can give way (decisions D2).
+constexpr std::size_t kReadPerPoll = 256 * 1024;
+// A payload with at least so much missing is read right into the sink's memory, with no more than
+// the next head behind it: what is read ahead of a head has to be copied.
+constexpr std::size_t kReadDirect = 16 * 1024;
+constexpr int kEventsPerPoll = 64;
+// Epoll is asked at every so manieth poll while one connection is read directly.
+constexpr unsigned kHotPollsBusy = 8;
+constexpr unsigned kHotPollsIdle = 4;
+constexpr long kTickNs = 40'000'000;  // a refused dial is told within the 100 ms of a death
+
+std::string text_of(int error) { return std::generic_category().message(error); }
+
+}  // namespace
+
+Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(TcpOptions options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
+    return Status(Errc::invalid_argument,
+                  fmt::format("cannot listen as rank {} of {}", options.rank, options.size));
+  std::unique_ptr<TcpTransport> transport(new TcpTransport(std::move(options)));
+  if (Status status = transport->start(); !status) return status;
+  return transport;
+}
+
+Status TcpTransport::start() {
+  if (!options_.addresses.empty()) {
+    if (Status s = set_addresses(std::move(options_.addresses)); !s) return s;
+  }
+  auto listener = os::listen_tcp(options_.bind);
+  if (!listener) return listener.status();
+  listener_ = std::move(*listener);
+  epoll_ = os::Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_.valid()) return os::system_error("cannot make an event queue", errno);
+  timer_ = os::Fd(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!timer_.valid()) return os::system_error("cannot make a timer", errno);
+  if (Status s = add_to_epoll(timer_.get(), EPOLLIN, make_tag(Watched::timer, 0, 0)); !s) return s;
+  if (Status s = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)); !s)
+    return s;
+  listening_ = true;
+  const auto size = static_cast<std::size_t>(options_.size);
+  connections_.resize(size);
+  // From here on these lists never grow: each holds a peer at most once.
+  for (auto* list : {&to_report_, &reporting_, &watched_, &dials_}) list->reserve(size);
+  scratch_.resize(kScratch);
+  return {};
+}
+
+TcpTransport::~TcpTransport() = default;
+
+std::string TcpTransport::address() const {
+  auto address = os::local_address(listener_.get());
+  return address ? address->to_string() : std::string();
+}
+
+Status TcpTransport::set_addresses(std::vector<std::string> addresses) {
+  if (addresses.size() != static_cast<std::size_t>(options_.size))
+    return Status(Errc::invalid_argument,
+                  fmt::format("{} addresses for {} ranks", addresses.size(), options_.size));
+  options_.addresses = std::move(addresses);
+  return {};
+}
+
+std::string TcpTransport::who(int peer) const {
+  const auto& all = options_.addresses;
+  const auto index = static_cast<std::size_t>(peer);
+  if (index >= all.size() || all[index].empty()) return fmt::format("rank {}", peer);
+  return fmt::format("rank {} ({})", peer, all[index]);
+}
+
+bool TcpTransport::connected(int peer) const noexcept {
+  const auto& connection = connections_[static_cast<std::size_t>(peer)];
+  return connection != nullptr && connection->link == Connection::Link::open;
+}
+
+Connection* TcpTransport::connection(int peer) noexcept {
+  auto& slot = connections_[static_cast<std::size_t>(peer)];
+  if (slot == nullptr) slot.reset(new (std::nothrow) Connection(peer));
+  return slot.get();
+}
+
+bool TcpTransport::can_send(int peer) noexcept {
+  const Connection* to = connection(peer);
+  return to != nullptr && (to->link == Connection::Link::gone || to->queue.has_room());
+}
+
+void TcpTransport::send(int peer, const FrameHeader& header, const std::byte* payload,
+                        std::uint64_t token) noexcept {
+  Connection* to = connection(peer);
+  if (to == nullptr || to->link == Connection::Link::gone || to->write_error != 0 || closing_)
+    return;
+  to->queue.push(header, payload, token);
+  if (to->link == Connection::Link::open) {
+    hot_ = to;  // the answer comes from there
+    if (!to->stalled) flush(*to);
+  } else if (to->link == Connection::Link::none) {
+    to->link = Connection::Link::dialling;
+    say(peer);  // the next poll dials: it may allocate
+  }
+}
+
+void TcpTransport::keep_payloads(int peer) noexcept {
+  Connection* to = connections_[static_cast<std::size_t>(peer)].get();
+  if (to == nullptr) return;
+  try {
+    to->queue.keep_payloads();
+  } catch (const std::bad_alloc&) {
+    // What cannot be kept cannot be sent, and a stream with a hole is none: end it here.
+    to->queue.clear();
+    to->write_error = ENOMEM;
+    if (to->fd.valid()) shutdown(to->fd.get(), SHUT_RDWR);
+  }
+}
+
+void TcpTransport::drop_arriving(int peer) noexcept {
+  if (Connection* from = connections_[static_cast<std::size_t>(peer)].get()) {
+    from->reader.drop_arriving();
+  }
+}
+
+void TcpTransport::say(int peer) noexcept {
+  Connection& connection = *connections_[static_cast<std::size_t>(peer)];
+  if (connection.noted) return;
+  connection.noted = true;
+  to_report_.push_back(peer);
+}
+
+bool TcpTransport::report() {
+  bool moved = false;
+  std::swap(to_report_, reporting_);
+  for (const int peer : reporting_) {
+    Connection& connection = *connections_[static_cast<std::size_t>(peer)];
+    connection.noted = false;
+    if (connection.link == Connection::Link::dialling && !connection.fd.valid() &&
+        connection.dial_deadline == TimePoint()) {
+      dial(connection);
+      moved = true;
+    }
+    if (connection.queue.finished() > connection.reported) {
+      connection.reported = connection.queue.finished();
+      if (sink_ != nullptr) sink_->on_sent(peer, connection.reported);
+      moved = true;
+    }
+    if (connection.lost && !connection.told) {
+      connection.told = true;
+      if (sink_ != nullptr && !closing_) sink_->on_lost(peer, connection.why);
+      moved = true;
+    }
+  }
+  reporting_.clear();
+  return moved;
+}
+
+bool TcpTransport::poll() noexcept {
+  try {
+    return poll_ready();
+  } catch (const std::exception& error) {  // no memory: what failed is tried again
+    base::log_limited(base::Level::error, "tcp.poll", error.what());
+    return false;
+  }
+}
+
+bool TcpTransport::poll_ready() {
+  bool moved = !to_report_.empty() && report();
+  if (hot_ != nullptr) {
+    const bool got = read(*hot_);
+    moved |= got;
+    ++hot_polls_;
+    if (hot_polls_ % (got ? kHotPollsBusy : kHotPollsIdle) != 0) {
+      if (!to_report_.empty()) moved |= report();
+      return moved;
+    }
+  }
+  std::array<epoll_event, kEventsPerPoll> events;
+  const int count = epoll_wait(epoll_.get(), events.data(), kEventsPerPoll, 0);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<std::size_t>(i)];
+    moved |= handle(event.data.u64, event.events);
+  }
+  if (!to_report_.empty()) moved |= report();
+  return moved;
+}
+
+bool TcpTransport::handle(std::uint64_t tag, std::uint32_t events) {
+  const std::size_t index = tag_index(tag);
+  switch (tag_kind(tag)) {
+    case Watched::listener: accept_strangers(); return true;
+    case Watched::timer: tick(); return false;  // a tick alone is no progress
+    case Watched::stranger:
+      if (strangers_[index] == nullptr || strangers_[index]->generation != tag_generation(tag))
+        return false;
+      on_stranger(index);
+      return true;
+    case Watched::connection: break;
+  }
+  Connection& connection = *connections_[index];
+  if (!connection.fd.valid() || connection.generation != tag_generation(tag)) return false;
+  if (connection.link == Connection::Link::dialling) {
+    on_dial(connection);
+    return true;
+  }
+  bool moved = false;
+  if ((events & EPOLLOUT) != 0) {
+    connection.stalled = false;
+    moved |= flush(connection);
+  }
+  if ((events & ~static_cast<std::uint32_t>(EPOLLOUT)) != 0) moved |= read(connection);
+  return moved;
+}
+
+bool TcpTransport::read(Connection& from) noexcept {
+  if (closing_) return read_and_forget(from);
+  if (sink_ == nullptr) return false;
+  bool moved = false;
+  for (std::size_t done = 0; done < kReadPerPoll && from.link == Connection::Link::open;) {
+    const std::span<std::byte> awaited = from.reader.awaited();
+    const std::size_t ahead = awaited.size() >= kReadDirect ? sizeof(FrameHeader) : scratch_.size();
+    std::array<iovec, 2> pieces{iovec{awaited.data(), awaited.size()},
+                                iovec{scratch_.data(), ahead}};
+    const Moved got = read_pieces(
+        from.fd.get(), awaited.empty() ? std::span(pieces).subspan(1) : std::span(pieces));
+    if (got.bytes == 0) {
+      if (!got.ended && got.error == 0) break;
+      ended(from, got.error);
+      return true;
+    }
+    moved = true;
+    done += got.bytes;
+    const std::size_t direct = std::min(got.bytes, awaited.size());
+    auto outcome = FrameReader::Outcome::ok;
+    if (direct > 0) outcome = from.reader.filled(direct, *sink_);
+    if (outcome == FrameReader::Outcome::ok && got.bytes > direct)
+      outcome = from.reader.feed(std::span(scratch_).first(got.bytes - direct), *sink_);
+    if (outcome != FrameReader::Outcome::ok) {
+      judge(from, outcome);
+      return true;
+    }
+    if (got.bytes < awaited.size() + ahead) break;  // the socket is empty now
+  }
+  if (moved) hot_ = &from;
+  return moved;
+}
+
+void TcpTransport::judge(Connection& from, FrameReader::Outcome outcome) {
+  const FrameHeader& header = from.reader.header();
+  switch (outcome) {
+    case FrameReader::Outcome::ok: return;
+    case FrameReader::Outcome::left:
+      return lose(from, Status(Errc::peer_left, fmt::format("{} has left", who(from.peer))));
+    case FrameReader::Outcome::oversized:
+      return lose(from,
+                  Status(Errc::refused,
+                         fmt::format("{} announced {} bytes in one frame, at most {} are "
+                                     "allowed: its connection is dropped; does it run another "
+                                     "version of tutti?",
+                                     who(from.peer), header.payload_bytes, kMaxFramePayload)));
+    case FrameReader::Outcome::malformed:
+      return lose(from, Status(Errc::refused,
+                               fmt::format("{} sent a frame of the unknown type {}: its connection "
+                                           "is dropped; does it run another version of tutti?",
+                                           who(from.peer), header.type)));
+    case FrameReader::Outcome::refused:
+      return lose(from, Status(Errc::refused,
+                               fmt::format("{} sent a frame that fits nothing (type {}, group "
+                                           "{:016x}, operation {}): its connection is dropped",
+                                           who(from.peer), header.type, header.group, header.seq)));
+  }
+}
+
+bool TcpTransport::flush(Connection& to) noexcept {
+  bool moved = false;
+  while (!to.queue.empty() && to.write_error == 0) {
+    std::array<iovec, SendQueue::kMaxPieces> pieces;
+    const std::size_t count = to.queue.pieces(pieces);
+    const std::size_t wanted = to.queue.bytes();
+    const Moved sent = write_pieces(to.fd.get(), std::span(pieces).first(count));
+    if (sent.error != 0) {
+      // What has come from it is still read; then the end of the stream tells that it is gone.
+      to.write_error = sent.error;
+      to.queue.clear();
+      shutdown(to.fd.get(), SHUT_RDWR);
+      break;
+    }
+    to.queue.sent(sent.bytes);
+    moved |= sent.bytes > 0;
+    if (sent.bytes < wanted) {
+      to.stalled = true;
+      break;
+    }
+  }
+  if (moved) {
+    if (to.queue.finished() > to.reported) say(to.peer);
+    watch_stall(to);
+  }
+  if (to.stalled != to.watching_writable) watch_writable(to, to.stalled);
+  if (closing_ && to.queue.empty() && !to.shut) {
+    to.shut = true;
+    shutdown(to.fd.get(), SHUT_WR);
+  }
+  return moved;
+}
+
+void TcpTransport::watch_writable(Connection& to, bool on) noexcept {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  if (on) event.events |= EPOLLOUT;
+  event.data.u64 = make_tag(Watched::connection, static_cast<std::size_t>(to.peer), to.generation);
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, to.fd.get(), &event) == 0) to.watching_writable = on;
+}
+
+void TcpTransport::ended(Connection& from, int error) {
+  const int cause = error != 0 ? error : from.write_error;
+  lose(from, Status(Errc::peer_lost,
+                    fmt::format("lost the connection to {}: {}; its process or host has probably "
+                                "died, so look at the end of its output",
+                                who(from.peer),
+                                cause != 0 ? text_of(cause) : "closed without a farewell")));
+}
+
+void TcpTransport::lose(Connection& whom, Status why) {
+  whom.link = Connection::Link::gone;
+  if (whom.fd.valid()) {
+    // Told to epoll: a child that was forked without exec may hold the socket open.
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, whom.fd.get(), nullptr);
+    whom.fd.reset();
+  }
+  whom.queue.clear();
+  whom.reader = FrameReader(whom.peer);
+  whom.handshake.reset();
+  if (hot_ == &whom) hot_ = nullptr;
+  whom.why = std::move(why.with_culprit(whom.peer));
+  whom.lost = true;
+  say(whom.peer);
+}
+
+void TcpTransport::watch_stall(Connection& to) noexcept {
+  if (to.watched) return;
+  to.watched = true;
+  watched_.push_back(to.peer);
+  arm_timer(true);
+}
+
+void TcpTransport::arm_timer(bool on) noexcept {
+  if (timer_armed_ == on) return;
+  timer_armed_ = on;
+  itimerspec time{};
+  if (on) time.it_value.tv_nsec = time.it_interval.tv_nsec = kTickNs;
+  timerfd_settime(timer_.get(), 0, &time, nullptr);
+}
+
+void TcpTransport::tick() {
+  std::uint64_t ticks = 0;
+  if (::read(timer_.get(), &ticks, sizeof ticks) < 0) return;
+  const TimePoint now = Clock::now();
+  check_deadlines(now);
+  // By index: what the sink sends meanwhile may add to the list.
+  for (std::size_t i = 0; i < watched_.size();) {
+    Connection& to = *connections_[static_cast<std::size_t>(watched_[i])];
+    if (on_the_way(to, now)) {
+      ++i;
+      continue;
+    }
+    to.watched = false;
+    watched_[i] = watched_.back();
+    watched_.pop_back();
+  }
+  if (watched_.empty() && dials_.empty() && stranger_count_ == 0 && listening_) arm_timer(false);
+}
+
+bool TcpTransport::on_the_way(Connection& to, TimePoint now) {
+  if (to.link != Connection::Link::open) return false;
+  const auto verdict = to.stall.look(to.fd.get(), now);
+  if (verdict != StallWatch::Verdict::dead) return verdict == StallWatch::Verdict::waiting;
+  read(to);  // what came before the cut
+  if (to.link == Connection::Link::open)
+    lose(to, Status(Errc::peer_lost,
+                    fmt::format("lost the connection to {}: its host has not answered for {} ms, "
+                                "though data are on the way; is the network cut or the host down?",
+                                who(to.peer), to.stall.silence().count())));
+  return false;
+}
+
+bool TcpTransport::read_and_forget(Connection& from) noexcept {
+  bool moved = false;
+  for (std::size_t done = 0; done < kReadPerPoll && from.link == Connection::Link::open;) {
+    iovec piece{scratch_.data(), scratch_.size()};
+    const Moved got = read_pieces(from.fd.get(), std::span(&piece, 1));
+    if (got.ended || got.error != 0) {
+      lose(from, Status());
+      return true;
+    }
+    if (got.bytes == 0) break;
+    moved = true;
+    done += got.bytes;
+  }
+  return moved;
+}
+
+bool TcpTransport::lingers(Connection& with) noexcept {
+  switch (with.link) {
+    case Connection::Link::none:
+    case Connection::Link::gone: return false;
+    case Connection::Link::dialling:
+    case Connection::Link::promised: return !with.queue.empty();
+    case Connection::Link::open:
+      // Everything has reached the other kernel: the peer can read it, whatever becomes of us.
+      return !with.shut || unacknowledged(with.fd.get()) > 0;
+  }
+  return false;
+}
+
+void TcpTransport::close(std::uint64_t drain_ns) noexcept {
+  if (closing_) return;
+  closing_ = true;
+  hot_ = nullptr;
+  const TimePoint deadline = Clock::now() + std::chrono::nanoseconds(drain_ns);
+  for (auto& connection : connections_) {
+    if (connection == nullptr || connection->link != Connection::Link::open) continue;
+    connection->reader.drop_arriving();
+    connection->queue.push_leave();
+    if (!connection->stalled) flush(*connection);
+  }
+  const auto lingering = [this] {
+    return std::any_of(connections_.begin(), connections_.end(), [](auto& connection) {
+      return connection != nullptr && lingers(*connection);
+    });
+  };
+  while (lingering() && Clock::now() < deadline) {
+    if (poll()) continue;
+    epoll_event event{};
+    epoll_wait(epoll_.get(), &event, 1, 1);  // acknowledgements wake nobody: look every 1 ms
+  }
+  for (auto& connection : connections_) {
+    if (connection == nullptr) continue;
+    // Unread bytes would turn the end of the stream into a reset.
+    if (connection->link == Connection::Link::open) read_and_forget(*connection);
+    if (connection->link != Connection::Link::gone) lose(*connection, Status());
+  }
+  for (auto& stranger : strangers_) stranger.reset();
+  stranger_count_ = 0;
+  listener_.reset();
+  arm_timer(false);
+}
+
+}  // namespace tutti::transport

@@ -1,0 +1,152 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "os/address.hpp"
+#include "os/fd.hpp"
+#include "secure/handshake.hpp"
+#include "transport/tcp/connection.hpp"
+#include "transport/transport.hpp"
+
+namespace tutti::transport {
+
+struct TcpOptions {
+  int rank = 0;
+  int size = 1;
+  std::uint64_t job = 0;
+  std::uint64_t generation = 0;
+  std::vector<std::byte> secret;  ///< of the job; empty: none
+  os::Address bind;               ///< where to listen; port 0 picks one
+  /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
+  /// later: set_addresses.
+  std::vector<std::string> addresses;
+  /// How long a peer may take until a first connection to it stands.
+  std::chrono::milliseconds dial_timeout{10'000};
+  /// How long somebody who dialled us may take to prove who it is.
+  std::chrono::milliseconds handshake_timeout{2'000};
+};
+
+/// Frames over one TCP connection per pair of ranks, made on first use by either side.
+///
+/// Like every Transport it belongs to the holder of the driver token. Call poll() until it returns
+/// false before sleeping on wait_fd(): what send() has found out is told by the next poll().
+class TcpTransport final : public Transport {
+ public:
+  static Result<std::unique_ptr<TcpTransport>> listen(TcpOptions options);
+  /// Closes at once: to the peers we have died, unless close() was called.
+  ~TcpTransport() override;
+
+  /// Where we listen: what the other ranks need.
+  [[nodiscard]] std::string address() const;
+  Status set_addresses(std::vector<std::string> addresses);
+
+  [[nodiscard]] const char* name() const noexcept override { return "tcp"; }
+  void set_sink(Sink* sink) noexcept override { sink_ = sink; }
+  [[nodiscard]] bool can_send(int peer) noexcept override;
+  void send(int peer, const FrameHeader& header, const std::byte* payload,
+            std::uint64_t token) noexcept override;
+  void keep_payloads(int peer) noexcept override;
+  void drop_arriving(int peer) noexcept override;
+  bool poll() noexcept override;
+  [[nodiscard]] int wait_fd() const noexcept override { return epoll_.get(); }
+  void close(std::uint64_t drain_ns) noexcept override;
+
+  struct Counters {
+    std::uint64_t accepted = 0;   ///< connections taken from the listener
+    std::uint64_t strangers = 0;  ///< of these dropped without proof
+    std::uint64_t crossings = 0;  ///< simultaneous dialling, seen by the lower rank
+    std::uint64_t redials = 0;
+  };
+  [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
+  /// Who we are connected with now.
+  [[nodiscard]] bool connected(int peer) const noexcept;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using TimePoint = Clock::time_point;
+
+  explicit TcpTransport(TcpOptions options) noexcept : options_(std::move(options)) {}
+  Status start();
+
+  // tcp_transport.cpp: frames of open connections.
+  bool poll_ready();
+  bool handle(std::uint64_t tag, std::uint32_t events);
+  Connection* connection(int peer) noexcept;
+  bool read(Connection& from) noexcept;
+  bool read_and_forget(Connection& from) noexcept;
+  void judge(Connection& from, FrameReader::Outcome outcome);
+  bool flush(Connection& to) noexcept;
+  void watch_writable(Connection& to, bool on) noexcept;
+  void ended(Connection& from, int error);
+  bool report();
+  void lose(Connection& whom, Status why);
+  void say(int peer) noexcept;
+  void tick();
+  void arm_timer(bool on) noexcept;
+  void watch_stall(Connection& to) noexcept;
+  [[nodiscard]] bool on_the_way(Connection& to, TimePoint now);
+  [[nodiscard]] std::string who(int peer) const;
+  [[nodiscard]] static bool lingers(Connection& with) noexcept;
+
+  // tcp_dialling.cpp: everything before a connection stands.
+  void dial(Connection& to);
+  void dial_again(Connection& to, const Status& why);
+  void on_dial(Connection& to);
+  void hang_up(Connection& to) noexcept;
+  void give_up_dial(Connection& to, const Status& why);
+  void accept_strangers();
+  void on_stranger(std::size_t index);
+  void drop_stranger(std::size_t index, std::string_view why);
+  void forget_stranger(std::size_t index) noexcept;
+  [[nodiscard]] secure::Refusal judge_proven(const Connection& with) const noexcept;
+  void conclude(std::size_t index);
+  void open(Connection& with, os::Fd fd, const os::Address& address);
+  void check_deadlines(TimePoint now);
+  [[nodiscard]] secure::Party party() const noexcept;
+  Status add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept;
+  [[nodiscard]] static bool talk(int fd, secure::Handshake& handshake, Status& trouble);
+
+  struct Stranger {
+    os::Fd fd;
+    secure::Handshake handshake;
+    os::Address address;
+    TimePoint deadline;
+    std::uint32_t generation = 0;
+    std::uint64_t number = 0;  ///< the smaller the older
+  };
+
+  static constexpr std::size_t kMaxStrangers = 64;
+  static constexpr std::size_t kScratch = 64 * 1024;
+
+  TcpOptions options_;
+  Sink* sink_ = nullptr;
+  os::Fd epoll_;
+  os::Fd timer_;
+  os::Fd listener_;
+  bool listening_ = false;  ///< the listener is in epoll
+  bool timer_armed_ = false;
+  bool closing_ = false;
+  std::vector<std::unique_ptr<Connection>> connections_;  ///< by rank; made on first use
+  std::array<std::unique_ptr<Stranger>, kMaxStrangers> strangers_;
+  std::size_t stranger_count_ = 0;
+  std::uint64_t next_stranger_ = 0;
+  std::uint32_t next_generation_ = 1;
+  std::vector<int> to_report_;  ///< peers with something to tell the sink
+  std::vector<int> reporting_;
+  std::vector<int> watched_;  ///< peers with data on the way
+  std::vector<int> dials_;    ///< peers that we dial or are promised by
+  std::vector<std::byte> scratch_;
+  Connection* hot_ = nullptr;  ///< read first, without asking epoll
+  unsigned hot_polls_ = 0;
+  Counters counters_;
+};
+
+}  // namespace tutti::transport

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "transport/transport.hpp"
+
+namespace tutti::transport::test {
+
+struct Frame {
+  FrameHeader header;
+  std::vector<std::byte> payload;
+};
+
+/// A sink that writes everything down.
+class Recorder : public Sink {
+ public:
+  struct Peer {
+    std::vector<Frame> frames;
+    std::vector<std::uint64_t> sent;  ///< tokens, as told
+    std::vector<Status> lost;
+    std::vector<std::byte> arriving;
+    int heads = 0;
+  };
+
+  std::span<std::byte> on_header(int peer, const FrameHeader& header) noexcept override {
+    Peer& from = peers[peer];
+    ++from.heads;
+    if (refused.contains(header.seq)) return {};
+    // One more than asked for: an empty span would refuse a frame without payload.
+    from.arriving.assign(header.payload_bytes + 1, std::byte{0xee});
+    return from.arriving;
+  }
+  void on_frame(int peer, const FrameHeader& header) noexcept override {
+    Peer& from = peers[peer];
+    from.arriving.resize(header.payload_bytes);
+    from.frames.push_back({header, std::move(from.arriving)});
+    from.arriving.clear();
+  }
+  void on_sent(int peer, std::uint64_t token) noexcept override {
+    peers[peer].sent.push_back(token);
+  }
+  void on_lost(int peer, const Status& why) noexcept override { peers[peer].lost.push_back(why); }
+
+  [[nodiscard]] std::size_t received(int peer) { return peers[peer].frames.size(); }
+  [[nodiscard]] std::uint64_t sent(int peer) {
+    return peers[peer].sent.empty() ? 0 : peers[peer].sent.back();
+  }
+  [[nodiscard]] bool lost(int peer) { return !peers[peer].lost.empty(); }
+
+  std::map<int, Peer> peers;
+  std::set<std::uint64_t> refused;  ///< sequence numbers of frames that are not wanted
+};
+
+/// The payload that belongs to a number: other numbers have other bytes in other places.
+inline std::vector<std::byte> payload_of(std::uint64_t number, std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  std::uint64_t state = number * 0x9e3779b97f4a7c15ULL + 1;
+  for (std::byte& b : bytes) {
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    b = static_cast<std::byte>(state & 0xff);
+  }
+  return bytes;
+}
+
+inline FrameHeader head_of(std::uint64_t number, std::size_t size) {
+  FrameHeader header;
+  header.payload_bytes = static_cast<std::uint32_t>(size);
+  header.type = static_cast<std::uint8_t>(FrameType::data);
+  header.flags = static_cast<std::uint8_t>(number & 1);
+  header.group = ~number;
+  header.seq = number;
+  header.fingerprint = number * 3;
+  header.offset = number * 5;
+  header.call[0] = number * 7;
+  header.call[1] = number * 11;
+  header.call[2] = number * 13;
+  return header;
+}
+
+inline bool same(const FrameHeader& a, const FrameHeader& b) {
+  return std::memcmp(&a, &b, sizeof a) == 0;
+}
+
+}  // namespace tutti::transport::test

@@ -1,0 +1,260 @@
+// Cut networks, frozen and leaving peers.
+
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "conformance/transport/ranks.hpp"
+#include "conformance/transport/tcp_fixture.hpp"
+
+namespace tutti::transport::test {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using TcpRanks = Ranks<TcpFixture>;
+
+/// From here on every packet to a connected socket of this process is lost: a pulled cable.
+int cut_all_connections() {
+  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog program{1, &drop_all};
+  int cut = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    sockaddr_storage peer{};
+    socklen_t size = sizeof peer;
+    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
+    if (peer.ss_family != AF_INET) continue;
+    if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0) ++cut;
+  }
+  return cut;
+}
+
+/// As a progress thread drives: asleep until there is something to do. False at the deadline.
+bool sleep_and_poll(Transport& transport, Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+  if (left <= 0ms) return false;
+  if (transport.poll()) return true;
+  pollfd entry{transport.wait_fd(), POLLIN, 0};
+  return ::poll(&entry, 1, static_cast<int>(left.count())) > 0;
+}
+
+void connect(TcpRanks& ranks) {
+  Stream there{0, 1, {10}, {}};
+  Stream back{1, 0, {10}, {}};
+  ASSERT_TRUE(ranks.until([&] {
+    there.push(ranks);
+    back.push(ranks);
+    return there.arrived(ranks) && back.arrived(ranks) && ranks.sink(0).sent(1) == 1 &&
+           ranks.sink(1).sent(0) == 1;
+  }));
+}
+
+TEST(TcpFailure, NoticesACutConnectionWithinASecondWhenDataAreOnTheWay) {
+  TcpRanks ranks(2);
+  connect(ranks);
+  ASSERT_EQ(cut_all_connections(), 2);
+  const auto start = Clock::now();
+  const std::vector<std::byte> payload(1000);
+  ASSERT_NE(ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()), 0U);
+  while (!ranks.sink(0).lost(1)) ASSERT_TRUE(sleep_and_poll(ranks.at(0), start + kPatience));
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+  RecordProperty("milliseconds", static_cast<int>(took.count()));
+  EXPECT_LT(took, 1000ms);
+  EXPECT_GT(took, 400ms) << "too quick to judge";
+  const Status& why = ranks.sink(0).peers[1].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_NE(why.message().find("rank 1 (127.0.0.1:"), std::string::npos) << why.message();
+  EXPECT_NE(why.message().find("has not answered for"), std::string::npos) << why.message();
+}
+
+TEST(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
+  TcpRanks ranks(2);
+  connect(ranks);
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  const auto feed = [&] {
+    while (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0) {
+    }
+  };
+  ASSERT_TRUE(ranks.until([&] {
+    feed();
+    return ranks.sink(1).received(0) > 20;
+  }));
+  ASSERT_EQ(cut_all_connections(), 2);
+  const auto start = Clock::now();
+  while (!ranks.sink(0).lost(1)) {
+    feed();
+    ASSERT_TRUE(sleep_and_poll(ranks.at(0), start + kPatience));
+  }
+  const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
+  RecordProperty("milliseconds", static_cast<int>(took.count()));
+  EXPECT_LT(took, 1000ms);
+}
+
+TEST(TcpFailure, SleepsWhenNothingIsOnTheWay) {
+  TcpRanks ranks(2);
+  connect(ranks);
+  // The timer that watches over data on the way must end by itself.
+  const auto deadline = Clock::now() + kPatience;
+  bool quiet = false;
+  while (!quiet) {
+    ASSERT_LT(Clock::now(), deadline);
+    while (ranks.at(0).poll() || ranks.at(1).poll()) {
+    }
+    pollfd entries[2] = {{ranks.at(0).wait_fd(), POLLIN, 0}, {ranks.at(1).wait_fd(), POLLIN, 0}};
+    quiet = ::poll(entries, 2, 450) == 0;
+  }
+}
+
+/// Rank 1 of two: drops what comes, and answers each frame without payload with how many came.
+[[noreturn]] void serve_as_rank_1(TcpTransport& transport) {
+  Recorder sink;
+  transport.set_sink(&sink);
+  const auto deadline = Clock::now() + 60s;
+  std::uint64_t token = 0;
+  std::uint64_t frames = 0;
+  while (!sink.lost(0)) {
+    if (!sleep_and_poll(transport, deadline)) _exit(1);
+    std::vector<Frame> arrived = std::move(sink.peers[0].frames);
+    sink.peers[0].frames.clear();
+    for (const Frame& frame : arrived) {
+      ++frames;
+      if (!frame.payload.empty() || !transport.can_send(0)) continue;
+      FrameHeader answer = head_of(frames, 0);
+      transport.send(0, answer, nullptr, ++token);
+    }
+  }
+  _exit(sink.peers[0].lost[0].code() == Errc::peer_left ? 0 : 2);
+}
+
+TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
+  TcpFixture fixture(2);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    // The parent's rank goes, its descriptors with it; our own rank stays.
+    fixture.all[0].reset();
+    serve_as_rank_1(fixture.at(1));
+  }
+  fixture.all[1].reset();
+  TcpTransport& transport = fixture.at(0);
+  Recorder sink;
+  transport.set_sink(&sink);
+  std::uint64_t token = 0;
+  const auto ask = [&] { transport.send(1, head_of(0, 0), nullptr, ++token); };
+  ask();
+  const auto start = Clock::now();
+  while (sink.received(1) == 0) ASSERT_TRUE(sleep_and_poll(transport, start + kPatience));
+  ASSERT_EQ(kill(child, SIGSTOP), 0);
+  // 64 MiB want to go; for more than 5 s nobody takes them.
+  constexpr std::uint64_t kFrames = 512;
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  const auto feed = [&] {
+    while (token < kFrames + 1 && transport.can_send(1)) {
+      transport.send(1, head_of(1, payload.size()), payload.data(), token + 1);
+      ++token;
+    }
+  };
+  const auto frozen_until = Clock::now() + 5500ms;
+  while (Clock::now() < frozen_until) {
+    feed();
+    sleep_and_poll(transport, frozen_until);
+    ASSERT_FALSE(sink.lost(1)) << sink.peers[1].lost[0].message();
+  }
+  EXPECT_LT(token, kFrames) << "the kernel took it all: tests nothing";
+  ASSERT_EQ(kill(child, SIGCONT), 0);
+  const auto thawed = Clock::now();
+  while (sink.sent(1) < kFrames + 1) {
+    feed();
+    ASSERT_TRUE(sleep_and_poll(transport, thawed + kPatience));
+    ASSERT_FALSE(sink.lost(1));
+  }
+  ask();
+  while (sink.received(1) < 2) ASSERT_TRUE(sleep_and_poll(transport, thawed + kPatience));
+  EXPECT_EQ(sink.peers[1].frames[1].header.seq, kFrames + 2) << "frames that arrived";
+  transport.close(5'000'000'000);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
+  // Whoever leaves throws away what still comes in. That must not become a reset which destroys its
+  // farewell.
+  const std::vector<std::byte> payload(50'000);
+  for (int round = 0; round < 20; ++round) {
+    TcpRanks ranks(2);
+    connect(ranks);
+    Stream last{0, 1, {100'000, 7}, {}};
+    last.push(ranks);
+    ranks.leave(0);
+    std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
+    const bool told = ranks.until([&] {
+      ranks.try_send(1, 0, head_of(1, payload.size()), payload.data());
+      return ranks.sink(1).lost(0);
+    });
+    leaving.join();
+    ASSERT_TRUE(told);
+    EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left)
+        << ranks.sink(1).peers[0].lost[0].message();
+    EXPECT_EQ(ranks.sink(1).received(0), 3U);
+  }
+}
+
+TEST(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
+  TcpRanks ranks(2);
+  connect(ranks);
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  int refused = 0;
+  while (refused < 1000) {  // until nothing goes any more: rank 1 does not read
+    if (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0)
+      refused = 0;
+    else
+      ++refused, ranks.at(0).poll();
+  }
+  const auto start = Clock::now();
+  ranks.at(0).close(300'000'000);
+  EXPECT_LT(Clock::now() - start, 5s);
+  ranks.leave(0);
+  // What was on the way is cut off, and that is no farewell.
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }));
+  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_lost);
+}
+
+TEST(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
+  TcpRanks ranks(2);
+  Stream stream{0, 1, {100, 200}, {}};
+  stream.push(ranks);  // nobody has polled: not even dialled yet
+  ranks.leave(0);
+  std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
+  const bool told = ranks.until([&] { return ranks.sink(1).lost(0); });
+  leaving.join();
+  ASSERT_TRUE(told);
+  stream.check(ranks);
+  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left);
+}
+
+TEST(TcpCrossing, KeepsTheLowerRanksConnection) {
+  std::uint64_t crossings = 0;
+  for (int round = 0; round < 20; ++round) {
+    TcpRanks ranks(2);
+    connect(ranks);
+    crossings += ranks.fixture().at(0).counters().crossings;
+    EXPECT_EQ(ranks.fixture().at(1).counters().crossings, 0U) << "the lower rank's one stays";
+  }
+  EXPECT_GT(crossings, 0U);
+}
+
+}  // namespace
+}  // namespace tutti::transport::test

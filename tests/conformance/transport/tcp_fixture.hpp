@@ -1,0 +1,53 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "transport/tcp/tcp_transport.hpp"
+
+namespace tutti::transport::test {
+
+inline std::vector<std::byte> secret_of(std::string_view text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+/// Ranks on 127.0.0.1 that know the same secret.
+struct TcpFixture {
+  static constexpr const char* kName = "tcp";
+  static constexpr bool kDetectsDeath = true;
+  static constexpr int kFirstContacts = 1000;
+
+  explicit TcpFixture(int ranks) {
+    std::vector<std::string> addresses;
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto made = TcpTransport::listen(options_of(rank, ranks));
+      if (!made) throw std::runtime_error(std::string(made.status().message()));
+      all.push_back(std::move(*made));
+      addresses.push_back(all.back()->address());
+    }
+    for (auto& transport : all) {
+      if (Status s = transport->set_addresses(addresses); !s)
+        throw std::runtime_error(std::string(s.message()));
+    }
+  }
+  static TcpOptions options_of(int rank, int ranks) {
+    TcpOptions options;
+    options.rank = rank;
+    options.size = ranks;
+    options.job = 0x1234;
+    options.generation = 1;
+    options.secret = secret_of("a secret for tests");
+    options.bind = os::Address::parse("127.0.0.1", 0).value();
+    return options;
+  }
+  TcpTransport& at(int rank) { return *all[static_cast<std::size_t>(rank)]; }
+  void kill(int rank) { all[static_cast<std::size_t>(rank)].reset(); }
+
+  std::vector<std::unique_ptr<TcpTransport>> all;
+};
+
+}  // namespace tutti::transport::test

@@ -1,0 +1,18 @@
+// Uses the library as a user does: public headers and the target tutti::tutti, nothing else.
+
+#include <cstdio>
+#include <string>
+
+#include <tutti/error.hpp>
+#include <tutti/version.hpp>
+
+int main() {
+  if (tutti::version() != tutti::kVersion) {
+    std::fprintf(stderr, "headers and library do not belong together\n");
+    return 1;
+  }
+  const tutti::Status status(tutti::Errc::peer_lost, "rank 1");
+  const std::string name(tutti::to_string(status.code()));
+  std::printf("tutti %s: %s\n", std::string(tutti::version()).c_str(), name.c_str());
+  return name == "peer_lost" ? 0 : 1;
+}

@@ -1,0 +1,32 @@
+# cmake -D HOW=find_package|add_subdirectory -D SOURCE=... -D BINARY=... -D WORK=... -P run.cmake
+#
+# Builds and runs the consumer project in WORK, from an install of BINARY or from SOURCE.
+
+file(REMOVE_RECURSE "${WORK}")
+file(MAKE_DIRECTORY "${WORK}")
+
+function(step)
+  execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+if(HOW STREQUAL "find_package")
+  step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/prefix")
+  set(how "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
+else()
+  set(how "-DTUTTI_SOURCE=${SOURCE}")
+endif()
+
+step(
+  "${CMAKE_COMMAND}"
+  -S
+  "${SOURCE}/tests/consumer/project"
+  -B
+  "${WORK}/build"
+  -G
+  "${GENERATOR}"
+  -DCMAKE_CXX_COMPILER=${COMPILER}
+  -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
+  "-DCMAKE_CXX_FLAGS=${FLAGS}"
+  ${how})
+step("${CMAKE_COMMAND}" --build "${WORK}/build" --target consumer)
+step("${WORK}/build/consumer")

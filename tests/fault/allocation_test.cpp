@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include <tutti/launch.hpp>
+#include <tutti/tutti.hpp>
+
+#include "job.hpp"
+
+// After warm-up an operation asks the system for no memory. This program counts: its own malloc and
+// mmap stand before the C library's, for every thread.
+
+namespace {
+std::atomic<bool> counting{false};
+std::atomic<long> allocations{0};
+std::atomic<long> mappings{0};
+void count(std::atomic<long>& counter) {
+  // relaxed: read when all have been joined or have passed a barrier.
+  if (counting.load(std::memory_order_relaxed)) counter.fetch_add(1, std::memory_order_relaxed);
+}
+}  // namespace
+
+extern "C" {
+void* __libc_malloc(std::size_t size);
+void* __libc_calloc(std::size_t count, std::size_t size);
+void* __libc_realloc(void* old, std::size_t size);
+void* __libc_memalign(std::size_t alignment, std::size_t size);
+
+void* malloc(std::size_t size) {
+  count(allocations);
+  return __libc_malloc(size);
+}
+void* calloc(std::size_t number, std::size_t size) {
+  count(allocations);
+  return __libc_calloc(number, size);
+}
+void* realloc(void* old, std::size_t size) {
+  count(allocations);
+  return __libc_realloc(old, size);
+}
+void* aligned_alloc(std::size_t alignment, std::size_t size) {
+  count(allocations);
+  return __libc_memalign(alignment, size);
+}
+void* mmap(void* address, std::size_t size, int protection, int flags, int fd, off_t offset) {
+  count(mappings);
+  return reinterpret_cast<void*>(::syscall(SYS_mmap, address, size, protection, flags, fd, offset));
+}
+}
+
+namespace tutti::fault {
+namespace {
+
+constexpr int kCalls = 10'000;
+constexpr int kWarmUp = 3000;
+
+/// What so many calls of each operation have cost, counted between two barriers.
+void measure(ProcessGroup& world, bool first) {
+  std::vector<float> data(16, 0.0F);
+  std::vector<double> more(1000, 0.0);
+  const auto calls = [&](int n) {
+    for (int i = 0; i < n; ++i) world.all_reduce(data).wait();
+    for (int i = 0; i < n; ++i) world.all_reduce(more, {.op = ReduceOp::max}).wait();
+    for (int i = 0; i < n; ++i) world.broadcast(data, {.root = i % world.size()}).wait();
+    for (int i = 0; i < n; ++i) world.barrier().wait();
+  };
+  calls(kWarmUp);
+  world.barrier().wait();
+  if (first) counting = true;
+  world.barrier().wait();
+  calls(kCalls);
+  world.barrier().wait();
+  if (first) counting = false;
+  world.barrier().wait();
+}
+
+TEST(Allocation, ThreadRanksMakeNoneAfterWarmUp) {
+  allocations = 0;
+  mappings = 0;
+  run_threads(2, [](ProcessGroup& world) { measure(world, world.rank() == 0); });
+  EXPECT_EQ(allocations, 0);
+  EXPECT_EQ(mappings, 0);
+}
+
+class Processes : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Allocation, Processes, ::testing::Values("auto", "tcp"),
+                         [](const auto& transport) { return std::string(transport.param); });
+
+TEST_P(Processes, MakeNoneAfterWarmUp) {
+  JobOptions options;
+  options.size = 2;
+  options.program = "/proc/self/exe";
+  options.arguments = {"--rank"};
+  options.environment = {"TUTTI_TIMEOUT=60", std::string("TUTTI_TRANSPORT=") + GetParam()};
+  auto workers = start_job(options);
+  for (Worker& worker : workers) {
+    const auto status = worker.wait(in(60));
+    ASSERT_TRUE(status);
+    ASSERT_TRUE(status->success()) << status->shell_code();
+    const auto counted = worker.hear("counted", in(0));
+    ASSERT_TRUE(counted);
+    EXPECT_EQ(counted->text, "0 0") << "allocations and mappings";
+  }
+}
+
+int rank_main() {
+  try {
+    auto world = init_process_group();
+    measure(world, true);
+    std::printf("counted 0 %ld %ld\n", allocations.load(), mappings.load());
+    return 0;
+  } catch (const std::exception& error) {
+    std::printf("error 0 %s\n", error.what());
+    return 1;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::fault
+
+int main(int argc, char** argv) {
+  if (argc > 1 && std::string(argv[1]) == "--rank") return tutti::fault::rank_main();
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,206 @@
+#include <gtest/gtest.h>
+
+#include <dirent.h>
+
+#include <fstream>
+#include <random>
+#include <set>
+#include <thread>
+
+#include "job.hpp"
+
+// What a rank does to its peers, short of dying: it stops, says something else, leaves, comes late;
+// and strangers.
+namespace tutti::fault {
+namespace {
+
+constexpr double kHang = 20;  // seconds
+
+class Transports : public ::testing::TestWithParam<const char*> {
+ protected:
+  [[nodiscard]] JobOptions job(int size, std::vector<std::string> arguments,
+                               const std::string& timeout = "10") const {
+    JobOptions options;
+    options.size = size;
+    options.arguments = std::move(arguments);
+    options.environment = {"TUTTI_TIMEOUT=" + timeout,
+                           std::string("TUTTI_TRANSPORT=") + GetParam()};
+    return options;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Fault, Transports, ::testing::Values("auto", "tcp"),
+                         [](const auto& transport) { return std::string(transport.param); });
+
+/// "<code> <culprit> <text>"
+void expect_error(Worker& worker, const std::string& code, const std::vector<std::string>& parts) {
+  const auto status = worker.wait(in(kHang));
+  ASSERT_TRUE(status) << "hangs";
+  const auto error = worker.hear("error", in(0));
+  ASSERT_TRUE(error) << "ended with " << status->shell_code();
+  EXPECT_EQ(error->text.substr(0, error->text.find(' ')), code) << error->text;
+  for (const std::string& part : parts)
+    EXPECT_NE(error->text.find(part), std::string::npos) << error->text;
+}
+
+TEST_P(Transports, StoppedRankIsNamedAtTheDeadline) {
+  auto workers = start_job(job(4, {"churn", "7", "1000000"}, "1.5"));
+  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  const long long stopped = now_ns();
+  workers[2].signal(SIGSTOP);
+  for (const int rank : {0, 1, 3}) {
+    SCOPED_TRACE("rank " + std::to_string(rank));
+    Worker& worker = workers[static_cast<std::size_t>(rank)];
+    expect_error(worker, "timeout", {"rank 2"});
+    const auto error = worker.hear("error", in(0));
+    ASSERT_TRUE(error);
+    std::printf("named after %.2f s\n", static_cast<double>(error->at - stopped) / 1e9);
+    EXPECT_GE(error->at - stopped, 1'400'000'000LL);
+    EXPECT_LE(error->at - stopped, 4'000'000'000LL);
+  }
+}
+
+TEST_P(Transports, DisagreementNamesBothRanksToAllAndLeavesOutputsAlone) {
+  for (const char* const count : {"4", "100000"}) {
+    for (const char* const what : {"kind", "dtype", "count", "op", "root", "order"}) {
+      SCOPED_TRACE(std::string(what) + ", " + count + " elements");
+      auto workers = start_job(job(3, {"disagree", what, count}));
+      for (Worker& worker : workers) {
+        expect_error(worker, "disagreement", {"rank 1"});
+        const auto unchanged = worker.hear("unchanged", in(0));
+        // Rank 2 names the same root as rank 0 and may have been served by it when it hears of
+        // rank 1.
+        if (unchanged && (std::string(what) != "root" || &worker != &workers[2])) {
+          EXPECT_EQ(unchanged->text, "1");
+        }
+        const auto error = worker.hear("error", in(0));
+        ASSERT_TRUE(error);
+        EXPECT_TRUE(error->text.find("rank 0") != std::string::npos ||
+                    error->text.find("rank 2") != std::string::npos)
+            << error->text;
+      }
+    }
+  }
+}
+
+TEST_P(Transports, RankThatEndsEarlyInPeaceDisturbsNobodyWhoNeedsItNoMore) {
+  auto workers = start_job(job(3, {"peace", "enough"}));
+  for (Worker& worker : workers) {
+    const auto status = worker.wait(in(kHang));
+    ASSERT_TRUE(status);
+    const auto error = worker.hear("error", in(0));
+    EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+  }
+}
+
+TEST_P(Transports, RankThatHasLeftIsNamedToWhoStillNeedsIt) {
+  auto workers = start_job(job(3, {"peace", "needed"}));
+  const auto status = workers[1].wait(in(kHang));
+  ASSERT_TRUE(status);
+  EXPECT_TRUE(status->success());
+  expect_error(workers[0], "peer_left", {"rank 1"});
+  expect_error(workers[2], "peer_left", {"rank 1"});
+}
+
+TEST_P(Transports, SecondWorldOfAProcessWorksAndHoldsNoMore) {
+  auto workers = start_job(job(3, {"again"}));
+  for (Worker& worker : workers) {
+    const auto status = worker.wait(in(kHang));
+    ASSERT_TRUE(status);
+    const auto error = worker.hear("error", in(0));
+    EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+    const auto left = worker.hear("left", in(0));
+    ASSERT_TRUE(left);
+    int held = 0;
+    int holds = 0;
+    char rest = 0;
+    int more = 0;
+    std::istringstream(left->text) >> held >> rest >> more >> rest >> more >> holds;
+    EXPECT_LE(holds, held + 3) << left->text;  // the progress thread's, once per process
+  }
+}
+
+TEST_P(Transports, WaitingForALateRankCostsNoCpu) {
+  const char* const text = std::getenv("FAULT_IDLE_SECONDS");
+  auto workers = start_job(job(4, {"idle", text == nullptr ? "3" : text}, "30"));
+  for (Worker& worker : workers) {
+    const auto status = worker.wait(in(kHang));
+    ASSERT_TRUE(status);
+    ASSERT_TRUE(status->success());
+  }
+  for (const int rank : {0, 2, 3}) {
+    const auto idle = workers[static_cast<std::size_t>(rank)].hear("idle", in(0));
+    ASSERT_TRUE(idle);
+    double cpu = 0;
+    double wall = 0;
+    std::istringstream(idle->text) >> cpu >> wall;
+    std::printf("rank %d waited %.2f s and used %.3f %% of a core\n", rank, wall / 1e9,
+                100 * cpu / wall);
+    EXPECT_GT(wall, 1e9);
+    EXPECT_LT(cpu / wall, 0.01);
+  }
+}
+
+/// Ports on which a process listens.
+std::set<int> ports_of(pid_t pid) {
+  std::set<std::string> sockets;
+  const std::string folder = "/proc/" + std::to_string(pid) + "/fd";
+  if (DIR* const dir = ::opendir(folder.c_str())) {
+    while (const dirent* const entry = ::readdir(dir)) {
+      char target[64] = {};
+      if (::readlink((folder + "/" + entry->d_name).c_str(), target, sizeof(target) - 1) > 0 &&
+          std::string(target).starts_with("socket:[")) {
+        sockets.insert(std::string(target).substr(8, std::string(target).size() - 9));
+      }
+    }
+    ::closedir(dir);
+  }
+  std::set<int> ports;
+  std::ifstream table("/proc/" + std::to_string(pid) + "/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream fields(line);
+    std::vector<std::string> field(10);
+    for (std::string& one : field) fields >> one;
+    if (field[3] == "0A" && sockets.contains(field[9])) {
+      ports.insert(static_cast<int>(
+          std::strtol(field[1].substr(field[1].find(':') + 1).c_str(), nullptr, 16)));
+    }
+  }
+  return ports;
+}
+
+TEST_P(Transports, GarbageOnEveryPortDisturbsNobody) {
+  auto workers = start_job(job(3, {"churn", "11", "400"}));
+  std::set<int> ports;
+  for (Worker& worker : workers) {
+    ASSERT_TRUE(worker.hear("ready", in(kHang)));
+    ports.merge(ports_of(worker.pid()));
+  }
+  EXPECT_GE(ports.size(),
+            std::string(GetParam()) == "tcp" ? 4U : 1U);  // the store's, and each rank's
+  std::mt19937 random(5);
+  std::vector<os::Fd> open;
+  int sent = 0;
+  for (int round = 0; round < 10; ++round) {
+    for (const int port : ports) {
+      auto address = os::Address::parse("127.0.0.1", static_cast<std::uint16_t>(port));
+      auto connection = os::connect_tcp(*address, in(1));
+      if (!connection) continue;
+      std::vector<std::byte> garbage(1 + random() % 5000);
+      for (std::byte& one : garbage) one = static_cast<std::byte>(random());
+      (void)os::send_some(connection->get(), garbage);
+      ++sent;
+      if (round % 2 == 0) open.push_back(std::move(*connection));  // stays silent from now on
+    }
+  }
+  EXPECT_GT(sent, 0);
+  for (Worker& worker : workers) {
+    const auto status = worker.wait(in(kHang));
+    ASSERT_TRUE(status);
+    const auto error = worker.hear("error", in(0));
+    EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+  }
+}
+
+}  // namespace
+}  // namespace tutti::fault

@@ -1,0 +1,254 @@
+// One rank of the fault tests. Modes stand in `main`. Lines on standard output, each "<word>
+// <CLOCK_MONOTONIC ns> ...", tell the test what happened; the clock is shared by all processes of a
+// machine.
+#include <dirent.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+namespace {
+
+using namespace std::chrono_literals;
+
+long long now_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+template <class... T>
+void say(const char* word, const char* format, T... values) {
+  std::printf("%s %lld ", word, now_ns());
+  std::printf(format, values...);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+void say(const char* word) { say(word, "%s", ""); }
+
+int entries_of(const char* folder) {
+  int count = 0;
+  DIR* const dir = ::opendir(folder);
+  while (::readdir(dir) != nullptr) ++count;
+  ::closedir(dir);
+  return count;
+}
+
+/// Threads of this process. A thread that was joined may be listed a moment longer: the kernel
+/// wakes the joiner before it takes the thread off the list.
+int settled_threads() {
+  int threads = 0;
+  for (int i = 0; i < 100; ++i) {
+    threads = entries_of("/proc/self/task") - 2;
+    if (threads == 1) break;
+    const timespec moment{0, 1'000'000};
+    ::nanosleep(&moment, nullptr);
+  }
+  return threads;
+}
+
+/// What a process holds of the system: descriptors, mappings of ours, threads (without . and ..,
+/// and the descriptor that lists them).
+std::string holdings() {
+  int mapped = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("memfd:tutti") != std::string::npos) ++mapped;
+  }
+  return std::to_string(entries_of("/proc/self/fd") - 3) + "," + std::to_string(mapped) + "," +
+         std::to_string(settled_threads());
+}
+
+long long cpu_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+  return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+/// Operations of every kind, in an order that follows from the seed, until something breaks.
+void churn(tutti::ProcessGroup& world, unsigned seed, int rounds) {
+  std::mt19937 random(seed);
+  std::vector<float> large(256 * 1024);
+  for (int round = 0; round < rounds; ++round) {
+    const auto kind = random() % 5;
+    const int root = static_cast<int>(random() % static_cast<unsigned>(world.size()));
+    if (kind == 0) {
+      world.barrier().wait();
+    } else if (kind == 1) {
+      std::vector<int> small(64, world.rank() == root ? round : -1);
+      world.broadcast(small, {.root = root}).wait();
+      if (small.back() != round) std::abort();
+    } else if (kind == 2) {
+      std::fill(large.begin(), large.end(), 1.0F);
+      world.all_reduce(large).wait();
+      if (large.back() != static_cast<float>(world.size())) std::abort();
+    } else if (kind == 3) {
+      std::vector<int> ranks;
+      for (int rank = root % 2; rank < world.size(); rank += 2) ranks.push_back(rank);
+      if (auto group = world.new_group(ranks)) {
+        std::vector<long> one{1};
+        group->all_reduce(one).wait();
+        if (one[0] != group->size()) std::abort();
+      }
+    } else {
+      std::vector<double> few(8, 1.0);
+      world.all_reduce(few).wait();
+      if (few[0] != world.size()) std::abort();
+    }
+  }
+}
+
+/// Rank 1 calls something else than the others.
+void disagree(tutti::ProcessGroup& world, const std::string& what, std::size_t count) {
+  const bool odd = world.rank() == 1;
+  std::vector<float> data(count, static_cast<float>(world.rank() + 1));
+  std::vector<int> integers(count, world.rank() + 1);
+  const auto unchanged = [&] {
+    for (const float value : data) {
+      if (value != static_cast<float>(world.rank() + 1)) return 0;
+    }
+    for (const int value : integers) {
+      if (value != world.rank() + 1) return 0;
+    }
+    return 1;
+  };
+  world.barrier().wait();
+  try {
+    if (what == "kind" && odd) {
+      world.broadcast(data, {.root = 0}).wait();
+    } else if (what == "dtype" && odd) {
+      world.all_reduce(integers).wait();
+    } else if (what == "count" && odd) {
+      world.all_reduce(std::span(data).first(count - 1)).wait();
+    } else if (what == "op" && odd) {
+      world.all_reduce(data, {.op = tutti::ReduceOp::max}).wait();
+    } else if (what == "root") {
+      world.broadcast(data, {.root = odd ? 1 : 0}).wait();
+    } else if (what == "order" && odd) {
+      world.barrier().wait();
+      world.all_reduce(data).wait();
+    } else {
+      world.all_reduce(data).wait();
+      if (what == "order") world.barrier().wait();
+    }
+  } catch (const tutti::DisagreementError&) {
+    say("unchanged", "%d", unchanged());
+    throw;
+  }
+  // The root of a broadcast, and who was served by it, may learn it at the next call (A1).
+  world.barrier().wait();
+}
+
+/// Rank 1 ends as soon as its own calls have returned; the others need it no more, or do.
+void peace(tutti::ProcessGroup& world, bool needed) {
+  std::vector<int> data(100'000, world.rank());
+  if (world.rank() != 1) std::this_thread::sleep_for(200ms);
+  world.broadcast(data, {.root = 1}).wait();
+  if (data.back() != 1) std::abort();
+  if (world.rank() == 1) std::exit(0);
+  if (needed) world.barrier().wait();
+}
+
+/// Rank 1 is late by so many seconds; what waiting for it cost.
+void idle(tutti::ProcessGroup& world, double seconds) {
+  std::vector<float> data(16, 1.0F);
+  world.all_reduce(data).wait();
+  if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+  const long long cpu = cpu_ns();
+  const long long wall = now_ns();
+  world.all_reduce(data).wait();
+  say("idle", "%lld %lld", cpu_ns() - cpu, now_ns() - wall);
+}
+
+void latency(tutti::ProcessGroup& world, int calls) {
+  std::vector<float> data(16, 0.0F);
+  world.barrier().wait();
+  const long long begin = now_ns();
+  for (int i = 0; i < calls; ++i) world.all_reduce(data).wait();
+  say("latency", "%lld", (now_ns() - begin) / calls);
+}
+
+/// Two worlds one after the other, each dropped through every handle.
+void again() {
+  for (int turn = 0; turn < 2; ++turn) {
+    std::vector<tutti::ProcessGroup> handles{tutti::init_process_group()};
+    handles.push_back(handles.front());
+    std::vector<int> one{1};
+    handles.front().all_reduce(one).wait();
+    if (one[0] != handles.front().size()) std::abort();
+    handles.pop_back();
+    handles.front().all_reduce(one).wait();
+    handles.clear();
+  }
+}
+
+int tell(const tutti::Error& error) {
+  say("error", "%s %d %s", std::string(to_string(error.code())).c_str(),
+      error.culprit().value_or(-1), error.what());
+  return 3;
+}
+
+int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::string& first,
+             const std::string& second) {
+  if (mode == "churn")
+    churn(world, static_cast<unsigned>(std::stoul(first)), std::stoi(second));
+  else if (mode == "disagree")
+    disagree(world, first, std::stoul(second));
+  else if (mode == "peace")
+    peace(world, first == "needed");
+  else if (mode == "idle")
+    idle(world, std::stod(first));
+  else if (mode == "latency")
+    latency(world, std::stoi(first));
+  else
+    return 2;
+  return 0;
+}
+
+int run(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
+  const std::string first = argc > 2 ? argv[2] : "0";
+  const std::string second = argc > 3 ? argv[3] : "0";
+  if (mode == "again") {
+    again();
+    return 0;
+  }
+  say("init");
+  auto world = tutti::init_process_group();
+  say("ready");
+  // An error is told while the world lives, whose end may take a time of its own: rank 0 serves the
+  // store until the others have left it.
+  try {
+    return run_mode(world, mode, first, second);
+  } catch (const tutti::Error& error) {
+    return tell(error);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string before = holdings();
+  int code = 0;
+  try {
+    code = run(argc, argv);
+  } catch (const tutti::Error& error) {
+    code = tell(error);
+  } catch (const std::exception& error) {
+    say("error", "foreign -1 %s", error.what());
+    code = 4;
+  }
+  say("left", "%s %s", before.c_str(), holdings().c_str());
+  return code;
+}

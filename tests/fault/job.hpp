@@ -1,0 +1,163 @@
+#pragma once
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "os/process.hpp"
+#include "os/socket.hpp"
+
+// Processes of a job, and what they said. See fault_worker.cpp.
+namespace tutti::fault {
+
+using Clock = std::chrono::steady_clock;
+
+inline long long now_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
+      .count();
+}
+
+/// A port of 127.0.0.1 that was free a moment ago.
+inline int free_port() {
+  auto address = os::Address::parse("127.0.0.1", 0);
+  auto listener = os::listen_tcp(*address);
+  return os::local_address(listener->get())->port();
+}
+
+struct Said {
+  std::string word;
+  long long at = 0;
+  std::string text;
+};
+
+class Worker {
+ public:
+  Worker(std::vector<std::string> argv, std::vector<std::string> environment) {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) std::abort();
+    out_ = os::Fd(ends[0]);
+    const os::Fd theirs(ends[1]);
+    ::fcntl(out_.get(), F_SETFL, O_NONBLOCK);
+    os::SpawnOptions options;
+    options.argv = std::move(argv);
+    options.environment = std::move(environment);
+    options.fds = {{theirs.get(), 1}};
+    options.parent_death_signal = SIGKILL;
+    auto process = os::spawn(options);
+    if (!process) throw std::runtime_error(std::string(process.status().message()));
+    process_ = std::move(*process);
+  }
+  Worker(Worker&& other) noexcept
+      : process_(std::move(other.process_)),
+        out_(std::move(other.out_)),
+        text_(std::move(other.text_)),
+        said_(std::move(other.said_)),
+        closed_(other.closed_),
+        collected_(std::exchange(other.collected_, true)) {}
+  ~Worker() {
+    if (collected_) return;
+    (void)process_.kill(SIGCONT);
+    (void)process_.kill_group(SIGKILL);
+    (void)process_.wait(Clock::now() + std::chrono::seconds(10));
+    (void)process_.collect();
+  }
+
+  [[nodiscard]] pid_t pid() const { return process_.pid(); }
+  void signal(int number) { (void)process_.kill(number); }
+
+  /// Waits until the word was said, or the process has closed its output.
+  std::optional<Said> hear(const std::string& word, Clock::time_point deadline) {
+    while (true) {
+      for (const Said& said : said_) {
+        if (said.word == word) return said;
+      }
+      if (closed_ || !read_more(deadline)) return std::nullopt;
+    }
+  }
+  /// Its end; nothing: it hangs.
+  std::optional<os::ExitStatus> wait(Clock::time_point deadline) {
+    while (!closed_ && read_more(deadline)) {
+    }
+    auto status = process_.wait(deadline);
+    if (!status || !*status) return std::nullopt;
+    (void)process_.collect();
+    collected_ = true;
+    return **status;
+  }
+  [[nodiscard]] const std::vector<Said>& said() const { return said_; }
+
+ private:
+  bool read_more(Clock::time_point deadline) {
+    auto ready = os::wait_ready(out_.get(), POLLIN, deadline);
+    if (!ready || !*ready) return false;
+    char buffer[4096];
+    const ssize_t got = ::read(out_.get(), buffer, sizeof(buffer));
+    if (got == 0) closed_ = true;
+    if (got <= 0) return got == 0;
+    text_.append(buffer, static_cast<std::size_t>(got));
+    for (std::size_t end = 0; (end = text_.find('\n')) != std::string::npos;
+         text_.erase(0, end + 1)) {
+      Said said;
+      std::istringstream line(text_.substr(0, end));
+      line >> said.word >> said.at;
+      line.ignore(1);
+      std::getline(line, said.text);
+      said_.push_back(said);
+    }
+    return true;
+  }
+
+  os::Process process_;
+  os::Fd out_;
+  std::string text_;
+  std::vector<Said> said_;
+  bool closed_ = false;
+  bool collected_ = false;
+};
+
+struct JobOptions {
+  int size = 4;
+  std::string program = FAULT_WORKER;
+  std::vector<std::string> arguments;
+  std::vector<std::string> environment;  ///< besides what finds the others
+  std::string master = "127.0.0.1";
+  int port = 0;  ///< 0: any; rank 0 serves it
+  /// By rank: what stands before the program, like nsenter.
+  std::vector<std::vector<std::string>> prefixes;
+};
+
+inline std::vector<Worker> start_job(JobOptions options) {
+  std::vector<Worker> workers;
+  if (options.port == 0) options.port = free_port();
+  for (int rank = 0; rank < options.size; ++rank) {
+    std::vector<std::string> argv;
+    if (!options.prefixes.empty()) argv = options.prefixes[static_cast<std::size_t>(rank)];
+    argv.push_back(options.program);
+    argv.insert(argv.end(), options.arguments.begin(), options.arguments.end());
+    std::vector<std::string> environment = options.environment;
+    environment.push_back("PATH=/usr/sbin:/usr/bin:/sbin:/bin");
+    environment.push_back("RANK=" + std::to_string(rank));
+    environment.push_back("WORLD_SIZE=" + std::to_string(options.size));
+    environment.push_back("MASTER_ADDR=" + options.master);
+    environment.push_back("MASTER_PORT=" + std::to_string(options.port));
+    workers.emplace_back(std::move(argv), std::move(environment));
+  }
+  return workers;
+}
+
+inline Clock::time_point in(double seconds) {
+  return Clock::now() +
+         std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+}  // namespace tutti::fault

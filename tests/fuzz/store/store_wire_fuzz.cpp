@@ -1,0 +1,76 @@
+// Whatever bytes come, parsing them ends in a good request or response, or in an error; and what
+// was parsed says the same when it is encoded and parsed again.
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "store/broker.hpp"
+#include "store/handshake.hpp"
+#include "store/wire.hpp"
+
+using namespace tutti::store;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+Limits small_limits() {
+  Limits limits;
+  limits.key_bytes = 64;
+  limits.value_bytes = 512;
+  limits.items = 16;
+  limits.body_bytes = 8192;
+  limits.total_bytes = 4096;
+  return limits;
+}
+
+void check_request_round_trip(const Request& request, const Limits& limits) {
+  const std::vector<std::byte> frame = encode_request(request, 1);
+  const std::span<const std::byte> bytes(frame);
+  auto header = parse_header(bytes.first<kHeaderBytes>(), limits);
+  require(header.ok());
+  auto again = parse_request(*header, bytes.subspan(kHeaderBytes), limits);
+  require(again.ok());
+  require(again->op == request.op && again->keys == request.keys &&
+          again->values == request.values && again->amount == request.amount &&
+          again->timeout_ms == request.timeout_ms);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const Limits limits = small_limits();
+  std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  static_cast<void>(may_be_hello(bytes.first(std::min(size, kHelloBytes))));
+
+  // A stream of frames, as a proven user would send it, carried out by a broker.
+  Broker broker(limits);
+  Broker::Ticket ticket = 0;
+  auto now = Broker::Clock::time_point{};
+  while (bytes.size() >= kHeaderBytes) {
+    auto header = parse_header(bytes.first<kHeaderBytes>(), limits);
+    if (!header || bytes.size() - kHeaderBytes < header->body_bytes) break;
+    const auto body = bytes.subspan(kHeaderBytes, header->body_bytes);
+    bytes = bytes.subspan(kHeaderBytes + header->body_bytes);
+    if (header->op == 0) {
+      if (auto response = parse_response(*header, body, limits))
+        require(!encode_response(*response, 1, limits).empty());
+      continue;
+    }
+    auto request = parse_request(*header, body, limits);
+    if (!request) break;
+    check_request_round_trip(*request, limits);
+    if (auto response = broker.submit(std::move(*request), ++ticket, now))
+      require(!encode_response(*response, ticket, limits).empty());
+    for (const auto& [answered, response] : broker.take_answers()) require(answered <= ticket);
+    now += std::chrono::milliseconds(1);
+    broker.expire(now);
+    if (ticket % 3 == 0) broker.cancel(ticket - 1);
+  }
+  return 0;
+}

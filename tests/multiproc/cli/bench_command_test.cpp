@@ -1,0 +1,172 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "os/process.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+std::string read(const fs::path& path) {
+  std::ifstream file(path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// `tutti bench` with the stand-in for our library, output into a file.
+class Bench {
+ public:
+  Bench(const std::string& fault, std::vector<std::string> arguments) {
+    folder_ = fs::temp_directory_path() / "tutti_bench_test.XXXXXX";
+    std::string name = folder_.string();
+    folder_ = ::mkdtemp(name.data());
+    tutti::os::SpawnOptions options;
+    options.argv = {TUTTI_CLI, "bench", "--programs", FAKE_LIBRARY_FOLDER};
+    options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+    options.environment = {"FAKE_LIBRARY=" + fault, "PATH=/usr/bin:/bin"};
+    const int log = ::open((folder_ / "log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    options.fds = {{log, 1}, {log, 2}};
+    process_ = tutti::os::spawn(options).value();
+    ::close(log);
+  }
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
+  ~Bench() {
+    if (!code_) {
+      EXPECT_TRUE(process_.kill(SIGKILL).ok());
+      finish();
+    }
+    fs::remove_all(folder_);
+  }
+
+  int finish() {
+    const auto status = process_.wait(Clock::now() + 30s);
+    if (!status.ok() || !status.value()) return -1;
+    code_ = status.value()->shell_code();
+    EXPECT_TRUE(process_.collect().ok());
+    return *code_;
+  }
+
+  void signal(int number) { EXPECT_TRUE(process_.kill(number).ok()); }
+  [[nodiscard]] std::string output() const { return read(folder_ / "log"); }
+
+ private:
+  fs::path folder_;
+  tutti::os::Process process_;
+  std::optional<int> code_;
+};
+
+/// The folder of the socket of every running stand-in.
+std::vector<fs::path> running_workers() {
+  std::vector<fs::path> folders;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream file(entry.path() / "cmdline");
+    std::string program;
+    std::string word;
+    std::getline(file, program, '\0');
+    if (!program.starts_with(FAKE_LIBRARY_FOLDER)) continue;
+    while (std::getline(file, word, '\0')) {
+      if (word == "--socket" && std::getline(file, word, '\0')) {
+        folders.push_back(fs::path(word).parent_path().parent_path());
+      }
+    }
+  }
+  return folders;
+}
+
+TEST(BenchCommand, MeasuresEveryPointInEveryRound) {
+  const std::string path = testing::TempDir() + "tutti_bench." + std::to_string(::getpid());
+  Bench bench("none", {"all_reduce", "broadcast", "barrier", "--ranks", "1,2,3", "--sizes",
+                       "4,4K,200000", "--rounds", "2", "--budget", "2", "--json", path});
+  ASSERT_EQ(bench.finish(), 0) << bench.output();
+  const auto json = nlohmann::json::parse(read(path));
+  fs::remove(path);
+  ASSERT_EQ(json.at("points").size(), 3 * (3 + 3 + 1));
+  for (const auto& point : json.at("points")) {
+    const auto& ours = point.at("libraries").at("tutti");
+    EXPECT_GT(ours.at("us").get<double>(), 0) << point;
+    EXPECT_EQ(ours.at("us_per_round").size(), 2) << point;
+    EXPECT_FALSE(point.contains("ratio")) << point;
+  }
+  EXPECT_EQ(json.at("libraries").size(), 3);
+}
+
+TEST(BenchCommand, SyncModeMeasuresToo) {
+  Bench bench("none",
+              {"--ranks", "2", "--sizes", "8", "--mode", "sync", "--rounds", "1", "--budget", "2"});
+  EXPECT_EQ(bench.finish(), 0) << bench.output();
+}
+
+TEST(BenchCommand, MissingPeerIsToldAndSkipped) {
+  Bench bench("none", {"--ranks", "2", "--sizes", "8", "--rounds", "1", "--budget", "2",
+                       "--against", "gloo,impi"});
+  EXPECT_EQ(bench.finish(), 0);
+  EXPECT_NE(bench.output().find("gloo, 2 ranks: not installed"), std::string::npos)
+      << bench.output();
+}
+
+TEST(BenchCommand, UnknownNamesAreRefused) {
+  for (const auto& arguments : std::vector<std::vector<std::string>>{{"--against", "nccl"},
+                                                                     {"scan"},
+                                                                     {"--sizes", "7"},
+                                                                     {"--sizes", "8x"},
+                                                                     {"--ranks", "0"}}) {
+    Bench bench("none", arguments);
+    EXPECT_GT(bench.finish(), 0) << bench.output();
+  }
+}
+
+/// (what the library does, what must be told)
+class Faults : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(Faults, AreTold) {
+  const auto [fault, text] = GetParam();
+  Bench bench(fault, {"all_reduce", "barrier", "--ranks", "3", "--sizes", "8,16K", "--rounds", "1",
+                      "--budget", "2", "--timeout", "1"});
+  EXPECT_EQ(bench.finish(), 1);
+  EXPECT_NE(bench.output().find(text), std::string::npos) << bench.output();
+  EXPECT_EQ(running_workers().size(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    BenchCommand, Faults,
+    testing::Values(std::pair("wrong", "rank 2: element 4095 is"),
+                    std::pair("early", "left the barrier before the last had entered it"),
+                    std::pair("dies", "ended before rank"),
+                    std::pair("hangs", "did not answer for 1 s")),
+    [](const auto& one) { return std::string(one.param.first); });
+
+class Interrupts : public testing::TestWithParam<int> {};
+
+TEST_P(Interrupts, EndEverything) {
+  Bench bench("hangs", {"--ranks", "3", "--sizes", "8"});
+  std::vector<fs::path> workers;
+  for (const auto end = Clock::now() + 20s; workers.size() < 3 && Clock::now() < end;) {
+    workers = running_workers();
+  }
+  ASSERT_EQ(workers.size(), 3U);
+  bench.signal(GetParam());
+  EXPECT_EQ(bench.finish(), 130) << bench.output();
+  EXPECT_EQ(running_workers().size(), 0U);
+  EXPECT_FALSE(fs::exists(workers[0])) << workers[0];
+}
+
+INSTANTIATE_TEST_SUITE_P(BenchCommand, Interrupts, testing::Values(SIGINT, SIGTERM));
+
+}  // namespace

@@ -1,0 +1,270 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "tuttirun_process.hpp"
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+std::vector<std::string> shell(const std::string& workers, const std::string& script,
+                               std::vector<std::string> options = {}) {
+  std::vector<std::string> arguments = {"--nproc-per-node", workers};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  arguments.insert(arguments.end(), {"bash", "-c", script});
+  return arguments;
+}
+
+TEST(Tuttirun, WorkersAreToldWhoTheyAre) {
+  Tuttirun run(
+      shell("3",
+            "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $GROUP_RANK $MASTER_ADDR "
+            "$TUTTI_AGENT_STORE ${MASTER_PORT:+port}"));
+  EXPECT_EQ(run.wait(), 0);
+  std::vector<std::string> lines = lines_of(run.out);
+  std::ranges::sort(lines);
+  EXPECT_THAT(lines, ElementsAre("0 0 3 3 0 127.0.0.1 1 port", "1 1 3 3 0 127.0.0.1 1 port",
+                                 "2 2 3 3 0 127.0.0.1 1 port"));
+  EXPECT_EQ(run.err, "");
+}
+
+TEST(Tuttirun, WorkersFindEachOther) {
+  for (const char* workers : {"1", "2", "5"}) {
+    Tuttirun run({"--nproc_per_node", workers, EXCHANGE_WORKER});
+    EXPECT_EQ(run.wait(), 0) << run.err;
+    EXPECT_EQ(Tuttirun::count(run.out, "met everybody twice"), std::stoi(workers));
+  }
+}
+
+TEST(Tuttirun, WorkersMayBeScriptsThatJoinSeveralTimes) {
+  const std::string worker = EXCHANGE_WORKER;
+  Tuttirun run(shell("3", worker + " && " + worker + " && " + worker));
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(Tuttirun::count(run.out, "met everybody twice"), 9);
+}
+
+TEST(Tuttirun, TheSecretIsInNeitherArgumentsNorEnvironment) {
+  Tuttirun run(
+      shell("2",
+            "secret=$(od -An -tx1 -v /proc/self/fd/$TUTTI_SECRET_FD | tr -d ' \\n'); "
+            "echo ${#secret}; "
+            "raw=$(tr '\\0' '\\n' < /proc/$$/environ; tr '\\0' '\\n' < /proc/$PPID/environ; "
+            "tr '\\0' '\\n' < /proc/$PPID/cmdline); "
+            "case \"$raw\" in *$secret*) echo found;; *) echo hidden;; esac"));
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(Tuttirun::count(run.out, "64\n"), 2) << run.out;
+  EXPECT_EQ(Tuttirun::count(run.out, "hidden\n"), 2) << run.out;
+}
+
+TEST(Tuttirun, TheFirstFailureEndsAllAndIsTheExitCode) {
+  Tuttirun run(shell("4", "if [ $RANK = 2 ]; then exit 7; fi; exec sleep 1000"));
+  EXPECT_EQ(run.wait(), 7);
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("rank 2 failed first: exit code 7 after 0."),
+                    HasSubstr("exit code 7  <- first"), HasSubstr("SIGTERM  (ended by tuttirun)")));
+  EXPECT_EQ(lines_of(run.err).size(), 2U + 4U);
+}
+
+TEST(Tuttirun, ASignalIsToldAndShiftsTheExitCode) {
+  Tuttirun run(shell("2", "if [ $RANK = 1 ]; then kill -KILL $$; fi; exec sleep 1000"));
+  EXPECT_EQ(run.wait(), 128 + SIGKILL);
+  EXPECT_THAT(run.err, HasSubstr("rank 1 failed first: SIGKILL"));
+}
+
+TEST(Tuttirun, WhoIgnoresSigtermIsKilledAfterTheGrace) {
+  const auto start = Clock::now();
+  Tuttirun run(
+      shell("2",
+            "if [ $RANK = 0 ]; then trap '' TERM; echo ready; while :; do sleep 1000; done; fi; "
+            "read line < <(sleep 0.2); exit 3",
+            {"--grace", "0.3"}));
+  EXPECT_EQ(run.wait(), 3);
+  EXPECT_LT(Clock::now() - start, 10s);
+  EXPECT_THAT(run.err, HasSubstr("SIGKILL  (ended by tuttirun)"));
+}
+
+TEST(Tuttirun, AStoppedWorkerIsEndedToo) {
+  const std::string path = testing::TempDir() + "tuttirun_stopped_" + std::to_string(getpid());
+  Tuttirun run(
+      shell("2",
+            "if [ $RANK = 0 ]; then echo $$ > $PID_FILE; kill -STOP $$; exec sleep 1000; fi; "
+            "until grep -qs 'State:.T' /proc/$(cat $PID_FILE 2>/dev/null)/status; do :; done; "
+            "exit 5",
+            {"--grace", "20"}),
+      {"PID_FILE=" + path});
+  const auto start = Clock::now();
+  EXPECT_EQ(run.wait(), 5);
+  EXPECT_LT(Clock::now() - start, 15s) << "took SIGKILL";
+  unlink(path.c_str());
+}
+
+TEST(Tuttirun, LinesOfEightWorkersAreNeverTorn) {
+  constexpr int kLines = 1000;
+  Tuttirun run(shell("8",
+                     "for i in {1..1000}; do printf 'rank %s ' $RANK; printf 'line %s ' $i; "
+                     "printf 'to the end\\n'; done"));
+  EXPECT_EQ(run.wait(), 0);
+  std::map<int, int> next;
+  int good = 0;
+  for (const std::string& line : lines_of(run.out)) {
+    int rank = -1;
+    int number = -1;
+    char end = 0;
+    ASSERT_EQ(std::sscanf(line.c_str(), "rank %d line %d to the en%c", &rank, &number, &end), 3)
+        << line;
+    ASSERT_EQ(line,
+              "rank " + std::to_string(rank) + " line " + std::to_string(number) + " to the end");
+    ASSERT_EQ(number, ++next[rank]) << "order of rank " << rank;
+    ++good;
+  }
+  EXPECT_EQ(good, 8 * kLines);
+}
+
+TEST(Tuttirun, TagsStandBeforeEachLine) {
+  Tuttirun run(shell("2", "echo one; echo two >&2; printf unfinished", {"--tag"}));
+  EXPECT_EQ(run.wait(), 0);
+  std::vector<std::string> lines = lines_of(run.out);
+  std::ranges::sort(lines);
+  EXPECT_THAT(lines, ElementsAre("[0]: one", "[0]: unfinished", "[1]: one", "[1]: unfinished"));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("[0]: two\n"), HasSubstr("[1]: two\n")));
+}
+
+TEST(Tuttirun, MuchOutputArrivesWhole) {
+  Tuttirun run(shell("2", "head -c 20000000 /dev/zero | tr '\\0' x | fold -w 997; echo"));
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_EQ(std::ranges::count(run.out, 'x'), 40000000);
+}
+
+TEST(Tuttirun, AReaderThatGoesAwayEndsTheWorkers) {
+  Tuttirun run({"--nproc-per-node", "1", "bash", "-c",
+                std::string("set -o pipefail; \"") + TUTTIRUN +
+                    "\" --nproc-per-node 2 yes 2>/dev/null | head -n 1"});
+  EXPECT_NE(run.wait(), 0) << "yes does not end well";
+  EXPECT_EQ(run.out, "y\n");
+}
+
+TEST(Tuttirun, InterruptIsPassedOn) {
+  for (const int signal : {SIGINT, SIGTERM}) {
+    Tuttirun run(shell("3",
+                       "trap 'echo got it; exit 0' INT TERM; echo ready; "
+                       "while :; do read -t 100 line < <(sleep 100); done"));
+    run.read_until("ready", 3);
+    run.signal(signal);
+    EXPECT_EQ(run.wait(), 128 + signal) << run.err;
+    EXPECT_EQ(Tuttirun::count(run.out, "got it"), 3) << run.out;
+  }
+}
+
+TEST(Tuttirun, TheSecondInterruptKills) {
+  Tuttirun run(shell("2", "trap 'echo no' INT; echo ready; while :; do sleep 1000; done",
+                     {"--grace", "60"}));
+  run.read_until("ready", 2);
+  run.signal(SIGINT);
+  run.read_until("no", 2);
+  const auto start = Clock::now();
+  run.signal(SIGINT);
+  EXPECT_EQ(run.wait(), 128 + SIGINT);
+  EXPECT_LT(Clock::now() - start, 10s);
+}
+
+TEST(Tuttirun, NothingOutlivesAJobThatEndsWell) {
+  const Subreaper subreaper;
+  {
+    Tuttirun run(shell("2", "sleep 1000 & disown; echo started"));
+    EXPECT_EQ(run.wait(), 0);
+    EXPECT_EQ(Tuttirun::count(run.out, "started"), 2);
+  }
+  EXPECT_TRUE(Subreaper::all_gone(Clock::now() + 2s));
+}
+
+TEST(Tuttirun, NothingOutlivesTheLaunchersDeath) {
+  const Subreaper subreaper;
+  {
+    // Grandchildren, which the kernel does not tell of the launcher's death; some deaf to SIGTERM.
+    Tuttirun run(shell("3",
+                       "sleep 1000 & (trap '' TERM; while :; do sleep 1000; done) & "
+                       "echo ready; while :; do sleep 1000; done"));
+    run.read_until("ready", 3);
+    run.signal(SIGKILL);
+    EXPECT_EQ(run.wait(), 128 + SIGKILL);
+  }
+  EXPECT_TRUE(Subreaper::all_gone(Clock::now() + 2s));
+}
+
+TEST(Tuttirun, WrongOptionsGiveOneLineWithAdvice) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{}, "no program given"},
+      {{"--nproc-per-node", "0", "true"}, "from 1 to"},
+      {{"--nproc-per-node", "four", "true"}, "\"four\""},
+      {{"--nproc-per-nod", "4", "true"}, "did you mean --nproc-per-node?"},
+      {{"--nproc", "4", "true"}, "did you mean --nproc-per-node?"},
+      {{"--master_prot", "4", "true"}, "did you mean --master-port?"},
+      {{"--wibble", "true"}, "tuttirun --help"},
+      {{"--master-port", "70000", "true"}, "from 1 to 65535"},
+      {{"--grace", "-1", "true"}, "--grace"},
+      {{"--nnodes", "2", "true"}, "--master-addr"},
+      {{"--nnodes", "2", "--node-rank", "2", "--master-addr", "127.0.0.1", "true"}, "0 to 1"},
+      {{"--nnodes", "2", "--standalone", "--master-addr", "127.0.0.1", "true"}, "--standalone"},
+      {{"--master-addr", "224.0.0.1", "true"}, "not the address of a host"},
+      {{"--secret-file", "/nonexistent/file", "true"}, "/nonexistent/file"},
+  };
+  for (const auto& [arguments, expected] : cases) {
+    Tuttirun run(arguments);
+    EXPECT_EQ(run.wait(), 2) << run.err;
+    EXPECT_THAT(run.err, HasSubstr(expected));
+    EXPECT_EQ(lines_of(run.err).size(), 1U) << run.err;
+    EXPECT_EQ(run.out, "");
+  }
+}
+
+TEST(Tuttirun, AProgramThatCannotBeStartedIsNamed) {
+  Tuttirun run({"--nproc-per-node", "2", "./no-such-program"});
+  EXPECT_EQ(run.wait(), 127);
+  EXPECT_THAT(run.err, HasSubstr("./no-such-program: No such file or directory"));
+}
+
+TEST(Tuttirun, APortInUseIsNamed) {
+  auto listener = tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", 0).value());
+  const std::string port = std::to_string(tutti::os::local_address(listener->get())->port());
+  Tuttirun run({"--master-port", port, "true"});
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.err, HasSubstr("127.0.0.1:" + port));
+}
+
+TEST(Tuttirun, APythonProgramIsRunWithPython) {
+  const std::string path = testing::TempDir() + "tuttirun_test_" + std::to_string(getpid()) + ".py";
+  std::ofstream(path) << "import os, sys\nprint('python', os.environ['RANK'], sys.argv[1])\n";
+  Tuttirun run({"--nproc-per-node", "2", path, "--tag"});
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_THAT(run.out, AllOf(HasSubstr("python 0 --tag\n"), HasSubstr("python 1 --tag\n")));
+  unlink(path.c_str());
+}
+
+TEST(Tuttirun, HelpAndVersion) {
+  Tuttirun help({"--help"});
+  EXPECT_EQ(help.wait(), 0);
+  EXPECT_THAT(help.out, AllOf(HasSubstr("--nproc-per-node"), HasSubstr("--secret-file")));
+  Tuttirun version({"--version"});
+  EXPECT_EQ(version.wait(), 0);
+  EXPECT_THAT(version.out, HasSubstr("tuttirun 0."));
+}
+
+}  // namespace

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "transport/sim/memory.hpp"
+#include "transport/sim/network.hpp"
+
+namespace tutti::engine::simulation {
+
+using transport::sim::Random;
+
+struct Setup {
+  std::uint64_t seed = 0;
+  std::vector<int> host_of;
+  transport::sim::LinkOptions links;
+  std::string algorithms;
+  int cpus = 4;
+};
+
+/// Ranks with an engine each, in one thread and in virtual time. Who is driven next, and how often,
+/// follows from the seed.
+class Simulation {
+ public:
+  explicit Simulation(const Setup& setup);
+  ~Simulation();
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] Engine& engine(int rank) noexcept {
+    return *ranks_[static_cast<std::size_t>(rank)].engine;
+  }
+  [[nodiscard]] transport::sim::Network& network() noexcept { return network_; }
+  [[nodiscard]] transport::Regions& regions(int rank) noexcept { return memory_.regions(rank); }
+  [[nodiscard]] Random& random() noexcept { return random_; }
+  [[nodiscard]] static TimePoint now() noexcept { return transport::sim::Network::now(); }
+
+  /// It is never driven again; the others hear of it within a few milliseconds.
+  void kill(int rank);
+  void freeze(int rank);
+  void thaw(int rank);
+  /// It says that it leaves, once what it has to send is sent, and is then driven no more.
+  void leave(int rank);
+  [[nodiscard]] bool runs(int rank) const noexcept;
+
+  /// Drives ranks until `finished`. `act`: what the program of a rank does when it is its turn;
+  /// true if it did something. False when virtual time reached `limit` first.
+  [[nodiscard]] bool run(const std::function<bool(int)>& act, const std::function<bool()>& finished,
+                         TimePoint limit);
+  [[nodiscard]] std::uint64_t steps() const noexcept { return steps_; }
+
+ private:
+  struct Rank {
+    std::unique_ptr<Engine> engine;
+    bool dead = false;
+    bool frozen = false;
+    bool leaving = false;
+    bool quiet = false;  ///< nothing moved when it was driven last
+    TimePoint next_tick{};
+    std::multimap<TimePoint, int> deaths;  ///< of local peers, by index: when it hears of them
+  };
+
+  bool drive(int rank, const std::function<bool(int)>& act);
+  int pick();
+  void jump();
+
+  transport::sim::Memory memory_;
+  transport::sim::Network network_;
+  Random random_;
+  std::vector<Rank> ranks_;
+  int last_ = 0;
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace tutti::engine::simulation

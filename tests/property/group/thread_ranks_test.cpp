@@ -1,0 +1,235 @@
+#include "programs.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+// Ranks as threads over the real mapping: what tsan can see.
+namespace tutti {
+namespace {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kRounds = 6;
+#else
+constexpr int kRounds = 30;
+#endif
+
+class ThreadRanks : public testing::TestWithParam<int> {};
+
+TEST_P(ThreadRanks, GiveKnownResultsInAnyOrderOfWaiting) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    run_threads(GetParam(),
+                [&](ProcessGroup& world) { test::run_program(world, seed, kRounds, 120'000); });
+  }
+}
+
+TEST_P(ThreadRanks, GiveTheSameOverTcp) {
+  Config config;
+  config.transport = Config::TransportChoice::tcp;
+  run_threads(
+      GetParam(), [&](ProcessGroup& world) { test::run_program(world, 5, kRounds, 120'000); },
+      config);
+}
+
+TEST_P(ThreadRanks, WorkInTwoGroupsAtOnce) {
+  run_threads(GetParam(), [&](ProcessGroup& world) {
+    std::vector<int> even;
+    for (int r = 0; r < world.size(); r += 2) even.push_back(r);
+    std::optional<ProcessGroup> group = world.new_group(even);
+    EXPECT_EQ(group.has_value(), world.rank() % 2 == 0);
+    for (int i = 0; i < 50; ++i) {
+      std::vector<int> all(100, 1);
+      std::vector<int> some(100, 1);
+      Work first = world.all_reduce(all);
+      if (group) group->all_reduce(some).wait();
+      first.wait();
+      EXPECT_EQ(all[99], world.size());
+      EXPECT_EQ(some[99], group ? group->size() : 1);
+    }
+  });
+}
+
+TEST_P(ThreadRanks, AddInOneOrderWhateverTheSizeAndTransport) {
+  // 1e8 + 1 rounds in float32, so the order shows in the bits.
+  const auto run = [&](Config::TransportChoice transport, std::size_t count) {
+    std::mutex mutex;
+    std::vector<float> results;
+    Config config;
+    config.transport = transport;
+    run_threads(
+        GetParam(),
+        [&](ProcessGroup& world) {
+          std::vector<float> v(
+              count, world.rank() % 2 == 0 ? 1e8F : 1.25F + static_cast<float>(world.rank()));
+          world.all_reduce(v).wait();
+          const std::lock_guard lock(mutex);
+          for (const float x : v) {
+            if (results.empty() || x != results.front()) results.push_back(x);
+          }
+        },
+        config);
+    EXPECT_EQ(results.size(), 1U) << "ranks or elements differ";
+    return results.front();
+  };
+  const float small = run(Config::TransportChoice::automatic, 2);
+  for (const std::size_t count : {std::size_t{900}, std::size_t{20'000}, std::size_t{300'000}}) {
+    EXPECT_EQ(run(Config::TransportChoice::automatic, count), small) << count;
+    EXPECT_EQ(run(Config::TransportChoice::tcp, count), small) << count;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks, testing::Values(1, 2, 3, 4, 5, 8));
+
+/// One rank calls something else; all must learn it, in this call or the next, naming both.
+struct Disagreement {
+  const char* name;
+  void (*call)(ProcessGroup&, bool odd_one, std::vector<float>&);
+  bool next = false;  ///< somebody may only learn it at the next call
+};
+void PrintTo(const Disagreement& d, std::ostream* out) { *out << d.name; }
+
+class Disagreeing
+    : public testing::TestWithParam<std::tuple<Disagreement, int, Config::TransportChoice>> {};
+
+TEST_P(Disagreeing, RanksAllGetAnErrorThatNamesBoth) {
+  const auto& [what, size, transport] = GetParam();
+  Config config;
+  config.transport = transport;
+  config.timeout = std::chrono::seconds(20);
+  std::atomic<int> errors{0};
+  std::atomic<int> named{0};
+  std::atomic<int> changed{0};
+  const auto call = what.call;
+  run_threads(
+      size,
+      [&, n = size](ProcessGroup& world) {
+        std::vector<float> data(64, static_cast<float>(world.rank()));
+        try {
+          call(world, world.rank() == n - 1, data);
+          std::vector<float> next(1);
+          world.all_reduce(next).wait();
+          world.barrier().wait();
+        } catch (const DisagreementError& error) {
+          ++errors;
+          const std::string text = error.what();
+          if (text.find("rank") != std::string::npos && text.find("called") != std::string::npos)
+            ++named;
+        }
+        EXPECT_FALSE(world.health().ok());
+        if (data != std::vector<float>(64, static_cast<float>(world.rank()))) ++changed;
+      },
+      config);
+  EXPECT_EQ(errors, size);
+  EXPECT_EQ(named, size);
+  if (std::string(what.name) != "Root") {  // two roots: whoever gets from the other may be right to
+    EXPECT_EQ(changed, 0) << "an output was written";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, Disagreeing,
+                         testing::Combine(
+                             testing::Values(
+                                 Disagreement{"Kind",
+                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
+                                                if (odd)
+                                                  w.barrier().wait();
+                                                else
+                                                  w.all_reduce(d).wait();
+                                              }},
+                                 Disagreement{"Dtype",
+                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
+                                                if (odd)
+                                                  w.all_reduce(
+                                                       TensorView(d.data(), DType::int32, d.size()))
+                                                      .wait();
+                                                else
+                                                  w.all_reduce(d).wait();
+                                              }},
+                                 Disagreement{
+                                     "Count",
+                                     [](ProcessGroup& w, bool odd, std::vector<float>& d) {
+                                       w.all_reduce(std::span(d).first(odd ? 32 : 64)).wait();
+                                     }},
+                                 Disagreement{"Op",
+                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
+                                                w.all_reduce(
+                                                     d, {.op = odd ? ReduceOp::max : ReduceOp::sum})
+                                                    .wait();
+                                              }},
+                                 Disagreement{"Root",
+                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
+                                                w.broadcast(d, {.root = odd ? w.size() - 1 : 0})
+                                                    .wait();
+                                              }},
+                                 Disagreement{"Order",
+                                              [](ProcessGroup& w, bool odd, std::vector<float>& d) {
+                                                if (odd) w.barrier().wait();
+                                                w.all_reduce(d).wait();
+                                                if (!odd) w.barrier().wait();
+                                              }}),
+                             testing::Values(2, 3, 8),
+                             testing::Values(Config::TransportChoice::automatic,
+                                             Config::TransportChoice::tcp)),
+                         [](const auto& one) {
+                           return std::string(std::get<0>(one.param).name) +
+                                  std::to_string(std::get<1>(one.param)) +
+                                  (std::get<2>(one.param) == Config::TransportChoice::tcp ? "Tcp"
+                                                                                          : "Shm");
+                         });
+
+TEST(ThreadRanksStrict, LetNobodyReturnBeforeAllWereCompared) {
+  Config config;
+  config.agree = Config::Agree::strict;
+  config.timeout = std::chrono::seconds(20);
+  std::atomic<int> errors{0};
+  run_threads(
+      3,
+      [&](ProcessGroup& world) {
+        std::vector<float> data(8, 1);
+        try {  // the root of a broadcast alone would not wait for anybody
+          world.broadcast(std::span(data).first(world.rank() == 2 ? 4 : 8)).wait();
+        } catch (const DisagreementError&) {
+          ++errors;
+        }
+      },
+      config);
+  EXPECT_EQ(errors, 3);
+}
+
+TEST(ThreadRanksTimeout, NameTheRankThatHasNotCome) {
+  run_threads(3, [](ProcessGroup& world) {
+    if (world.rank() == 1) {  // stays away until the others have given up
+      std::vector<float> one(1);
+      while (world.health().ok()) std::this_thread::yield();
+      EXPECT_THROW(world.all_reduce(one).wait(), TimeoutError);
+      return;
+    }
+    std::vector<float> data(4);
+    try {
+      world.all_reduce(data, {.timeout = std::chrono::milliseconds(200)}).wait();
+      ADD_FAILURE() << "no error";
+    } catch (const TimeoutError& error) {
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+    }
+  });
+}
+
+TEST(ThreadRanksMisuse, IsToldAtTheCallAndHarmsNothing) {
+  run_threads(2, [](ProcessGroup& world) {
+    std::vector<float> data(4, 1);
+    EXPECT_THROW((void)world.broadcast(data, {.root = 2}), InvalidArgument);
+    EXPECT_THROW((void)world.broadcast(data, {.root = -1}), InvalidArgument);
+    EXPECT_THROW((void)world.all_reduce(data, {.timeout = std::chrono::seconds(0)}),
+                 InvalidArgument);
+    EXPECT_THROW((void)world.all_reduce(TensorView(data.data(), DType::float16, 4)),
+                 InvalidArgument);
+    EXPECT_THROW((void)world.new_group({0, 0}), InvalidArgument);
+    EXPECT_THROW((void)world.new_group({5}), InvalidArgument);
+    EXPECT_THROW((void)world.global_rank(2), InvalidArgument);
+    world.all_reduce(data).wait();
+    EXPECT_EQ(data[3], 2);
+  });
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include "proof_cases.hpp"
+
+// Takes every single step out of every schedule: the prover must miss it. So the schedules have no
+// step too many, and the prover has no blind spot as long as a step.
+namespace tutti::plan {
+namespace {
+
+/// A copy without the step; an empty one where it cannot be taken out alone.
+Schedule without(const Schedule& s, std::size_t at) {
+  const StepKind kind = s.steps[at].kind;
+  if (kind == StepKind::loop || kind == StepKind::end_loop) return {};
+  if (kind == StepKind::claim) return {};  // whoever claims nothing does the work himself
+  Schedule out = s;
+  out.steps.erase(out.steps.begin() + static_cast<std::ptrdiff_t>(at));
+  for (Step& step : out.steps) {
+    if (step.jump > static_cast<std::int32_t>(at)) --step.jump;
+  }
+  return out;
+}
+
+bool is_missed(const std::vector<Schedule>& all) {
+  const auto n = all.size();
+  for (const bool in_place : {false, true}) {
+    for (const ProofCase& c :
+         {ProofCase{9 * n + 1, n, 1, in_place}, ProofCase{40 * n + 3, 3, 1, in_place}}) {
+      if (all.front().kind == Kind::barrier && !in_place) {
+        if (!prove(all, {1, 0, 1, false}).empty()) return true;
+      } else if (all.front().kind != Kind::barrier && !prove(all, c).empty()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+class NeededStep : public testing::TestWithParam<Algorithm> {};
+
+void take_out_each(const Algorithm& a, int size, std::size_t chunk_bytes) {
+  const bool hosts = a.name.starts_with("two_level");
+  const Topology t = hosts ? in_blocks(size, 2) : one_host(size);
+  const std::vector<Schedule> all = build_all(a.build, t, size - 1, chunk_bytes);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    for (std::size_t at = 0; at < all[r].steps.size(); ++at) {
+      std::vector<Schedule> less = all;
+      less[r] = without(all[r], at);
+      if (less[r].steps.empty()) continue;
+      EXPECT_TRUE(is_missed(less))
+          << a.name << " of " << size << ", rank " << r << ", step " << at << " is not needed:\n"
+          << to_text(all[r]);
+    }
+  }
+}
+
+TEST_P(NeededStep, IsMissedWhenTakenOut) {
+  for (const int size : {3, 5}) {
+    take_out_each(GetParam(), size, kChunkBytes);
+    if (GetParam().name == "two_level") take_out_each(GetParam(), size, 0);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Every, NeededStep,
+                         testing::ValuesIn(algorithms().begin(), algorithms().end()),
+                         [](const auto& a) { return std::string(a.param.name); });
+
+}  // namespace
+}  // namespace tutti::plan

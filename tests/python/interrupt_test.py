@@ -1,0 +1,120 @@
+"""Ctrl-C in whatever blocks."""
+
+import pytest
+
+import ranks
+
+SOON = 0.5  # seconds from the signal to the exception
+
+# Says when KeyboardInterrupt came out of `blocking()`.
+INTERRUPTED = """
+        say("blocking")
+        try:
+            blocking()
+        except KeyboardInterrupt:
+            say(f"interrupted at {time.monotonic()}")
+        else:
+            raise AssertionError("was not interrupted")
+"""
+
+
+def delay(said, sent):
+    return float(said.split("interrupted at ")[1].split()[0]) - sent
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("blocking", ["world.all_reduce(np.ones(4))",
+                                      "world.all_reduce(np.ones(100_000), async_op=True).wait()",
+                                      "world.barrier()"])
+def test_ends_the_call_and_breaks_the_group_by_name(blocking, size, tmp_path):
+    last = size - 1
+    with ranks.Job(f"""
+        def blocking():
+            {blocking}
+        world.barrier()
+        if RANK == {last}:{INTERRUPTED.replace(chr(10), chr(10) + "    ")}
+            assert world.health().code == "interrupted"
+        else:
+            if RANK == 0:
+                await_told("interrupted")
+            say("blocking")
+            try:
+                # Rank 0 may still be served by what the others had published when they were interrupted.
+                for _ in range(2 if RANK == 0 else 1):
+                    blocking()
+            except tutti.BackendError as problem:
+                assert problem.code == "interrupted" and problem.culprit == {last}, problem
+                assert "interrupted on rank {last}" in str(problem), problem
+                say("was told")
+            else:
+                raise AssertionError("the group is not broken")
+    """, size, tmp_path) as job:
+        for rank in range(1, size):
+            job.await_said(rank, "blocking")
+            job.await_asleep(rank)
+        sent = job.interrupt(last)
+        job.await_said(last, "interrupted at")
+        for rank in range(1, last):  # these are told while they wait
+            job.await_said(rank, "was told")
+        (tmp_path / "interrupted").touch()
+        said = job.finish()
+        assert delay(said[last], sent) < SOON
+        assert all("was told" in text for text in said[:last])
+
+
+def test_ends_init(tmp_path):
+    with ranks.Job(f"""
+        def blocking():
+            tutti.init_process_group(timeout=20)
+        if RANK == 1:{INTERRUPTED.replace(chr(10), chr(10) + "    ")}
+            os._exit(0)  # its init goes on alone until its timeout
+    """, 2, tmp_path, init=False) as job:
+        job.await_said(1, "blocking")
+        job.await_asleep(1)
+        sent = job.interrupt(1)
+        assert delay(job.finish()[1], sent) < SOON
+
+
+def test_ends_new_group(tmp_path):
+    with ranks.Job(f"""
+        def blocking():
+            world.new_group([0, 1])
+        world.barrier()
+        if RANK == 1:{INTERRUPTED.replace(chr(10), chr(10) + "    ")}
+        else:
+            await_told("interrupted")
+            try:
+                for _ in range(2):  # all that the first needs from rank 1 may be there
+                    blocking()
+            except tutti.BackendError as problem:
+                assert "interrupted on rank 1" in str(problem), problem
+            else:
+                raise AssertionError("the group is not broken")
+    """, 2, tmp_path) as job:
+        job.await_said(1, "blocking")
+        job.await_asleep(1)
+        sent = job.interrupt(1)
+        job.await_said(1, "interrupted at")
+        (tmp_path / "interrupted").touch()
+        assert delay(job.finish()[1], sent) < SOON
+
+
+def test_a_handler_that_returns_interrupts_nothing(tmp_path):
+    with ranks.Job("""
+        heard = []
+        signal.signal(signal.SIGINT, lambda *_: heard.append(1))
+        x = np.ones(4)
+        if RANK == 1:
+            say("blocking")
+            world.all_reduce(x)
+            assert heard
+        else:
+            await_told("signalled")
+            world.all_reduce(x)
+        assert (x == 2).all()
+    """, 2, tmp_path) as job:
+        job.await_said(1, "blocking")
+        job.await_asleep(1)
+        job.interrupt(1)
+        (tmp_path / "signalled").touch()
+        job.finish()

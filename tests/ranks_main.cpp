@@ -1,0 +1,14 @@
+// main of a GoogleTest program that runs as several ranks: all would write the same results file,
+// so only rank 0 does. A failure on another rank reaches the test through tuttirun's exit status.
+
+#include <cstdlib>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  const char* rank = std::getenv("RANK");
+  if (rank != nullptr && std::string_view(rank) != "0") GTEST_FLAG_SET(output, "");
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,82 @@
+import unittest
+
+from planted import PlantedTree
+
+DOCUMENTED = """#pragma once
+
+namespace tutti {
+
+class Later;
+
+/// A thing.
+class Thing {
+ public:
+  Thing() = default;
+  int size() const noexcept { return size_; }
+  /// Grows, or shrinks.
+  void grow(int by);
+  void shrink(int by,
+              int to);
+
+ private:
+  void hidden();
+  int size_ = 0;
+};
+
+/// Any of them.
+template <class T>
+[[nodiscard]] bool check(const T& value) {
+  if (value.size() > 0) {
+    return helper(value);
+  }
+  return false;
+}
+
+namespace detail {
+void inside();
+}  // namespace detail
+
+}  // namespace tutti
+"""
+
+
+class CheckDocs(PlantedTree):
+    def plant_header(self, old="", new=""):
+        self.assertIn(old, DOCUMENTED)
+        self.plant("include/tutti/thing.hpp", DOCUMENTED.replace(old, new) if old else DOCUMENTED)
+
+    def test_documented_header_is_clean(self):
+        self.plant_header()
+        self.assert_clean("check_docs")
+
+    def test_class_without_comment(self):
+        self.plant_header("/// A thing.\n")
+        self.assert_fault("check_docs", "thing.hpp:7: Thing has no")
+
+    def test_method_without_comment(self):
+        self.plant_header("  /// Grows, or shrinks.\n", "\n")
+        self.assert_fault("check_docs", "grow has no")
+
+    def test_template_without_comment(self):
+        self.plant_header("/// Any of them.\n")
+        self.assert_fault("check_docs", "check has no")
+
+    def test_comment_ends_at_the_empty_line(self):
+        self.plant_header("  void shrink(int by,\n", "\n  void shrink(int by,\n")
+        self.assert_fault("check_docs", "shrink has no")
+
+    def test_environment_variable_must_be_listed(self):
+        self.plant("src/base/a.cpp", 'auto* value = getenv("TUTTI_SPEED");\n')
+        self.assert_fault("check_docs", "TUTTI_SPEED does not stand in docs/configuration.md")
+        self.plant("docs/configuration.md", "| `TUTTI_SPEED` | how fast |\n")
+        self.assert_clean("check_docs")
+
+    def test_dead_link(self):
+        self.plant("docs/a.md", "[b](b.md#part) [out](https://example.org/x)\n")
+        self.assert_fault("check_docs", "docs/a.md: link to b.md leads nowhere")
+        self.plant("docs/b.md", "\n")
+        self.assert_clean("check_docs")
+
+
+if __name__ == "__main__":
+    unittest.main()

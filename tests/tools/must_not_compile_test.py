@@ -1,0 +1,58 @@
+import shutil
+import subprocess
+import sys
+import unittest
+
+from planted import ROOT, PlantedTree
+
+SOURCE = """
+// too_small: four bytes at least
+// harmless: anything
+// other_reason: text that the compiler never says
+#ifdef TUTTI_CASE_too_small
+static_assert(sizeof(char) >= 4, "four" " bytes at least");
+#endif
+#ifdef TUTTI_CASE_harmless
+int b = 1;
+#endif
+#ifdef TUTTI_CASE_other_reason
+int c = ;
+#endif
+"""
+
+
+@unittest.skipUnless(shutil.which("c++"), "needs a compiler")
+class MustNotCompile(PlantedTree):
+    def check(self, *cases, source=SOURCE):
+        self.plant("a.cpp", source)
+        return subprocess.run(
+            [sys.executable, ROOT / "tools" / "must_not_compile.py", "--source",
+             self.root / "a.cpp", "--cases", *cases, "--", "c++", "-std=c++20"],
+            capture_output=True, text=True, timeout=60, check=False)
+
+    def test_refused_as_it_must_be(self):
+        self.assertEqual(self.check("too_small").returncode, 0)
+
+    def test_misuse_that_compiles(self):
+        done = self.check("too_small", "harmless")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("harmless: compiles, and must not", done.stdout)
+
+    def test_refused_for_another_reason(self):
+        done = self.check("other_reason")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("refused, but not with", done.stdout)
+
+    def test_source_that_never_compiles(self):
+        done = self.check("too_small", source=SOURCE + "int d = ;\n")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("without any misuse it must compile", done.stdout)
+
+    def test_unknown_case(self):
+        done = self.check("forgotten")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no such case", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

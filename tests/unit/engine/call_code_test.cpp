@@ -1,0 +1,106 @@
+#include "engine/call_code.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+namespace tutti::engine {
+namespace {
+
+Collective all_reduce(std::vector<float>& data, ReduceOp op) {
+  Collective call;
+  call.kind = Kind::all_reduce;
+  call.op = op;
+  call.input = view_of(data);
+  call.output = call.input;
+  return call;
+}
+
+// The table of docs/fingerprint.md. Ranks of different builds compare these: never change them.
+TEST(CallCode, IsFrozen) {
+  std::vector<float> data(1000);
+  Collective call = all_reduce(data, ReduceOp::max);
+  EXPECT_EQ(encode(call), (CallCode{0xffffffff000b0402ULL, 1000, 0}));
+  call.kind = Kind::broadcast;
+  call.root = 3;
+  EXPECT_EQ(encode(call), (CallCode{0x00000003000bff01ULL, 1000, 0}));
+  call.kind = Kind::barrier;
+  EXPECT_EQ(encode(call), (CallCode{0xffffffff00ffff00ULL, 0, 0}));
+  call.kind = Kind::new_group;
+  call.digest = 0x1234;
+  EXPECT_EQ(encode(call), (CallCode{0xffffffff00ffff03ULL, 0, 0x1234}));
+  call.kind = Kind::close;
+  call.digest = 0;
+  EXPECT_EQ(encode(call), (CallCode{0xffffffff00ffff04ULL, 0, 0}));
+}
+
+TEST(CallCode, ChainIsFrozen) {
+  EXPECT_EQ(chain_start(1, 2), 0xf2826f98653e9e57ULL);
+  EXPECT_EQ(chain(0xf2826f98653e9e57ULL, CallCode{0xffffffff000b0402ULL, 1000, 0}),
+            0x1c70a137033eb622ULL);
+  EXPECT_EQ(hash_text("world"), 0x4074742ca9fe362bULL);
+}
+
+TEST(CallCode, EveryAgreedFieldChangesTheFingerprint) {
+  std::vector<float> data(8);
+  std::vector<float> more(9);
+  std::vector<std::int32_t> numbers(8);
+  const Collective base = all_reduce(data, ReduceOp::sum);
+  Collective other_type = base;
+  other_type.input = view_of(numbers);
+  Collective digest = base;
+  digest.digest = 1;
+  Collective kind = base;
+  kind.kind = Kind::broadcast;
+  Collective root = kind;
+  root.root = 1;
+  const std::vector<Collective> calls{base,
+                                      all_reduce(data, ReduceOp::max),
+                                      all_reduce(more, ReduceOp::sum),
+                                      other_type,
+                                      digest,
+                                      kind,
+                                      root};
+  std::vector<std::uint64_t> seen;
+  for (const Collective& call : calls) {
+    const std::uint64_t fingerprint = chain(chain_start(7, 0), encode(call));
+    EXPECT_EQ(std::count(seen.begin(), seen.end(), fingerprint), 0) << describe(encode(call));
+    seen.push_back(fingerprint);
+  }
+}
+
+TEST(CallCode, FreeFieldsDoNot) {
+  std::vector<float> data(8);
+  std::vector<float> elsewhere(16);
+  const Collective base = all_reduce(data, ReduceOp::sum);
+  Collective other = base;
+  other.input = TensorView(elsewhere.data(), DType::float32, std::array<std::int64_t, 1>{8},
+                           std::array<std::int64_t, 1>{2});
+  other.output = view_of(data);
+  other.timeout = std::chrono::seconds(1);
+  other.root = 5;  // has no meaning in an all_reduce
+  EXPECT_EQ(encode(base), encode(other));
+}
+
+TEST(CallCode, OrderOfCallsCounts) {
+  const CallCode a{1, 2, 3};
+  const CallCode b{4, 5, 6};
+  const std::uint64_t start = chain_start(1, 1);
+  EXPECT_NE(chain(chain(start, a), b), chain(chain(start, b), a));
+  EXPECT_NE(start, chain_start(1, 2));
+  EXPECT_NE(start, chain_start(2, 1));
+}
+
+TEST(CallCode, DescribesAnyBits) {
+  std::vector<float> data(1000);
+  EXPECT_EQ(describe(encode(all_reduce(data, ReduceOp::sum))), "all_reduce(SUM, float32 x 1000)");
+  EXPECT_EQ(describe(encode(Collective{})), "barrier()");
+  const std::uint64_t ones = ~std::uint64_t{0};
+  EXPECT_FALSE(describe(CallCode{ones, ones, ones}).empty());
+  EXPECT_FALSE(describe(CallCode{0xffffff02ULL, ones, ones}).empty());
+}
+
+}  // namespace
+}  // namespace tutti::engine

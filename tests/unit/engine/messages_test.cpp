@@ -1,0 +1,303 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "transport/sim/memory.hpp"
+
+// One engine, and a transport that only notes what is sent: credit, the window, and what happens
+// when others are late.
+namespace tutti::engine {
+namespace {
+
+using std::chrono::seconds;
+using transport::FrameHeader;
+using transport::FrameType;
+
+constexpr std::size_t kEager = 64 * 1024;
+constexpr std::size_t kPool = 512 * 1024;
+
+class NotingTransport final : public transport::Transport {
+ public:
+  [[nodiscard]] const char* name() const noexcept override { return "noting"; }
+  void set_sink(transport::Sink* sink) noexcept override { sink_ = sink; }
+  [[nodiscard]] bool can_send(int) noexcept override { return true; }
+  void send(int, const FrameHeader& header, const std::byte*,
+            std::uint64_t token) noexcept override {
+    sent.push_back(header);
+    last_ = token;
+  }
+  void keep_payloads(int) noexcept override { ++kept; }
+  void drop_arriving(int) noexcept override { ++dropped; }
+  bool poll() noexcept override {
+    if (last_ == told_) return false;
+    told_ = last_;
+    sink_->on_sent(1, told_);
+    return true;
+  }
+  [[nodiscard]] int wait_fd() const noexcept override { return -1; }
+  void close(std::uint64_t) noexcept override {}
+
+  [[nodiscard]] std::size_t bytes(FrameType type, std::uint64_t group) const {
+    std::size_t sum = 0;
+    for (const FrameHeader& header : sent) {
+      if (header.type == static_cast<std::uint8_t>(type) && header.group == group)
+        sum += header.payload_bytes;
+    }
+    return sum;
+  }
+  [[nodiscard]] int frames(FrameType type) const {
+    int sum = 0;
+    for (const FrameHeader& header : sent)
+      sum += header.type == static_cast<std::uint8_t>(type) ? 1 : 0;
+    return sum;
+  }
+
+  std::vector<FrameHeader> sent;
+  int kept = 0;
+  int dropped = 0;
+
+ private:
+  transport::Sink* sink_ = nullptr;
+  std::uint64_t last_ = 0;
+  std::uint64_t told_ = 0;
+};
+
+TimePoint clock_now{std::chrono::hours(1)};
+
+/// Rank 0 of two on different hosts; rank 1 is played by the test.
+class MessagesTest : public testing::Test {
+ protected:
+  MessagesTest() : engine_(world()) {}
+
+  World world() {
+    World world;
+    world.size = 2;
+    world.regions = &memory_.regions(0);
+    world.host_of = {0, 1};
+    world.local_of = {0, -1};
+    world.route = {nullptr, &transport_};
+    world.whereabouts = {"", ""};
+    world.now = []() noexcept { return clock_now; };
+    world.populate = [](std::byte*, std::size_t) { return Status(); };
+    world.algorithms = "broadcast:binomial_broadcast,all_reduce:exchange";
+    return world;
+  }
+  Group& group(std::uint64_t id) {
+    GroupSpec spec;
+    spec.id = id;
+    spec.name = "group " + std::to_string(id);
+    spec.ranks = {0, 1};
+    Result<Group*> made = engine_.add_group(spec);
+    EXPECT_TRUE(made.ok());
+    return **made;
+  }
+  std::uint64_t broadcast(Group& group, std::vector<float>& data, int root) {
+    Collective call;
+    call.kind = Kind::broadcast;
+    call.root = root;
+    call.timeout = seconds(1);
+    call.input = view_of(data);
+    call.output = call.input;
+    return engine_.submit(group, call, false);
+  }
+  void settle() {
+    for (int i = 0; i < 100 && engine_.progress(); ++i) {
+    }
+  }
+  /// Rank 1 says something. True unless it was refused.
+  bool hear(const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
+    const std::span<std::byte> into = engine_.on_header(1, header);
+    if (into.size() < header.payload_bytes) return false;
+    std::copy(payload.begin(), payload.end(), into.begin());
+    engine_.on_frame(1, header);
+    return true;
+  }
+  static FrameHeader frame(FrameType type, std::uint64_t group, std::uint64_t seq,
+                           std::uint64_t offset) {
+    FrameHeader header;
+    header.type = static_cast<std::uint8_t>(type);
+    header.group = group;
+    header.seq = seq;
+    header.offset = offset;
+    return header;
+  }
+  /// What rank 1 would send of an operation that it makes as `like` does.
+  static FrameHeader data(const Group& like, std::uint64_t seq, std::uint64_t fingerprint,
+                          std::size_t bytes, std::uint64_t offset = 0) {
+    FrameHeader header = frame(FrameType::data, like.id, seq, offset);
+    header.payload_bytes = static_cast<std::uint32_t>(bytes);
+    header.fingerprint = fingerprint;
+    header.flags = 1;
+    return header;
+  }
+  static std::uint64_t fingerprint_of(std::uint64_t group, std::size_t count, int root) {
+    Collective call;
+    call.kind = Kind::broadcast;
+    call.root = root;
+    call.input = TensorView(nullptr, DType::float32, count);
+    return chain(chain_start(group, 0), encode(call));
+  }
+
+  transport::sim::Memory memory_{{0, 1}};
+  NotingTransport transport_;
+  Engine engine_;
+};
+
+TEST_F(MessagesTest, NoMoreThanTheEagerBytesWithoutCredit) {
+  Group& world = group(1);
+  std::vector<float> large(100'000);
+  const std::uint64_t ticket = broadcast(world, large, 0);
+  settle();
+  EXPECT_EQ(transport_.bytes(FrameType::data, 1), kEager);
+  EXPECT_FALSE(engine_.is_done(world, ticket));
+  EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 200'000)));
+  settle();
+  EXPECT_EQ(transport_.bytes(FrameType::data, 1), 200'000u);
+  EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 400'000)));
+  settle();
+  EXPECT_TRUE(engine_.is_done(world, ticket));
+}
+
+TEST_F(MessagesTest, CreditThatCameBeforeTheCallCounts) {
+  std::vector<float> large(100'000);
+  EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 300'000)));  // before the group, too
+  Group& world = group(1);
+  EXPECT_TRUE(hear(frame(FrameType::credit, 1, 1, 400'000)));
+  const std::uint64_t ticket = broadcast(world, large, 0);
+  settle();
+  EXPECT_TRUE(engine_.is_done(world, ticket));
+}
+
+TEST_F(MessagesTest, ARefusedPoolDoesNotBlockAnotherGroup) {
+  Group& idle = group(1);
+  Group& busy = group(2);
+  std::vector<float> large(100'000);
+  for (int i = 0; i < 8; ++i) broadcast(idle, large, 0);
+  settle();
+  EXPECT_EQ(transport_.bytes(FrameType::data, 1), kPool) << "eight times 64 KiB: the whole pool";
+  std::vector<float> small(10);
+  const std::uint64_t ticket = broadcast(busy, small, 0);
+  settle();
+  EXPECT_EQ(transport_.bytes(FrameType::data, 2), 0u);
+  ASSERT_EQ(transport_.sent.back().type, static_cast<std::uint8_t>(FrameType::want));
+  EXPECT_EQ(transport_.sent.back().group, 2u);
+  EXPECT_TRUE(hear(frame(FrameType::credit, 2, 1, kEager)));
+  settle();
+  EXPECT_TRUE(engine_.is_done(busy, ticket));
+}
+
+TEST_F(MessagesTest, AWantIsAnsweredWhenTheOperationIsEntered) {
+  Group& world = group(1);
+  EXPECT_TRUE(hear(frame(FrameType::want, 1, 1, 0)));
+  EXPECT_EQ(transport_.frames(FrameType::credit), 0);
+  std::vector<float> values(10);
+  broadcast(world, values, 1);
+  settle();
+  ASSERT_EQ(transport_.frames(FrameType::credit), 1);
+  EXPECT_EQ(transport_.sent.back().offset, kEager);
+}
+
+TEST_F(MessagesTest, ManySmallOperationsCannotFloodAPeer) {
+  Group& world = group(1);
+  std::vector<float> one(1);
+  for (int i = 0; i < 20'000; ++i) {
+    broadcast(world, one, 0);
+    settle();
+  }
+  // Each counts 64 bytes at least.
+  EXPECT_LE(transport_.bytes(FrameType::data, 1) / 4, kPool / 64);
+}
+
+TEST_F(MessagesTest, MoreThanItsPoolIsRefused) {
+  Group& world = group(1);
+  const std::vector<std::byte> payload(kEager);
+  for (std::uint64_t seq = 1; seq <= kPool / kEager; ++seq) {
+    EXPECT_TRUE(hear(data(world, seq, 5, kEager), payload));
+  }
+  EXPECT_FALSE(hear(data(world, 99, 5, 1), payload));
+}
+
+TEST_F(MessagesTest, APayloadThatEndsAfterTheCallHasBegunIsUsed) {
+  Group& world = group(1);
+  std::vector<float> values(4);
+  const FrameHeader header = data(world, 1, fingerprint_of(1, 4, 1), 16);
+  const std::span<std::byte> into = engine_.on_header(1, header);
+  ASSERT_GE(into.size(), 16u);
+  const std::uint64_t ticket = broadcast(world, values, 1);
+  const std::vector<float> sent{1, 2, 3, 4};
+  std::copy_n(reinterpret_cast<const std::byte*>(sent.data()), 16, into.begin());
+  engine_.on_frame(1, header);
+  settle();
+  EXPECT_TRUE(engine_.is_done(world, ticket));
+  EXPECT_EQ(values, sent);
+}
+
+TEST_F(MessagesTest, AFailedCallGivesItsMemoryBack) {
+  Group& world = group(1);
+  std::vector<float> values(4, 7.0F);
+  const std::uint64_t ticket = broadcast(world, values, 1);
+  const FrameHeader header = data(world, 1, fingerprint_of(1, 4, 1), 16);
+  const std::span<std::byte> into = engine_.on_header(1, header);
+  EXPECT_EQ(static_cast<void*>(into.data()), values.data());
+  engine_.break_group(world, Status(Errc::aborted, "stopped"));
+  EXPECT_TRUE(engine_.is_done(world, ticket));
+  EXPECT_EQ(transport_.dropped, 1);
+}
+
+TEST_F(MessagesTest, TheNinthOperationWaitsInTheQueue) {
+  Group& world = group(1);
+  std::vector<std::vector<float>> values(12, std::vector<float>(4));
+  std::vector<std::uint64_t> tickets;
+  for (auto& one : values) tickets.push_back(broadcast(world, one, 1));
+  EXPECT_EQ(world.started, 8u);
+  EXPECT_EQ(world.submitted, 12u);
+  // The first one ends: the ninth begins.
+  EXPECT_TRUE(hear(data(world, 1, fingerprint_of(1, 4, 1), 16), std::vector<std::byte>(16)));
+  settle();
+  EXPECT_TRUE(engine_.is_done(world, tickets[0]));
+  EXPECT_EQ(world.started, 9u);
+  EXPECT_FALSE(engine_.is_done(world, tickets[8]));
+  // All that are left fail together, those in the queue too.
+  engine_.break_group(world, Status(Errc::aborted, "stopped"));
+  for (std::size_t i = 1; i < tickets.size(); ++i) {
+    ASSERT_TRUE(engine_.is_done(world, tickets[i]));
+    EXPECT_EQ(engine_.outcome(world, tickets[i])->code(), Errc::aborted);
+  }
+  EXPECT_TRUE(engine_.outcome(world, tickets[0])->ok());
+}
+
+TEST_F(MessagesTest, AnotherCallOfThePeerBreaksTheGroupAndWritesNothing) {
+  Group& world = group(1);
+  std::vector<float> values(4, 7.0F);
+  const std::uint64_t ticket = broadcast(world, values, 1);
+  FrameHeader other = data(world, 1, 12345, 16);
+  EXPECT_TRUE(hear(other, std::vector<std::byte>(16)));
+  const std::optional<Status> outcome = engine_.outcome(world, ticket);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->code(), Errc::disagreement);
+  EXPECT_EQ(values, std::vector<float>(4, 7.0F));
+  EXPECT_EQ(transport_.frames(FrameType::abort), 1);
+}
+
+TEST_F(MessagesTest, AGroupThatWasBrokenBeforeItWasMadeIsBroken) {
+  FrameHeader abort = frame(FrameType::abort, 1, static_cast<std::uint64_t>(Errc::peer_lost), 2);
+  const std::string text = "rank 1 is gone";
+  abort.payload_bytes = static_cast<std::uint32_t>(text.size());
+  std::vector<std::byte> payload(text.size());
+  std::copy_n(reinterpret_cast<const std::byte*>(text.data()), text.size(), payload.begin());
+  EXPECT_TRUE(hear(abort, payload));
+  Group& world = group(1);
+  std::vector<float> values(4);
+  const std::uint64_t ticket = broadcast(world, values, 1);
+  const std::optional<Status> outcome = engine_.outcome(world, ticket);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->code(), Errc::peer_lost);
+  EXPECT_EQ(outcome->message(), text);
+  EXPECT_EQ(outcome->culprit(), 1);
+}
+
+}  // namespace
+}  // namespace tutti::engine

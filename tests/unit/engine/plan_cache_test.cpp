@@ -1,0 +1,82 @@
+#include "engine/plan_cache.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "plan/topology.hpp"
+
+namespace tutti::engine {
+namespace {
+
+Collective all_reduce(std::size_t count, DType dtype = DType::float32) {
+  Collective call;
+  call.kind = Kind::all_reduce;
+  call.input = TensorView(nullptr, dtype, count);
+  call.output = call.input;
+  return call;
+}
+
+PlanCache make_cache(std::string override_text = {}) {
+  return PlanCache(0, plan::make_topology({0, 0}), 4, std::move(override_text));
+}
+
+TEST(PlanCache, TheSameCallFindsTheSamePlan) {
+  PlanCache cache = make_cache();
+  const BoundPlan& first = cache.find(all_reduce(100));
+  const BoundPlan& other = cache.find(all_reduce(101));
+  EXPECT_NE(&first, &other);
+  EXPECT_EQ(&cache.find(all_reduce(100)), &first);
+  EXPECT_EQ(first.binding.count, 100u);
+  EXPECT_EQ(first.binding.element, 4u);
+}
+
+TEST(PlanCache, APlanInUseOutlivesAWindowOfOtherCalls) {
+  PlanCache cache = make_cache();
+  // Fill it, then use the entry that is the oldest: it must not be the next to go.
+  for (std::size_t count = 1; count <= 16; ++count) (void)cache.find(all_reduce(count));
+  const BoundPlan& in_use = cache.find(all_reduce(1));
+  for (std::size_t count = 100; count < 100 + transport::shm::kWindow; ++count) {
+    (void)cache.find(all_reduce(count));
+    EXPECT_EQ(in_use.count, 1u);
+  }
+}
+
+TEST(PlanCache, SchedulesAreSharedBySizes) {
+  PlanCache cache = make_cache();
+  EXPECT_EQ(cache.find(all_reduce(100)).schedule, cache.find(all_reduce(200)).schedule);
+  EXPECT_EQ(cache.find(all_reduce(100)).schedule,
+            cache.find(all_reduce(100, DType::int32)).schedule);
+  EXPECT_NE(cache.find(all_reduce(1)).schedule, cache.find(all_reduce(1'000'000)).schedule);
+}
+
+TEST(PlanCache, WhatFitsIntoTheLineNeedsNoStaging) {
+  PlanCache cache = make_cache();
+  const BoundPlan& small = cache.find(all_reduce(12));
+  EXPECT_TRUE(small.inline_stage);
+  EXPECT_EQ(small.stage_bytes, 0u);
+  const BoundPlan& larger = cache.find(all_reduce(13));
+  EXPECT_FALSE(larger.inline_stage);
+  EXPECT_EQ(larger.stage_bytes, 64u);
+}
+
+TEST(PlanCache, TheOverrideIsTaken) {
+  PlanCache cache = make_cache("all_reduce:slice_owner");
+  EXPECT_EQ(cache.find(all_reduce(4)).schedule->algorithm, "slice_owner");
+  PlanCache plain = make_cache();
+  EXPECT_EQ(plain.find(all_reduce(4)).schedule->algorithm, "one_shot");
+}
+
+TEST(PlanCache, TokensOfGroupsAreBarriers) {
+  PlanCache cache = make_cache();
+  Collective close;
+  close.kind = Kind::close;
+  EXPECT_EQ(cache.find(close).schedule->kind, Kind::barrier);
+  Collective make = close;
+  make.kind = Kind::new_group;
+  make.digest = 5;
+  EXPECT_NE(cache.find(make).code, cache.find(close).code);
+}
+
+}  // namespace
+}  // namespace tutti::engine

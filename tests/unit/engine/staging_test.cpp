@@ -1,0 +1,144 @@
+#include "engine/staging.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "engine/group.hpp"
+#include "transport/shm/layout.hpp"
+
+namespace tutti::engine {
+namespace {
+
+namespace shm = transport::shm;
+
+constexpr std::size_t kRing = shm::kStagingBytes;
+
+/// Passed by all: what `done_upto` says.
+bool passed(Group& group, std::uint64_t seq) { return group.done_upto >= seq; }
+
+std::vector<std::pair<std::size_t, std::size_t>>& populated() {
+  static std::vector<std::pair<std::size_t, std::size_t>> ranges;
+  return ranges;
+}
+
+std::byte* const kArena = nullptr;  // never touched: only offsets are handed out
+
+Status remember(std::byte* data, std::size_t size) {
+  populated().emplace_back(static_cast<std::size_t>(data - kArena), size);
+  return {};
+}
+
+Status refuse(std::byte*, std::size_t) { return Status(Errc::resource, "no memory"); }
+
+class StagingTest : public testing::Test {
+ protected:
+  void SetUp() override { populated().clear(); }
+  std::size_t take(Group& group, std::uint64_t seq, std::size_t bytes) {
+    Result<std::size_t> taken = staging_.take(group, seq, bytes);
+    EXPECT_TRUE(taken.ok());
+    return taken.ok() ? *taken : 0;
+  }
+  static bool in_ring(std::size_t offset) {
+    return offset >= shm::kStagingOffset && offset < shm::kStagingOffset + kRing;
+  }
+
+  Staging staging_{kArena, passed, remember};
+  Group group_;
+  Group late_;
+};
+
+TEST_F(StagingTest, CyclesThroughTheRing) {
+  const std::size_t piece = kRing / 4;
+  std::vector<std::size_t> offsets;
+  for (std::uint64_t seq = 1; seq <= 8; ++seq) {
+    offsets.push_back(take(group_, seq, piece));
+    group_.done_upto = seq;
+  }
+  for (int i = 0; i < 4; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    EXPECT_EQ(offsets[at], shm::kStagingOffset + at * piece);
+    EXPECT_EQ(offsets[at + 4], offsets[at]);  // and round again
+  }
+}
+
+TEST_F(StagingTest, WhatIsInUseIsNotHandedOutAgain) {
+  const std::size_t piece = kRing / 4;
+  const std::size_t first = take(group_, 1, piece);
+  for (std::uint64_t seq = 2; seq <= 4; ++seq) take(group_, seq, piece);
+  const std::size_t beside = take(group_, 5, piece);
+  EXPECT_FALSE(in_ring(beside));
+  group_.done_upto = 1;
+  EXPECT_EQ(take(group_, 6, piece), first);
+}
+
+TEST_F(StagingTest, SmallPiecesStartAtLines) {
+  EXPECT_EQ(take(group_, 1, 1), shm::kStagingOffset);
+  EXPECT_EQ(take(group_, 2, 65), shm::kStagingOffset + 64);
+  EXPECT_EQ(take(group_, 3, 64), shm::kStagingOffset + 64 + 128);
+}
+
+TEST_F(StagingTest, WhatDoesNotFitAtTheEndGoesToTheStart) {
+  take(group_, 1, kRing / 2);
+  take(group_, 2, kRing / 4);
+  group_.done_upto = 2;
+  EXPECT_EQ(take(group_, 3, kRing / 2), shm::kStagingOffset);
+}
+
+TEST_F(StagingTest, ASkippedEndIsNotOverwritten) {
+  take(group_, 1, kRing / 2);
+  take(late_, 1, kRing / 4);  // its peers are late
+  group_.done_upto = 1;
+  const std::size_t third = take(group_, 2, kRing / 2);
+  EXPECT_EQ(third, shm::kStagingOffset);
+  group_.done_upto = 2;
+  const std::size_t fourth = take(group_, 3, kRing / 2);
+  EXPECT_FALSE(in_ring(fourth)) << "the late group's piece lies in the way";
+}
+
+TEST_F(StagingTest, ALateGroupDoesNotBlockAnother) {
+  take(late_, 1, kRing);
+  const std::size_t beside = take(group_, 1, 4096);
+  EXPECT_FALSE(in_ring(beside));
+  group_.done_upto = 1;
+  EXPECT_EQ(take(group_, 2, 4096), beside) << "memory beside the ring is used again";
+}
+
+TEST_F(StagingTest, MoreThanTheRingGoesBesideIt) {
+  const std::size_t large = take(group_, 1, 3 * kRing);
+  EXPECT_GE(large, shm::kHeapOffset);
+  const std::size_t second = take(group_, 2, 3 * kRing);
+  EXPECT_GE(second, large + 3 * kRing);
+}
+
+TEST_F(StagingTest, AForgottenGroupHoldsNothing) {
+  const std::size_t first = take(late_, 1, kRing);
+  const std::size_t beside = take(late_, 2, kRing);
+  staging_.forget(late_);
+  EXPECT_EQ(take(group_, 1, kRing), first);
+  EXPECT_EQ(take(group_, 2, kRing), beside);
+}
+
+TEST_F(StagingTest, EveryPageIsTakenOnceBeforeItIsUsed) {
+  for (std::uint64_t seq = 1; seq <= 40; ++seq) {
+    take(group_, seq, kRing / 8);
+    group_.done_upto = seq;
+  }
+  std::size_t end = shm::kStagingOffset;
+  for (const auto& [offset, size] : populated()) {
+    EXPECT_EQ(offset, end);
+    end += size;
+  }
+  EXPECT_EQ(end, shm::kStagingOffset + kRing);
+}
+
+TEST(Staging, LackOfMemoryIsAnError) {
+  Staging staging(kArena, passed, refuse);
+  Group group;
+  EXPECT_EQ(staging.take(group, 1, 100).status().code(), Errc::resource);
+  EXPECT_EQ(staging.take(group, 1, 2 * kRing).status().code(), Errc::resource);
+}
+
+}  // namespace
+}  // namespace tutti::engine

@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <semaphore>
+#include <utility>
+
+#include <tutti/backend.hpp>
+#include <tutti/launch.hpp>
+
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Called {
+  std::binary_semaphore now{0};
+  int times = 0;
+  Status told;
+
+  Callback callback() {
+    return {[](void* context, const Status& status) noexcept {
+              auto* const called = static_cast<Called*>(context);
+              ++called->times;
+              called->told = status;
+              called->now.release();
+            },
+            this};
+  }
+};
+
+TEST(Work, CallsBackOnceAlsoWhenDetached) {
+  run_threads(2, [](ProcessGroup& world) {
+    float values[] = {1};
+    Called called;
+    Collective call;
+    call.kind = Kind::all_reduce;
+    call.input = call.output = view_of(values);
+    Work work = world.submit(call, 10s, true);
+    work.on_done(called.callback());
+    work.detach();
+    ASSERT_TRUE(called.now.try_acquire_for(10s));
+    EXPECT_TRUE(called.told.ok()) << called.told.message();
+    EXPECT_EQ(values[0], 2);
+    world.barrier().wait();
+    EXPECT_EQ(called.times, 1);
+  });
+}
+
+TEST(Work, CallsBackWithTheFailure) {
+  run_threads(1, [](ProcessGroup& world) {
+    world.abort("enough");
+    Work work = world.barrier();
+    Called called;
+    work.on_done(called.callback());
+    ASSERT_TRUE(called.now.try_acquire_for(10s));
+    EXPECT_EQ(called.told.code(), Errc::aborted);
+    EXPECT_THROW(work.wait(), BackendError);
+    EXPECT_THROW(work.wait(), BackendError);
+    EXPECT_EQ(work.error().code(), Errc::aborted);
+  });
+}
+
+TEST(Work, WaitAfterWaitForGivesTheSameAnswer) {
+  run_threads(2, [](ProcessGroup& world) {
+    Work work = world.barrier();
+    while (!work.wait_for(10ms)) {
+    }
+    EXPECT_TRUE(work.valid());
+    EXPECT_TRUE(work.done());
+    EXPECT_TRUE(work.wait_for(0ms));
+    work.wait();
+    Work moved = std::move(work);
+    moved.wait();
+    EXPECT_TRUE(moved.error().ok());
+  });
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,167 @@
+#include "kernels/pack.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <complex>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace tutti::kernels {
+namespace {
+
+struct Layout {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+
+  [[nodiscard]] std::size_t count() const {
+    std::size_t product = 1;
+    for (const std::int64_t size : shape) product *= static_cast<std::size_t>(size);
+    return product;
+  }
+
+  /// Where element i lies, by definition: the last index runs fastest.
+  [[nodiscard]] std::int64_t offset_of(std::size_t i) const {
+    std::int64_t offset = 0;
+    auto rest = static_cast<std::int64_t>(i);
+    for (std::size_t d = shape.size(); d-- > 0;) {
+      offset += rest % shape[d] * strides[d];
+      rest /= shape[d];
+    }
+    return offset;
+  }
+
+  [[nodiscard]] std::string text() const {
+    std::string text;
+    for (std::size_t d = 0; d < shape.size(); ++d) {
+      text += std::to_string(shape[d]) + "/" + std::to_string(strides[d]) + " ";
+    }
+    return text;
+  }
+};
+
+/// Memory that holds all elements of a layout and knows where element 0 is.
+template <class T>
+struct Memory {
+  explicit Memory(const Layout& layout) {
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+    for (std::size_t i = 0; i < layout.count(); ++i) {
+      low = std::min(low, layout.offset_of(i));
+      high = std::max(high, layout.offset_of(i));
+    }
+    origin = -low;
+    values.resize(static_cast<std::size_t>(high - low + 1));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(static_cast<int>(i % 119) + 1);
+  }
+  [[nodiscard]] T& at(std::int64_t offset) {
+    return values[static_cast<std::size_t>(origin + offset)];
+  }
+  [[nodiscard]] TensorView view(const Layout& layout) {
+    return TensorView(&at(0), *dtype_of<T>(), layout.shape, layout.strides);
+  }
+  std::vector<T> values;
+  std::int64_t origin = 0;
+};
+
+template <class T>
+void check_pack(const Layout& layout, std::size_t first, std::size_t count) {
+  Memory<T> memory(layout);
+  std::vector<T> packed(count + 2, T(125));
+  std::vector<T> wanted = packed;
+  for (std::size_t i = 0; i < count; ++i) wanted[1 + i] = memory.at(layout.offset_of(first + i));
+  pack(packed.data() + 1, memory.view(layout), first, count);
+  EXPECT_EQ(packed, wanted) << layout.text() << "first " << first << " count " << count;
+}
+
+template <class T>
+void check_unpack(const Layout& layout, std::size_t first, std::size_t count) {
+  Memory<T> memory(layout);
+  Memory<T> wanted(layout);
+  std::vector<T> packed(count);
+  for (std::size_t i = 0; i < count; ++i) packed[i] = T(static_cast<int>(i * 3 % 127));
+  for (std::size_t i = 0; i < count; ++i) wanted.at(layout.offset_of(first + i)) = packed[i];
+  unpack(memory.view(layout), first, count, packed.data());
+  EXPECT_EQ(memory.values, wanted.values)
+      << layout.text() << "first " << first << " count " << count;
+}
+
+template <class T>
+void check_parts(const Layout& layout, std::mt19937_64& random) {
+  const std::size_t all = layout.count();
+  check_pack<T>(layout, 0, all);
+  check_unpack<T>(layout, 0, all);
+  for (int part = 0; part < 6; ++part) {
+    const std::size_t first = random() % (all + 1);
+    const std::size_t count = random() % (all - first + 1);
+    check_pack<T>(layout, first, count);
+    check_unpack<T>(layout, first, count);
+  }
+}
+
+Layout random_layout(std::mt19937_64& random) {
+  Layout layout;
+  const std::size_t dims = random() % (kMaxDims + 1);
+  std::size_t budget = 600;
+  for (std::size_t d = 0; d < dims; ++d) {
+    const std::size_t size =
+        random() % std::min<std::size_t>(budget, 9) + (random() % 40 == 0 ? 0 : 1);
+    budget = std::max<std::size_t>(1, budget / std::max<std::size_t>(1, size));
+    layout.shape.push_back(static_cast<std::int64_t>(size));
+  }
+  layout.strides.resize(dims);
+  // Some dims continue the one behind them, as in a contiguous tensor; others do as they like.
+  std::int64_t next = 1;
+  for (std::size_t d = dims; d-- > 0;) {
+    const bool free = random() % 3 == 0;
+    layout.strides[d] = free ? static_cast<std::int64_t>(random() % 23) - 11 : next;
+    next = layout.strides[d] * layout.shape[d];
+  }
+  return layout;
+}
+
+TEST(Pack, AnyLayoutAnyPart) {
+  std::mt19937_64 random(1);
+  for (int round = 0; round < 400; ++round) {
+    const Layout layout = random_layout(random);
+    SCOPED_TRACE(round);
+    check_parts<std::uint8_t>(layout, random);
+    check_parts<std::int16_t>(layout, random);
+    check_parts<float>(layout, random);
+    check_parts<double>(layout, random);
+    check_parts<std::complex<double>>(layout, random);
+  }
+}
+
+TEST(Pack, WellKnownLayouts) {
+  std::mt19937_64 random(2);
+  for (const Layout& layout : {
+           Layout{{}, {}},                        // one element
+           Layout{{7}, {1}},                      // contiguous
+           Layout{{7}, {-1}},                     // backwards
+           Layout{{7}, {0}},                      // one element seven times
+           Layout{{5, 7}, {1, 5}},                // transposed
+           Layout{{5, 7}, {9, 1}},                // some columns of a matrix
+           Layout{{5, 7}, {0, 1}},                // a row for all rows
+           Layout{{5, 3}, {1, 1}},                // sliding windows
+           Layout{{2, 3, 4}, {12, -4, 1}},        // rows backwards
+           Layout{{1, 5, 1, 2}, {99, 2, 99, 1}},  // dimensions of one
+           Layout{{2, 2, 2, 2, 2, 2, 2, 2}, {1, 2, 4, 8, 16, 32, 64, 128}},
+       }) {
+    check_parts<std::int32_t>(layout, random);
+  }
+}
+
+TEST(Pack, NoElementsNoAccess) {
+  const Layout layout{{3, 0}, {5, 1}};
+  const TensorView view(nullptr, DType::float32, layout.shape, layout.strides);
+  pack(nullptr, view, 0, 0);
+  unpack(view, 0, 0, nullptr);
+}
+
+}  // namespace
+}  // namespace tutti::kernels

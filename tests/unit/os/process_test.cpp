@@ -1,0 +1,165 @@
+#include "os/process.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+
+#include "os/host.hpp"
+
+using namespace std::chrono_literals;
+using tutti::Errc;
+using namespace tutti::os;
+
+namespace {
+
+Deadline soon() { return std::chrono::steady_clock::now() + 10s; }
+
+SpawnOptions shell(const std::string& script) {
+  SpawnOptions options;
+  options.argv = {"sh", "-c", script};
+  options.environment = {"PATH=/usr/bin:/bin", "COLOUR=green"};
+  return options;
+}
+
+ExitStatus run(const SpawnOptions& options) {
+  auto process = spawn(options);
+  EXPECT_TRUE(process) << process.status().message();
+  auto end = process->wait(soon());
+  EXPECT_TRUE(end && end->has_value());
+  EXPECT_TRUE(process->collect());
+  return end && end->has_value() ? **end : ExitStatus{-1, 0};
+}
+
+struct Pipe {
+  Pipe() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(pipe2(ends.data(), O_CLOEXEC), 0);
+    read_end = Fd(ends[0]);
+    write_end = Fd(ends[1]);
+  }
+  std::string read_all() {
+    write_end.reset();
+    std::string text;
+    std::array<char, 256> buffer;
+    ssize_t got = 0;
+    while ((got = read(read_end.get(), buffer.data(), buffer.size())) > 0)
+      text.append(buffer.data(), static_cast<std::size_t>(got));
+    return text;
+  }
+  Fd read_end;
+  Fd write_end;
+};
+
+TEST(Process, TellsHowAChildEnded) {
+  EXPECT_EQ(run(shell("exit 0")).shell_code(), 0);
+  EXPECT_EQ(run(shell("exit 42")).code, 42);
+  const ExitStatus killed = run(shell("kill -TERM $$"));
+  EXPECT_EQ(killed.signal, SIGTERM);
+  EXPECT_EQ(killed.shell_code(), 128 + SIGTERM);
+}
+
+TEST(Process, APeekedChildStaysAZombieUntilCollected) {
+  auto process = spawn(shell("exec sleep 1000"));
+  ASSERT_TRUE(process);
+  EXPECT_TRUE(process->kill(SIGKILL));
+  auto end = process->wait(soon());
+  ASSERT_TRUE(end && end->has_value());
+  EXPECT_EQ((*end)->signal, SIGKILL);
+  EXPECT_EQ(::kill(process->pid(), 0), 0) << "its number is still its own";
+  EXPECT_TRUE(process->peek()->has_value());
+  EXPECT_TRUE(process->collect());
+  EXPECT_EQ(::kill(process->pid(), 0), -1);
+  EXPECT_FALSE(process->collect());
+}
+
+TEST(Process, GetsItsEnvironmentAndDescriptors) {
+  Pipe out;
+  Pipe numbers;
+  SpawnOptions options = shell("echo $COLOUR $HOME; echo seven >&7");
+  options.fds = {{out.write_end.get(), 1}, {numbers.write_end.get(), 7}};
+  EXPECT_EQ(run(options).code, 0);
+  EXPECT_EQ(out.read_all(), "green\n");
+  EXPECT_EQ(numbers.read_all(), "seven\n");
+}
+
+TEST(Process, DescriptorsMayChangePlaces) {
+  Pipe a;
+  Pipe b;
+  SpawnOptions options = shell("echo to-a >&" + std::to_string(b.write_end.get()) +
+                               "; echo to-b >&" + std::to_string(a.write_end.get()));
+  options.fds = {{a.write_end.get(), b.write_end.get()}, {b.write_end.get(), a.write_end.get()}};
+  EXPECT_EQ(run(options).code, 0);
+  EXPECT_EQ(a.read_all(), "to-a\n");
+  EXPECT_EQ(b.read_all(), "to-b\n");
+}
+
+TEST(Process, AMissingProgramIsAnError) {
+  SpawnOptions options;
+  options.argv = {"/no/such/program"};
+  auto process = spawn(options);
+  EXPECT_EQ(process.status().code(), Errc::invalid_argument);
+  EXPECT_NE(std::string(process.status().message()).find("/no/such/program"), std::string::npos);
+  options.argv = {"no-such-program-in-path"};
+  EXPECT_FALSE(spawn(options));
+  const std::string file = testing::TempDir() + "tutti_no_program_" + std::to_string(getpid());
+  Fd(open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+  options.argv = {file};
+  EXPECT_EQ(spawn(options).status().code(), Errc::refused) << "there, but no program";
+  unlink(file.c_str());
+  options.argv = {};
+  EXPECT_FALSE(spawn(options));
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "no child is left";
+  EXPECT_EQ(errno, ECHILD);
+}
+
+TEST(Process, SignalsAreDefaultsInTheChild) {
+  const auto before = std::signal(SIGTERM, SIG_IGN);
+  const ExitStatus end = run(shell("kill -TERM $$; exit 1"));
+  std::signal(SIGTERM, before);
+  EXPECT_EQ(end.signal, SIGTERM);
+}
+
+TEST(Process, AGroupIsReachedAsAWhole) {
+  Pipe out;
+  SpawnOptions options = shell("sleep 1000 & sleep 1000 & echo ready; wait");
+  options.fds = {{out.write_end.get(), 1}};
+  auto process = spawn(options);
+  ASSERT_TRUE(process);
+  std::array<char, 6> ready;
+  ASSERT_EQ(read(out.read_end.get(), ready.data(), ready.size()), 6);
+  EXPECT_TRUE(process->kill_group(SIGKILL));
+  // The pipe ends only when all three have gone.
+  EXPECT_EQ(out.read_all(), "");
+  ASSERT_TRUE(process->wait(soon())->has_value());
+  EXPECT_TRUE(process->collect());
+}
+
+TEST(Process, IsAnnouncedBeforeItRuns) {
+  Pipe announce;
+  SpawnOptions options = shell("exit 0");
+  options.announce_fd = announce.write_end.get();
+  auto process = spawn(options);
+  ASSERT_TRUE(process);
+  pid_t told = 0;
+  ASSERT_EQ(read(announce.read_end.get(), &told, sizeof told), static_cast<ssize_t>(sizeof told));
+  EXPECT_EQ(told, process->pid());
+  ASSERT_TRUE(process->wait(soon())->has_value());
+  EXPECT_TRUE(process->collect());
+}
+
+TEST(Host, IsKnown) {
+  EXPECT_FALSE(host_name().empty());
+  auto boot = boot_id();
+  ASSERT_TRUE(boot);
+  EXPECT_EQ(boot->size(), 36U);
+  EXPECT_EQ(*boot, boot_id().value());
+  auto name_space = network_namespace();
+  ASSERT_TRUE(name_space);
+  EXPECT_GT(*name_space, 0U);
+}
+
+}  // namespace

@@ -1,0 +1,230 @@
+#include "os/socket.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstring>
+#include <string>
+#include <thread>
+
+using namespace std::chrono_literals;
+using tutti::Errc;
+using namespace tutti::os;
+
+namespace {
+
+Deadline soon() { return std::chrono::steady_clock::now() + 5s; }
+
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size()};
+}
+
+TEST(Address, NumericHostsComeBackAsTheyWere) {
+  for (const char* host : {"127.0.0.1", "0.0.0.0", "255.255.255.255", "10.1.2.3", "::1",
+                           "::", "2001:db8::1", "fe80::1%lo", "::ffff:1.2.3.4"}) {
+    auto address = Address::parse(host, 29500);
+    ASSERT_TRUE(address) << host;
+    EXPECT_EQ(address->host(), host);
+    EXPECT_EQ(address->port(), 29500);
+    auto again = Address::parse_endpoint(address->to_string());
+    ASSERT_TRUE(again) << address->to_string();
+    EXPECT_TRUE(*again == *address);
+  }
+}
+
+TEST(Address, JunkIsRefused) {
+  for (const char* host : {"", "localhost", "1.2.3", "1.2.3.4.5", "256.0.0.1", "1.2.3.4 ",
+                           "[1.2.3.4]", "::1::", "[::1", "fe80::1%nosuchinterface", "0x7f.1"}) {
+    EXPECT_EQ(Address::parse(host, 1).status().code(), Errc::invalid_argument) << host;
+  }
+  EXPECT_FALSE(Address::parse(std::string_view("127.0.0.1\0x", 11), 1));
+  for (const char* text : {"", ":", "1.2.3.4", "1.2.3.4:", "1.2.3.4:x", "1.2.3.4:65536", "::1:80",
+                           "[::1]", "1.2.3.4:-1", "1.2.3.4: 1"}) {
+    EXPECT_EQ(Address::parse_endpoint(text).status().code(), Errc::invalid_argument) << text;
+  }
+}
+
+TEST(Address, KindsAreKnown) {
+  const auto address = [](const char* host) { return Address::parse(host, 1).value(); };
+  EXPECT_TRUE(address("127.3.2.1").is_loopback());
+  EXPECT_TRUE(address("::1").is_loopback());
+  EXPECT_FALSE(address("10.0.0.1").is_loopback());
+  EXPECT_TRUE(address("224.0.0.1").is_multicast());
+  EXPECT_TRUE(address("239.255.255.255").is_multicast());
+  EXPECT_FALSE(address("240.0.0.1").is_multicast());
+  EXPECT_TRUE(address("ff02::1").is_multicast());
+  EXPECT_TRUE(address("0.0.0.0").is_unspecified());
+  EXPECT_TRUE(address("::").is_unspecified());
+  EXPECT_TRUE(address("255.255.255.255").is_broadcast());
+  EXPECT_FALSE(address("127.0.0.1") == Address::parse("127.0.0.1", 2).value());
+  EXPECT_FALSE(address("::ffff:127.0.0.1") == address("127.0.0.1"));
+}
+
+TEST(Address, NamesAreResolved) {
+  auto addresses = Address::resolve("localhost", 80);
+  ASSERT_TRUE(addresses) << addresses.status().message();
+  EXPECT_TRUE(addresses->front().is_loopback());
+  EXPECT_EQ(addresses->front().port(), 80);
+  EXPECT_EQ(Address::resolve("", 1).status().code(), Errc::invalid_argument);
+}
+
+struct Pair {
+  Fd server;
+  Fd client;
+};
+
+Pair connected(const char* host) {
+  auto listener = listen_tcp(Address::parse(host, 0).value());
+  EXPECT_TRUE(listener) << listener.status().message();
+  auto address = local_address(listener->get());
+  EXPECT_NE(address->port(), 0);
+  auto client = connect_tcp(*address, soon());
+  EXPECT_TRUE(client) << client.status().message();
+  EXPECT_TRUE(wait_ready(listener->get(), POLLIN, soon()).value());
+  auto server = accept_connection(listener->get());
+  EXPECT_TRUE(server && server->valid());
+  EXPECT_FALSE(accept_connection(listener->get())->valid()) << "nobody else waits";
+  return {std::move(server).value(), std::move(client).value()};
+}
+
+bool has_ipv6() { return listen_tcp(Address::parse("::1", 0).value()).ok(); }
+
+TEST(Socket, TalksOverIpv4AndIpv6) {
+  for (const char* host : {"127.0.0.1", "::1"}) {
+    if (std::string_view(host) == "::1" && !has_ipv6()) continue;
+    Pair pair = connected(host);
+    EXPECT_TRUE(set_no_delay(pair.client.get()));
+    EXPECT_TRUE(set_keep_alive(pair.client.get()));
+    EXPECT_TRUE(peer_address(pair.server.get()).value() ==
+                local_address(pair.client.get()).value());
+    // More than the kernel keeps, in both directions' buffers.
+    std::string sent(std::size_t{8} << 20, 'x');
+    for (std::size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<char>(i * 31);
+    std::string got(sent.size(), '\0');
+    std::thread sender([&] { EXPECT_TRUE(send_all(pair.client.get(), bytes_of(sent), soon())); });
+    EXPECT_TRUE(receive_all(pair.server.get(),
+                            {reinterpret_cast<std::byte*>(got.data()), got.size()}, soon()));
+    sender.join();
+    EXPECT_EQ(got, sent);
+    pair.client.reset();
+    std::byte one;
+    EXPECT_EQ(receive_all(pair.server.get(), {&one, 1}, soon()).code(), Errc::peer_lost);
+  }
+}
+
+TEST(Socket, DescriptorsAreClosedOnExecAndNonBlocking) {
+  Pair pair = connected("127.0.0.1");
+  std::array<std::byte, 8> buffer;
+  auto nothing = receive_some(pair.server.get(), buffer);
+  ASSERT_TRUE(nothing && nothing->has_value());
+  EXPECT_EQ(**nothing, 0U);
+}
+
+TEST(Socket, RefusedAndTimeoutAreToldApart) {
+  auto listener = listen_tcp(Address::parse("127.0.0.1", 0).value());
+  auto address = local_address(listener->get());
+  listener->reset();
+  EXPECT_EQ(connect_tcp(*address, soon()).status().code(), Errc::refused);
+
+  // A full backlog: the kernel lets further callers wait.
+  auto full = listen_tcp(Address::parse("127.0.0.1", 0).value(), 0);
+  auto full_address = local_address(full->get());
+  std::vector<Fd> callers;
+  bool timed_out = false;
+  for (int i = 0; i < 8 && !timed_out; ++i) {
+    auto caller = connect_tcp(*full_address, std::chrono::steady_clock::now() + 100ms);
+    if (caller)
+      callers.push_back(std::move(*caller));
+    else
+      timed_out = caller.status().code() == Errc::timeout;
+  }
+  EXPECT_TRUE(timed_out);
+}
+
+TEST(Socket, ReceivingEndsAtTheDeadline) {
+  Pair pair = connected("127.0.0.1");
+  std::byte one;
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(receive_all(pair.server.get(), {&one, 1}, start + 30ms).code(), Errc::timeout);
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 30ms);
+}
+
+TEST(Socket, AnAddressCanBeListenedOnAgainAtOnce) {
+  Address address = Address::parse("127.0.0.1", 0).value();
+  for (int i = 0; i < 10; ++i) {
+    auto listener = listen_tcp(address);
+    ASSERT_TRUE(listener) << listener.status().message();
+    address = local_address(listener->get()).value();
+    auto client = connect_tcp(address, soon());
+    ASSERT_TRUE(client);
+    // The server closes first: its side of the connection lingers in the kernel.
+    ASSERT_TRUE(wait_ready(listener->get(), POLLIN, soon()).value());
+    accept_connection(listener->get()).value().reset();
+    std::byte one;
+    EXPECT_EQ(receive_all(client->get(), {&one, 1}, soon()).code(), Errc::peer_lost);
+  }
+  auto first = listen_tcp(address);
+  ASSERT_TRUE(first);
+  EXPECT_FALSE(listen_tcp(address)) << "but not twice at the same time";
+}
+
+std::string unique_name() {
+  return "tutti-socket-test-" + std::to_string(getpid()) + "-" +
+         std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
+}
+
+TEST(UnixSocket, DescriptorsAreHandedOver) {
+  const std::string name = unique_name();
+  auto listener = listen_unix(name);
+  ASSERT_TRUE(listener) << listener.status().message();
+  EXPECT_FALSE(listen_unix(name)) << "the name is taken";
+  auto client = connect_unix(name);
+  ASSERT_TRUE(client);
+  auto server = accept_connection(listener->get());
+  ASSERT_TRUE(server && server->valid());
+
+  auto peer = peer_credentials(server->get());
+  ASSERT_TRUE(peer);
+  EXPECT_EQ(peer->pid, getpid());
+  EXPECT_EQ(peer->uid, getuid());
+
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  const Fd read_end(ends[0]);
+  const Fd write_end(ends[1]);
+  ASSERT_TRUE(send_fds(client->get(), std::array{write_end.get(), read_end.get()}, bytes_of("two"),
+                       soon()));
+  std::array<std::byte, 16> buffer;
+  auto received = receive_fds(server->get(), buffer, soon());
+  ASSERT_TRUE(received) << received.status().message();
+  EXPECT_EQ(received->bytes, 3U);
+  ASSERT_EQ(received->fds.size(), 2U);
+  ASSERT_EQ(write(received->fds[0].get(), "x", 1), 1);
+  char got = 0;
+  ASSERT_EQ(read(read_end.get(), &got, 1), 1);
+  EXPECT_EQ(got, 'x');
+}
+
+TEST(UnixSocket, LimitsAndTheEndAreErrors) {
+  auto pair = unix_pair();
+  ASSERT_TRUE(pair);
+  const std::vector<int> many(kMaxFdsPerMessage + 1, 0);
+  EXPECT_EQ(send_fds(pair->first.get(), many, bytes_of("x"), soon()).code(),
+            Errc::invalid_argument);
+  EXPECT_EQ(send_fds(pair->first.get(), {}, {}, soon()).code(), Errc::invalid_argument);
+  std::array<std::byte, 4> buffer;
+  EXPECT_EQ(receive_fds(pair->second.get(), buffer, std::chrono::steady_clock::now() + 10ms)
+                .status()
+                .code(),
+            Errc::timeout);
+  pair->first.reset();
+  EXPECT_EQ(receive_fds(pair->second.get(), buffer, soon()).status().code(), Errc::peer_lost);
+  EXPECT_FALSE(listen_unix(""));
+  EXPECT_FALSE(listen_unix(std::string(108, 'n')));
+  EXPECT_FALSE(connect_unix(unique_name()));
+}
+
+}  // namespace

@@ -1,0 +1,244 @@
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "os/fd.hpp"
+#include "os/socket.hpp"
+#include "rendezvous/rendezvous.hpp"
+#include "store/secret.hpp"
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::Result;
+using tutti::rendezvous::from_env;
+using tutti::rendezvous::Rendezvous;
+using tutti::rendezvous::Settings;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+Settings settings_of(Variables variables, std::chrono::milliseconds timeout = 10s) {
+  Settings settings;
+  settings.timeout = timeout;
+  settings.environment = [variables = std::move(variables)](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  return settings;
+}
+
+std::string free_port() {
+  auto listener = tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", 0).value());
+  return std::to_string(tutti::os::local_address(listener->get())->port());
+}
+
+Variables good(int rank = 0, int size = 1, const std::string& port = free_port()) {
+  return {{"RANK", std::to_string(rank)},
+          {"WORLD_SIZE", std::to_string(size)},
+          {"LOCAL_RANK", std::to_string(rank)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", port}};
+}
+
+std::string message_of(const Result<Rendezvous>& result) {
+  return std::string(result.status().message());
+}
+
+Variables with(const char* name, const char* value) {
+  Variables variables = good();
+  variables[name] = value;
+  return variables;
+}
+
+TEST(FromEnv, OneRankServesItself) {
+  auto result = from_env(settings_of(good()));
+  ASSERT_TRUE(result) << message_of(result);
+  EXPECT_EQ(result->rank, 0);
+  EXPECT_EQ(result->size, 1);
+  EXPECT_EQ(result->master_addr, "127.0.0.1");
+  EXPECT_TRUE(result->secret.empty());
+  result->store->set("k", "v");
+  EXPECT_EQ(result->store->get("k"), "v");
+}
+
+TEST(FromEnv, WhatIsMissingIsNamed) {
+  auto nothing = from_env(settings_of({}));
+  EXPECT_EQ(nothing.status().code(), Errc::invalid_argument);
+  EXPECT_THAT(message_of(nothing), AllOf(HasSubstr("RANK, WORLD_SIZE, MASTER_PORT, MASTER_ADDR"),
+                                         HasSubstr("tuttirun")));
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
+    Variables variables = good();
+    variables.erase(name);
+    auto result = from_env(settings_of(variables));
+    EXPECT_EQ(result.status().code(), Errc::invalid_argument);
+    EXPECT_THAT(message_of(result), HasSubstr(std::string(name) + " is not set"));
+  }
+}
+
+TEST(FromEnv, SenselessValuesAreNamed) {
+  const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
+      {"RANK", "x7", "\"x7\""},
+      {"RANK", "", "whole number"},
+      {"RANK", "1.5", "whole number"},
+      {"RANK", " 0", "whole number"},
+      {"RANK", "99999999999", "whole number"},
+      {"RANK", "-1", "ranks count from 0"},
+      {"RANK", "1", "RANK is 1 and WORLD_SIZE 1"},
+      {"WORLD_SIZE", "0", "at least 1"},
+      {"WORLD_SIZE", "-4", "at least 1"},
+      {"LOCAL_RANK", "-1", "LOCAL_RANK"},
+      {"LOCAL_RANK", "a", "LOCAL_RANK"},
+      {"MASTER_PORT", "0", "ports are 1 to 65535"},
+      {"MASTER_PORT", "65536", "ports are 1 to 65535"},
+      {"MASTER_PORT", "http", "whole number"},
+      {"MASTER_ADDR", "", "empty"},
+      {"MASTER_ADDR", "224.0.0.1", "multicast"},
+      {"MASTER_ADDR", "ff02::1", "multicast"},
+      {"MASTER_ADDR", "255.255.255.255", "broadcast"},
+      {"MASTER_ADDR", "0.0.0.0", "any address"},
+      {"MASTER_ADDR", "::", "any address"},
+      {"MASTER_ADDR", "two words", "not an address or a host name"},
+      {"MASTER_ADDR", "http://host", "not an address or a host name"},
+      {"TUTTI_AGENT_STORE", "yes", "0 or 1"},
+      {"TUTTI_SECRET_FD", "memfd", "TUTTI_SECRET_FD"},
+      {"TUTTI_SECRET_FD", "987654", "not open"},
+      {"TUTTI_SECRET_FILE", "/nonexistent/secret", "/nonexistent/secret"},
+  };
+  for (const auto& [name, value, expected] : cases) {
+    auto result = from_env(settings_of(with(name, value)));
+    EXPECT_EQ(result.status().code(), Errc::invalid_argument) << name << "=" << value;
+    EXPECT_THAT(message_of(result), HasSubstr(expected)) << name << "=" << value;
+  }
+}
+
+TEST(FromEnv, ArgumentsBeatTheEnvironment) {
+  Settings settings = settings_of({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "0"}});
+  settings.rank = 0;
+  settings.size = 1;
+  settings.local_rank = 3;
+  settings.master_addr = "localhost";
+  settings.master_port = std::stoi(free_port());
+  auto result = from_env(settings);
+  ASSERT_TRUE(result) << message_of(result);
+  EXPECT_EQ(result->size, 1);
+  EXPECT_EQ(result->local_rank, 3);
+}
+
+TEST(FromEnv, NobodyServesIsATimeoutThatSaysWhere) {
+  auto result = from_env(settings_of(good(1, 2), 150ms));
+  EXPECT_EQ(result.status().code(), Errc::timeout);
+  EXPECT_THAT(message_of(result), AllOf(HasSubstr("127.0.0.1:"), HasSubstr("rank 1 of 2"),
+                                        HasSubstr("within 0."), HasSubstr("refused")));
+}
+
+TEST(FromEnv, ASecretFileIsCheckedAndUsed) {
+  const std::string path = testing::TempDir() + "tutti_secret_" + std::to_string(getpid());
+  const auto write = [&](const std::string& text, mode_t mode) {
+    unlink(path.c_str());
+    std::ofstream(path) << text;
+    ASSERT_EQ(chmod(path.c_str(), mode), 0);
+  };
+  Variables variables = good();
+  variables["TUTTI_SECRET_FILE"] = path;
+
+  write(std::string(32, 's'), 0644);
+  auto open_to_all = from_env(settings_of(variables));
+  EXPECT_THAT(message_of(open_to_all), AllOf(HasSubstr("0644"), HasSubstr("chmod 600")));
+  write("short", 0600);
+  EXPECT_THAT(message_of(from_env(settings_of(variables))), HasSubstr("holds 5 bytes"));
+  write(std::string(5000, 's'), 0600);
+  EXPECT_THAT(message_of(from_env(settings_of(variables))), HasSubstr("too many bytes"));
+  write(std::string(32, 's'), 0600);
+  auto result = from_env(settings_of(variables));
+  ASSERT_TRUE(result) << message_of(result);
+  EXPECT_EQ(result->secret, std::vector<std::byte>(32, std::byte{'s'}));
+  unlink(path.c_str());
+}
+
+TEST(FromEnv, ASecretDescriptorServesAllRanks) {
+  auto made = tutti::store::make_secret();
+  ASSERT_TRUE(made);
+  const std::string port = free_port();
+  std::vector<std::optional<Result<Rendezvous>>> results(3);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      Variables variables = good(rank, 3, port);
+      variables["TUTTI_SECRET_FD"] = std::to_string(made->fd.get());
+      results[static_cast<std::size_t>(rank)] = from_env(settings_of(variables));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (auto& result : results) {
+    ASSERT_TRUE(*result) << message_of(*result);
+    EXPECT_EQ((*result)->secret, made->secret);
+  }
+}
+
+TEST(FromEnv, AnotherSecretIsRefusedAtOnce) {
+  auto one = tutti::store::make_secret();
+  auto other = tutti::store::make_secret();
+  ASSERT_TRUE(one && other);
+  const std::string port = free_port();
+  Variables server = good(0, 2, port);
+  server["TUTTI_SECRET_FD"] = std::to_string(one->fd.get());
+  auto rank0 = from_env(settings_of(server));
+  ASSERT_TRUE(rank0);
+
+  Variables client = good(1, 2, port);
+  auto without = from_env(settings_of(client));
+  EXPECT_EQ(without.status().code(), Errc::refused);
+  EXPECT_THAT(message_of(without), HasSubstr("asks for the job's secret"));
+  client["TUTTI_SECRET_FD"] = std::to_string(other->fd.get());
+  auto wrong = from_env(settings_of(client));
+  EXPECT_EQ(wrong.status().code(), Errc::refused);
+  EXPECT_THAT(message_of(wrong), HasSubstr("another secret"));
+}
+
+TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
+  auto agent = tutti::make_tcp_store({.serve = true, .timeout = 10s});
+  Variables variables = good(0, 1, std::to_string(agent->port()));
+  variables["TUTTI_AGENT_STORE"] = "1";
+  for (int round = 1; round <= 3; ++round) {
+    auto result = from_env(settings_of(variables));
+    ASSERT_TRUE(result) << message_of(result);
+    EXPECT_EQ(result->generation, static_cast<std::uint64_t>(round));
+    EXPECT_FALSE(result->store->check("k")) << "keys of an earlier group show";
+    result->store->set("k", "v");
+  }
+}
+
+TEST(FromEnv, WorksAgainOnTheSamePort) {
+  const std::string port = free_port();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      for (int round = 1; round <= 5; ++round) {
+        auto result = from_env(settings_of(good(rank, 3, port)));
+        ASSERT_TRUE(result) << message_of(result);
+        EXPECT_EQ(result->generation, static_cast<std::uint64_t>(round));
+        auto blobs = tutti::rendezvous::exchange(*result->store, "init", rank, 3,
+                                                 std::to_string(round * 10 + rank),
+                                                 std::chrono::steady_clock::now() + 10s);
+        ASSERT_TRUE(blobs) << blobs.status().message();
+        for (int other = 0; other < 3; ++other) {
+          EXPECT_EQ(blobs.value()[static_cast<std::size_t>(other)],
+                    std::to_string(round * 10 + other));
+        }
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace

@@ -1,0 +1,147 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <thread>
+
+#include "rendezvous/rendezvous.hpp"
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::rendezvous::exchange;
+
+namespace {
+
+using Outcome = tutti::Result<std::vector<std::string>>;
+
+struct Caller {
+  int rank = 0;
+  int size = 1;
+};
+
+// Each caller on a thread of its own, all on one store.
+std::vector<Outcome> run(tutti::Store& store, const std::vector<Caller>& callers,
+                         std::chrono::milliseconds timeout = 10s) {
+  std::vector<std::optional<Outcome>> outcomes(callers.size());
+  std::vector<std::thread> threads;
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  for (std::size_t i = 0; i < callers.size(); ++i) {
+    threads.emplace_back([&, i] {
+      const auto [rank, size] = callers[i];
+      outcomes[i] =
+          exchange(store, "addresses", rank, size, "blob " + std::to_string(rank), deadline);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<Outcome> result;
+  for (auto& outcome : outcomes) result.push_back(*std::move(outcome));
+  return result;
+}
+
+TEST(Exchange, EverybodyGetsAllInOrder) {
+  for (int size : {1, 2, 3, 5, 8}) {
+    auto store = tutti::make_hash_store();
+    std::vector<Caller> callers;
+    for (int rank = size - 1; rank >= 0; --rank) callers.push_back({rank, size});
+    for (const Outcome& outcome : run(*store, callers)) {
+      ASSERT_TRUE(outcome) << outcome.status().message();
+      ASSERT_EQ(outcome.value().size(), static_cast<std::size_t>(size));
+      for (int rank = 0; rank < size; ++rank)
+        EXPECT_EQ(outcome.value()[static_cast<std::size_t>(rank)], "blob " + std::to_string(rank));
+    }
+  }
+}
+
+TEST(Exchange, BlobsAreAnyBytes) {
+  auto store = tutti::make_hash_store();
+  const std::string bytes("\0T\xff\n", 4);
+  const auto outcome = exchange(*store, "n", 0, 1, bytes, std::chrono::steady_clock::now() + 5s);
+  ASSERT_TRUE(outcome);
+  EXPECT_EQ(outcome.value().front(), bytes);
+  const auto empty = exchange(*store, "m", 0, 1, "", std::chrono::steady_clock::now() + 5s);
+  ASSERT_TRUE(empty);
+  EXPECT_EQ(empty.value().front(), "");
+}
+
+TEST(Exchange, MissingRanksAreNamed) {
+  auto store = tutti::make_hash_store();
+  for (const Outcome& outcome :
+       run(*store, {{0, 8}, {1, 8}, {3, 8}, {4, 8}, {6, 8}, {7, 8}}, 150ms)) {
+    EXPECT_EQ(outcome.status().code(), Errc::timeout);
+    EXPECT_THAT(std::string(outcome.status().message()),
+                AllOf(HasSubstr("ranks 2, 5 of 8 have not joined"), HasSubstr(" s ")));
+  }
+}
+
+TEST(Exchange, MissingRankZeroIsNamedByTheOthers) {
+  auto store = tutti::make_hash_store();
+  for (const Outcome& outcome : run(*store, {{1, 3}, {2, 3}}, 100ms)) {
+    EXPECT_EQ(outcome.status().code(), Errc::timeout);
+    EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("rank 0 of 3 has not joined"));
+  }
+}
+
+TEST(Exchange, ARankGivenTwiceIsToldToAllAtOnce) {
+  auto store = tutti::make_hash_store();
+  const auto start = std::chrono::steady_clock::now();
+  // Rank 1 never comes: without the fault all would wait for it.
+  for (const Outcome& outcome : run(*store, {{0, 4}, {2, 4}, {3, 4}, {2, 4}}, 15s)) {
+    EXPECT_EQ(outcome.status().code(), Errc::disagreement);
+    EXPECT_THAT(std::string(outcome.status().message()),
+                AllOf(HasSubstr("rank 2 of 4"), HasSubstr("two processes"),
+                      HasSubstr("process " + std::to_string(getpid()))));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+}
+
+TEST(Exchange, RankZeroGivenTwiceIsToldToAll) {
+  auto store = tutti::make_hash_store();
+  int failed = 0;
+  for (const Outcome& outcome : run(*store, {{0, 3}, {1, 3}, {0, 3}}, 15s)) {
+    failed += outcome ? 0 : 1;
+    EXPECT_EQ(outcome.status().code(), Errc::disagreement);
+  }
+  EXPECT_EQ(failed, 3);
+}
+
+TEST(Exchange, UnequalSizesAreToldToAll) {
+  auto store = tutti::make_hash_store();
+  for (const Outcome& outcome : run(*store, {{0, 3}, {1, 3}, {2, 4}}, 15s)) {
+    EXPECT_EQ(outcome.status().code(), Errc::disagreement);
+    EXPECT_THAT(std::string(outcome.status().message()),
+                AllOf(HasSubstr("disagree on the number of processes"), HasSubstr("of 3"),
+                      HasSubstr("of 4")));
+  }
+}
+
+TEST(Exchange, WhoComesAfterTheFailureLearnsOfIt) {
+  auto store = tutti::make_hash_store();
+  run(*store, {{0, 2}}, 50ms);
+  const auto late = exchange(*store, "addresses", 1, 2, "", std::chrono::steady_clock::now() + 5s);
+  EXPECT_EQ(late.status().code(), Errc::timeout);
+  EXPECT_THAT(std::string(late.status().message()), HasSubstr("rank 1 of 2 has not joined"));
+}
+
+TEST(Exchange, SenselessArgumentsAreRefused) {
+  auto store = tutti::make_hash_store();
+  const auto deadline = std::chrono::steady_clock::now() + 1s;
+  EXPECT_EQ(exchange(*store, "n", 2, 2, "", deadline).status().code(), Errc::invalid_argument);
+  EXPECT_EQ(exchange(*store, "n", -1, 2, "", deadline).status().code(), Errc::invalid_argument);
+  EXPECT_EQ(exchange(*store, "n", 0, 0, "", deadline).status().code(), Errc::invalid_argument);
+  EXPECT_EQ(exchange(*store, "", 0, 1, "", deadline).status().code(), Errc::invalid_argument);
+}
+
+TEST(Exchange, ForeignDataIsAnErrorNotACrash) {
+  for (const std::string& junk :
+       {std::string("T\xff\xff\xff\xff\xff\xff\xff\x7f"), std::string("E"), std::string("E99 x"),
+        std::string("?"), std::string("Tshort")}) {
+    auto store = tutti::make_hash_store();
+    store->set("n/table", junk);
+    const auto outcome = exchange(*store, "n", 1, 2, "", std::chrono::steady_clock::now() + 5s);
+    EXPECT_EQ(outcome.status().code(), Errc::store) << junk;
+  }
+}
+
+}  // namespace

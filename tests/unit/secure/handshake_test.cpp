@@ -1,0 +1,235 @@
+#include "secure/handshake.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tutti::secure {
+namespace {
+
+using State = Handshake::State;
+using Bytes = std::vector<std::byte>;
+
+Bytes secret_of(std::string_view text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+Nonce nonce_of(int value) {
+  Nonce nonce;
+  nonce.fill(static_cast<std::byte>(value));
+  return nonce;
+}
+
+Bytes take_out(Handshake& from) {
+  Bytes bytes(from.outgoing().begin(), from.outgoing().end());
+  from.sent(bytes.size());
+  return bytes;
+}
+
+/// Both sides and what they say to each other, `step` bytes at a time.
+struct Pair {
+  Bytes dialler_secret = secret_of("0123456789abcdef");
+  Bytes acceptor_secret = dialler_secret;
+  Party dialler_party{1, 4, 77, 5, {}};
+  Party acceptor_party{2, 4, 77, 5, {}};
+  int dialled = 2;
+
+  struct Outcome {
+    Handshake dialler;
+    Handshake acceptor;
+  };
+  Outcome run(Refusal verdict = Refusal::none, std::size_t step = 1000) {
+    dialler_party.secret = dialler_secret;
+    acceptor_party.secret = acceptor_secret;
+    Outcome sides{Handshake::dialler(dialler_party, dialled, nonce_of(1)),
+                  Handshake::acceptor(acceptor_party, nonce_of(2))};
+    for (int i = 0; i < 1000; ++i) {
+      const bool moved =
+          move(sides.dialler, sides.acceptor, step) | move(sides.acceptor, sides.dialler, step);
+      if (sides.acceptor.state() == State::proven)
+        sides.acceptor.conclude(verdict);
+      else if (!moved)
+        break;
+    }
+    return sides;
+  }
+  static bool move(Handshake& from, Handshake& to, std::size_t step) {
+    const std::size_t count = std::min({step, from.outgoing().size(), to.wanted()});
+    if (count == 0) return false;
+    to.feed(from.outgoing().first(count));
+    from.sent(count);
+    return true;
+  }
+};
+
+TEST(Handshake, MakesTwoRanksOfOneJobKnownToEachOther) {
+  for (const std::size_t step : {1UL, 7UL, 1000UL}) {
+    Pair pair;
+    auto [dialler, acceptor] = pair.run(Refusal::none, step);
+    EXPECT_EQ(dialler.state(), State::accepted) << dialler.failure().message();
+    EXPECT_EQ(acceptor.state(), State::accepted) << acceptor.failure().message();
+    EXPECT_EQ(dialler.peer(), 2);
+    EXPECT_EQ(acceptor.peer(), 1);
+    EXPECT_TRUE(dialler.outgoing().empty());
+    EXPECT_TRUE(acceptor.outgoing().empty());
+    EXPECT_EQ(dialler.wanted(), 0U);
+  }
+}
+
+TEST(Handshake, WorksWithoutASecret) {
+  Pair pair;
+  pair.dialler_secret.clear();
+  pair.acceptor_secret.clear();
+  auto [dialler, acceptor] = pair.run();
+  EXPECT_EQ(dialler.state(), State::accepted);
+  EXPECT_EQ(acceptor.state(), State::accepted);
+}
+
+TEST(Handshake, TellsTheDiallerWhichVerdictItGot) {
+  Pair pair;
+  EXPECT_EQ(pair.run(Refusal::crossed).dialler.state(), State::crossed);
+  auto connected = pair.run(Refusal::connected);
+  EXPECT_EQ(connected.dialler.state(), State::failed);
+  EXPECT_EQ(connected.dialler.failure().code(), Errc::peer_lost);
+  auto gone = pair.run(Refusal::gone);
+  EXPECT_EQ(gone.dialler.failure().code(), Errc::peer_lost);
+}
+
+struct Mismatch {
+  const char* name;
+  void (*change)(Pair&);
+  const char* message;
+};
+
+TEST(Handshake, RefusesWhoeverDoesNotBelong) {
+  const std::vector<Mismatch> cases = {
+      {"job", [](Pair& p) { p.dialler_party.job ^= 1; }, "another job"},
+      {"job, top bit", [](Pair& p) { p.dialler_party.job ^= 1ULL << 63; }, "another job"},
+      {"generation", [](Pair& p) { ++p.dialler_party.generation; }, "another start of this job"},
+      {"dialled the wrong rank", [](Pair& p) { p.dialled = 3; }, "another rank listens"},
+      {"rank outside", [](Pair& p) { p.dialler_party.rank = 4; }, "cannot be"},
+      {"the acceptor's own rank", [](Pair& p) { p.dialler_party.rank = 2; }, "cannot be"},
+      {"negative rank", [](Pair& p) { p.dialler_party.rank = -1; }, "cannot be"},
+      {"other secret", [](Pair& p) { p.dialler_secret[3] ^= std::byte{1}; }, "another secret"},
+      {"shorter secret", [](Pair& p) { p.dialler_secret.pop_back(); }, "another secret"},
+      {"no secret here", [](Pair& p) { p.dialler_secret.clear(); }, "asks for the job's secret"},
+      {"no secret there", [](Pair& p) { p.acceptor_secret.clear(); }, "has no secret"},
+  };
+  for (const Mismatch& mismatch : cases) {
+    Pair pair;
+    mismatch.change(pair);
+    auto [dialler, acceptor] = pair.run();
+    EXPECT_EQ(dialler.state(), State::failed) << mismatch.name;
+    EXPECT_NE(acceptor.state(), State::accepted) << mismatch.name;
+    EXPECT_NE(acceptor.state(), State::proven) << mismatch.name;
+    EXPECT_EQ(dialler.failure().code(), Errc::refused) << mismatch.name;
+    EXPECT_NE(dialler.failure().message().find(mismatch.message), std::string::npos)
+        << mismatch.name << ": " << dialler.failure().message();
+  }
+}
+
+TEST(Handshake, RefusesAnotherVersionWithItsName) {
+  const Bytes secret = secret_of("s");
+  const Party mine{0, 2, 1, 1, secret};
+  const Party theirs{1, 2, 1, 1, secret};
+  auto dialler = Handshake::dialler(mine, 1, nonce_of(1));
+  Bytes hello = take_out(dialler);
+  hello[8] = std::byte{9};  // version
+  auto acceptor = Handshake::acceptor(theirs, nonce_of(2));
+  acceptor.feed(hello);
+  EXPECT_EQ(acceptor.state(), State::failed);
+  const Bytes reply = take_out(acceptor);
+  ASSERT_EQ(reply.size(), kReplyBytes);
+  dialler.feed(reply);
+  EXPECT_EQ(dialler.state(), State::failed);
+  EXPECT_NE(dialler.failure().message().find("another version"), std::string::npos);
+}
+
+TEST(Handshake, SeesEveryChangedBit) {
+  // Whatever is changed on the way, in whichever message that carries a proof or is signed by one:
+  // the two never both believe that they are connected as before.
+  Pair pair;
+  pair.dialler_party.secret = pair.dialler_secret;
+  pair.acceptor_party.secret = pair.acceptor_secret;
+  for (int message = 0; message < 3; ++message) {
+    const std::size_t size = message == 0 ? kHelloBytes : message == 1 ? kReplyBytes : kProofBytes;
+    for (std::size_t bit = 0; bit < size * 8; ++bit) {
+      auto dialler = Handshake::dialler(pair.dialler_party, 2, nonce_of(1));
+      auto acceptor = Handshake::acceptor(pair.acceptor_party, nonce_of(2));
+      const auto carry = [&](int number, Handshake& from, Handshake& to) {
+        Bytes bytes = take_out(from);
+        if (number == message && bit / 8 < bytes.size())
+          bytes[bit / 8] ^= static_cast<std::byte>(1U << (bit % 8));
+        to.feed(bytes);
+      };
+      carry(0, dialler, acceptor);
+      carry(1, acceptor, dialler);
+      carry(2, dialler, acceptor);
+      ASSERT_NE(acceptor.state(), State::proven) << "message " << message << ", bit " << bit;
+    }
+  }
+}
+
+TEST(Handshake, IsNotFooledByItsOwnWordsOrByOldOnes) {
+  Pair pair;
+  pair.dialler_party.secret = pair.dialler_secret;
+  pair.acceptor_party.secret = pair.acceptor_secret;
+  // Reflected: the acceptor's own proof does not prove the dialler.
+  auto dialler = Handshake::dialler(pair.dialler_party, 2, nonce_of(1));
+  auto acceptor = Handshake::acceptor(pair.acceptor_party, nonce_of(2));
+  acceptor.feed(take_out(dialler));
+  const Bytes reply = take_out(acceptor);
+  auto honest = dialler;
+  honest.feed(reply);
+  const Bytes proof = take_out(honest);
+  Bytes forged = proof;
+  std::copy(reply.begin() + kReplyHeadBytes, reply.end(), forged.begin() + 8);
+  auto victim = acceptor;
+  victim.feed(forged);
+  EXPECT_EQ(victim.state(), State::failed);
+  // Replayed: the same dialler's words do not fit another nonce of the acceptor.
+  auto again = Handshake::dialler(pair.dialler_party, 2, nonce_of(1));
+  auto later = Handshake::acceptor(pair.acceptor_party, nonce_of(3));
+  later.feed(take_out(again));
+  later.feed(proof);
+  EXPECT_EQ(later.state(), State::failed);
+  // And the true ones do.
+  acceptor.feed(proof);
+  EXPECT_EQ(acceptor.state(), State::proven);
+}
+
+TEST(Handshake, DropsForeignProtocolsAtTheFirstWrongByte) {
+  const Party mine{0, 2, 1, 1, {}};
+  for (const std::string_view text : {"GET / HTTP/1.1\r\n", "SSH-2.0-x", "tuttist\x01", "x"}) {
+    auto acceptor = Handshake::acceptor(mine, nonce_of(1));
+    const auto* data = reinterpret_cast<const std::byte*>(text.data());
+    acceptor.feed({data, text.size()});
+    EXPECT_EQ(acceptor.state(), State::failed) << text;
+    EXPECT_TRUE(acceptor.foreign()) << text;
+    EXPECT_TRUE(acceptor.outgoing().empty()) << "strangers get no answer";
+  }
+  // Its own hello, as when a port is dialled from itself.
+  auto dialler = Handshake::dialler(mine, 1, nonce_of(1));
+  dialler.feed(take_out(dialler));
+  EXPECT_EQ(dialler.state(), State::failed);
+}
+
+TEST(Handshake, TakesNoMoreThanItWants) {
+  const Party mine{0, 2, 1, 1, {}};
+  auto acceptor = Handshake::acceptor(mine, nonce_of(1));
+  EXPECT_EQ(acceptor.wanted(), kHelloBytes);
+  auto dialler = Handshake::dialler({1, 2, 1, 1, {}}, 0, nonce_of(1));
+  Bytes hello = take_out(dialler);
+  hello.resize(hello.size() + 500, std::byte{0xff});
+  acceptor.feed(hello);  // the rest is ignored
+  EXPECT_EQ(acceptor.state(), State::running);
+  EXPECT_EQ(acceptor.wanted(), kProofBytes);
+  EXPECT_EQ(acceptor.peer(), 1);
+}
+
+}  // namespace
+}  // namespace tutti::secure

@@ -1,0 +1,383 @@
+// What every store promises: one body, one line per store at the end.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <tutti/store.hpp>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using tutti::Store;
+
+namespace {
+
+// As a user would write one: only what is pure. Shows that the built-in rest is correct.
+class PlainStore final : public Store {
+ protected:
+  void do_set(std::string_view key, std::string_view value, Deadline deadline) override {
+    inner_->set(key, value, left(deadline));
+  }
+  std::string do_get(std::string_view key, Deadline deadline) override {
+    return inner_->get(key, left(deadline));
+  }
+  std::int64_t do_add(std::string_view key, std::int64_t amount, Deadline deadline) override {
+    return inner_->add(key, amount, left(deadline));
+  }
+  bool do_check(std::span<const std::string> keys, Deadline deadline) override {
+    return inner_->check(keys, left(deadline));
+  }
+  void do_wait(std::span<const std::string> keys, Deadline deadline) override {
+    inner_->wait(keys, left(deadline));
+  }
+  std::string do_compare_set(std::string_view key, std::string_view expected,
+                             std::string_view desired, Deadline deadline) override {
+    return inner_->compare_set(key, expected, desired, left(deadline));
+  }
+  bool do_delete_key(std::string_view key, Deadline deadline) override {
+    return inner_->delete_key(key, left(deadline));
+  }
+  std::vector<std::string> do_list_keys(Deadline deadline) override {
+    return inner_->list_keys(left(deadline));
+  }
+
+ private:
+  static std::chrono::milliseconds left(Deadline deadline) {
+    return std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()), 0ms);
+  }
+  std::shared_ptr<Store> inner_ = tutti::make_hash_store();
+};
+
+std::shared_ptr<Store> hash_store() { return tutti::make_hash_store(); }
+std::shared_ptr<Store> prefix_store() {
+  auto inner = tutti::make_hash_store();
+  inner->set("beside", "not of this part");
+  return tutti::make_prefix_store("part", inner);
+}
+std::shared_ptr<Store> plain_store() { return std::make_shared<PlainStore>(); }
+std::shared_ptr<Store> tcp_store() {
+  return tutti::make_tcp_store({.serve = true, .timeout = 10s});
+}
+std::shared_ptr<Store> tcp_store_with_secret() {
+  return tutti::make_tcp_store(
+      {.serve = true, .timeout = 10s, .secret = std::vector<std::byte>(32, std::byte{7})});
+}
+
+struct Kind {
+  const char* name;
+  std::shared_ptr<Store> (*make)();
+  // The built-in queues are made of keys, so these show up among the keys.
+  bool queues_are_keys = false;
+};
+
+class StoreContract : public testing::TestWithParam<Kind> {
+ protected:
+  std::shared_ptr<Store> store = GetParam().make();
+};
+
+template <class F>
+void expect_timeout(F&& call, std::chrono::milliseconds at_least) {
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(call(), tutti::TimeoutError);
+  const auto took = std::chrono::steady_clock::now() - start;
+  EXPECT_GE(took, at_least);
+  EXPECT_LT(took, at_least + 5s);
+}
+
+TEST_P(StoreContract, GetReturnsWhatWasSet) {
+  store->set("a", "1");
+  EXPECT_EQ(store->get("a"), "1");
+  store->set("a", "2");
+  EXPECT_EQ(store->get("a"), "2");
+}
+
+TEST_P(StoreContract, ValuesAreAnyBytes) {
+  std::string bytes(256, '\0');
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i);
+  store->set(bytes, bytes);
+  store->set("empty", "");
+  EXPECT_EQ(store->get(bytes), bytes);
+  EXPECT_EQ(store->get("empty"), "");
+}
+
+TEST_P(StoreContract, GetWaitsUntilKeyIsSet) {
+  std::thread setter([&] {
+    store->set("other", "x");
+    store->set("late", "here");
+  });
+  EXPECT_EQ(store->get("late", 10s), "here");
+  setter.join();
+}
+
+TEST_P(StoreContract, AllWhoWaitAreWoken) {
+  std::vector<std::thread> waiters;
+  std::atomic<int> woken = 0;
+  for (int i = 0; i < 8; ++i) {
+    waiters.emplace_back([&] {
+      if (store->get("go", 10s) == "now") ++woken;
+    });
+  }
+  store->set("go", "now");
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_EQ(woken, 8);
+}
+
+TEST_P(StoreContract, GetEndsAtItsTimeout) {
+  expect_timeout([&] { store->get("never", 50ms); }, 50ms);
+  expect_timeout([&] { store->get("never", 0ms); }, 0ms);
+  store->set("still", "works");
+  EXPECT_EQ(store->get("still"), "works");
+}
+
+TEST_P(StoreContract, TimeoutNamesKeyAndDuration) {
+  try {
+    store->wait(std::vector<std::string>{"missing-key"}, 60ms);
+    FAIL() << "did not throw";
+  } catch (const tutti::TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("missing-key"));
+    EXPECT_THAT(error.what(), HasSubstr(" ms"));
+    EXPECT_THAT(error.what(), HasSubstr("?")) << "what to try";
+  }
+}
+
+TEST_P(StoreContract, OwnTimeoutIsTheDefault) {
+  store->set_timeout(40ms);
+  EXPECT_EQ(store->timeout(), 40ms);
+  expect_timeout([&] { store->get("never"); }, 40ms);
+  EXPECT_THROW(store->set_timeout(-1ms), tutti::InvalidArgument);
+  EXPECT_THROW(store->get("a", -1ms), tutti::InvalidArgument);
+}
+
+TEST_P(StoreContract, AddCountsInDecimalText) {
+  EXPECT_EQ(store->add("n", 5), 5);
+  EXPECT_EQ(store->add("n", -7), -2);
+  EXPECT_EQ(store->get("n"), "-2");
+  store->set("n", "40");
+  EXPECT_EQ(store->add("n", 2), 42);
+}
+
+TEST_P(StoreContract, AddRefusesWhatIsNoNumber) {
+  store->set("text", "12 monkeys");
+  EXPECT_THROW(store->add("text", 1), tutti::InvalidArgument);
+  EXPECT_EQ(store->get("text"), "12 monkeys");
+  store->set("big", "9223372036854775807");
+  EXPECT_THROW(store->add("big", 1), tutti::InvalidArgument);
+  EXPECT_EQ(store->get("big"), "9223372036854775807");
+}
+
+TEST_P(StoreContract, AddFromManyThreadsLosesNothing) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 100; ++i) store->add("sum", 1);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(store->add("sum", 0), 400);
+}
+
+TEST_P(StoreContract, CheckDoesNotWait) {
+  EXPECT_FALSE(store->check("a"));
+  store->set("a", "");
+  EXPECT_TRUE(store->check("a"));
+  EXPECT_FALSE(store->check(std::vector<std::string>{"a", "b"}));
+  store->set("b", "");
+  EXPECT_TRUE(store->check(std::vector<std::string>{"a", "b"}));
+  EXPECT_TRUE(store->check(std::vector<std::string>{}));
+  EXPECT_TRUE(store->check({"a", "b"})) << "a list, not the two ends of a range";
+  EXPECT_FALSE(store->check({"a", "c"}));
+  store->wait({"a", "b"});
+  EXPECT_THAT(store->multi_get({"a", "b"}), ElementsAre("", ""));
+}
+
+TEST_P(StoreContract, WaitNeedsAllKeys) {
+  store->set("a", "");
+  expect_timeout([&] { store->wait(std::vector<std::string>{"a", "b"}, 30ms); }, 30ms);
+  std::thread setter([&] {
+    store->set("c", "");
+    store->set("b", "");
+  });
+  store->wait(std::vector<std::string>{"a", "b", "c"}, 10s);
+  setter.join();
+}
+
+TEST_P(StoreContract, CompareSetTellsWhatStands) {
+  EXPECT_EQ(store->compare_set("k", "expected", "new"), "expected") << "absent stays absent";
+  EXPECT_FALSE(store->check("k"));
+  EXPECT_EQ(store->compare_set("k", "", "first"), "first");
+  EXPECT_EQ(store->compare_set("k", "", "second"), "first");
+  EXPECT_EQ(store->compare_set("k", "wrong", "second"), "first");
+  EXPECT_EQ(store->compare_set("k", "first", "second"), "second");
+  EXPECT_EQ(store->get("k"), "second");
+}
+
+TEST_P(StoreContract, CompareSetHasOneWinner) {
+  std::atomic<int> winners = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 6; ++t) {
+    threads.emplace_back([&, me = std::to_string(t)] {
+      if (store->compare_set("lock", "", me) == me) ++winners;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(winners, 1);
+}
+
+TEST_P(StoreContract, DeleteKeyTellsWhetherItWasThere) {
+  store->set("a", "1");
+  EXPECT_TRUE(store->delete_key("a"));
+  EXPECT_FALSE(store->delete_key("a"));
+  EXPECT_FALSE(store->check("a"));
+}
+
+TEST_P(StoreContract, KeysAreCountedAndListed) {
+  EXPECT_EQ(store->num_keys(), 0);
+  EXPECT_THAT(store->list_keys(), IsEmpty());
+  store->set("b", "");
+  store->set("a", "");
+  store->set("c", "");
+  store->delete_key("c");
+  EXPECT_EQ(store->num_keys(), 2);
+  EXPECT_THAT(store->list_keys(), ElementsAre("a", "b"));
+}
+
+TEST_P(StoreContract, AppendMakesAndExtends) {
+  store->append("log", "one,");
+  store->append("log", "two");
+  EXPECT_EQ(store->get("log"), "one,two");
+}
+
+TEST_P(StoreContract, AppendFromManyThreadsLosesNothing) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, mark = std::string(1, static_cast<char>('a' + t))] {
+      for (int i = 0; i < 25; ++i) store->append("log", mark);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::string log = store->get("log");
+  std::ranges::sort(log);
+  EXPECT_EQ(log, std::string(25, 'a') + std::string(25, 'b') + std::string(25, 'c') +
+                     std::string(25, 'd'));
+}
+
+TEST_P(StoreContract, MultiSetAndMultiGetKeepTheOrder) {
+  store->multi_set(std::vector<Store::KeyValue>{{"x", "1"}, {"y", "2"}, {"z", "3"}});
+  EXPECT_THAT(store->multi_get(std::vector<std::string>{"z", "x", "z"}),
+              ElementsAre("3", "1", "3"));
+  EXPECT_THAT(store->multi_get(std::vector<std::string>{}), IsEmpty());
+  expect_timeout([&] { store->multi_get(std::vector<std::string>{"x", "w"}, 30ms); }, 30ms);
+}
+
+TEST_P(StoreContract, QueueGivesInOrder) {
+  EXPECT_EQ(store->queue_len("q"), 0);
+  EXPECT_EQ(store->queue_try_pop("q"), std::nullopt);
+  store->queue_push("q", "1");
+  store->queue_push("q", "");
+  store->queue_push("q", "3");
+  EXPECT_EQ(store->queue_len("q"), 3);
+  EXPECT_EQ(store->queue_pop("q"), "1");
+  EXPECT_EQ(store->queue_try_pop("q"), "");
+  EXPECT_EQ(store->queue_pop("q"), "3");
+  EXPECT_EQ(store->queue_len("q"), 0);
+}
+
+TEST_P(StoreContract, QueuePopWaits) {
+  std::thread pusher([&] { store->queue_push("q", "late"); });
+  EXPECT_EQ(store->queue_pop("q", 10s), "late");
+  pusher.join();
+}
+
+TEST_P(StoreContract, PopThatTimedOutTakesNothing) {
+  expect_timeout([&] { store->queue_pop("q", 40ms); }, 40ms);
+  store->queue_push("q", "kept");
+  EXPECT_EQ(store->queue_len("q"), 1);
+  EXPECT_EQ(store->queue_pop("q", 1s), "kept");
+}
+
+TEST_P(StoreContract, QueueServesEachValueOnce) {
+  constexpr int kEach = 25;
+  std::mutex mutex;
+  std::vector<std::string> taken;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < kEach; ++i) {
+        std::string value = store->queue_pop("q", 15s);
+        const std::lock_guard lock(mutex);
+        taken.push_back(std::move(value));
+      }
+    });
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kEach; ++i)
+        store->queue_push("q", std::to_string(t) + "/" + std::to_string(i));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::ranges::sort(taken);
+  EXPECT_EQ(taken.size(), 3U * kEach);
+  EXPECT_EQ(std::ranges::unique(taken).size(), 0U);
+}
+
+TEST_P(StoreContract, QueuesAreNotKeys) {
+  if (GetParam().queues_are_keys) return;
+  store->queue_push("q", "1");
+  EXPECT_FALSE(store->check("q"));
+  EXPECT_EQ(store->num_keys(), 0);
+}
+
+TEST_P(StoreContract, BadArgumentsAreToldAtTheCall) {
+  EXPECT_THROW(store->set("", "x"), tutti::InvalidArgument);
+  EXPECT_THROW(store->get(std::string(Store::kMaxKeyBytes + 1, 'k')), tutti::InvalidArgument);
+  EXPECT_THROW(store->wait(std::vector<std::string>{"a", ""}), tutti::InvalidArgument);
+  EXPECT_THROW(store->queue_push("", "x"), tutti::InvalidArgument);
+  const std::string long_value(Store::kMaxValueBytes + 1, 'v');
+  EXPECT_THROW(store->set("k", long_value), tutti::InvalidArgument);
+  store->set("k", "fine");
+  EXPECT_EQ(store->get("k"), "fine");
+}
+
+TEST_P(StoreContract, LongValuesPass) {
+  const std::string value(std::size_t{3} << 20, 'v');
+  store->set("long", value);
+  EXPECT_EQ(store->get("long"), value);
+}
+
+TEST_P(StoreContract, AWaitingCallHoldsUpNobody) {
+  std::thread waiter([&] { EXPECT_EQ(store->get("slow", 10s), "done"); });
+  for (int i = 0; i < 50; ++i) store->add("busy", 1);
+  EXPECT_EQ(store->add("busy", 0), 50);
+  store->set("slow", "done");
+  waiter.join();
+}
+
+INSTANTIATE_TEST_SUITE_P(Stores, StoreContract,
+                         testing::Values(Kind{"Hash", hash_store}, Kind{"Prefix", prefix_store},
+                                         Kind{"Plain", plain_store, true}, Kind{"Tcp", tcp_store},
+                                         Kind{"TcpWithSecret", tcp_store_with_secret}),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+TEST(PrefixStore, PartsDoNotMeet) {
+  auto inner = tutti::make_hash_store();
+  auto a = tutti::make_prefix_store("a", inner);
+  auto b = tutti::make_prefix_store("b", inner);
+  a->set("k", "of a");
+  b->set("k", "of b");
+  EXPECT_EQ(a->get("k"), "of a");
+  EXPECT_EQ(inner->get("b/k"), "of b");
+  EXPECT_EQ(a->num_keys(), 1);
+  EXPECT_EQ(inner->num_keys(), 2);
+  a->queue_push("q", "x");
+  EXPECT_EQ(b->queue_len("q"), 0);
+  EXPECT_THROW(tutti::make_prefix_store("p", nullptr), tutti::InvalidArgument);
+}
+
+}  // namespace

@@ -1,0 +1,432 @@
+// What only the TCP store promises: strangers, dead servers, ports, leaving.
+
+#include <dirent.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include <tutti/store.hpp>
+#include "base/log.hpp"
+#include "os/socket.hpp"
+#include "store/handshake.hpp"
+#include "store/tcp_client.hpp"
+#include "store/tcp_server.hpp"
+#include "store/wire.hpp"
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::TcpStore;
+using namespace tutti::store;
+
+namespace os = tutti::os;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+os::Address loopback(std::uint16_t port = 0) {
+  return os::Address::parse("127.0.0.1", port).value();
+}
+
+std::unique_ptr<TcpServer> serve(TcpServerOptions options = {}) {
+  options.address = loopback();
+  auto server = TcpServer::start(std::move(options));
+  EXPECT_TRUE(server) << server.status().message();
+  return std::move(server).value();
+}
+
+std::shared_ptr<TcpStore> join(std::uint16_t port, std::vector<std::byte> secret = {}) {
+  return tutti::make_tcp_store({.port = port, .timeout = 10s, .secret = std::move(secret)});
+}
+
+os::Fd dial(const TcpServer& server) {
+  auto fd = os::connect_tcp(server.address(), Clock::now() + 5s);
+  EXPECT_TRUE(fd) << fd.status().message();
+  return std::move(fd).value();
+}
+
+// Whether the other side hangs up within the time.
+bool hung_up(const os::Fd& fd, Clock::duration within) {
+  std::array<std::byte, 4096> buffer;
+  const auto deadline = Clock::now() + within;
+  while (true) {
+    auto got = os::receive_some(fd.get(), buffer);
+    if (!got || !got->has_value()) return true;
+    if (**got > 0) continue;
+    auto ready = os::wait_ready(fd.get(), POLLIN, deadline);
+    if (!ready || !*ready) return false;
+  }
+}
+
+os::Fd dial_and_prove(const TcpServer& server) {
+  os::Fd fd = dial(server);
+  const auto deadline = Clock::now() + 5s;
+  auto hello = make_hello({});
+  EXPECT_TRUE(os::send_all(fd.get(), *hello, deadline));
+  Reply reply;
+  EXPECT_TRUE(os::receive_all(fd.get(), reply, deadline));
+  EXPECT_TRUE(os::send_all(fd.get(), Proof{}, deadline));
+  Verdict verdict;
+  EXPECT_TRUE(os::receive_all(fd.get(), verdict, deadline));
+  EXPECT_TRUE(check_verdict(verdict));
+  return fd;
+}
+
+std::size_t open_descriptors() {
+  std::size_t count = 0;
+  DIR* folder = opendir("/proc/self/fd");
+  while (readdir(folder) != nullptr) ++count;
+  closedir(folder);
+  return count;
+}
+
+TEST(TcpStore, ThePortCanBeUsedAgainAtOnce) {
+  std::uint16_t port = 0;
+  for (int round = 0; round < 5; ++round) {
+    auto store = tutti::make_tcp_store({.port = port, .serve = true, .timeout = 5s});
+    port = store->port();
+    auto user = join(port);
+    user->set("round", std::to_string(round));
+    EXPECT_EQ(store->num_keys(), 1);
+  }
+}
+
+TEST(TcpStore, OnlyTheAddressThatWasToldIsListenedOn) {
+  auto store = tutti::make_tcp_store({.host = "127.0.0.2", .serve = true, .timeout = 5s});
+  auto other = os::connect_tcp(loopback(store->port()), Clock::now() + 2s);
+  EXPECT_EQ(other.status().code(), Errc::refused);
+  EXPECT_TRUE(
+      os::connect_tcp(os::Address::parse("127.0.0.2", store->port()).value(), Clock::now() + 2s));
+}
+
+TEST(TcpStore, APortInUseIsAnErrorThatNamesIt) {
+  auto store = tutti::make_tcp_store({.serve = true, .timeout = 5s});
+  try {
+    tutti::make_tcp_store({.port = store->port(), .serve = true, .timeout = 5s});
+    FAIL() << "two servers on one port";
+  } catch (const tutti::StoreError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("127.0.0.1:" + std::to_string(store->port())));
+  }
+}
+
+TEST(TcpStore, AUserMayComeBeforeTheServer) {
+  const std::uint16_t port = serve()->address().port();
+  std::thread user([&] { join(port)->set("early", "bird"); });
+  auto options = TcpServerOptions{.address = loopback(port)};
+  auto server = TcpServer::start(std::move(options));
+  ASSERT_TRUE(server);
+  EXPECT_EQ(join(port)->get("early"), "bird");
+  user.join();
+}
+
+TEST(TcpStore, ADeadServerIsNamedToAllWhoWait) {
+  auto server = serve();
+  const std::uint16_t port = server->address().port();
+  auto store = join(port);
+  std::vector<std::thread> waiters;
+  std::atomic<int> told = 0;
+  for (int i = 0; i < 3; ++i) {
+    waiters.emplace_back([&] {
+      try {
+        store->get("never");
+      } catch (const tutti::StoreError& error) {
+        EXPECT_THAT(error.what(), AllOf(HasSubstr("127.0.0.1:" + std::to_string(port)),
+                                        HasSubstr("rank 0"), HasSubstr("never")));
+        ++told;
+      }
+    });
+  }
+  join(port)->set("x", "y");
+  const auto start = Clock::now();
+  server.reset();
+  for (std::thread& waiter : waiters) waiter.join();
+  EXPECT_EQ(told, 3);
+  EXPECT_LT(Clock::now() - start, 5s);
+  EXPECT_THROW(store->set("a", "b"), tutti::StoreError) << "and later calls at once";
+}
+
+TEST(TcpStore, AServerThatStopsAnsweringIsATimeBoundError) {
+  // A listener that shakes hands and then says nothing, as a stopped server would.
+  auto listener = os::listen_tcp(loopback());
+  ASSERT_TRUE(listener);
+  const std::uint16_t port = os::local_address(listener->get())->port();
+  os::Fd kept;
+  std::thread silent([&] {
+    const auto deadline = Clock::now() + 10s;
+    ASSERT_TRUE(os::wait_ready(listener->get(), POLLIN, deadline).value());
+    kept = std::move(os::accept_connection(listener->get())).value();
+    Hello hello;
+    ASSERT_TRUE(os::receive_all(kept.get(), hello, deadline));
+    auto answer = answer_hello(hello, {});
+    ASSERT_TRUE(os::send_all(kept.get(), answer->reply, deadline));
+    Proof proof;
+    ASSERT_TRUE(os::receive_all(kept.get(), proof, deadline));
+    ASSERT_TRUE(os::send_all(kept.get(), make_verdict(Refusal::none), deadline));
+  });
+  auto store = join(port);
+  silent.join();
+  const auto start = Clock::now();
+  EXPECT_THROW(store->get("k", 200ms), tutti::StoreError);
+  EXPECT_LT(Clock::now() - start, 5s);
+}
+
+TEST(TcpStore, StrangersDisturbNobody) {
+  TcpServerOptions options;
+  options.hello_timeout = 300ms;
+  options.secret = std::vector<std::byte>(32, std::byte{5});
+  auto server = serve(options);
+  auto store = join(server->address().port(), options.secret);
+
+  std::mt19937 random(7);
+  std::vector<os::Fd> strangers;
+  // Half-open, silent.
+  for (int i = 0; i < 20; ++i) strangers.push_back(dial(*server));
+  // Random bytes, huge lengths, half a hello, HTTP.
+  for (int i = 0; i < 60; ++i) {
+    os::Fd fd = dial(*server);
+    std::vector<std::byte> bytes(1 + random() % 500);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    if (i % 4 == 1) std::fill(bytes.begin(), bytes.end(), std::byte{0xff});
+    if (i % 4 == 2) {
+      auto hello = make_hello({});
+      bytes.assign(hello->begin(), hello->begin() + 1 + random() % 63);
+    }
+    if (i % 4 == 3) {
+      const std::string_view http = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+      bytes.assign(reinterpret_cast<const std::byte*>(http.data()),
+                   reinterpret_cast<const std::byte*>(http.data()) + http.size());
+    }
+    // The server may have hung up already.
+    static_cast<void>(os::send_all(fd.get(), bytes, Clock::now() + 5s));
+    strangers.push_back(std::move(fd));
+    EXPECT_EQ(store->add("work", 1), i + 1) << "the job goes on";
+  }
+  for (const os::Fd& stranger : strangers) EXPECT_TRUE(hung_up(stranger, 5s));
+  EXPECT_EQ(store->add("work", 0), 60);
+}
+
+TEST(TcpStore, AWrongProofIsHungUpOn) {
+  TcpServerOptions options;
+  options.secret = std::vector<std::byte>(32, std::byte{5});
+  auto server = serve(options);
+  const std::vector<std::byte> wrong(32, std::byte{6});
+  // Straight to the proof, past our own check of the server's.
+  os::Fd fd = dial(*server);
+  const auto deadline = Clock::now() + 5s;
+  auto hello = make_hello({wrong, "", 0});
+  ASSERT_TRUE(os::send_all(fd.get(), *hello, deadline));
+  Reply reply;
+  ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
+  auto proof = make_client_proof(*hello, reply, {wrong, "", 0});
+  ASSERT_TRUE(os::send_all(fd.get(), *proof, deadline));
+  Verdict verdict;
+  ASSERT_TRUE(os::receive_all(fd.get(), verdict, deadline));
+  EXPECT_EQ(check_verdict(verdict).code(), Errc::refused);
+  EXPECT_TRUE(hung_up(fd, 5s));
+}
+
+TEST(TcpStore, TooManyStrangersPushOutTheOldest) {
+  TcpServerOptions options;
+  options.max_strangers = 8;
+  options.hello_timeout = 30s;
+  auto server = serve(options);
+  std::vector<os::Fd> strangers;
+  for (int i = 0; i < 40; ++i) strangers.push_back(dial(*server));
+  auto store = join(server->address().port());
+  store->set("still", "served");
+  EXPECT_TRUE(hung_up(strangers.front(), 5s));
+  EXPECT_EQ(store->get("still"), "served");
+}
+
+TEST(TcpStore, GarbageFromAProvenUserEndsOnlyHim) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  std::mt19937 random(11);
+  for (int i = 0; i < 40; ++i) {
+    os::Fd fd = dial_and_prove(*server);
+    std::vector<std::byte> bytes(kHeaderBytes + random() % 300);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    if (i % 2 == 0) {
+      // A header that is fine but for the length it announces.
+      Request request;
+      request.op = Op::get;
+      request.keys = {"k"};
+      bytes = encode_request(request, 1);
+      bytes[3] = std::byte{0x7f};
+    } else {
+      bytes[5] = std::byte{1};  // reserved
+    }
+    static_cast<void>(os::send_all(fd.get(), bytes, Clock::now() + 5s));
+    EXPECT_TRUE(hung_up(fd, 5s)) << i;
+    EXPECT_EQ(store->add("work", 1), i + 1);
+  }
+}
+
+// Waits for a remark of the library.
+class Remarks {
+ public:
+  Remarks() {
+    tutti::base::set_log_sink(
+        [this](tutti::base::Level, std::string_view text) {
+          const std::lock_guard lock(mutex_);
+          all_ += text;
+          changed_.notify_all();
+        },
+        tutti::base::Level::info);
+  }
+  ~Remarks() { tutti::base::set_log_sink({}); }
+  bool wait_for(std::string_view text, Clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    while (all_.find(text) == std::string::npos)
+      if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) return false;
+    return true;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string all_;
+};
+
+TEST(TcpStore, AUserWhoNeverReadsIsDropped) {
+  Remarks remarks;
+  TcpServerOptions options;
+  options.max_unread_bytes = std::size_t{8} << 20;
+  auto server = serve(options);
+  auto store = join(server->address().port());
+  store->set("big", std::string(std::size_t{1} << 20, 'b'));
+  os::Fd greedy = dial_and_prove(*server);
+  Request request;
+  request.op = Op::get;
+  request.keys = {"big"};
+  // Far more than the kernel and the server keep. The server may hang up on the way.
+  for (std::uint64_t i = 1; i <= 200; ++i)
+    if (!os::send_all(greedy.get(), encode_request(request, i), Clock::now() + 5s)) break;
+  EXPECT_TRUE(remarks.wait_for("does not read its answers", Clock::now() + 10s));
+  EXPECT_TRUE(hung_up(greedy, 5s));
+  EXPECT_EQ(store->get("big").size(), std::size_t{1} << 20);
+}
+
+TEST(TcpStore, WhoDiesWaitingTakesNothingFromAQueue) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  {
+    os::Fd victim = dial_and_prove(*server);
+    Request request;
+    request.op = Op::queue_pop;
+    request.timeout_ms = 60000;
+    request.keys = {"q"};
+    ASSERT_TRUE(os::send_all(victim.get(), encode_request(request, 1), Clock::now() + 5s));
+    Request marker;
+    marker.op = Op::num_keys;
+    ASSERT_TRUE(os::send_all(victim.get(), encode_request(marker, 2), Clock::now() + 5s));
+    std::array<std::byte, kHeaderBytes> answer;  // of the second: the first waits
+    ASSERT_TRUE(os::receive_all(victim.get(), answer, Clock::now() + 5s));
+    ASSERT_EQ(parse_header(answer, {})->id, 2U);
+    ::shutdown(victim.get(), SHUT_WR);
+    ASSERT_TRUE(hung_up(victim, 5s)) << "the server has noticed";
+  }
+  store->queue_push("q", "value");
+  EXPECT_EQ(store->queue_pop("q", 5s), "value");
+}
+
+TEST(TcpStore, TheServersOwnerMayLeaveFirst) {
+  auto owner = tutti::make_tcp_store({.serve = true, .users = 3, .linger = 20s, .timeout = 10s});
+  const std::uint16_t port = owner->port();
+  owner->set("table", "for all");
+  auto early = join(port);
+  std::thread leaving([&] { owner.reset(); });
+  // One is connected and busy, one has not even come: both are still served.
+  for (int i = 0; i < 100; ++i) early->add("busy", 1);
+  auto late = join(port);
+  EXPECT_EQ(late->get("table"), "for all");
+  EXPECT_EQ(early->get("busy"), "100");
+  const auto start = Clock::now();
+  early.reset();
+  late.reset();
+  leaving.join();
+  EXPECT_LT(Clock::now() - start, 10s) << "ends with the last user, not with the time";
+}
+
+TEST(TcpStore, TheServersOwnerWaitsOnlySoLong) {
+  auto owner = tutti::make_tcp_store({.serve = true, .users = 2, .linger = 100ms, .timeout = 10s});
+  auto user = join(owner->port());
+  const auto start = Clock::now();
+  owner.reset();
+  const auto took = Clock::now() - start;
+  EXPECT_GE(took, 100ms);
+  EXPECT_LT(took, 5s);
+  EXPECT_THROW(user->set("a", "b"), tutti::StoreError);
+}
+
+TEST(TcpStore, ALaterGenerationWaitsForItsServer) {
+  auto first =
+      tutti::make_tcp_store({.serve = true, .linger = 0ms, .timeout = 10s, .generation = 1});
+  const std::uint16_t port = first->port();
+  std::shared_ptr<TcpStore> second_user;
+  std::thread user([&] {
+    second_user = tutti::make_tcp_store({.port = port, .timeout = 10s, .generation = 2});
+  });
+  first->set("of", "the first");
+  first.reset();
+  auto second =
+      tutti::make_tcp_store({.port = port, .serve = true, .timeout = 10s, .generation = 2});
+  user.join();
+  ASSERT_TRUE(second_user);
+  EXPECT_FALSE(second_user->check("of"));
+  EXPECT_THROW(tutti::make_tcp_store({.port = port, .timeout = 10s, .generation = 1}),
+               tutti::NetworkError);
+}
+
+TEST(TcpStore, AnotherJobIsRefused) {
+  auto store = tutti::make_tcp_store({.serve = true, .timeout = 5s, .job = "mine"});
+  try {
+    tutti::make_tcp_store({.port = store->port(), .timeout = 5s, .job = "yours"});
+    FAIL() << "joined a foreign job";
+  } catch (const tutti::NetworkError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("another job"));
+  }
+}
+
+TEST(TcpStore, NothingIsLeftBehind) {
+  const auto once = [] {
+    auto owner = tutti::make_tcp_store({.serve = true, .timeout = 5s});
+    auto user = join(owner->port());
+    user->set("a", "b");
+    EXPECT_THROW(user->get("c", 1ms), tutti::TimeoutError);
+  };
+  once();
+  const std::size_t before = open_descriptors();
+  for (int i = 0; i < 20; ++i) once();
+  EXPECT_EQ(open_descriptors(), before);
+}
+
+TEST(TcpStore, ManyUsersAtOnce) {
+  auto server = serve();
+  std::vector<std::thread> users;
+  for (int u = 0; u < 64; ++u) {
+    users.emplace_back([&, u] {
+      auto store = join(server->address().port());
+      store->set("user " + std::to_string(u), "here");
+      if (store->add("came", 1) == 64) store->set("all", "came");
+      EXPECT_EQ(store->get("all"), "came");
+    });
+  }
+  for (std::thread& user : users) user.join();
+}
+
+TEST(TcpStore, SenselessOptionsAreRefused) {
+  EXPECT_THROW(tutti::make_tcp_store({.timeout = 1s}), tutti::InvalidArgument);
+  EXPECT_THROW(tutti::make_tcp_store({.port = 1, .timeout = -1ms}), tutti::InvalidArgument);
+}
+
+}  // namespace

@@ -1,0 +1,249 @@
+#include "store/wire.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "store/handshake.hpp"
+
+using namespace tutti::store;
+using tutti::Errc;
+
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+tutti::Result<Request> parse(std::span<const std::byte> frame, const Limits& limits = {}) {
+  if (frame.size() < kHeaderBytes) return tutti::Status(Errc::store, "short");
+  auto header = parse_header(frame.first<kHeaderBytes>(), limits);
+  if (!header) return header.status();
+  return parse_request(*header, frame.subspan(kHeaderBytes), limits);
+}
+
+Request sample() {
+  Request request;
+  request.op = Op::multi_set;
+  request.timeout_ms = 1234567;
+  request.amount = -42;
+  request.keys = {"alpha", std::string("\0b", 2)};
+  request.values = {"", std::string(300, 'x')};
+  return request;
+}
+
+void put32(Bytes& frame, std::size_t at, std::uint32_t value) {
+  for (std::size_t i = 0; i < 4; ++i) frame[at + i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+TEST(StoreWire, RequestsComeBackAsTheyWere) {
+  const Request request = sample();
+  const Bytes frame = encode_request(request, 0x0123456789abcdef);
+  auto header = parse_header(std::span<const std::byte>(frame).first<kHeaderBytes>(), {});
+  ASSERT_TRUE(header);
+  EXPECT_EQ(header->id, 0x0123456789abcdefU);
+  EXPECT_EQ(header->op, static_cast<std::uint8_t>(Op::multi_set));
+  auto parsed = parse(frame);
+  ASSERT_TRUE(parsed) << parsed.status().message();
+  EXPECT_EQ(parsed->timeout_ms, request.timeout_ms);
+  EXPECT_EQ(parsed->amount, request.amount);
+  EXPECT_EQ(parsed->keys, request.keys);
+  EXPECT_EQ(parsed->values, request.values);
+}
+
+TEST(StoreWire, ResponsesComeBackAsTheyWere) {
+  Response response;
+  response.code = Errc::timeout;
+  response.text = "why";
+  response.number = INT64_MIN;
+  response.values = {"a", "", std::string(1000, 'z')};
+  const Bytes frame = encode_response(response, 7, {});
+  auto header = parse_header(std::span<const std::byte>(frame).first<kHeaderBytes>(), {});
+  ASSERT_TRUE(header);
+  auto parsed =
+      parse_response(*header, std::span<const std::byte>(frame).subspan(kHeaderBytes), {});
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->code, response.code);
+  EXPECT_EQ(parsed->text, response.text);
+  EXPECT_EQ(parsed->number, response.number);
+  EXPECT_EQ(parsed->values, response.values);
+}
+
+// The layout of docs/wire-store.md, byte by byte: a change here is another version.
+TEST(StoreWire, TheLayoutIsFrozen) {
+  Request request;
+  request.op = Op::compare_set;
+  request.timeout_ms = 0x01020304;
+  request.amount = 1;
+  request.keys = {"k"};
+  request.values = {"", "vw"};
+  const unsigned char expected[] = {
+      35,   0,    0,    0,    6,   0,  0, 0, 9, 0, 0, 0, 0, 0, 0, 0,  // header
+      0x04, 0x03, 0x02, 0x01, 1,   0,  0, 0, 2, 0, 0, 0,              // timeout, keys, values
+      1,    0,    0,    0,    0,   0,  0, 0,                          // amount
+      1,    0,    0,    0,    'k',                                    // key
+      0,    0,    0,    0,                                            // value 0
+      2,    0,    0,    0,    'v', 'w'};                              // value 1
+  const Bytes frame = encode_request(request, 9);
+  ASSERT_EQ(frame.size(), sizeof expected);
+  EXPECT_EQ(std::memcmp(frame.data(), expected, sizeof expected), 0);
+}
+
+TEST(StoreWire, EveryCutIsRefused) {
+  const Bytes frame = encode_request(sample(), 1);
+  for (std::size_t size = 0; size < frame.size(); ++size)
+    EXPECT_FALSE(parse(std::span(frame).first(size))) << size;
+  Bytes longer = frame;
+  longer.push_back(std::byte{0});
+  EXPECT_FALSE(parse(longer));
+}
+
+TEST(StoreWire, LyingLengthsAreRefusedBeforeMemoryIsTaken) {
+  const Bytes good = encode_request(sample(), 1);
+  ASSERT_TRUE(parse(good));
+  const std::size_t keys_at = kHeaderBytes + 4;
+  const std::size_t values_at = kHeaderBytes + 8;
+  const std::size_t first_key_at = kHeaderBytes + 20;
+  for (const std::size_t at : {keys_at, values_at, first_key_at}) {
+    for (const std::uint32_t lie : {0xffffffffU, 0x7fffffffU, 0x10000U, 400U}) {
+      Bytes frame = good;
+      put32(frame, at, lie);
+      EXPECT_FALSE(parse(frame)) << "at " << at << " " << lie;
+    }
+  }
+  Bytes header_lies = good;
+  put32(header_lies, 0, 0xffffffffU);
+  EXPECT_FALSE(parse_header(std::span<const std::byte>(header_lies).first<kHeaderBytes>(), {}));
+}
+
+TEST(StoreWire, UnknownOperationsAndReservedBytesAreRefused) {
+  const Bytes good = encode_request(sample(), 1);
+  for (const auto& [at, value] :
+       {std::pair<std::size_t, int>{4, 18}, {4, 255}, {4, 0}, {5, 1}, {6, 1}, {7, 1}}) {
+    Bytes frame = good;
+    frame[at] = static_cast<std::byte>(value);
+    EXPECT_FALSE(parse(frame)) << at;
+  }
+}
+
+TEST(StoreWire, WhatDoesNotFitTheOperationIsRefused) {
+  Request request = sample();
+  request.values.pop_back();
+  EXPECT_FALSE(parse(encode_request(request, 1)));
+  request = sample();
+  request.op = Op::get;
+  EXPECT_FALSE(parse(encode_request(request, 1)));
+  request = sample();
+  request.keys[0] = "";
+  EXPECT_FALSE(parse(encode_request(request, 1)));
+  request.keys[0] = std::string(tutti::Store::kMaxKeyBytes + 1, 'k');
+  EXPECT_FALSE(parse(encode_request(request, 1)));
+}
+
+TEST(StoreWire, AnAnswerThatIsTooLongBecomesAnError) {
+  Limits limits;
+  limits.body_bytes = 1000;
+  Response response;
+  response.values.emplace_back(2000, 'x');
+  const Bytes frame = encode_response(response, 3, limits);
+  auto header = parse_header(std::span<const std::byte>(frame).first<kHeaderBytes>(), limits);
+  ASSERT_TRUE(header);
+  auto parsed =
+      parse_response(*header, std::span<const std::byte>(frame).subspan(kHeaderBytes), limits);
+  ASSERT_TRUE(parsed);
+  EXPECT_EQ(parsed->code, Errc::store);
+}
+
+TEST(StoreWire, RandomBytesNeverCrash) {
+  std::mt19937 random(20240601);
+  int accepted = 0;
+  for (int round = 0; round < 20000; ++round) {
+    Bytes frame = encode_request(sample(), 1);
+    const auto flips = 1 + random() % 4;
+    for (unsigned i = 0; i < flips; ++i)
+      frame[random() % frame.size()] = static_cast<std::byte>(random());
+    if (parse(frame)) ++accepted;
+    auto header = parse_header(std::span<const std::byte>(frame).first<kHeaderBytes>(), {});
+    if (header) {
+      header->op = 0;
+      static_cast<void>(
+          parse_response(*header, std::span<const std::byte>(frame).subspan(kHeaderBytes), {}));
+    }
+  }
+  // Flips inside values leave good requests.
+  EXPECT_GT(accepted, 0);
+  EXPECT_LT(accepted, 20000);
+}
+
+const Bytes kSecret(32, std::byte{1});
+const Bytes kOther(32, std::byte{2});
+
+TEST(StoreHandshake, BothSidesProveTheSecret) {
+  const Credentials mine{kSecret, "job", 0};
+  auto hello = make_hello(mine);
+  ASSERT_TRUE(hello);
+  EXPECT_TRUE(may_be_hello(*hello));
+  auto answer = answer_hello(*hello, mine);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->refusal, Refusal::none);
+  EXPECT_TRUE(check_reply(*hello, answer->reply, mine));
+  auto proof = make_client_proof(*hello, answer->reply, mine);
+  ASSERT_TRUE(proof);
+  EXPECT_TRUE(check_client_proof(*hello, answer->reply, *proof, mine).value());
+  // What the server signed is no proof of the client.
+  Proof reflected;
+  std::copy(answer->reply.begin() + 48, answer->reply.end(), reflected.begin());
+  EXPECT_FALSE(check_client_proof(*hello, answer->reply, reflected, mine).value());
+  EXPECT_FALSE(check_client_proof(*hello, answer->reply, Proof{}, mine).value());
+}
+
+TEST(StoreHandshake, AProofOfYesterdayIsWorthNothing) {
+  const Credentials mine{kSecret, "job", 0};
+  auto hello = make_hello(mine);
+  auto first = answer_hello(*hello, mine);
+  auto proof = make_client_proof(*hello, first->reply, mine);
+  auto second = answer_hello(*hello, mine);
+  EXPECT_FALSE(check_client_proof(*hello, second->reply, *proof, mine).value());
+}
+
+TEST(StoreHandshake, EveryFlippedBitIsNoticed) {
+  const Credentials mine{kSecret, "job", 0};
+  auto hello = make_hello(mine);
+  auto answer = answer_hello(*hello, mine);
+  for (std::size_t i = 0; i < kReplyBytes; ++i) {
+    Reply changed = answer->reply;
+    changed[i] ^= std::byte{0x10};
+    EXPECT_FALSE(check_reply(*hello, changed, mine)) << i;
+  }
+}
+
+TEST(StoreHandshake, WhoDoesNotBelongIsToldWhy) {
+  const Credentials server{kSecret, "job", 2};
+  const auto refusal = [&](const Credentials& client, const Credentials& to) {
+    auto hello = make_hello(client);
+    return answer_hello(*hello, to)->refusal;
+  };
+  EXPECT_EQ(refusal({{}, "job", 2}, server), Refusal::secret_needed);
+  EXPECT_EQ(refusal({kSecret, "job", 2}, {{}, "job", 2}), Refusal::no_secret);
+  EXPECT_EQ(refusal({kSecret, "other", 2}, server), Refusal::other_job);
+  EXPECT_EQ(refusal({kSecret, "job", 3}, server), Refusal::earlier_generation);
+  EXPECT_EQ(refusal({kSecret, "job", 1}, server), Refusal::later_generation);
+  EXPECT_EQ(refusal({kSecret, "job", 5}, {kSecret, "job", 0}), Refusal::none);
+  // A server that does not know the secret cannot pretend, not even to need none.
+  const Credentials mine{kSecret, "job", 0};
+  auto hello = make_hello(mine);
+  auto foreign = answer_hello(*hello, {kOther, "job", 0});
+  EXPECT_EQ(check_reply(*hello, foreign->reply, mine).code(), Errc::refused);
+  Reply none = foreign->reply;
+  std::fill(none.begin() + 48, none.end(), std::byte{0});
+  EXPECT_EQ(check_reply(*hello, none, mine).code(), Errc::refused);
+}
+
+TEST(StoreHandshake, AnotherVersionIsRefused) {
+  const Credentials mine{{}, "", 0};
+  auto hello = make_hello(mine);
+  (*hello)[8] = std::byte{99};
+  EXPECT_EQ(answer_hello(*hello, mine)->refusal, Refusal::version);
+}
+
+}  // namespace

@@ -1,0 +1,161 @@
+#include "transport/tcp/frame_reader.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "conformance/transport/recorder.hpp"
+
+namespace tutti::transport {
+namespace {
+
+using test::head_of;
+using test::payload_of;
+using test::Recorder;
+using Bytes = std::vector<std::byte>;
+using Outcome = FrameReader::Outcome;
+
+void append(Bytes& stream, const FrameHeader& header, const Bytes& payload) {
+  const auto* head = reinterpret_cast<const std::byte*>(&header);
+  stream.insert(stream.end(), head, head + sizeof header);
+  stream.insert(stream.end(), payload.begin(), payload.end());
+}
+
+Bytes stream_of(const std::vector<std::size_t>& sizes) {
+  Bytes stream;
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    append(stream, head_of(i, sizes[i]), payload_of(i, sizes[i]));
+  return stream;
+}
+
+const std::vector<std::size_t> kSizes = {0, 1, 64, 0, 0, 63, 1000, 65, 128, 300};
+
+void expect_all(Recorder& sink) {
+  const auto& frames = sink.peers[3].frames;
+  ASSERT_EQ(frames.size(), kSizes.size());
+  for (std::size_t i = 0; i < kSizes.size(); ++i) {
+    EXPECT_TRUE(test::same(frames[i].header, head_of(i, kSizes[i]))) << i;
+    EXPECT_EQ(frames[i].payload, payload_of(i, kSizes[i])) << i;
+  }
+}
+
+TEST(FrameReader, FindsTheSameFramesHoweverTheStreamIsCut) {
+  const Bytes stream = stream_of(kSizes);
+  for (std::size_t step = 1; step <= stream.size(); step += step < 200 ? 1 : 97) {
+    Recorder sink;
+    FrameReader reader(3);
+    for (std::size_t at = 0; at < stream.size(); at += step) {
+      const auto piece = std::span(stream).subspan(at, std::min(step, stream.size() - at));
+      ASSERT_EQ(reader.feed(piece, sink), Outcome::ok);
+    }
+    expect_all(sink);
+  }
+}
+
+TEST(FrameReader, TakesPayloadsThatWereReadStraightIntoPlace) {
+  const Bytes stream = stream_of(kSizes);
+  Recorder sink;
+  FrameReader reader(3);
+  std::size_t at = 0;
+  bool direct = false;
+  while (at < stream.size()) {
+    const auto target = reader.awaited();
+    std::size_t count = 0;
+    if (!target.empty()) {
+      direct = true;
+      count = std::min<std::size_t>(target.size(), 40);
+      std::memcpy(target.data(), stream.data() + at, count);
+      ASSERT_EQ(reader.filled(count, sink), Outcome::ok);
+    } else {
+      count = std::min<std::size_t>(stream.size() - at, 50);
+      ASSERT_EQ(reader.feed(std::span(stream).subspan(at, count), sink), Outcome::ok);
+    }
+    at += count;
+  }
+  EXPECT_TRUE(direct);
+  expect_all(sink);
+}
+
+TEST(FrameReader, StopsAtWhatCannotBe) {
+  const auto outcome_of = [](void (*change)(FrameHeader&)) {
+    FrameHeader header = head_of(1, 8);
+    change(header);
+    Bytes stream;
+    append(stream, header, Bytes(8));
+    Recorder sink;
+    FrameReader reader(3);
+    const Outcome outcome = reader.feed(stream, sink);
+    EXPECT_EQ(sink.peers[3].heads, outcome == Outcome::ok ? 1 : 0) << "a bad head was shown";
+    return outcome;
+  };
+  EXPECT_EQ(outcome_of([](FrameHeader&) {}), Outcome::ok);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.payload_bytes = kMaxFramePayload; }), Outcome::ok);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.payload_bytes = kMaxFramePayload + 1; }),
+            Outcome::oversized);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.payload_bytes = 0xffffffff; }), Outcome::oversized);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 0; }), Outcome::malformed);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 8; }), Outcome::malformed);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 255; }), Outcome::malformed);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.reserved = 1; }), Outcome::malformed);
+  EXPECT_EQ(
+      outcome_of([](FrameHeader& h) { h.type = static_cast<std::uint8_t>(FrameType::leave); }),
+      Outcome::left);
+}
+
+TEST(FrameReader, ShowsWhatCameBeforeALeaveAndNothingAfter) {
+  Bytes stream = stream_of({5, 6});
+  FrameHeader leave;
+  leave.type = static_cast<std::uint8_t>(FrameType::leave);
+  append(stream, leave, {});
+  append(stream, head_of(2, 0), {});
+  Recorder sink;
+  FrameReader reader(3);
+  EXPECT_EQ(reader.feed(stream, sink), Outcome::left);
+  EXPECT_EQ(sink.received(3), 2U);
+}
+
+/// Gives less room than was announced.
+class Stingy final : public Recorder {
+ public:
+  std::span<std::byte> on_header(int peer, const FrameHeader& header) noexcept override {
+    const auto room = Recorder::on_header(peer, header);
+    return room.first(header.payload_bytes - 1);
+  }
+};
+
+TEST(FrameReader, NeverWritesBeyondTheRoomItWasGiven) {
+  Stingy sink;
+  FrameReader reader(3);
+  EXPECT_EQ(reader.feed(stream_of({100}), sink), Outcome::refused);
+  EXPECT_TRUE(reader.awaited().empty());
+}
+
+TEST(FrameReader, DropsTheRestOfAPayloadThatNobodyWantsAnyMore) {
+  const Bytes stream = stream_of({10, 1000, 20});
+  const std::size_t middle = 64 + 10 + 64 + 400;
+  for (const std::size_t step : {1UL, 90UL, 4000UL}) {
+    Recorder sink;
+    FrameReader reader(3);
+    reader.drop_arriving();  // nothing arrives: nothing happens
+    ASSERT_EQ(reader.feed(std::span(stream).first(middle), sink), Outcome::ok);
+    EXPECT_EQ(reader.awaited().size(), 600U);
+    reader.drop_arriving();
+    EXPECT_TRUE(reader.awaited().empty());
+    const Bytes before = sink.peers[3].arriving;
+    for (std::size_t at = middle; at < stream.size(); at += step) {
+      const auto piece = std::span(stream).subspan(at, std::min(step, stream.size() - at));
+      ASSERT_EQ(reader.feed(piece, sink), Outcome::ok);
+      if (at + step < stream.size() - 84) {
+        ASSERT_EQ(sink.peers[3].arriving, before) << "written after drop_arriving";
+      }
+    }
+    ASSERT_EQ(sink.received(3), 2U);
+    EXPECT_EQ(sink.peers[3].frames[0].payload, payload_of(0, 10));
+    EXPECT_EQ(sink.peers[3].frames[1].payload, payload_of(2, 20));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::transport

@@ -1,0 +1,170 @@
+// Freezes the shared-memory layout that docs/shared-memory.md draws: ranks of one host may come
+// from different builds of the library. Whoever changes a number here changes kLayoutVersion and
+// the page.
+
+#include <cstddef>
+#include <type_traits>
+
+#include <gtest/gtest.h>
+
+#include "transport/region.hpp"
+#include "transport/shm/layout.hpp"
+
+namespace tutti::transport::shm {
+namespace {
+
+constexpr std::size_t kKiB = 1024;
+constexpr std::size_t kMiB = 1024 * kKiB;
+constexpr std::size_t kGiB = 1024 * kMiB;
+
+TEST(ShmLayout, HasTheFrozenVersion) {
+  EXPECT_EQ(kLayoutVersion, 1U);
+  EXPECT_EQ(kMagic, 0x3169747475745454U);
+}
+
+TEST(ShmLayout, HasTheFrozenLimits) {
+  EXPECT_EQ(kWindow, 8);
+  EXPECT_EQ(kCounters, 2);
+  EXPECT_EQ(kInlineBytes, 48U);
+  EXPECT_EQ(kMaxGroups, 4096);
+  EXPECT_EQ(kMaxLocalRanks, 512);
+  EXPECT_EQ(kOutboxBytes, 512 * kKiB);
+  EXPECT_EQ(kStagingBytes, 4 * kMiB);
+  EXPECT_EQ(kFlightLines, 1024);
+  EXPECT_EQ(kNotes, 32);
+  EXPECT_EQ(kCounterShift, 24);
+}
+
+TEST(ShmLayout, RegionsOfAnArenaLieWhereThePageSays) {
+  EXPECT_EQ(kNotesOffset, 8 * kKiB);
+  EXPECT_EQ(kFlightOffset, 64 * kKiB);
+  EXPECT_EQ(kConsumedOffset, 256 * kKiB);
+  EXPECT_EQ(kDirectoryOffset, 384 * kKiB);
+  EXPECT_EQ(kGroupsOffset, 1 * kMiB);
+  EXPECT_EQ(kGroupStride, 4 * kKiB);
+  EXPECT_EQ(kOutboxOffset, 17 * kMiB);
+  EXPECT_EQ(kOutboxStride, 516 * kKiB);
+  EXPECT_EQ(kStagingOffset, 512 * kMiB);
+  EXPECT_EQ(kHeapOffset, 1 * kGiB);
+#if defined(__SANITIZE_THREAD__)
+  EXPECT_EQ(kArenaBytes, 4 * kGiB);
+#else
+  EXPECT_EQ(kArenaBytes, 64 * kGiB);
+#endif
+}
+
+TEST(ShmLayout, RegionsDoNotOverlap) {
+  struct Region {
+    std::size_t begin;
+    std::size_t size;
+  };
+  const Region regions[] = {
+      {0, sizeof(ArenaHeader)},
+      {kNotesOffset, kNotes * sizeof(Note)},
+      {kFlightOffset, kFlightLines * 64},
+      {kConsumedOffset, kMaxLocalRanks * sizeof(Consumed)},
+      {kDirectoryOffset, kMaxGroups * 8},
+      {kGroupsOffset, kMaxGroups * kGroupStride},
+      {kOutboxOffset, kMaxLocalRanks * kOutboxStride},
+      {kStagingOffset, kStagingBytes},
+      {kHeapOffset, kArenaBytes - kHeapOffset},
+  };
+  std::size_t end = 0;
+  for (const Region& region : regions) {
+    EXPECT_GE(region.begin, end);
+    end = region.begin + region.size;
+  }
+  EXPECT_EQ(end, kArenaBytes);
+}
+
+TEST(ShmLayout, ArenaHeader) {
+  EXPECT_EQ(offsetof(ArenaHeader, magic), 0U);
+  EXPECT_EQ(offsetof(ArenaHeader, version), 8U);
+  EXPECT_EQ(offsetof(ArenaHeader, rank), 12U);
+  EXPECT_EQ(offsetof(ArenaHeader, local_index), 16U);
+  EXPECT_EQ(offsetof(ArenaHeader, pid), 20U);
+  EXPECT_EQ(offsetof(ArenaHeader, arena_bytes), 24U);
+  EXPECT_EQ(offsetof(ArenaHeader, job), 32U);
+  EXPECT_EQ(offsetof(ArenaHeader, generation), 40U);
+  EXPECT_EQ(offsetof(ArenaHeader, start_time), 48U);
+  EXPECT_EQ(offsetof(ArenaHeader, left), 64U);
+  EXPECT_EQ(sizeof(ArenaHeader), 128U);
+}
+
+TEST(ShmLayout, Line) {
+  EXPECT_EQ(offsetof(Line, epoch), 0U);
+  EXPECT_EQ(offsetof(Line, fingerprint), 8U);
+  EXPECT_EQ(offsetof(Line, payload), 16U);
+  EXPECT_EQ(offsetof(Line, payload.data), 16U);
+  EXPECT_EQ(offsetof(Line, payload.exposed.stage_offset), 16U);
+  EXPECT_EQ(offsetof(Line, payload.exposed.stage_bytes), 24U);
+  EXPECT_EQ(sizeof(Line), 64U);
+  EXPECT_EQ(alignof(Line), 64U);
+}
+
+TEST(ShmLayout, SlotAndGroupBlock) {
+  EXPECT_EQ(offsetof(ColdLine, call), 0U);
+  EXPECT_EQ(sizeof(ColdLine), 64U);
+  EXPECT_EQ(sizeof(Counter), 64U);
+  EXPECT_EQ(alignof(Counter), 64U);
+  EXPECT_EQ(offsetof(Slot, line), 0U);
+  EXPECT_EQ(offsetof(Slot, cold), 64U);
+  EXPECT_EQ(offsetof(Slot, counters), 128U);
+  EXPECT_EQ(sizeof(Slot), 256U);
+  EXPECT_EQ(offsetof(GroupBlock, done), 0U);
+  EXPECT_EQ(offsetof(GroupBlock, slots), 64U);
+  EXPECT_EQ(sizeof(GroupBlock), 2112U);
+}
+
+TEST(ShmLayout, Note) {
+  EXPECT_EQ(offsetof(Note, length), 0U);
+  EXPECT_EQ(offsetof(Note, text), 4U);
+  EXPECT_EQ(sizeof(Note), 1024U);
+}
+
+TEST(ShmLayout, OutboxHead) {
+  EXPECT_EQ(offsetof(OutboxHead, written), 0U);
+  EXPECT_EQ(sizeof(OutboxHead), 64U);
+}
+
+TEST(ShmLayout, Page) {
+  EXPECT_EQ(offsetof(Page, park), 0U);
+  EXPECT_EQ(offsetof(Page, breaks), 64U);
+  EXPECT_EQ(offsetof(Page, break_words), 128U);
+  EXPECT_EQ(sizeof(Page), 128U + 4096U * 8U);
+  EXPECT_EQ(kPageBytes, 64 * kKiB);
+  EXPECT_EQ(static_cast<std::uint32_t>(Park::awake), 0U);
+  EXPECT_EQ(static_cast<std::uint32_t>(Park::futex), 1U);
+  EXPECT_EQ(static_cast<std::uint32_t>(Park::eventfd), 2U);
+}
+
+TEST(ShmLayout, BreakWordPacksItsFields) {
+  EXPECT_EQ(break_word(4, 31, 511, -1), 0x0000'0000'01ff'1f04U);
+  EXPECT_EQ(break_word(3, 0, 0, 0), 0x0000'0001'0000'0003U);
+  EXPECT_EQ(break_word(12, 255, 65535, 65535), 0x0001'0000'ffff'ff0cU);
+}
+
+TEST(ShmLayout, WordsOfOtherProcessesAreLockFreeAndPlain) {
+  EXPECT_TRUE(std::atomic<std::uint64_t>::is_always_lock_free);
+  EXPECT_TRUE(std::atomic<std::uint32_t>::is_always_lock_free);
+  EXPECT_EQ(sizeof(std::atomic<std::uint64_t>), 8U);
+  EXPECT_EQ(sizeof(std::atomic<std::uint32_t>), 4U);
+  EXPECT_TRUE(std::is_standard_layout_v<ArenaHeader>);
+  EXPECT_TRUE(std::is_standard_layout_v<GroupBlock>);
+  EXPECT_TRUE(std::is_standard_layout_v<Page>);
+}
+
+TEST(ShmLayout, PeersAreFoundByTheSameOffsets) {
+  const auto* const arena = reinterpret_cast<const std::byte*>(std::uintptr_t{1} << 40);
+  RegionPeer peer;
+  peer.arena = arena;
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.header()) - arena, 0);
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group(0)) - arena, std::ptrdiff_t{1 * kMiB});
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group(4095)) - arena,
+            std::ptrdiff_t{1 * kMiB + 4095 * 4 * kKiB});
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group_id(3)) - arena,
+            std::ptrdiff_t{384 * kKiB + 24});
+}
+
+}  // namespace
+}  // namespace tutti::transport::shm

@@ -1,0 +1,158 @@
+// Freezes docs/wire.md. A change that breaks this test breaks jobs whose processes run two
+// versions: raise kWireVersion, change the page, and only then this file.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "secure/handshake.hpp"
+#include "transport/transport.hpp"
+
+namespace tutti::transport {
+namespace {
+
+using Bytes = std::vector<std::byte>;
+
+std::string hex(std::span<const std::byte> bytes) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte b : bytes) {
+    text += kDigits[std::to_integer<unsigned>(b) >> 4];
+    text += kDigits[std::to_integer<unsigned>(b) & 15];
+  }
+  return text;
+}
+
+TEST(WireFormat, FrameHeadStandsAtItsOffsets) {
+  EXPECT_EQ(sizeof(FrameHeader), 64U);
+  EXPECT_EQ(offsetof(FrameHeader, payload_bytes), 0U);
+  EXPECT_EQ(offsetof(FrameHeader, type), 4U);
+  EXPECT_EQ(offsetof(FrameHeader, flags), 5U);
+  EXPECT_EQ(offsetof(FrameHeader, reserved), 6U);
+  EXPECT_EQ(offsetof(FrameHeader, group), 8U);
+  EXPECT_EQ(offsetof(FrameHeader, seq), 16U);
+  EXPECT_EQ(offsetof(FrameHeader, fingerprint), 24U);
+  EXPECT_EQ(offsetof(FrameHeader, offset), 32U);
+  EXPECT_EQ(offsetof(FrameHeader, call), 40U);
+}
+
+TEST(WireFormat, FrameHeadHasItsBytes) {
+  FrameHeader header;
+  header.payload_bytes = 0x00012345;
+  header.type = static_cast<std::uint8_t>(FrameType::data);
+  header.flags = 0x02;
+  header.group = 0x1122334455667788;
+  header.seq = 7;
+  header.fingerprint = 0xa1a2a3a4a5a6a7a8;
+  header.offset = 0x100000000;
+  header.call[0] = 1;
+  header.call[1] = 2;
+  header.call[2] = 0x0300000000000000;
+  const auto* bytes = reinterpret_cast<const std::byte*>(&header);
+  EXPECT_EQ(hex({bytes, sizeof header}),
+            "4523010001020000"
+            "8877665544332211"
+            "0700000000000000"
+            "a8a7a6a5a4a3a2a1"
+            "0000000001000000"
+            "0100000000000000"
+            "0200000000000000"
+            "0000000000000003");
+}
+
+TEST(WireFormat, NumbersAreFixed) {
+  EXPECT_EQ(static_cast<int>(FrameType::data), 1);
+  EXPECT_EQ(static_cast<int>(FrameType::credit), 2);
+  EXPECT_EQ(static_cast<int>(FrameType::want), 3);
+  EXPECT_EQ(static_cast<int>(FrameType::abort), 4);
+  EXPECT_EQ(static_cast<int>(FrameType::ping), 5);
+  EXPECT_EQ(static_cast<int>(FrameType::pong), 6);
+  EXPECT_EQ(static_cast<int>(FrameType::leave), 7);
+  EXPECT_EQ(kMaxFramePayload, 131072U);
+  EXPECT_EQ(secure::kWireVersion, 1);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::none), 0);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::version), 1);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::secret_needed), 2);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::no_secret), 3);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::other_job), 4);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::other_generation), 5);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::wrong_rank), 6);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::bad_rank), 7);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::wrong_secret), 8);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::crossed), 9);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::connected), 10);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::gone), 11);
+}
+
+Bytes say(secure::Handshake& from) {
+  Bytes bytes(from.outgoing().begin(), from.outgoing().end());
+  from.sent(bytes.size());
+  return bytes;
+}
+
+// Rank 0x0102 dials rank 3; the key is "key", the nonces are 24 times 0x11 and 0x22. The proofs
+// were computed with another implementation of HMAC-SHA256.
+TEST(WireFormat, HandshakeHasItsBytes) {
+  const Bytes key = {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}};
+  secure::Nonce first;
+  secure::Nonce second;
+  first.fill(std::byte{0x11});
+  second.fill(std::byte{0x22});
+  auto dialler = secure::Handshake::dialler({0x0102, 1000, 0x1122334455667788, 9, key}, 3, first);
+  auto acceptor = secure::Handshake::acceptor({3, 1000, 0x1122334455667788, 9, key}, second);
+  const Bytes hello = say(dialler);
+  EXPECT_EQ(hex(hello),
+            "7475747469747201"
+            "0100"
+            "0100"
+            "00000000"
+            "8877665544332211"
+            "0900000000000000"
+            "02010000"
+            "03000000"
+            "111111111111111111111111111111111111111111111111");
+  acceptor.feed(hello);
+  const Bytes reply = say(acceptor);
+  EXPECT_EQ(hex(reply),
+            "7475747469747202"
+            "0100"
+            "0100"
+            "00000000"
+            "8877665544332211"
+            "0900000000000000"
+            "03000000"
+            "02010000"
+            "222222222222222222222222222222222222222222222222"
+            "d192ba9037f086f773027ba0b3712cc49d30c04884c7676ce0a6581c5b2ba02b");
+  dialler.feed(reply);
+  const Bytes proof = say(dialler);
+  EXPECT_EQ(hex(proof),
+            "7475747469747203"
+            "5de5067dcd2c64e8981c3b58410349a1d0c805071e424a9ce23788a57c88ce62");
+  acceptor.feed(proof);
+  acceptor.conclude(secure::Refusal::crossed);
+  EXPECT_EQ(hex(say(acceptor)),
+            "7475747469747204"
+            "09000000"
+            "00000000");
+}
+
+TEST(WireFormat, RefusalHasItsBytes) {
+  secure::Nonce nonce;
+  nonce.fill(std::byte{0x11});
+  auto dialler = secure::Handshake::dialler({0, 2, 5, 1, {}}, 1, nonce);
+  auto acceptor = secure::Handshake::acceptor({1, 2, 6, 1, {}}, nonce);
+  acceptor.feed(say(dialler));
+  EXPECT_EQ(hex(say(acceptor)),
+            "7475747469747202"
+            "0100"
+            "0000"
+            "04000000" +
+                std::string(160, '0'));
+}
+
+}  // namespace
+}  // namespace tutti::transport

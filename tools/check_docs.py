@@ -1,0 +1,153 @@
+#!/usr/bin/env python3
+"""Checks that what people need to know is written down.
+
+    check_docs.py [--root folder]
+
+Public classes, structs, enums and functions in include/tutti/ have a /// comment (it speaks for all
+declarations down to the next empty line; accessors with their body in place need none); every
+environment variable TUTTI_... that the code reads stands in docs/configuration.md; links between
+pages lead somewhere.
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+
+SUFFIXES = {".hpp", ".cpp", ".py"}
+CODE_FOLDERS = ["include", "src", "launcher", "cli", "python", "torch", "bench", "examples"]
+VARIABLE = re.compile(r'"(TUTTI_[A-Z0-9_]+)"')
+LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
+
+TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(?:class|struct|enum class)\s+(?:\[\[\w+\]\]\s*)?(\w+)")
+# A declaration that begins a line: a type, a name, an opening parenthesis.
+FUNCTION = re.compile(
+    r"^(?!(?:return|using|static_assert|namespace|friend|public|private|protected|if|for|while"
+    r"|switch|else|case|throw|delete|new|requires|explicit operator)\b)"
+    r"(?:\[\[\w+\]\]\s*)*(?:[\w:<>,&*\s\[\]]+?[\s&*])(?P<name>~?\w+|operator\S+?)\s*\(")
+# `int size() const noexcept { return size_; }` says what a comment could say.
+ACCESSOR = re.compile(r"\(\)\s*(const)?\s*&{0,2}\s*(noexcept)?\s*\{( return .*; \})?$")
+
+
+def code_only(line):
+    """The line without strings and comments."""
+    return re.sub(r"//.*", "", re.sub(r'"(?:\\.|[^"\\])*"', '""', line))
+
+
+class HeaderScan:
+    """Walks over one formatted header and finds public declarations without a comment.
+
+    It relies on the formatter: one declaration begins per line, `{` ends the line of a scope.
+    """
+
+    def __init__(self, name):
+        self.name = name
+        self.scopes = []  # (kind, public) with kind namespace, type or body
+        self.documented = False
+        self.pending = ""  # a declaration over several lines, from its first line on
+        self.faults = []
+
+    def visible(self):
+        return all(kind != "body" and public for kind, public, _ in self.scopes)
+
+    def line(self, number, text):
+        stripped = text.strip()
+        if stripped.startswith("///"):
+            self.documented = True
+            return
+        code = code_only(text).strip()
+        if not code or code.startswith("#"):
+            if not stripped:
+                self.documented = False
+            return
+        if re.fullmatch(r"(public|protected|private):", code):
+            kind, _, name = self.scopes[-1]
+            self.scopes[-1] = (kind, code == "public:", name)
+            self.documented = False
+            return
+        if not self.pending or re.fullmatch(r"\s*template\s*<.*>(\s*requires.*)?", self.pending):
+            self.start(number, code, text)
+        self.pending += " " + code
+        self.braces(code)
+        if re.search(r"[;{}]\s*$", code):
+            self.pending = ""
+            # What opens a scope has its comment to itself.
+            self.documented = self.documented and not code.endswith("{")
+
+    def start(self, number, code, text):
+        if not self.visible() or self.documented or "///<" in text:
+            return
+        # The declaration behind `template <...>` may begin on the next line; `pending` has it.
+        # A forward declaration needs no comment; `= default` and `= delete` say it all.
+        found = TYPE.match(code)
+        if found and not code.endswith(";"):
+            self.faults.append(f"{self.name}:{number}: {found.group(1)} has no /// comment")
+            return
+        found = FUNCTION.match(code)
+        if found and not re.search(r"=\s*(default|delete)\s*;", code) and not ACCESSOR.search(code):
+            self.faults.append(f"{self.name}:{number}: {found.group('name')} has no /// comment")
+
+    def braces(self, code):
+        for at, sign in enumerate(code):
+            if sign == "{":
+                head = (self.pending + " ")[: len(self.pending) - len(code) + at]
+                self.scopes.append(self.scope_of(head))
+            elif sign == "}" and self.scopes:
+                self.scopes.pop()
+
+    def scope_of(self, head):
+        head = head.strip()
+        if re.match(r"(inline\s+)?namespace\b", head):
+            hidden = re.search(r"\b(detail|internal)\b", head) or head == "namespace"
+            return ("namespace", not hidden, head)
+        found = re.match(r"(template\s*<.*>\s*)?(class|struct|union)\b(?!.*\()", head)
+        if found:
+            return ("type", found.group(2) != "class", head)
+        return ("body", False, head)
+
+
+def undocumented(root):
+    for path in sorted((root / "include").rglob("*.hpp")):
+        scan = HeaderScan(path.relative_to(root).as_posix())
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            scan.line(number, text)
+        yield from scan.faults
+
+
+def unlisted_variables(root):
+    page = root / "docs" / "configuration.md"
+    known = page.read_text(encoding="utf-8") if page.exists() else ""
+    seen = {}
+    for folder in CODE_FOLDERS:
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix in SUFFIXES and path.is_file():
+                for name in VARIABLE.findall(path.read_text(encoding="utf-8")):
+                    seen.setdefault(name, path.relative_to(root).as_posix())
+    for name, where in sorted(seen.items()):
+        if not re.search(rf"\b{name}\b", known):
+            yield f"{where}: {name} does not stand in docs/configuration.md"
+
+
+def dead_links(root):
+    pages = [path for path in sorted(root.rglob("*.md"))
+             if path.relative_to(root).parts[0] not in ("build", ".git")]
+    for page in pages:
+        for target, _ in LINK.findall(page.read_text(encoding="utf-8")):
+            if "://" in target or target.startswith("mailto:"):
+                continue
+            if not (page.parent / target).exists():
+                yield f"{page.relative_to(root).as_posix()}: link to {target} leads nowhere"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = pathlib.Path(__file__).resolve().parent.parent
+    parser.add_argument("--root", type=pathlib.Path, default=default)
+    args = parser.parse_args()
+    faults = [*undocumented(args.root), *unlisted_variables(args.root), *dead_links(args.root)]
+    print("\n".join(faults + [f"{len(faults)} documentation faults"]))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+#!/usr/bin/env python3
+"""Checks every #include against tools/layers.toml.
+
+    check_layers.py [--root folder]
+"""
+
+import argparse
+import pathlib
+import re
+import sys
+import tomllib
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+SUFFIXES = {".hpp", ".cpp", ".h", ".cc"}
+
+
+class Layers:
+    def __init__(self, table):
+        self.vocabulary = set(table["vocabulary"])
+        self.facade = table["facade"]
+        self.facade_rooms = set(table["facade_rooms"])
+        self.rooms = table["rooms"]
+        self.outside = table["outside"]
+        self.everything = table["everything"]["folders"]
+        self.foreign = table["foreign"]
+        self.pure = table["pure"]
+
+    def table_faults(self):
+        """The table itself must not point upwards."""
+        for name, room in self.rooms.items():
+            for other in room["may"]:
+                if other not in self.rooms:
+                    yield f"tools/layers.toml: {name} may include {other}, which is no room"
+                elif self.rooms[other]["level"] > room["level"]:
+                    yield f"tools/layers.toml: {name} may include {other}, which is above it"
+                elif name in self.rooms[other]["may"]:
+                    yield f"tools/layers.toml: {name} and {other} may include each other"
+
+    def room_of(self, path):
+        """The longest room name that `path` (below src/) begins with."""
+        names = [name for name in self.rooms if path.startswith(name + "/")]
+        return max(names, key=len, default=None)
+
+    def is_facade(self, header):
+        return any(header == name or (name.endswith("/") and header.startswith(name))
+                   for name in self.facade)
+
+    def faults(self, path, text):
+        """Faults of one file; `path` is relative to the root."""
+        for match in INCLUDE.finditer(text):
+            style, header = match.groups()
+            fault = self.fault(path, style, header)
+            if fault:
+                line = text.count("\n", 0, match.start(1)) + 1
+                yield f"{path}:{line}: {fault}"
+
+    def fault(self, path, style, header):
+        top = path.split("/")[0]
+        foreign = self.foreign_fault(path, header)
+        if foreign:
+            return foreign
+        if any(path.startswith(folder + "/") for folder in self.everything):
+            return None
+        if header.startswith("tutti/"):
+            return self.public_fault(path, top, header.removeprefix("tutti/"))
+        room = self.room_of(path.removeprefix("src/")) if top == "src" else None
+        if room in self.pure["rooms"]:
+            for name in self.pure["forbidden"]:
+                if header == name or (name.endswith("/") and header.startswith(name)):
+                    return f"{room} is pure and may not include <{header}>"
+        target = self.room_of(header)
+        if target is None or (style == "<" and top != "src"):
+            return None
+        return self.room_fault(path, top, room, target, header)
+
+    def foreign_fault(self, path, header):
+        for prefix, folders in self.foreign.items():
+            if header.startswith(prefix) and not any(
+                    path.startswith(folder + "/") for folder in folders + ["tests"]):
+                return f"<{header}> belongs to {', '.join(folders)} only"
+        return None
+
+    def public_fault(self, path, top, header):
+        if self.is_facade(header):
+            if top == "include":
+                own = path.removeprefix("include/tutti/")
+                return None if self.is_facade(own) else f"vocabulary may not include {header}"
+            if top == "src":
+                room = self.room_of(path.removeprefix("src/"))
+                if room not in self.facade_rooms:
+                    return f"{room or 'src'} may not include the facade header {header}"
+            return None
+        if header not in self.vocabulary:
+            return f"<tutti/{header}> stands in no list of tools/layers.toml"
+        return None
+
+    def room_fault(self, path, top, room, target, header):
+        if top == "include":
+            return f"a public header may not include {header}"
+        if top == "src":
+            if room is None:
+                return f"src/ itself may include public headers only, not {header}"
+            if target != room and target not in self.rooms[room]["may"]:
+                return f"{room} may not include {target} ({header})"
+            return None
+        if target not in self.outside.get(top, []):
+            return f"{top} may not include {target} ({header})"
+        return None
+
+
+def source_files(root):
+    for top in ["include", "src", "launcher", "cli", "python", "torch", "bench", "examples",
+                "tests"]:
+        for path in sorted((root / top).rglob("*")):
+            if path.suffix in SUFFIXES and path.is_file():
+                yield path
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = pathlib.Path(__file__).resolve().parent.parent
+    parser.add_argument("--root", type=pathlib.Path, default=default)
+    args = parser.parse_args()
+
+    with open(args.root / "tools" / "layers.toml", "rb") as file:
+        layers = Layers(tomllib.load(file))
+    faults = list(layers.table_faults())
+    count = 0
+    for path in source_files(args.root):
+        name = path.relative_to(args.root).as_posix()
+        if name.startswith("src/") and name.count("/") > 1 and not layers.room_of(name[4:]):
+            faults.append(f"{name}: its folder is no room of tools/layers.toml")
+        faults += layers.faults(name, path.read_text(encoding="utf-8"))
+        count += 1
+    print("\n".join(faults + [f"{count} files, {len(faults)} layer faults"]))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Adds up test results and prints the line `N passed, N failed[, N skipped]`.
+
+    count_tests.py [--broken N] build/dev build/asan build/pytest.xml ...
+
+A folder is a CMake build folder: its ctest.xml is read, and for a GoogleTest program also
+test-results/<test>.xml, so that every case counts and none skips unseen. A file is JUnit XML as
+pytest writes it. Anything missing or unreadable counts as one failure. Exit status 1 when
+something failed, or nothing passed.
+"""
+
+import argparse
+import collections
+import os
+import sys
+import xml.etree.ElementTree as ElementTree
+
+
+def outcome(case):
+    if case.find("failure") is not None or case.find("error") is not None:
+        return "failed"
+    if case.find("skipped") is not None or case.get("status") in ("notrun", "disabled"):
+        return "skipped"
+    return "passed"
+
+
+def count_junit(path):
+    return [(case.get("name"), outcome(case)) for case in
+            ElementTree.parse(path).getroot().iter("testcase")]
+
+
+def count_gtest(path):
+    """Cases of one GoogleTest program; a disabled one was not meant to run."""
+    cases = []
+    for suite in ElementTree.parse(path).getroot().iter("testsuite"):
+        for case in suite.iter("testcase"):
+            name = f"{suite.get('name')}.{case.get('name')}"
+            if case.get("result") == "skipped":
+                cases.append((name, "skipped"))
+            elif case.get("status") == "run":
+                cases.append((name, outcome(case)))
+            else:
+                cases.append((name, "skipped"))
+    return cases
+
+
+def count_ctest(folder):
+    cases = []
+    for case in ElementTree.parse(os.path.join(folder, "ctest.xml")).getroot().iter("testcase"):
+        name = case.get("name")
+        # ctest says "fail" for what failed, "notrun" for what could not run or was skipped.
+        state = {"run": "passed", "fail": "failed"}.get(case.get("status"), outcome(case))
+        if case.get("status") == "notrun" and case.find("skipped") is not None:
+            reason = case.find("skipped").get("message", "")
+            # A program that is missing is a failure, not a skip.
+            state = "skipped" if reason.startswith("SKIP_") else "failed"
+        details = os.path.join(folder, "test-results", name + ".xml")
+        inner = []
+        if os.path.exists(details):
+            try:
+                inner = count_gtest(details)
+            except ElementTree.ParseError:
+                pass  # the program died while writing: ctest's word stands
+        if state == "failed" and not any(result == "failed" for _, result in inner):
+            inner.append((name, "failed"))  # a crash, a leak, a time-out
+        cases += [(f"{name}: {inner_name}", result) for inner_name, result in inner] or [
+            (name, state)]
+    return cases
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--broken", type=int, default=0, help="failures counted elsewhere")
+    parser.add_argument("results", nargs="*")
+    args = parser.parse_args()
+
+    total = collections.Counter(failed=args.broken)
+    for path in args.results:
+        try:
+            cases = count_ctest(path) if os.path.isdir(path) else count_junit(path)
+        except (OSError, ElementTree.ParseError) as error:
+            cases = [(f"no results: {error}", "failed")]
+        for name, result in cases:
+            total[result] += 1
+            if result != "passed":
+                print(f"{result}: {path}: {name}")
+
+    line = f"{total['passed']} passed, {total['failed']} failed"
+    if total["skipped"]:
+        line += f", {total['skipped']} skipped"
+    print(line)
+    return 1 if total["failed"] or not total["passed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

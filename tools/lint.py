@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""Checks rules that the compiler and the formatter do not know.
+
+    lint.py [--root folder]
+
+Over all files of the repository: no file of 800 lines, nothing that belongs to one machine, no
+open ends. In C++: `#pragma once`, no `using namespace` in headers, no printing, ending or
+sleeping in the library, a comment beside every memory order that is weaker than sequential.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+
+MAX_LINES = 800
+TEXT_SUFFIXES = {".hpp", ".cpp", ".h", ".py", ".md", ".txt", ".toml", ".cmake", ".json", ".sh",
+                 ".in", ".yml", ""}
+# What stands in no file of ours: places of one machine, and work that is not finished.
+FORBIDDEN = [
+    (re.compile(r"(?<![\w.])/(?:root|home)/"), "a path of one machine"),
+    (re.compile(r"(?<![\w.])/Users/"), "a path of one machine"),
+    (re.compile(r"\b(?:TODO|FIXME|XXX)\b"), "an open end"),
+]
+OWN_RULES = {"tools/lint.py"}  # this file names what it forbids
+
+LIBRARY = [
+    (re.compile(r"\bstd::(?:cout|cerr|clog)\b|\bf?printf\s*\(|\bputs\s*\(|\bfmt::print\s*\("),
+     "the library does not print: it calls the log sink"),
+    (re.compile(r"\bstd::(?:abort|exit|_Exit|quick_exit|terminate)\s*\("
+                r"|(?<!\w)::(?:abort|_?exit)\s*\("
+                r"|(?<![\w.>:])(?:_?exit\s*\(|abort\s*\(\s*\))"),
+     "the library does not end the process"),
+    (re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep)\s*\("),
+     "the library does not sleep: it waits for an event, with a deadline"),
+]
+WEAK_ORDER = re.compile(r"\bmemory_order(?:::|_)(?:relaxed|acquire|release|acq_rel|consume)\b")
+
+
+def tracked_files(root):
+    listing = subprocess.run(
+        ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        check=True, capture_output=True).stdout
+    for name in sorted(set(listing.decode().split("\0")) - {""}):
+        path = root / name
+        if path.is_file() and path.suffix in TEXT_SUFFIXES:
+            yield name, path.read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def faults_of_any(name, lines):
+    if len(lines) >= MAX_LINES and not name.startswith("LICENSE"):
+        yield f"{name}: {len(lines)} lines; {MAX_LINES} is the end"
+    if name in OWN_RULES:
+        return
+    for number, line in enumerate(lines, 1):
+        for pattern, what in FORBIDDEN:
+            if pattern.search(line):
+                yield f"{name}:{number}: {what}: {line.strip()[:80]}"
+
+
+def without_comment(line):
+    return re.sub(r"//.*", "", line)
+
+
+def has_comment_near(lines, index):
+    """A comment on the line, in the statement above it, or in the comment block above that."""
+    for at in range(index, max(-1, index - 12), -1):
+        text = lines[at].strip()
+        if "//" in text:
+            return True
+        if at < index and (not text or text in ("}", "};")):
+            return False
+    return False
+
+
+def faults_of_cpp(name, lines):
+    header = name.endswith(".hpp")
+    if header and not any(line.strip() == "#pragma once" for line in lines):
+        yield f"{name}: no #pragma once"
+    library = name.startswith(("src/", "include/"))
+    for number, line in enumerate(lines, 1):
+        code = without_comment(line)
+        if header and re.search(r"\busing namespace\b", code):
+            yield f"{name}:{number}: using namespace in a header"
+        if not library:
+            continue
+        # A forked child ends with _exit; the comment beside it says that it is one.
+        child = re.search(r"\b_exit\(.*//.*\bchild\b", line)
+        for pattern, what in LIBRARY:
+            if pattern.search(code) and not child:
+                yield f"{name}:{number}: {what}"
+        if WEAK_ORDER.search(code) and not has_comment_near(lines, number - 1):
+            yield f"{name}:{number}: a weak memory order without a comment that names its partner"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    default = pathlib.Path(__file__).resolve().parent.parent
+    parser.add_argument("--root", type=pathlib.Path, default=default)
+    args = parser.parse_args()
+    faults, count = [], 0
+    for name, lines in tracked_files(args.root):
+        count += 1
+        faults += faults_of_any(name, lines)
+        if name.endswith((".hpp", ".cpp")):
+            faults += faults_of_cpp(name, lines)
+    print("\n".join(faults + [f"{count} files, {len(faults)} lint faults"]))
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
