@@ -1,7 +1,9 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -32,25 +34,55 @@ enum class Kind : std::uint8_t {
   all_reduce = 2,
   new_group = 3,  ///< creation of a sub-group: a barrier whose digest is the list of ranks
   close = 4,      ///< reserved, never called: destroying a group compares nothing today
+  reduce = 5,
+  all_gather = 6,
+  gather = 7,
+  scatter = 8,
+  reduce_scatter = 9,
+  all_to_all = 10,
+  send = 11,  ///< point to point: not numbered with the others
+  recv = 12,
 };
 
 /// Number of kinds; every valid Kind is below it.
-inline constexpr int kKindCount = 5;
+inline constexpr int kKindCount = 13;
 
 /// "all_reduce", ...
 [[nodiscard]] std::string_view to_string(Kind kind) noexcept;
+
+/// What only some calls have beside their two tensors. All that it names belongs to the caller and
+/// is read during submit only, but for the elements themselves.
+struct Details {
+  /// A view for each rank's block in place of `Collective::input` / `output`; empty: the one
+  /// tensor.
+  std::span<const TensorView> inputs;
+  std::span<const TensorView> outputs;
+  /// Elements of each rank's block, where they differ; empty: all alike. all_gather (outputs) and
+  /// reduce_scatter (inputs): the same numbers on every rank. all_to_all: both, and every rank
+  /// gives some; what one sends is what the other expects.
+  std::span<const std::size_t> input_counts;
+  std::span<const std::size_t> output_counts;
+  /// PREMUL_SUM: what this rank's input is multiplied by: one value, or one for each element. Of
+  /// the input's dtype.
+  TensorView factor;
+};
 
 /// One call as a value: what to do with which memory. Plain data; can be printed, hashed, compared
 /// between ranks, recorded and replayed. Ranks are the group's own.
 struct Collective {
   Kind kind = Kind::barrier;
   ReduceOp op = ReduceOp::sum;
-  int root = 0;                         ///< broadcast: the source
+  int root = 0;  ///< of the rooted ones; send: to whom; recv: from whom, kAnySource: from anybody
+  int tag = 0;   ///< send and recv
   std::uint64_t digest = 0;             ///< new_group: hash of the ranks; otherwise 0
   std::chrono::nanoseconds timeout{0};  ///< always set by the group before submit
-  TensorView input;
-  TensorView output;
+  TensorView input;                     ///< what is read; see Layout in src/base/kinds.hpp
+  TensorView output;                    ///< what is written
+  const Details* details = nullptr;     ///< lists of tensors, uneven blocks, factors
 };
+
+/// As `root` of a recv.
+inline constexpr int kAnySource = -1;
 
 /// One line for people: "all_reduce(SUM, float32 x 1000)".
 [[nodiscard]] std::string describe(const Collective& call);

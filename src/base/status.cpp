@@ -3,6 +3,8 @@
 
 #include <limits>
 
+#include "base/kinds.hpp"
+
 namespace tutti {
 
 std::string_view to_string(Errc code) noexcept {
@@ -62,28 +64,26 @@ std::string_view to_string(ReduceOp op) noexcept {
 }
 
 std::string_view to_string(Kind kind) noexcept {
-  switch (kind) {
-    case Kind::barrier: return "barrier";
-    case Kind::broadcast: return "broadcast";
-    case Kind::all_reduce: return "all_reduce";
-    case Kind::new_group: return "new_group";
-    case Kind::close: return "close";
-  }
-  return "invalid kind";
+  return static_cast<int>(kind) < kKindCount ? traits_of(kind).name : "invalid kind";
 }
 
 std::string describe(const Collective& call) {
-  std::string text(to_string(call.kind));
-  const auto tensor = [](const TensorView& view) {
-    return std::string(to_string(view.dtype())) + " x " + std::to_string(view.count());
-  };
-  switch (call.kind) {
-    case Kind::all_reduce:
-      return text + "(" + std::string(to_string(call.op)) + ", " + tensor(call.input) + ")";
-    case Kind::broadcast:
-      return text + "(root " + std::to_string(call.root) + ", " + tensor(call.input) + ")";
-    default: return text + "()";
+  const KindTraits& traits = traits_of(call.kind);
+  std::string text(traits.name);
+  text += '(';
+  if (traits.reduces) text += std::string(to_string(call.op)) + ", ";
+  if (traits.rooted) text += "root " + std::to_string(call.root) + ", ";
+  if (traits.layout == Layout::pair) {
+    text += (call.kind == Kind::send ? "to " : "from ") +
+            (call.root == kAnySource ? "anybody" : std::to_string(call.root)) + ", tag " +
+            std::to_string(call.tag) + ", ";
   }
+  if (traits.layout == Layout::none) return text + ')';
+  const bool from_output = call.kind == Kind::recv || call.input.count() == 0;
+  const TensorView& view = from_output ? call.output : call.input;
+  text += std::string(to_string(view.dtype())) + " x " + std::to_string(view.count());
+
+  return text + ')';
 }
 
 TensorView::TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,

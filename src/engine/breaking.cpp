@@ -242,6 +242,12 @@ void Engine::disagreement_in_lines(Op& op, int other) noexcept {
 void Engine::disagreement(Op& op, int other, const CallCode* theirs,
                           std::uint64_t their_seq) noexcept {
   Group& group = *op.group;
+  Member& member = group.members[static_cast<std::size_t>(other)];
+  const bool same_call = theirs != nullptr && *theirs == op.plan->code && their_seq == op.seq;
+  if (same_call && member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
+    disagreement_in_lines(op, other);  // the difference lies further back
+    return;
+  }
   std::string text = "ranks disagree in group '" + group.name + "': ";
   const shm::Slot& slot = group.block->slots[their_seq % shm::kWindow];
   CallCode ours;

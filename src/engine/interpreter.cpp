@@ -58,7 +58,7 @@ std::byte* Engine::place(Op& op, const Operand& operand, int rank,
     return static_cast<std::byte*>(view_of(op, operand.space).data()) + range.first * element;
   }
   auto slot = static_cast<std::size_t>(operand.slot.at(op.var[0], op.var[1]));
-  const std::size_t origin = plan::slot_origin(operand.slice, bound.binding, op.var[0], op.var[1]);
+  const std::size_t origin = plan::slot_origin(operand, bound.binding, op.var[0], op.var[1]);
   const std::byte* base = op.scratch.data();
   if (operand.space == Space::stage) {
     const auto cycle = static_cast<std::size_t>(bound.schedule->slot_cycle);
@@ -261,7 +261,7 @@ void Engine::observe(const Op& op) noexcept {
 
 void Engine::copy(Op& op, const Step& step) noexcept {
   const BoundPlan& bound = *op.plan;
-  const Range range = plan::range_of(step.src.slice, bound.binding, op.var[0], op.var[1]);
+  const Range range = plan::range_of(step.src, bound.binding, op.var[0], op.var[1]);
   if (range.count == 0) return;
   const int from = step.src.of_winner ? op.winner
                    : step.src.space == Space::stage
@@ -321,7 +321,7 @@ void Engine::copy(Op& op, const Step& step) noexcept {
 
 void Engine::reduce(Op& op, const Step& step) noexcept {
   const BoundPlan& bound = *op.plan;
-  const Range range = plan::range_of(step.dst.slice, bound.binding, op.var[0], op.var[1]);
+  const Range range = plan::range_of(step.dst, bound.binding, op.var[0], op.var[1]);
   if (range.count == 0) return;
   Group& group = *op.group;
   const int k = step.ranks.count;

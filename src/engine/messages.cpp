@@ -52,7 +52,7 @@ std::uint64_t eager_cost(std::uint64_t bytes) noexcept { return std::max(bytes, 
 }  // namespace
 
 void Engine::post_send(Op& op, const Step& step) noexcept {
-  const plan::Range range = plan::range_of(step.src.slice, op.plan->binding, op.var[0], op.var[1]);
+  const plan::Range range = plan::range_of(step.src, op.plan->binding, op.var[0], op.var[1]);
   if (range.count == 0) return;
   const int rank = peer_of(step, op);
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
@@ -67,7 +67,7 @@ void Engine::post_send(Op& op, const Step& step) noexcept {
 }
 
 void Engine::post_receive(Op& op, const Step& step) noexcept {
-  const plan::Range range = plan::range_of(step.dst.slice, op.plan->binding, op.var[0], op.var[1]);
+  const plan::Range range = plan::range_of(step.dst, op.plan->binding, op.var[0], op.var[1]);
   const int rank = peer_of(step, op);
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
   Stream::Post post;

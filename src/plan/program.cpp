@@ -36,6 +36,9 @@ Slice part_chunk(Expr p, int parts, Expr c) noexcept {
   return slice_of(Slice::Shape::part_chunk, c, p, parts);
 }
 
+Slice block(Expr b) noexcept { return slice_of(Slice::Shape::block, {}, b, 1); }
+Slice block_chunk(Expr b, Expr c) noexcept { return slice_of(Slice::Shape::block_chunk, c, b, 1); }
+
 Operand input(Slice slice) noexcept { return operand(Space::input, {}, {}, slice); }
 Operand output(Slice slice) noexcept { return operand(Space::output, {}, {}, slice); }
 Operand scratch(Expr slot, Slice slice) noexcept {
@@ -57,6 +60,7 @@ Times chunks(std::int64_t plus) noexcept { return {Times::Of::chunks, 1, plus}; 
 Times part_chunks(int parts, std::int64_t plus) noexcept {
   return {Times::Of::part_chunks, parts, plus};
 }
+Times block_chunks(std::int64_t plus) noexcept { return {Times::Of::block_chunks, 1, plus}; }
 
 Program::Program(std::string_view algorithm, Kind kind, const Shape& shape) {
   schedule_.algorithm = algorithm;

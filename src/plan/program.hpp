@@ -16,6 +16,8 @@ namespace tutti::plan {
 [[nodiscard]] Slice part(Expr p, int parts) noexcept;
 [[nodiscard]] Slice chunk_part(Expr c, Expr p, int parts) noexcept;
 [[nodiscard]] Slice part_chunk(Expr p, int parts, Expr c) noexcept;
+[[nodiscard]] Slice block(Expr b) noexcept;
+[[nodiscard]] Slice block_chunk(Expr b, Expr c) noexcept;
 
 [[nodiscard]] Operand input(Slice slice) noexcept;
 [[nodiscard]] Operand output(Slice slice) noexcept;
@@ -33,6 +35,8 @@ namespace tutti::plan {
 [[nodiscard]] Times chunks(std::int64_t plus = 0) noexcept;
 /// As many as the largest of `parts` parts has chunks.
 [[nodiscard]] Times part_chunks(int parts, std::int64_t plus = 0) noexcept;
+/// As many as the largest block has chunks.
+[[nodiscard]] Times block_chunks(std::int64_t plus = 0) noexcept;
 
 /// Writes down a schedule step by step.
 class Program {

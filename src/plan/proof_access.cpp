@@ -9,7 +9,7 @@ namespace tutti::plan::proof {
 
 bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place& out) {
   Rank& rank = ranks_[static_cast<std::size_t>(r)];
-  const Range elements = range(r, operand.slice);
+  const Range elements = range(r, operand);
   out = {nullptr, elements.first, elements.count, elements.first};
   if (operand.space == Space::input || operand.space == Space::output) {
     out.cells = operand.space == Space::input || case_.in_place ? &rank.input : &rank.output;
@@ -28,7 +28,7 @@ bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place
   Rank& home = ranks_[static_cast<std::size_t>(owner)];
   std::int64_t slot = at(r, operand.slot) + slot_plus;
   const std::int32_t slots = stage ? home.schedule->stage_slots : home.schedule->scratch_slots;
-  const std::size_t origin = slot_origin(operand.slice, rank.binding, rank.var[0], rank.var[1]);
+  const std::size_t origin = slot_origin(operand, rank.binding, rank.var[0], rank.var[1]);
   const bool in_slots = slot >= 0 && slot < slots;
   if (in_slots && stage && rank.cycle > 0) {
     const std::int64_t cycle = rank.schedule->slot_cycle;
@@ -89,8 +89,8 @@ void Machine::write(int r, const Operand& operand, const std::vector<int>& sums)
 }
 
 void Machine::copy(int r, const Step& step) {
-  const Range from = range(r, step.src.slice);
-  const Range to = range(r, step.dst.slice);
+  const Range from = range(r, step.src);
+  const Range to = range(r, step.dst);
   if (from.count == 0 && to.count == 0) return;
   if (from.first != to.first || from.count != to.count) {
     tell(Fault::wrong_element, r,
@@ -102,8 +102,8 @@ void Machine::copy(int r, const Step& step) {
 }
 
 void Machine::reduce(int r, const Step& step) {
-  const Range from = range(r, step.src.slice);
-  const Range to = range(r, step.dst.slice);
+  const Range from = range(r, step.src);
+  const Range to = range(r, step.dst);
   if (from.count == 0 && to.count == 0) return;
   if (from.first != to.first || from.count != to.count) {
     tell(Fault::wrong_element, r,
@@ -141,7 +141,7 @@ void Machine::reduce(int r, const Step& step) {
 
 void Machine::send(int r, const Step& step) {
   const int to = rank_at(r, step.peer);
-  const Range elements = range(r, step.src.slice);
+  const Range elements = range(r, step.src);
   if (elements.count == 0) return;
   if (to == r) {
     tell(Fault::unmatched_message, r, "a message to itself");
@@ -165,7 +165,7 @@ void Machine::receive(int r, const Step& step) {
   Rank& rank = ranks_[static_cast<std::size_t>(r)];
   const int from = rank_at(r, step.peer);
   Post post;
-  if (range(r, step.dst.slice).count > 0) {
+  if (range(r, step.dst).count > 0) {
     if (from == r) {
       tell(Fault::unmatched_message, r, "a receive from itself");
       return;

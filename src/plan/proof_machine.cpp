@@ -27,7 +27,8 @@ void Machine::set_up(int r, std::span<const Schedule> all) {
   Rank& rank = ranks_[static_cast<std::size_t>(r)];
   const Schedule& s = all[static_cast<std::size_t>(r)];
   rank.schedule = &s;
-  rank.binding = {case_.count, kElementBytes, s.chunk_bytes > 0 ? case_.chunk : 0, case_.align};
+  rank.binding = {case_.count, kElementBytes, s.chunk_bytes > 0 ? case_.chunk : 0, case_.align, {},
+                  {}};
   rank.slot = slot_bytes(s, rank.binding) / kElementBytes;
   rank.clock.assign(n, 0);
   rank.clock[static_cast<std::size_t>(r)] = 1;
@@ -148,9 +149,9 @@ int Machine::member(int r, const RankSet& set, int index) const {
   return static_cast<int>(value < 0 ? value + size_ : value);
 }
 
-Range Machine::range(int r, const Slice& slice) const {
+Range Machine::range(int r, const Operand& operand) const {
   const Rank& rank = ranks_[static_cast<std::size_t>(r)];
-  return range_of(slice, rank.binding, rank.var[0], rank.var[1]);
+  return range_of(operand, rank.binding, rank.var[0], rank.var[1]);
 }
 
 Machine::Release Machine::release(int r) {

@@ -89,7 +89,7 @@ class Machine {
   [[nodiscard]] std::int64_t at(int r, const Expr& e) const;
   [[nodiscard]] int rank_at(int r, const Expr& e) const;
   [[nodiscard]] int member(int r, const RankSet& set, int index) const;
-  [[nodiscard]] Range range(int r, const Slice& slice) const;
+  [[nodiscard]] Range range(int r, const Operand& operand) const;
   /// False (and told) where it lies outside.
   bool place(int r, const Operand& operand, std::int64_t slot_plus, Place& out);
   bool read(int r, const Operand& operand, std::int64_t slot_plus, const Message* message,

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/kinds.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -32,6 +34,10 @@ Range chunk_of(Range whole, std::int64_t chunk, const Binding& b) {
   return {whole.first + begin, std::min(b.chunk, whole.count - begin)};
 }
 
+const BlockTable& blocks_of(Space space, const Binding& b) {
+  return space == Space::output || space == Space::scratch ? b.out : b.in;
+}
+
 }  // namespace
 
 Binding bind(const Schedule& schedule, std::size_t count, std::size_t element) noexcept {
@@ -45,8 +51,17 @@ Binding bind(const Schedule& schedule, std::size_t count, std::size_t element) n
   return b;
 }
 
-Range range_in_chunks(const Slice& slice, const Binding& b, std::int64_t i,
+Binding bind(const Schedule& schedule, std::size_t count, std::size_t element, const BlockTable& in,
+             const BlockTable& out) noexcept {
+  Binding b = bind(schedule, count, element);
+  b.in = in;
+  b.out = out;
+  return b;
+}
+
+Range range_in_chunks(const Operand& operand, const Binding& b, std::int64_t i,
                       std::int64_t j) noexcept {
+  const Slice& slice = operand.slice;
   const Range all{0, b.count};
   switch (slice.shape) {
     case Slice::Shape::whole: return all;
@@ -56,26 +71,43 @@ Range range_in_chunks(const Slice& slice, const Binding& b, std::int64_t i,
       return part_of(chunk_of(all, slice.chunk.at(i, j), b), slice.part.at(i, j), slice.parts, b);
     case Slice::Shape::part_chunk:
       return chunk_of(part_of(all, slice.part.at(i, j), slice.parts, b), slice.chunk.at(i, j), b);
+    case Slice::Shape::block: return blocks_of(operand.space, b).range(slice.part.at(i, j));
+    case Slice::Shape::block_chunk:
+      return chunk_of(blocks_of(operand.space, b).range(slice.part.at(i, j)), slice.chunk.at(i, j),
+                      b);
   }
   return {};
 }
 
-std::size_t origin_in_chunks(const Slice& slice, const Binding& b, std::int64_t i,
+std::size_t origin_in_chunks(const Operand& operand, const Binding& b, std::int64_t i,
                              std::int64_t j) noexcept {
+  const Slice& slice = operand.slice;
   const Range all{0, b.count};
   switch (slice.shape) {
     case Slice::Shape::whole:
+    case Slice::Shape::block:
     case Slice::Shape::part: return 0;
     case Slice::Shape::chunk:
     case Slice::Shape::chunk_part: return chunk_of(all, slice.chunk.at(i, j), b).first;
-    case Slice::Shape::part_chunk: return range_of(slice, b, i, j).first;
+    case Slice::Shape::part_chunk:
+    case Slice::Shape::block_chunk: return range_of(operand, b, i, j).first;
   }
+  return 0;
+}
+
+std::size_t first_element(Kind kind, Space space, int rank, const Binding& b) noexcept {
+  const Layout layout = traits_of(kind).layout;
+  if (layout == Layout::gather && space == Space::input) return b.in.range(rank).first;
+  if (layout == Layout::scatter && space == Space::output) return b.out.range(rank).first;
   return 0;
 }
 
 std::size_t slot_bytes(const Schedule& schedule, const Binding& b) noexcept {
   std::size_t elements = b.count;
-  if (schedule.slot_parts > 0) {
+  if (schedule.slot_parts == kSlotOfBlock) {
+    elements = std::max(b.in.largest, b.out.largest);
+    if (b.chunk > 0) elements = std::min(elements, b.chunk);
+  } else if (schedule.slot_parts > 0) {
     elements = part_length(b.count, schedule.slot_parts, b);
     if (b.chunk > 0) elements = std::min(elements, b.chunk);
   }
@@ -88,6 +120,7 @@ std::int64_t times_of(const Times& times, const Binding& b) noexcept {
     case Times::Of::constant: return std::max<std::int64_t>(times.plus, 0);
     case Times::Of::chunks: break;
     case Times::Of::part_chunks: elements = part_length(b.count, times.parts, b); break;
+    case Times::Of::block_chunks: elements = std::max(b.in.largest, b.out.largest); break;
   }
   const std::size_t length = b.chunk > 0 ? b.chunk : std::max<std::size_t>(elements, 1);
   const auto chunks = static_cast<std::int64_t>(divide_up(elements, length));

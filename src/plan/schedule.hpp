@@ -51,8 +51,22 @@ struct Expr {
 /// length, rounded up to 64 bytes, the last ones shorter or empty. chunk_part: part p of chunk c.
 /// part_chunk: chunk c of part p. A step on zero elements does nothing (a message of zero elements
 /// is not sent, and a receive of zero elements is complete at once: both sides see the same sizes).
+///
+/// Operations of blocks (src/base/kinds.hpp) have P blocks, one for each rank, and `count` is the
+/// sum of them. block: block `part`. block_chunk: chunk c of that block. In all_to_all a block is
+/// the one for rank `part` in the input and in stages, and the one from rank `part` in the output
+/// and in scratch. What may be a list of tensors, or a tensor that differs in length from the
+/// operation (see Layout), is only touched by these two shapes.
 struct Slice {
-  enum class Shape : std::uint8_t { whole, chunk, part, chunk_part, part_chunk };
+  enum class Shape : std::uint8_t {
+    whole,
+    chunk,
+    part,
+    chunk_part,
+    part_chunk,
+    block,
+    block_chunk
+  };
   Shape shape = Shape::whole;
   Expr chunk;
   Expr part;
@@ -70,8 +84,8 @@ enum class Space : std::uint8_t {
 
 /// The elements of `slice` in `slot` of `space` of `rank`. Slots of stage and scratch hold elements
 /// at their place relative to the first element of their chunk (shapes with a chunk), else of the
-/// operation: element e of chunk c lies at slot base + (e - first(c)) elements. For part_chunk it
-/// is relative to the first element of the chunk of that part. Slots are
+/// operation: element e of chunk c lies at slot base + (e - first(c)) elements. For part_chunk and
+/// block_chunk it is relative to the first element of the chunk of that part or block. Slots are
 /// `Schedule::slot_bytes(...)` wide.
 struct Operand {
   Space space = Space::input;
@@ -112,9 +126,10 @@ struct RankSet {
 
 /// How often a loop runs.
 struct Times {
-  enum class Of : std::uint8_t { constant, chunks, part_chunks };
+  enum class Of : std::uint8_t { constant, chunks, part_chunks, block_chunks };
   Of of = Of::constant;
-  std::int32_t parts = 1;  ///< part_chunks: chunks of the largest of so many parts
+  std::int32_t parts = 1;  ///< part_chunks: chunks of the largest of so many parts; block_chunks:
+                           ///< of the largest block
   std::int64_t plus = 0;   ///< constant: the number; else added to the number of chunks
   friend bool operator==(const Times&, const Times&) = default;
 };
@@ -130,6 +145,7 @@ struct Step {
   StepKind kind = StepKind::agree;
   Sources sources = Sources::stages;
   bool own_input = false;
+  bool last = false;  ///< reduce: what comes out is complete, nothing is added to it any more
   std::uint8_t counter = 0;  ///< 0..kCounters-1
   std::int32_t jump = 0;     ///< claim, jump: index of a step; loop: index behind its end_loop
   Expr peer;                 ///< send, recv
@@ -154,6 +170,8 @@ enum class OrderClass : std::uint8_t {
 /// Equal for which ranks? Declared by the builder, checked by the prover up to 64 ranks (B5).
 enum class Symmetry : std::uint8_t { none, rotation, reflection_xor, per_host };
 
+inline constexpr std::int32_t kSlotOfBlock = -1;  ///< as Schedule::slot_parts
+
 struct Schedule {
   std::string_view algorithm;  ///< "one_shot", "slice_owner", ... a literal
   Kind kind = Kind::barrier;
@@ -169,7 +187,8 @@ struct Schedule {
   /// An operation of fewer chunks gets as many fewer slots, so its staging stays in the cache. 0:
   /// no cycle.
   std::int32_t slot_cycle = 0;
-  /// Slots hold a whole operation (0), or one chunk of the largest of so many parts (1: of it all).
+  /// Slots hold a whole operation (0), or one chunk of the largest of so many parts (1: of it all),
+  /// or one chunk of the largest block (kSlotOfBlock).
   std::int32_t slot_parts = 0;
   bool region = false;  ///< has steps on shared memory
   bool messages = false;
@@ -182,31 +201,55 @@ struct Range {
   std::size_t count = 0;
 };
 
+/// How many elements each block has.
+struct BlockTable {
+  std::size_t each = 0;               ///< all alike
+  const std::size_t* ends = nullptr;  ///< or: where each ends; then `largest` is set too
+  std::size_t largest = 0;
+
+  [[nodiscard]] static BlockTable even(std::size_t each) noexcept { return {each, nullptr, each}; }
+  [[nodiscard]] Range range(std::int64_t block) const noexcept {
+    const auto b = static_cast<std::size_t>(block);
+    if (ends == nullptr) return {b * each, each};
+    const std::size_t first = b == 0 ? 0 : ends[b - 1];
+    return {first, ends[b] - first};
+  }
+};
+
 /// The numbers that a schedule is bound to for one call.
 struct Binding {
   std::size_t count = 0;    ///< elements of the operation
   std::size_t element = 1;  ///< bytes of one
   std::size_t chunk = 0;    ///< elements of a chunk; 0 without chunks
   std::size_t align = 1;    ///< elements that fill 64 bytes (at least 1)
+  BlockTable in;            ///< of blocks in inputs and stages
+  BlockTable out;           ///< of blocks in outputs and scratch; as `in` but for all_to_all
 };
 [[nodiscard]] Binding bind(const Schedule& schedule, std::size_t count,
                            std::size_t element) noexcept;
-/// The elements that `slice` means at loop variables i, j.
-[[nodiscard]] Range range_in_chunks(const Slice& slice, const Binding& b, std::int64_t i,
+/// Of an operation that has blocks; `count` is what they sum up to (of all_to_all: the input's).
+[[nodiscard]] Binding bind(const Schedule& schedule, std::size_t count, std::size_t element,
+                           const BlockTable& in, const BlockTable& out) noexcept;
+/// The elements that an operand means at loop variables i, j, as numbered in its memory.
+[[nodiscard]] Range range_in_chunks(const Operand& operand, const Binding& b, std::int64_t i,
                                     std::int64_t j) noexcept;
-[[nodiscard]] inline Range range_of(const Slice& slice, const Binding& b, std::int64_t i,
+[[nodiscard]] inline Range range_of(const Operand& operand, const Binding& b, std::int64_t i,
                                     std::int64_t j) noexcept {
   // In the header for the smallest operations, which know no other shape.
-  if (slice.shape == Slice::Shape::whole) return {0, b.count};
-  return range_in_chunks(slice, b, i, j);
+  if (operand.slice.shape == Slice::Shape::whole) return {0, b.count};
+  return range_in_chunks(operand, b, i, j);
 }
-/// The element that lies at the start of the slot which `slice` is kept in (see Operand).
-[[nodiscard]] std::size_t origin_in_chunks(const Slice& slice, const Binding& b, std::int64_t i,
+/// The element that lies at the start of the slot which `operand` is kept in (see Operand).
+[[nodiscard]] std::size_t origin_in_chunks(const Operand& operand, const Binding& b, std::int64_t i,
                                            std::int64_t j) noexcept;
-[[nodiscard]] inline std::size_t slot_origin(const Slice& slice, const Binding& b, std::int64_t i,
-                                             std::int64_t j) noexcept {
-  return slice.shape == Slice::Shape::whole ? 0 : origin_in_chunks(slice, b, i, j);
+[[nodiscard]] inline std::size_t slot_origin(const Operand& operand, const Binding& b,
+                                             std::int64_t i, std::int64_t j) noexcept {
+  return operand.slice.shape == Slice::Shape::whole ? 0 : origin_in_chunks(operand, b, i, j);
 }
+/// The number of the first element in a rank's input or output: not 0 where it holds its own block
+/// only.
+[[nodiscard]] std::size_t first_element(Kind kind, Space space, int rank,
+                                        const Binding& b) noexcept;
 /// Bytes of one slot, rounded up to 64.
 [[nodiscard]] std::size_t slot_bytes(const Schedule& schedule, const Binding& b) noexcept;
 [[nodiscard]] std::int64_t times_of(const Times& times, const Binding& b) noexcept;

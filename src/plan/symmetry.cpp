@@ -15,7 +15,7 @@ class Trace {
   /// rename(rank) gives the number to be compared.
   template <class Rename>
   Trace(const Schedule& s, const ProofCase& c, Rename rename) : schedule_(s) {
-    binding_ = {c.count, 64, s.chunk_bytes > 0 ? c.chunk : 0, c.align};
+    binding_ = {c.count, 64, s.chunk_bytes > 0 ? c.chunk : 0, c.align, {}, {}};
     for (int r = 0; r < s.size; ++r) names_.push_back(rename(r));
     run(0, s.steps.size(), 0);
   }
@@ -67,6 +67,8 @@ class Trace {
       case Slice::Shape::part: return fmt::format("part {}", number);
       case Slice::Shape::chunk_part: return fmt::format("chunk {} part {}", chunk, number);
       case Slice::Shape::part_chunk: return fmt::format("part {} chunk {}", number, chunk);
+      case Slice::Shape::block: return fmt::format("block {}", name(part));
+      case Slice::Shape::block_chunk: return fmt::format("block {} chunk {}", name(part), chunk);
     }
     return "";
   }

@@ -36,6 +36,9 @@ std::string text(const Slice& s) {
       return fmt::format("part {} of {} of chunk {}", text(s.part), s.parts, text(s.chunk));
     case Slice::Shape::part_chunk:
       return fmt::format("chunk {} of part {} of {}", text(s.chunk), text(s.part), s.parts);
+    case Slice::Shape::block: return fmt::format("block {}", text(s.part));
+    case Slice::Shape::block_chunk:
+      return fmt::format("chunk {} of block {}", text(s.chunk), text(s.part));
   }
   return "?";
 }
@@ -62,6 +65,7 @@ std::string text(const Times& t) {
     case Times::Of::constant: return fmt::format("{} times", t.plus);
     case Times::Of::chunks: return fmt::format("chunks{:+} times", t.plus);
     case Times::Of::part_chunks: return fmt::format("chunks of 1/{}{:+} times", t.parts, t.plus);
+    case Times::Of::block_chunks: return fmt::format("chunks of a block{:+} times", t.plus);
   }
   return "?";
 }

@@ -45,22 +45,22 @@ TEST(Bind, CountsInElements) {
 
 TEST(RangeOf, WholeAndChunksCoverTheOperation) {
   const Binding b = bind(with(256, 1), 150, 4);  // chunks of 64
-  expect_range(range_of(whole(), b, 0, 0), 0, 150);
-  expect_range(range_of(chunk(var_i()), b, 0, 0), 0, 64);
-  expect_range(range_of(chunk(var_i()), b, 2, 0), 128, 22);
-  expect_range(range_of(chunk(var_i()), b, 3, 0), 0, 0);
-  expect_range(range_of(chunk(var_i(-1)), b, 0, 0), 0, 0);
+  expect_range(range_of(input(whole()), b, 0, 0), 0, 150);
+  expect_range(range_of(input(chunk(var_i())), b, 0, 0), 0, 64);
+  expect_range(range_of(input(chunk(var_i())), b, 2, 0), 128, 22);
+  expect_range(range_of(input(chunk(var_i())), b, 3, 0), 0, 0);
+  expect_range(range_of(input(chunk(var_i(-1))), b, 0, 0), 0, 0);
 }
 
 TEST(RangeOf, PartsAreOfEqualLengthInLines) {
   const Binding b = bind(with(0, 0), 100, 4);  // 3 parts: 34, rounded up to lines of 16: 48
-  expect_range(range_of(part(constant(0), 3), b, 0, 0), 0, 48);
-  expect_range(range_of(part(constant(1), 3), b, 0, 0), 48, 48);
-  expect_range(range_of(part(constant(2), 3), b, 0, 0), 96, 4);
-  expect_range(range_of(part(constant(3), 3), b, 0, 0), 0, 0);
+  expect_range(range_of(input(part(constant(0), 3)), b, 0, 0), 0, 48);
+  expect_range(range_of(input(part(constant(1), 3)), b, 0, 0), 48, 48);
+  expect_range(range_of(input(part(constant(2), 3)), b, 0, 0), 96, 4);
+  expect_range(range_of(input(part(constant(3), 3)), b, 0, 0), 0, 0);
   const Binding one = bind(with(0, 0), 1, 4);
-  expect_range(range_of(part(constant(0), 8), one, 0, 0), 0, 1);
-  expect_range(range_of(part(constant(1), 8), one, 0, 0), 0, 0);
+  expect_range(range_of(input(part(constant(0), 8)), one, 0, 0), 0, 1);
+  expect_range(range_of(input(part(constant(1), 8)), one, 0, 0), 0, 0);
 }
 
 TEST(RangeOf, PartsOfChunksAndChunksOfPartsCoverEachElementOnce) {
@@ -70,9 +70,9 @@ TEST(RangeOf, PartsOfChunksAndChunksOfPartsCoverEachElementOnce) {
     std::vector<int> by_part(count, 0);
     for (int c = 0; c < 100; ++c) {
       for (int p = 0; p < 5; ++p) {
-        const Range x = range_of(chunk_part(constant(c), constant(p), 5), b, 0, 0);
+        const Range x = range_of(input(chunk_part(constant(c), constant(p), 5)), b, 0, 0);
         for (std::size_t e = 0; e < x.count; ++e) ++by_chunk.at(x.first + e);
-        const Range y = range_of(part_chunk(constant(p), 5, constant(c)), b, 0, 0);
+        const Range y = range_of(input(part_chunk(constant(p), 5, constant(c))), b, 0, 0);
         for (std::size_t e = 0; e < y.count; ++e) ++by_part.at(y.first + e);
       }
     }
@@ -90,7 +90,7 @@ TEST(Slots, HoldWhatTheirSlicesNeed) {
       EXPECT_EQ(room % 64, 0U);
       for (int c = 0; c < 80; ++c) {
         for (int p = 0; p < parts; ++p) {
-          const Slice slice = part_chunk(constant(p), parts, constant(c));
+          const Operand slice = input(part_chunk(constant(p), parts, constant(c)));
           const Range x = range_of(slice, b, 0, 0);
           if (x.count == 0) continue;
           const std::size_t origin = slot_origin(slice, b, 0, 0);
