@@ -7,6 +7,8 @@
 #include <exception>
 #include <tutti/version.hpp>
 
+#include "cli/doctor_command.hpp"
+
 #ifdef TUTTI_CLI_HAS_BENCH
 #include "bench/spawn.hpp"
 #include "cli/bench_command.hpp"
@@ -18,12 +20,14 @@ int main(int argc, char** argv) {
   app.add_subcommand("version", "Prints the version")->callback([] {
     fmt::print("tutti {}\n", tutti::version());
   });
+  int exit_code = 0;
+  tutti::cli::add_doctor_command(app, exit_code);
 #ifdef TUTTI_CLI_HAS_BENCH
   tutti::cli::add_bench_command(app);
 #endif
   try {
     app.parse(argc, argv);
-    return 0;
+    return exit_code;
   } catch (const CLI::ParseError& error) {
     return app.exit(error);
 #ifdef TUTTI_CLI_HAS_BENCH

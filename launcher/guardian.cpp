@@ -66,6 +66,10 @@ void end_groups(const std::vector<Group>& groups) {
     if (got < 0 && errno == EINTR) continue;
     if (got != static_cast<ssize_t>(sizeof pid)) break;
     if (pid == kGoodBye) _exit(0);
+    if (pid < 0) {
+      std::erase_if(groups, [&](const Group& group) { return group.pid == -pid; });
+      continue;
+    }
     auto pidfd = os::open_pidfd(pid);
     groups.push_back({pid, pidfd ? std::move(*pidfd) : os::Fd()});
   }
@@ -88,6 +92,11 @@ Result<Guardian> Guardian::start() {
     guard(read_end.get());
   }
   return Guardian(pid, std::move(write_end));
+}
+
+void Guardian::forget(pid_t group) const noexcept {
+  const pid_t message = -group;
+  [[maybe_unused]] const ssize_t said = write(pipe_.get(), &message, sizeof message);
 }
 
 Guardian::~Guardian() {

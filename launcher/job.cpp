@@ -7,34 +7,23 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <climits>
 #include <csignal>
 #include <cstdlib>
-#include <random>
+#include <system_error>
 
-#include "os/address.hpp"
 #include "os/system_error.hpp"
 #include "report.hpp"
-#include "store/secret.hpp"
 
 namespace tutti::launcher {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint16_t kDefaultPort = 29500;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 // For other nodes' workers that still take leave of each other through our store.
 constexpr auto kStoreLinger = 1s;
 constexpr auto kFlushTimeout = 10s;
 constexpr auto kFlushTimeoutInterrupted = 1s;
-constexpr auto kNodesTimeout = 5min;
-
-bool is_loopback(const std::string& host) {
-  if (host == "localhost") return true;
-  auto address = os::Address::parse(host, 0);
-  return address && address->is_loopback();
-}
 
 }  // namespace
 
@@ -46,111 +35,72 @@ int Job::run() {
   }
   events_ = std::move(*events);
   output_ = std::make_unique<Output>([loop = events_.get()] { loop->wake(); });
+  tag_ = options_.tag.value_or(isatty(STDOUT_FILENO) != 0 && options_.world_size() > 1);
   Status status = watch_signals();
   if (status) status = prepare();
+  if (status) status = meet_nodes();
   if (!status) {
     say(fmt::format("tuttirun: {}", status.message()));
     output_->flush(Clock::now() + kFlushTimeout);
     return status.code() == Errc::invalid_argument ? 2 : EXIT_FAILURE;
   }
-  const bool tag = options_.tag.value_or(isatty(STDOUT_FILENO) != 0 && options_.world_size() > 1);
-  start_ = Clock::now();
-  status = start_workers(tag);
-  if (!status) {
-    say(fmt::format("tuttirun: {}", status.message()));
-    if (nodes_)
-      nodes_->report_failure(127, fmt::format("node {}: {}", options_.node_rank, status.message()));
-    reported_ = true;
-    kill_all();
+  while (!stopping_) {
+    status = start_workers();
+    if (!status) {
+      say(fmt::format("tuttirun: {}", status.message()));
+      if (nodes_)
+        nodes_->report_failure(127,
+                               fmt::format("node {}: {}", options_.node_rank, status.message()));
+      reported_ = true;
+      kill_all();
+    }
+    loop();
+    drain();
+    if (!status || !should_restart()) break;
+    status = restart();
+    if (!status) {
+      say(fmt::format("tuttirun: cannot start the workers again: {}", status.message()));
+      break;
+    }
   }
-  loop();
   const int code = finish();
   return status ? code : 127;
 }
 
 Status Job::prepare() {
-  if (Status status = prepare_secret(); !status) return status;
-  address_.master_addr = options_.master_addr;
-  const bool one_node = options_.nnodes == 1;
-  address_.master_port = options_.master_port.value_or(one_node ? 0 : kDefaultPort);
-  if (one_node) {
-    // Only tells jobs apart that meet by mistake; need not be hard to guess.
-    std::random_device random;
-    address_.job = fmt::format("{:08x}{:08x}", random(), random());
+  if (Status status = meeting_.prepare(); !status) return status;
+  if (!options_.redirect.empty() || !options_.tee.empty()) {
+    auto logs = Logs::make(options_, meeting_.run_id());
+    if (!logs) return logs.status();
+    logs_ = std::move(*logs);
+    if (options_.log_dir.empty())
+      say(fmt::format("tuttirun: the workers' output goes to {}", logs_->folder()));
   }
-  if (options_.node_rank == 0) {
-    if (Status status = prepare_store(); !status) return status;
-  }
-  if (!one_node) prepare_nodes();
-  return {};
-}
-
-Status Job::prepare_secret() {
-  if (!options_.secret_file.empty()) {
-    auto secret = store::read_secret_file(options_.secret_file);
-    if (!secret) return secret.status();
-    secret_ = std::move(*secret);
-    // Workers may change their directory before they read it.
-    std::array<char, PATH_MAX> path{};
-    if (realpath(options_.secret_file.c_str(), path.data()) == nullptr)
-      return os::system_error("cannot find " + options_.secret_file, errno);
-    address_.secret_file = path.data();
-    return {};
-  }
-  if (options_.nnodes == 1) {
-    auto made = store::make_secret();
-    if (!made) return made.status();
-    secret_ = std::move(made->secret);
-    secret_fd_ = std::move(made->fd);
-    address_.secret_fd = secret_fd_.get();
-    return {};
-  }
-  if (options_.node_rank == 0 && !is_loopback(options_.master_addr)) {
-    say(
-        fmt::format("tuttirun: warning: the job has no secret: whoever reaches {} can join or "
-                    "disturb it; give all nodes the same --secret-file",
-                    options_.master_addr));
+  if (Status status = meeting_.serve(0); !status) return status;
+  if (options_.nproc_per_node > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+    say("tuttirun: OMP_NUM_THREADS is set to 1 for each worker, so that they do not fight for the "
+        "CPUs; set it yourself for another number");
   }
   return {};
 }
 
-Status Job::prepare_store() {
-  auto addresses = os::Address::resolve(address_.master_addr, address_.master_port);
-  if (!addresses) return addresses.status();
-  Status last;
-  for (const os::Address& address : *addresses) {
-    if (address.is_multicast() || address.is_unspecified() || address.is_broadcast()) {
-      return Status(Errc::invalid_argument,
-                    fmt::format("--master-addr {} is not the address of a host", address.host()));
-    }
-    store::TcpServerOptions server;
-    server.address = address;
-    server.secret = secret_;
-    server.job = address_.job;
-    auto started = store::TcpServer::start(std::move(server));
-    if (!started) {
-      last = started.status();
-      continue;
-    }
-    server_ = std::move(*started);
-    address_.master_port = server_->address().port();
-    return {};
+Status Job::meet_nodes() {
+  if (options_.nnodes == 1) return {};
+  std::optional<int> number = options_.node_rank;
+  if (options_.find_node_rank)
+    number = meeting_.serving() ? std::optional<int>(0) : std::optional<int>();
+  nodes_ = std::make_unique<Nodes>(options_, meeting_.store(), number,
+                                   [loop = events_.get()] { loop->wake(); });
+  // No worker runs before the others can be told of its end. Ends with an answer of the store, its
+  // time-out, or a signal.
+  while (!nodes_->joined()) {
+    if (stopping_) return {};
+    if (const auto verdict = nodes_->verdict())
+      return Status(Errc::store, "cannot join the job: " + verdict->text);
+    if (Status status = events_->run_once(std::nullopt); !status) return status;
   }
-  return Status(Errc::store,
-                fmt::format("cannot serve the store: {}; is --master-addr an address of this host "
-                            "and --master-port free?",
-                            last.message()));
-}
-
-void Job::prepare_nodes() {
-  TcpStoreOptions store;
-  store.host = address_.master_addr;
-  store.port = address_.master_port;
-  store.timeout = kNodesTimeout;
-  store.secret = secret_;
-  store.job = address_.job;
-  nodes_ =
-      std::make_unique<Nodes>(options_, std::move(store), [loop = events_.get()] { loop->wake(); });
+  options_.node_rank = *nodes_->joined();
+  return {};
 }
 
 Status Job::watch_signals() {
@@ -163,21 +113,42 @@ Status Job::watch_signals() {
   return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { note_signal(); });
 }
 
-Status Job::start_workers(bool tag) {
+Status Job::start_workers() {
+  start_ = Clock::now();
+  Start start;
+  start.address = meeting_.address();
+  start.run_id = meeting_.run_id();
+  start.restart = restart_;
+  start.tag = tag_;
+  start.announce_fd = guardian_.announce_fd();
+  start.logs = logs_ ? &*logs_ : nullptr;
   for (int local_rank = 0; local_rank < options_.nproc_per_node; ++local_rank) {
-    auto worker = start_worker(options_, address_, local_rank, guardian_.announce_fd(), tag);
-    if (!worker) {
-      std::string hint;
-      const std::string& program = options_.program.front();
-      if (worker.status().code() == Errc::invalid_argument && !options_.module &&
-          program.find('/') == std::string::npos && access(program.c_str(), X_OK) == 0)
-        hint = fmt::format("; did you mean ./{}?", program);
-      return Status(worker.status().code(), std::string(worker.status().message()) + hint);
-    }
+    auto worker = start_worker(options_, start, local_rank);
+    if (!worker) return worker.status();
     workers_.push_back(std::move(*worker));
     watch(*workers_.back());
   }
   return {};
+}
+
+bool Job::should_restart() const {
+  return first_failed_ != nullptr && interrupted_by_ == 0 && restart_ < options_.max_restarts;
+}
+
+Status Job::restart() {
+  output_->write(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
+  for (const auto& worker : workers_) {
+    guardian_.forget(worker->process.pid());
+    if (Status status = worker->process.collect(); !status) return status;
+  }
+  workers_.clear();
+  first_failed_ = nullptr;
+  stopping_ = false;
+  kill_at_.reset();
+  ++restart_;
+  say(fmt::format("tuttirun: starting all workers again ({} of {} restarts)", restart_,
+                  options_.max_restarts));
+  return meeting_.serve(restart_);
 }
 
 void Job::watch(Worker& worker) {
@@ -187,6 +158,7 @@ void Job::watch(Worker& worker) {
   check(events_->add(worker.process.pidfd(), EPOLLIN,
                      [this, &worker](std::uint32_t) { note_end(worker); }));
   for (Stream* stream : {&worker.out, &worker.err}) {
+    if (!stream->fd.valid()) continue;
     check(events_->add(stream->fd.get(), EPOLLIN,
                        [this, stream](std::uint32_t) { read_stream(*stream); }));
   }
@@ -194,7 +166,7 @@ void Job::watch(Worker& worker) {
 
 void Job::read_stream(Stream& stream) {
   if (!stream.fd.valid()) return;
-  if (output_->broken(stream.to)) {
+  if (output_->broken(stream.to) && !stream.log.valid()) {
     // Nobody reads us: let the worker see that, as it would without us.
     close_stream(stream);
     return;
@@ -206,9 +178,17 @@ void Job::read_stream(Stream& stream) {
     close_stream(stream);
     return;
   }
-  output_->write(stream.to,
-                 stream.lines.add(std::string_view(buffer.data(), static_cast<std::size_t>(got))));
+  take(stream, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
   pause_or_resume_streams();
+}
+
+void Job::take(Stream& stream, std::string_view bytes) {
+  if (stream.log.valid() && !append(stream.log.get(), bytes)) {
+    say(fmt::format("tuttirun: cannot write {}: {}; going on without it", stream.log_path,
+                    std::generic_category().message(errno)));
+    stream.log.reset();
+  }
+  if (stream.shown) output_->write(stream.to, stream.lines.add(bytes));
 }
 
 void Job::close_stream(Stream& stream) {
@@ -324,7 +304,7 @@ void Job::loop() {
   }
 }
 
-int Job::finish() {
+void Job::drain() {
   // What workers have left running in their groups goes with the job.
   send_to_groups(SIGKILL);
   const auto deadline =
@@ -336,14 +316,18 @@ int Job::finish() {
       ssize_t got = 0;
       while (stream->fd.valid() &&
              (got = read(stream->fd.get(), buffer.data(), buffer.size())) > 0) {
-        output_->write(stream->to, stream->lines.add(std::string_view(
-                                       buffer.data(), static_cast<std::size_t>(got))));
+        take(*stream, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
         if (output_->full()) output_->flush(deadline);
         if (Clock::now() >= deadline) break;
       }
       close_stream(*stream);
     }
   }
+}
+
+int Job::finish() {
+  const auto deadline =
+      Clock::now() + (interrupted_by_ != 0 ? kFlushTimeoutInterrupted : kFlushTimeout);
   int code = EXIT_SUCCESS;
   if (first_failed_ != nullptr) {
     output_->write(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
@@ -359,7 +343,7 @@ int Job::finish() {
     if (Status status = worker->process.collect(); !status) say(std::string(status.message()));
   }
   nodes_.reset();
-  if (server_) server_->close(options_.nnodes > 1 ? kStoreLinger : 0s);
+  meeting_.close(options_.nnodes > 1 ? kStoreLinger : 0s);
   output_->flush(deadline);
   return code;
 }

@@ -4,26 +4,31 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tutti/error.hpp>
 
 #include "guardian.hpp"
+#include "logs.hpp"
+#include "meeting.hpp"
 #include "nodes.hpp"
 #include "options.hpp"
 #include "os/event_loop.hpp"
 #include "os/fd.hpp"
 #include "output.hpp"
-#include "store/tcp_server.hpp"
 #include "workers.hpp"
 
 namespace tutti::launcher {
 
-/// One run of the program on this node: serves the store (on node 0), starts the workers, watches
-/// them, ends all at the first failure.
+/// One run of the program on this node: starts the workers, watches them, ends all at the first
+/// failure, and starts them again if that is asked for.
 class Job {
  public:
-  Job(Options options, Guardian& guardian) : options_(std::move(options)), guardian_(guardian) {}
+  Job(Options options, Guardian& guardian)
+      : options_(std::move(options)),
+        guardian_(guardian),
+        meeting_(options_, [this](const std::string& line) { say(line); }) {}
 
   /// The exit code of tuttirun.
   int run();
@@ -32,14 +37,16 @@ class Job {
   using Clock = std::chrono::steady_clock;
 
   Status prepare();
-  Status prepare_secret();
-  Status prepare_store();
-  void prepare_nodes();
+  Status meet_nodes();
   Status watch_signals();
-  Status start_workers(bool tag);
+  Status start_workers();
+  [[nodiscard]] bool should_restart() const;
+  /// Forgets the workers, which have all ended, and opens a new meeting for the next ones.
+  Status restart();
   void watch(Worker& worker);
 
   void read_stream(Stream& stream);
+  void take(Stream& stream, std::string_view bytes);
   void close_stream(Stream& stream);
   void pause_or_resume_streams();
   void note_end(Worker& worker);
@@ -52,20 +59,22 @@ class Job {
   void send_to_groups(int signal);
   [[nodiscard]] bool all_ended() const;
   void loop();
+  /// Ends what workers have left behind and takes what they have written.
+  void drain();
   int finish();
   void say(const std::string& line);
 
   Options options_;
   Guardian& guardian_;
-  JobAddress address_;
-  std::vector<std::byte> secret_;
-  os::Fd secret_fd_;
-  std::unique_ptr<store::TcpServer> server_;
+  Meeting meeting_;
+  std::optional<Logs> logs_;
   std::unique_ptr<os::EventLoop> events_;
   std::unique_ptr<Output> output_;
   std::unique_ptr<Nodes> nodes_;
   os::Fd signals_;
 
+  int restart_ = 0;
+  bool tag_ = false;
   std::vector<std::unique_ptr<Worker>> workers_;
   Clock::time_point start_;
   const Worker* first_failed_ = nullptr;

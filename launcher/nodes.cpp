@@ -13,6 +13,7 @@ using namespace std::chrono_literals;
 
 constexpr std::string_view kVerdictKey = "tuttirun/verdict";
 constexpr std::string_view kDoneKey = "tuttirun/done";
+constexpr std::string_view kNodesKey = "tuttirun/nodes";
 constexpr auto kReportTimeout = 5s;
 // A job may run for as long as it likes; this outlives every machine.
 constexpr auto kForever = std::chrono::hours(24 * 365);
@@ -33,9 +34,11 @@ Nodes::Verdict parse_verdict(std::string_view text) {
 
 }  // namespace
 
-Nodes::Nodes(const Options& options, TcpStoreOptions store, std::function<void()> on_verdict) {
+Nodes::Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank,
+             std::function<void()> on_news) {
   state_->nnodes = options.nnodes;
-  state_->on_verdict = std::move(on_verdict);
+  state_->node_rank = node_rank;
+  state_->on_news = std::move(on_news);
   thread_ = std::thread([state = state_, store = std::move(store)] { run(*state, store); });
   pthread_setname_np(thread_.native_handle(), "tuttirun-nodes");
 }
@@ -44,7 +47,7 @@ Nodes::~Nodes() {
   bool ended = false;
   {
     const std::lock_guard lock(state_->mutex);
-    state_->on_verdict = nullptr;
+    state_->on_news = nullptr;
     ended = state_->verdict.has_value();
   }
   if (ended)
@@ -66,29 +69,48 @@ void Nodes::run(State& state, const TcpStoreOptions& options) {
   std::shared_ptr<TcpStore> store;
   try {
     store = make_tcp_store(options);
-    std::vector<std::string> unreported;
-    {
-      const std::lock_guard lock(state.mutex);
-      state.store = store;
-      unreported = std::move(state.unreported);
-    }
-    for (const std::string& message : unreported) say(*store, message, state.nnodes);
-    verdict = parse_verdict(store->get(kVerdictKey, kForever));
+    const std::string objection = join(state, store);
+    if (objection.empty())
+      verdict = parse_verdict(store->get(kVerdictKey, kForever));
+    else
+      verdict.text = objection;
   } catch (const std::exception& error) {
     verdict.text = fmt::format("tuttirun on node 0 cannot be reached: {}", error.what());
   }
   const std::lock_guard lock(state.mutex);
   state.store.reset();
   state.verdict = std::move(verdict);
-  if (state.on_verdict) state.on_verdict();
+  if (state.on_news) state.on_news();
 }
 
-void Nodes::report(std::string message) {
+std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
+  std::optional<int> number;
+  {
+    const std::lock_guard lock(state.mutex);
+    number = state.node_rank;
+  }
+  // The node that serves is number 0.
+  if (!number) number = static_cast<int>(store->add(kNodesKey, 1));
+  if (*number >= state.nnodes)
+    return fmt::format("{} nodes have come already, as many as --nnodes says", state.nnodes);
+  if (store->add(fmt::format("{}/{}", kNodesKey, *number), 1) > 1) {
+    return fmt::format(
+        "a node with --node-rank {} has come already; give each its own, from 0 to {}", *number,
+        state.nnodes - 1);
+  }
+  const std::lock_guard lock(state.mutex);
+  state.node_rank = number;
+  state.store = store;
+  state.joined = true;
+  if (state.on_news) state.on_news();
+  return {};
+}
+
+void Nodes::report(const std::string& message) {
   std::shared_ptr<TcpStore> store;
   {
     const std::lock_guard lock(state_->mutex);
     store = state_->store;
-    if (!store) state_->unreported.push_back(message);
   }
   if (!store) return;
   try {
@@ -102,6 +124,11 @@ void Nodes::report_done() { report("done"); }
 
 void Nodes::report_failure(int exit_code, const std::string& text) {
   report(fmt::format("{} {}", exit_code, text));
+}
+
+std::optional<int> Nodes::joined() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->joined ? state_->node_rank : std::nullopt;
 }
 
 std::optional<Nodes::Verdict> Nodes::verdict() const {

@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include <tutti/store.hpp>
 
@@ -24,8 +23,11 @@ class Nodes {
     std::string text;  ///< what failed, and where
   };
 
-  /// `on_verdict` is called from a thread of ours, once.
-  Nodes(const Options& options, TcpStoreOptions store, std::function<void()> on_verdict);
+  /// `on_news` is called from a thread of ours when this node has joined and when there is a
+  /// verdict.
+  /// `node_rank`: ours, if it is known; otherwise the store counts who comes, from 1.
+  Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank,
+        std::function<void()> on_news);
   ~Nodes();
   Nodes(const Nodes&) = delete;
   Nodes& operator=(const Nodes&) = delete;
@@ -35,20 +37,26 @@ class Nodes {
   /// A worker of this node has failed.
   void report_failure(int exit_code, const std::string& text);
   [[nodiscard]] std::optional<Verdict> verdict() const;
+  /// The number of this node; absent until it has joined the others. What is reported before that
+  /// reaches nobody.
+  [[nodiscard]] std::optional<int> joined() const;
 
  private:
   // Shared with the thread, which may hang in a call to a store that is gone when we go.
   struct State {
     int nnodes = 1;
     mutable std::mutex mutex;
-    std::function<void()> on_verdict;     // guarded; empty when we have gone
-    std::shared_ptr<TcpStore> store;      // guarded; null until connected
-    std::vector<std::string> unreported;  // guarded; what there was to say before that
-    std::optional<Verdict> verdict;       // guarded
+    std::function<void()> on_news;    // guarded; empty when we have gone
+    std::optional<int> node_rank;     // guarded
+    bool joined = false;              // guarded
+    std::shared_ptr<TcpStore> store;  // guarded; null until connected
+    std::optional<Verdict> verdict;   // guarded
   };
   static void run(State& state, const TcpStoreOptions& options);
   static void say(TcpStore& store, const std::string& message, int nnodes);
-  void report(std::string message);
+  /// Returns what speaks against it, or nothing.
+  static std::string join(State& state, const std::shared_ptr<TcpStore>& store);
+  void report(const std::string& message);
 
   std::shared_ptr<State> state_ = std::make_shared<State>();
   std::thread thread_;

@@ -2,58 +2,27 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <charconv>
-#include <numeric>
-
-#include <tutti/version.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
 
 #include "os/cpu.hpp"
+#include "raw_options.hpp"
 
 namespace tutti::launcher {
 namespace {
 
 constexpr int kMostWorkers = 65536;
+constexpr int kMostRestarts = 1'000'000;
+constexpr double kMostSeconds = 86400;
+// torchrun's, for the address of a store without a port.
+constexpr std::uint16_t kStaticPort = 29500;
+constexpr std::uint16_t kC10dPort = 29400;
 
 Status invalid(std::string text) { return Status(Errc::invalid_argument, std::move(text)); }
-
-// How many letters to change to get from one word to the other.
-std::size_t distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
-    }
-  }
-  return row.back();
-}
-
-std::string did_you_mean(const CLI::App& app, const std::string& word) {
-  std::string name = word.substr(0, word.find('='));
-  std::ranges::replace(name, '_', '-');
-  std::string best;
-  std::size_t best_distance = SIZE_MAX;
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& known : option->get_lnames()) {
-      if (known.find('_') != std::string::npos) continue;
-      const std::string full = "--" + known;
-      // Half a name is a better hint than a similar one.
-      const std::size_t d = full.starts_with(name) && name.size() > 3 ? 1 : distance(name, full);
-      if (d < best_distance) {
-        best_distance = d;
-        best = full;
-      }
-    }
-  }
-  if (best_distance > std::max<std::size_t>(2, name.size() / 3)) return "see tuttirun --help";
-  return fmt::format("did you mean {}?", best);
-}
 
 Result<int> number(const std::string& name, const std::string& text, int least, int most) {
   int value = 0;
@@ -66,25 +35,235 @@ Result<int> number(const std::string& name, const std::string& text, int least, 
   return value;
 }
 
-struct Raw {
-  std::string nproc = "1";
-  std::string nnodes = "1";
-  std::string node_rank = "0";
-  std::string master_port;
-  double grace = 5;
-  bool tag = false;
-  bool no_tag = false;
+Result<std::chrono::milliseconds> seconds(const std::string& name, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  if (text.empty() || *end != '\0' || !(value >= 0 && value <= kMostSeconds)) {
+    return invalid(fmt::format("{} is \"{}\"; it is a number of seconds from 0 to {:.0f}", name,
+                               text, kMostSeconds));
+  }
+  return std::chrono::milliseconds(static_cast<std::int64_t>(value * 1000));
+}
+
+std::vector<std::string> split(const std::string& text, char at) {
+  std::vector<std::string> parts;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(at, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// GPUs that workers may use: those named in CUDA_VISIBLE_DEVICES, else those of the driver.
+int usable_gpus() {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  if (visible != nullptr) {
+    int count = 0;
+    // As CUDA reads it: the list ends at the first number that is none.
+    for (const std::string& one : split(visible, ',')) {
+      if (one.empty() || one.starts_with('-')) break;
+      ++count;
+    }
+    return count;
+  }
+  std::error_code none;
+  const std::filesystem::directory_iterator gpus("/proc/driver/nvidia/gpus", none);
+  return none ? 0 : static_cast<int>(std::distance(begin(gpus), end(gpus)));
+}
+
+Result<int> workers_per_node(const std::string& text) {
+  if (text == "cpu") return os::usable_cpus();
+  if (text == "gpu" || text == "auto") {
+    const int gpus = usable_gpus();
+    if (gpus > 0) return gpus;
+    if (text == "auto") return os::usable_cpus();
+    return invalid(
+        "--nproc-per-node gpu: there is no NVIDIA GPU here (or CUDA_VISIBLE_DEVICES hides all); "
+        "give a number, or cpu");
+  }
+  return number("--nproc-per-node", text, 1, kMostWorkers);
+}
+
+Result<int> nodes_of_job(const std::string& text, int most) {
+  const std::vector<std::string> range = split(text, ':');
+  if (range.size() == 2 && range[0] != range[1]) {
+    return invalid(
+        fmt::format("--nnodes {}: tuttirun starts a job on a fixed number of nodes; give one "
+                    "number",
+                    text));
+  }
+  return number("--nnodes", range.size() == 2 ? range[0] : text, 1, most);
+}
+
+/// "0", "3" or "0:3,1:2".
+Result<StreamChoice> streams(const std::string& name, const std::string& text, int workers) {
+  StreamChoice choice;
+  if (text.find(':') == std::string::npos) {
+    auto bits = number(name, text, 0, 3);
+    if (!bits) return bits.status();
+    choice.everybody = static_cast<unsigned>(*bits);
+    return choice;
+  }
+  for (const std::string& one : split(text, ',')) {
+    const std::vector<std::string> pair = split(one, ':');
+    if (pair.size() != 2) {
+      return invalid(
+          fmt::format("{} is \"{}\"; it is 0 to 3 for all workers (1 stdout, 2 stderr, 3 both), or "
+                      "by local rank, as in 0:3,1:2",
+                      name, text));
+    }
+    auto rank = number("the local rank in " + name, pair[0], 0, workers - 1);
+    if (!rank) return rank.status();
+    auto bits = number(fmt::format("{} of local rank {}", name, *rank), pair[1], 0, 3);
+    if (!bits) return bits.status();
+    choice.of_rank[*rank] = static_cast<unsigned>(*bits);
+  }
+  return choice;
+}
+
+struct Endpoint {
+  std::string host;
+  std::string port;  // may be empty
 };
 
-Status convert(const Raw& raw, const CLI::App& app, Options& options) {
-  if (raw.nproc == "auto" || raw.nproc == "cpu") {
-    options.nproc_per_node = os::usable_cpus();
-  } else {
-    auto nproc = number("--nproc-per-node", raw.nproc, 1, kMostWorkers);
-    if (!nproc) return nproc.status();
-    options.nproc_per_node = *nproc;
+/// "host", "host:port", "[::1]:port".
+Result<Endpoint> parse_endpoint(const std::string& text) {
+  const std::size_t bracket = text.find(']');
+  if (text.starts_with('[') && bracket != std::string::npos &&
+      (bracket + 1 == text.size() || text[bracket + 1] == ':')) {
+    return Endpoint{text.substr(1, bracket - 1),
+                    bracket + 2 < text.size() ? text.substr(bracket + 2) : ""};
   }
-  auto nnodes = number("--nnodes", raw.nnodes, 1, kMostWorkers / options.nproc_per_node);
+  const std::size_t colon = text.find(':');
+  if (colon != std::string::npos && text.find(':', colon + 1) != std::string::npos) {
+    return invalid(
+        fmt::format("--rdzv-endpoint is \"{}\"; write an IPv6 address in brackets, as in "
+                    "[::1]:29500",
+                    text));
+  }
+  return Endpoint{text.substr(0, colon), colon == std::string::npos ? "" : text.substr(colon + 1)};
+}
+
+Status convert_conf(const std::string& text, Options& options) {
+  // What torchrun's own rendezvous takes: nothing of ours waits or beats like that.
+  constexpr std::array<std::string_view, 8> kWithoutMeaning = {
+      "close_timeout",     "last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt",
+      "heartbeat_timeout", "read_timeout",      "store_type",          "rank"};
+  if (text.empty()) return {};
+  for (const std::string& one : split(text, ',')) {
+    const std::size_t equals = one.find('=');
+    const std::string key = one.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : one.substr(equals + 1);
+    if (key == "timeout" || key == "join_timeout") {
+      auto timeout = seconds("--rdzv-conf " + key, value);
+      if (!timeout) return timeout.status();
+      options.join_timeout = *timeout;
+    } else if (key == "is_host") {
+      const bool yes = value == "1" || value == "true" || value == "True";
+      if (!yes && value != "0" && value != "false" && value != "False")
+        return invalid(fmt::format("--rdzv-conf is_host is \"{}\"; it is true or false", value));
+      options.serves = yes;
+    } else if (std::ranges::find(kWithoutMeaning, key) == kWithoutMeaning.end()) {
+      return invalid(
+          fmt::format("--rdzv-conf \"{}\" is not known; tuttirun takes join_timeout=SECONDS and "
+                      "is_host=true or false",
+                      one));
+    }
+  }
+  return {};
+}
+
+/// Where the store is and who has which number.
+Status convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& options) {
+  const bool c10d = raw.rdzv_backend == "c10d";
+  if (raw.rdzv_backend.starts_with("etcd")) {
+    return invalid(
+        fmt::format("--rdzv-backend {}: tuttirun serves a store of its own and asks no etcd; take "
+                    "c10d, or static and --node-rank",
+                    raw.rdzv_backend));
+  }
+  if (!c10d && raw.rdzv_backend != "static")
+    return invalid(fmt::format("--rdzv-backend is \"{}\"; it is static or c10d", raw.rdzv_backend));
+  if (raw.standalone && options.nnodes > 1)
+    return invalid("--standalone means one node; leave it out with --nnodes");
+  if (Status status = convert_conf(raw.rdzv_conf, options); !status) return status;
+  options.job_id = raw.rdzv_id;
+
+  bool address_given = app.count("--master-addr") > 0;
+  std::string port = raw.master_port;
+  std::string port_name = "--master-port";
+  options.master_addr = raw.master_addr;
+  if (!raw.rdzv_endpoint.empty() && !raw.standalone) {
+    auto endpoint = parse_endpoint(raw.rdzv_endpoint);
+    if (!endpoint) return endpoint.status();
+    if ((address_given && endpoint->host != raw.master_addr) ||
+        (!raw.master_port.empty() && !endpoint->port.empty() &&
+         endpoint->port != raw.master_port)) {
+      return invalid(
+          fmt::format("--rdzv-endpoint {} and --master-addr, --master-port say different things; "
+                      "give one of them",
+                      raw.rdzv_endpoint));
+    }
+    options.master_addr = endpoint->host;
+    address_given = true;
+    if (!endpoint->port.empty()) {
+      port = endpoint->port;
+      port_name = "the port in --rdzv-endpoint";
+      // torchrun's way to say: any.
+      if (port == "0" && options.nnodes == 1) port.clear();
+    }
+  }
+  if (!port.empty()) {
+    auto parsed = number(port_name, port, 1, 65535);
+    if (!parsed) return parsed.status();
+    options.master_port = static_cast<std::uint16_t>(*parsed);
+  } else if (options.nnodes > 1) {
+    options.master_port = c10d ? kC10dPort : kStaticPort;
+  }
+  if (options.nnodes > 1 && !address_given) {
+    return invalid(
+        c10d ? "several nodes need --rdzv-endpoint HOST:PORT, the address of one of them by which "
+               "the others reach it"
+             : "several nodes need --master-addr, the address of the node with --node-rank 0 by "
+               "which the others reach it");
+  }
+  options.own_store = raw.own_store;
+  if (options.own_store && options.nnodes > 1 && options.master_port == 65535)
+    return invalid(
+        "--own-store: the launchers meet at the port after --master-port: give a lower one");
+  options.find_node_rank = c10d && options.nnodes > 1 && app.count("--node-rank") == 0;
+  return {};
+}
+
+Status convert_output(const RawOptions& raw, Options& options) {
+  if (raw.tag) options.tag = true;
+  if (raw.no_tag) options.tag = false;
+  const int workers = options.nproc_per_node;
+  auto redirect = streams("--redirects", raw.redirects, workers);
+  if (!redirect) return redirect.status();
+  options.redirect = std::move(*redirect);
+  auto tee = streams("--tee", raw.tee, workers);
+  if (!tee) return tee.status();
+  options.tee = std::move(*tee);
+  options.log_dir = raw.log_dir;
+  if (!raw.log_dir.empty() && options.redirect.empty() && options.tee.empty())
+    options.tee.everybody = 3;
+  if (raw.shown.empty()) return {};
+  for (const std::string& one : split(raw.shown, ',')) {
+    auto rank = number("a local rank in --local-ranks-filter", one, 0, workers - 1);
+    if (!rank) return rank.status();
+    options.shown.push_back(*rank);
+  }
+  return {};
+}
+
+Status convert(const RawOptions& raw, const CLI::App& app, Options& options) {
+  auto nproc = workers_per_node(raw.nproc);
+  if (!nproc) return nproc.status();
+  options.nproc_per_node = *nproc;
+  auto nnodes = nodes_of_job(raw.nnodes, kMostWorkers / options.nproc_per_node);
   if (!nnodes) return nnodes.status();
   options.nnodes = *nnodes;
   auto node_rank = number("--node-rank", raw.node_rank, 0, kMostWorkers);
@@ -96,48 +275,44 @@ Status convert(const Raw& raw, const CLI::App& app, Options& options) {
                     "--nnodes says how many there are",
                     options.node_rank, options.nnodes, options.nnodes - 1));
   }
-  if (!raw.master_port.empty()) {
-    auto port = number("--master-port", raw.master_port, 1, 65535);
-    if (!port) return port.status();
-    options.master_port = static_cast<std::uint16_t>(*port);
-  }
-  if (options.nnodes > 1 && app.count("--master-addr") == 0) {
+  if (Status status = convert_rendezvous(raw, app, options); !status) return status;
+  options.secret_file = raw.secret_file;
+
+  auto restarts = number("--max-restarts", raw.max_restarts, 0, kMostRestarts);
+  if (!restarts) return restarts.status();
+  options.max_restarts = *restarts;
+  if (options.max_restarts > 0 && options.nnodes > 1) {
     return invalid(
-        "several nodes need --master-addr, the address of the node with --node-rank 0 "
-        "by which the others reach it");
+        "--max-restarts is for jobs on one node: on several nothing starts the workers of all "
+        "nodes again together; leave it out, and start the job again on all nodes");
   }
-  if (!(raw.grace >= 0 && raw.grace <= 86400))
+  if (!raw.monitor_interval.empty()) {
+    auto interval = seconds("--monitor-interval", raw.monitor_interval);
+    if (!interval) return interval.status();
+  }
+  if (raw.start_method != "spawn" && raw.start_method != "fork" &&
+      raw.start_method != "forkserver") {
+    return invalid(
+        fmt::format("--start-method is \"{}\"; it is spawn, fork or forkserver, and all mean the "
+                    "same here",
+                    raw.start_method));
+  }
+  if (!(raw.grace >= 0 && raw.grace <= kMostSeconds))
     return invalid("--grace is a number of seconds from 0 to 86400");
   options.grace = std::chrono::milliseconds(static_cast<std::int64_t>(raw.grace * 1000));
-  if (raw.tag) options.tag = true;
-  if (raw.no_tag) options.tag = false;
-  return {};
+  options.role = raw.role;
+  if (raw.module) options.runner = Runner::module;
+  if (raw.no_python) options.runner = Runner::as_is;
+  if (raw.run_path) options.runner = Runner::python;
+  return convert_output(raw, options);
 }
 
-void declare(CLI::App& app, Raw& raw, Options& options, bool& standalone) {
-  app.prefix_command();
-  app.set_version_flag("--version", fmt::format("tuttirun {}", kVersion));
-  app.add_option("--nproc-per-node,--nproc_per_node", raw.nproc,
-                 "Workers on this node; auto: one per CPU")
-      ->capture_default_str();
-  app.add_option("--nnodes", raw.nnodes, "Nodes of the job; start tuttirun on each")
-      ->capture_default_str();
-  app.add_option("--node-rank,--node_rank", raw.node_rank, "Number of this node, from 0")
-      ->capture_default_str();
-  app.add_option("--master-addr,--master_addr", options.master_addr,
-                 "Address or name of node 0; the store listens there and nowhere else")
-      ->capture_default_str();
-  app.add_option("--master-port,--master_port", raw.master_port,
-                 "Port of the store [a free one on one node, 29500 on several]");
-  app.add_option("--secret-file,--secret_file", options.secret_file,
-                 "File (mode 600) with the job's secret, the same on all nodes [made on one node]");
-  app.add_option("--grace", raw.grace, "Seconds between asking workers to end and ending them")
-      ->capture_default_str();
-  auto* tag =
-      app.add_flag("--tag", raw.tag, "Put [rank]: before each line of output [on a terminal]");
-  app.add_flag("--no-tag,--no_tag", raw.no_tag, "Never do so")->excludes(tag);
-  app.add_flag("-m,--module", options.module, "The program is a Python module: python3 -m program");
-  app.add_flag("--standalone", standalone, "One node; the default, taken for torchrun's sake");
+/// Whether one of the launcher's own options is spelled with an underscore.
+bool has_underscore(int count, const char* const* arguments) {
+  return std::any_of(arguments, arguments + count, [](std::string_view argument) {
+    return argument.starts_with("--") &&
+           argument.substr(0, argument.find('=')).find('_') != std::string_view::npos;
+  });
 }
 
 }  // namespace
@@ -145,13 +320,13 @@ void declare(CLI::App& app, Raw& raw, Options& options, bool& standalone) {
 Result<Parsed> parse_options(int argc, const char* const* argv) {
   CLI::App app(
       "Starts a program several times as the ranks of one job, watches them, and ends all "
-      "at the first failure.\nA program named *.py is run with python3.\n\n"
+      "at the first failure.\nA program named *.py is run with Python ($PYTHON_EXEC, $PYTHON or "
+      "python3).\n\n"
       "  tuttirun [options] program [arguments...]",
       "tuttirun");
   Parsed parsed;
-  Raw raw;
-  bool standalone = false;
-  declare(app, raw, parsed.options, standalone);
+  RawOptions raw;
+  declare_options(app, raw);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
@@ -166,18 +341,20 @@ Result<Parsed> parse_options(int argc, const char* const* argv) {
     return invalid(text + "; see tuttirun --help");
   }
   std::vector<std::string> rest = app.remaining();
+  const int own = argc - static_cast<int>(rest.size());
   if (!rest.empty() && rest.front() == "--") {
     rest.erase(rest.begin());
   } else if (!rest.empty() && rest.front().starts_with('-')) {
     return invalid(
-        fmt::format("unknown option {}; {}", rest.front(), did_you_mean(app, rest.front())));
+        fmt::format("unknown option {}; {}", rest.front(), advice_for(app, rest.front())));
   }
   if (rest.empty())
     return invalid("no program given, as in: tuttirun --nproc-per-node 4 ./program");
   parsed.options.program = std::move(rest);
   if (Status status = convert(raw, app, parsed.options); !status) return status;
-  if (standalone && parsed.options.nnodes > 1)
-    return invalid("--standalone means one node; leave it out with --nnodes");
+  if (raw.pass_local_rank && !raw.use_env)
+    parsed.options.local_rank_argument =
+        has_underscore(own, argv) ? "--local_rank=" : "--local-rank=";
   return parsed;
 }
 

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,18 +11,61 @@
 
 namespace tutti::launcher {
 
+/// How the program is started.
+enum class Runner : std::uint8_t {
+  by_name,  ///< *.py with Python, anything else as it is
+  python,   ///< with Python
+  module,   ///< with Python, as a module
+  as_is,    ///< as it is
+};
+
+/// Which of a worker's streams, as torchrun counts them: 1 stdout, 2 stderr, 3 both.
+struct StreamChoice {
+  unsigned everybody = 0;
+  std::map<int, unsigned> of_rank;  ///< by local rank, in place of `everybody`
+
+  [[nodiscard]] bool has(int local_rank, int stream) const {
+    const auto found = of_rank.find(local_rank);
+    const unsigned bits = found == of_rank.end() ? everybody : found->second;
+    return (bits & static_cast<unsigned>(stream)) != 0;
+  }
+  [[nodiscard]] bool empty() const noexcept { return everybody == 0 && of_rank.empty(); }
+};
+
 struct Options {
   int nproc_per_node = 1;
   int nnodes = 1;
   int node_rank = 0;
+  /// The store gives out the node ranks, and the node that has the address serves it.
+  bool find_node_rank = false;
+  /// With find_node_rank: whether this node serves. Absent: it tries.
+  std::optional<bool> serves;
   std::string master_addr = "127.0.0.1";
-  /// Absent: a free one on one node, 29500 on several.
+  /// Absent (one node only): a free one.
   std::optional<std::uint16_t> master_port;
+  /// The program serves a store at that port itself.
+  bool own_store = false;
+  /// Name of the job; empty: one is made on one node, none on several.
+  std::string job_id;
   std::string secret_file;
+  /// How long the nodes wait for each other.
+  std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
+
+  int max_restarts = 0;
   std::chrono::milliseconds grace = std::chrono::seconds(5);
+  std::string role = "default";
+
   /// Absent: tag if the output is a terminal and there are several workers.
   std::optional<bool> tag;
-  bool module = false;
+  std::string log_dir;
+  StreamChoice redirect;  ///< to a file only
+  StreamChoice tee;       ///< to a file too; goes before `redirect`
+  /// Local ranks whose output is shown; empty: all.
+  std::vector<int> shown;
+
+  Runner runner = Runner::by_name;
+  /// "--local_rank=" or "--local-rank=", put with the number before the program's own arguments.
+  std::string local_rank_argument;
   std::vector<std::string> program;
 
   [[nodiscard]] int world_size() const noexcept { return nnodes * nproc_per_node; }
@@ -33,7 +77,8 @@ struct Parsed {
   std::optional<std::string> text;
 };
 
-/// invalid_argument, one line with a suggestion, for what makes no sense.
+/// invalid_argument, one line with a suggestion, for what makes no sense. What is not on the line
+/// is looked for in torchrun's variables PET_<OPTION>.
 Result<Parsed> parse_options(int argc, const char* const* argv);
 
 }  // namespace tutti::launcher

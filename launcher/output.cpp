@@ -12,8 +12,9 @@ namespace {
 
 constexpr std::size_t kFullBytes = std::size_t{4} << 20;
 
-// False when nobody reads any more.
-bool write_all(int fd, std::string_view bytes) {
+}  // namespace
+
+bool append(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written >= 0) {
@@ -28,8 +29,6 @@ bool write_all(int fd, std::string_view bytes) {
   }
   return true;
 }
-
-}  // namespace
 
 void LineBuffer::put(std::string& to, std::string_view text) {
   if (!inside_line_) to += tag_;
@@ -118,7 +117,7 @@ void Output::run(State& state) {
     state.pieces.pop_front();
     state.writing = true;
     lock.unlock();
-    const bool good = write_all(piece.fd, piece.bytes);
+    const bool good = append(piece.fd, piece.bytes);
     lock.lock();
     state.writing = false;
     const bool was_full = state.waiting_bytes > kFullBytes;

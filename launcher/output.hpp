@@ -35,6 +35,9 @@ class LineBuffer {
   bool inside_line_ = false;  // a piece of the current line is out already
 };
 
+/// Writes all of it, waiting where it must. False, with errno, when that is not possible.
+bool append(int fd, std::string_view bytes);
+
 /// Writes to our stdout and stderr on a thread of its own: a slow reader must not keep us from
 /// noticing that a worker has failed.
 class Output {

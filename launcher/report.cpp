@@ -1,6 +1,7 @@
 #include "report.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
@@ -34,6 +35,11 @@ std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, c
   std::string text = fmt::format(
       "tuttirun: rank {} failed first: {} after {:.3f} s (process {} on {})\n", first.rank,
       describe(*first.end), seconds(first.end_time - start), first.process.pid(), os::host_name());
+  for (const Stream* stream : {&first.err, &first.out}) {
+    if (stream->log_path.empty()) continue;
+    text += fmt::format("tuttirun: its {} is in {}\n",
+                        stream->to == STDERR_FILENO ? "stderr" : "stdout", stream->log_path);
+  }
   text += fmt::format("tuttirun: {:>6}  {:>9}  {:>10}  end\n", "rank", "process", "after");
   std::vector<const Worker*> order;
   for (const auto& worker : workers)

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 #include <map>
 
 #include "os/system_error.hpp"
@@ -26,7 +28,7 @@ Variables our_environment() {
   return variables;
 }
 
-std::vector<std::string> environment_for(const Options& options, const JobAddress& address,
+std::vector<std::string> environment_for(const Options& options, const Start& start,
                                          int local_rank) {
   Variables variables = our_environment();
   const int rank = options.node_rank * options.nproc_per_node + local_rank;
@@ -37,15 +39,23 @@ std::vector<std::string> environment_for(const Options& options, const JobAddres
   set("LOCAL_WORLD_SIZE", options.nproc_per_node);
   set("GROUP_RANK", options.node_rank);
   set("GROUP_WORLD_SIZE", options.nnodes);
-  variables["MASTER_ADDR"] = address.master_addr;
-  set("MASTER_PORT", address.master_port);
-  variables["TUTTI_AGENT_STORE"] = "1";
+  // All nodes have the same role, so ranks within it are the ranks.
+  variables["ROLE_NAME"] = options.role;
+  set("ROLE_RANK", rank);
+  set("ROLE_WORLD_SIZE", options.world_size());
+  variables["TORCHELASTIC_RUN_ID"] = start.run_id;
+  set("TORCHELASTIC_RESTART_COUNT", start.restart);
+  set("TORCHELASTIC_MAX_RESTARTS", options.max_restarts);
+  variables["MASTER_ADDR"] = start.address.master_addr;
+  set("MASTER_PORT", start.address.master_port);
+  variables["TUTTI_AGENT_STORE"] = start.address.own_store ? "0" : "1";
   // A launcher started by another launcher's worker must not hand on that one's.
   for (const char* name : {"TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_JOB"})
     variables.erase(name);
-  if (address.secret_fd >= 0) set("TUTTI_SECRET_FD", address.secret_fd);
-  if (!address.secret_file.empty()) variables["TUTTI_SECRET_FILE"] = address.secret_file;
-  if (!address.job.empty()) variables["TUTTI_JOB"] = address.job;
+  if (start.address.secret_fd >= 0) set("TUTTI_SECRET_FD", start.address.secret_fd);
+  if (!start.address.secret_file.empty())
+    variables["TUTTI_SECRET_FILE"] = start.address.secret_file;
+  if (!start.address.job.empty()) variables["TUTTI_JOB"] = start.address.job;
   // Its output goes through a pipe, where Python would keep it back until the end.
   variables.try_emplace("PYTHONUNBUFFERED", "1");
   // Several workers with a thread per CPU each would fight for the CPUs; torchrun does the same.
@@ -71,22 +81,67 @@ Result<Pipe> make_pipe() {
   return pipe;
 }
 
+/// Prepares one stream and returns what the worker gets as its end.
+Result<os::Fd> prepare_stream(const Options& options, const Start& start, int local_rank, int rank,
+                              int number, Stream& stream) {
+  const bool copied = options.tee.has(local_rank, number);
+  const bool redirected = !copied && options.redirect.has(local_rank, number);
+  stream.to = number;
+  if (start.logs != nullptr && (copied || redirected)) {
+    auto file = start.logs->open(start.restart, local_rank, number);
+    if (!file) return file.status();
+    stream.log_path = std::move(file->path);
+    if (redirected) return std::move(file->fd);
+    stream.log = std::move(file->fd);
+  }
+  auto pipe = make_pipe();
+  if (!pipe) return pipe.status();
+  stream.fd = std::move(pipe->ours);
+  stream.lines = LineBuffer(start.tag ? fmt::format("[{}]: ", rank) : "");
+  stream.shown =
+      options.shown.empty() || std::ranges::find(options.shown, local_rank) != options.shown.end();
+  return std::move(pipe->theirs);
+}
+
+bool runs_python(const Options& options) {
+  switch (options.runner) {
+    case Runner::by_name: return options.program.front().ends_with(".py");
+    case Runner::python:
+    case Runner::module: return true;
+    case Runner::as_is: return false;
+  }
+  return false;
+}
+
+std::string python() {
+  // The first is torchrun's.
+  for (const char* name : {"PYTHON_EXEC", "PYTHON"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return "python3";
+}
+
 }  // namespace
 
-std::vector<std::string> command_of(const Options& options) {
-  std::vector<std::string> command = options.program;
-  if (options.module)
-    command.insert(command.begin(), {"python3", "-m"});
-  else if (command.front().ends_with(".py"))
-    command.insert(command.begin(), "python3");
+std::vector<std::string> command_of(const Options& options, int local_rank) {
+  std::vector<std::string> command;
+  if (runs_python(options)) command.push_back(python());
+  if (options.runner == Runner::module) command.emplace_back("-m");
+  command.push_back(options.program.front());
+  if (!options.local_rank_argument.empty())
+    command.push_back(options.local_rank_argument + std::to_string(local_rank));
+  command.insert(command.end(), options.program.begin() + 1, options.program.end());
   return command;
 }
 
-Result<std::unique_ptr<Worker>> start_worker(const Options& options, const JobAddress& address,
-                                             int local_rank, int announce_fd, bool tag) {
-  auto out = make_pipe();
+Result<std::unique_ptr<Worker>> start_worker(const Options& options, const Start& start,
+                                             int local_rank) {
+  auto worker = std::make_unique<Worker>();
+  worker->rank = options.node_rank * options.nproc_per_node + local_rank;
+  auto out = prepare_stream(options, start, local_rank, worker->rank, STDOUT_FILENO, worker->out);
   if (!out) return out.status();
-  auto err = make_pipe();
+  auto err = prepare_stream(options, start, local_rank, worker->rank, STDERR_FILENO, worker->err);
   if (!err) return err.status();
   os::Fd null;
   // A terminal is not for us to share: a worker's process group is never in its foreground, and
@@ -97,26 +152,31 @@ Result<std::unique_ptr<Worker>> start_worker(const Options& options, const JobAd
   }
 
   os::SpawnOptions spawn;
-  spawn.argv = command_of(options);
-  spawn.environment = environment_for(options, address, local_rank);
+  spawn.argv = command_of(options, local_rank);
+  spawn.environment = environment_for(options, start, local_rank);
   if (null.valid()) spawn.fds.emplace_back(null.get(), STDIN_FILENO);
-  spawn.fds.emplace_back(out->theirs.get(), STDOUT_FILENO);
-  spawn.fds.emplace_back(err->theirs.get(), STDERR_FILENO);
-  if (address.secret_fd >= 0) spawn.fds.emplace_back(address.secret_fd, address.secret_fd);
+  spawn.fds.emplace_back(out->get(), STDOUT_FILENO);
+  spawn.fds.emplace_back(err->get(), STDERR_FILENO);
+  const int secret = start.address.secret_fd;
+  if (secret >= 0) spawn.fds.emplace_back(secret, secret);
   spawn.parent_death_signal = SIGKILL;
-  spawn.announce_fd = announce_fd;
+  spawn.announce_fd = start.announce_fd;
   auto process = os::spawn(spawn);
-  if (!process) return process.status();
-
-  auto worker = std::make_unique<Worker>();
-  worker->rank = options.node_rank * options.nproc_per_node + local_rank;
+  if (!process) {
+    const Status& status = process.status();
+    std::string hint;
+    const std::string& program = options.program.front();
+    if (runs_python(options)) {
+      hint = "; the variable PYTHON_EXEC says which Python to take";
+    } else if (status.code() == Errc::refused && access(program.c_str(), F_OK) == 0) {
+      hint = "; make it executable, or give its interpreter too (--run-path: Python)";
+    } else if (status.code() == Errc::invalid_argument && program.find('/') == std::string::npos &&
+               access(program.c_str(), X_OK) == 0) {
+      hint = fmt::format("; did you mean ./{}?", program);
+    }
+    return Status(status.code(), std::string(status.message()) + hint);
+  }
   worker->process = std::move(*process);
-  const std::string prefix = tag ? fmt::format("[{}]: ", worker->rank) : "";
-  worker->out.fd = std::move(out->ours);
-  worker->out.lines = LineBuffer(prefix);
-  worker->err.fd = std::move(err->ours);
-  worker->err.lines = LineBuffer(prefix);
-  worker->err.to = 2;
   return worker;
 }
 

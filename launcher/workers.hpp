@@ -8,6 +8,8 @@
 
 #include <tutti/error.hpp>
 
+#include "logs.hpp"
+#include "meeting.hpp"
 #include "options.hpp"
 #include "os/fd.hpp"
 #include "os/process.hpp"
@@ -17,10 +19,13 @@ namespace tutti::launcher {
 
 /// One of a worker's two output streams.
 struct Stream {
-  os::Fd fd;
+  os::Fd fd;  ///< invalid where the worker writes to its file itself
   LineBuffer lines{""};
   int to = 1;  ///< 1 or 2
+  bool shown = true;
   bool paused = false;
+  os::Fd log;            ///< gets a copy, if valid
+  std::string log_path;  ///< of the file that gets it, by us or by the worker; or empty
 };
 
 struct Worker {
@@ -35,22 +40,21 @@ struct Worker {
   bool was_asked = false;
 };
 
-/// What all workers of this node are told, beside their rank.
-struct JobAddress {
-  std::string master_addr;
-  std::uint16_t master_port = 0;
-  std::string job;
-  /// The secret as memory to inherit, or -1.
-  int secret_fd = -1;
-  /// ... or as a file, or empty.
-  std::string secret_file;
+/// What workers are started with, beside the options: the same for all of one start of the job.
+struct Start {
+  JobAddress address;
+  std::string run_id;
+  int restart = 0;
+  bool tag = false;
+  int announce_fd = -1;
+  const Logs* logs = nullptr;  ///< null: no files
 };
 
-/// The program and its arguments as they are started: a *.py with python3 before it.
-std::vector<std::string> command_of(const Options& options);
+/// The program and its arguments as worker `local_rank` is started with.
+std::vector<std::string> command_of(const Options& options, int local_rank);
 
 /// Starts worker `local_rank` of this node.
-Result<std::unique_ptr<Worker>> start_worker(const Options& options, const JobAddress& address,
-                                             int local_rank, int announce_fd, bool tag);
+Result<std::unique_ptr<Worker>> start_worker(const Options& options, const Start& start,
+                                             int local_rank);
 
 }  // namespace tutti::launcher

@@ -5,8 +5,9 @@
 
 Public classes, structs, enums and functions in include/tutti/ have a /// comment (it speaks for all
 declarations down to the next empty line; accessors with their body in place need none); every
-environment variable TUTTI_... that the code reads stands in docs/configuration.md; links between
-pages lead somewhere.
+environment variable TUTTI_... that the code reads stands in docs/configuration.md, and nothing else
+does; every setting is a field of Config with a row in that page's table, and the library reads none
+past it; links between pages lead somewhere.
 """
 
 import argparse
@@ -17,6 +18,13 @@ import sys
 SUFFIXES = {".hpp", ".cpp", ".py"}
 CODE_FOLDERS = ["include", "src", "launcher", "cli", "python", "torch", "bench", "examples"]
 VARIABLE = re.compile(r'"(TUTTI_[A-Z0-9_]+)"')
+ROW = re.compile(r"^\|\s*`(TUTTI_[A-Z0-9_]+)`\s*\|\s*(?:`(\w+)`)?", re.MULTILINE)
+CONFIG = ("include/tutti/config.hpp", "src/base/config.cpp")
+FIELD = re.compile(r"^  (?!using|static|enum|struct|\[\[)[\w:<>]+ (\w+)(?: = [^;()]*(?:\([^;]*\))?)?;",
+                   re.MULTILINE)
+# Variables of a job, by which processes find each other, are read where they meet.
+MEETING = "src/rendezvous/environment.cpp"
+GETENV = re.compile(r'\bgetenv\s*\(\s*"(TUTTI_[A-Z0-9_]+)"')
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(?:class|struct|enum class)\s+(?:\[\[\w+\]\]\s*)?(\w+)")
@@ -126,6 +134,34 @@ def unlisted_variables(root):
     for name, where in sorted(seen.items()):
         if not re.search(rf"\b{name}\b", known):
             yield f"{where}: {name} does not stand in docs/configuration.md"
+    for name, _ in ROW.findall(known):
+        if name not in seen:
+            yield f"docs/configuration.md: nothing reads {name}"
+
+
+def settings_outside_config(root):
+    for folder in ("include", "src"):
+        for path in sorted((root / folder).rglob("*")):
+            where = path.relative_to(root).as_posix()
+            if path.suffix not in SUFFIXES or where in (*CONFIG, MEETING):
+                continue
+            for name in GETENV.findall(path.read_text(encoding="utf-8")):
+                yield f"{where}: reads {name}; settings are fields of Config, read in {CONFIG[1]}"
+    header, reader = (root / name for name in CONFIG)
+    page = root / "docs" / "configuration.md"
+    if not (header.exists() and reader.exists() and page.exists()):
+        return
+    text = header.read_text(encoding="utf-8")
+    fields = set(FIELD.findall(text))
+    rows = dict(ROW.findall(page.read_text(encoding="utf-8")))
+    read = set(VARIABLE.findall(reader.read_text(encoding="utf-8")))
+    for name in sorted(read):
+        if rows.get(name, "") not in fields:
+            yield f"docs/configuration.md: {name} has no row that names its field of Config"
+        if not re.search(rf"///.*\b{name}\b", text):
+            yield f"{CONFIG[0]}: no field says that {name} gives it"
+    for field in sorted(fields - {rows[name] for name in read & set(rows)}):
+        yield f"docs/configuration.md: no variable for Config's field {field}"
 
 
 def dead_links(root):
@@ -144,7 +180,8 @@ def main():
     default = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--root", type=pathlib.Path, default=default)
     args = parser.parse_args()
-    faults = [*undocumented(args.root), *unlisted_variables(args.root), *dead_links(args.root)]
+    faults = [*undocumented(args.root), *unlisted_variables(args.root),
+              *settings_outside_config(args.root), *dead_links(args.root)]
     print("\n".join(faults + [f"{len(faults)} documentation faults"]))
     return 1 if faults else 0
 

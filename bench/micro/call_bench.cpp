@@ -35,7 +35,8 @@ BENCHMARK(call_as_value);
 // Number it, fingerprint it.
 void fingerprint(benchmark::State& state) {
   std::vector<float> buffer(2);
-  const engine::CallCode code = engine::encode(small_call(buffer));
+  const engine::CallCode code =
+      engine::encode(small_call(buffer), engine::extent_of(small_call(buffer), 1));
   std::uint64_t chain = 1;
   for (auto _ : state) {
     chain = engine::chain(chain, code);

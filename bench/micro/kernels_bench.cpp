@@ -77,6 +77,18 @@ void reduce_max_float(benchmark::State& state) {
 void reduce_int64(benchmark::State& state) {
   reduce(state, find_reduce(ReduceOp::sum, DType::int64), DType::int64);
 }
+template <DType kType>
+void reduce_as(benchmark::State& state) {
+  reduce(state, find_reduce(ReduceOp::sum, kType), kType);
+}
+template <DType kType>
+void average_as(benchmark::State& state) {
+  static const AverageFn average = find_average(kType);
+  const auto function = [](void* dst, const void* const* sources, int k, std::size_t count) {
+    average(dst, sources, k, count, 3);
+  };
+  reduce(state, function, kType);
+}
 void find(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(find_reduce(ReduceOp::sum, DType::float32));
 }
@@ -114,6 +126,19 @@ BENCHMARK(reduce_float)->Apply(small_sizes)->Apply(large_sizes);
 BENCHMARK(reduce_float_nt)->Apply(large_sizes);
 BENCHMARK(reduce_max_float)->Args({2, 8})->Args({8, 8})->Apply(large_sizes);
 BENCHMARK(reduce_int64)->Args({2, 8})->Args({8, 8})->Args({2, 64 << 10});
+void some_sizes(benchmark::internal::Benchmark* b) {
+  for (const int k : {2, 8}) {
+    for (const int bytes : {8, 4 << 10, 64 << 10, 16 << 20}) b->Args({k, bytes});
+  }
+}
+BENCHMARK(reduce_as<DType::float32>)->Name("sum_float32")->Apply(some_sizes);
+BENCHMARK(reduce_as<DType::float16>)->Name("sum_float16")->Apply(some_sizes);
+BENCHMARK(reduce_as<DType::bfloat16>)->Name("sum_bfloat16")->Apply(some_sizes);
+BENCHMARK(reduce_as<DType::float8_e4m3>)->Name("sum_float8_e4m3")->Apply(some_sizes);
+BENCHMARK(reduce_as<DType::float8_e5m2>)->Name("sum_float8_e5m2")->Apply(some_sizes);
+BENCHMARK(average_as<DType::float32>)->Name("average_float32")->Apply(some_sizes);
+BENCHMARK(average_as<DType::bfloat16>)->Name("average_bfloat16")->Apply(some_sizes);
+BENCHMARK(average_as<DType::int32>)->Name("average_int32")->Args({2, 64 << 10});
 BENCHMARK(copy_bytes<&copy>)->Name("copy")->Arg(8)->Arg(64 << 10)->Arg(16 << 20);
 BENCHMARK(copy_bytes<&copy_nt>)->Name("copy_nt")->Arg(64 << 10)->Arg(16 << 20);
 BENCHMARK(pack_columns)->Arg(1)->Arg(2)->Arg(16)->Arg(1024);

@@ -49,6 +49,10 @@ class Backend {
   [[nodiscard]] virtual std::optional<Status> poll(std::uint64_t ticket) noexcept = 0;
   /// Calls back when done (at once from the progress thread if it is already).
   virtual void on_done(std::uint64_t ticket, Callback callback) noexcept = 0;
+  /// A recv that is done: the rank of the group that sent. Anything else: -1.
+  [[nodiscard]] virtual int source(std::uint64_t /*ticket*/) noexcept { return -1; }
+  /// As `source`; and nobody will ask for this ticket again (its operation may still run).
+  virtual int release(std::uint64_t /*ticket*/) noexcept { return -1; }
   /// Breaks the group with this cause, here and on every other member.
   virtual void abort(const Status& cause) noexcept = 0;
   /// Ok, or the first cause that broke the group.

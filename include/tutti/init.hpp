@@ -15,8 +15,14 @@ namespace tutti {
 
 /// How a process finds the others. What is given here beats the environment.
 struct InitOptions {
-  std::optional<int> rank = std::nullopt;  ///< absent: RANK
-  std::optional<int> size = std::nullopt;  ///< absent: WORLD_SIZE
+  /// Where to meet: "env://" (absent means that too), "tcp://host:port", which rank 0 serves, or
+  /// "file:///path", a file that all see; each with "?rank=..&world_size=.." if these are said
+  /// nowhere else.
+  std::optional<std::string> init_method = std::nullopt;
+  /// To meet in a store of your own instead; kept as long as the world lives.
+  std::shared_ptr<Store> store = nullptr;
+  std::optional<int> rank = std::nullopt;  ///< absent: as the URL says; RANK; the launcher's
+  std::optional<int> size = std::nullopt;  ///< absent: as the URL says; WORLD_SIZE; the launcher's
   std::optional<std::string> master_addr = std::nullopt;
   std::optional<int> master_port = std::nullopt;
   /// Of init and of operations that do not say their own; absent: Config::timeout.
@@ -33,9 +39,9 @@ struct InitOptions {
   Exchange exchange = {};
 };
 
-/// Makes the group of all processes of the job, found by RANK, WORLD_SIZE, MASTER_ADDR and
-/// MASTER_PORT
-/// (`env://`). Blocks until all have joined, in any order of starting.
+/// Makes the group of all processes of the job, found by `init_method`, a given store, or RANK,
+/// WORLD_SIZE, MASTER_ADDR and MASTER_PORT; docs/configuration.md has all ways. Blocks until all
+/// have joined, in any order of starting.
 ///
 /// Threads:  once at a time per process.
 /// Errors:   InvalidArgument (a variable is missing or senseless), TimeoutError (names who has not

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include <tutti/config.hpp>
+#include <tutti/error.hpp>
 #include <tutti/process_group.hpp>
 
 namespace tutti {
@@ -14,5 +19,47 @@ namespace tutti {
 ///         errors of their own, because the group of a rank that throws is broken.
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
                  const Config& config = {});
+
+/// What `spawn` may be told beside the function and the number of processes.
+struct SpawnOptions {
+  /// After a failure: between asking the others to end (SIGTERM) and ending them (SIGKILL).
+  std::chrono::milliseconds grace = std::chrono::seconds(5);
+  /// For all of it; absent: as long as it takes. What still runs then is ended.
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+/// How a process of `spawn` failed. `culprit()` is its rank; `code()` that of the tutti::Error that
+/// left the function, else peer_lost.
+class SpawnError : public Error {
+ public:
+  /// How it ended, for `spawn` to tell; `status` holds the text for people.
+  struct End {
+    int process = 0;                       ///< its number
+    int exit_code = 0;                     ///< if no signal ended it
+    int signal = 0;                        ///< that ended it, or 0
+    std::optional<std::string> exception;  ///< the text of the exception that left the function
+  };
+  SpawnError(Status status, End end) : Error(std::move(status)), end_(std::move(end)) {}
+  [[nodiscard]] const End& end() const noexcept { return end_; }
+
+ private:
+  End end_;
+};
+
+/// Runs `fn(rank)` in `nprocs` new processes of this host and returns when all have ended well.
+/// `fn` calls init_process_group() without arguments: the processes are told who they are, as by
+/// tuttirun, and have a store and a secret of their own.
+///
+/// The processes are forks: `fn` finds what this process had in memory, but none of its threads, so
+/// call it before threads hold locks that `fn` needs. When `fn` returns the process ends, without
+/// handlers of atexit and destructors of statics; a world it has made must have ended by then. The
+/// processes die with the thread that called.
+///
+/// Threads: once at a time per process.
+/// Errors:  InvalidArgument if this process has a world (or ranks as threads) of its own: a fork
+///          could not use it. SpawnError for the first process that failed; the others are ended
+///          before it is thrown. TimeoutError names who was still running. BackendError if the
+///          system refuses processes.
+void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptions& options = {});
 
 }  // namespace tutti

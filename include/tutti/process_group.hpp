@@ -19,6 +19,9 @@ class Backend;
 /// What an all_reduce may be told beside its buffer.
 struct AllReduceOptions {
   ReduceOp op = ReduceOp::sum;
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element.
+  std::optional<double> factor = std::nullopt;
+  TensorView factors = {};
   /// Absent: the group's.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
@@ -26,6 +29,104 @@ struct AllReduceOptions {
 struct BroadcastOptions {  ///< What a broadcast may be told beside its buffer.
   /// The rank (of this group) whose values everybody gets.
   int root = 0;
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct ReduceOptions {  ///< What a reduce may be told beside its buffer.
+  int root = 0;         ///< the rank that gets the result
+  ReduceOp op = ReduceOp::sum;
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element.
+  std::optional<double> factor = std::nullopt;
+  TensorView factors = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct AllGatherOptions {  ///< What an all_gather may be told beside its buffers.
+  /// Elements of each rank's block where they differ: the same numbers on every rank. Empty: all as
+  /// many as the input has. Read during the call only.
+  std::span<const std::size_t> output_counts = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct GatherOptions {  ///< What a gather may be told beside its buffers.
+  int root = 0;         ///< the rank that gets all blocks
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct ScatterOptions {  ///< What a scatter may be told beside its buffers.
+  int root = 0;          ///< the rank whose blocks are handed out
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct ReduceScatterOptions {  ///< What a reduce_scatter may be told beside its buffers.
+  ReduceOp op = ReduceOp::sum;
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element.
+  std::optional<double> factor = std::nullopt;
+  TensorView factors = {};
+  /// Elements of each rank's block where they differ: the same numbers on every rank. Read during
+  /// the call only.
+  std::span<const std::size_t> input_counts = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct AllToAllOptions {  ///< What an all_to_all may be told beside its buffers.
+  /// Elements for each rank and from each rank, where they differ; both or none. If one rank gives
+  /// them, all must; what a rank sends is what the other expects. Read during the call only.
+  std::span<const std::size_t> output_splits = {};
+  std::span<const std::size_t> input_splits = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct SendOptions {  ///< What a send may be told beside its buffer and its receiver.
+  /// A recv gets only what was sent with its tag. Not negative.
+  int tag = 0;
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct RecvOptions {  ///< What a recv may be told beside its buffer and its sender.
+  int tag = 0;
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+/// As the sender of a recv: whoever's message comes first.
+inline constexpr int any_source = kAnySource;
+
+/// One send or recv of a batch.
+class P2POp {
+ public:
+  /// A send of a buffer that lives until its Work is done.
+  [[nodiscard]] static P2POp isend(const TensorView& buffer, int dst, int tag = 0) noexcept {
+    return {Kind::send, buffer, dst, tag};
+  }
+  /// A recv into such a buffer, from a rank or any_source.
+  [[nodiscard]] static P2POp irecv(const TensorView& buffer, int src, int tag = 0) noexcept {
+    return {Kind::recv, buffer, src, tag};
+  }
+  /// The same for a contiguous range.
+  template <ReadableRange R>
+  [[nodiscard]] static P2POp isend(R&& buffer, int dst, int tag = 0) noexcept {
+    return isend(bytes_view_to_read(buffer), dst, tag);
+  }
+  /// The same for a contiguous range.
+  template <MovableRange R>
+  [[nodiscard]] static P2POp irecv(R&& buffer, int src, int tag = 0) noexcept {
+    return irecv(bytes_view_of(buffer), src, tag);
+  }
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  [[nodiscard]] const TensorView& buffer() const noexcept { return buffer_; }
+  [[nodiscard]] int peer() const noexcept { return peer_; }  ///< to whom, or from whom
+  [[nodiscard]] int tag() const noexcept { return tag_; }
+
+ private:
+  P2POp(Kind kind, const TensorView& buffer, int peer, int tag) noexcept
+      : kind_(kind), buffer_(buffer), peer_(peer), tag_(tag) {}
+  Kind kind_;
+  TensorView buffer_;
+  int peer_;
+  int tag_;
+};
+
+struct BatchOptions {  ///< What a batch of sends and recvs may be told.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
@@ -94,6 +195,134 @@ class ProcessGroup {
     return broadcast(bytes_view_of(buffer), options);
   }
 
+  /// Combines the buffers of all ranks into the root's; the others' stay as they are.
+  ///
+  /// Shapes, order, values and errors: as all_reduce. A rank that is not the root may return before
+  ///           others have arrived.
+  Work reduce(const TensorView& buffer, const ReduceOptions& options = {});
+  template <NumberRange R>
+  Work reduce(R&& buffer, const ReduceOptions& options = {}) {
+    return reduce(view_of(buffer), options);
+  }
+
+  /// Puts the inputs of all ranks, in the order of the ranks, into everybody's output.
+  ///
+  /// Shapes:   equal dtype; equal count on every rank, or what `output_counts` says; the output has
+  ///           as many elements as all inputs together. The input may be this rank's block of the
+  ///           output; other overlaps are not allowed.
+  /// Order:    collective.
+  Work all_gather(const TensorView& output, const TensorView& input,
+                  const AllGatherOptions& options = {});
+  template <MovableRange Out, ReadableRange In>
+  Work all_gather(Out&& output, In&& input, const AllGatherOptions& options = {}) {
+    return all_gather(bytes_view_of(output), bytes_view_to_read(input), options);
+  }
+  /// The same into a list of tensors, one for each rank, of any sizes (the same on every rank). The
+  /// list itself is read during the call only.
+  Work all_gather(std::span<const TensorView> outputs, const TensorView& input,
+                  const AllGatherOptions& options = {});
+
+  /// Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others'
+  /// output is not looked at: an empty vector will do.
+  ///
+  /// Shapes:   equal dtype and count on every rank; the root's output has size() times as many.
+  Work gather(const TensorView& output, const TensorView& input, const GatherOptions& options = {});
+  template <MovableRange Out, ReadableRange In>
+  Work gather(Out&& output, In&& input, const GatherOptions& options = {}) {
+    return gather(bytes_view_of(output), bytes_view_to_read(input), options);
+  }
+  /// The same into a list of tensors, one for each rank; empty but on the root.
+  Work gather(std::span<const TensorView> outputs, const TensorView& input,
+              const GatherOptions& options = {});
+
+  /// Hands out the root's input: block r goes to rank r's output. The others' input is not looked
+  /// at: an empty vector will do.
+  ///
+  /// Shapes:   equal dtype and count of the outputs; the root's input has size() times as many.
+  Work scatter(const TensorView& output, const TensorView& input,
+               const ScatterOptions& options = {});
+  template <MovableRange Out, ReadableRange In>
+  Work scatter(Out&& output, In&& input, const ScatterOptions& options = {}) {
+    return scatter(bytes_view_of(output), bytes_view_to_read(input), options);
+  }
+  /// The same from a list of tensors, one for each rank; empty but on the root.
+  Work scatter(const TensorView& output, std::span<const TensorView> inputs,
+               const ScatterOptions& options = {});
+
+  /// Combines the inputs of all ranks, element by element, and gives block r of the result to rank
+  /// r.
+  ///
+  /// Shapes:   equal dtype and count of the inputs: size() blocks of the output's count, or of what
+  ///           `input_counts` says. The output may be this rank's block of the input.
+  /// Values:   as all_reduce.
+  Work reduce_scatter(const TensorView& output, const TensorView& input,
+                      const ReduceScatterOptions& options = {});
+  template <NumberRange Out, ReadableRange In>
+  Work reduce_scatter(Out&& output, In&& input, const ReduceScatterOptions& options = {}) {
+    return reduce_scatter(view_of(output), bytes_view_to_read(input), options);
+  }
+  /// The same from a list of tensors, one for each rank, of any sizes (the same on every rank).
+  Work reduce_scatter(const TensorView& output, std::span<const TensorView> inputs,
+                      const ReduceScatterOptions& options = {});
+
+  /// Sends block r of the input to rank r, and gets the block from rank r as block r of the output.
+  ///
+  /// Shapes:   equal dtype; blocks of count / size() elements on every rank, or the splits. Input
+  ///           and output must not overlap.
+  /// Errors:   also DisagreementError where a rank sends another than that one expects.
+  Work all_to_all(const TensorView& output, const TensorView& input,
+                  const AllToAllOptions& options = {});
+  template <MovableRange Out, ReadableRange In>
+  Work all_to_all(Out&& output, In&& input, const AllToAllOptions& options = {}) {
+    return all_to_all(bytes_view_of(output), bytes_view_to_read(input), options);
+  }
+  /// The same with lists of tensors of any sizes, one for each rank.
+  Work all_to_all(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
+                  const AllToAllOptions& options = {});
+
+  /// Sends a buffer to one rank, which may be this one. Returns when the buffer may be used again.
+  ///
+  /// Shapes:   dtype and count as those of its recv; strides are free.
+  /// Order:    not collective; no order with collectives. Messages to one rank with one tag are
+  ///           received in the order in which they were sent. Up to 64 KiB may be on their way to a
+  ///           rank that has not called recv; a send beyond that waits for its recv.
+  /// Errors:   TimeoutError, NetworkError, BackendError; the group is then broken.
+  void send(const TensorView& buffer, int dst, const SendOptions& options = {});
+  template <ReadableRange R>
+  void send(R&& buffer, int dst, const SendOptions& options = {}) {
+    send(bytes_view_to_read(buffer), dst, options);
+  }
+  /// Receives a buffer from one rank, or with `any_source` whoever's message has come first.
+  /// Returns the rank of this group that sent it.
+  ///
+  /// Errors:   DisagreementError (the message has another dtype or count; buffer unchanged) and as
+  ///           `send` (buffer undefined).
+  int recv(const TensorView& buffer, int src, const RecvOptions& options = {});
+  template <MovableRange R>
+  int recv(R&& buffer, int src, const RecvOptions& options = {}) {
+    return recv(bytes_view_of(buffer), src, options);
+  }
+  /// As `send`, without waiting. Thousands may be outstanding.
+  ///
+  /// Lifetime: the buffer must not be written to until the Work is done.
+  Work isend(const TensorView& buffer, int dst, const SendOptions& options = {});
+  template <ReadableRange R>
+  Work isend(R&& buffer, int dst, const SendOptions& options = {}) {
+    return isend(bytes_view_to_read(buffer), dst, options);
+  }
+  /// As `recv`, without waiting; Work::source_rank tells who sent.
+  ///
+  /// Lifetime: the buffer must not be touched until the Work is done.
+  Work irecv(const TensorView& buffer, int src, const RecvOptions& options = {});
+  template <MovableRange R>
+  Work irecv(R&& buffer, int src, const RecvOptions& options = {}) {
+    return irecv(bytes_view_of(buffer), src, options);
+  }
+  /// Starts all of them, in the order of the list, which may be any on each rank. A Work for each.
+  /// Where one is wrong, InvalidArgument is thrown and none is started.
+  [[nodiscard]] std::vector<Work> batch_isend_irecv(std::span<const P2POp> operations,
+                                                    const BatchOptions& options = {});
+
   /// Done when every rank has called it.
   Work barrier(const BarrierOptions& options = {});
 
@@ -106,6 +335,16 @@ class ProcessGroup {
     return new_group(std::span<const int>(ranks.begin(), ranks.size()), options);
   }
 
+  /// Divides this group: ranks of one colour make a group, ordered by key, then by rank. Collective
+  /// over this group; blocks. A rank without a colour gets none.
+  [[nodiscard]] std::optional<ProcessGroup> split(std::optional<int> color, int key = 0,
+                                                  const NewGroupOptions& options = {});
+
+  /// Divides this group into groups of `group_size` ranks that follow each other; gives the one
+  /// that this rank is in. Collective over this group; blocks. InvalidArgument where size() is no
+  /// multiple of group_size.
+  [[nodiscard]] ProcessGroup new_subgroups(int group_size, const NewGroupOptions& options = {});
+
   /// Breaks the group here and on every other member: all running and later operations fail.
   void abort(std::string_view reason);
   /// Ok, or what broke the group.
@@ -117,6 +356,11 @@ class ProcessGroup {
   Work submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout, bool asynchronous);
 
  private:
+  std::optional<ProcessGroup> make_sub_group(std::span<const int> ranks, std::uint64_t digest,
+                                             const NewGroupOptions& options);
+  void check_transfer(Collective& call, std::optional<std::chrono::nanoseconds> timeout) const;
+  Work start_transfer(const Collective& call, bool asynchronous);
+
   struct Impl;
   std::shared_ptr<Impl> impl_;
 };

@@ -34,6 +34,8 @@ class Store {
 
   static constexpr std::size_t kMaxKeyBytes = 4096;
   static constexpr std::size_t kMaxValueBytes = std::size_t{64} << 20;
+  static constexpr std::size_t kMaxWills = 16;
+  static constexpr std::size_t kMaxWillBytes = std::size_t{64} << 10;
   static constexpr std::chrono::milliseconds kDefaultTimeout = std::chrono::minutes(5);
 
   Store() = default;
@@ -81,6 +83,15 @@ class Store {
   std::optional<std::string> queue_try_pop(std::string_view queue, Timeout timeout = {});
   std::int64_t queue_len(std::string_view queue, Timeout timeout = {});
 
+  /// A last will: when this process's connection to the store ends without a good-bye (it was
+  /// killed, its host is gone), the store sets `key` to `value` at once, unless the key is there by
+  /// then, and so wakes who waits for it. Letting go of the store drops all wills. A later will for
+  /// the same key replaces the earlier one; at most `kMaxWills` of `kMaxWillBytes` each.
+  /// False: this store cannot do it, and has done nothing.
+  bool set_will(std::string_view key, std::string_view value, Timeout timeout = {});
+  /// Takes a will back; does nothing if there is none.
+  void drop_will(std::string_view key, Timeout timeout = {});
+
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;  ///< of calls that say none
   void set_timeout(std::chrono::milliseconds timeout);               ///< positive
 
@@ -110,6 +121,8 @@ class Store {
   virtual std::string do_queue_pop(std::string_view queue, Deadline deadline);
   virtual std::optional<std::string> do_queue_try_pop(std::string_view queue, Deadline deadline);
   virtual std::int64_t do_queue_len(std::string_view queue, Deadline deadline);
+  virtual bool do_set_will(std::string_view key, std::string_view value, Deadline deadline);
+  virtual void do_drop_will(std::string_view key, Deadline deadline);
 
  private:
   [[nodiscard]] Deadline deadline_of(Timeout timeout) const;
@@ -123,6 +136,30 @@ std::shared_ptr<Store> make_hash_store();
 /// A part of another store: every key and queue `k` is `<prefix>/k` there. `num_keys` and
 /// `list_keys` tell of this part only.
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store);
+
+struct FileStoreOptions {  ///< Which file, and when it goes.
+  /// Made if it is not there, closed to other users; an empty one will do. On a file system that
+  /// all users see and that has locks.
+  std::string path;
+  /// How many processes will use the store. The last of them to leave removes the file. Absent: it
+  /// stays, with all that is in it.
+  std::optional<int> users = {};
+  /// How long who leaves before all `users` have come waits for them, so that they still see what
+  /// he has set (for one, why he leaves).
+  std::chrono::milliseconds linger = std::chrono::seconds(1);
+  /// Start anew if nobody lives who uses the file: what it holds was left by an earlier run.
+  bool fresh = false;
+  /// Refuse a file that belongs to another user.
+  bool own_only = false;
+  /// For opening, and the default of every call.
+  std::chrono::milliseconds timeout = Store::kDefaultTimeout;
+};
+
+/// A store in a file, for processes that share a file system and no port. Processes may be killed
+/// at any moment: what one was writing then has not happened. Who waits looks again every 10 ms;
+/// who waits longest for a queue is not served first. docs/file-store.md has more.
+/// Throws as `Store` does.
+std::shared_ptr<Store> make_file_store(const FileStoreOptions& options);
 
 struct TcpStoreOptions {  ///< Where the store is, and who may use it.
   /// Where the server is; numeric or a name. A server listens on this address and no other.

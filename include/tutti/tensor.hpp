@@ -99,6 +99,13 @@ concept MovableRange =
      std::ranges::borrowed_range<std::remove_cvref_t<R>>)&&!std::is_const_v<detail::element_t<R>> &&
     std::is_trivially_copyable_v<detail::element_t<R>>;
 
+/// A contiguous range of any trivially copyable elements that are only read: what is sent. As
+/// MovableRange, and elements may be const.
+template <class R>
+concept ReadableRange = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+    (std::is_lvalue_reference_v<R> || std::ranges::borrowed_range<std::remove_cvref_t<R>>)&&std::
+        is_trivially_copyable_v<std::remove_const_t<detail::element_t<R>>>;
+
 /// The view of a range of numbers.
 template <NumberRange R>
 [[nodiscard]] TensorView view_of(R&& range) noexcept {
@@ -114,6 +121,18 @@ template <MovableRange R>
     return TensorView(std::ranges::data(range), *dtype_of<T>(), std::ranges::size(range));
   } else {
     return TensorView(std::ranges::data(range), DType::uint8, std::ranges::size(range) * sizeof(T));
+  }
+}
+
+/// The same for elements that are only read. A view knows no const: give it as input alone.
+template <ReadableRange R>
+[[nodiscard]] TensorView bytes_view_to_read(R&& range) noexcept {
+  using T = std::remove_const_t<detail::element_t<R>>;
+  T* const data = const_cast<T*>(std::ranges::data(range));
+  if constexpr (dtype_of<T>().has_value()) {
+    return TensorView(data, *dtype_of<T>(), std::ranges::size(range));
+  } else {
+    return TensorView(data, DType::uint8, std::ranges::size(range) * sizeof(T));
   }
 }
 

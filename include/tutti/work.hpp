@@ -30,6 +30,7 @@ class [[nodiscard]] Work {
       : backend_(std::exchange(other.backend_, nullptr)),
         ticket_(other.ticket_),
         exceptions_(other.exceptions_),
+        source_(other.source_),
         told_(other.told_),
         succeeded_(std::exchange(other.succeeded_, false)) {}
   Work& operator=(Work&& other) noexcept;
@@ -46,6 +47,8 @@ class [[nodiscard]] Work {
   [[nodiscard]] bool done() const;
   /// The failure, or ok (also while not done). Never blocks.
   [[nodiscard]] Status error() const;
+  /// Of a recv that is done: the rank of the group that sent. Anything else: -1. Never blocks.
+  [[nodiscard]] int source_rank() const noexcept;
   /// Calls back once when done, on the progress thread (or at once, in a forked child). The
   /// callback must keep a handle of the group alive: with the group's last handle or Work its
   /// callbacks go too.
@@ -68,6 +71,7 @@ class [[nodiscard]] Work {
   Backend* backend_ = nullptr;  ///< a reference is held; dropped as soon as the outcome is ok
   std::uint64_t ticket_ = 0;
   int exceptions_ = 0;         ///< exceptions in flight when the operation was called
+  int source_ = -1;            ///< of a recv, once the backend was let go
   mutable bool told_ = false;  ///< its failure was thrown or asked for: no need to log it
   bool succeeded_ = false;
 };

@@ -2,6 +2,8 @@
 #include <cstring>
 
 #include "engine/engine.hpp"
+#include "engine/extent.hpp"
+#include "engine/mailbox.hpp"
 #include "transport/shm/doorbell.hpp"
 
 // How a group ends badly: who finds out, how the others learn it, and whom the message blames
@@ -51,6 +53,7 @@ void Engine::fail_all(Group& group, const Status& cause) noexcept {
     if (!op.streams.empty()) release_frames(op);
     call_back(op, cause);
   }
+  if (group.mail != nullptr) group.mail->fail();
   for (const auto& [ticket, callback] : group.queued_callbacks)
     finished_.push_back({callback, cause});
   group.queued_callbacks.clear();
@@ -216,7 +219,10 @@ void Engine::on_control(int peer, const FrameHeader& header,
       from.pong_seq = header.seq;
       return;
     case FrameType::data:
-    case FrameType::leave: return;
+    case FrameType::leave:
+    case FrameType::p2p_letter:
+    case FrameType::p2p_credit:
+    case FrameType::p2p_data: return;
   }
 }
 
@@ -243,6 +249,12 @@ void Engine::disagreement(Op& op, int other, const CallCode* theirs,
                           std::uint64_t their_seq) noexcept {
   Group& group = *op.group;
   Member& member = group.members[static_cast<std::size_t>(other)];
+  CallCode agreed{};
+  if (theirs != nullptr) {
+    agreed = *theirs;
+    if (agreed[1] == kSplits) agreed[2] = 0;  // what it has for us stands there, see pump
+    theirs = &agreed;
+  }
   const bool same_call = theirs != nullptr && *theirs == op.plan->code && their_seq == op.seq;
   if (same_call && member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
     disagreement_in_lines(op, other);  // the difference lies further back
@@ -269,15 +281,22 @@ void Engine::disagreement(Op& op, int other, const CallCode* theirs,
 
 void Engine::local_peer_died(int local_index) noexcept {
   const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(local_index)];
+  // What it had published or sent whole still counts; a pass takes a part of a full outbox.
+  for (int pass = 0; pass < 8 && progress(); ++pass) {
+  }
   // acquire: pairs with leaving; its last lines lie before it.
   peers_[static_cast<std::size_t>(peer.rank)].died = true;
   if (peer.header().left.load(std::memory_order_acquire) != 0) return;
+  peers_[static_cast<std::size_t>(peer.rank)].control.clear();  // nobody takes it any more
   lost(peer.rank, Status(Errc::peer_lost, "its process died"));
 }
 
 void Engine::on_lost(int peer, const Status& why) noexcept {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   from.into = nullptr;
+  from.into_mail = nullptr;
+  // What had not left our memory will never arrive: such a send does not end well.
+  for (OutFrame& frame : from.out) frame.mail = nullptr;
   // Nothing is read from our memory any more.
   if (!from.out.empty()) on_sent(peer, from.out.back().token);
   from.control.clear();
@@ -320,7 +339,8 @@ void Engine::lost(int peer, const Status& why) noexcept {
   }
   for (Group* const group : concerned) {
     const int rank = rank_of(*group, peer);
-    std::string text = "group '" + group->name + "'";
+    std::string text = group->mail != nullptr ? group->mail->running_text() : std::string();
+    if (text.empty()) text = "group '" + group->name + "'";
     for (const Op& op : group->window) {
       if (op.state == Op::State::running) {
         text = op_text(op);

@@ -2,6 +2,9 @@
 
 #include <string_view>
 
+#include "base/kinds.hpp"
+#include "engine/extent.hpp"
+
 namespace tutti::engine {
 namespace {
 
@@ -16,34 +19,41 @@ constexpr std::uint64_t mix(std::uint64_t x) noexcept {
 
 }  // namespace
 
-CallCode encode(const Collective& call) noexcept {
-  const bool data = call.kind == Kind::all_reduce || call.kind == Kind::broadcast;
-  const bool reduces = call.kind == Kind::all_reduce;
-  const bool rooted = call.kind == Kind::broadcast;
+CallCode encode(const Collective& call, const Extent& extent) noexcept {
+  const KindTraits& traits = traits_of(call.kind);
+  const bool data = traits.layout != Layout::none;
   const auto byte = [](auto value) {
     return static_cast<std::uint64_t>(static_cast<std::uint8_t>(value));
   };
   CallCode code{};
-  code[0] = byte(call.kind) | (reduces ? byte(call.op) : 0xff) << 8 |
-            (data ? byte(call.input.dtype()) : 0xff) << 16 |
-            static_cast<std::uint64_t>(rooted ? static_cast<std::uint32_t>(call.root) : 0xffffffffU)
+  code[0] = byte(call.kind) | (traits.reduces ? byte(call.op) : 0xff) << 8 |
+            (data ? byte(extent.dtype) : 0xff) << 16 |
+            static_cast<std::uint64_t>(traits.rooted ? static_cast<std::uint32_t>(call.root)
+                                                     : 0xffffffffU)
                 << 32;
-  code[1] = data ? call.input.count() : 0;
-  code[2] = call.digest;
+  code[1] = extent.agreed;
+  code[2] = call.digest + extent.digest;  // never both
   return code;
 }
 
 std::string describe(const CallCode& code) {
   const auto kind = static_cast<Kind>(code[0] & 0xff);
   std::string text(to_string(kind));
+  if (static_cast<int>(kind) >= kKindCount) return text;
+  const KindTraits& traits = traits_of(kind);
   text += '(';
-  if (kind == Kind::all_reduce)
+  if (traits.reduces)
     text += std::string(to_string(static_cast<ReduceOp>(code[0] >> 8 & 0xff))) + ", ";
-  if (kind == Kind::broadcast)
+  if (traits.rooted)
     text += "root " + std::to_string(static_cast<std::int32_t>(code[0] >> 32)) + ", ";
-  if (kind == Kind::all_reduce || kind == Kind::broadcast) {
-    text += std::string(to_string(static_cast<DType>(code[0] >> 16 & 0xff))) + " x " +
-            std::to_string(code[1]);
+  if (traits.layout != Layout::none) {
+    text += std::string(to_string(static_cast<DType>(code[0] >> 16 & 0xff)));
+    if (code[1] == kSplits)
+      text += " in splits";
+    else
+      text += " x " + std::to_string(code[1]);
+    if (traits.layout != Layout::same && code[1] != kSplits)
+      text += code[2] != 0 ? " in uneven blocks" : " per rank";
   }
   return text + ')';
 }

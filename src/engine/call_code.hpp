@@ -13,7 +13,8 @@ namespace tutti::engine {
 /// calls.
 using CallCode = std::array<std::uint64_t, 3>;
 
-[[nodiscard]] CallCode encode(const Collective& call) noexcept;
+struct Extent;
+[[nodiscard]] CallCode encode(const Collective& call, const Extent& extent) noexcept;
 /// For people; never fails, whatever the bits.
 [[nodiscard]] std::string describe(const CallCode& code);
 

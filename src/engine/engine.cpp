@@ -3,7 +3,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/kinds.hpp"
 #include "base/log.hpp"
+#include "engine/mailbox.hpp"
+#include "kernels/pack.hpp"
+#include "kernels/reduce.hpp"
 
 namespace tutti::engine {
 
@@ -41,6 +45,13 @@ bool passed_by_all(Group& group, std::uint64_t seq) {
 
 }  // namespace
 
+/// The ranks of a host share its caches: all their rings together are to fit where two whole ones
+/// do.
+constexpr std::size_t staging_cycle(std::size_t ranks) noexcept {
+  return std::max<std::size_t>(2 * shm::kStagingBytes / std::max<std::size_t>(ranks, 2),
+                               512 * 1024);
+}
+
 void Stream::clear() noexcept {
   sends.clear();
   send_at = 0;
@@ -50,17 +61,23 @@ void Stream::clear() noexcept {
   receives.clear();
   receive_at = 0;
   received = 0;
+  kept = 0;
+  heard = false;
   granted = 0;
 }
 
 Engine::Engine(World world)
     : world_(std::move(world)),
-      staging_(world_.regions->arena, passed_by_all, world_.populate),
-      peers_(static_cast<std::size_t>(world_.size)) {
+      staging_(world_.regions->arena, passed_by_all, world_.populate,
+               staging_cycle(world_.regions->peers.size())) {
+  peers_.reserve(static_cast<std::size_t>(world_.size));
+  for (int rank = 0; rank < world_.size; ++rank) peers_.emplace_back(&pool_);
   groups_.resize(shm::kMaxGroups);
   active_.reserve(256);
   ticked_.reserve(256);
   waiting_.reserve(peers_.size());
+  buffers_.reserve(64);
+  small_buffers_.reserve(256);
   for (transport::Transport* transport : world_.route) {
     if (transport == nullptr) continue;
     if (std::find(transports_.begin(), transports_.end(), transport) == transports_.end()) {
@@ -164,6 +181,7 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
   Group* const made = group.get();
   groups_[static_cast<std::size_t>(free)] = std::move(group);
   break_if_lost_already(*made);
+  adopt_early(*made);
   return made;
 }
 
@@ -179,6 +197,7 @@ void Engine::remove_group(Group& group) noexcept {
   closed_ids_.push_back(group.id);
   if (closed_ids_.size() > 4096) closed_ids_.pop_front();
   drop_held(group);
+  forget_mail(group);
   by_id_.erase(group.id);
   retired_.push_back(std::move(groups_[static_cast<std::size_t>(group.slot)]));
   sweep_retired();
@@ -196,6 +215,8 @@ std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchro
   // there. relaxed: the words themselves are read with acquire in check_breaks.
   if (world_.regions->page().breaks.load(std::memory_order_relaxed) != breaks_seen_) [[unlikely]]
     check_breaks();
+  if (!is_collective(call.kind)) [[unlikely]]
+    return submit_transfer(group, call);
   const std::uint64_t ticket = ++group.submitted;
   if (group.broken) [[unlikely]]
     return ticket;
@@ -212,10 +233,10 @@ std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchro
 bool Engine::start_queued(Group& group) noexcept {
   bool moved = false;
   while (!group.queue.empty() && !group.broken && window_has_room(group)) {
-    const auto [call, asynchronous] = group.queue.front();
+    Queued next = std::move(group.queue.front());
     group.queue.pop_front();
     --queued_;
-    start(group, call, asynchronous);
+    start(group, next.call(), next.asynchronous());
     moved = true;
   }
   return moved;
@@ -231,12 +252,16 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.fingerprint = group.chain;
   op.plan = &bound;
   op.call = call;
+  if (call.details != nullptr || !op.inputs.empty() || !op.outputs.empty()) [[unlikely]]
+    take_details(op, call.details);
   op.pc = 0;
   op.sub = 0;
   op.winner = -1;
   op.depth = 0;
   op.agreed = false;
+  op.home = {};
   op.asynchronous = asynchronous;
+  op.fused = bound.one_shot && call.input.contiguous() && call.output.contiguous();
   op.stream_stage = far_ && seq % kProbeEvery != 0;
   op.read_bytes = 0;
   op.read_time = {};
@@ -245,9 +270,9 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.failed = false;
   active_.push_back(&op);
   shm::Slot& slot = group.block->slots[seq % shm::kWindow];
-  slot.cold.call[0] = bound.code[0];
-  slot.cold.call[1] = bound.code[1];
-  slot.cold.call[2] = bound.code[2];
+  // Mostly the slot holds the same call already; a line that is not written need not be fetched.
+  if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))
+    std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
   if (bound.inline_stage && !bound.schedule->messages) {
     op.stage = slot.line.payload.data;
     op.stage_of[static_cast<std::size_t>(group.rank)] = op.stage;
@@ -268,23 +293,37 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   return true;
 }
 
+/// What the caller need not keep until the operation is done.
+void Engine::take_details(Op& op, const Details* details) noexcept {
+  op.call.details = nullptr;
+  op.inputs.clear();
+  op.outputs.clear();
+  if (details == nullptr) return;
+  op.inputs.assign(details->inputs.begin(), details->inputs.end());
+  op.outputs.assign(details->outputs.begin(), details->outputs.end());
+  if (op.call.op != ReduceOp::premul_sum || details->factor.count() == 0) return;
+  // The output may be the same memory, and is not to be written before all agree.
+  if (op.inputs.empty()) op.inputs.push_back(op.call.input);
+  const std::size_t element = size_of(op.inputs.front().dtype());
+  std::size_t all = 0;
+  for (const TensorView& view : op.inputs) all += view.count();
+  op.scaled.resize(all * element);
+  std::size_t count = 0;
+  for (const TensorView& view : op.inputs) {
+    kernels::pack(op.scaled.data() + count * element, view, 0, view.count());
+    count += view.count();
+  }
+  op.inputs.clear();
+  const kernels::ScaleFn scale = kernels::find_scale(op.call.input.dtype());
+  scale(op.scaled.data(), op.scaled.data(), details->factor.data(), details->factor.count() > 1,
+        count);
+  op.call.input = TensorView(op.scaled.data(), op.call.input.dtype(), count);
+}
+
 bool Engine::prepare_memory(Engine& engine, Op& op, Status& why) noexcept {
   const BoundPlan& bound = *op.plan;
   Group& group = *op.group;
-  if (bound.schedule->messages) {
-    ++engine.message_ops_;
-    for (const Member& member : group.members) {
-      const auto global = static_cast<std::size_t>(member.global);
-      if (member.global == engine.world_.rank || engine.world_.route[global] != nullptr) continue;
-      why = Status(
-          Errc::unsupported,
-          engine.op_text(op) + ": the algorithm '" + std::string(bound.schedule->algorithm) +
-              "' sends messages, but the ranks of one host have only its memory between them; "
-              "ask for another one in TUTTI_ALGO, or set TUTTI_TRANSPORT=tcp. The group is "
-              "broken.");
-      return false;
-    }
-  }
+  if (bound.schedule->messages) ++engine.message_ops_;
   if (bound.inline_stage) {
     op.stage = group.block->slots[op.seq % shm::kWindow].line.payload.data;
   } else if (bound.stage_bytes > 0 && bound.own_stage) {
@@ -331,6 +370,11 @@ void Engine::finish(Op& op) noexcept {
 
 void Engine::end(Op& op) noexcept {
   op.state = Op::State::done;
+  // Kept for the next call only where it is little; what a transport still sends of it is kept by
+  // frames_out, and given up with them.
+  constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
+  if (op.frames_out == 0 && op.scaled.capacity() > kKeptBytes)
+    std::vector<std::byte>().swap(op.scaled);
   if (op.plan->schedule->messages) --message_ops_;
   if (active_.size() == 1)
     active_.clear();
@@ -344,7 +388,7 @@ void Engine::call_back(Op& op, const Status& status) noexcept {
 }
 
 bool Engine::progress_one(Group& group, std::uint64_t ticket) noexcept {
-  if (active_.size() != 1 || message_ops_ > 0) return progress();
+  if (active_.size() != 1 || uses_messages()) return progress();
   Op& op = group.op_at(ticket);
   if (op.seq != ticket || op.state != Op::State::running) return progress();
   return advance(op);
@@ -363,6 +407,7 @@ bool Engine::progress() noexcept {
     moved |= advance(*op);
     if (i < active_.size() && active_[i] == op) ++i;
   }
+  if (!mail_.empty()) moved |= push_letters();
   if (queued_ > 0) {
     for (const auto& [id, group] : by_id_) moved |= start_queued(*group);
   }
@@ -373,12 +418,16 @@ bool Engine::progress() noexcept {
 }
 
 bool Engine::is_done(Group& group, std::uint64_t ticket) noexcept {
+  if (is_transfer(ticket)) [[unlikely]]
+    return transfer_done(group, ticket);
   const Op& op = group.op_at(ticket);
   if (op.seq == ticket) return op.state == Op::State::done;
   return op.seq > ticket || group.broken;
 }
 
 std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexcept {
+  if (is_transfer(ticket)) [[unlikely]]
+    return transfer_outcome(group, ticket);
   const Op& op = group.op_at(ticket);
   if (op.seq == ticket) {
     if (op.state != Op::State::done) return std::nullopt;
@@ -392,6 +441,10 @@ std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexce
 void Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
   if (const std::optional<Status> known = outcome(group, ticket)) {
     finished_.push_back({callback, *known});
+    return;
+  }
+  if (is_transfer(ticket)) {
+    group.mail->on_done(ticket, callback);
     return;
   }
   Op& op = group.op_at(ticket);

@@ -4,6 +4,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <memory_resource>
 #include <span>
 #include <string>
 #include <unordered_map>
@@ -47,6 +48,27 @@ struct GroupSpec {
   bool strict = false;
 };
 
+/// What two processes have outstanding of messages point to point, over all groups.
+struct Postage {
+  // To the other one: what went unasked, and what it has reported as taken.
+  std::uint64_t sent_letters = 0;
+  std::uint64_t sent_bytes = 0;
+  std::uint64_t acked_letters = 0;
+  std::uint64_t acked_bytes = 0;
+  // From the other one.
+  std::uint64_t seen_letters = 0;
+  std::uint64_t seen_bytes = 0;
+  std::uint64_t taken_letters = 0;
+  std::uint64_t taken_bytes = 0;
+  std::uint64_t reported_letters = 0;
+  std::uint64_t reported_bytes = 0;
+};
+
+/// Tickets of sends and recvs (Mailbox) have their top bit set; others number the operations.
+[[nodiscard]] constexpr bool is_transfer(std::uint64_t ticket) noexcept {
+  return ticket >> 63 != 0;
+}
+
 /// Something that is done and wants to be told.
 struct Finished {
   Callback callback;
@@ -76,12 +98,18 @@ class Engine final : public transport::Sink {
   bool progress_one(Group& group, std::uint64_t ticket) noexcept;
   [[nodiscard]] bool is_done(Group& group, std::uint64_t ticket) noexcept;
   /// Done, and badly.
-  [[nodiscard]] bool failed(Group& group, std::uint64_t ticket) const noexcept {
+  [[nodiscard]] bool failed(Group& group, std::uint64_t ticket) noexcept {
+    if (is_transfer(ticket)) [[unlikely]]
+      return true;  // or not: `outcome` tells
     const Op& op = group.op_at(ticket);
     return op.seq == ticket ? op.failed : op.seq < ticket;
   }
   [[nodiscard]] std::optional<Status> outcome(Group& group, std::uint64_t ticket) noexcept;
   void on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept;
+  /// A recv that is done: the rank of the group that sent. Else -1.
+  [[nodiscard]] int source(Group& group, std::uint64_t ticket) noexcept;
+  /// As `source`; and nobody will ask for this ticket again.
+  int release(Group& group, std::uint64_t ticket) noexcept;
   /// Callbacks to make, taken once the token is dropped.
   [[nodiscard]] std::vector<Finished> take_finished() noexcept;
 
@@ -99,8 +127,10 @@ class Engine final : public transport::Sink {
     return transports_;
   }
   /// Work is in flight. / ... that no local memory can finish: messages.
-  [[nodiscard]] bool busy() const noexcept { return !active_.empty() || queued_ > 0; }
-  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0; }
+  [[nodiscard]] bool busy() const noexcept {
+    return !active_.empty() || queued_ > 0 || letters_ > 0;
+  }
+  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || letters_ > 0; }
   /// Control frames or data still wait to be handed to a transport.
   [[nodiscard]] bool has_unsent() const noexcept;
   [[nodiscard]] const World& world() const noexcept { return world_; }
@@ -113,6 +143,7 @@ class Engine final : public transport::Sink {
   void on_lost(int peer, const Status& why) noexcept override;
 
  private:
+  friend class Mailbox;  // a part of this machine, of which each group has one
   struct Held {
     transport::FrameHeader header;
     std::vector<std::byte> data;
@@ -121,6 +152,7 @@ class Engine final : public transport::Sink {
     std::uint64_t token = 0;
     Op* op = nullptr;  ///< nullptr: a control frame, or the operation has ended
     std::uint64_t seq = 0;
+    Mailbox* mail = nullptr;  ///< of a send; `seq` is its ticket
     std::vector<std::byte> bounce;
   };
   struct Control {
@@ -128,10 +160,11 @@ class Engine final : public transport::Sink {
     std::string payload;
   };
   struct Peer {  ///< by global rank
+    explicit Peer(std::pmr::memory_resource* pool) : held(pool) {}
     std::uint64_t token = 0;
     Fifo<OutFrame> out;
     Fifo<Control> control;
-    std::deque<Held> held;
+    std::pmr::deque<Held> held;
     std::uint64_t eager_sent = 0;
     std::uint64_t eager_acked = 0;
     std::uint64_t eager_seen = 0;  ///< what came unasked, by heads
@@ -142,6 +175,9 @@ class Engine final : public transport::Sink {
     bool died = false;           ///< its process, on our host
     TimePoint pong{};            ///< last answer
     std::uint64_t pong_seq = 0;  ///< of the group that was asked about
+    Postage post;
+    std::deque<Held> early;        ///< letters of groups that we have not made yet
+    Mailbox* into_mail = nullptr;  ///< the arriving frame is data of a message
     // The frame that is arriving.
     transport::FrameHeader arriving;
     Op* into = nullptr;
@@ -170,6 +206,7 @@ class Engine final : public transport::Sink {
   void sweep_retired() noexcept;
   void break_if_lost_already(Group& group) noexcept;
   bool start(Group& group, const Collective& call, bool asynchronous) noexcept;
+  static void take_details(Op& op, const Details* details) noexcept;
   bool window_has_room(Group& group) noexcept;
   bool start_queued(Group& group) noexcept;
   void finish(Op& op) noexcept;
@@ -177,6 +214,8 @@ class Engine final : public transport::Sink {
   void call_back(Op& op, const Status& status) noexcept;
   // interpreter.cpp
   bool advance(Op& op) noexcept;
+  /// The same for plans with `BoundPlan::one_shot` (one_shot.cpp).
+  bool advance_one_shot(Op& op) noexcept;
   void publish(Op& op) noexcept;
   void ring_all(const Group& group) noexcept;
   bool await_lines(Op& op, const plan::Step& step) noexcept;
@@ -189,11 +228,24 @@ class Engine final : public transport::Sink {
   /// staging then goes past the cache. Local: it changes how bytes are stored, never which.
   void observe(const Op& op) noexcept;
   void reduce(Op& op, const plan::Step& step) noexcept;
+  static void reduce_home(Op& op, std::byte* stage, int k, const plan::Range& range) noexcept;
   std::byte* place(Op& op, const plan::Operand& operand, int rank,
                    const plan::Range& range) const noexcept;
+  /// The caller's tensor that an operand of space input or output lies in, and the number of the
+  /// first element there.
+  struct Own {
+    const TensorView* view = nullptr;
+    std::size_t first = 0;
+  };
+  [[nodiscard]] static Own own(const Op& op, const plan::Operand& operand,
+                               const plan::Range& range) noexcept;
+  [[nodiscard]] static bool strided(const Op& op, const plan::Operand& operand) noexcept;
   [[nodiscard]] static bool prepare_memory(Engine& engine, Op& op, Status& why) noexcept;
   // messages.cpp
   void post_send(Op& op, const plan::Step& step) noexcept;
+  [[nodiscard]] Stream::Post post_of(Op& op, const plan::Operand& operand,
+                                     const plan::Range& range) const noexcept;
+  bool splits_differ(Op& op, int rank, const transport::FrameHeader& header) noexcept;
   void post_receive(Op& op, const plan::Step& step) noexcept;
   bool await_receives(Op& op, const plan::Step& step) noexcept;
   bool pump(Op& op, int rank) noexcept;
@@ -217,6 +269,21 @@ class Engine final : public transport::Sink {
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
   void release_frames(Op& op) noexcept;
   void recycle(std::vector<std::byte> buffer) noexcept;
+  // letters.cpp
+  std::uint64_t submit_transfer(Group& group, const Collective& call) noexcept;
+  [[nodiscard]] static bool transfer_done(Group& group, std::uint64_t ticket) noexcept;
+  [[nodiscard]] static std::optional<Status> transfer_outcome(Group& group,
+                                                              std::uint64_t ticket) noexcept;
+  [[nodiscard]] Mailbox& mail_of(Group& group) noexcept;
+  void forget_mail(Group& group) noexcept;
+  bool push_letters() noexcept;
+  void tick_letters(TimePoint now) noexcept;
+  [[nodiscard]] bool expects_letter(int peer, const transport::FrameHeader& header,
+                                    std::span<std::byte>& into) noexcept;
+  void on_letter_frame(int peer, const transport::FrameHeader& header) noexcept;
+  void took_letter(int global, std::uint64_t cost) noexcept;
+  void release_letters(const Mailbox& mail, std::size_t peer) noexcept;
+  void adopt_early(Group& group) noexcept;
   // breaking.cpp
   void check_breaks() noexcept;
   [[nodiscard]] Status cause_of(const Group& group, std::uint64_t word) const;
@@ -249,6 +316,7 @@ class Engine final : public transport::Sink {
   std::vector<Op*> active_;                                    ///< in the order of their start
   std::vector<Op*> ticked_;                                    ///< of `tick` only
   std::vector<int> waiting_;  ///< of what `tick` calls; kept, as it must not ask for memory
+  std::pmr::unsynchronized_pool_resource pool_;  ///< so that holding frames asks for no memory
   std::vector<Peer> peers_;
   std::vector<transport::Transport*> transports_;  ///< each once
   std::vector<Finished> finished_;
@@ -256,6 +324,8 @@ class Engine final : public transport::Sink {
   std::vector<std::vector<std::byte>> small_buffers_;
   std::uint32_t breaks_seen_ = 0;
   int message_ops_ = 0;
+  std::vector<Mailbox*> mail_;  ///< of the groups that have one
+  std::uint64_t letters_ = 0;   ///< sends and recvs that run, over all groups
   unsigned notes_ = 0;
   bool far_ = false;
   int slow_reads_ = 0;  ///< operations one after the other

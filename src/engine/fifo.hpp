@@ -20,6 +20,7 @@ class Fifo {
   }
   [[nodiscard]] auto end() noexcept { return items_.end(); }
   void push_back(T item) {
+    if (items_.capacity() == 0) items_.reserve(kRoom);
     // Room at the front is used again before the memory grows, once it is at least half of it.
     if (items_.size() == items_.capacity() && head_ > 0 && head_ >= items_.size() / 2) {
       items_.erase(items_.begin(), begin());
@@ -37,6 +38,7 @@ class Fifo {
   }
 
  private:
+  static constexpr std::size_t kRoom = 64;  ///< at first: more than mostly waits at a time
   std::vector<T> items_;
   std::size_t head_ = 0;
 };

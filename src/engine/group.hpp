@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include <tutti/collective.hpp>
 
 #include "engine/plan_cache.hpp"
+#include "engine/queued.hpp"
 #include "transport/region.hpp"
 
 namespace tutti::engine {
@@ -20,6 +22,10 @@ using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
 
 struct Group;
+class Mailbox;
+struct MailboxDeleter {
+  void operator()(Mailbox* mail) const noexcept;
+};
 
 /// The bytes that one operation exchanges with one peer by messages, both ways. Offsets count bytes
 /// of this pair in this operation, so the two sides agree about them without talking.
@@ -39,6 +45,8 @@ struct Stream {
   std::vector<Post> receives;
   std::size_t receive_at = 0;  ///< first post that is not complete
   std::uint64_t received = 0;  ///< bytes that have arrived in place, in order
+  std::uint64_t kept = 0;      ///< end of what came before its receive was posted, and is held
+  bool heard = false;          ///< a frame has come, if only an empty one (see BoundPlan::splits)
   std::uint64_t granted = 0;   ///< credit that we gave
 
   [[nodiscard]] std::uint64_t send_end() const noexcept {
@@ -75,6 +83,10 @@ struct Op {
   std::vector<std::byte> scratch;
   std::vector<const std::byte*> stage_of;  ///< of each rank, once its line was seen
   std::vector<const void*> sources;        ///< for a reduce step
+  std::vector<TensorView> inputs;          ///< a view per rank's block; empty: call.input
+  std::vector<TensorView> outputs;
+  std::vector<std::byte> scaled;  ///< PREMUL_SUM: the input times its factor
+  plan::Range home;  ///< elements that a reduce step has put into the output already; count 0: none
   // Messages.
   std::vector<Stream> streams;   ///< by rank; empty where the schedule has no messages
   std::uint32_t frames_out = 0;  ///< frames that the transport still reads from our memory
@@ -84,6 +96,7 @@ struct Op {
   TimePoint inquired{};  ///< when those we wait for were told last what we are doing
   TimePoint asked{};     ///< when the deadline had passed and the others were asked where they are
   bool asynchronous = false;
+  bool fused = false;                    ///< runs as one stride (see BoundPlan::one_shot)
   bool stream_stage = false;             ///< staging goes around the cache (see Engine::observe)
   std::size_t read_bytes = 0;            ///< that peers had staged in the cache ...
   std::chrono::nanoseconds read_time{};  ///< ... and how long reading them took
@@ -114,12 +127,12 @@ struct Group {
   transport::Regions* regions = nullptr;
   transport::shm::GroupBlock* block = nullptr;
   std::array<Op, transport::shm::kWindow> window;
-  std::uint64_t submitted = 0;   ///< number of the last call
-  std::uint64_t started = 0;     ///< last one that has a slot
-  std::uint64_t done_upto = 0;   ///< every operation up to this one has ended
-  std::uint64_t peers_done = 0;  ///< least `done` of all local members, as last seen
-  std::uint64_t chain = 0;       ///< fingerprint of the last call that got a slot
-  std::deque<std::pair<Collective, bool>> queue;  ///< calls that wait for a slot
+  std::uint64_t submitted = 0;    ///< number of the last call
+  std::uint64_t started = 0;      ///< last one that has a slot
+  std::uint64_t done_upto = 0;    ///< every operation up to this one has ended
+  std::uint64_t peers_done = 0;   ///< least `done` of all local members, as last seen
+  std::uint64_t chain = 0;        ///< fingerprint of the last call that got a slot
+  std::deque<Queued> queue;       ///< calls that wait for a slot
   std::uint64_t waiting_seq = 0;  ///< number of the first of them, since `waiting_since`
   TimePoint waiting_since{};
   std::vector<std::pair<std::uint64_t, Callback>> queued_callbacks;
@@ -128,6 +141,7 @@ struct Group {
   bool strict = false;
   std::atomic<bool> broken{false};  ///< read without the token
   Status cause;
+  std::unique_ptr<Mailbox, MailboxDeleter> mail;  ///< point to point; empty until it is used
 
   [[nodiscard]] Op& op_at(std::uint64_t seq) noexcept {
     return window[seq % transport::shm::kWindow];

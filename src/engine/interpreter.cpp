@@ -36,26 +36,37 @@ int member_at(const plan::RankSet& set, int index, int size, const Op& op) noexc
   return static_cast<int>(rank);
 }
 
-const TensorView& view_of(const Op& op, Space space) noexcept {
-  return space == Space::input ? op.call.input : op.call.output;
-}
-
-bool strided(const Op& op, Space space) noexcept {
-  return (space == Space::input || space == Space::output) && !view_of(op, space).contiguous();
-}
-
 std::uint64_t counter_value(const Op& op, std::int64_t value) noexcept {
   return op.seq << shm::kCounterShift | static_cast<std::uint64_t>(value);
 }
 
 }  // namespace
 
+Engine::Own Engine::own(const Op& op, const Operand& operand, const Range& range) noexcept {
+  const bool in = operand.space == Space::input;
+  const std::vector<TensorView>& blocks = in ? op.inputs : op.outputs;
+  const BoundPlan& bound = *op.plan;
+  if (blocks.empty()) [[likely]] {
+    return {in ? &op.call.input : &op.call.output,
+            range.first - (in ? bound.input_first : bound.output_first)};
+  }
+  const std::int64_t block = operand.slice.part.at(op.var[0], op.var[1]);
+  const plan::BlockTable& table = in ? bound.binding.in : bound.binding.out;
+  return {&blocks[static_cast<std::size_t>(block)], range.first - table.range(block).first};
+}
+
+bool Engine::strided(const Op& op, const Operand& operand) noexcept {
+  if (operand.space != Space::input && operand.space != Space::output) return false;
+  return !own(op, operand, {}).view->contiguous();
+}
+
 std::byte* Engine::place(Op& op, const Operand& operand, int rank,
                          const Range& range) const noexcept {
   const BoundPlan& bound = *op.plan;
   const std::size_t element = bound.binding.element;
   if (operand.space == Space::input || operand.space == Space::output) {
-    return static_cast<std::byte*>(view_of(op, operand.space).data()) + range.first * element;
+    const Own mine = own(op, operand, range);
+    return static_cast<std::byte*>(mine.view->data()) + mine.first * element;
   }
   auto slot = static_cast<std::size_t>(operand.slot.at(op.var[0], op.var[1]));
   const std::size_t origin = plan::slot_origin(operand, bound.binding, op.var[0], op.var[1]);
@@ -70,6 +81,7 @@ std::byte* Engine::place(Op& op, const Operand& operand, int rank,
 }
 
 bool Engine::advance(Op& op) noexcept {
+  if (op.fused) return advance_one_shot(op);
   bool moved = false;
   if (op.plan->schedule->messages) moved = pump_all(op);
   const std::vector<Step>& steps = op.plan->schedule->steps;
@@ -263,29 +275,39 @@ void Engine::copy(Op& op, const Step& step) noexcept {
   const BoundPlan& bound = *op.plan;
   const Range range = plan::range_of(step.src, bound.binding, op.var[0], op.var[1]);
   if (range.count == 0) return;
+  // The same elements, but all_to_all numbers those of input and output apart.
+  const Range to = plan::range_of(step.dst, bound.binding, op.var[0], op.var[1]);
   const int from = step.src.of_winner ? op.winner
                    : step.src.space == Space::stage
                        ? member_at({step.src.rank, 1, 1}, 0, op.group->size, op)
                        : op.group->rank;
+  if (op.home.count == range.count && op.home.first == range.first && from == op.group->rank &&
+      step.dst.space == Space::output) {
+    op.home.count = 0;  // reduce_home has brought it
+    return;
+  }
   const std::size_t bytes = range.count * bound.binding.element;
-  const bool gather = strided(op, step.src.space);
-  const bool scatter = strided(op, step.dst.space);
+  const bool gather = strided(op, step.src);
+  const bool scatter = strided(op, step.dst);
   if (gather && scatter) {  // input to output: through a block that stays in the cache
+    const Own src = own(op, step.src, range);
+    const Own dst = own(op, step.dst, to);
+    if (src.view->data() == dst.view->data()) return;  // in place: it is there already
     alignas(64) std::byte block[kBlockBytes];
     const std::size_t step_count = kBlockBytes / bound.binding.element;
     for (std::size_t at = 0; at < range.count; at += step_count) {
       const std::size_t n = std::min(step_count, range.count - at);
-      kernels::pack(block, view_of(op, step.src.space), range.first + at, n);
-      kernels::unpack(view_of(op, step.dst.space), range.first + at, n, block);
+      kernels::pack(block, *src.view, src.first + at, n);
+      kernels::unpack(*dst.view, dst.first + at, n, block);
     }
   } else if (gather) {
-    kernels::pack(place(op, step.dst, op.group->rank, range), view_of(op, step.src.space),
-                  range.first, range.count);
+    const Own src = own(op, step.src, range);
+    kernels::pack(place(op, step.dst, op.group->rank, to), *src.view, src.first, range.count);
   } else if (scatter) {
-    kernels::unpack(view_of(op, step.dst.space), range.first, range.count,
-                    place(op, step.src, from, range));
+    const Own dst = own(op, step.dst, to);
+    kernels::unpack(*dst.view, dst.first, range.count, place(op, step.src, from, range));
   } else {
-    std::byte* const dst = place(op, step.dst, op.group->rank, range);
+    std::byte* const dst = place(op, step.dst, op.group->rank, to);
     const std::byte* const src = place(op, step.src, from, range);
     if (dst == src) return;
     if (bytes >= kObserved) {
@@ -304,19 +326,37 @@ void Engine::copy(Op& op, const Step& step) noexcept {
         return;
       }
     }
-    if (bytes <= 16 && bytes >= 8) {  // the smallest messages: two overlapping words
-      std::uint64_t head = 0;
-      std::uint64_t tail = 0;
-      std::memcpy(&head, src, 8);
-      std::memcpy(&tail, src + bytes - 8, 8);
-      std::memcpy(dst, &head, 8);
-      std::memcpy(dst + bytes - 8, &tail, 8);
+    if (bytes <= 16 && bytes >= 8) {
+      kernels::copy_few(dst, src, bytes);
     } else if (bound.stream_out && step.dst.space == Space::output) {
       kernels::copy_nt(dst, src, bytes);
     } else {
       kernels::copy(dst, src, bytes);
     }
   }
+}
+
+/// Our part of a result goes to our output and, past the cache, to our staging: fetching it back
+/// from there would cost as much as reading another rank's part.
+void Engine::reduce_home(Op& op, std::byte* stage, int k, const Range& range) noexcept {
+  const BoundPlan& bound = *op.plan;
+  const std::size_t element = bound.binding.element;
+  auto* const output = static_cast<std::byte*>(op.call.output.data()) + range.first * element;
+  alignas(64) std::byte block[kBlockBytes];
+  const std::size_t step_count = kBlockBytes / element;
+  for (std::size_t at = 0; at < range.count; at += step_count) {
+    const std::size_t n = std::min(step_count, range.count - at);
+    std::byte* const to = bound.stream_out ? block : output + at * element;
+    bound.reduce(to, op.sources.data(), k, n);
+    kernels::stream(stage + at * element, to, n * element);
+    if (bound.stream_out) kernels::stream(output + at * element, block, n * element);
+    for (int i = 0; i < k; ++i) {
+      const auto index = static_cast<std::size_t>(i);
+      op.sources[index] = static_cast<const std::byte*>(op.sources[index]) + n * element;
+    }
+  }
+  kernels::stream_fence();
+  op.home = range;
 }
 
 void Engine::reduce(Op& op, const Step& step) noexcept {
@@ -326,28 +366,45 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
   Group& group = *op.group;
   const int k = step.ranks.count;
   int strided_source = -1;
+  Operand own_source = step.src;
+  own_source.space = Space::input;
   for (int i = 0; i < k; ++i) {
     const int rank = member_at(step.ranks, i, group.size, op);
-    Operand source = step.src;
     if (step.own_input && rank == group.rank) {
-      source.space = Space::input;
-      if (strided(op, Space::input)) strided_source = i;
-    } else if (step.sources == plan::Sources::slots) {
-      source.slot.base += i;
+      if (strided(op, own_source)) strided_source = i;
+      op.sources[static_cast<std::size_t>(i)] = place(op, own_source, rank, range);
+      continue;
     }
+    Operand source = step.src;
+    if (step.sources == plan::Sources::slots) source.slot.base += i;
     op.sources[static_cast<std::size_t>(i)] = place(op, source, rank, range);
   }
-  if (strided_source < 0 && !strided(op, step.dst.space)) [[likely]] {
+  const bool average = bound.average != nullptr && step.last;
+  const auto combine = [&](void* dst, std::size_t count, bool past_cache) {
+    if (average)
+      bound.average(dst, op.sources.data(), k, count, group.size);
+    else
+      (past_cache ? bound.reduce_past : bound.reduce)(dst, op.sources.data(), k, count);
+  };
+  const bool scatter = strided(op, step.dst);
+  if (strided_source < 0 && !scatter) [[likely]] {
     std::byte* const dst = place(op, step.dst, group.rank, range);
     const std::size_t bytes = range.count * bound.binding.element;
     if (bytes < kObserved) {
-      bound.reduce(dst, op.sources.data(), k, range.count);
+      combine(dst, range.count, false);
+    } else if (op.stream_stage && step.dst.space == Space::stage) {
+      // Only what is complete: a partial sum in the output would be taken for the result.
+      const bool home = step.last && op.agreed && !average && bound.kind == Kind::all_reduce &&
+                        op.call.output.contiguous();
+      if (home)
+        reduce_home(op, dst, k, range);
+      else
+        combine(dst, range.count, true);
     } else if (op.stream_stage) {
-      (step.dst.space == Space::stage ? bound.reduce_past : bound.reduce)(dst, op.sources.data(), k,
-                                                                          range.count);
+      combine(dst, range.count, false);
     } else {
       const TimePoint begin = world_.now();
-      bound.reduce(dst, op.sources.data(), k, range.count);
+      combine(dst, range.count, false);
       if (step.sources == plan::Sources::stages) {
         op.read_bytes += bytes * static_cast<std::size_t>(k - 1);
         op.read_time += world_.now() - begin;
@@ -360,16 +417,19 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
   alignas(64) std::byte out[kBlockBytes];
   const std::size_t element = bound.binding.element;
   const std::size_t step_count = kBlockBytes / element;
-  const bool scatter = strided(op, step.dst.space);
+  const Own from = strided_source < 0 ? Own{} : own(op, own_source, range);
   for (std::size_t at = 0; at < range.count; at += step_count) {
     const std::size_t n = std::min(step_count, range.count - at);
     if (strided_source >= 0) {
-      kernels::pack(in, op.call.input, range.first + at, n);
+      kernels::pack(in, *from.view, from.first + at, n);
       op.sources[static_cast<std::size_t>(strided_source)] = in;
     }
-    std::byte* const dst = scatter ? out : place(op, step.dst, group.rank, {range.first + at, n});
-    bound.reduce(dst, op.sources.data(), k, n);
-    if (scatter) kernels::unpack(op.call.output, range.first + at, n, out);
+    const Range now{range.first + at, n};
+    combine(scatter ? out : place(op, step.dst, group.rank, now), n, false);
+    if (scatter) {
+      const Own to = own(op, step.dst, now);
+      kernels::unpack(*to.view, to.first, n, out);
+    }
     for (int i = 0; i < k; ++i) {
       const auto index = static_cast<std::size_t>(i);
       op.sources[index] = static_cast<const std::byte*>(op.sources[index]) + n * element;

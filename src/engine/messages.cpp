@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "engine/engine.hpp"
+#include "engine/mailbox.hpp"
 #include "kernels/pack.hpp"
 
 // Messages of operations: posts, credit, matching, frames that come early. docs/wire.md tells the
@@ -38,13 +39,6 @@ int peer_of(const Step& step, const Op& op) noexcept {
   return member_at({step.peer, 1, 1}, 0, op.group->size, op);
 }
 
-/// The caller's view where its elements do not lie in a row.
-const TensorView* strided(const Op& op, Space space) noexcept {
-  if (space != Space::input && space != Space::output) return nullptr;
-  const TensorView& view = space == Space::input ? op.call.input : op.call.output;
-  return view.contiguous() ? nullptr : &view;
-}
-
 bool is_eager(const FrameHeader& header) noexcept { return (header.flags & kFlagEager) != 0; }
 
 std::uint64_t eager_cost(std::uint64_t bytes) noexcept { return std::max(bytes, kEagerLeast); }
@@ -53,15 +47,13 @@ std::uint64_t eager_cost(std::uint64_t bytes) noexcept { return std::max(bytes, 
 
 void Engine::post_send(Op& op, const Step& step) noexcept {
   const plan::Range range = plan::range_of(step.src, op.plan->binding, op.var[0], op.var[1]);
-  if (range.count == 0) return;
+  if (range.count == 0 && !op.plan->splits) return;
   const int rank = peer_of(step, op);
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
-  Stream::Post post;
-  post.first = range.first;
-  post.view = strided(op, step.src.space);
-  if (post.view == nullptr) post.data = place(op, step.src, op.group->rank, range);
-  post.begin = stream.send_end();
-  post.end = post.begin + range.count * op.plan->binding.element;
+  const std::uint64_t begin = stream.send_end();
+  Stream::Post post = post_of(op, step.src, range);
+  post.begin = begin;
+  post.end = begin + range.count * op.plan->binding.element;
   stream.sends.push_back(post);
   pump(op, rank);
 }
@@ -70,16 +62,27 @@ void Engine::post_receive(Op& op, const Step& step) noexcept {
   const plan::Range range = plan::range_of(step.dst, op.plan->binding, op.var[0], op.var[1]);
   const int rank = peer_of(step, op);
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
-  Stream::Post post;
-  post.first = range.first;
-  post.begin = stream.receive_end();
-  post.end = post.begin + range.count * op.plan->binding.element;
-  post.view = strided(op, step.dst.space);
-  if (range.count > 0 && post.view == nullptr) {
-    post.data = place(op, step.dst, op.group->rank, range);
-  }
+  const std::uint64_t begin = stream.receive_end();
+  Stream::Post post = post_of(op, step.dst, range);
+  post.begin = begin;
+  post.end = begin + range.count * op.plan->binding.element;
   stream.receives.push_back(post);  // an empty one too: await_recv counts them
-  if (range.count > 0) deliver_held(op, rank);
+  if (range.count > 0 || op.plan->splits) deliver_held(op, rank);
+}
+
+/// Where the bytes of a message lie: in a row, or in a view with strides.
+Stream::Post Engine::post_of(Op& op, const plan::Operand& operand,
+                             const plan::Range& range) const noexcept {
+  Stream::Post post;
+  if (range.count == 0) return post;
+  if (strided(op, operand)) {
+    const Own mine = own(op, operand, range);
+    post.view = mine.view;
+    post.first = mine.first;
+  } else {
+    post.data = place(op, operand, op.group->rank, range);
+  }
+  return post;
 }
 
 bool Engine::await_receives(Op& op, const Step& step) noexcept {
@@ -89,6 +92,7 @@ bool Engine::await_receives(Op& op, const Step& step) noexcept {
     const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
     const auto missing = static_cast<std::size_t>(step.value.at(op.var[0], op.var[1]));
     const std::size_t posts = stream.receives.size();
+    if (op.plan->splits && !stream.heard) return false;
     if (posts > missing && stream.received < stream.receives[posts - 1 - missing].end) return false;
   }
   op.sub = 0;
@@ -128,7 +132,8 @@ bool Engine::pump(Op& op, int rank) noexcept {
     // Whole elements: the receiver may have to place each on its own.
     const std::uint64_t most = std::min(room, std::uint64_t{transport::kMaxFramePayload});
     const std::uint64_t bytes = std::min(post.end - stream.sent, most / element * element);
-    if (bytes == 0) {
+    // The empty frame of a block without elements counts as well.
+    if (post.end > stream.sent ? bytes == 0 : room == 0) {
       if (!stream.wanted && stream.sent < kEagerPerStream) {  // else credit comes unasked
         stream.wanted = true;
         FrameHeader want;
@@ -148,12 +153,13 @@ bool Engine::pump(Op& op, int rank) noexcept {
     header.fingerprint = op.fingerprint;
     header.offset = stream.sent;
     std::copy(op.plan->code.begin(), op.plan->code.end(), header.call);
+    if (op.plan->splits) header.call[2] = stream.send_end() / element;
     OutFrame frame;
     frame.token = ++peer.token;
     frame.op = &op;
     frame.seq = op.seq;
     const std::uint64_t inside = stream.sent - post.begin;
-    const std::byte* payload = post.data + inside;
+    const std::byte* payload = post.data == nullptr ? nullptr : post.data + inside;
     if (post.view != nullptr) {
       if (!buffers_.empty()) {
         frame.bounce = std::move(buffers_.back());
@@ -192,6 +198,11 @@ void Engine::grant(Op& op) noexcept {
 }
 
 Stream::Post* Engine::post_for(Stream& stream, const FrameHeader& header) noexcept {
+  // An empty frame stands for a block without elements.
+  if (header.payload_bytes == 0) {
+    return !stream.receives.empty() && stream.receive_end() == 0 ? &stream.receives.front()
+                                                                 : nullptr;
+  }
   for (std::size_t i = stream.receive_at; i < stream.receives.size(); ++i) {
     Stream::Post& post = stream.receives[i];
     if (header.offset >= post.begin && header.offset < post.end) {
@@ -201,12 +212,31 @@ Stream::Post* Engine::post_for(Stream& stream, const FrameHeader& header) noexce
   return nullptr;
 }
 
+/// What a pair of ranks exchanges is compared where the bytes meet (decisions A2).
+bool Engine::splits_differ(Op& op, int rank, const FrameHeader& header) noexcept {
+  if (!op.plan->splits) return false;
+  const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+  if (stream.receives.empty()) return false;  // not posted yet
+  const std::uint64_t expected = stream.receive_end() / op.plan->binding.element;
+  if (header.call[2] == expected) return false;
+  Group& group = *op.group;
+  break_group(
+      group, Status(Errc::disagreement,
+                    "ranks disagree in " + op_text(op) + ": " + name_of(group, rank) + " sends " +
+                        std::to_string(header.call[2]) + " elements to " +
+                        name_of(group, group.rank) + ", which expects " + std::to_string(expected) +
+                        ". What a rank sends another must be what that one expects from it; the "
+                        "group is broken, make a new one."));
+  return true;
+}
+
 void Engine::arrived(Op& op, int rank, const FrameHeader& header,
                      const std::byte* bounced) noexcept {
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
   Stream::Post* const post = post_for(stream, header);
   if (post == nullptr) return;  // cannot be: on_header looked
-  if (bounced != nullptr) {
+  stream.heard = true;
+  if (bounced != nullptr && header.payload_bytes > 0) {
     const std::uint64_t inside = header.offset - post->begin;
     if (post->data != nullptr) {
       std::memcpy(post->data + inside, bounced, header.payload_bytes);
@@ -270,7 +300,12 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
   bool waits = false;  // for a receive that is not posted yet; what follows must not overtake it
   for (auto it = peer.held.begin(); it != peer.held.end();) {
     const bool data = static_cast<FrameType>(it->header.type) == FrameType::data;
-    if (it->header.group != op.group->id || it->header.seq != op.seq || (data && waits)) {
+    if (it->header.group != op.group->id || it->header.seq != op.seq) {
+      ++it;
+      continue;
+    }
+    if (data && waits) {
+      stream.kept = std::max(stream.kept, it->header.offset + it->header.payload_bytes);
       ++it;
       continue;
     }
@@ -294,9 +329,11 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
       disagreement(op, rank, &theirs, it->header.seq);
       return;
     }
+    if (splits_differ(op, rank, it->header)) return;
     // Out of order it may come from a broken peer only: as if not posted.
     if (it->header.offset != stream.received || post_for(stream, it->header) == nullptr) {
       waits = true;
+      stream.kept = std::max(stream.kept, it->header.offset + it->header.payload_bytes);
       ++it;
       continue;
     }
@@ -370,6 +407,11 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
       from.buffer.resize(transport::kMaxFramePayload);
     return {from.buffer.data(), std::max<std::size_t>(header.payload_bytes, 1)};
   };
+  if (transport::is_p2p(header)) {
+    std::span<std::byte> into;
+    if (!expects_letter(peer, header, into)) return {};
+    return into.empty() ? into_buffer() : into;
+  }
   if (static_cast<FrameType>(header.type) != FrameType::data) return into_buffer();
   Group* const group = group_of(header.group);
   if (is_eager(header)) {
@@ -389,6 +431,7 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
       std::copy(std::begin(header.call), std::end(header.call), theirs.begin());
       disagreement(op, rank, &theirs, header.seq);
     } else if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
+      if (splits_differ(op, rank, header)) return into_buffer();
       Stream& stream = op.streams[static_cast<std::size_t>(rank)];
       const bool in_order = header.offset == stream.received;
       Stream::Post* const post = in_order ? post_for(stream, header) : nullptr;
@@ -400,6 +443,9 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
         }
       } else {
         from.keep = true;
+        // A stream has no holes and repeats nothing, so what is held of it is bounded by its
+        // credit.
+        if (header.offset != std::max(stream.received, stream.kept)) return {};
         // Beyond what may come unasked, only what we gave credit for.
         const std::uint64_t most = std::max(kEagerPerStream, stream.granted);
         if (header.offset > most || header.payload_bytes > most - header.offset) return {};
@@ -419,18 +465,22 @@ void Engine::hold(Peer& from, const FrameHeader& header) noexcept {
     return;
   }
   // Many small frames may be held: each in no more memory than it needs.
-  std::vector<std::byte> small;
-  if (!small_buffers_.empty()) {
-    small = std::move(small_buffers_.back());
-    small_buffers_.pop_back();
-  }
-  small.resize(kSmallFrame);
+  // Several at a time, so that a little more lateness than ever before asks for none.
+  constexpr int kAtOnce = 16;
+  for (int i = 0; small_buffers_.empty() || (i > 0 && i < kAtOnce); ++i)
+    small_buffers_.emplace_back(kSmallFrame);
+  std::vector<std::byte> small = std::move(small_buffers_.back());
+  small_buffers_.pop_back();
   std::memcpy(small.data(), from.buffer.data(), header.payload_bytes);
   from.held.push_back({header, std::move(small)});
 }
 
 void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
+  if (transport::is_p2p(header)) {
+    on_letter_frame(peer, header);
+    return;
+  }
   if (static_cast<FrameType>(header.type) != FrameType::data) {
     on_control(peer, header, {from.buffer.data(), header.payload_bytes});
     return;
@@ -470,6 +520,7 @@ void Engine::on_sent(int peer, std::uint64_t token) noexcept {
     if (frame.op != nullptr && frame.op->seq == frame.seq && frame.op->frames_out > 0) {
       --frame.op->frames_out;
     }
+    if (frame.mail != nullptr) frame.mail->on_sent(frame.seq);
     recycle(std::move(frame.bounce));
     to.out.pop_front();
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/kinds.hpp"
 #include "plan/builders.hpp"
 #include "plan/select.hpp"
 #include "transport/shm/layout.hpp"
@@ -13,12 +14,28 @@ namespace {
 // From here on a copy to the output goes around the cache: it would not be read back from there.
 constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
 
-bool rounds(const Collective& call) noexcept {
+bool rounds(const Collective& call, DType dtype) noexcept {
   const bool exact_op = call.op == ReduceOp::min || call.op == ReduceOp::max ||
                         call.op == ReduceOp::band || call.op == ReduceOp::bor ||
                         call.op == ReduceOp::bxor;
-  if (call.kind != Kind::all_reduce || exact_op) return false;
-  return call.input.dtype() >= DType::float16;
+  return traits_of(call.kind).reduces && !exact_op && dtype >= DType::float16;
+}
+
+/// Partial sums would have to travel as float32 (decisions A5): one step adds all inputs instead.
+bool sums_narrow(const Collective& call, DType dtype) noexcept {
+  return traits_of(call.kind).reduces && dtype >= DType::float16 && size_of(dtype) <= 2;
+}
+
+plan::BlockTable table_of(const std::vector<std::size_t>& ends, std::size_t each) {
+  if (ends.empty()) return plan::BlockTable::even(each);
+  plan::BlockTable table;
+  table.ends = ends.data();
+  std::size_t before = 0;
+  for (const std::size_t end : ends) {
+    table.largest = std::max(table.largest, end - before);
+    before = end;
+  }
+  return table;
 }
 
 }  // namespace
@@ -29,13 +46,22 @@ PlanCache::PlanCache(int rank, plan::Topology topology, int cpus, std::string ov
       cpus_(cpus),
       override_(std::move(override_text)) {}
 
-const plan::Schedule& PlanCache::schedule_of(const Collective& call) {
-  const bool token = call.kind == Kind::new_group || call.kind == Kind::close;
+const plan::Schedule& PlanCache::schedule_of(const Collective& call, const Extent& extent) {
+  const bool token = !has_data(call.kind);
   const Kind kind = token ? Kind::barrier : call.kind;
-  const std::size_t bytes = call.kind == Kind::barrier || token ? 0 : call.input.size_bytes();
-  const plan::Choice choice = plan::select(kind, rounds(call), bytes, topology_, cpus_, override_);
-  const int root = kind == Kind::broadcast ? call.root : 0;
-  auto& slot = schedules_[Key(choice.algorithm, root, choice.chunk_bytes)];
+  const bool splits = extent.agreed == kSplits;
+  plan::Query query;
+  query.kind = kind;
+  query.bytes = token || splits ? 0 : extent.count * size_of(extent.dtype);
+  query.rounds = rounds(call, extent.dtype);
+  query.narrow = sums_narrow(call, extent.dtype);
+  query.uneven = splits;
+  query.even_blocks = !extent.uneven();
+  query.cpus = cpus_;
+  query.override_text = override_;
+  const plan::Choice choice = plan::select(query, topology_);
+  const int root = traits_of(kind).rooted ? call.root : 0;
+  auto& slot = schedules_[Key(kind, choice.algorithm, root, choice.chunk_bytes)];
   if (!slot) {
     const plan::Shape shape{rank_, topology_.size(), root, &topology_, choice.chunk_bytes};
     slot = std::make_unique<plan::Schedule>(choice.build(shape));
@@ -43,56 +69,79 @@ const plan::Schedule& PlanCache::schedule_of(const Collective& call) {
   return *slot;
 }
 
+/// The one that was not used for longest: operations in flight still read theirs.
+BoundPlan& PlanCache::entry_to_fill() {
+  const auto oldest = std::min_element(std::begin(used_), std::end(used_)) - std::begin(used_);
+  used_[oldest] = ++clock_;
+  return entries_[oldest];
+}
+
 const BoundPlan& PlanCache::find_slow(const Collective& call) {
+  const Extent extent = extent_of(call, topology_.size());
+  const CallCode code = encode(call, extent);
   for (int i = 0; i < kEntries; ++i) {
-    if (entries_[i].matches(call)) {
-      last_ = &entries_[i];
-      used_[i] = ++clock_;
-      return *last_;
-    }
+    const BoundPlan& entry = entries_[i];
+    if (entry.schedule == nullptr || entry.code != code || entry.op != call.op) continue;
+    if (entry.in_ends != extent.in_ends || entry.out_ends != extent.out_ends) continue;
+    if (call.details == nullptr && !entry.matches(call)) continue;
+    last_ = &entries_[i];
+    used_[i] = ++clock_;
+    return *last_;
   }
-  BoundPlan bound;
+  const plan::Schedule& schedule = schedule_of(call, extent);
+  BoundPlan& bound = entry_to_fill();
+  bound = BoundPlan();
+  last_ = &bound;
   bound.kind = call.kind;
   bound.op = call.op;
-  bound.dtype = call.input.dtype();
+  bound.dtype = extent.dtype;
   bound.root = call.root;
-  bound.count = call.input.count();
   bound.digest = call.digest;
-  bound.code = encode(call);
-  const plan::Schedule& schedule = schedule_of(call);
+  bound.agreed = extent.agreed;
+  bound.splits = extent.agreed == kSplits;
+  bound.by_output = traits_of(call.kind).layout == Layout::scatter;
+  bound.plain_count =
+      extent.uneven() ? BoundPlan::kNoPlain : (bound.by_output ? call.output : call.input).count();
+  bound.in_ends = extent.in_ends;
+  bound.out_ends = extent.out_ends;
+  bound.code = code;
   bound.schedule = &schedule;
-  if (call.kind == Kind::all_reduce) {
-    bound.reduce = kernels::find_reduce(call.op, call.input.dtype());
-    bound.reduce_past = kernels::find_reduce_nt(call.op, call.input.dtype());
+  if (traits_of(call.kind).reduces) {
+    // AVG divides in the step that completes a sum; PREMUL_SUM has multiplied the input before.
+    const bool sums = call.op == ReduceOp::avg || call.op == ReduceOp::premul_sum;
+    const ReduceOp op = sums ? ReduceOp::sum : call.op;
+    bound.reduce = kernels::find_reduce(op, extent.dtype);
+    bound.reduce_past = kernels::find_reduce_nt(op, extent.dtype);
+    if (call.op == ReduceOp::avg) bound.average = kernels::find_average(extent.dtype);
   }
-  const bool data = call.kind == Kind::all_reduce || call.kind == Kind::broadcast;
-  const std::size_t element = data ? size_of(call.input.dtype()) : 1;
-  const std::size_t count = data ? call.input.count() : 1;  // a barrier is one byte to whoever asks
-  bound.binding = plan::bind(schedule, count, element);
+  const bool data = has_data(call.kind);
+  const std::size_t element = data ? size_of(extent.dtype) : 1;
+  const std::size_t count = data ? extent.count : 1;  // a barrier is one byte to whoever asks
+  bound.binding = plan::bind(schedule, count, element, table_of(bound.in_ends, extent.each),
+                             table_of(bound.out_ends, extent.each));
+  bound.input_first = plan::first_element(call.kind, plan::Space::input, rank_, bound.binding);
+  bound.output_first = plan::first_element(call.kind, plan::Space::output, rank_, bound.binding);
   bound.slot_bytes = plan::slot_bytes(schedule, bound.binding);
-  std::int32_t stage_slots = schedule.stage_slots;
-  bound.cycle = schedule.slot_cycle;
-  if (schedule.slot_cycle > 0) {
-    const std::int64_t chunks =
-        std::max<std::int64_t>(1, plan::times_of({plan::Times::Of::chunks, 1, 0}, bound.binding));
-    bound.cycle = static_cast<std::int32_t>(std::min<std::int64_t>(schedule.slot_cycle, chunks));
-    stage_slots = schedule.stage_slots / schedule.slot_cycle * bound.cycle;
-  }
-  bound.inline_stage = stage_slots == 1 && count * element <= transport::shm::kInlineBytes;
+  bound.cycle = plan::cycle_of(schedule, bound.binding);
+  const std::int32_t stage_slots = plan::stage_slots_of(schedule, bound.binding);
+  const bool block = schedule.slot_parts == plan::kSlotOfBlock;
+  const std::size_t staged =
+      block ? std::max(bound.binding.in.largest, bound.binding.out.largest) : count;
+  bound.inline_stage = stage_slots == 1 && staged * element <= transport::shm::kInlineBytes;
   if (!bound.inline_stage)
     bound.stage_bytes = static_cast<std::size_t>(stage_slots) * bound.slot_bytes;
   for (const plan::Step& step : schedule.steps) {
     const bool writes = step.kind == plan::StepKind::copy || step.kind == plan::StepKind::reduce;
     if (writes && step.dst.space == plan::Space::stage) bound.own_stage = true;
   }
+  // What else would be done to values on their way (means, factors, narrow floats) is not fused.
+  const bool plain = call.op != ReduceOp::avg && call.op != ReduceOp::premul_sum &&
+                     (call.input.dtype() < DType::float16 || call.input.dtype() == DType::float32 ||
+                      call.input.dtype() == DType::float64);
+  bound.one_shot = plain && bound.reduce != nullptr && is_one_shot(schedule, bound.binding);
   bound.scratch_bytes = static_cast<std::size_t>(schedule.scratch_slots) * bound.slot_bytes;
   bound.stream_out = count * element >= kStreamBytes;
-  // The one that was not used for longest: operations in flight still read theirs.
-  const auto oldest = std::min_element(std::begin(used_), std::end(used_)) - std::begin(used_);
-  used_[oldest] = ++clock_;
-  last_ = &entries_[oldest];
-  *last_ = bound;
-  return *last_;
+  return bound;
 }
 
 }  // namespace tutti::engine

@@ -5,10 +5,12 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include <tutti/collective.hpp>
 
 #include "engine/call_code.hpp"
+#include "engine/extent.hpp"
 #include "kernels/reduce.hpp"
 #include "plan/schedule.hpp"
 #include "plan/topology.hpp"
@@ -23,12 +25,16 @@ struct BoundPlan {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::uint8;
   int root = 0;
-  std::size_t count = 0;
+  std::uint64_t agreed = 0;  ///< see Extent
   std::uint64_t digest = 0;
+  bool by_output = false;            ///< the output tells the number of elements, not the input
+  std::vector<std::size_t> in_ends;  ///< of uneven blocks
+  std::vector<std::size_t> out_ends;
   // What follows from it.
   const plan::Schedule* schedule = nullptr;  ///< nullptr: this entry is empty
   kernels::ReduceFn reduce = nullptr;
   kernels::ReduceFn reduce_past = nullptr;  ///< the same, past the cache
+  kernels::AverageFn average = nullptr;     ///< AVG: for the step that completes the sum
   plan::Binding binding;
   std::size_t slot_bytes = 0;
   std::int32_t cycle = 0;       ///< slots that are really cycled (see Schedule::slot_cycle)
@@ -36,15 +42,27 @@ struct BoundPlan {
   std::size_t scratch_bytes = 0;
   bool inline_stage = false;  ///< what is staged fits into the line
   bool own_stage = false;     ///< this rank stages something itself
+  bool one_shot = false;      ///< small, and of the steps that advance_one_shot takes in one stride
   bool stream_out = false;    ///< copies to the output go around the cache
+  bool splits = false;        ///< each pair of ranks has its own number of elements
+  std::size_t input_first = 0;   ///< number of the first element of this rank's input ...
+  std::size_t output_first = 0;  ///< ... and output
   CallCode code{};
 
+  /// Of calls without details.
   [[nodiscard]] bool matches(const Collective& call) const noexcept {
-    return schedule != nullptr && kind == call.kind && count == call.input.count() &&
-           op == call.op && dtype == call.input.dtype() && root == call.root &&
-           digest == call.digest;
+    const TensorView& view = by_output ? call.output : call.input;
+    return kind == call.kind && plain_count == view.count() && op == call.op &&
+           dtype == view.dtype() && root == call.root && digest == call.digest &&
+           schedule != nullptr;
   }
+  std::size_t plain_count = 0;  ///< elements of that view; kNoPlain: only calls with details
+  static constexpr std::size_t kNoPlain = ~std::size_t{0};
 };
+
+/// Is this the schedule of a small one-shot reduction: stage, publish, await all, agree, reduce?
+[[nodiscard]] bool is_one_shot(const plan::Schedule& schedule,
+                               const plan::Binding& binding) noexcept;
 
 /// The plans of one group. Pure: what it chooses depends on agreed data alone (decisions B2).
 class PlanCache {
@@ -54,7 +72,7 @@ class PlanCache {
   /// The plan for this call. It stays as it is until kEntries - 1 other signatures have come:
   /// longer than any operation of the window can last.
   const BoundPlan& find(const Collective& call) {
-    if (last_->matches(call)) [[likely]]
+    if (call.details == nullptr && last_->matches(call)) [[likely]]
       return *last_;
     return find_slow(call);
   }
@@ -62,7 +80,8 @@ class PlanCache {
 
  private:
   const BoundPlan& find_slow(const Collective& call);
-  const plan::Schedule& schedule_of(const Collective& call);
+  const plan::Schedule& schedule_of(const Collective& call, const Extent& extent);
+  BoundPlan& entry_to_fill();
 
   static constexpr int kEntries = 16;
   static_assert(kEntries > transport::shm::kWindow);
@@ -74,7 +93,7 @@ class PlanCache {
   BoundPlan* last_ = &entries_[0];
   std::uint64_t used_[kEntries] = {};  ///< when an entry became the last one used
   std::uint64_t clock_ = 0;
-  using Key = std::tuple<std::string_view, int, std::size_t>;  ///< algorithm, root, chunk
+  using Key = std::tuple<Kind, std::string_view, int, std::size_t>;  ///< algorithm, root, chunk
   std::map<Key, std::unique_ptr<plan::Schedule>> schedules_;
 };
 

@@ -15,10 +15,11 @@ constexpr std::size_t round_up(std::size_t bytes, std::size_t to) {
 }
 }  // namespace
 
-Staging::Staging(std::byte* arena, Reusable reusable, Populate populate) noexcept
+Staging::Staging(std::byte* arena, Reusable reusable, Populate populate, std::size_t cycle) noexcept
     : arena_(arena),
       reusable_(reusable),
       populate_(populate),
+      cycle_(cycle),
       ring_(kPieces),
       heap_at_(shm::kHeapOffset) {}
 
@@ -26,11 +27,22 @@ bool Staging::is_free(const Piece& piece, Reusable reusable) noexcept {
   return piece.group == nullptr || reusable(*piece.group, piece.seq);
 }
 
+/// May what lies behind the place in the ring, and its first `bytes`, be used again?
+bool Staging::start_is_free(std::size_t bytes) noexcept {
+  for (std::size_t i = 0; i < out_; ++i) {
+    const Piece& piece = ring_[(oldest_ + i) % kPieces];
+    if (piece.begin < at_ && piece.begin >= bytes) break;  // it and all younger ones lie elsewhere
+    if (!is_free(piece, reusable_)) return false;
+  }
+  return true;
+}
+
 Result<std::size_t> Staging::take(Group& group, std::uint64_t seq, std::size_t bytes) noexcept {
   bytes = round_up(bytes, 64);
   if (bytes > shm::kStagingBytes) return take_beside(group, seq, bytes);
   std::size_t begin = at_;
-  if (begin + bytes > shm::kStagingBytes) begin = 0;
+  if (begin + bytes > shm::kStagingBytes || (begin + bytes > cycle_ && start_is_free(bytes)))
+    begin = 0;
   const std::size_t end = begin + bytes;
   // Pieces are handed out in order, so only the oldest ones can lie in the way.
   while (out_ > 0) {

@@ -7,6 +7,8 @@
 
 #include <tutti/error.hpp>
 
+#include "transport/shm/layout.hpp"
+
 namespace tutti::engine {
 
 struct Group;
@@ -21,7 +23,9 @@ class Staging {
   using Reusable = bool (*)(Group&, std::uint64_t seq);
   /// Takes pages for good, or says that memory lacks.
   using Populate = Status (*)(std::byte* data, std::size_t size);
-  Staging(std::byte* arena, Reusable reusable, Populate populate) noexcept;
+  /// `cycle`: how much of the ring is cycled as long as its start is free again by then.
+  Staging(std::byte* arena, Reusable reusable, Populate populate,
+          std::size_t cycle = transport::shm::kStagingBytes) noexcept;
 
   /// `bytes` of memory, 64-byte aligned, as an offset in the arena. Never waits: where the ring is
   /// occupied (a group whose peers are late must not block another) it takes memory beside it.
@@ -38,12 +42,14 @@ class Staging {
     std::uint64_t seq = 0;
   };
   [[nodiscard]] static bool is_free(const Piece& piece, Reusable reusable) noexcept;
+  [[nodiscard]] bool start_is_free(std::size_t bytes) noexcept;
   [[nodiscard]] Result<std::size_t> take_beside(Group& group, std::uint64_t seq,
                                                 std::size_t bytes) noexcept;
 
   std::byte* arena_;
   Reusable reusable_;
   Populate populate_;
+  std::size_t cycle_;
   std::size_t at_ = 0;         ///< next byte of the ring
   std::size_t populated_ = 0;  ///< the ring has pages up to here
   std::vector<Piece> ring_;    ///< a circular buffer of what is out, oldest first

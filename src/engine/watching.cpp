@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/engine.hpp"
+#include "engine/mailbox.hpp"
 
 // What is looked at now and then while operations wait: deadlines, who has left, who does something
 // else, and whom to blame (decisions E6; docs/errors.md).
@@ -59,7 +60,7 @@ void Engine::find_waiting(Op& op, std::vector<int>& ranks) noexcept {
       bool there = true;
       if (step.kind == StepKind::await_recv) {
         const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
-        there = stream.received >= stream.receive_end();
+        there = stream.received >= stream.receive_end() && (!op.plan->splits || stream.heard);
       } else if (step.kind == StepKind::await_line || step.kind == StepKind::await) {
         there = false;
         if (member.block != nullptr || find_block(*op.group, member)) {
@@ -78,6 +79,15 @@ void Engine::find_waiting(Op& op, std::vector<int>& ranks) noexcept {
     for (std::size_t r = 0; r < op.streams.size(); ++r) {
       if (op.streams[r].send_at < op.streams[r].sends.size()) ranks.push_back(static_cast<int>(r));
     }
+    if (!ranks.empty() || !op.group->strict) return;
+    for (const int rank : op.group->local_members) {  // their lines alone (see await_all_lines)
+      Member& member = op.group->members[static_cast<std::size_t>(rank)];
+      const bool known = member.block != nullptr || find_block(*op.group, member);
+      // acquire: pairs with publish.
+      if (!known || member.block->slots[op.seq % shm::kWindow].line.epoch.load(
+                        std::memory_order_acquire) != op.seq)
+        ranks.push_back(rank);
+    }
   }
 }
 
@@ -89,6 +99,7 @@ void Engine::tick() noexcept {
     for (const auto& [id, group] : by_id_) groups.push_back(group);
     for (Group* const group : groups) check_queue(*group, now);
   }
+  tick_letters(now);
   // A copy, as an operation that ends leaves the list; kept, as it must not ask for memory.
   ticked_.assign(active_.begin(), active_.end());
   for (Op* const op : ticked_) {
@@ -138,10 +149,10 @@ void Engine::check_queue(Group& group, TimePoint now) noexcept {
     least = done;
   }
   if (culprit < 0) return;
-  const Collective& call = group.queue.front().first;
+  const Collective& call = group.queue.front().call();
   if (!left && now - group.waiting_since < call.timeout) return;
   std::string text = "group '" + group.name + "', operation " + std::to_string(seq) + " " +
-                     engine::describe(encode(call)) + " cannot begin: " + name_of(group, culprit);
+                     tutti::describe(call) + " cannot begin: " + name_of(group, culprit);
   const std::string state = state_of(group.members[static_cast<std::size_t>(culprit)]);
   if (left)
     text += " has ended with";
@@ -160,6 +171,7 @@ TimePoint Engine::next_deadline() const noexcept {
   for (const Op* const op : active_) {
     if (op->deadline != TimePoint{}) least = std::min(least, op->deadline);
   }
+  for (const Mailbox* const mail : mail_) least = std::min(least, mail->next_deadline());
   return least;
 }
 
@@ -202,7 +214,6 @@ void Engine::check_calls(Op& op) noexcept {
 
 void Engine::ping(const Op& op, int rank) noexcept {
   const int global = op.group->members[static_cast<std::size_t>(rank)].global;
-  if (world_.route[static_cast<std::size_t>(global)] == nullptr) return;
   FrameHeader header;
   header.type = static_cast<std::uint8_t>(FrameType::ping);
   header.group = op.group->id;
@@ -212,12 +223,15 @@ void Engine::ping(const Op& op, int rank) noexcept {
   control(global, header);
 }
 
-/// Two ranks that disagree may each wait for a frame that the other's call never sends.
+/// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
+/// our host show their calls (check_calls).
 void Engine::inquire(Op& op, TimePoint now) noexcept {
   if (!op.plan->schedule->messages || now < op.inquired + kInquireAgain) return;
   op.inquired = now;
   find_waiting(op, waiting_);
-  for (const int rank : waiting_) ping(op, rank);
+  for (const int rank : waiting_) {
+    if (op.group->members[static_cast<std::size_t>(rank)].local < 0) ping(op, rank);
+  }
 }
 
 void Engine::check_left(Op& op) noexcept {
@@ -268,7 +282,7 @@ Engine::Standing Engine::standing_of(const Op& op, int rank, bool waited) noexce
   Standing standing;
   standing.waited = waited;
   standing.runs = state_of(member).empty();
-  if (world_.route[static_cast<std::size_t>(member.global)] != nullptr) {
+  if (member.local < 0) {
     const bool answered = peer.pong >= op.asked;
     if (!answered)
       standing.runs = false;
@@ -295,9 +309,10 @@ void Engine::time_out(Op& op, TimePoint now) noexcept {
   if (op.asked == TimePoint{}) {
     op.asked = now;
     bool asked = false;
+    // Not those of our host: one that computes may have nobody who would answer, and its lines and
+    // the state of its process tell more.
     for (int rank = 0; rank < group.size; ++rank) {
-      const int global = group.members[static_cast<std::size_t>(rank)].global;
-      if (world_.route[static_cast<std::size_t>(global)] == nullptr) continue;
+      if (group.members[static_cast<std::size_t>(rank)].local >= 0) continue;
       ping(op, rank);
       asked = true;
     }

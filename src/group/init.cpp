@@ -8,26 +8,10 @@
 #include "backend/native/native_backend.hpp"
 #include "base/log.hpp"
 #include "engine/call_code.hpp"
-#include "os/address.hpp"
-#include "os/route.hpp"
 #include "rendezvous/rendezvous.hpp"
 
 namespace tutti {
 namespace {
-
-/// Each rank listens only on the address by which it reaches the master (decisions E1).
-Result<std::string> our_address(const rendezvous::Rendezvous& meeting) {
-  Result<std::vector<os::Address>> master =
-      os::Address::resolve(meeting.master_addr, meeting.master_port);
-  if (!master) return master.status();
-  Status why(Errc::refused, "MASTER_ADDR " + meeting.master_addr + " has no address");
-  for (const os::Address& address : *master) {
-    Result<os::Address> ours = os::address_towards(address);
-    if (ours) return ours->host();
-    why = ours.status();
-  }
-  return why;
-}
 
 Status without(const std::string& what) {
   return Status(Errc::invalid_argument, "init_process_group with an exchange: " + what);
@@ -36,6 +20,7 @@ Status without(const std::string& what) {
 /// A meeting without a store: what ranks must know of each other goes through the caller's
 /// exchange.
 Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options) {
+  if (options.store || options.init_method) return without("neither store nor init_method");
   if (!options.rank || !options.size) return without("rank and size must be given");
   if (*options.size < 1 || *options.rank < 0 || *options.rank >= *options.size) {
     return without("rank " + std::to_string(*options.rank) + " is none of " +
@@ -81,18 +66,31 @@ ProcessGroup init_process_group(const InitOptions& options) {
 
   const auto deadline = std::chrono::steady_clock::now() + config.timeout;
   rendezvous::Settings settings;
+  settings.init_method = options.init_method;
+  settings.store = options.store;
   settings.rank = options.rank;
   settings.size = options.size;
   settings.master_addr = options.master_addr;
   settings.master_port = options.master_port;
   settings.timeout = std::chrono::ceil<std::chrono::milliseconds>(config.timeout);
   Result<rendezvous::Rendezvous> found =
-      options.exchange ? from_exchange(options) : rendezvous::from_env(settings);
+      options.exchange ? from_exchange(options) : rendezvous::find_others(settings);
   if (!found) raise(found.status());
   const rendezvous::Rendezvous& meeting = *found;
+  // From here on the others hear of it at once if we are killed, or cannot go on.
+  const auto give_up = [&](const Status& why) {
+    if (meeting.store)
+      rendezvous::excuse(*meeting.store, rendezvous::kWorldExchange, meeting.rank, meeting.size,
+                         why);
+    raise(why);
+  };
+  if (meeting.store) {
+    raise_if(rendezvous::promise(*meeting.store, rendezvous::kWorldExchange, meeting.rank,
+                                 meeting.size));
+  }
 
-  Result<std::string> ours = our_address(meeting);
-  if (!ours) raise(ours.status());
+  Result<std::string> ours = rendezvous::our_address(meeting, settings, deadline);
+  if (!ours) give_up(ours.status());
   native::ContextOptions context_options;
   context_options.rank = meeting.rank;
   context_options.size = meeting.size;
@@ -107,7 +105,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
     return rendezvous::exchange(*meeting.store, name, meeting.rank, meeting.size, mine, deadline);
   };
   Result<std::shared_ptr<native::Context>> context = native::Context::create(context_options);
-  if (!context) raise(context.status());
+  if (!context) give_up(context.status());
   (*context)->keep(meeting.store);
   Result<native::NativeBackend*> backend =
       native::NativeBackend::make_world(*context, options.name);

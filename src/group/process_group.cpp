@@ -8,6 +8,10 @@
 
 #include <tutti/backend.hpp>
 
+#include "base/kinds.hpp"
+#include "group/call_check.hpp"
+#include "group/factor.hpp"
+
 namespace tutti {
 namespace {
 
@@ -15,15 +19,13 @@ namespace {
   raise(Status(Errc::invalid_argument, std::move(text)));
 }
 
-// An output whose elements share memory would hold whichever was written last.
-bool overlaps_itself(const TensorView& view) noexcept {
-  if (view.contiguous()) return false;
-  const auto shape = view.shape();
-  const auto strides = view.strides();
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] > 1 && strides[d] == 0) return true;
-  }
-  return false;
+/// The usual call, told by a few compares: nothing can be wrong with it.
+bool plainly_right(const Collective& call) noexcept {
+  return call.kind == Kind::all_reduce && call.details == nullptr &&
+         call.timeout > std::chrono::nanoseconds(0) && call.input.contiguous() &&
+         call.output.contiguous() && call.input.count() == call.output.count() &&
+         call.input.dtype() == call.output.dtype() && call.input.data() != nullptr &&
+         call.output.data() != nullptr && call.op != ReduceOp::premul_sum;
 }
 
 }  // namespace
@@ -48,7 +50,9 @@ struct ProcessGroup::Impl {
 
   bool supports(const Collective& call) {
     auto& bits = known[static_cast<std::size_t>(call.kind)][static_cast<std::size_t>(call.op) % 16];
-    const std::uint32_t bit = std::uint32_t{1} << static_cast<unsigned>(call.input.dtype());
+    const bool by_output = traits_of(call.kind).layout == Layout::scatter;
+    const DType dtype = (by_output ? call.output : call.input).dtype();
+    const std::uint32_t bit = std::uint32_t{1} << static_cast<unsigned>(dtype);
     // relaxed: the bits stand alone.
     if ((bits.load(std::memory_order_relaxed) & bit) != 0) [[likely]]
       return true;
@@ -91,22 +95,14 @@ std::optional<int> ProcessGroup::group_rank(int global_rank) const noexcept {
 
 Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout,
                           bool asynchronous) {
+  if (call.kind == Kind::send || call.kind == Kind::recv) {
+    check_transfer(call, timeout);
+    return start_transfer(call, asynchronous);
+  }
   call.timeout = timeout.value_or(impl_->timeout);
-  if (call.timeout <= std::chrono::nanoseconds(0)) [[unlikely]]
-    refuse(describe(call) + " in group '" + impl_->name + "': the timeout must be positive");
-  if (call.kind == Kind::broadcast && (call.root < 0 || call.root >= size())) [[unlikely]] {
-    refuse(describe(call) + " in group '" + impl_->name +
-           "': root must be a rank of the group, 0 to " + std::to_string(size() - 1));
-  }
-  if (call.output.count() != call.input.count() || call.output.dtype() != call.input.dtype())
-      [[unlikely]] {
-    refuse(describe(call) + " in group '" + impl_->name + "': the output is " +
-           std::string(to_string(call.output.dtype())) + " x " +
-           std::to_string(call.output.count()) + "; it must have the input's dtype and count");
-  }
-  if (!call.output.contiguous() && overlaps_itself(call.output)) [[unlikely]] {
-    refuse(describe(call) + " in group '" + impl_->name +
-           "': the buffer has a stride of 0, so several elements share memory; copy it first");
+  if (!plainly_right(call)) [[unlikely]] {
+    if (const std::string wrong = what_is_wrong(call, rank(), size()); !wrong.empty())
+      refuse(describe(call) + " in group '" + impl_->name + "': " + wrong);
   }
   if (!impl_->supports(call)) [[unlikely]]
     refuse(describe(call) + " in group '" + impl_->name +
@@ -121,6 +117,13 @@ Work ProcessGroup::all_reduce(const TensorView& buffer, const AllReduceOptions& 
   call.op = options.op;
   call.input = buffer;
   call.output = buffer;
+  if (options.op != ReduceOp::premul_sum && !options.factor && options.factors.count() == 0)
+      [[likely]]
+    return submit(call, options.timeout, false);
+  Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
+  Details details;
+  details.factor = factor.view();
+  call.details = &details;
   return submit(call, options.timeout, false);
 }
 
@@ -137,45 +140,6 @@ Work ProcessGroup::barrier(const BarrierOptions& options) {
   Collective call;
   call.kind = Kind::barrier;
   return submit(call, options.timeout, false);
-}
-
-std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
-                                                    const NewGroupOptions& options) {
-  std::string list;
-  std::uint64_t digest = 0xcbf29ce484222325ULL;  // FNV-1a over the ranks
-  std::vector<bool> seen(static_cast<std::size_t>(size()));
-  bool member = false;
-  std::vector<int> globals;
-  for (const int rank : ranks) {
-    if (rank < 0 || rank >= size()) {
-      refuse("new_group in group '" + impl_->name + "': " + std::to_string(rank) +
-             " is not a rank of it (size " + std::to_string(size()) + ")");
-    }
-    if (seen[static_cast<std::size_t>(rank)]) {
-      refuse("new_group in group '" + impl_->name + "': rank " + std::to_string(rank) +
-             " is listed twice");
-    }
-    seen[static_cast<std::size_t>(rank)] = true;
-    member = member || rank == this->rank();
-    digest = (digest ^ static_cast<std::uint64_t>(rank + 1)) * 0x100000001b3ULL;
-    list += (list.empty() ? "" : ",") + std::to_string(rank);
-    globals.push_back(impl_->global_ranks[static_cast<std::size_t>(rank)]);
-  }
-  if (ranks.empty()) refuse("new_group in group '" + impl_->name + "': the list of ranks is empty");
-  const std::string name = options.name.empty() ? impl_->name + "[" + list + "]" : options.name;
-  const std::chrono::nanoseconds timeout = options.timeout.value_or(impl_->timeout);
-  std::optional<ProcessGroup> group;
-  if (member) {
-    // Made before all have agreed, so that whoever is faster finds our lines.
-    Result<Backend*> child = impl_->backend->make_child(ranks, name);
-    if (!child) raise(child.status());
-    group.emplace(*child, name, std::move(globals), timeout);
-  }
-  Collective call;
-  call.kind = Kind::new_group;
-  call.digest = digest;
-  submit(call, std::nullopt, false).wait();
-  return group;
 }
 
 void ProcessGroup::abort(std::string_view reason) {

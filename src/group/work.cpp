@@ -20,13 +20,21 @@ Work& Work::operator=(Work&& other) noexcept {
     backend_ = std::exchange(other.backend_, nullptr);
     ticket_ = other.ticket_;
     exceptions_ = other.exceptions_;
+    source_ = other.source_;
     told_ = other.told_;
     succeeded_ = std::exchange(other.succeeded_, false);
   }
   return *this;
 }
 
-void Work::drop() noexcept { std::exchange(backend_, nullptr)->drop_reference(); }
+void Work::drop() noexcept {
+  source_ = backend_->release(ticket_);
+  std::exchange(backend_, nullptr)->drop_reference();
+}
+
+int Work::source_rank() const noexcept {
+  return backend_ == nullptr ? source_ : backend_->source(ticket_);
+}
 
 void Work::wait() {
   if (backend_ == nullptr) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <cstring>
 
 namespace tutti::kernels {
 
@@ -14,5 +16,15 @@ void copy_nt(void* dst, const void* src, std::size_t bytes) noexcept;
 /// The two halves of copy_nt, for who copies in pieces.
 void stream(void* dst, const void* src, std::size_t bytes) noexcept;
 void stream_fence() noexcept;
+
+/// Plain copy of 8 to 16 bytes, as two words that may overlap: the smallest messages.
+inline void copy_few(void* dst, const void* src, std::size_t bytes) noexcept {
+  std::uint64_t head = 0;
+  std::uint64_t tail = 0;
+  std::memcpy(&head, src, 8);
+  std::memcpy(&tail, static_cast<const std::byte*>(src) + bytes - 8, 8);
+  std::memcpy(dst, &head, 8);
+  std::memcpy(static_cast<std::byte*>(dst) + bytes - 8, &tail, 8);
+}
 
 }  // namespace tutti::kernels

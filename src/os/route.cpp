@@ -1,5 +1,7 @@
 #include "os/route.hpp"
 
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -8,8 +10,28 @@
 
 #include "os/fd.hpp"
 #include "os/socket.hpp"
+#include "os/system_error.hpp"
 
 namespace tutti::os {
+
+Result<std::vector<Interface>> interfaces() {
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return system_error("cannot list the network interfaces", errno);
+  std::vector<Interface> found;
+  for (const ifaddrs* entry = first; entry != nullptr; entry = entry->ifa_next) {
+    if (entry->ifa_addr == nullptr || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const int family = entry->ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) continue;
+    sockaddr_storage storage{};
+    std::memcpy(&storage, entry->ifa_addr,
+                family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+    auto address = Address::from_socket(storage);
+    if (!address) continue;
+    found.push_back({entry->ifa_name, *address, (entry->ifa_flags & IFF_LOOPBACK) != 0});
+  }
+  ::freeifaddrs(first);
+  return found;
+}
 
 Result<Address> address_towards(const Address& target) {
   Address to = target;

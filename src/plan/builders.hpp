@@ -31,6 +31,25 @@ struct Shape {
 [[nodiscard]] Schedule shared_one_shot_all_reduce(const Shape& s);
 /// all_reduce: in chunks; each rank owns a slice of each chunk, reduces it, all copy it out.
 [[nodiscard]] Schedule slice_owner_all_reduce(const Shape& s);
+/// reduce: everybody stages, the root reduces everything.
+[[nodiscard]] Schedule one_shot_reduce(const Shape& s);
+/// reduce: in chunks; each rank owns a slice of each chunk and reduces it, the root copies it out.
+[[nodiscard]] Schedule slice_owner_reduce(const Shape& s);
+/// all_gather: everybody stages its block and copies the others'.
+[[nodiscard]] Schedule one_shot_all_gather(const Shape& s);
+[[nodiscard]] Schedule chunked_all_gather(const Shape& s);
+/// gather: everybody stages its block, the root copies.
+[[nodiscard]] Schedule one_shot_gather(const Shape& s);
+[[nodiscard]] Schedule chunked_gather(const Shape& s);
+/// scatter: the root stages all blocks, each rank copies its own.
+[[nodiscard]] Schedule one_shot_scatter(const Shape& s);
+[[nodiscard]] Schedule chunked_scatter(const Shape& s);
+/// reduce_scatter: everybody stages all blocks and reduces its own.
+[[nodiscard]] Schedule one_shot_reduce_scatter(const Shape& s);
+[[nodiscard]] Schedule chunked_reduce_scatter(const Shape& s);
+/// all_to_all: everybody stages all blocks and copies those for it. Even blocks only.
+[[nodiscard]] Schedule one_shot_all_to_all(const Shape& s);
+[[nodiscard]] Schedule chunked_all_to_all(const Shape& s);
 
 // Messages: any pair of ranks, whatever lies between them.
 /// barrier: a token to everybody (direct).
@@ -49,10 +68,40 @@ struct Shape {
 [[nodiscard]] Schedule binomial_all_reduce(const Shape& s);
 /// all_reduce: a ring (reduce-scatter, all_gather). OrderClass::other. Only asked for by name.
 [[nodiscard]] Schedule ring_all_reduce(const Shape& s);
+/// reduce: everybody sends everything to the root, in chunks.
+[[nodiscard]] Schedule direct_reduce(const Shape& s);
+/// reduce: direct reduce-scatter, then gather to the root, in chunks.
+[[nodiscard]] Schedule owners_reduce(const Shape& s);
+/// reduce: along the tree of additions, bent so that it ends at the root.
+[[nodiscard]] Schedule binomial_reduce(const Shape& s);
+/// all_gather: everybody sends its block to everybody.
+[[nodiscard]] Schedule direct_all_gather(const Shape& s);
+/// all_gather: ceil(log2 P) rounds, in each of which twice as many blocks are sent.
+[[nodiscard]] Schedule bruck_all_gather(const Shape& s);
+/// all_gather: blocks travel around.
+[[nodiscard]] Schedule ring_all_gather(const Shape& s);
+/// gather: everybody sends its block to the root.
+[[nodiscard]] Schedule direct_gather(const Shape& s);
+/// gather along a binomial tree.
+[[nodiscard]] Schedule binomial_gather(const Shape& s);
+/// scatter: the root sends each rank its block.
+[[nodiscard]] Schedule direct_scatter(const Shape& s);
+/// scatter along a binomial tree.
+[[nodiscard]] Schedule binomial_scatter(const Shape& s);
+/// reduce_scatter: everybody sends each rank its block, in chunks; it reduces them.
+[[nodiscard]] Schedule direct_reduce_scatter(const Shape& s);
+/// reduce_scatter: sums travel around. OrderClass::other. Only asked for by name.
+[[nodiscard]] Schedule ring_reduce_scatter(const Shape& s);
+/// all_to_all: everybody sends each rank its block, whatever the others' blocks are.
+[[nodiscard]] Schedule direct_all_to_all(const Shape& s);
 
 // Both: several hosts, several ranks on some of them.
 /// all_reduce: reduce inside the host, exchange between leaders, hand out inside the host.
 [[nodiscard]] Schedule two_level_all_reduce(const Shape& s);
+/// all_gather: each rank exchanges with its counterparts on other hosts, hands out inside the host.
+[[nodiscard]] Schedule two_level_all_gather(const Shape& s);
+/// reduce_scatter: reduce inside the host, exchange with counterparts on other hosts.
+[[nodiscard]] Schedule two_level_reduce_scatter(const Shape& s);
 [[nodiscard]] Schedule two_level_broadcast(const Shape& s);
 [[nodiscard]] Schedule two_level_barrier(const Shape& s);
 

@@ -35,6 +35,7 @@ Schedule exchange_all_reduce(const Shape& s) {
   p.await_recv(p.others());
   p.agree();
   p.reduce_slots(output(whole()), p.everybody(), constant(0), whole(), false);
+  p.mark_last();
   return p.take();
 }
 
@@ -76,6 +77,7 @@ Schedule direct_all_reduce(const Shape& s) {
   post_sums(0);
   p.await_recv(p.others(), constant(2 * kWindow - 1));
   p.reduce_slots(output(slice(me, 0)), p.everybody(), slots(0), slice(me, 0), true);
+  p.mark_last();
   p.for_each_other([&](Expr peer) { p.send(peer, output(slice(me, 0))); });
   contribute(kWindow);
   p.end_loop();
@@ -126,6 +128,7 @@ Schedule binomial_all_reduce(const Shape& s) {
     const Operand sum = k == m - 1 && is_root ? output(chunk(var_i()))
                                               : scratch(slot(0, 2 * k + 2), chunk(var_i()));
     p.reduce_slots(sum, ranks_from(s.rank, 2), slot(0, 2 * k), chunk(var_i()), k == 0);
+    if (k == m - 1 && is_root) p.mark_last();
   }
   if (is_root) {
     for (int k = m - 1; k >= 0; --k) p.send(child(k), output(chunk(var_i())));
@@ -170,6 +173,7 @@ Schedule ring_all_reduce(const Shape& s) {
   p.end_loop();
   p.await_recv(only(before), constant(n - 1));
   p.reduce_slots(output(mine), before_and_me, constant(n - 2), mine, true);
+  p.mark_last();
   p.send(next, output(mine));
   p.loop(times(n - 2));
   p.await_recv(only(before), Expr{n - 2, -1, 0, 0, 0});

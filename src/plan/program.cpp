@@ -39,6 +39,8 @@ Slice part_chunk(Expr p, int parts, Expr c) noexcept {
 Slice block(Expr b) noexcept { return slice_of(Slice::Shape::block, {}, b, 1); }
 Slice block_chunk(Expr b, Expr c) noexcept { return slice_of(Slice::Shape::block_chunk, c, b, 1); }
 
+Slice blocks(Expr b, int count) noexcept { return slice_of(Slice::Shape::blocks, {}, b, count); }
+
 Operand input(Slice slice) noexcept { return operand(Space::input, {}, {}, slice); }
 Operand output(Slice slice) noexcept { return operand(Space::output, {}, {}, slice); }
 Operand scratch(Expr slot, Slice slice) noexcept {
@@ -102,6 +104,11 @@ void Program::reduce_slots(Operand dst, RankSet ranks, Expr slot, Slice slice, b
   step.ranks = ranks;
   step.dst = dst;
   step.src = scratch(slot, slice);
+}
+
+void Program::mark_last() {
+  assert(!schedule_.steps.empty() && schedule_.steps.back().kind == StepKind::reduce);
+  schedule_.steps.back().last = schedule_.size > 1;
 }
 
 void Program::signal(int counter, Expr value) {

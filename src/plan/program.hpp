@@ -18,6 +18,8 @@ namespace tutti::plan {
 [[nodiscard]] Slice part_chunk(Expr p, int parts, Expr c) noexcept;
 [[nodiscard]] Slice block(Expr b) noexcept;
 [[nodiscard]] Slice block_chunk(Expr b, Expr c) noexcept;
+/// `count` blocks from b on.
+[[nodiscard]] Slice blocks(Expr b, int count) noexcept;
 
 [[nodiscard]] Operand input(Slice slice) noexcept;
 [[nodiscard]] Operand output(Slice slice) noexcept;
@@ -54,6 +56,9 @@ class Program {
   void reduce_stages(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input);
   /// dst <- scratch slots slot, slot + 1, ...; `own_input`: see Sources.
   void reduce_slots(Operand dst, RankSet ranks, Expr slot, Slice slice, bool own_input);
+  /// The reduce step just written has a complete result (see Step::last). Of one rank alone nothing
+  /// is divided.
+  void mark_last();
   void signal(int counter, Expr value);
   void await(int counter, RankSet ranks, Expr value);
   /// Returns the index of the step, for `land`.

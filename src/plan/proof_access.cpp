@@ -10,11 +10,26 @@ namespace tutti::plan::proof {
 bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place& out) {
   Rank& rank = ranks_[static_cast<std::size_t>(r)];
   const Range elements = range(r, operand);
-  out = {nullptr, elements.first, elements.count, elements.first};
   if (operand.space == Space::input || operand.space == Space::output) {
-    out.cells = operand.space == Space::input || case_.in_place ? &rank.input : &rank.output;
+    const bool in = operand.space == Space::input;
+    if (in ? !rank.has_input : !rank.has_output) {
+      tell(in ? Fault::input_touched : Fault::output_touched, r, "this rank has none");
+      return false;
+    }
+    const std::size_t first = first_element(rank.schedule->kind, operand.space, r, rank.binding);
+    const std::size_t there = in ? rank.given : rank.written.size();
+    if (elements.first < first || elements.first + elements.count > first + there) {
+      tell(Fault::out_of_bounds, r,
+           fmt::format("elements {}..{} of an {} of {}..{}", elements.first,
+                       elements.first + elements.count, in ? "input" : "output", first,
+                       first + there));
+      return false;
+    }
+    out = user_memory(r, operand.space, elements);
+    out.element = identity(r, operand, elements);
     return true;
   }
+  out = {nullptr, elements.first, elements.count, identity(r, operand, elements)};
   const bool stage = operand.space == Space::stage;
   const int owner = !stage ? r : operand.of_winner ? rank.found : rank_at(r, operand.rank);
   if (owner < 0) {
@@ -60,15 +75,11 @@ bool Machine::read(int r, const Operand& operand, std::int64_t slot_plus, const 
 
 bool Machine::may_write_output(int r) {
   const Rank& rank = ranks_[static_cast<std::size_t>(r)];
-  if (rank.schedule->kind == Kind::broadcast && r == rank.schedule->root) {
-    tell(Fault::output_touched, r, "the root's output");
-    return false;
-  }
   if (!rank.agreed) tell(Fault::before_agree, r, "an output");
   return true;
 }
 
-void Machine::write(int r, const Operand& operand, const std::vector<int>& sums) {
+void Machine::write(int r, const Operand& operand, const std::vector<int>& sums, bool in_place) {
   Rank& rank = ranks_[static_cast<std::size_t>(r)];
   if (operand.space == Space::stage && (operand.of_winner || rank_at(r, operand.rank) != r)) {
     tell(Fault::foreign_write, r, "the stage of another rank");
@@ -78,38 +89,80 @@ void Machine::write(int r, const Operand& operand, const std::vector<int>& sums)
   if (!place(r, operand, 0, where)) return;
   if (operand.space == Space::output) {
     if (!may_write_output(r)) return;
-    for (std::size_t i = 0; i < where.count; ++i) rank.written[where.element + i] = true;
+    const std::size_t first = first_element(rank.schedule->kind, Space::output, r, rank.binding);
+    const std::size_t begin = range(r, operand).first - first;
+    for (std::size_t i = 0; i < where.count; ++i) rank.written[begin + i] = true;
     const bool known = std::all_of(sums.begin(), sums.end(),
                                    [&](int sum) { return sums_.covered(sum, rank.known); });
     if (!known) tell(Fault::not_compared, r, "an output");
   }
+  if (in_place) return;
   std::vector<Memory::Race> races;
   memory_.write(where, {r, &rank.clock}, rank.clock[static_cast<std::size_t>(r)], sums, races);
   tell(races, r);
 }
 
-void Machine::copy(int r, const Step& step) {
+/// False (and told) where a step takes some elements for others.
+bool Machine::same_elements(int r, const Step& step, bool& nothing) {
+  nothing = true;
+  if (!blocks_exist(r, step.dst) || !blocks_exist(r, step.src)) return false;
   const Range from = range(r, step.src);
   const Range to = range(r, step.dst);
-  if (from.count == 0 && to.count == 0) return;
-  if (from.first != to.first || from.count != to.count) {
-    tell(Fault::wrong_element, r,
-         fmt::format("elements from {} on become those from {} on", from.first, to.first));
-    return;
-  }
+  nothing = from.count == 0 && to.count == 0;
+  if (nothing) return true;
+  const std::size_t one = identity(r, step.src, from);
+  const std::size_t other = identity(r, step.dst, to);
+  if (one == other && from.count == to.count) return true;
+  tell(
+      Fault::wrong_element, r,
+      fmt::format("{} elements from {} on become {} from {} on", from.count, one, to.count, other));
+  return false;
+}
+
+void Machine::copy(int r, const Step& step) {
+  bool nothing = false;
+  if (!same_elements(r, step, nothing) || nothing) return;
   std::vector<int> sums;
-  if (read(r, step.src, 0, nullptr, sums)) write(r, step.dst, sums);
+  if (!read(r, step.src, 0, nullptr, sums)) return;
+  // What is already there is not moved, and may be sent meanwhile.
+  Place from;
+  Place to;
+  const bool users = step.src.space == Space::input && step.dst.space == Space::output;
+  const bool in_place = users && place(r, step.src, 0, from) && place(r, step.dst, 0, to) &&
+                        from.cells == to.cells && from.at == to.at;
+  write(r, step.dst, sums, in_place);
+}
+
+/// The sum of some terms, as the step marks it.
+int Machine::result_of(int r, const Step& step, const std::vector<int>& terms) {
+  const int sum = sums_.combine(terms);
+  if (sum == Sums::kUndefined || size_ == 1) {
+    if (step.last && size_ == 1) tell(Fault::divided_wrongly, r, "the value of one rank");
+    return sum;
+  }
+  bool divided = false;
+  bool inputs = terms.size() == static_cast<std::size_t>(size_);
+  for (const int term : terms) {
+    divided |= sums_.is_divided(term);
+    inputs &= sums_.is_input(term);
+  }
+  const bool complete = sums_.complete(sum);
+  if (divided && (step.last || terms.size() > 1)) {
+    tell(Fault::divided_wrongly, r, "what was divided before");
+  } else if (step.last && !complete) {
+    tell(Fault::divided_wrongly, r, "what is not complete");
+  } else if (!step.last && complete && !divided) {
+    tell(Fault::not_divided, r, "complete, but not marked");
+  }
+  if (step.last && claims_.single_pass && !inputs) {
+    tell(Fault::several_passes, r, "made of partial sums");
+  }
+  return step.last ? sums_.divided(sum) : sum;
 }
 
 void Machine::reduce(int r, const Step& step) {
-  const Range from = range(r, step.src);
-  const Range to = range(r, step.dst);
-  if (from.count == 0 && to.count == 0) return;
-  if (from.first != to.first || from.count != to.count) {
-    tell(Fault::wrong_element, r,
-         fmt::format("elements from {} on become those from {} on", from.first, to.first));
-    return;
-  }
+  bool nothing = false;
+  if (!same_elements(r, step, nothing) || nothing) return;
   std::vector<std::vector<int>> sources(static_cast<std::size_t>(step.ranks.count));
   for (int k = 0; k < step.ranks.count; ++k) {
     const int q = member(r, step.ranks, k);
@@ -124,14 +177,14 @@ void Machine::reduce(int r, const Step& step) {
     }
     if (!read(r, source, slot_plus, nullptr, sources[static_cast<std::size_t>(k)])) return;
   }
-  std::vector<int> sums(to.count);
+  std::vector<int> sums(sources.front().size());
   std::vector<int> terms(sources.size());
   std::vector<int> last;
   int last_sum = Sums::kUndefined;
-  for (std::size_t e = 0; e < to.count; ++e) {
+  for (std::size_t e = 0; e < sums.size(); ++e) {
     for (std::size_t k = 0; k < sources.size(); ++k) terms[k] = sources[k][e];
     if (terms != last) {
-      last_sum = sums_.combine(terms);
+      last_sum = result_of(r, step, terms);
       last = terms;
     }
     sums[e] = last_sum;
@@ -141,6 +194,7 @@ void Machine::reduce(int r, const Step& step) {
 
 void Machine::send(int r, const Step& step) {
   const int to = rank_at(r, step.peer);
+  if (!blocks_exist(r, step.src)) return;
   const Range elements = range(r, step.src);
   if (elements.count == 0) return;
   if (to == r) {
@@ -152,7 +206,7 @@ void Machine::send(int r, const Step& step) {
   Message& message = queue.emplace_back();
   message.from = r;
   message.to = to;
-  message.first_element = elements.first;
+  message.first_element = identity(r, step.src, elements);
   if (!read(r, step.src, 0, &message, message.sums)) {
     message.sums.assign(elements.count, Sums::kUndefined);
   }
@@ -165,6 +219,10 @@ void Machine::receive(int r, const Step& step) {
   Rank& rank = ranks_[static_cast<std::size_t>(r)];
   const int from = rank_at(r, step.peer);
   Post post;
+  if (!blocks_exist(r, step.dst)) {
+    rank.failed = true;
+    return;
+  }
   if (range(r, step.dst).count > 0) {
     if (from == r) {
       tell(Fault::unmatched_message, r, "a receive from itself");
@@ -180,6 +238,10 @@ void Machine::receive(int r, const Step& step) {
     }
     post.to_output = step.dst.space == Space::output;
     if (post.to_output && !may_write_output(r)) return;
+    if (post.to_output) {
+      post.output_at = range(r, step.dst).first -
+                       first_element(rank.schedule->kind, Space::output, r, rank.binding);
+    }
     post.step = rank.pc;
     Release now = release(r);
     post.clock = std::move(now.clock);
@@ -241,7 +303,7 @@ void Machine::complete(int r, int from, Post& post) {
   tell(races, r);
   if (!post.to_output) return;
   for (std::size_t i = 0; i < post.place.count; ++i) {
-    rank.written[post.place.element + i] = true;
+    rank.written[post.output_at + i] = true;
     if (!sums_.covered(message.sums[i], known)) tell(Fault::not_compared, r, "an output");
   }
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/kinds.hpp"
 #include "plan/proof_machine.hpp"
 
 // What must hold at the end, and how it is told.
@@ -17,6 +18,17 @@ bool on_region(StepKind kind) {
 
 bool on_messages(StepKind kind) {
   return kind == StepKind::send || kind == StepKind::recv || kind == StepKind::await_recv;
+}
+
+/// Does the step use this operand?
+bool touches(const Step& step, bool dst) {
+  switch (step.kind) {
+    case StepKind::copy:
+    case StepKind::reduce: return true;
+    case StepKind::send: return !dst;
+    case StepKind::recv: return dst;
+    default: return false;
+  }
 }
 
 /// The numbers of loops that each step stands in; empty where loops are not well nested.
@@ -66,6 +78,15 @@ std::vector<Finding> check_form(const Schedule& s, int rank, int size) {
     }
     if (step.counter >= kCounters)
       tell(Fault::out_of_bounds, fmt::format("counter at step {}", at));
+    for (const Operand* o : {&step.dst, &step.src}) {
+      const bool by_block =
+          o->slice.shape == Slice::Shape::block || o->slice.shape == Slice::Shape::block_chunk;
+      const bool users = o->space == Space::input || o->space == Space::output;
+      const bool bound = users || traits_of(s.kind).layout == Layout::exchange;
+      if (has_blocks(s.kind) && touches(step, o == &step.dst) && bound && !by_block) {
+        tell(Fault::malformed, fmt::format("step {} does not say which block", at));
+      }
+    }
     if (step.kind == StepKind::reduce && step.ranks.count < 1) {
       tell(Fault::malformed, fmt::format("step {} reduces nothing", at));
     }
@@ -80,6 +101,71 @@ std::vector<Finding> check_form(const Schedule& s, int rank, int size) {
     tell(Fault::missing_publish, fmt::format("publishes {} times", published));
   }
   if (agreed == 0) tell(Fault::before_agree, "has no step agree");
+  return found;
+}
+
+std::vector<Finding> check_any_splits(const Schedule& s) {
+  std::vector<Finding> found;
+  const auto tell = [&](std::size_t at, std::string_view text) {
+    found.push_back({Fault::splits_used, s.rank,
+                     fmt::format("{}: rank {} of {}, step {}: {}", to_string(Fault::splits_used),
+                                 s.rank, s.algorithm, at, text)});
+  };
+  const auto n = static_cast<std::size_t>(s.size);
+  std::vector<int> sent(n, 0);
+  std::vector<int> received(n, 0);
+  int copied = 0;
+  bool awaited = false;
+  const auto look = [&](std::size_t at, std::int64_t i, std::int64_t j) {
+    const Step& step = s.steps[at];
+    const auto peer = static_cast<std::size_t>((step.peer.at(i, j) % s.size + s.size) % s.size);
+    const auto is_block = [&](const Operand& o, Space space, std::size_t of) {
+      return o.space == space && o.slice.shape == Slice::Shape::block &&
+             o.slice.part.at(i, j) == static_cast<std::int64_t>(of);
+    };
+    switch (step.kind) {
+      case StepKind::agree:
+      case StepKind::loop:
+      case StepKind::end_loop: return;
+      case StepKind::await_recv: awaited = true; return;
+      case StepKind::recv:
+        ++received[peer];
+        if (awaited) tell(at, "posted after waiting");
+        if (!is_block(step.dst, Space::output, peer)) tell(at, "not the block of its sender");
+        return;
+      case StepKind::send:
+        ++sent[peer];
+        if (!is_block(step.src, Space::input, peer)) tell(at, "not the block of its receiver");
+        return;
+      case StepKind::copy: {
+        const auto me = static_cast<std::size_t>(s.rank);
+        ++copied;
+        if (!is_block(step.dst, Space::output, me) || !is_block(step.src, Space::input, me)) {
+          tell(at, "not the own block");
+        }
+        return;
+      }
+      default: tell(at, "a step that needs to know more");
+    }
+  };
+  // One loop deep, each a constant number of times: anything else looks at sizes.
+  for (std::size_t at = 0; at < s.steps.size(); ++at) {
+    if (s.steps[at].kind != StepKind::loop) {
+      look(at, 0, 0);
+      continue;
+    }
+    if (s.steps[at].times.of != Times::Of::constant) tell(at, "as often as there are chunks");
+    const auto behind = static_cast<std::size_t>(s.steps[at].jump);
+    for (std::int64_t i = 0; i < std::min<std::int64_t>(s.steps[at].times.plus, s.size); ++i) {
+      for (std::size_t inside = at + 1; inside + 1 < behind; ++inside) look(inside, i, 0);
+    }
+    at = behind - 1;
+  }
+  for (std::size_t q = 0; q < n; ++q) {
+    const int wanted = q == static_cast<std::size_t>(s.rank) ? 0 : 1;
+    if (sent[q] != wanted || received[q] != wanted) tell(s.steps.size(), "not once for each peer");
+  }
+  if (copied != 1) tell(s.steps.size(), "the own block is not copied once");
   return found;
 }
 
@@ -156,18 +242,33 @@ void Machine::check_messages(int r) {
 void Machine::check_output(int r) {
   Rank& rank = ranks_[static_cast<std::size_t>(r)];
   const Schedule& s = *rank.schedule;
-  if (s.kind == Kind::barrier || (s.kind == Kind::broadcast && r == s.root)) return;
-  const std::vector<Cell>& cells = case_.in_place ? rank.input : rank.output;
-  const int wanted = s.kind == Kind::broadcast ? s.root : sums_.all_ranks();
-  const std::vector<int> wanted_inputs = sums_.inputs_of(wanted);
-  for (std::size_t e = 0; e < cells.size(); ++e) {
-    const Cell& cell = cells[e];
+  if (!rank.has_output) return;
+  const std::size_t first = first_element(s.kind, Space::output, r, rank.binding);
+  const Place place = user_memory(r, Space::output, {first, rank.written.size()});
+  const bool by_block = !traits_of(s.kind).reduces && has_blocks(s.kind) && s.kind != Kind::scatter;
+  const int everybody = sums_.all_ranks();
+  int block = -1;
+  std::size_t block_end = 0;
+  int inputs_of = Sums::kUndefined;
+  std::vector<int> inputs;
+  for (std::size_t e = 0; e < rank.written.size(); ++e) {
+    while (by_block && e >= block_end) {
+      const Range range = rank.binding.out.range(++block);
+      block_end = range.first + range.count;
+    }
+    const int wanted = traits_of(s.kind).reduces ? everybody : by_block ? block : s.root;
+    const Cell& cell = (*place.cells)[place.at + e];
     if (!rank.written[e]) {
-      tell(Fault::not_written, r, fmt::format("element {}", e));
+      tell(Fault::not_written, r, fmt::format("element {}", first + e));
       continue;
     }
-    if (cell.sum == wanted || cell.sum == Sums::kUndefined) continue;  // undefined: told before
-    const std::vector<int> inputs = sums_.inputs_of(cell.sum);
+    const int sum = sums_.undivided(cell.sum);               // wrongly or not: told before
+    if (sum == wanted || sum == Sums::kUndefined) continue;  // undefined: told before
+    if (sum != inputs_of) {
+      inputs_of = sum;
+      inputs = sums_.inputs_of(sum);
+    }
+    const std::vector<int> wanted_inputs = sums_.inputs_of(wanted);
     if (inputs == wanted_inputs) {
       if (s.order == OrderClass::binomial) {
         tell(Fault::wrong_order, r, fmt::format("element {} is added in another order", e));

@@ -13,9 +13,11 @@ constexpr std::size_t kElementBytes = 64;
 
 }  // namespace
 
-Machine::Machine(std::span<const Schedule> all, const ProofCase& c, std::vector<int> winner)
+Machine::Machine(std::span<const Schedule> all, const ProofCase& c, const Claims& claims,
+                 std::vector<int> winner)
     : size_(static_cast<int>(all.size())),
       case_(c),
+      claims_(claims),
       winner_(std::move(winner)),
       ranks_(all.size()),
       sums_(size_) {
@@ -29,6 +31,7 @@ void Machine::set_up(int r, std::span<const Schedule> all) {
   rank.schedule = &s;
   rank.binding = {case_.count, kElementBytes, s.chunk_bytes > 0 ? case_.chunk : 0, case_.align, {},
                   {}};
+  if (has_blocks(s.kind)) set_up_blocks(r);
   rank.slot = slot_bytes(s, rank.binding) / kElementBytes;
   rank.clock.assign(n, 0);
   rank.clock[static_cast<std::size_t>(r)] = 1;
@@ -36,21 +39,14 @@ void Machine::set_up(int r, std::span<const Schedule> all) {
   rank.known[static_cast<std::size_t>(r)] = true;
   rank.line_seen.assign(n, false);
   rank.from.resize(n);
-  std::int64_t stage_slots = s.stage_slots;
-  if (s.slot_cycle > 0) {  // as the engine does it: fewer chunks, fewer slots
-    rank.cycle = std::min<std::int64_t>(
-        s.slot_cycle, std::max<std::int64_t>(1, times_of({Times::Of::chunks, 1, 0}, rank.binding)));
-    stage_slots = stage_slots / s.slot_cycle * rank.cycle;
-  }
-  rank.input.resize(case_.count);
-  for (std::size_t e = 0; e < case_.count; ++e) rank.input[e] = {r, e, r, 1, -1};
-  rank.output.resize(case_.count);
-  rank.written.assign(case_.count, false);
-  rank.stage.resize(static_cast<std::size_t>(std::max<std::int64_t>(stage_slots, 0)) * rank.slot);
+  rank.cycle = cycle_of(s, rank.binding);
+  rank.stage.resize(static_cast<std::size_t>(std::max(stage_slots_of(s, rank.binding), 0)) *
+                    rank.slot);
   rank.scratch.resize(static_cast<std::size_t>(std::max(s.scratch_slots, 0)) * rank.slot);
   if (s.kind == Kind::barrier) {  // tokens: nobody looks at them
     for (Cell& cell : rank.scratch) cell = {r, 0, r, 1, -1};
   }
+  set_up_memory(r);
 }
 
 std::vector<Finding> Machine::run() {

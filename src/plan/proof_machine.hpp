@@ -19,7 +19,8 @@ namespace tutti::plan::proof {
 class Machine {
  public:
   /// winner[r]: whom rank r's claims find; -1: nobody. Empty: nobody claims.
-  Machine(std::span<const Schedule> all, const ProofCase& c, std::vector<int> winner);
+  Machine(std::span<const Schedule> all, const ProofCase& c, const Claims& claims,
+          std::vector<int> winner);
   [[nodiscard]] std::vector<Finding> run();
 
  private:
@@ -32,6 +33,7 @@ class Machine {
   struct Post {
     Place place;
     bool to_output = false;
+    std::size_t output_at = 0;
     Clock clock;
     Known known;
     std::size_t step = 0;
@@ -47,6 +49,12 @@ class Machine {
     Binding binding;
     std::size_t slot = 0;  ///< elements of one
     std::int64_t cycle = 0;
+    bool has_input = false;
+    bool has_output = false;
+    bool shared = false;     ///< input and output are the same memory where they overlap
+    std::size_t origin = 0;  ///< of its elements among those of all ranks (all_to_all)
+    std::vector<std::size_t> in_ends;
+    std::vector<std::size_t> out_ends;
     std::size_t pc = 0;
     int depth = 0;
     std::int64_t var[2] = {0, 0};
@@ -62,14 +70,17 @@ class Machine {
     std::vector<Release> line;  ///< none or one
     std::vector<Release> counters[kCounters];
     std::vector<Inbox> from;  ///< by sender
+    std::size_t given = 0;    ///< elements of the input
     std::vector<Cell> input;
-    std::vector<Cell> output;  ///< unused in place
+    std::vector<Cell> output;
     std::vector<Cell> stage;
     std::vector<Cell> scratch;
     std::vector<bool> written;  ///< elements of the output
   };
 
   void set_up(int r, std::span<const Schedule> all);
+  void set_up_blocks(int r);
+  void set_up_memory(int r);
   bool advance(int r);
   /// False where it must wait; waits_for_ says for whom.
   bool execute(int r, const Step& step);
@@ -90,11 +101,21 @@ class Machine {
   [[nodiscard]] int rank_at(int r, const Expr& e) const;
   [[nodiscard]] int member(int r, const RankSet& set, int index) const;
   [[nodiscard]] Range range(int r, const Operand& operand) const;
+  /// Names an element alike wherever it lies: its number in the operation; of all_to_all a number
+  /// among the inputs of all ranks.
+  [[nodiscard]] std::size_t identity(int r, const Operand& operand, const Range& elements) const;
+  /// False (and told) where the blocks that it names do not exist.
+  bool blocks_exist(int r, const Operand& operand);
+  /// Where number `element` of a rank's input or output is kept.
+  [[nodiscard]] Place user_memory(int r, Space space, const Range& elements);
   /// False (and told) where it lies outside.
   bool place(int r, const Operand& operand, std::int64_t slot_plus, Place& out);
   bool read(int r, const Operand& operand, std::int64_t slot_plus, const Message* message,
             std::vector<int>& sums);
-  void write(int r, const Operand& operand, const std::vector<int>& sums);
+  /// in_place: the values are there already.
+  void write(int r, const Operand& operand, const std::vector<int>& sums, bool in_place = false);
+  bool same_elements(int r, const Step& step, bool& nothing);
+  int result_of(int r, const Step& step, const std::vector<int>& terms);
   bool may_write_output(int r);
   [[nodiscard]] Release release(int r);
   void acquire(int r, int from, const Release& release, bool compared);
@@ -108,6 +129,7 @@ class Machine {
 
   int size_;
   ProofCase case_;
+  Claims claims_;
   std::vector<int> winner_;
   std::vector<Rank> ranks_;
   Sums sums_;
@@ -119,5 +141,8 @@ class Machine {
 
 /// What can be said without running it.
 [[nodiscard]] std::vector<Finding> check_form(const Schedule& schedule, int rank, int size);
+/// For each other rank exactly one receive of its block of the output and one send of its block of
+/// the input, all receives posted before anything is awaited, the own block copied, nothing else.
+[[nodiscard]] std::vector<Finding> check_any_splits(const Schedule& schedule);
 
 }  // namespace tutti::plan::proof

@@ -28,7 +28,7 @@ int Sums::add(int left, int right) {
   if (added) {
     nodes_.emplace_back(left, right);
     Known inputs = inputs_[static_cast<std::size_t>(left)];
-    join(inputs, inputs_[static_cast<std::size_t>(right)]);
+    if (right != kDivided) join(inputs, inputs_[static_cast<std::size_t>(right)]);
     inputs_.push_back(std::move(inputs));
   }
   return found->second;
@@ -53,13 +53,28 @@ int Sums::all_ranks() {
   return combine(leaves);
 }
 
+bool Sums::is_divided(int sum) const {
+  return sum >= size_ && nodes_[static_cast<std::size_t>(sum - size_)].second == kDivided;
+}
+
+int Sums::undivided(int sum) const {
+  while (is_divided(sum)) sum = nodes_[static_cast<std::size_t>(sum - size_)].first;
+  return sum;
+}
+
+bool Sums::complete(int sum) const {
+  if (sum == kUndefined) return false;
+  const Known& inputs = inputs_[static_cast<std::size_t>(sum)];
+  return std::find(inputs.begin(), inputs.end(), false) == inputs.end();
+}
+
 std::vector<int> Sums::inputs_of(int sum) const {
   std::vector<int> times(static_cast<std::size_t>(size_), 0);
   std::vector<int> open{sum};
   while (!open.empty()) {
     const int at = open.back();
     open.pop_back();
-    if (at == kUndefined) continue;
+    if (at == kUndefined || at == kDivided) continue;
     if (at < size_) {
       ++times[static_cast<std::size_t>(at)];
       continue;

@@ -29,12 +29,20 @@ class Sums {
   /// The sum in the order of the lowest-bit binomial tree over the sources.
   [[nodiscard]] int combine(const std::vector<int>& sources);
   [[nodiscard]] int all_ranks();
+  /// What a reduce step that is marked as the last makes of it.
+  [[nodiscard]] int divided(int sum) { return add(sum, kDivided); }
+  [[nodiscard]] bool is_divided(int sum) const;
+  [[nodiscard]] int undivided(int sum) const;
+  [[nodiscard]] bool is_input(int sum) const noexcept { return sum >= 0 && sum < size_; }
+  /// Every rank is in it.
+  [[nodiscard]] bool complete(int sum) const;
   /// How often each rank counts in it.
   [[nodiscard]] std::vector<int> inputs_of(int sum) const;
   /// The ranks in it are all known.
   [[nodiscard]] bool covered(int sum, const Known& known) const;
 
  private:
+  static constexpr int kDivided = -2;  // as the right one of a node
   [[nodiscard]] int combine(const int* sources, std::size_t count);
   int size_;
   std::vector<std::pair<int, int>> nodes_;  // node size_ + i

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/kinds.hpp"
 #include "plan/proof_machine.hpp"
 
 namespace tutti::plan {
@@ -48,6 +49,11 @@ std::string_view to_string(Fault fault) noexcept {
     case Fault::not_added: return "not added";
     case Fault::wrong_order: return "wrong order";
     case Fault::not_written: return "not written";
+    case Fault::not_divided: return "not divided";
+    case Fault::divided_wrongly: return "divided wrongly";
+    case Fault::several_passes: return "several passes";
+    case Fault::splits_used: return "splits used";
+    case Fault::input_touched: return "input touched";
     case Fault::output_touched: return "output touched";
     case Fault::before_agree: return "before agree";
     case Fault::not_compared: return "not compared";
@@ -63,17 +69,27 @@ std::string_view to_string(Fault fault) noexcept {
   return "?";
 }
 
-std::vector<Finding> prove(std::span<const Schedule> all, const ProofCase& c) {
+bool has_blocks(Kind kind) noexcept {
+  const Layout layout = traits_of(kind).layout;
+  return layout == Layout::gather || layout == Layout::scatter || layout == Layout::exchange;
+}
+
+std::vector<Finding> prove(std::span<const Schedule> all, const ProofCase& c,
+                           const Claims& claims) {
   std::vector<Finding> found;
   for (std::size_t r = 0; r < all.size(); ++r) {
     const std::vector<Finding> more =
         proof::check_form(all[r], static_cast<int>(r), static_cast<int>(all.size()));
     found.insert(found.end(), more.begin(), more.end());
+    if (!more.empty() || !claims.any_splits) continue;
+    const std::vector<Finding> splits = proof::check_any_splits(all[r]);
+    found.insert(found.end(), splits.begin(), splits.end());
   }
   if (!found.empty()) return found;
-  if (std::none_of(all.begin(), all.end(), has_claim)) return proof::Machine(all, c, {}).run();
+  if (std::none_of(all.begin(), all.end(), has_claim))
+    return proof::Machine(all, c, claims, {}).run();
   for (const std::vector<int>& winner : outcomes(static_cast<int>(all.size()))) {
-    found = proof::Machine(all, c, winner).run();
+    found = proof::Machine(all, c, claims, winner).run();
     if (!found.empty()) return found;
   }
   return found;

@@ -31,7 +31,12 @@ enum class Fault : std::uint8_t {
   not_added,          ///< an input is missing in a result
   wrong_order,        ///< right inputs, but not the order of additions that the schedule declares
   not_written,        ///< an element of an output is never written
-  output_touched,     ///< writes an output that is not to be written (the root of a broadcast)
+  not_divided,        ///< a complete result that its reduce step does not mark as such
+  divided_wrongly,    ///< marked as complete before it is, or twice
+  several_passes,     ///< claims single_pass, but a result is made of partial sums
+  splits_used,        ///< claims any_splits, but does more than each rank's own table tells
+  input_touched,      ///< reads an input that nobody gave (of a broadcast's receiver)
+  output_touched,     ///< uses an output that nobody asked for (of the root of a broadcast)
   before_agree,       ///< writes an output before its step `agree`
   not_compared,       ///< uses data of ranks (or leaves a barrier) without knowing that they agree
   left_early,         ///< a barrier that does not wait for everybody
@@ -54,14 +59,27 @@ struct Finding {
 /// The numbers of one execution, small so that many can be run. Elements count as 64 bytes, so that
 /// a slot has room for what it must hold and no more.
 struct ProofCase {
-  std::size_t count = 1;
+  std::size_t count = 1;  ///< of operations of blocks: elements of each block
   std::size_t chunk = 0;  ///< elements; only for schedules that have chunks
   std::size_t align = 1;
-  bool in_place = false;  ///< input and output are the same memory
+  bool in_place = false;  ///< input and output are the same memory, as far as they overlap
+  /// Operations of blocks: not 0: blocks differ, 0 to 2 * count elements as drawn from this seed.
+  /// Of all_to_all every rank then knows its own two tables only.
+  std::uint32_t uneven = 0;
+};
+
+/// What is said of an algorithm beside what its schedules say (see Algorithm).
+struct Claims {
+  bool single_pass = false;
+  bool any_splits = false;
 };
 
 /// Runs the schedules of all ranks (all[r] is that of rank r). Nothing found: proven for this case.
-[[nodiscard]] std::vector<Finding> prove(std::span<const Schedule> all, const ProofCase& c);
+[[nodiscard]] std::vector<Finding> prove(std::span<const Schedule> all, const ProofCase& c,
+                                         const Claims& claims = {});
+
+/// Has each rank a block in it?
+[[nodiscard]] bool has_blocks(Kind kind) noexcept;
 
 /// The schedules of all ranks.
 [[nodiscard]] std::vector<Schedule> build_all(Schedule (*build)(const Shape&),

@@ -43,6 +43,7 @@ Schedule one_shot_all_reduce(const Shape& s) {
   p.await_line(p.others());
   p.agree();
   p.reduce_stages(output(whole()), p.everybody(), constant(0), whole(), false);
+  p.mark_last();
   return p.take();
 }
 
@@ -57,6 +58,7 @@ Schedule shared_one_shot_all_reduce(const Shape& s) {
   p.agree();
   const std::size_t claim = p.claim(kProgress, p.others(), constant(1));
   p.reduce_stages(p.stage(constant(1), whole()), p.everybody(), constant(0), whole(), false);
+  p.mark_last();
   p.signal(kProgress, constant(1));
   p.copy(output(whole()), p.stage(constant(1), whole()));
   const std::size_t end = p.jump();
@@ -94,6 +96,7 @@ Schedule slice_owner_all_reduce(const Shape& s) {
   const Slice own = chunk_part(var_i(), constant(s.rank), s.size);
   p.reduce_stages(p.stage(var_i(0, kSlots, kSlots), own), p.everybody(), var_i(0, kSlots), own,
                   true);
+  p.mark_last();
   stage_others(p, var_i(1, kSlots), var_i(1), s.rank, s.size);
   p.signal(kProgress, var_i(2));
   copy_out(p, s.rank, s.size);

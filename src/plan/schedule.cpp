@@ -75,6 +75,12 @@ Range range_in_chunks(const Operand& operand, const Binding& b, std::int64_t i,
     case Slice::Shape::block_chunk:
       return chunk_of(blocks_of(operand.space, b).range(slice.part.at(i, j)), slice.chunk.at(i, j),
                       b);
+    case Slice::Shape::blocks: {
+      const BlockTable& table = blocks_of(operand.space, b);
+      const Range first = table.range(slice.part.at(i, j));
+      const Range last = table.range(slice.part.at(i, j) + slice.parts - 1);
+      return {first.first, last.first + last.count - first.first};
+    }
   }
   return {};
 }
@@ -86,6 +92,7 @@ std::size_t origin_in_chunks(const Operand& operand, const Binding& b, std::int6
   switch (slice.shape) {
     case Slice::Shape::whole:
     case Slice::Shape::block:
+    case Slice::Shape::blocks:
     case Slice::Shape::part: return 0;
     case Slice::Shape::chunk:
     case Slice::Shape::chunk_part: return chunk_of(all, slice.chunk.at(i, j), b).first;
@@ -125,6 +132,21 @@ std::int64_t times_of(const Times& times, const Binding& b) noexcept {
   const std::size_t length = b.chunk > 0 ? b.chunk : std::max<std::size_t>(elements, 1);
   const auto chunks = static_cast<std::int64_t>(divide_up(elements, length));
   return std::max<std::int64_t>(chunks + times.plus, 0);
+}
+
+std::int32_t cycle_of(const Schedule& schedule, const Binding& b) noexcept {
+  if (schedule.slot_cycle <= 0) return 0;
+  Times held{Times::Of::constant, 1, 1};
+  if (schedule.slot_parts == kSlotOfBlock) held = {Times::Of::block_chunks, 1, 0};
+  if (schedule.slot_parts > 0) held = {Times::Of::part_chunks, schedule.slot_parts, 0};
+  const std::int64_t chunks = std::max<std::int64_t>(times_of(held, b), 1);
+  return static_cast<std::int32_t>(
+      std::min<std::int64_t>(schedule.slot_cycle, chunks * schedule.slots_per_chunk));
+}
+
+std::int32_t stage_slots_of(const Schedule& schedule, const Binding& b) noexcept {
+  if (schedule.slot_cycle <= 0) return schedule.stage_slots;
+  return schedule.stage_slots / schedule.slot_cycle * cycle_of(schedule, b);
 }
 
 }  // namespace tutti::plan

@@ -56,7 +56,8 @@ struct Expr {
 /// sum of them. block: block `part`. block_chunk: chunk c of that block. In all_to_all a block is
 /// the one for rank `part` in the input and in stages, and the one from rank `part` in the output
 /// and in scratch. What may be a list of tensors, or a tensor that differs in length from the
-/// operation (see Layout), is only touched by these two shapes.
+/// operation (see Layout), is only touched by these two shapes. blocks: `parts` blocks from `part`
+/// on, of what lies in one piece: stages and scratch.
 struct Slice {
   enum class Shape : std::uint8_t {
     whole,
@@ -65,7 +66,8 @@ struct Slice {
     chunk_part,
     part_chunk,
     block,
-    block_chunk
+    block_chunk,
+    blocks
   };
   Shape shape = Shape::whole;
   Expr chunk;
@@ -187,6 +189,9 @@ struct Schedule {
   /// An operation of fewer chunks gets as many fewer slots, so its staging stays in the cache. 0:
   /// no cycle.
   std::int32_t slot_cycle = 0;
+  /// Slots of the cycle that one chunk takes, side by side: chunk c has those from
+  /// c * slots_per_chunk mod slot_cycle on.
+  std::int32_t slots_per_chunk = 1;
   /// Slots hold a whole operation (0), or one chunk of the largest of so many parts (1: of it all),
   /// or one chunk of the largest block (kSlotOfBlock).
   std::int32_t slot_parts = 0;
@@ -253,6 +258,11 @@ struct Binding {
 /// Bytes of one slot, rounded up to 64.
 [[nodiscard]] std::size_t slot_bytes(const Schedule& schedule, const Binding& b) noexcept;
 [[nodiscard]] std::int64_t times_of(const Times& times, const Binding& b) noexcept;
+/// Slots that are really cycled through, at most `slot_cycle`: no more than there are chunks of
+/// what a slot holds one of. Slot s is kept at s / slot_cycle * this + s % slot_cycle.
+[[nodiscard]] std::int32_t cycle_of(const Schedule& schedule, const Binding& b) noexcept;
+/// Slots of stage that are really needed, see cycle_of.
+[[nodiscard]] std::int32_t stage_slots_of(const Schedule& schedule, const Binding& b) noexcept;
 
 /// The schedule as text, a line each step, for people.
 [[nodiscard]] std::string to_text(const Schedule& schedule);

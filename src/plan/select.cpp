@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/kinds.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -19,25 +21,73 @@ constexpr int kAnyRanks = std::numeric_limits<int>::max();
 constexpr auto kExact = OrderClass::other;
 constexpr auto kTree = OrderClass::binomial;
 
+/// What can be said of an algorithm beside its order.
+enum Traits : unsigned {
+  kPlain = 0,
+  kOneHost = 1,
+  kSinglePass = 2,
+  kAnySplits = 4,
+  kEvenBlocks = 8,
+};
+
+constexpr Algorithm algorithm(Kind kind, std::string_view name, Schedule (*build)(const Shape&),
+                              unsigned traits = kPlain, OrderClass order = kTree) {
+  return {name,
+          kind,
+          order,
+          (traits & kOneHost) != 0,
+          (traits & kSinglePass) != 0,
+          (traits & kAnySplits) != 0,
+          (traits & kEvenBlocks) != 0,
+          build};
+}
+
 constexpr std::array kAlgorithms{
-    Algorithm{"region_barrier", Kind::barrier, kTree, true, region_barrier},
-    Algorithm{"direct_barrier", Kind::barrier, kTree, false, direct_barrier},
-    Algorithm{"dissemination_barrier", Kind::barrier, kTree, false, dissemination_barrier},
-    Algorithm{"two_level_barrier", Kind::barrier, kTree, false, two_level_barrier},
-    Algorithm{"broadcast_one_shot", Kind::broadcast, kTree, true, region_broadcast_one_shot},
-    Algorithm{"broadcast_chunked", Kind::broadcast, kTree, true, region_broadcast_chunked},
-    Algorithm{"binomial_broadcast", Kind::broadcast, kTree, false, binomial_broadcast},
-    Algorithm{"scatter_all_gather_broadcast", Kind::broadcast, kTree, false,
-              scatter_all_gather_broadcast},
-    Algorithm{"two_level_broadcast", Kind::broadcast, kTree, false, two_level_broadcast},
-    Algorithm{"one_shot", Kind::all_reduce, kTree, true, one_shot_all_reduce},
-    Algorithm{"shared_one_shot", Kind::all_reduce, kTree, true, shared_one_shot_all_reduce},
-    Algorithm{"slice_owner", Kind::all_reduce, kTree, true, slice_owner_all_reduce},
-    Algorithm{"exchange", Kind::all_reduce, kTree, false, exchange_all_reduce},
-    Algorithm{"direct", Kind::all_reduce, kTree, false, direct_all_reduce},
-    Algorithm{"binomial", Kind::all_reduce, kTree, false, binomial_all_reduce},
-    Algorithm{"ring", Kind::all_reduce, kExact, false, ring_all_reduce},
-    Algorithm{"two_level", Kind::all_reduce, kTree, false, two_level_all_reduce},
+    algorithm(Kind::barrier, "region_barrier", region_barrier, kOneHost),
+    algorithm(Kind::barrier, "direct_barrier", direct_barrier),
+    algorithm(Kind::barrier, "dissemination_barrier", dissemination_barrier),
+    algorithm(Kind::barrier, "two_level_barrier", two_level_barrier),
+    algorithm(Kind::broadcast, "broadcast_one_shot", region_broadcast_one_shot, kOneHost),
+    algorithm(Kind::broadcast, "broadcast_chunked", region_broadcast_chunked, kOneHost),
+    algorithm(Kind::broadcast, "binomial_broadcast", binomial_broadcast),
+    algorithm(Kind::broadcast, "scatter_all_gather_broadcast", scatter_all_gather_broadcast),
+    algorithm(Kind::broadcast, "two_level_broadcast", two_level_broadcast),
+    algorithm(Kind::all_reduce, "one_shot", one_shot_all_reduce, kOneHost | kSinglePass),
+    algorithm(Kind::all_reduce, "shared_one_shot", shared_one_shot_all_reduce,
+              kOneHost | kSinglePass),
+    algorithm(Kind::all_reduce, "slice_owner", slice_owner_all_reduce, kOneHost | kSinglePass),
+    algorithm(Kind::all_reduce, "exchange", exchange_all_reduce, kSinglePass),
+    algorithm(Kind::all_reduce, "direct", direct_all_reduce, kSinglePass),
+    algorithm(Kind::all_reduce, "binomial", binomial_all_reduce),
+    algorithm(Kind::all_reduce, "ring", ring_all_reduce, kPlain, kExact),
+    algorithm(Kind::all_reduce, "two_level", two_level_all_reduce),
+    algorithm(Kind::reduce, "one_shot", one_shot_reduce, kOneHost | kSinglePass),
+    algorithm(Kind::reduce, "slice_owner", slice_owner_reduce, kOneHost | kSinglePass),
+    algorithm(Kind::reduce, "direct", direct_reduce, kSinglePass),
+    algorithm(Kind::reduce, "owners", owners_reduce, kSinglePass),
+    algorithm(Kind::reduce, "binomial", binomial_reduce),
+    algorithm(Kind::all_gather, "one_shot", one_shot_all_gather, kOneHost),
+    algorithm(Kind::all_gather, "chunked", chunked_all_gather, kOneHost),
+    algorithm(Kind::all_gather, "direct", direct_all_gather),
+    algorithm(Kind::all_gather, "bruck", bruck_all_gather),
+    algorithm(Kind::all_gather, "ring", ring_all_gather),
+    algorithm(Kind::all_gather, "two_level", two_level_all_gather),
+    algorithm(Kind::gather, "one_shot", one_shot_gather, kOneHost),
+    algorithm(Kind::gather, "chunked", chunked_gather, kOneHost),
+    algorithm(Kind::gather, "direct", direct_gather),
+    algorithm(Kind::gather, "binomial", binomial_gather),
+    algorithm(Kind::scatter, "one_shot", one_shot_scatter, kOneHost),
+    algorithm(Kind::scatter, "chunked", chunked_scatter, kOneHost),
+    algorithm(Kind::scatter, "direct", direct_scatter),
+    algorithm(Kind::scatter, "binomial", binomial_scatter),
+    algorithm(Kind::reduce_scatter, "one_shot", one_shot_reduce_scatter, kOneHost | kSinglePass),
+    algorithm(Kind::reduce_scatter, "chunked", chunked_reduce_scatter, kOneHost | kSinglePass),
+    algorithm(Kind::reduce_scatter, "direct", direct_reduce_scatter, kSinglePass),
+    algorithm(Kind::reduce_scatter, "ring", ring_reduce_scatter, kPlain, kExact),
+    algorithm(Kind::reduce_scatter, "two_level", two_level_reduce_scatter, kEvenBlocks),
+    algorithm(Kind::all_to_all, "one_shot", one_shot_all_to_all, kOneHost),
+    algorithm(Kind::all_to_all, "chunked", chunked_all_to_all, kOneHost),
+    algorithm(Kind::all_to_all, "direct_all_to_all", direct_all_to_all, kAnySplits),
 };
 
 /// Where the ranks are. fit: one host with a CPU for each; crowded: one host with fewer CPUs;
@@ -86,6 +136,74 @@ constexpr Row kTable[] = {
     // Leaders exchange everything where it is little (no chunks), else parts of chunks.
     {Kind::all_reduce, Where::mixed, kAnyRanks, 8 * kKiB, "two_level", 0},
     {Kind::all_reduce, Where::mixed, kAnyRanks, kAny, "two_level", 256 * kKiB},
+    // What may not take partial sums.
+    {Kind::all_reduce, Where::mixed, 16, 8 * kKiB, "exchange", 0},
+    {Kind::all_reduce, Where::mixed, kAnyRanks, kAny, "direct", 256 * kKiB},
+
+    {Kind::reduce, Where::fit, kAnyRanks, 8 * kKiB, "one_shot", 0},
+    {Kind::reduce, Where::fit, kAnyRanks, 2 * kMiB - 1, "slice_owner", 128 * kKiB},
+    {Kind::reduce, Where::fit, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
+    {Kind::reduce, Where::crowded, kAnyRanks, 16 * kKiB, "one_shot", 0},
+    {Kind::reduce, Where::crowded, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
+    {Kind::reduce, Where::spread, 2, kAny, "direct", 256 * kKiB},
+    {Kind::reduce, Where::spread, 16, 32 * kKiB, "direct", 256 * kKiB},
+    {Kind::reduce, Where::spread, kAnyRanks, 16 * kKiB, "binomial", 0},
+    {Kind::reduce, Where::spread, kAnyRanks, kAny, "owners", 256 * kKiB},
+    {Kind::reduce, Where::mixed, 2, kAny, "direct", 256 * kKiB},
+    {Kind::reduce, Where::mixed, 16, 32 * kKiB, "direct", 256 * kKiB},
+    {Kind::reduce, Where::mixed, kAnyRanks, 16 * kKiB, "binomial", 0},
+    {Kind::reduce, Where::mixed, kAnyRanks, kAny, "owners", 256 * kKiB},
+
+    {Kind::all_gather, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
+    {Kind::all_gather, Where::fit, kAnyRanks, 2 * kMiB - 1, "chunked", 64 * kKiB},
+    {Kind::all_gather, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::all_gather, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::all_gather, Where::crowded, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::all_gather, Where::spread, 16, kAny, "direct", 0},
+    {Kind::all_gather, Where::spread, kAnyRanks, 64 * kKiB, "bruck", 0},
+    {Kind::all_gather, Where::spread, kAnyRanks, kAny, "direct", 0},
+    {Kind::all_gather, Where::mixed, kAnyRanks, kAny, "two_level", 512 * kKiB},
+
+    {Kind::gather, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
+    {Kind::gather, Where::fit, kAnyRanks, kAny, "chunked", 128 * kKiB},
+    {Kind::gather, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::gather, Where::crowded, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::gather, Where::spread, 16, kAny, "direct", 0},
+    {Kind::gather, Where::spread, kAnyRanks, 64 * kKiB, "binomial", 0},
+    {Kind::gather, Where::spread, kAnyRanks, kAny, "direct", 0},
+    {Kind::gather, Where::mixed, 16, kAny, "direct", 0},
+    {Kind::gather, Where::mixed, kAnyRanks, 64 * kKiB, "binomial", 0},
+    {Kind::gather, Where::mixed, kAnyRanks, kAny, "direct", 0},
+
+    {Kind::scatter, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
+    {Kind::scatter, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::scatter, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::scatter, Where::crowded, kAnyRanks, kAny, "chunked", 512 * kKiB},
+    {Kind::scatter, Where::spread, 16, kAny, "direct", 0},
+    {Kind::scatter, Where::spread, kAnyRanks, 64 * kKiB, "binomial", 0},
+    {Kind::scatter, Where::spread, kAnyRanks, kAny, "direct", 0},
+    {Kind::scatter, Where::mixed, 16, kAny, "direct", 0},
+    {Kind::scatter, Where::mixed, kAnyRanks, 64 * kKiB, "binomial", 0},
+    {Kind::scatter, Where::mixed, kAnyRanks, kAny, "direct", 0},
+
+    {Kind::reduce_scatter, Where::fit, kAnyRanks, 64 * kKiB, "one_shot", 0},
+    {Kind::reduce_scatter, Where::fit, kAnyRanks, 2 * kMiB - 1, "chunked", 128 * kKiB},
+    {Kind::reduce_scatter, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::reduce_scatter, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::reduce_scatter, Where::crowded, kAnyRanks, kAny, "chunked", 512 * kKiB},
+    {Kind::reduce_scatter, Where::spread, kAnyRanks, kAny, "direct", 256 * kKiB},
+    {Kind::reduce_scatter, Where::mixed, kAnyRanks, kAny, "two_level", 512 * kKiB},
+    {Kind::reduce_scatter, Where::mixed, kAnyRanks, kAny, "direct", 256 * kKiB},  // narrow, uneven
+
+    {Kind::all_to_all, Where::fit, kAnyRanks, 64 * kKiB, "one_shot", 0},
+    {Kind::all_to_all, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::all_to_all, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::all_to_all, Where::crowded, kAnyRanks, kAny, "chunked", 512 * kKiB},
+    {Kind::all_to_all, Where::spread, kAnyRanks, kAny, "direct_all_to_all", 0},
+    {Kind::all_to_all, Where::mixed, kAnyRanks, kAny, "direct_all_to_all", 0},
+    // Blocks as each rank likes.
+    {Kind::all_to_all, Where::fit, kAnyRanks, kAny, "direct_all_to_all", 0},
+    {Kind::all_to_all, Where::crowded, kAnyRanks, kAny, "direct_all_to_all", 0},
 };
 
 Where where_of(const Topology& t, int cpus) noexcept {
@@ -93,16 +211,22 @@ Where where_of(const Topology& t, int cpus) noexcept {
   return t.max_per_host == 1 ? Where::spread : Where::mixed;
 }
 
-bool may_run(const Algorithm& a, const Topology& t) noexcept { return !a.one_host || t.one_host(); }
+/// Gives the right answer there, though perhaps not in the order of additions that is promised.
+bool may_run(const Algorithm& a, const Query& q, const Topology& t) noexcept {
+  return (!a.one_host || t.one_host()) &&
+         (!q.narrow || !traits_of(q.kind).reduces || a.single_pass) &&
+         (!q.uneven || q.kind != Kind::all_to_all || a.any_splits) &&
+         (!a.even_blocks || q.even_blocks);
+}
 
 Choice choose(const Algorithm& a, std::size_t chunk_bytes) noexcept {
   return {a.name, chunk_bytes, a.build};
 }
 
 /// What an algorithm asked for by name gets. For two_level no chunks mean another exchange.
-std::size_t default_chunk(std::size_t bytes) noexcept {
-  if (bytes <= 8 * kKiB) return 0;
-  return bytes < 2 * kMiB ? 128 * kKiB : 256 * kKiB;
+std::size_t default_chunk(const Query& q) noexcept {
+  if (q.uneven || q.bytes <= 8 * kKiB) return 0;
+  return q.bytes < 2 * kMiB ? 128 * kKiB : 256 * kKiB;
 }
 
 struct Pair {
@@ -126,11 +250,22 @@ Pair next_pair(std::string_view& text) noexcept {
   return {trimmed(item.substr(0, colon)), trimmed(item.substr(colon + 1))};
 }
 
+/// A kind that there are algorithms for.
 std::optional<Kind> kind_named(std::string_view name) noexcept {
-  for (const Kind kind : {Kind::barrier, Kind::broadcast, Kind::all_reduce}) {
-    if (to_string(kind) == name) return kind;
+  for (const Algorithm& a : kAlgorithms) {
+    if (traits_of(a.kind).name == name) return a.kind;
   }
   return std::nullopt;
+}
+
+/// "barrier, broadcast, ..."
+std::string kinds_by_name() {
+  std::string names;
+  for (int k = 0; k < kKindCount; ++k) {
+    const std::string_view name = kKindTraits[k].name;
+    if (kind_named(name)) names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -144,23 +279,23 @@ const Algorithm* find_algorithm(Kind kind, std::string_view name) noexcept {
   return nullptr;
 }
 
-Choice select(Kind kind, bool rounds, std::size_t bytes, const Topology& topology, int cpus,
-              std::string_view override_text) {
-  while (!override_text.empty()) {
-    const Pair pair = next_pair(override_text);
-    if (pair.kind != to_string(kind)) continue;
-    const Algorithm* const a = find_algorithm(kind, pair.algorithm);
-    if (a != nullptr && may_run(*a, topology)) return choose(*a, default_chunk(bytes));
+Choice select(const Query& q, const Topology& topology) {
+  std::string_view asked = q.override_text;
+  while (!asked.empty()) {
+    const Pair pair = next_pair(asked);
+    if (pair.kind != traits_of(q.kind).name) continue;
+    const Algorithm* const a = find_algorithm(q.kind, pair.algorithm);
+    if (a != nullptr && may_run(*a, q, topology)) return choose(*a, default_chunk(q));
   }
-  const Where where = where_of(topology, cpus);
+  const Where where = where_of(topology, q.cpus);
   for (const Row& row : kTable) {
-    if (row.kind != kind || row.where != where) continue;
-    if (topology.size() > row.ranks || bytes > row.bytes) continue;
-    const Algorithm& a = *find_algorithm(kind, row.algorithm);
-    if (rounds && a.order != OrderClass::binomial) continue;
-    return choose(a, row.chunk_bytes);
+    if (row.kind != q.kind || row.where != where || topology.size() > row.ranks) continue;
+    if (q.bytes > row.bytes && !q.uneven) continue;
+    const Algorithm& a = *find_algorithm(q.kind, row.algorithm);
+    if (q.rounds && a.order != OrderClass::binomial) continue;
+    if (may_run(a, q, topology)) return choose(a, row.chunk_bytes);
   }
-  return {};  // cannot be: the last row of each kind and place takes everything
+  return {};  // cannot be: the last rows of each kind and place take everything
 }
 
 Status check_override(std::string_view text) {
@@ -168,12 +303,10 @@ Status check_override(std::string_view text) {
     const Pair pair = next_pair(text);
     const std::optional<Kind> kind = kind_named(pair.kind);
     if (!kind) {
-      return Status(
-          Errc::invalid_argument,
-          fmt::format("TUTTI_ALGO: \"{}\" is no operation; write for instance "
-                      "all_reduce:ring,broadcast:binomial_broadcast (operations: barrier, "
-                      "broadcast, all_reduce)",
-                      pair.kind));
+      return Status(Errc::invalid_argument,
+                    fmt::format("TUTTI_ALGO: \"{}\" is no operation; write for instance "
+                                "all_reduce:ring,broadcast:binomial_broadcast (operations: {})",
+                                pair.kind, kinds_by_name()));
     }
     if (find_algorithm(*kind, pair.algorithm) != nullptr) continue;
     std::string names;

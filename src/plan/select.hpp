@@ -17,10 +17,16 @@ struct Algorithm {
   Kind kind = Kind::barrier;
   OrderClass order = OrderClass::binomial;
   bool one_host = false;  ///< only where all ranks share a host
+  /// Every result is made of the inputs of all ranks in one step: nothing between is rounded.
+  bool single_pass = false;
+  /// all_to_all: each rank may have blocks of its own sizes, and knows no others.
+  bool any_splits = false;
+  /// Only where all blocks are alike: a rank learns from what it gets how far others are.
+  bool even_blocks = false;
   Schedule (*build)(const Shape&) = nullptr;
 };
 
-/// All there are. The name is the one in their schedules.
+/// All there are. The name is the one in their schedules, and unlike others of the same kind.
 [[nodiscard]] std::span<const Algorithm> algorithms() noexcept;
 /// nullptr where there is none of that name for that kind.
 [[nodiscard]] const Algorithm* find_algorithm(Kind kind, std::string_view name) noexcept;
@@ -32,12 +38,22 @@ struct Choice {
   Schedule (*build)(const Shape&) = nullptr;
 };
 
-/// The best algorithm as far as measured; a table in select.cpp. Everything it looks at is agreed
-/// by all ranks. `rounds`: the operation rounds, so its order of additions is fixed. `cpus`: those
-/// of a host. `override_text`: as in TUTTI_ALGO, see check_override; an algorithm that cannot run
-/// on this topology is not taken.
-[[nodiscard]] Choice select(Kind kind, bool rounds, std::size_t bytes, const Topology& topology,
-                            int cpus, std::string_view override_text);
+/// What is to be done and where. All of it is agreed by all ranks, `bytes` of uneven all_to_all
+/// excepted, where it is not looked at.
+struct Query {
+  Kind kind = Kind::barrier;
+  std::size_t bytes = 0;                ///< of the whole operation (see Binding::count)
+  bool rounds = false;                  ///< the order of additions is fixed
+  bool narrow = false;                  ///< what is between inputs and results must not be rounded
+  bool uneven = false;                  ///< all_to_all: every rank has blocks of its own sizes
+  int cpus = 1;                         ///< of a host
+  std::string_view override_text = {};  ///< as in TUTTI_ALGO, see check_override
+  bool even_blocks = false;             ///< of operations of blocks: all are alike
+};
+
+/// The best algorithm as far as measured; a table in select.cpp. An algorithm asked for by name is
+/// not taken where it cannot run.
+[[nodiscard]] Choice select(const Query& query, const Topology& topology);
 
 /// "kind:algorithm" pairs with commas between: "all_reduce:ring,broadcast:binomial_broadcast". Says
 /// what is wrong with it.

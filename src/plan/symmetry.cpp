@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "base/kinds.hpp"
 #include "plan/proof_machine.hpp"
 #include "plan/prover.hpp"
 
@@ -15,7 +16,14 @@ class Trace {
   /// rename(rank) gives the number to be compared.
   template <class Rename>
   Trace(const Schedule& s, const ProofCase& c, Rename rename) : schedule_(s) {
-    binding_ = {c.count, 64, s.chunk_bytes > 0 ? c.chunk : 0, c.align, {}, {}};
+    const bool blocks = has_blocks(s.kind);
+    binding_ = {blocks ? c.count * static_cast<std::size_t>(s.size) : c.count,
+                64,
+                s.chunk_bytes > 0 ? c.chunk : 0,
+                c.align,
+                {},
+                {}};
+    if (blocks) binding_.in = binding_.out = BlockTable::even(c.count);
     for (int r = 0; r < s.size; ++r) names_.push_back(rename(r));
     run(0, s.steps.size(), 0);
   }
@@ -69,6 +77,7 @@ class Trace {
       case Slice::Shape::part_chunk: return fmt::format("part {} chunk {}", number, chunk);
       case Slice::Shape::block: return fmt::format("block {}", name(part));
       case Slice::Shape::block_chunk: return fmt::format("block {} chunk {}", name(part), chunk);
+      case Slice::Shape::blocks: return fmt::format("{} blocks from {}", s.parts, name(part));
     }
     return "";
   }
@@ -94,7 +103,8 @@ class Trace {
       case StepKind::reduce: {
         Operand source = s.src;
         source.rank = constant(schedule_.rank);  // whose: see ranks
-        return fmt::format("{} {} {} {}", kind, operand(s.dst), set(s.ranks), operand(source));
+        return fmt::format("{}{} {} {} {}", kind, s.last ? " last" : "", operand(s.dst),
+                           set(s.ranks), operand(source));
       }
       case StepKind::signal: return fmt::format("{} {} {}", kind, s.counter, value);
       case StepKind::await:

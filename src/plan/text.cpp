@@ -39,6 +39,7 @@ std::string text(const Slice& s) {
     case Slice::Shape::block: return fmt::format("block {}", text(s.part));
     case Slice::Shape::block_chunk:
       return fmt::format("chunk {} of block {}", text(s.chunk), text(s.part));
+    case Slice::Shape::blocks: return fmt::format("{} blocks from {}", s.parts, text(s.part));
   }
   return "?";
 }
@@ -79,14 +80,16 @@ std::string to_text(const Step& s) {
     case StepKind::end_loop: return std::string(to_string(s.kind));
     case StepKind::await_line: return fmt::format("await_line of {}", text(s.ranks));
     case StepKind::copy: return fmt::format("copy {} <- {}", text(s.dst), text(s.src));
-    case StepKind::reduce:
+    case StepKind::reduce: {
+      const std::string_view last = s.last ? ", complete" : "";
       if (s.sources == Sources::stages) {
-        return fmt::format("reduce {} <- stages of {}, slot {}", text(s.dst), text(s.ranks),
-                           text(s.src.slot));
+        return fmt::format("reduce {} <- stages of {}, slot {}{}", text(s.dst), text(s.ranks),
+                           text(s.src.slot), last);
       }
       return fmt::format(
-          "reduce {} <- {} slots from {}{}", text(s.dst), s.ranks.count, text(s.src.slot),
-          s.own_input ? fmt::format(" for {}, own input for its own", text(s.ranks)) : "");
+          "reduce {} <- {} slots from {}{}{}", text(s.dst), s.ranks.count, text(s.src.slot),
+          s.own_input ? fmt::format(" for {}, own input for its own", text(s.ranks)) : "", last);
+    }
     case StepKind::signal: return fmt::format("signal counter {} := {}", s.counter, text(s.value));
     case StepKind::await:
       return fmt::format("await counter {} of {} >= {}", s.counter, text(s.ranks), text(s.value));

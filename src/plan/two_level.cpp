@@ -32,6 +32,21 @@ std::vector<RankSet> Hosts::local_without(int rank) const {
   return sets;
 }
 
+Lanes::Lanes(const Shape& s)
+    : hosts(s.topology->hosts), ranks_(static_cast<std::size_t>(s.topology->hosts)) {
+  for (int rank = 0; rank < s.size; ++rank) {
+    const int on = s.topology->host_of[static_cast<std::size_t>(rank)];
+    std::vector<int>& there = ranks_[static_cast<std::size_t>(on)];
+    if (rank == s.rank) {
+      host = on;
+      lane = static_cast<int>(there.size());
+    }
+    there.push_back(rank);
+  }
+  each = static_cast<int>(ranks_.front().size());
+  for (const std::vector<int>& there : ranks_) even = even && there.size() == ranks_[0].size();
+}
+
 namespace {
 
 constexpr int kSlots = 4;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 #include "plan/builders.hpp"
@@ -20,6 +21,25 @@ struct Hosts {
   [[nodiscard]] bool alone() const noexcept { return local.size() == 1; }
   /// The ranks of this host but `rank`, as runs.
   [[nodiscard]] std::vector<RankSet> local_without(int rank) const;
+};
+
+/// The other way to see it: the k-th ranks of all hosts are lane k. All ranks work, and each lane
+/// moves its share between hosts.
+struct Lanes {
+  explicit Lanes(const Shape& s);
+
+  int hosts = 1;
+  int each = 1;  ///< ranks of a host
+  int host = 0;  ///< of this rank
+  int lane = 0;
+  /// All hosts have as many ranks: else there are no lanes.
+  bool even = true;
+  [[nodiscard]] int rank_at(int on_host, int in_lane) const {
+    return ranks_[static_cast<std::size_t>(on_host)][static_cast<std::size_t>(in_lane)];
+  }
+
+ private:
+  std::vector<std::vector<int>> ranks_;  // by host
 };
 
 }  // namespace tutti::plan

@@ -20,6 +20,7 @@ void add_host(Program& p, const Hosts& hosts, int rank, Expr scratch_slot, Expr 
   }
   p.reduce_stages(scratch(scratch_slot, slice),
                   ranks_from(rank, static_cast<int>(hosts.local.size())), stage_slot, slice, false);
+  if (hosts.count == 1) p.mark_last();  // and the leaders' sum is a sum of one
 }
 
 /// Small operations: everything in one piece, every leader sends its host's sum to every other.
@@ -38,6 +39,7 @@ void whole_by_leader(Program& p, const Hosts& hosts, int rank) {
   each_leader([&](Expr peer, Expr) { p.send(peer, scratch(mine, whole())); });
   each_leader([&](Expr peer, Expr) { p.await_recv(only(peer)); });
   p.reduce_slots(p.stage(constant(1), whole()), ranks_from(0, n), constant(0), whole(), false);
+  if (n > 1) p.mark_last();
   if (!hosts.alone()) p.signal(kLeader, constant(1));
   p.agree();
   p.copy(output(whole()), p.stage(constant(1), whole()));
@@ -107,6 +109,7 @@ void leader_rounds(Program& p, const Hosts& hosts, int rank) {
   each_leader([&](Expr peer, Expr) { p.await_recv(only(peer), constant(2 * kLag + 1)); });
   p.reduce_slots(p.stage(result_slot, piece(mine, -kLag)), ranks_from(0, n), slot(-kLag, 0),
                  piece(mine, -kLag), false);
+  if (n > 1) p.mark_last();
   each_leader([&](Expr peer, Expr) { p.send(peer, p.stage(result_slot, piece(mine, -kLag))); });
   each_leader([&](Expr peer, Expr) { p.await_recv(only(peer), constant(2 * kLag)); });
   const Slice done = chunk(var_i(-2 * kLag));

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/log.hpp"
 #include "os/host.hpp"
 #include "os/process.hpp"
 #include "os/socket.hpp"
@@ -19,8 +20,11 @@
 // Keys, all under `name`:
 //   size       who came first and how many ranks he was told of
 //   rank/<r>   who rank r is; set once, so that a second process with that rank is seen
-//   arrivals   a queue that rank 0 reads: the blob of each rank, or that somebody has found a fault
+//   card/<r>   the blob of rank r
+//   arrived    how many blobs there are
 //   table      set once: all blobs, or the error that everybody gets instead
+// Whoever brings the last blob makes the table. All others wait for it, so one key, set by a fault,
+// or by the will of a rank that was killed, ends every wait.
 namespace tutti::rendezvous {
 namespace {
 
@@ -28,11 +32,14 @@ using std::chrono::milliseconds;
 
 // For telling the others, and for asking who is missing, when the time itself is over.
 constexpr milliseconds kLastWords{500};
+// Without wills, how often to look whether a process has died; with them, whether he who brought
+// the last blob was stopped before he made the table.
 constexpr milliseconds kLookEvery{40};
+constexpr milliseconds kLookSeldom{250};
 constexpr std::size_t kNamesShown = 16;
 constexpr char kTable = 'T';
 constexpr char kFailure = 'E';
-constexpr char kArrival = 'A';
+constexpr int kNobody = -1;
 
 milliseconds left_until(Deadline deadline) {
   return std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds::zero());
@@ -81,6 +88,27 @@ std::optional<std::vector<std::string>> unpack(std::string_view packed, std::siz
   return texts;
 }
 
+std::string table_key(std::string_view name) { return fmt::format("{}/table", name); }
+
+// What stands in the table instead of blobs.
+std::string failure_text(const Status& status) {
+  return fmt::format("{}{} {} {}", kFailure, static_cast<int>(status.code()),
+                     status.culprit().value_or(kNobody), status.message());
+}
+
+std::string who_we_are() { return fmt::format("process {} on host {}", getpid(), os::host_name()); }
+
+// What the others read if we are killed.
+std::string will_of(std::string_view name, int rank, int size, const std::string& store) {
+  Status status(
+      Errc::peer_lost,
+      fmt::format("rank {} of {} ({}) was lost during init: its connection to the store ended "
+                  "without a good-bye in {} ({}); look at that rank's output for the cause, and "
+                  "start the job again",
+                  rank, size, who_we_are(), name, store));
+  return failure_text(status.with_culprit(rank));
+}
+
 class Exchange {
  public:
   Exchange(Store& store, std::string_view name, int rank, int size, Deadline deadline)
@@ -90,10 +118,10 @@ class Exchange {
         size_(size),
         start_(Clock::now()),
         deadline_(deadline),
-        who_(fmt::format("process {} on host {}", getpid(), os::host_name())) {}
+        who_(who_we_are()) {}
 
   // Throws what the store throws.
-  Result<std::vector<std::string>> run(std::string mine);
+  Result<std::vector<std::string>> run(const std::string& mine);
 
  private:
   [[nodiscard]] std::string key(std::string_view what) const {
@@ -102,22 +130,28 @@ class Exchange {
   [[nodiscard]] std::string rank_key(int rank) const {
     return fmt::format("{}/rank/{}", name_, rank);
   }
+  [[nodiscard]] std::string card_key(int rank) const {
+    return fmt::format("{}/card/{}", name_, rank);
+  }
   [[nodiscard]] std::string where() const {
     return fmt::format("in {} ({})", name_, store_.describe());
   }
 
   // Nothing if we are in; else what is wrong with us.
-  std::optional<Status> claim(std::string mine);
-  Result<std::string> collect();
+  std::optional<Status> claim();
+  // Puts our blob beside the others; whether it was the last.
+  bool arrive(const std::string& mine);
+  // The table that stands now, made of all blobs if there was none.
+  std::string make_table();
+  std::string await_table();
   Status who_is_missing();
   // The claim of a rank that has made one and whose process has ended; only our own host's are
   // seen.
   std::optional<Status> died(int rank);
-  // As `call` with all the time there is, looking now and then whether one of `ranks` has died.
-  template <class Call>
-  Result<std::string> watching(const std::vector<int>& ranks, Call&& call);
-  // Gives everybody this error, unless all have been served already, and returns it.
-  Status tell_all(Status status);
+  // The ranks to look after where the store takes no wills: rank 0 all, the others rank 0.
+  std::optional<Status> anyone_died();
+  // Gives everybody this error, unless all have been served already; the table that stands.
+  std::string tell_all(const Status& status);
   Result<std::vector<std::string>> read_table(const std::string& table);
 
   Store& store_;
@@ -127,84 +161,84 @@ class Exchange {
   Clock::time_point start_;
   Deadline deadline_;
   std::string who_;
+  bool has_will_ = false;
   std::map<int, std::string> claims_;
 };
 
-std::optional<Status> Exchange::claim(std::string mine) {
+std::optional<Status> Exchange::claim() {
   const std::string size = fmt::format("{} rank {} ({})", size_, rank_, who_);
   const std::string first = store_.compare_set(key("size"), "", size, left_until(deadline_));
   int others = 0;
   std::from_chars(first.data(), first.data() + first.size(), others);
   if (others != size_) {
     const std::size_t space = std::min(first.find(' '), first.size() - 1);
-    return tell_all(Status(
+    return Status(
         Errc::disagreement,
         fmt::format("the ranks disagree on the number of processes {}: rank {} ({}) was told "
                     "of {}, but {} of {}; give all processes the same WORLD_SIZE",
-                    where(), rank_, who_, size_, first.substr(space + 1), others)));
+                    where(), rank_, who_, size_, first.substr(space + 1), others));
   }
   // The random part tells two threads of one process apart; the rest says who can see the process.
   const std::string claim =
       fmt::format("{}#{}#{}#{}", who_, std::random_device()(), getpid(), process_table());
   const std::string stands = store_.compare_set(rank_key(rank_), "", claim, left_until(deadline_));
-  if (stands == claim) {
-    store_.queue_push(key("arrivals"), kArrival + pack({std::to_string(rank_), std::move(mine)}),
-                      left_until(deadline_));
-    return std::nullopt;
-  }
-  return tell_all(Status(
+  if (stands == claim) return std::nullopt;
+  return Status(
       Errc::disagreement,
       fmt::format("rank {} of {} was given to two processes {}: {} and {}; give each process its "
                   "own RANK, and each job its own MASTER_PORT",
-                  rank_, size_, where(), stands.substr(0, stands.find('#')), who_)));
+                  rank_, size_, where(), stands.substr(0, stands.find('#')), who_));
 }
 
-Result<std::vector<std::string>> Exchange::run(std::string mine) {
-  if (const auto status = claim(std::move(mine))) return *status;
-  if (rank_ == 0) {
-    auto table = collect();
-    if (!table) return table.status();
-    return read_table(*table);
-  }
-  try {
-    auto table = watching({0}, [&](milliseconds time) { return store_.get(key("table"), time); });
-    if (!table) return table.status();
-    return read_table(*table);
-  } catch (const TimeoutError&) {
-    return who_is_missing();
-  }
+bool Exchange::arrive(const std::string& mine) {
+  store_.set(card_key(rank_), mine, left_until(deadline_));
+  return store_.add(key("arrived"), 1, left_until(deadline_)) == size_;
 }
 
-Result<std::string> Exchange::collect() {
-  std::vector<std::string> blobs(static_cast<std::size_t>(size_));
-  std::vector<int> missing(static_cast<std::size_t>(size_));
-  std::iota(missing.begin(), missing.end(), 0);
-  for (int arrived = 0; arrived < size_; ++arrived) {
-    std::string arrival;
+std::string Exchange::make_table() {
+  std::vector<std::string> keys;
+  for (int rank = 0; rank < size_; ++rank) keys.push_back(card_key(rank));
+  const milliseconds time = std::max(left_until(deadline_), kLastWords);
+  return store_.compare_set(table_key(name_), "", kTable + pack(store_.multi_get(keys, time)),
+                            time);
+}
+
+Result<std::vector<std::string>> Exchange::run(const std::string& mine) {
+  has_will_ = store_.set_will(table_key(name_), will_of(name_, rank_, size_, store_.describe()),
+                              left_until(deadline_));
+  if (const auto status = claim()) {
+    tell_all(*status);
+    return *status;
+  }
+  auto blobs = read_table(arrive(mine) ? make_table() : await_table());
+  if (has_will_) store_.drop_will(table_key(name_), std::max(left_until(deadline_), kLastWords));
+  return blobs;
+}
+
+std::string Exchange::await_table() {
+  while (true) {
+    // More seldom where there are many to ask the store about.
+    const milliseconds slice = has_will_    ? kLookSeldom
+                               : rank_ == 0 ? kLookEvery + milliseconds(size_)
+                                            : kLookEvery;
+    const bool last = left_until(deadline_) <= slice;
     try {
-      auto popped = watching(
-          missing, [&](milliseconds time) { return store_.queue_pop(key("arrivals"), time); });
-      if (!popped) return tell_all(popped.status());
-      arrival = std::move(*popped);
+      return store_.get(table_key(name_), last ? left_until(deadline_) : slice);
     } catch (const TimeoutError&) {
-      return tell_all(who_is_missing());
+      if (last) return tell_all(who_is_missing());
     }
-    // Whoever found a fault has put it into the table first.
-    if (arrival.starts_with(kFailure)) return store_.get(key("table"), kLastWords);
-    if (!arrival.empty()) arrival.erase(0, 1);
-    auto parts = unpack(arrival, 2);
-    int rank = -1;
-    if (parts) {
-      const std::string& text = parts->front();
-      std::from_chars(text.data(), text.data() + text.size(), rank);
-    }
-    if (!parts || rank < 0 || rank >= size_)
-      return tell_all(Status(Errc::store, "foreign data stands under " + name_));
-    blobs[static_cast<std::size_t>(rank)] = std::move(parts->back());
-    std::erase(missing, rank);
+    if (store_.add(key("arrived"), 0, kLastWords) == size_) return make_table();
+    if (has_will_) continue;
+    if (const auto status = anyone_died()) return tell_all(*status);
   }
-  return store_.compare_set(key("table"), "", kTable + pack(blobs),
-                            std::max(left_until(deadline_), kLastWords));
+}
+
+std::optional<Status> Exchange::anyone_died() {
+  if (rank_ != 0) return died(0);
+  for (int rank = 1; rank < size_; ++rank) {
+    if (auto status = died(rank)) return status;
+  }
+  return std::nullopt;
 }
 
 std::optional<Status> Exchange::died(int rank) {
@@ -227,23 +261,6 @@ std::optional<Status> Exchange::died(int rank) {
       .with_culprit(rank);
 }
 
-template <class Call>
-Result<std::string> Exchange::watching(const std::vector<int>& ranks, Call&& call) {
-  while (true) {
-    // More seldom where there are many to ask the store about.
-    const milliseconds slice = kLookEvery + milliseconds(ranks.size());
-    const bool last = left_until(deadline_) <= slice;
-    try {
-      return call(last ? left_until(deadline_) : slice);
-    } catch (const TimeoutError&) {
-      if (last) throw;
-    }
-    for (const int rank : ranks) {
-      if (auto status = died(rank)) return *status;
-    }
-  }
-}
-
 Status Exchange::who_is_missing() {
   const Deadline last = Clock::now() + kLastWords;
   std::string names;
@@ -257,27 +274,22 @@ Status Exchange::who_is_missing() {
     names += fmt::format(" and {} more", static_cast<std::size_t>(missing) - kNamesShown);
   const double took = std::chrono::duration<double>(Clock::now() - start_).count();
   if (missing == 0) {
-    Status status(Errc::timeout,
-                  fmt::format("all {} ranks have joined {}, but rank 0 has not handed out the "
-                              "table after {:.1f} s; is it stopped, or the timeout too short?",
+    return Status(Errc::timeout,
+                  fmt::format("all {} ranks have joined {}, but not brought all they have to say "
+                              "after {:.1f} s; is one stopped, or the timeout too short?",
                               size_, where(), took));
-    return status.with_culprit(0);
   }
   return Status(
       Errc::timeout,
       fmt::format("{} {} of {} {} not joined after {:.1f} s {}; were {} started, with "
-                  "this MASTER_ADDR and MASTER_PORT?",
+                  "the same MASTER_ADDR and MASTER_PORT (or init_method)?",
                   missing == 1 ? "rank" : "ranks", names, size_, missing == 1 ? "has" : "have",
                   took, where(), missing == 1 ? "it" : "they"));
 }
 
-Status Exchange::tell_all(Status status) {
-  const std::string table =
-      fmt::format("{}{} {}", kFailure, static_cast<int>(status.code()), status.message());
-  const milliseconds time = std::max(left_until(deadline_), kLastWords);
-  store_.compare_set(key("table"), "", table, time);
-  store_.queue_push(key("arrivals"), std::string(1, kFailure), time);
-  return status;
+std::string Exchange::tell_all(const Status& status) {
+  return store_.compare_set(table_key(name_), "", failure_text(status),
+                            std::max(left_until(deadline_), kLastWords));
 }
 
 Result<std::vector<std::string>> Exchange::read_table(const std::string& table) {
@@ -289,28 +301,59 @@ Result<std::vector<std::string>> Exchange::read_table(const std::string& table) 
     return *std::move(blobs);
   }
   int code = 0;
+  int culprit = kNobody;
   const char* end = table.data() + table.size();
-  const auto [text, error] = std::from_chars(table.data() + 1, end, code);
-  if (table.front() != kFailure || error != std::errc() || text == end || code <= 0 ||
+  const auto [after_code, error] = std::from_chars(table.data() + 1, end, code);
+  if (table.front() != kFailure || error != std::errc() || after_code == end || code <= 0 ||
       code > static_cast<int>(Errc::internal))
     return foreign;
-  return Status(static_cast<Errc>(code), std::string(text + 1, end));
+  const auto [text, bad] = std::from_chars(after_code + 1, end, culprit);
+  if (bad != std::errc() || text == end || culprit < kNobody || culprit >= size_) return foreign;
+  Status status(static_cast<Errc>(code), std::string(text + 1, end));
+  return culprit == kNobody ? status : status.with_culprit(culprit);
 }
 
 }  // namespace
 
 Result<std::vector<std::string>> exchange(Store& store, std::string_view name, int rank, int size,
-                                          std::string mine, Deadline deadline) {
+                                          const std::string& mine, Deadline deadline) {
   if (size < 1 || rank < 0 || rank >= size || name.empty()) {
     return Status(
         Errc::invalid_argument,
         fmt::format("an exchange \"{}\" of rank {} of {} makes no sense", name, rank, size));
   }
   try {
-    return Exchange(store, name, rank, size, deadline).run(std::move(mine));
+    return Exchange(store, name, rank, size, deadline).run(mine);
   } catch (const Error& error) {
     return Status(error.code(), fmt::format("rank {} of {} cannot exchange {}: {}", rank, size,
                                             name, error.what()));
+  }
+}
+
+std::pair<std::string, std::string> will_before(std::string_view name, int rank, int size,
+                                                const std::string& where) {
+  return {table_key(name), will_of(name, rank, size, where)};
+}
+
+Status promise(Store& store, std::string_view name, int rank, int size) {
+  try {
+    store.set_will(table_key(name), will_of(name, rank, size, store.describe()));
+    return {};
+  } catch (const Error& error) {
+    return error.status();
+  }
+}
+
+void excuse(Store& store, std::string_view name, int rank, int size, const Status& why) {
+  try {
+    // What is an argument of ours is none of theirs.
+    const Errc code = why.code() == Errc::invalid_argument ? Errc::peer_left : why.code();
+    Status told(code, fmt::format("rank {} of {} ({}) has given up: {}", rank, size, who_we_are(),
+                                  why.message()));
+    store.compare_set(table_key(name), "", failure_text(told.with_culprit(rank)), kLastWords);
+  } catch (const Error&) {
+    // The others hear of it when their own time is over.
+    base::log(base::Level::info, "the store could not be told why this rank gives up");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <tutti/error.hpp>
@@ -25,6 +26,7 @@ struct Rendezvous {
   int rank = 0;
   int size = 1;
   int local_rank = 0;
+  /// Empty where no host is named: with a file or a given store.
   std::string master_addr;
   std::uint16_t master_port = 0;
   /// Known to all processes of the job and to nobody else; empty if there is none.
@@ -36,6 +38,10 @@ struct Rendezvous {
 
 /// What the caller says himself goes before what the environment says.
 struct Settings {
+  /// Where to meet, as `parse_url` takes it; absent: env://.
+  std::optional<std::string> init_method;
+  /// To meet here; then there is no init_method.
+  std::shared_ptr<Store> store;
   std::optional<int> rank;
   std::optional<int> size;
   std::optional<int> local_rank;
@@ -47,20 +53,48 @@ struct Settings {
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
 };
 
+/// Finds the others where the settings say. Reaches the store before it returns, but does not wait
+/// for the other ranks: `exchange` does.
+/// Errors: invalid_argument for what is missing or senseless, timeout, refused, store.
+Result<Rendezvous> find_others(const Settings& settings);
+
+/// The address at which this rank listens, so that all others reach it (decided by, in this order,
+/// TUTTI_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; the way to the master; on one host
+/// the loopback). Where there is no master, asks the other ranks where they are, so all must call
+/// it. Errors: invalid_argument (no such interface), refused (no way), those of `exchange`.
+Result<std::string> our_address(const Rendezvous& rendezvous, const Settings& settings,
+                                Deadline deadline);
+
 /// The rendezvous of torch.distributed's `env://`.
 ///
-/// Reads RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT, LOCAL_RANK (default: 0 without, else as told),
-/// TUTTI_AGENT_STORE ("1": the launcher serves the store; else rank 0 does), TUTTI_JOB and the
-/// secret from TUTTI_SECRET_FD or TUTTI_SECRET_FILE. Reaches the store before it returns, but does
-/// not wait for the other ranks: `exchange` does.
+/// Reads RANK, WORLD_SIZE, LOCAL_RANK (or what Open MPI, PMI or Slurm set instead), MASTER_ADDR,
+/// MASTER_PORT (TUTTI_STORE_PORT goes before it), TUTTI_AGENT_STORE ("1": the launcher serves the
+/// store; else rank 0 does), TUTTI_JOB and the secret from TUTTI_SECRET_FD or TUTTI_SECRET_FILE.
+/// Reaches the store before it returns, but does not wait for the other ranks: `exchange` does.
 /// Errors: invalid_argument for what is missing or senseless, timeout, refused, store.
 Result<Rendezvous> from_env(const Settings& settings);
 
 /// Gathers one blob per rank; every rank gets all of them, in order. One `name` serves once per
 /// store. All ranks give the same `size`.
+/// Where the store takes wills, a rank that is killed meanwhile is told to all at once.
 /// Errors, each naming who is concerned, on every rank that waits: timeout (who has not come),
-/// disagreement (a rank given twice, unequal sizes), store.
+/// disagreement (a rank given twice, unequal sizes), peer_lost (whose process ended), store.
 Result<std::vector<std::string>> exchange(Store& store, std::string_view name, int rank, int size,
-                                          std::string mine, Deadline deadline);
+                                          const std::string& mine, Deadline deadline);
+
+/// The exchange that makes a world: `find_others` promises it.
+inline constexpr std::string_view kWorldExchange = "cards";
+
+/// The will of a rank that may be lost before that exchange: the key, beside the other keys of the
+/// exchange, and the value. `where` names the store.
+std::pair<std::string, std::string> will_before(std::string_view name, int rank, int size,
+                                                const std::string& where);
+/// Leaves with the store what the others of that exchange are told if this process ends before it:
+/// for who will come to `exchange` later and has work before. Nothing where the store takes no
+/// wills.
+Status promise(Store& store, std::string_view name, int rank, int size);
+/// Tells the others of that exchange, unless it is over, why this rank will not come: with its
+/// code, or peer_left for invalid_argument. Fails silently.
+void excuse(Store& store, std::string_view name, int rank, int size, const Status& why);
 
 }  // namespace tutti::rendezvous

@@ -90,7 +90,10 @@ Response Broker::execute(Request& request) {
       return number(std::ranges::all_of(
           request.keys, [&](const std::string& key) { return table_.contains(key); }));
     case Op::wait:
-    case Op::leave: return {};
+    case Op::leave:
+    case Op::set_will:
+    case Op::drop_will:
+    case Op::enroll: return {};
     case Op::compare_set: return compare_set(request);
     case Op::delete_key: {
       const auto entry = table_.find(request.keys[0]);
@@ -123,6 +126,12 @@ Response Broker::execute(Request& request) {
     }
   }
   return failure(Errc::internal, "a request with an unknown operation");
+}
+
+Status Broker::set_if_absent(const std::string& key, std::string text) {
+  if (table_.contains(key)) return {};
+  Response response = set(key, std::move(text));
+  return Status(response.code, std::move(response.text));
 }
 
 Status Broker::reserve(std::size_t more, std::size_t less) {

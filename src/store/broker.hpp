@@ -27,6 +27,8 @@ class Broker {
   /// Carries out a checked request. Nothing if it has to wait: its answer comes out of
   /// `take_answers` later, under this ticket (chosen by the caller, unique among those waiting).
   std::optional<Response> submit(Request request, Ticket ticket, Clock::time_point now);
+  /// Sets the key unless it is there, and wakes who waits for it. An error if the table is full.
+  Status set_if_absent(const std::string& key, std::string text);
   /// Forgets a waiting request.
   void cancel(Ticket ticket);
   /// Ends the requests whose time is over.

@@ -71,8 +71,8 @@ Result<Proof> proof_of(std::string_view role, const Hello& hello, const Reply& r
   return secure::hmac_sha256(mine.secret, text);
 }
 
-constexpr std::string_view kServerRole = "tutti store 1 server";
-constexpr std::string_view kClientRole = "tutti store 1 client";
+constexpr std::string_view kServerRole = "tutti store 2 server";
+constexpr std::string_view kClientRole = "tutti store 2 client";
 
 Refusal refusal_of(const Hello& hello, const Credentials& mine) {
   const std::span<const std::byte> bytes(hello);

@@ -23,7 +23,7 @@
 // replayed, and the labels differ, so nothing can be reflected.
 namespace tutti::store {
 
-inline constexpr std::uint16_t kStoreVersion = 1;
+inline constexpr std::uint16_t kStoreVersion = 2;
 inline constexpr std::size_t kNonceBytes = 32;
 inline constexpr std::size_t kProofBytes = 32;
 inline constexpr std::size_t kHelloBytes = 64;

@@ -78,6 +78,12 @@ class PrefixStore final : public Store {
   std::int64_t do_queue_len(std::string_view queue, Deadline deadline) override {
     return inner_->queue_len(full(queue), left_until(deadline));
   }
+  bool do_set_will(std::string_view key, std::string_view value, Deadline deadline) override {
+    return inner_->set_will(full(key), value, left_until(deadline));
+  }
+  void do_drop_will(std::string_view key, Deadline deadline) override {
+    inner_->drop_will(full(key), left_until(deadline));
+  }
 
  private:
   [[nodiscard]] std::string full(std::string_view key) const { return prefix_ + std::string(key); }

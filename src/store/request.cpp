@@ -23,6 +23,9 @@ std::string_view to_string(Op op) noexcept {
     case Op::queue_try_pop: return "queue_try_pop";
     case Op::queue_len: return "queue_len";
     case Op::leave: return "leave";
+    case Op::set_will: return "set_will";
+    case Op::drop_will: return "drop_will";
+    case Op::enroll: return "enroll";
   }
   return "unknown";
 }
@@ -31,23 +34,31 @@ Shape shape_of(Op op) noexcept {
   switch (op) {
     case Op::set:
     case Op::append:
-    case Op::queue_push: return {1, 1, false};
+    case Op::queue_push:
+    case Op::set_will: return {1, 1, false};
     case Op::compare_set: return {1, 2, false};
     case Op::get:
     case Op::add:
     case Op::delete_key:
     case Op::queue_pop:
     case Op::queue_try_pop:
-    case Op::queue_len: return {1, 0, false};
+    case Op::queue_len:
+    case Op::drop_will: return {1, 0, false};
     case Op::check:
     case Op::wait:
     case Op::multi_get: return {0, 0, true};
     case Op::multi_set: return {0, 1, true};
+    case Op::enroll: return {3, 1, false};
     case Op::num_keys:
     case Op::list_keys:
     case Op::leave: break;
   }
   return {};
+}
+
+bool changes(Op op) noexcept {
+  return op == Op::set || op == Op::add || op == Op::compare_set || op == Op::delete_key ||
+         op == Op::append || op == Op::multi_set || op == Op::queue_push || op == Op::queue_try_pop;
 }
 
 Status check_request(const Request& request, const Limits& limits) {

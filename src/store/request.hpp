@@ -28,9 +28,15 @@ enum class Op : std::uint8_t {
   queue_pop = 14,
   queue_try_pop = 15,
   queue_len = 16,
-  leave = 17,  // TCP only: the user says good-bye
+  // TCP only, since they concern a connection:
+  leave = 17,  // the user says good-bye
+  set_will = 18,
+  drop_will = 19,
+  // Adds 1 to a counter and leaves a will whose key holds the sum, in one step: whoever the counter
+  // knows has left his will. Keys: counter, what stands before the sum, what behind it.
+  enroll = 20,
 };
-inline constexpr std::uint8_t kLastOp = 17;
+inline constexpr std::uint8_t kLastOp = 20;
 
 /// "set", "get", ...
 [[nodiscard]] std::string_view to_string(Op op) noexcept;
@@ -48,9 +54,13 @@ struct Request {
 struct Response {
   Errc code = Errc::ok;
   std::string text;
-  std::int64_t number = 0;  ///< add, num_keys, queue_len; 0 or 1 for check, delete_key, try_pop
+  std::int64_t number =
+      0;  ///< add, enroll, num_keys, queue_len; 0 or 1 for check, delete_key, try_pop
   std::vector<std::string> values;
 };
+
+/// Whether an operation can change keys or queues at once; `queue_pop`, which may wait, is not one.
+[[nodiscard]] bool changes(Op op) noexcept;
 
 struct Limits {
   std::size_t key_bytes = Store::kMaxKeyBytes;

@@ -11,8 +11,8 @@ namespace tutti::store {
                                       const Response& response, Store::Clock::duration timeout,
                                       const std::string& store);
 
-/// A store that is asked by values: one entry point instead of sixteen. `Base` is Store or an
-/// interface derived from it.
+/// A store that is asked by values: one entry point instead of one per operation. `Base` is Store
+/// or an interface derived from it.
 template <class Base>
 class RequestStore : public Base {
  protected:
@@ -85,7 +85,6 @@ class RequestStore : public Base {
     return ask(Op::queue_len, {std::string(queue)}, {}, deadline).number;
   }
 
- private:
   Response ask(Op op, std::vector<std::string> keys, std::vector<std::string> values,
                Deadline deadline, std::int64_t amount = 0) {
     Request request;
@@ -103,6 +102,7 @@ class RequestStore : public Base {
     return response;
   }
 
+ private:
   std::string first(Response response) const {
     if (response.values.size() != 1) raise(nonsense());
     return std::move(response.values[0]);

@@ -175,6 +175,23 @@ std::int64_t Store::queue_len(std::string_view queue, Timeout timeout) {
   return do_queue_len(queue, deadline_of(timeout));
 }
 
+bool Store::set_will(std::string_view key, std::string_view value, Timeout timeout) {
+  check_one(store::Op::set_will, key, value);
+  return do_set_will(key, value, deadline_of(timeout));
+}
+
+void Store::drop_will(std::string_view key, Timeout timeout) {
+  check_one(store::Op::drop_will, key);
+  do_drop_will(key, deadline_of(timeout));
+}
+
+bool Store::do_set_will(std::string_view /*key*/, std::string_view /*value*/,
+                        Deadline /*deadline*/) {
+  return false;
+}
+
+void Store::do_drop_will(std::string_view /*key*/, Deadline /*deadline*/) {}
+
 std::int64_t Store::do_num_keys(Deadline deadline) {
   return static_cast<std::int64_t>(do_list_keys(deadline).size());
 }

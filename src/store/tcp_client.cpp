@@ -26,18 +26,18 @@ constexpr milliseconds kConnectTimeout = 10s;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 // The server keeps the time of what waits. It gets a little longer to say so before we conclude
-// that it is gone.
-milliseconds slack_for(Clock::duration timeout) {
-  return std::clamp(std::chrono::duration_cast<milliseconds>(timeout / 4), milliseconds(250),
-                    milliseconds(2000));
-}
+// that it is gone: a server that stands still for a moment must not lose its users. One that has
+// died is told by its connection.
+constexpr milliseconds kSlack = 2s;
 
 struct Attempt {
   Status status;
   bool final = false;  // trying again cannot help
 };
 
-Attempt shake_hands(int fd, const Credentials& mine, os::Deadline deadline) {
+constexpr std::uint64_t kFirstId = 1;
+
+Attempt shake_hands(int fd, const Credentials& mine, os::Deadline deadline, const Request* first) {
   auto hello = make_hello(mine);
   if (!hello) return {hello.status(), true};
   if (Status s = os::send_all(fd, *hello, deadline); !s) return {s};
@@ -46,7 +46,12 @@ Attempt shake_hands(int fd, const Credentials& mine, os::Deadline deadline) {
   if (Status s = check_reply(*hello, reply, mine); !s) return {s, s.code() != Errc::peer_left};
   auto proof = make_client_proof(*hello, reply, mine);
   if (!proof) return {proof.status(), true};
-  if (Status s = os::send_all(fd, *proof, deadline); !s) return {s};
+  std::vector<std::byte> bytes(proof->begin(), proof->end());
+  if (first != nullptr) {
+    const std::vector<std::byte> frame = encode_request(*first, kFirstId);
+    bytes.insert(bytes.end(), frame.begin(), frame.end());
+  }
+  if (Status s = os::send_all(fd, bytes, deadline); !s) return {s};
   Verdict verdict{};
   if (Status s = os::receive_all(fd, verdict, deadline); !s) return {s};
   if (Status s = check_verdict(verdict); !s) return {s, true};
@@ -54,13 +59,13 @@ Attempt shake_hands(int fd, const Credentials& mine, os::Deadline deadline) {
 }
 
 Attempt try_once(const os::Address& address, const Credentials& mine, os::Deadline deadline,
-                 os::Fd& fd) {
+                 const Request* first, os::Fd& fd) {
   auto connected = os::connect_tcp(address, std::min(deadline, Clock::now() + kConnectTimeout));
   if (!connected) return {connected.status()};
   if (Status s = os::set_no_delay(connected->get()); !s) return {s};
   if (Status s = os::set_keep_alive(connected->get()); !s) return {s};
-  Attempt attempt =
-      shake_hands(connected->get(), mine, std::min(deadline, Clock::now() + kHandshakeTimeout));
+  Attempt attempt = shake_hands(connected->get(), mine,
+                                std::min(deadline, Clock::now() + kHandshakeTimeout), first);
   if (attempt.status) fd = std::move(*connected);
   return attempt;
 }
@@ -75,7 +80,7 @@ Response broken_response(const std::string& why) {
 }  // namespace
 
 Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, const Credentials& mine,
-                                                      os::Deadline deadline) {
+                                                      os::Deadline deadline, const Request* first) {
   const auto start = Clock::now();
   auto addresses = os::Address::resolve(target.host, target.port);
   if (!addresses) return addresses.status();
@@ -86,8 +91,12 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, cons
     Status last;
     for (const os::Address& address : *addresses) {
       os::Fd fd;
-      const Attempt attempt = try_once(address, mine, deadline, fd);
-      if (attempt.status) return std::unique_ptr<TcpClient>(new TcpClient(std::move(fd), name));
+      const Attempt attempt = try_once(address, mine, deadline, first, fd);
+      if (attempt.status) {
+        std::unique_ptr<TcpClient> client(new TcpClient(std::move(fd), name));
+        if (first != nullptr) client->slots_.emplace(kFirstId, std::nullopt);
+        return client;
+      }
       if (attempt.final) {
         return Status(Errc::refused, fmt::format("cannot use the store at {}: {}",
                                                  address.to_string(), attempt.status.message()));
@@ -109,13 +118,18 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, cons
   }
 }
 
+Response TcpClient::first_answer(os::Deadline deadline) {
+  Lock lock(mutex_);
+  return await(kFirstId, deadline, lock);
+}
+
 Response TcpClient::call(const Request& request, os::Deadline deadline) {
   const auto now = Clock::now();
   const auto timeout = std::max(deadline - now, Clock::duration::zero());
   Request timed = request;
   timed.timeout_ms = static_cast<std::uint32_t>(
       std::min<std::int64_t>(std::chrono::ceil<milliseconds>(timeout).count(), UINT32_MAX));
-  const os::Deadline give_up = now + timeout + slack_for(timeout);
+  const os::Deadline give_up = now + timeout + kSlack;
 
   Lock lock(mutex_);
   if (broken_) return broken_response(*broken_);

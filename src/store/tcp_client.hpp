@@ -29,9 +29,14 @@ class TcpClient {
     std::uint16_t port = 0;
   };
   /// Tries until the deadline, since the server may start later than its users. Ends at once where
-  /// trying again cannot help: another secret, another job, an unknown host.
+  /// trying again cannot help: another secret, another job, an unknown host. `first`, if there is
+  /// one, goes out together with the proof, so the server never knows us without having seen it;
+  /// its answer comes from `first_answer`.
   static Result<std::unique_ptr<TcpClient>> connect(const Target& target, const Credentials& mine,
-                                                    os::Deadline deadline);
+                                                    os::Deadline deadline,
+                                                    const Request* first = nullptr);
+  /// Of the request that was given to `connect`; called once.
+  Response first_answer(os::Deadline deadline);
 
   /// The answer, or an error: timeout, or store when the connection is broken.
   Response call(const Request& request, os::Deadline deadline);
@@ -56,7 +61,7 @@ class TcpClient {
   std::mutex mutex_;  // everything below
   std::condition_variable changed_;
   bool somebody_reads_ = false;
-  std::uint64_t next_id_ = 1;
+  std::uint64_t next_id_ = 2;  // 1: what went out with the proof
   std::optional<std::string> broken_;
   std::unordered_map<std::uint64_t, std::optional<Response>> slots_;
 

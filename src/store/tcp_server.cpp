@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <iterator>
 #include <mutex>
 #include <span>
 #include <unordered_map>
@@ -55,6 +56,8 @@ struct Connection {
   std::size_t out_bytes = 0;
 
   std::unordered_map<Broker::Ticket, std::uint64_t> waiting;  // ticket -> request id
+  // What is set when this user is lost. Few: kMaxWills.
+  std::vector<std::pair<std::string, std::string>> wills;
 };
 
 }  // namespace
@@ -104,12 +107,16 @@ class TcpServer::Loop {
   void handle_request_on_loop(Id id, Connection& connection, const FrameHeader& header,
                               Request request);
   void deliver_on_loop();
+  Response enroll_on_loop(Connection& connection, Request request);
+  static Response change_wills(Connection& connection, Request request);
   void respond_on_loop(Connection& connection, const Response& response, std::uint64_t request_id);
   void send_on_loop(Connection& connection, std::vector<std::byte> bytes);
   void flush_on_loop(Connection& connection);
   void update_watch_on_loop(Connection& connection);
   void doom_on_loop(Connection& connection, std::string_view why);
   void bury_on_loop();
+  /// Takes leave of all who are doomed; returns their wills.
+  std::vector<std::pair<std::string, std::string>> bury_doomed_on_loop();
 
   TcpServerOptions options_;
   os::Fd listener_;
@@ -348,7 +355,17 @@ void TcpServer::Loop::handle_request_on_loop(Id id, Connection& connection,
                                              const FrameHeader& header, Request request) {
   if (request.op == Op::leave) {
     connection.left = true;
+    connection.wills.clear();
     respond_on_loop(connection, {}, header.id);
+    return;
+  }
+  if (request.op == Op::set_will || request.op == Op::drop_will) {
+    respond_on_loop(connection, change_wills(connection, std::move(request)), header.id);
+    return;
+  }
+  if (request.op == Op::enroll) {
+    respond_on_loop(connection, enroll_on_loop(connection, std::move(request)), header.id);
+    deliver_on_loop();
     return;
   }
   if (connection.waiting.size() >= options_.max_waiting) {
@@ -366,6 +383,40 @@ void TcpServer::Loop::handle_request_on_loop(Id id, Connection& connection,
     owners_.emplace(ticket, id);
   }
   deliver_on_loop();
+}
+
+Response TcpServer::Loop::enroll_on_loop(Connection& connection, Request request) {
+  Request add;
+  add.op = Op::add;
+  add.keys = {request.keys[0]};
+  add.amount = 1;
+  Response counted = *broker_.submit(std::move(add), next_ticket_++, Clock::now());
+  if (counted.code != Errc::ok) return counted;
+  Request will;
+  will.op = Op::set_will;
+  will.keys = {fmt::format("{}{}{}", request.keys[1], counted.number, request.keys[2])};
+  will.values = std::move(request.values);
+  Response left = change_wills(connection, std::move(will));
+  return left.code == Errc::ok ? counted : left;
+}
+
+Response TcpServer::Loop::change_wills(Connection& connection, Request request) {
+  std::erase_if(connection.wills, [&](const auto& will) { return will.first == request.keys[0]; });
+  if (request.op == Op::drop_will) return {};
+  Response response;
+  if (connection.wills.size() >= Store::kMaxWills) {
+    response.code = Errc::store;
+    response.text = fmt::format("this process has {} wills already", Store::kMaxWills);
+    return response;
+  }
+  if (request.values[0].size() > Store::kMaxWillBytes) {
+    response.code = Errc::invalid_argument;
+    response.text = fmt::format("a will of {} bytes is too long, {} is the limit",
+                                request.values[0].size(), Store::kMaxWillBytes);
+    return response;
+  }
+  connection.wills.emplace_back(std::move(request.keys[0]), std::move(request.values[0]));
+  return response;
 }
 
 void TcpServer::Loop::deliver_on_loop() {
@@ -443,7 +494,18 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
 }
 
 void TcpServer::Loop::bury_on_loop() {
-  if (!std::exchange(anyone_doomed_, false)) return;
+  // Whoever is told of a will may turn out to be lost as well.
+  while (std::exchange(anyone_doomed_, false)) {
+    for (auto& [key, text] : bury_doomed_on_loop()) {
+      if (Status status = broker_.set_if_absent(key, std::move(text)); !status)
+        base::log(base::Level::warning, status.message());
+    }
+    deliver_on_loop();
+  }
+}
+
+std::vector<std::pair<std::string, std::string>> TcpServer::Loop::bury_doomed_on_loop() {
+  std::vector<std::pair<std::string, std::string>> wills;
   for (auto entry = connections_.begin(); entry != connections_.end();) {
     Connection& connection = *entry->second;
     if (!connection.doomed) {
@@ -461,8 +523,10 @@ void TcpServer::Loop::bury_on_loop() {
       --stranger_count_;
     }
     events_->remove(connection.fd.get());
+    std::ranges::move(connection.wills, std::back_inserter(wills));
     entry = connections_.erase(entry);
   }
+  return wills;
 }
 
 TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {

@@ -6,6 +6,7 @@
 #include "store/request_store.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
+#include "store/tcp_store.hpp"
 
 namespace tutti {
 namespace store {
@@ -44,6 +45,13 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
   Response call(Request request, Deadline deadline) override {
     return client_->call(request, deadline);
   }
+  bool do_set_will(std::string_view key, std::string_view value, Deadline deadline) override {
+    ask(Op::set_will, {std::string(key)}, {std::string(value)}, deadline);
+    return true;
+  }
+  void do_drop_will(std::string_view key, Deadline deadline) override {
+    ask(Op::drop_will, {std::string(key)}, {}, deadline);
+  }
 
  private:
   std::string host_;
@@ -78,7 +86,9 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options) {
 }  // namespace
 }  // namespace store
 
-std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
+namespace store {
+
+JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first) {
   if (options.timeout < std::chrono::milliseconds::zero() ||
       options.linger < std::chrono::milliseconds::zero())
     raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
@@ -86,19 +96,34 @@ std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
     raise(Status(Errc::invalid_argument, "a store's user needs the port of its server"));
   const auto deadline = Store::Clock::now() +
                         std::min<Store::Clock::duration>(options.timeout, std::chrono::hours(24));
-  std::unique_ptr<store::TcpServer> server;
-  store::TcpClient::Target target{options.host, options.port};
+  std::unique_ptr<TcpServer> server;
+  TcpClient::Target target{options.host, options.port};
   if (options.serve) {
-    auto started = store::serve(options);
+    auto started = serve(options);
     if (!started) raise(started.status());
     server = std::move(*started);
     target = {server->address().host(), server->address().port()};
   }
-  auto client = store::TcpClient::connect(target, {options.secret, options.job, options.generation},
-                                          deadline);
+  auto client = TcpClient::connect(target, {options.secret, options.job, options.generation},
+                                   deadline, first);
   if (!client) raise(client.status());
-  return std::make_shared<store::TcpStoreImpl>(options.host, target.port, std::move(server),
-                                               std::move(*client), options);
+  JoinedStore joined;
+  if (first != nullptr) {
+    joined.answer = (*client)->first_answer(deadline);
+    if (joined.answer.code != Errc::ok) {
+      raise(describe_failure(first->op, first->keys.front(), first->keys.size(), joined.answer,
+                             options.timeout, "the store"));
+    }
+  }
+  joined.store = std::make_shared<TcpStoreImpl>(options.host, target.port, std::move(server),
+                                                std::move(*client), options);
+  return joined;
+}
+
+}  // namespace store
+
+std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
+  return store::join_tcp_store(options, nullptr).store;
 }
 
 }  // namespace tutti

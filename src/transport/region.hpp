@@ -24,6 +24,13 @@ struct RegionPeer {
     return *reinterpret_cast<const shm::GroupBlock*>(
         arena + shm::kGroupsOffset + static_cast<std::size_t>(slot) * shm::kGroupStride);
   }
+  /// What that rank says about the frames between it and another, and those it sends to that one.
+  [[nodiscard]] const shm::Mail& mail(int to) const noexcept {
+    return reinterpret_cast<const shm::Mail*>(arena + shm::kMailOffset)[to];
+  }
+  [[nodiscard]] const std::byte* outbox(int to) const noexcept {
+    return arena + shm::kOutboxOffset + static_cast<std::size_t>(to) * shm::kOutboxStride;
+  }
   /// The id of the group in a slot of that rank; written last when a group is made.
   [[nodiscard]] const std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
     return reinterpret_cast<const std::atomic<std::uint64_t>*>(arena + shm::kDirectoryOffset)[slot];
@@ -42,6 +49,12 @@ struct Regions {
   [[nodiscard]] shm::GroupBlock& group(int slot) const noexcept {
     return *reinterpret_cast<shm::GroupBlock*>(arena + shm::kGroupsOffset +
                                                static_cast<std::size_t>(slot) * shm::kGroupStride);
+  }
+  [[nodiscard]] shm::Mail& mail(int to) const noexcept {
+    return reinterpret_cast<shm::Mail*>(arena + shm::kMailOffset)[to];
+  }
+  [[nodiscard]] std::byte* outbox(int to) const noexcept {
+    return arena + shm::kOutboxOffset + static_cast<std::size_t>(to) * shm::kOutboxStride;
   }
   [[nodiscard]] std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(arena + shm::kDirectoryOffset)[slot];

@@ -35,7 +35,18 @@ enum class FrameType : std::uint8_t {
   ping = 5,
   pong = 6,
   leave = 7,  ///< the sender is going; everything before this frame is all it had to say
+  // Point to point (engine/mailbox.hpp).
+  p2p_letter = 8,  ///< a message: what it is, and all its bytes where it is small
+  p2p_credit = 9,  ///< its receiver has called recv: send the bytes; group 0: so much is taken
+  p2p_data = 10,   ///< bytes of a message that were asked for
 };
+/// The least and the greatest type that there is.
+inline constexpr FrameType kFirstFrameType = FrameType::data;
+inline constexpr FrameType kLastFrameType = FrameType::p2p_data;
+
+[[nodiscard]] constexpr bool is_p2p(const FrameHeader& header) noexcept {
+  return header.type >= static_cast<std::uint8_t>(FrameType::p2p_letter);
+}
 
 inline constexpr std::uint32_t kMaxFramePayload = 128 * 1024;
 

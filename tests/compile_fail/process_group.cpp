@@ -3,6 +3,9 @@
 // const_target: NumberRange
 // const_elements: NumberRange
 // temporary_vector: NumberRange
+// const_received: MovableRange
+// temporary_sent: ReadableRange
+// dropped_isend: nodiscard
 // no_number: NumberRange
 // not_trivial: MovableRange
 // not_contiguous: MovableRange
@@ -32,6 +35,12 @@ void allowed(tutti::ProcessGroup& world, std::vector<float>& values, std::vector
   world.all_reduce(array, {.op = tutti::ReduceOp::max, .timeout = 1s}).wait();
   world.all_reduce(std::span(values).first(1)).wait();  // a temporary, but it owns nothing
   world.broadcast(points, {.root = 1}).wait();
+  const std::vector<float>& constant = values;
+  world.send(constant, 1, {.tag = 3});
+  world.isend(std::span<const Point>(points), 1).wait();
+  world.recv(points, tutti::any_source, {.tag = 3});
+  const tutti::P2POp batch[] = {tutti::P2POp::isend(constant, 1), tutti::P2POp::irecv(values, 1)};
+  std::vector<tutti::Work> works = world.batch_isend_irecv(batch);
   tutti::Work work = world.barrier();
   work.wait();
 }
@@ -50,6 +59,20 @@ void misuse(tutti::ProcessGroup& world, std::span<const float> values) {
 
 #ifdef TUTTI_CASE_temporary_vector
 void misuse(tutti::ProcessGroup& world) { world.all_reduce(std::vector<float>(4)).wait(); }
+#endif
+
+#ifdef TUTTI_CASE_const_received
+void misuse(tutti::ProcessGroup& world, const std::vector<float>& values) { world.recv(values, 0); }
+#endif
+
+#ifdef TUTTI_CASE_temporary_sent
+void misuse(tutti::ProcessGroup& world) { world.isend(std::vector<float>(4), 0).wait(); }
+#endif
+
+#ifdef TUTTI_CASE_dropped_isend
+void misuse(tutti::ProcessGroup& world, const std::vector<float>& values) {
+  world.isend(values, 0);
+}
 #endif
 
 #ifdef TUTTI_CASE_no_number

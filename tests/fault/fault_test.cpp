@@ -23,12 +23,12 @@ class Transports : public ::testing::TestWithParam<const char*> {
     JobOptions options;
     options.size = size;
     options.arguments = std::move(arguments);
-    options.environment = {"TUTTI_TIMEOUT=" + timeout,
-                           std::string("TUTTI_TRANSPORT=") + GetParam()};
+    options.environment = way(GetParam());
+    options.environment.push_back("TUTTI_TIMEOUT=" + timeout);
     return options;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Fault, Transports, ::testing::Values("auto", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Fault, Transports, ::testing::Values("auto", "outbox", "tcp"),
                          [](const auto& transport) { return std::string(transport.param); });
 
 /// "<code> <culprit> <text>"
@@ -170,7 +170,7 @@ std::set<int> ports_of(pid_t pid) {
 }
 
 TEST_P(Transports, GarbageOnEveryPortDisturbsNobody) {
-  auto workers = start_job(job(3, {"churn", "11", "400"}));
+  auto workers = start_job(job(3, {"churn", "11", "2500"}));
   std::set<int> ports;
   for (Worker& worker : workers) {
     ASSERT_TRUE(worker.hear("ready", in(kHang)));

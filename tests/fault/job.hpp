@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "free_port.hpp"
 #include "os/process.hpp"
 #include "os/socket.hpp"
 
@@ -25,13 +26,6 @@ using Clock = std::chrono::steady_clock;
 inline long long now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch())
       .count();
-}
-
-/// A port of 127.0.0.1 that was free a moment ago.
-inline int free_port() {
-  auto address = os::Address::parse("127.0.0.1", 0);
-  auto listener = os::listen_tcp(*address);
-  return os::local_address(listener->get())->port();
 }
 
 struct Said {
@@ -135,6 +129,14 @@ struct JobOptions {
   /// By rank: what stands before the program, like nsenter.
   std::vector<std::vector<std::string>> prefixes;
 };
+
+/// What makes the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "outbox": by messages
+/// through the memory of their host.
+inline std::vector<std::string> way(const std::string& name) {
+  if (name != "outbox") return {"TUTTI_TRANSPORT=" + name};
+  return {"TUTTI_TRANSPORT=shm",
+          "TUTTI_ALGO=all_reduce:direct,broadcast:binomial_broadcast,barrier:direct_barrier"};
+}
 
 inline std::vector<Worker> start_job(JobOptions options) {
   std::vector<Worker> workers;

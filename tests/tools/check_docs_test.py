@@ -66,10 +66,49 @@ class CheckDocs(PlantedTree):
         self.assert_fault("check_docs", "shrink has no")
 
     def test_environment_variable_must_be_listed(self):
-        self.plant("src/base/a.cpp", 'auto* value = getenv("TUTTI_SPEED");\n')
+        self.plant("src/base/a.cpp", 'auto value = text("TUTTI_SPEED");\n')
         self.assert_fault("check_docs", "TUTTI_SPEED does not stand in docs/configuration.md")
         self.plant("docs/configuration.md", "| `TUTTI_SPEED` | how fast |\n")
         self.assert_clean("check_docs")
+
+    def plant_config(self, field="int speed = 1;", read='"TUTTI_SPEED"', row="`speed`"):
+        self.plant("include/tutti/config.hpp",
+                   "#pragma once\n\n/// Settings.\nstruct Config {\n  /// TUTTI_SPEED, in knots.\n"
+                   f"  {field}\n}};\n")
+        self.plant("src/base/config.cpp", f"get({read});\n")
+        self.plant("docs/configuration.md", f"| `TUTTI_SPEED` | {row} | 1 to 9 |\n")
+
+    def test_setting_is_a_field_with_a_row(self):
+        for field in ("int speed = 1;", "std::string speed;", "std::optional<int> speed;",
+                      "std::chrono::nanoseconds speed = std::chrono::minutes(30);"):
+            self.plant_config(field)
+            self.assert_clean("check_docs")
+
+    def test_setting_whose_row_names_no_field(self):
+        self.plant_config(row="how fast")
+        self.assert_fault("check_docs", "TUTTI_SPEED has no row that names its field of Config")
+        self.plant_config(row="`haste`")
+        self.assert_fault("check_docs", "TUTTI_SPEED has no row that names its field of Config")
+
+    def test_field_without_a_variable(self):
+        self.plant_config("int speed = 1;\n  bool quiet = false;")
+        self.assert_fault("check_docs", "no variable for Config's field quiet")
+
+    def test_field_that_does_not_name_its_variable(self):
+        self.plant_config()
+        self.plant("src/base/config.cpp", 'get("TUTTI_SPEED"); get("TUTTI_PACE");\n')
+        self.plant("docs/configuration.md", "| `TUTTI_SPEED` | `speed` |\n| `TUTTI_PACE` | `speed` |\n")
+        self.assert_fault("check_docs", "config.hpp: no field says that TUTTI_PACE gives it")
+
+    def test_row_that_nothing_reads(self):
+        self.plant_config(read='"TUTTI_SPEED"')
+        self.plant("docs/configuration.md", "| `TUTTI_SPEED` | `speed` |\n| `TUTTI_OLD` | x |\n")
+        self.assert_fault("check_docs", "nothing reads TUTTI_OLD")
+
+    def test_setting_read_past_config(self):
+        self.plant_config()
+        self.plant("src/engine/engine.cpp", 'std::getenv("TUTTI_SPEED");\n')
+        self.assert_fault("check_docs", "engine.cpp: reads TUTTI_SPEED; settings are fields")
 
     def test_dead_link(self):
         self.plant("docs/a.md", "[b](b.md#part) [out](https://example.org/x)\n")

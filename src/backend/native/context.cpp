@@ -11,8 +11,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backend/native/progress_thread.hpp"
 #include "base/log.hpp"
 #include "plan/select.hpp"
+#include "transport/shm/outbox_transport.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace tutti::native {
@@ -48,8 +50,10 @@ void register_process_hooks() {
   static std::once_flag once;
   std::call_once(once, [] {
     // relaxed: a forked child has one thread.
-    ::pthread_atfork(nullptr, nullptr,
-                     [] { fork_generation.fetch_add(1, std::memory_order_relaxed); });
+    ::pthread_atfork(nullptr, nullptr, [] {
+      fork_generation.fetch_add(1, std::memory_order_relaxed);
+      ProgressThread::forget_after_fork();
+    });
     std::atexit(leave_all);
   });
 }
@@ -220,6 +224,16 @@ Status Context::build(const ContextOptions& options) {
     }
     tcp_ = std::move(tcp);
   }
+  if (local.size() > 1) {
+    Result<std::unique_ptr<transport::shm::OutboxTransport>> outbox =
+        transport::shm::OutboxTransport::make(
+            {&host_->regions(), size_, os::populate, /*publish_fence=*/!fences});
+    if (!outbox) return outbox.status();
+    for (const int r : local) {
+      if (r != rank_) world.route[static_cast<std::size_t>(r)] = outbox->get();
+    }
+    outbox_ = std::move(*outbox);
+  }
   world.process_state = transport::shm::process_state;
   world.now = steady_now;
   world.populate = os::populate;
@@ -245,7 +259,7 @@ bool Context::forked() const noexcept {
 
 void Context::leave(std::chrono::nanoseconds drain) noexcept {
   if (left_.exchange(true) || engine_ == nullptr) return;
-  if (tcp_) {
+  if (tcp_ || outbox_) {
     const auto until = Clock::now() + drain;
     bool unsent = true;
     while (unsent && Clock::now() < until) {
@@ -254,7 +268,10 @@ void Context::leave(std::chrono::nanoseconds drain) noexcept {
         return engine_->has_unsent();
       });
     }
-    driver_->with([&] { tcp_->close(static_cast<std::uint64_t>(drain.count())); });
+    driver_->with([&] {
+      if (outbox_) outbox_->close(0);
+      if (tcp_) tcp_->close(static_cast<std::uint64_t>(drain.count()));
+    });
   }
   host_->leave();
 }

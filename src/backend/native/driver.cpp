@@ -180,12 +180,20 @@ void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callba
   ProgressThread::kick();  // the first may have found the token taken
 }
 
+int Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
+  token_.lock();
+  const int source = engine_.release(group, ticket);
+  token_.unlock();  // nothing has moved: nobody is to be woken
+  return source;
+}
+
 void Driver::let_go() noexcept {
   // Callbacks, and work that nobody waits for, belong to the progress thread. relaxed: the token is
   // ours.
-  const bool kick = has_thread_ && callers_.load(std::memory_order_relaxed) == 0 &&
-                    (engine_.busy() || engine_.has_finished());
-  if (!has_thread_ && engine_.has_finished()) need_thread();
+  const bool idle = callers_.load(std::memory_order_relaxed) == 0;
+  const bool kick = has_thread_ && idle && (engine_.busy() || engine_.has_finished());
+  if (!has_thread_ && (engine_.has_finished() || (idle && engine_.busy()))) [[unlikely]]
+    need_thread();
   // relaxed: as above. What we have moved on may be what another of our callers sleeps for.
   const bool sleepers = parked_.load(std::memory_order_relaxed) > 0;
   token_.unlock();
@@ -215,9 +223,7 @@ void Driver::park(nanoseconds most, bool first) noexcept {
   // (C3).
   if (options_.sleepers_fence) (void)os::global_fence();
   if (!engine_.progress()) {
-    if (!has_thread_ && engine_.uses_messages()) {
-      need_thread();
-    } else if (has_thread_ && first) {
+    if (has_thread_ && first) {
       ProgressThread::kick();  // from here on it watches the sockets; told once per wait
     }
     token_.unlock();

@@ -39,6 +39,8 @@ class Driver {
             std::optional<std::chrono::nanoseconds> limit, Status& outcome) noexcept;
   /// Calls back when done. Nobody has to wait for the operation, so the progress thread sees to it.
   void on_done(engine::Group& group, std::uint64_t ticket, Callback callback) noexcept;
+  /// See Engine::release.
+  int release(engine::Group& group, std::uint64_t ticket) noexcept;
   /// Runs `action` on the engine as the driver.
   template <class Action>
   auto with(Action&& action) noexcept(noexcept(action())) {

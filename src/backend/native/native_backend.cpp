@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/kinds.hpp"
 #include "kernels/reduce.hpp"
 
 namespace tutti::native {
@@ -47,10 +48,12 @@ NativeBackend::~NativeBackend() {
 }
 
 std::string NativeBackend::unsupported(const Collective& call) const {
-  if (call.kind == Kind::all_reduce &&
-      kernels::find_reduce(call.op, call.input.dtype()) == nullptr) {
-    return std::string(to_string(call.op)) + " of " + std::string(to_string(call.input.dtype())) +
-           " is not offered";
+  const KindTraits& traits = traits_of(call.kind);
+  if (traits.reduces) {
+    const DType dtype = (traits.layout == Layout::scatter ? call.output : call.input).dtype();
+    if (!kernels::is_supported(call.op, dtype))
+      return std::string(to_string(call.op)) + " of " + std::string(to_string(dtype)) +
+             " has no meaning";
   }
   return {};
 }
@@ -85,6 +88,18 @@ void NativeBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
     return;
   }
   context_->driver().on_done(*group_, ticket, callback);
+}
+
+int NativeBackend::source(std::uint64_t ticket) noexcept {
+  if (!engine::is_transfer(ticket) || context_->forked()) return -1;
+  return context_->driver().with([&] { return context_->engine().source(*group_, ticket); });
+}
+
+int NativeBackend::release(std::uint64_t ticket) noexcept {
+  // The collectives' tickets need no giving back: this is all that they pay.
+  if (!engine::is_transfer(ticket) || context_->forked()) [[likely]]
+    return -1;
+  return context_->driver().release(*group_, ticket);
 }
 
 void NativeBackend::abort(const Status& cause) noexcept {

@@ -27,6 +27,8 @@ class NativeBackend final : public Backend {
                           Status& outcome) noexcept override;
   [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
+  [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
+  int release(std::uint64_t ticket) noexcept override;
   void abort(const Status& cause) noexcept override;
   [[nodiscard]] Status health() noexcept override;
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,

@@ -168,13 +168,26 @@ class Loop {
   std::condition_variable ended_;
 };
 
+std::atomic<Loop*> instance{nullptr};  // never destroyed: contexts may end at exit
+
 Loop& loop() {
-  static Loop* const kLoop = new Loop;  // never destroyed: contexts may end at exit
-  return *kLoop;
+  Loop* known = instance.load(std::memory_order_acquire);  // pairs with the exchange below
+  if (known != nullptr) return *known;
+  auto fresh = std::make_unique<Loop>();
+  if (instance.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
+    return *fresh.release();
+  return *known;
 }
 std::atomic<bool> started{false};
 
 }  // namespace
+
+void ProgressThread::forget_after_fork() noexcept {
+  // The parent's loop stays where it is: its descriptors are shared with the parent, its thread is
+  // not here, and its mutex may be held by it.
+  instance.store(nullptr, std::memory_order_relaxed);  // a forked child has one thread
+  started = false;
+}
 
 void ProgressThread::add(Driver& driver) {
   started = true;

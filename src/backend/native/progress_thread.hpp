@@ -13,6 +13,8 @@ class ProgressThread {
   static void remove(Driver& driver);
   /// There is something to look at.
   static void kick() noexcept;
+  /// In a forked child: the parent's thread is not here.
+  static void forget_after_fork() noexcept;
 };
 
 }  // namespace tutti::native

@@ -15,14 +15,15 @@
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
-inline constexpr std::uint32_t kLayoutVersion = 1;
+inline constexpr std::uint32_t kLayoutVersion = 2;
 
 inline constexpr int kWindow = 8;                ///< operations of a group in flight
 inline constexpr int kCounters = 2;              ///< counters of an operation
 inline constexpr std::size_t kInlineBytes = 48;  ///< payload that fits into a line
 inline constexpr int kMaxGroups = 4096;          ///< live groups of one rank
 inline constexpr int kMaxLocalRanks = 512;       ///< ranks of one host
-inline constexpr std::size_t kOutboxBytes = 512 * 1024;
+inline constexpr std::size_t kOutboxBytes =
+    512 * 1024;  ///< ring of frames from one rank to another
 inline constexpr std::size_t kStagingBytes = 4 * 1024 * 1024;
 inline constexpr int kFlightLines = 1024;
 
@@ -86,12 +87,18 @@ struct ArenaHeader {
 };
 static_assert(sizeof(ArenaHeader) <= 4096);
 
-/// How much of the outbox from `peer` to us we have taken; stands in our arena.
-using Consumed = Counter;
-/// Head of an outbox; the ring follows.
-struct alignas(64) OutboxHead {
-  std::atomic<std::uint64_t> written;  ///< bytes, only grows
+/// What one rank says to another about the frames between the two; stands in the arena of the
+/// former, by local index of the latter. One line says both, so whoever waits reads one line of
+/// each peer; and all lines of an arena lie together, as reading a hole of a memfd would fill it.
+struct alignas(64) Mail {
+  std::atomic<std::uint64_t> taken;  ///< bytes of the other's outbox that we have read, only grows
+  /// Bytes that we have put into our outbox for the other, only grows; | kLastWord: that was all.
+  std::atomic<std::uint64_t> written;
 };
+static_assert(sizeof(Mail) == 64);
+inline constexpr std::uint64_t kLastWord = 1;
+/// Frames in an outbox begin at multiples of it.
+inline constexpr std::size_t kOutboxAlign = 64;
 
 /// Why a group broke, in words, written by the rank that found out and read by the others of its
 /// host.
@@ -102,16 +109,17 @@ struct Note {
 inline constexpr int kNotes = 32;
 inline constexpr std::size_t kNotesOffset = 8 * 1024;
 inline constexpr std::size_t kFlightOffset = 64 * 1024;
-inline constexpr std::size_t kConsumedOffset = 256 * 1024;
+inline constexpr std::size_t kMailOffset = 256 * 1024;
 /// Ids of this rank's groups by slot, 0 = free: dense, because reading a hole of a memfd fills it.
 inline constexpr std::size_t kDirectoryOffset = 384 * 1024;
 inline constexpr std::size_t kGroupsOffset = 1024 * 1024;
 inline constexpr std::size_t kOutboxOffset = kGroupsOffset + kMaxGroups * kGroupStride;
+/// A page more than the ring: rings of several peers then lie in different sets of a cache.
 inline constexpr std::size_t kOutboxStride = kOutboxBytes + 4096;
 inline constexpr std::size_t kStagingOffset = 512 * 1024 * 1024;
 inline constexpr std::size_t kHeapOffset = 1024 * 1024 * 1024;
-static_assert(kFlightOffset + kFlightLines * 64 <= kConsumedOffset);
-static_assert(kConsumedOffset + kMaxLocalRanks * sizeof(Counter) <= kDirectoryOffset);
+static_assert(kFlightOffset + kFlightLines * 64 <= kMailOffset);
+static_assert(kMailOffset + kMaxLocalRanks * sizeof(Mail) <= kDirectoryOffset);
 static_assert(kDirectoryOffset + kMaxGroups * 8 <= kGroupsOffset);
 static_assert(kOutboxOffset + kMaxLocalRanks * kOutboxStride <= kStagingOffset);
 

@@ -12,7 +12,7 @@ static_assert(std::endian::native == std::endian::little);
 FrameReader::Outcome FrameReader::begin_frame(Sink& sink) noexcept {
   std::memcpy(&header_, head_.data(), sizeof header_);
   const auto type = static_cast<FrameType>(header_.type);
-  if (type < FrameType::data || type > FrameType::leave || header_.reserved != 0)
+  if (type < kFirstFrameType || type > kLastFrameType || header_.reserved != 0)
     return Outcome::malformed;
   if (header_.payload_bytes > kMaxFramePayload) return Outcome::oversized;
   if (type == FrameType::leave) return Outcome::left;

@@ -17,6 +17,8 @@ namespace {
 
 constexpr int kAcceptsPerPoll = 16;
 constexpr auto kRedialAfter = std::chrono::milliseconds(10);
+// How long a peer that said that its own dial is on its way has for it.
+constexpr auto kPromiseTime = std::chrono::milliseconds(50);
 
 }  // namespace
 
@@ -134,6 +136,8 @@ void TcpTransport::on_dial(Connection& to) {
     case secure::Handshake::State::crossed:
       hang_up(to);
       to.link = Connection::Link::promised;
+      // Its own dial should be here by then. If it has died meanwhile, dialling again tells.
+      to.next_dial = Clock::now() + kPromiseTime;
       return;
     case secure::Handshake::State::failed: return give_up_dial(to, to.handshake->failure());
   }
@@ -276,7 +280,8 @@ void TcpTransport::check_deadlines(TimePoint now) {
                                       "is its process alive?",
                                       waited.count(), to.last_trouble.ok() ? "" : "; last: ",
                                       to.last_trouble.message())));
-    } else if (to.link == Connection::Link::dialling && !to.fd.valid() && to.next_dial <= now) {
+    } else if (!to.fd.valid() && to.next_dial <= now) {
+      to.link = Connection::Link::dialling;
       dial(to);
     }
   }

@@ -19,6 +19,7 @@ inline std::vector<std::byte> secret_of(std::string_view text) {
 struct TcpFixture {
   static constexpr const char* kName = "tcp";
   static constexpr bool kDetectsDeath = true;
+  static constexpr bool kQueues = true;
   static constexpr int kFirstContacts = 1000;
 
   explicit TcpFixture(int ranks) {

@@ -21,6 +21,7 @@
 //     void kill(int rank);                       // its end as if its process died
 //     static constexpr const char* kName = "my";
 //     static constexpr bool kDetectsDeath = true;  // by itself; else the engine is told otherwise
+//     static constexpr bool kQueues = true;  // payloads may be read after send has returned
 //   };
 //   INSTANTIATE_TYPED_TEST_SUITE_P(My, TransportContract, MyFixture);
 namespace tutti::transport::test {
@@ -183,7 +184,9 @@ TYPED_TEST_P(TransportContract, KeepsPayloadsThatTheCallerWantsBack) {
     }
   }
   ASSERT_LT(memory.size(), 2048U);
-  ASSERT_LT(ranks.sink(0).sent(1), ranks.last_token(0, 1)) << "nothing is queued: tests nothing";
+  if (TypeParam::kQueues) {
+    ASSERT_LT(ranks.sink(0).sent(1), ranks.last_token(0, 1)) << "nothing is queued: tests nothing";
+  }
   ranks.at(0).keep_payloads(1);
   ranks.at(0).keep_payloads(1);  // twice does no harm
   std::vector<std::size_t> sizes;

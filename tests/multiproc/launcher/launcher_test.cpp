@@ -4,7 +4,6 @@
 #include <csignal>
 #include <fstream>
 #include <map>
-#include <sstream>
 
 #include "tuttirun_process.hpp"
 
@@ -17,21 +16,6 @@ using testing::Not;
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  std::istringstream stream(text);
-  for (std::string line; std::getline(stream, line);) lines.push_back(line);
-  return lines;
-}
-
-std::vector<std::string> shell(const std::string& workers, const std::string& script,
-                               std::vector<std::string> options = {}) {
-  std::vector<std::string> arguments = {"--nproc-per-node", workers};
-  arguments.insert(arguments.end(), options.begin(), options.end());
-  arguments.insert(arguments.end(), {"bash", "-c", script});
-  return arguments;
-}
 
 TEST(Tuttirun, WorkersAreToldWhoTheyAre) {
   Tuttirun run(
@@ -138,6 +122,23 @@ TEST(Tuttirun, LinesOfEightWorkersAreNeverTorn) {
   EXPECT_EQ(good, 8 * kLines);
 }
 
+TEST(Tuttirun, LongLinesOfEightWorkersAreNeverTorn) {
+  // Checked by awk, which reads them through a pipe as small as any.
+  const std::string worker =
+      "awk -v rank=$RANK 'BEGIN { s = sprintf(\"%4070s\", \"\"); gsub(/ /, \"x\", s); "
+      "for (i = 1; i <= 10000; i++) printf \"%d %06d %s\\n\", rank, i, s; print \"done\" }'";
+  const std::string check =
+      "awk '$1 == \"[\" $2 \"]:\" && $3 == n[$2] + 1 && length($0) == length($1) + 4080 { n[$2]++; "
+      "next } $2 == \"done\" { ended++; next } { bad++ } "
+      "END { for (rank in n) good += n[rank] == 10000; print good + 0, ended + 0, bad + 0 }'";
+  Tuttirun run({"--nproc-per-node", "1", "bash", "-c",
+                std::string("set -o pipefail; \"") + TUTTIRUN +
+                    "\" --tag --nproc-per-node 8 bash -c \"$WORKER\" | " + check},
+               {"WORKER=" + worker});
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(run.out, "8 8 0\n");
+}
+
 TEST(Tuttirun, TagsStandBeforeEachLine) {
   Tuttirun run(shell("2", "echo one; echo two >&2; printf unfinished", {"--tag"}));
   EXPECT_EQ(run.wait(), 0);
@@ -161,11 +162,22 @@ TEST(Tuttirun, AReaderThatGoesAwayEndsTheWorkers) {
   EXPECT_EQ(run.out, "y\n");
 }
 
+/// A program of Python that says `answer` to SIGINT and SIGTERM. A trap of a shell would not do: it
+/// waits where the signal comes just before the shell begins to wait.
+std::string waits_for_signals(const std::string& answer, bool again) {
+  return "import signal\n"
+         "both = {signal.SIGINT, signal.SIGTERM}\n"
+         "signal.pthread_sigmask(signal.SIG_BLOCK, both)\n"
+         "print('ready')\n"
+         "while True:\n"
+         "    signal.sigwait(both)\n"
+         "    print('" +
+         answer + "')\n    " + (again ? "" : "break\n");
+}
+
 TEST(Tuttirun, InterruptIsPassedOn) {
   for (const int signal : {SIGINT, SIGTERM}) {
-    Tuttirun run(shell("3",
-                       "trap 'echo got it; exit 0' INT TERM; echo ready; "
-                       "while :; do read -t 100 line < <(sleep 100); done"));
+    Tuttirun run({"--nproc-per-node", "3", "python3", "-c", waits_for_signals("got it", false)});
     run.read_until("ready", 3);
     run.signal(signal);
     EXPECT_EQ(run.wait(), 128 + signal) << run.err;
@@ -174,8 +186,8 @@ TEST(Tuttirun, InterruptIsPassedOn) {
 }
 
 TEST(Tuttirun, TheSecondInterruptKills) {
-  Tuttirun run(shell("2", "trap 'echo no' INT; echo ready; while :; do sleep 1000; done",
-                     {"--grace", "60"}));
+  Tuttirun run(
+      {"--nproc-per-node", "2", "--grace", "60", "python3", "-c", waits_for_signals("no", true)});
   run.read_until("ready", 2);
   run.signal(SIGINT);
   run.read_until("no", 2);
@@ -218,6 +230,26 @@ TEST(Tuttirun, WrongOptionsGiveOneLineWithAdvice) {
       {{"--nproc", "4", "true"}, "did you mean --nproc-per-node?"},
       {{"--master_prot", "4", "true"}, "did you mean --master-port?"},
       {{"--wibble", "true"}, "tuttirun --help"},
+      {{"--numa-binding", "node", "true"}, "torchrun has it, tuttirun does not"},
+      {{"--nnodes", "1:4", "true"}, "fixed number of nodes"},
+      {{"--rdzv-backend", "etcd-v2", "true"}, "asks no etcd; take c10d"},
+      {{"--rdzv-backend", "zookeeper", "true"}, "static or c10d"},
+      {{"--rdzv-backend", "c10d", "--nnodes", "2", "true"}, "--rdzv-endpoint"},
+      {{"--rdzv-endpoint", "127.0.0.1:1:2", "true"}, "brackets"},
+      {{"--rdzv-endpoint", "127.0.0.1:wrong", "true"}, "the port in --rdzv-endpoint"},
+      {{"--rdzv-endpoint", "127.0.0.1:29500", "--master-addr", "::1", "true"}, "different things"},
+      {{"--rdzv-conf", "joint_timeout=3", "true"}, "joint_timeout=3"},
+      {{"--rdzv-conf", "timeout=soon", "true"}, "number of seconds"},
+      {{"--max-restarts", "2", "--nnodes", "2", "--master-addr", "127.0.0.1", "true"},
+       "--max-restarts is for jobs on one node"},
+      {{"--max-restarts", "-1", "true"}, "--max-restarts"},
+      {{"--monitor-interval", "often", "true"}, "--monitor-interval"},
+      {{"--start-method", "clone", "true"}, "spawn, fork or forkserver"},
+      {{"--redirects", "4", "true"}, "from 0 to 3"},
+      {{"--tee", "1:3", "true"}, "the local rank in --tee"},
+      {{"--local-ranks-filter", "1", "true"}, "--local-ranks-filter"},
+      {{"--log-dir", "/proc/none", "--tee", "3", "true"}, "--log-dir"},
+      {{"-m", "--no-python", "true"}, "excludes"},
       {{"--master-port", "70000", "true"}, "from 1 to 65535"},
       {{"--grace", "-1", "true"}, "--grace"},
       {{"--nnodes", "2", "true"}, "--master-addr"},
@@ -246,7 +278,8 @@ TEST(Tuttirun, APortInUseIsNamed) {
   const std::string port = std::to_string(tutti::os::local_address(listener->get())->port());
   Tuttirun run({"--master-port", port, "true"});
   EXPECT_EQ(run.wait(), 1);
-  EXPECT_THAT(run.err, HasSubstr("127.0.0.1:" + port));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("127.0.0.1:" + port), HasSubstr("another program"),
+                             HasSubstr("--master-port, or none")));
 }
 
 TEST(Tuttirun, APythonProgramIsRunWithPython) {

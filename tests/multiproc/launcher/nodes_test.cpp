@@ -14,11 +14,6 @@ using testing::Not;
 
 namespace {
 
-std::string free_port() {
-  auto listener = tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", 0).value());
-  return std::to_string(tutti::os::local_address(listener->get())->port());
-}
-
 std::vector<std::string> node(int rank, const std::string& port, std::vector<std::string> rest) {
   std::vector<std::string> arguments = {"--nnodes",         "2",
                                         "--nproc-per-node", "2",
@@ -30,7 +25,7 @@ std::vector<std::string> node(int rank, const std::string& port, std::vector<std
 }
 
 TEST(TuttirunNodes, WorkersOfTwoNodesFindEachOther) {
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   Tuttirun second(node(1, port, {EXCHANGE_WORKER}));
   Tuttirun first(node(0, port, {EXCHANGE_WORKER}));
   EXPECT_EQ(first.wait(), 0) << first.err;
@@ -43,7 +38,7 @@ TEST(TuttirunNodes, ASecretFileIsUsedByAll) {
   const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
   std::ofstream(path) << std::string(32, 's');
   ASSERT_EQ(chmod(path.c_str(), 0600), 0);
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   Tuttirun first(node(0, port, {"--secret-file", path, EXCHANGE_WORKER}));
   Tuttirun second(node(1, port, {"--secret-file", path, EXCHANGE_WORKER}));
   EXPECT_EQ(first.wait(), 0) << first.err;
@@ -52,7 +47,7 @@ TEST(TuttirunNodes, ASecretFileIsUsedByAll) {
 }
 
 TEST(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   const std::vector<std::string> program = {"bash", "-c",
                                             "if [ $RANK = 3 ]; then exit 9; fi; exec sleep 1000"};
   Tuttirun first(node(0, port, program));
@@ -63,7 +58,7 @@ TEST(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
 }
 
 TEST(TuttirunNodes, TheNodeThatServesWaitsForTheOthers) {
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   Tuttirun first(node(0, port, {"true"}));
   Tuttirun second(node(1, port, {"bash", "-c", "read -t 0.5 line < <(sleep 10); exit 0"}));
   EXPECT_EQ(first.wait(), 0) << first.err;
@@ -71,7 +66,7 @@ TEST(TuttirunNodes, TheNodeThatServesWaitsForTheOthers) {
 }
 
 TEST(TuttirunNodes, TheDeathOfTheServingNodeEndsTheOther) {
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   Tuttirun first(node(0, port, {"bash", "-c", "echo ready; exec sleep 1000"}));
   Tuttirun second(node(1, port, {"bash", "-c", "echo ready; exec sleep 1000"}));
   first.read_until("ready", 2);
@@ -80,6 +75,93 @@ TEST(TuttirunNodes, TheDeathOfTheServingNodeEndsTheOther) {
   EXPECT_EQ(first.wait(), 128 + SIGKILL);
   EXPECT_NE(second.wait(), 0);
   EXPECT_THAT(second.err, HasSubstr("node 0"));
+}
+
+std::vector<std::string> c10d(const std::string& port, std::vector<std::string> rest) {
+  std::vector<std::string> arguments = {
+      "--nnodes",          "2",         "--rdzv-backend", "c10d", "--rdzv-endpoint",
+      "127.0.0.1:" + port, "--rdzv-id", "job-7"};
+  arguments.insert(arguments.end(), rest.begin(), rest.end());
+  return arguments;
+}
+
+TEST(TuttirunNodes, TheStoreNumbersTheNodes) {
+  const std::string port = std::to_string(free_port());
+  const std::vector<std::string> rest = {
+      "--nproc-per-node", "2", "bash", "-c",
+      "echo $GROUP_RANK $RANK $TUTTI_JOB $TORCHELASTIC_RUN_ID; \"" EXCHANGE_WORKER "\""};
+  Tuttirun first(c10d(port, rest));
+  Tuttirun second(c10d(port, rest));
+  EXPECT_EQ(first.wait(), 0) << first.err;
+  EXPECT_EQ(second.wait(), 0) << second.err;
+  const std::string out = first.out + second.out;
+  EXPECT_EQ(Tuttirun::count(out, "met everybody twice"), 4);
+  for (const char* line : {"0 0 ", "0 1 ", "1 2 ", "1 3 "})
+    EXPECT_EQ(Tuttirun::count(out, line + std::string("job-7 job-7\n")), 1) << out;
+}
+
+TEST(TuttirunNodes, AProgramsOwnStoreHasThePort) {
+  const std::string port = std::to_string(free_port());
+  const std::vector<std::string> rest = {"--own-store", "bash", "-c",
+                                         "echo $MASTER_PORT $TUTTI_AGENT_STORE"};
+  Tuttirun first(node(0, port, rest));
+  Tuttirun second(node(1, port, rest));
+  EXPECT_EQ(first.wait(), 0) << first.err;
+  EXPECT_EQ(second.wait(), 0) << second.err;
+  EXPECT_EQ(Tuttirun::count(first.out + second.out, port + " 0\n"), 4);
+}
+
+TEST(TuttirunNodes, ANodeTooManyIsTurnedAway) {
+  const std::string port = std::to_string(free_port());
+  const std::vector<std::string> rest = {"bash", "-c", "echo ready; exec sleep 1000"};
+  Tuttirun first(c10d(port, rest));
+  Tuttirun second(c10d(port, rest));
+  first.read_until("ready", 1);
+  second.read_until("ready", 1);
+  Tuttirun third(c10d(port, rest));
+  EXPECT_EQ(third.wait(), 1);
+  EXPECT_THAT(third.err, HasSubstr("2 nodes have come already"));
+  first.signal(SIGINT);
+  EXPECT_EQ(first.wait(), 128 + SIGINT);
+  EXPECT_EQ(second.wait(), 128 + SIGINT) << second.err;
+}
+
+TEST(TuttirunNodes, ANodeRankGivenTwiceIsTold) {
+  const std::string port = std::to_string(free_port());
+  const std::vector<std::string> program = {"bash", "-c", "echo ready; exec sleep 1000"};
+  Tuttirun first(node(0, port, program));
+  Tuttirun second(node(1, port, program));
+  second.read_until("ready", 2);
+  Tuttirun third(node(1, port, program));
+  EXPECT_EQ(third.wait(), 1);
+  EXPECT_THAT(third.err, HasSubstr("--node-rank 1 has come already"));
+  first.signal(SIGINT);
+  EXPECT_EQ(first.wait(), 128 + SIGINT);
+  EXPECT_EQ(second.wait(), 128 + SIGINT) << second.err;
+}
+
+TEST(TuttirunNodes, ANodeThatWaitsForTheStoreCanBeInterrupted) {
+  const std::string port = std::to_string(free_port());
+  Tuttirun run(c10d(port, {"--rdzv-conf", "is_host=false", "true"}));
+  // It has nothing to say while it waits; its own signal mask tells that it listens.
+  const std::string status = "/proc/" + std::to_string(run.pid()) + "/status";
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  bool blocks = false;
+  while (!blocks && std::chrono::steady_clock::now() < deadline) {
+    std::ifstream file(status);
+    for (std::string line; std::getline(file, line);)
+      if (line.starts_with("SigBlk:")) blocks = line.back() != '0';
+  }
+  ASSERT_TRUE(blocks);
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(), 128 + SIGTERM) << run.err;
+}
+
+TEST(TuttirunNodes, NobodyWhoServesIsAnErrorInTime) {
+  const std::string port = std::to_string(free_port());
+  Tuttirun run(c10d(port, {"--rdzv-conf", "is_host=0,join_timeout=0.3", "true"}));
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.err, HasSubstr("cannot join the job"));
 }
 
 }  // namespace

@@ -12,10 +12,12 @@
 #include <chrono>
 #include <fstream>
 #include <iterator>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "free_port.hpp"
 #include "os/fd.hpp"
 #include "os/process.hpp"
 #include "os/socket.hpp"
@@ -38,10 +40,16 @@ class Tuttirun {
     tutti::os::SpawnOptions options;
     options.argv = std::move(arguments);
     options.argv.insert(options.argv.begin(), TUTTIRUN);
-    for (char** entry = environ; *entry != nullptr; ++entry)
-      options.environment.emplace_back(*entry);
-    options.environment.insert(options.environment.end(), more_environment.begin(),
-                               more_environment.end());
+    // Said, or tuttirun tells that it says so for its workers.
+    more_environment.insert(more_environment.begin(), "OMP_NUM_THREADS=1");
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      if (!names_same(*entry, more_environment)) options.environment.emplace_back(*entry);
+    }
+    for (auto entry = more_environment.begin(); entry != more_environment.end(); ++entry) {
+      // "NAME=" takes a variable away; of two with one name the last counts.
+      if (!entry->ends_with('=') && !names_same(*entry, {entry + 1, more_environment.end()}))
+        options.environment.push_back(*entry);
+    }
     options.fds = {{out_ends[1], 1}, {err_ends[1], 2}};
     auto process = tutti::os::spawn(options);
     EXPECT_TRUE(process) << process.status().message();
@@ -96,6 +104,10 @@ class Tuttirun {
   std::string err;
 
  private:
+  static bool names_same(std::string_view entry, const std::vector<std::string>& others) {
+    const std::string_view name = entry.substr(0, entry.find('=') + 1);
+    return std::ranges::any_of(others, [&](const auto& one) { return one.starts_with(name); });
+  }
   // False when both streams have ended.
   bool read_some(Clock::time_point deadline) {
     std::array<pollfd, 2> entries{pollfd{out_.get(), POLLIN, 0}, pollfd{err_.get(), POLLIN, 0}};
@@ -121,6 +133,22 @@ class Tuttirun {
   tutti::os::Fd err_;
   bool ended_ = false;
 };
+
+inline std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+/// Options that start a script of bash as the workers.
+inline std::vector<std::string> shell(const std::string& workers, const std::string& script,
+                                      std::vector<std::string> options = {}) {
+  std::vector<std::string> arguments = {"--nproc-per-node", workers};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  arguments.insert(arguments.end(), {"bash", "-c", script});
+  return arguments;
+}
 
 /// While it lives, orphans of our descendants become our children: they can be counted and awaited.
 class Subreaper {

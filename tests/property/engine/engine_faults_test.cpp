@@ -46,6 +46,9 @@ class Incident {
     victim_ = static_cast<int>(random_.below(options_.ranks.size()));
     other_ = static_cast<int>(random_.below(options_.ranks.size()));
     if (other_ == victim_) other_ = (victim_ + 1) % static_cast<int>(options_.ranks.size());
+    const auto host = [&](int rank) { return setup_.host_of[static_cast<std::size_t>(rank)]; };
+    // Nothing that can break lies between the ranks of one host.
+    if (fault_ == Fault::drop && host(victim_) == host(other_)) fault_ = Fault::kill;
     script_ = make_script(random_, options_);
   }
 

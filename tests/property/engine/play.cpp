@@ -1,7 +1,10 @@
 #include "property/engine/play.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
+
+#include "base/kinds.hpp"
 
 namespace tutti::engine::simulation {
 
@@ -52,9 +55,11 @@ bool Play::waits_with(int rank, int one, int other) const {
   });
 }
 
-const std::vector<std::byte>& Play::result(const Item& item, std::size_t size) {
-  auto& known = results_[item.number];
-  if (known.empty() && item.count > 0) known = result_of(item, static_cast<int>(size));
+const std::vector<std::byte>& Play::result(const Item& item, int rank, int size) {
+  // Most results are the same on all ranks.
+  const bool one = item.kind == Kind::all_reduce || item.kind == Kind::broadcast;
+  auto& known = results_[{item.number, one ? 0 : rank}];
+  if (known.empty() && item.count > 0) known = result_of(item, rank, size);
   return known;
 }
 
@@ -124,14 +129,31 @@ void Play::call(int rank, const Item& item) {
   collective.root = item.root;
   collective.digest = item.kind == Kind::new_group ? 99 : 0;
   collective.timeout = timeout_;
-  if (item.kind == Kind::all_reduce || item.kind == Kind::broadcast) {
-    made->in = std::make_unique<Buffer>(random, item.dtype, item.count);
-    made->given = input_of(item, made->group->rank);
+  const Group& group = *made->group;
+  const std::vector<std::size_t> in = input_blocks(item, group.rank, group.size);
+  const std::vector<std::size_t> out = output_blocks(item, group.rank, group.size);
+  Details details;
+  if (has_data(item.kind)) {
+    const auto sum = [](const std::vector<std::size_t>& blocks) {
+      return std::accumulate(blocks.begin(), blocks.end(), std::size_t{0});
+    };
+    made->in = std::make_unique<Buffer>(random, item.dtype, sum(in));
+    made->given = input_of(item, group.rank, group.size);
     made->in->put(made->given);
-    const bool in_place = item.kind == Kind::broadcast || random.chance(50);
-    if (!in_place) made->out = std::make_unique<Buffer>(random, item.dtype, item.count);
+    const bool same = traits_of(item.kind).layout == Layout::same;
+    const bool in_place = item.kind == Kind::broadcast || (same && random.chance(50));
+    if (!in_place && !out.empty()) {
+      made->out = std::make_unique<Buffer>(random, item.dtype, sum(out));
+    }
     collective.input = made->in->view();
-    collective.output = in_place ? collective.input : made->out->view();
+    collective.output = in_place      ? collective.input
+                        : out.empty() ? TensorView(nullptr, item.dtype, same ? item.count : 0)
+                                      : made->out->view();
+    if (item.uneven) {
+      if (in.size() > 1 || item.kind == Kind::all_to_all) details.input_counts = in;
+      if (out.size() > 1 || item.kind == Kind::all_to_all) details.output_counts = out;
+      collective.details = &details;
+    }
   }
   ++player.calls;
   made->ticket = engine.submit(*made->group, collective, random.chance(50));
@@ -192,8 +214,8 @@ void Play::end(int rank, Call& call, const Status& status) {
   Ending ending{rank, call.item, status, false, Simulation::now()};
   Buffer* const output = call.out ? call.out.get() : call.in.get();
   if (status.ok() && output != nullptr) {
-    const auto size = static_cast<std::size_t>(call.group->size);
-    if (!output->holds(result(item, size))) complain(name + ": wrong result");
+    if (!output->holds(result(item, call.group->rank, call.group->size)))
+      complain(name + ": wrong result");
   }
   if (call.out && !call.in->holds(call.given)) complain(name + ": the input was written");
   if (!status.ok()) {

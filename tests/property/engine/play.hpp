@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "property/engine/script.hpp"
@@ -77,7 +78,7 @@ class Play {
   void call(int rank, const Item& item);
   void end(int rank, Call& call, const Status& status);
   bool end_one(int rank);
-  const std::vector<std::byte>& result(const Item& item, std::size_t size);
+  const std::vector<std::byte>& result(const Item& item, int rank, int size);
   void complain(const std::string& what);
 
   Simulation& simulation_;
@@ -87,7 +88,7 @@ class Play {
   std::vector<Player> players_;
   std::vector<Ending> endings_;
   std::vector<std::unique_ptr<Call>> graveyard_;
-  std::map<std::uint64_t, std::vector<std::byte>> results_;
+  std::map<std::pair<std::uint64_t, int>, std::vector<std::byte>> results_;
   std::vector<std::string> complaints_;
 };
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/kinds.hpp"
+
 namespace tutti::engine::simulation {
 namespace {
 
@@ -34,13 +36,22 @@ Item random_call(Random& random, int group, std::size_t size, bool exact) {
   Item item;
   item.group = group;
   item.number = random.next();
-  const std::uint64_t kind = random.below(10);
-  item.kind = kind < 6 ? Kind::all_reduce : kind < 9 ? Kind::broadcast : Kind::barrier;
+  constexpr std::array kBlocks{Kind::reduce,  Kind::all_gather,     Kind::gather,
+                               Kind::scatter, Kind::reduce_scatter, Kind::all_to_all};
+  const std::uint64_t kind = random.below(16);
+  item.kind = kind < 6    ? Kind::all_reduce
+              : kind < 9  ? Kind::broadcast
+              : kind < 10 ? Kind::barrier
+                          : kBlocks[kind - 10];
   item.op = random.chance(70) ? ReduceOp::sum : ReduceOp::max;
   item.dtype = kTypes[random.below(4)];
   if (exact && item.op == ReduceOp::sum) item.dtype = kTypes[2 + random.below(2)];
   item.root = static_cast<int>(random.below(size));
   if (item.kind != Kind::barrier) item.count = random_count(random, size_of(item.dtype));
+  if (kind > 10) item.count = random.chance(80) ? item.count % 3000 : item.count / size;
+  item.uneven =
+      random.chance(50) && (item.kind == Kind::all_gather || item.kind == Kind::reduce_scatter ||
+                            item.kind == Kind::all_to_all);
   return item;
 }
 
@@ -135,12 +146,44 @@ Script make_script(Random& random, const ScriptOptions& options) {
   return script;
 }
 
-std::vector<std::byte> input_of(const Item& item, int rank) {
-  std::vector<std::byte> bytes(item.count * size_of(item.dtype));
+std::size_t block_of(const Item& item, int from, int to) {
+  if (!item.uneven) return item.count;
+  // all_gather: each rank has one block for all; reduce_scatter: all have the same for a rank.
+  if (item.kind == Kind::all_gather) to = 0;
+  if (item.kind == Kind::reduce_scatter) from = 0;
+  Random random(item.number ^ (static_cast<std::uint64_t>(from) * 1000 + 77) *
+                                  (static_cast<std::uint64_t>(to) + 3));
+  return random.chance(20) ? 0 : random.below(2 * item.count + 1);
+}
+
+std::vector<std::size_t> input_blocks(const Item& item, int rank, int size) {
+  const Layout layout = traits_of(item.kind).layout;
+  if (layout == Layout::none || (item.kind == Kind::scatter && rank != item.root)) return {};
+  std::vector<std::size_t> blocks{block_of(item, rank, 0)};
+  if (layout == Layout::same || layout == Layout::gather) return blocks;
+  for (int to = 1; to < size; ++to) blocks.push_back(block_of(item, rank, to));
+  return blocks;
+}
+
+std::vector<std::size_t> output_blocks(const Item& item, int rank, int size) {
+  const Layout layout = traits_of(item.kind).layout;
+  const bool only_root = item.kind == Kind::gather || item.kind == Kind::reduce;
+  if (layout == Layout::none || (only_root && rank != item.root)) return {};
+  if (layout == Layout::same) return {item.count};
+  if (layout == Layout::scatter) return {block_of(item, 0, rank)};
+  std::vector<std::size_t> blocks;
+  for (int from = 0; from < size; ++from) blocks.push_back(block_of(item, from, rank));
+  return blocks;
+}
+
+std::vector<std::byte> input_of(const Item& item, int rank, int size) {
+  std::size_t count = 0;
+  for (const std::size_t block : input_blocks(item, rank, size)) count += block;
+  std::vector<std::byte> bytes(count * size_of(item.dtype));
   Random random(item.number + static_cast<std::uint64_t>(rank) * 0x632be59bd9b4e019ULL);
   with_type(item.dtype, [&](auto zero) {
     using T = decltype(zero);
-    for (std::size_t i = 0; i < item.count; ++i) {
+    for (std::size_t i = 0; i < count; ++i) {
       const T one = value<T>(random);
       std::memcpy(bytes.data() + i * sizeof(T), &one, sizeof(T));
     }
@@ -148,15 +191,18 @@ std::vector<std::byte> input_of(const Item& item, int rank) {
   return bytes;
 }
 
-std::vector<std::byte> result_of(const Item& item, int size) {
-  if (item.kind != Kind::all_reduce) return input_of(item, item.root);
+namespace {
+
+/// All inputs combined in the order of the tree.
+std::vector<std::byte> combination(const Item& item, int size) {
   std::vector<std::vector<std::byte>> sums;
-  for (int rank = 0; rank < size; ++rank) sums.push_back(input_of(item, rank));
+  for (int rank = 0; rank < size; ++rank) sums.push_back(input_of(item, rank, size));
   with_type(item.dtype, [&](auto zero) {
     using T = decltype(zero);
+    const std::size_t count = sums.front().size() / sizeof(T);
     for (std::size_t distance = 1; distance < sums.size(); distance *= 2) {
       for (std::size_t left = 0; left + distance < sums.size(); left += 2 * distance) {
-        for (std::size_t i = 0; i < item.count; ++i) {
+        for (std::size_t i = 0; i < count; ++i) {
           T a{};
           T b{};
           std::memcpy(&a, sums[left].data() + i * sizeof(T), sizeof(T));
@@ -168,6 +214,43 @@ std::vector<std::byte> result_of(const Item& item, int size) {
     }
   });
   return sums.front();
+}
+
+/// Block `which` of what rank `from` gives.
+void append_block(std::vector<std::byte>& to, const std::vector<std::byte>& input, const Item& item,
+                  const std::vector<std::size_t>& blocks, int which) {
+  std::size_t first = 0;
+  for (int b = 0; b < which; ++b) first += blocks[static_cast<std::size_t>(b)];
+  const std::size_t element = size_of(item.dtype);
+  const auto begin = input.begin() + static_cast<std::ptrdiff_t>(first * element);
+  const std::size_t bytes = blocks[static_cast<std::size_t>(which)] * element;
+  to.insert(to.end(), begin, begin + static_cast<std::ptrdiff_t>(bytes));
+}
+
+}  // namespace
+
+std::vector<std::byte> result_of(const Item& item, int rank, int size) {
+  if (output_blocks(item, rank, size).empty()) return input_of(item, rank, size);
+  std::vector<std::byte> result;
+  switch (item.kind) {
+    case Kind::all_reduce:
+    case Kind::reduce: return combination(item, size);
+    case Kind::reduce_scatter:
+      append_block(result, combination(item, size), item, input_blocks(item, 0, size), rank);
+      return result;
+    case Kind::scatter:
+      append_block(result, input_of(item, item.root, size), item,
+                   input_blocks(item, item.root, size), rank);
+      return result;
+    case Kind::broadcast: return input_of(item, item.root, size);
+    default: break;
+  }
+  for (int from = 0; from < size; ++from) {
+    const std::vector<std::size_t> blocks = input_blocks(item, from, size);
+    append_block(result, input_of(item, from, size), item, blocks,
+                 item.kind == Kind::all_to_all ? rank : 0);
+  }
+  return result;
 }
 
 Buffer::Buffer(Random& random, DType dtype, std::size_t count) : dtype_(dtype), count_(count) {

@@ -24,9 +24,16 @@ struct Item {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::float32;
   int root = 0;
-  std::size_t count = 0;
+  std::size_t count = 0;     ///< of a block, where the kind has blocks
+  bool uneven = false;       ///< blocks of different sizes around that number
   std::uint64_t number = 0;  ///< seed of its data
 };
+
+/// Elements of the block that `from` has for `to`.
+[[nodiscard]] std::size_t block_of(const Item& item, int from, int to);
+/// Elements of each block of a rank's input and output; empty: it has none.
+[[nodiscard]] std::vector<std::size_t> input_blocks(const Item& item, int rank, int size);
+[[nodiscard]] std::vector<std::size_t> output_blocks(const Item& item, int rank, int size);
 
 struct GroupPlan {
   std::uint64_t id = 0;
@@ -49,9 +56,10 @@ struct ScriptOptions {
 [[nodiscard]] Script make_script(Random& random, const ScriptOptions& options);
 
 /// What `rank` (of the group) gives to an operation.
-[[nodiscard]] std::vector<std::byte> input_of(const Item& item, int rank);
-/// What everybody gets, computed as decisions A4 orders it, by other means than the library's.
-[[nodiscard]] std::vector<std::byte> result_of(const Item& item, int size);
+[[nodiscard]] std::vector<std::byte> input_of(const Item& item, int rank, int size);
+/// What a rank gets, computed as decisions A4 orders it, by other means than the library's. A rank
+/// that gets nothing: its input.
+[[nodiscard]] std::vector<std::byte> result_of(const Item& item, int rank, int size);
 
 /// Memory of one call: a view, and around and between its elements bytes that nobody may touch.
 class Buffer {

@@ -29,10 +29,6 @@ Simulation::Simulation(const Setup& setup)
   network_.set_links(setup.links);
   const int size = static_cast<int>(setup.host_of.size());
   ranks_.resize(setup.host_of.size());
-  // Real ranks of one host have no other way to each other than its memory.
-  const bool remote = !setup.algorithms.empty() ||
-                      std::any_of(setup.host_of.begin(), setup.host_of.end(),
-                                  [&](int host) { return host != setup.host_of.front(); });
   for (int rank = 0; rank < size; ++rank) {
     World world;
     world.rank = rank;
@@ -43,17 +39,22 @@ Simulation::Simulation(const Setup& setup)
     world.host_of = setup.host_of;
     world.local_of = memory_.local_of(rank);
     world.route.assign(setup.host_of.size(), nullptr);
-    for (int peer = 0; remote && peer < size; ++peer) {
-      if (peer != rank) world.route[static_cast<std::size_t>(peer)] = &network_.transport(rank);
+    Rank& one = ranks_[static_cast<std::size_t>(rank)];
+    one.outbox =
+        transport::shm::OutboxTransport::make({world.regions, size, take_no_pages, false}).value();
+    for (int peer = 0; peer < size; ++peer) {
+      if (peer == rank) continue;
+      const bool local = world.local_of[static_cast<std::size_t>(peer)] >= 0;
+      world.route[static_cast<std::size_t>(peer)] =
+          local ? static_cast<transport::Transport*>(one.outbox.get()) : &network_.transport(rank);
     }
     world.whereabouts.assign(setup.host_of.size(), "");
     world.process_state = process_state;
     world.now = transport::sim::Network::now;
     world.populate = take_no_pages;
     world.algorithms = setup.algorithms;
-    ranks_[static_cast<std::size_t>(rank)].engine = std::make_unique<Engine>(std::move(world));
-    ranks_[static_cast<std::size_t>(rank)].next_tick =
-        now() + nanoseconds(random_.between(0, nanoseconds(kTick).count()));
+    one.engine = std::make_unique<Engine>(std::move(world));
+    one.next_tick = now() + nanoseconds(random_.between(0, nanoseconds(kTick).count()));
   }
 }
 
@@ -121,6 +122,7 @@ bool Simulation::drive(int rank, const std::function<bool(int)>& act) {
     moved = true;
   }
   if (one.leaving && !one.dead && !driven.has_unsent()) {
+    one.outbox->close(0);
     network_.transport(rank).close(0);
     memory_.regions(rank).header().left.store(1,
                                               std::memory_order_release);  // pairs with check_left

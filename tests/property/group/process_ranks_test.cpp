@@ -31,6 +31,17 @@ TEST(ProcessRanks, GiveTheSameOverTcp) {
   test::run_program(world, 31, 10, 200'000);
 }
 
+TEST(ProcessRanks, GiveTheSameByMessagesOfOneHost) {
+  for (const char* const algorithms :
+       {"all_reduce:ring,broadcast:binomial_broadcast,barrier:direct_barrier",
+        "all_reduce:direct,broadcast:scatter_all_gather_broadcast,barrier:dissemination_barrier"}) {
+    Config config;
+    config.algorithms = algorithms;
+    ProcessGroup world = init_process_group({.config = config});
+    test::run_program(world, 37, 10, 200'000);
+  }
+}
+
 TEST(ProcessRanks, GiveTheSameOnTwoHosts) {
   // As if every second rank ran elsewhere: shared memory inside, TCP between.
   const char* const rank = std::getenv("RANK");

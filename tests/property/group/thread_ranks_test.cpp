@@ -221,8 +221,7 @@ TEST(ThreadRanksMisuse, IsToldAtTheCallAndHarmsNothing) {
     EXPECT_THROW((void)world.broadcast(data, {.root = -1}), InvalidArgument);
     EXPECT_THROW((void)world.all_reduce(data, {.timeout = std::chrono::seconds(0)}),
                  InvalidArgument);
-    EXPECT_THROW((void)world.all_reduce(TensorView(data.data(), DType::float16, 4)),
-                 InvalidArgument);
+    EXPECT_THROW((void)world.all_reduce(data, {.op = ReduceOp::band}), InvalidArgument);
     EXPECT_THROW((void)world.new_group({0, 0}), InvalidArgument);
     EXPECT_THROW((void)world.new_group({5}), InvalidArgument);
     EXPECT_THROW((void)world.global_rank(2), InvalidArgument);

@@ -62,6 +62,7 @@ struct Planted {
   Fault fault;
   std::set<Fault> follows = {};  ///< what comes of it and may be told too
   ProofCase c = kCase;
+  Claims claims = {};
 };
 
 std::ostream& operator<<(std::ostream& out, const Planted& p) { return out << p.name; }
@@ -100,8 +101,11 @@ const Planted kPlanted[] = {
      {Fault::undefined_read}},
     {"double_add", one_shot_all_reduce,
      [](All& all) { nth(all[0], StepKind::reduce).ranks.count = kRanks + 1; }, Fault::added_twice},
-    {"missing_add", one_shot_all_reduce,
-     [](All& all) { nth(all[0], StepKind::reduce).ranks.count = kRanks - 1; }, Fault::not_added},
+    {"missing_add",
+     one_shot_all_reduce,
+     [](All& all) { nth(all[0], StepKind::reduce).ranks.count = kRanks - 1; },
+     Fault::not_added,
+     {Fault::divided_wrongly}},
     {"wrong_tree", one_shot_all_reduce,
      [](All& all) { nth(all[0], StepKind::reduce).ranks.first = constant(1); }, Fault::wrong_order},
     {"ring_that_claims_the_tree", ring_all_reduce,
@@ -305,10 +309,131 @@ const Planted kPlanted[] = {
        for (Schedule& s : all) s.symmetry = Symmetry::rotation;
      },
      Fault::wrong_symmetry},
+    {"not_divided", one_shot_all_reduce,
+     [](All& all) { nth(all[2], StepKind::reduce).last = false; }, Fault::not_divided},
+    {"not_divided_by_the_owner", direct_reduce_scatter,
+     [](All& all) { nth(all[2], StepKind::reduce).last = false; }, Fault::not_divided},
+    {"divided_before_it_is_complete",
+     binomial_all_reduce,
+     [](All& all) { nth(all[0], StepKind::reduce).last = true; },
+     Fault::divided_wrongly,
+     {Fault::wrong_order}},
+    {"divided_twice", two_level_all_reduce,
+     [](All& all) { nth(all[0], StepKind::reduce, 1).last = true; }, Fault::divided_wrongly},
+    {"partial_sums",
+     direct_reduce,
+     [](All& all) { all = build_all(binomial_reduce, one_host(kRanks), 0, kChunkBytes); },
+     Fault::several_passes,
+     {},
+     kCase,
+     {true, false}},
+    {"split_into_chunks",
+     direct_all_to_all,
+     [](All& all) {
+       Slice& slice = nth(all[1], StepKind::send).src.slice;
+       slice = block_chunk(slice.part, constant(0));
+     },
+     Fault::splits_used,
+     {},
+     kCase,
+     {false, true}},
+    {"split_posted_after_waiting",
+     direct_all_to_all,
+     [](All& all) {
+       const Step wait = take_out(all[1], StepKind::await_recv);
+       put_in(all[1], index_of(all[1], StepKind::recv, 2), wait);
+     },
+     Fault::splits_used,
+     {},
+     kCase,
+     {false, true}},
+    {"input_that_nobody_gave", direct_scatter,
+     [](All& all) {
+       Step copy = made(StepKind::copy);
+       copy.src = input(block(constant(1)));
+       copy.dst = output(block(constant(1)));
+       put_in(all[1], all[1].steps.size(), copy);
+     },
+     Fault::input_touched},
+    {"output_that_nobody_asked_for", direct_gather,
+     [](All& all) {
+       Step copy = made(StepKind::copy);
+       copy.src = input(block(constant(1)));
+       copy.dst = output(block(constant(1)));
+       put_in(all[1], all[1].steps.size(), copy);
+     },
+     Fault::output_touched},
+    {"own_block_forgotten", direct_all_gather, [](All& all) { take_out(all[1], StepKind::copy); },
+     Fault::not_written},
+    {"own_block_forgotten_in_place",
+     chunked_all_gather,
+     [](All& all) { take_out(all[1], StepKind::copy, 2); },
+     Fault::not_written,
+     {},
+     kInPlace},
+    {"block_of_another_rank",
+     direct_all_gather,
+     [](All& all) { nth(all[0], StepKind::send).src.slice = block(constant(2)); },
+     Fault::out_of_bounds,
+     {Fault::wrong_element}},
+    {"run_of_other_blocks",
+     bruck_all_gather,
+     [](All& all) { nth(all[0], StepKind::send, 1).src.slice.part = constant(1); },
+     Fault::wrong_element,
+     {Fault::undefined_read, Fault::early_read}},
+    {"block_that_is_not_there",
+     one_shot_all_gather,
+     [](All& all) { nth(all[0], StepKind::copy, 2).src.slice.part = constant(kRanks); },
+     Fault::out_of_bounds,
+     {Fault::not_written}},
+    {"wrong_block", direct_scatter,
+     [](All& all) { nth(all[0], StepKind::send).src.slice = block(constant(2)); },
+     Fault::wrong_element},
+    {"wrong_block_of_uneven_ones",
+     direct_all_to_all,
+     [](All& all) { nth(all[0], StepKind::send).src.slice = block(constant(2)); },
+     Fault::size_mismatch,
+     {},
+     {9, 0, 1, false, 3}},
+    {"block_for_somebody_else",
+     one_shot_all_to_all,
+     [](All& all) { nth(all[1], StepKind::copy, 4).src.slice = block(constant(0)); },
+     Fault::wrong_element,
+     {Fault::not_written}},
+    {"whole_of_what_is_a_list", direct_all_gather,
+     [](All& all) { nth(all[0], StepKind::send).src.slice = whole(); }, Fault::malformed},
+    {"fewer_slots_of_blocks", chunked_reduce_scatter,
+     [](All& all) {
+       for (Schedule& s : all) {
+         for (Step& step : s.steps) {
+           for (Expr* slot : {&step.dst.slot, &step.src.slot}) {
+             if (slot->mod == 4 * kRanks) slot->mod = 2 * kRanks;
+           }
+         }
+       }
+     },
+     Fault::early_reuse},
+    {"sum_of_a_ring_that_claims_the_tree", ring_reduce_scatter,
+     [](All& all) {
+       for (Schedule& s : all) s.order = OrderClass::binomial;
+     },
+     Fault::wrong_order},
+    {"halves_in_another_order", binomial_reduce,
+     [](All& all) {
+       Step& merge = nth(all[0], StepKind::reduce, 0);
+       merge.ranks.first = constant(kRanks - 1);
+       nth(all[0], StepKind::recv, 0).dst.slot = constant(0);
+     },
+     Fault::wrong_order},
+    {"owner_reduces_before_all_have_staged",
+     slice_owner_reduce,
+     [](All& all) { take_out(all[1], StepKind::await); },
+     Fault::early_read,
+     {Fault::early_reuse, Fault::undefined_read}},
 };
 
-std::vector<Finding> look(const All& all, const ProofCase& c) {
-  std::vector<Finding> found = prove(all, c);
+std::vector<Finding> look(const All& all, const ProofCase& c, const Claims& claims) {
+  std::vector<Finding> found = prove(all, c, claims);
   const std::vector<Finding> more = check_symmetry(all, one_host(kRanks), c);
   if (found.empty()) found = more;
   return found;
@@ -319,10 +444,10 @@ class PlantedFault : public testing::TestWithParam<Planted> {};
 TEST_P(PlantedFault, IsReportedAsWhatItIs) {
   const Planted& p = GetParam();
   All all = build_all(p.build, one_host(kRanks), 0, kChunkBytes);
-  const std::vector<Finding> before = look(all, p.c);
+  const std::vector<Finding> before = look(all, p.c, p.claims);
   ASSERT_TRUE(before.empty()) << before.front().text;
   p.plant(all);
-  const std::vector<Finding> found = look(all, p.c);
+  const std::vector<Finding> found = look(all, p.c, p.claims);
   std::string text;
   bool told = false;
   for (const Finding& f : found) {

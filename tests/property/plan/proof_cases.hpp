@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -46,7 +47,7 @@ inline constexpr std::size_t kChunkBytes =
 
 /// Counts and chunks: nothing, one element, few, one chunk, several chunks that do not divide
 /// evenly, as many as make every slot be used three times.
-[[nodiscard]] inline std::vector<ProofCase> cases_for(int size) {
+[[nodiscard]] inline std::vector<ProofCase> cases_of_one_run(int size) {
   const auto n = static_cast<std::size_t>(size);
   std::vector<ProofCase> cases;
   const auto add = [&](std::size_t count, std::size_t chunk, std::size_t align) {
@@ -67,9 +68,46 @@ inline constexpr std::size_t kChunkBytes =
   return cases;
 }
 
+/// Operations of blocks: the same for blocks, all alike and not.
+[[nodiscard]] inline std::vector<ProofCase> cases_of_blocks(const Algorithm& a, int size) {
+  std::vector<ProofCase> cases;
+  const bool exchange = a.kind == Kind::all_to_all;
+  const auto add = [&](std::size_t count, std::size_t chunk, std::size_t align,
+                       std::uint32_t uneven) {
+    if (uneven != 0 && ((exchange && !a.any_splits) || a.even_blocks)) return;
+    cases.push_back({count, chunk, align, false, uneven});
+    if (!exchange) cases.push_back({count, chunk, align, true, uneven});
+  };
+  const auto seed = static_cast<std::uint32_t>(size);
+  add(0, 4, 1, 0);
+  add(1, 4, 2, 0);
+  add(1, 1, 1, seed);
+  add(3, 2, 1, seed + 100);
+  if (size <= 20 || prove_all()) add(5, 2, 1, 0);
+  if (size <= 8 || prove_all()) {
+    add(13, 1, 1, 0);  // every slot is used three times
+    add(10, 3, 2, seed + 200);
+    add(12, 1, 1, seed + 300);
+  }
+  for (std::uint32_t more = 1; prove_all() && more <= 10; ++more) add(7, 1, 1, seed + 1000 * more);
+  return cases;
+}
+
+[[nodiscard]] inline std::vector<ProofCase> cases_for(const Algorithm& a, int size) {
+  return has_blocks(a.kind) ? cases_of_blocks(a, size) : cases_of_one_run(size);
+}
+
+[[nodiscard]] inline Claims claims_of(const Algorithm& a) { return {a.single_pass, a.any_splits}; }
+
+/// As name of a test.
+[[nodiscard]] inline std::string name_of(const Algorithm& a) {
+  return std::string(to_string(a.kind)) + "_" + std::string(a.name);
+}
+
 [[nodiscard]] inline std::string text_of(const ProofCase& c) {
   return "count " + std::to_string(c.count) + ", chunk " + std::to_string(c.chunk) + ", align " +
-         std::to_string(c.align) + (c.in_place ? ", in place" : "");
+         std::to_string(c.align) + (c.in_place ? ", in place" : "") +
+         (c.uneven != 0 ? ", uneven " + std::to_string(c.uneven) : "");
 }
 
 }  // namespace tutti::plan

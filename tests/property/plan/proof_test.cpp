@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "base/kinds.hpp"
 #include "proof_cases.hpp"
 
 // Every algorithm, proven for every size 1..33.
@@ -10,13 +11,13 @@ namespace {
 int prove_on(const Algorithm& a, const Topology& t, int root, std::size_t chunk_bytes) {
   const std::vector<Schedule> all = build_all(a.build, t, root, chunk_bytes);
   int done = 0;
-  for (const ProofCase& c : cases_for(t.size())) {
+  for (const ProofCase& c : cases_for(a, t.size())) {
     if (a.kind == Kind::barrier && c.count != 1) continue;
-    const std::vector<Finding> found = prove(all, c);
+    const std::vector<Finding> found = prove(all, c, claims_of(a));
     ++done;
     for (const Finding& f : found) {
-      ADD_FAILURE() << a.name << " on " << t.hosts << " hosts, " << text_of(c) << ", root " << root
-                    << "\n"
+      ADD_FAILURE() << name_of(a) << " on " << t.hosts << " hosts, " << text_of(c) << ", root "
+                    << root << "\n"
                     << f.text << "\n"
                     << to_text(all[static_cast<std::size_t>(f.rank)]);
       return done;  // the first one tells enough
@@ -26,7 +27,7 @@ int prove_on(const Algorithm& a, const Topology& t, int root, std::size_t chunk_
 }
 
 std::vector<int> roots_of(const Algorithm& a, int size) {
-  if (a.kind != Kind::broadcast) return {0};
+  if (!traits_of(a.kind).rooted) return {0};
   if (size <= 6 || prove_all()) {
     std::vector<int> all;
     for (int r = 0; r < size; ++r) all.push_back(r);
@@ -61,7 +62,8 @@ TEST_P(Proof, HoldsForEverySize) {
     for (const Topology& t : topologies_of(a, size)) {
       for (const int root : roots_of(a, size)) {
         done += prove_on(a, t, root, kChunkBytes);
-        if (a.name == "two_level") done += prove_on(a, t, root, 0);  // its form without chunks
+        // Without chunks: another form of two_level; of others one chunk.
+        if (a.name == "two_level" || size <= 5) done += prove_on(a, t, root, 0);
       }
     }
   }
@@ -75,7 +77,9 @@ TEST_P(Proof, SymmetryIsAsDeclaredUpTo64) {
     for (const Topology& t : topologies_of(a, size)) {
       const std::vector<Schedule> all = build_all(a.build, t, 0, kChunkBytes);
       const std::vector<Finding> found =
-          check_symmetry(all, t, {std::size_t{3} * 64, 64, 1, false});
+          check_symmetry(all, t,
+                         {has_blocks(a.kind) ? std::size_t{3} : std::size_t{3} * 64,
+                          has_blocks(a.kind) ? std::size_t{1} : 64, 1, false});
       ASSERT_TRUE(found.empty()) << found.front().text << "\n" << to_text(all.front());
     }
   }
@@ -92,7 +96,7 @@ TEST_P(Proof, NameAndClassAreThoseOfTheTable) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Every, Proof, testing::ValuesIn(algorithms().begin(), algorithms().end()),
-                         [](const auto& a) { return std::string(a.param.name); });
+                         [](const auto& a) { return name_of(a.param); });
 
 }  // namespace
 }  // namespace tutti::plan

@@ -138,7 +138,7 @@ class MessagesTest : public testing::Test {
     call.kind = Kind::broadcast;
     call.root = root;
     call.input = TensorView(nullptr, DType::float32, count);
-    return chain(chain_start(group, 0), encode(call));
+    return chain(chain_start(group, 0), encode(call, extent_of(call, 2)));
   }
 
   transport::sim::Memory memory_{{0, 1}};

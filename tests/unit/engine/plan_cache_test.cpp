@@ -38,7 +38,7 @@ TEST(PlanCache, APlanInUseOutlivesAWindowOfOtherCalls) {
   const BoundPlan& in_use = cache.find(all_reduce(1));
   for (std::size_t count = 100; count < 100 + transport::shm::kWindow; ++count) {
     (void)cache.find(all_reduce(count));
-    EXPECT_EQ(in_use.count, 1u);
+    EXPECT_EQ(in_use.binding.count, 1u);
   }
 }
 

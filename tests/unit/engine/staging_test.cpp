@@ -63,6 +63,25 @@ TEST_F(StagingTest, CyclesThroughTheRing) {
   }
 }
 
+TEST_F(StagingTest, CyclesThroughLessWhileItsStartIsFree) {
+  const std::size_t piece = kRing / 8;
+  staging_ = Staging(kArena, passed, remember, 2 * piece);
+  const auto place = [&](std::size_t nth) { return shm::kStagingOffset + nth * piece; };
+  EXPECT_EQ(take(group_, 1, piece), place(0));
+  EXPECT_EQ(take(group_, 2, piece), place(1));
+  EXPECT_EQ(take(group_, 3, piece), place(2));  // the first is still in use
+  group_.done_upto = 1;
+  EXPECT_EQ(take(group_, 4, piece), place(0));
+  EXPECT_EQ(take(group_, 5, piece), shm::kHeapOffset);  // behind it lies the second, in use
+  group_.done_upto = 4;
+  EXPECT_EQ(take(group_, 6, piece), place(1));
+  EXPECT_EQ(take(group_, 7, 2 * piece), place(2));  // two pieces do not fit below: 6 is in use
+  group_.done_upto = 7;
+  EXPECT_EQ(take(group_, 8, 3 * piece), place(0));  // more than the cycle, from its start
+  group_.done_upto = 8;
+  EXPECT_EQ(take(group_, 9, piece), place(0));
+}
+
 TEST_F(StagingTest, WhatIsInUseIsNotHandedOutAgain) {
   const std::size_t piece = kRing / 4;
   const std::size_t first = take(group_, 1, piece);

@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cmath>
+#include <complex>
 #include <concepts>
 #include <cstdint>
 #include <cstring>
@@ -12,12 +13,39 @@
 
 #include <tutti/collective.hpp>
 
+#include "unit/kernels/narrow_reference.hpp"
+
 namespace tutti::kernels::testing {
+
+template <class T>
+struct IsComplex : std::false_type {};
+template <class T>
+struct IsComplex<std::complex<T>> : std::true_type {};
+template <class T>
+concept Complex = IsComplex<T>::value;
+
+/// The DType of the types here.
+template <class T>
+constexpr DType dtype() {
+  if constexpr (Narrow<T>)
+    return T::kDType;
+  else
+    return *dtype_of<T>();
+}
 
 /// Two values combined, as the documents say it.
 template <class T>
 T combine(ReduceOp op, T a, T b) {
-  if constexpr (std::same_as<T, bool>) {
+  if constexpr (Complex<T>) {
+    using R = typename T::value_type;
+    const auto of = [](ReduceOp by, R x, R y) { return combine<R>(by, x, y); };
+    if (op == ReduceOp::sum) return {of(op, a.real(), b.real()), of(op, a.imag(), b.imag())};
+    const R ac = of(op, a.real(), b.real());
+    const R bd = of(op, a.imag(), b.imag());
+    const R ad = of(op, a.real(), b.imag());
+    const R bc = of(op, a.imag(), b.real());
+    return {of(ReduceOp::sum, ac, -bd), of(ReduceOp::sum, ad, bc)};
+  } else if constexpr (std::same_as<T, bool>) {
     switch (op) {
       case ReduceOp::sum:
       case ReduceOp::max:
@@ -65,12 +93,53 @@ T combine(ReduceOp op, T a, T b) {
 /// multiple of 2 d.
 template <class T>
 T tree(ReduceOp op, std::vector<T> values) {
-  for (std::size_t d = 1; d < values.size(); d *= 2) {
-    for (std::size_t i = 0; i + d < values.size(); i += 2 * d) {
-      values[i] = combine<T>(op, values[i], values[i + d]);
+  if constexpr (Narrow<T>) {
+    if (values.size() == 1) return values[0];
+    return narrowed<T>(tree<float>(op, widened(values)));
+  } else {
+    for (std::size_t d = 1; d < values.size(); d *= 2) {
+      for (std::size_t i = 0; i + d < values.size(); i += 2 * d) {
+        values[i] = combine<T>(op, values[i], values[i + d]);
+      }
+    }
+    return values[0];
+  }
+}
+
+/// A quotient or a product of one element, as the documents say it.
+template <class T>
+T settled(T value) {
+  return std::isnan(value) ? std::numeric_limits<T>::quiet_NaN() : value;
+}
+
+/// The AVG of these values among `divisor` ranks.
+template <class T>
+T average(const std::vector<T>& values, std::int64_t divisor) {
+  if constexpr (Narrow<T>) {
+    return narrowed<T>(average<float>(widened(values), divisor));
+  } else {
+    const T sum = tree<T>(ReduceOp::sum, values);
+    if constexpr (Complex<T>) {
+      using R = typename T::value_type;
+      const R by = static_cast<R>(divisor);
+      return {settled(sum.real() / by), settled(sum.imag() / by)};
+    } else if constexpr (std::floating_point<T>) {
+      return settled(sum / static_cast<T>(divisor));
+    } else if constexpr (std::is_signed_v<T>) {
+      return static_cast<T>(std::int64_t{sum} / divisor);
+    } else {
+      return static_cast<T>(std::uint64_t{sum} / static_cast<std::uint64_t>(divisor));
     }
   }
-  return values[0];
+}
+
+/// What PREMUL_SUM makes of an element.
+template <class T>
+T scaled(T value, T factor) {
+  if constexpr (Narrow<T>)
+    return narrowed<T>(combine<float>(ReduceOp::product, widen(value), widen(factor)));
+  else
+    return combine<T>(ReduceOp::product, value, factor);
 }
 
 /// Values for which the order of additions shows, and all the odd ones.
@@ -78,6 +147,24 @@ template <class T>
 T random_value(std::mt19937_64& random) {
   if constexpr (std::same_as<T, bool>) {
     return random() % 2 == 0;
+  } else if constexpr (Complex<T>) {
+    using R = typename T::value_type;
+    const R real = random_value<R>(random);
+    return {real, random_value<R>(random)};
+  } else if constexpr (Narrow<T>) {
+    using Bits = decltype(T::bits);
+    switch (random() % 64) {
+      case 0: return T{0};
+      case 1: return T{Bits{1} << (8 * sizeof(Bits) - 1)};  // -0
+      case 2: return narrowed<T>(std::numeric_limits<float>::infinity());
+      case 3: return T{static_cast<Bits>(random() % 8)};  // denormal
+      case 4: return T{static_cast<Bits>(T::kGreatest)};
+      case 5: return T{static_cast<Bits>(random())};  // anything, NaN too
+      default: {
+        const float mantissa = static_cast<float>(static_cast<std::int32_t>(random()));
+        return narrowed<T>(std::ldexp(mantissa, static_cast<int>(random() % 12) - 36));
+      }
+    }
   } else if constexpr (std::floating_point<T>) {
     using Bits = std::conditional_t<sizeof(T) == 4, std::uint32_t, std::uint64_t>;
     using Limits = std::numeric_limits<T>;

@@ -104,6 +104,63 @@ TEST(Slots, HoldWhatTheirSlicesNeed) {
   EXPECT_EQ(slot_bytes(with(256, 1), bind(with(256, 1), 10, 4)), 64U);
 }
 
+TEST(RangeOf, BlocksLieInTheOrderOfTheRanks) {
+  const std::size_t ends[] = {5, 5, 25, 26};
+  const Schedule s = with(64, kSlotOfBlock);  // chunks of 8 of 8 bytes
+  const Binding b = bind(s, 26, 8, {0, ends, 20}, {0, ends, 20});
+  expect_range(range_of(input(block(constant(0))), b, 0, 0), 0, 5);
+  expect_range(range_of(input(block(constant(1))), b, 0, 0), 5, 0);
+  expect_range(range_of(output(block(var_i(1))), b, 1, 0), 5, 20);
+  expect_range(range_of(output(block_chunk(constant(2), var_j())), b, 0, 1), 13, 8);
+  expect_range(range_of(output(block_chunk(constant(2), var_j())), b, 0, 2), 21, 4);
+  expect_range(range_of(output(block_chunk(constant(2), var_j())), b, 0, 3), 0, 0);
+  expect_range(range_of(scratch(constant(0), blocks(constant(1), 3)), b, 0, 0), 5, 21);
+  expect_range(range_of(scratch(constant(0), blocks(constant(0), 1)), b, 0, 0), 0, 5);
+  EXPECT_EQ(times_of(block_chunks(), b), 3);
+  EXPECT_EQ(slot_bytes(s, b), 64U);
+  EXPECT_EQ(slot_bytes(with(0, kSlotOfBlock), bind(with(0, kSlotOfBlock), 26, 8, b.in, b.out)),
+            192U);
+  EXPECT_EQ(slot_origin(scratch(constant(0), blocks(constant(2), 2)), b, 0, 0), 0U);
+  EXPECT_EQ(slot_origin(scratch(constant(0), block_chunk(constant(2), var_j())), b, 0, 1), 13U);
+}
+
+TEST(RangeOf, BlocksOfAnExchangeDifferAtItsTwoEnds) {
+  const std::size_t in[] = {1, 3};
+  const std::size_t out[] = {4, 9};
+  const Binding b = bind(with(0, 0), 3, 8, {0, in, 2}, {0, out, 5});
+  expect_range(range_of(input(block(constant(1))), b, 0, 0), 1, 2);
+  expect_range(range_of(Program::stage_of(constant(0), constant(0), block(constant(1))), b, 0, 0),
+               1, 2);
+  expect_range(range_of(output(block(constant(1))), b, 0, 0), 4, 5);
+  expect_range(range_of(scratch(constant(0), block(constant(1))), b, 0, 0), 4, 5);
+}
+
+TEST(CycleOf, IsNoLongerThanThereAreChunks) {
+  Schedule s = with(64, 1);
+  s.stage_slots = 8;
+  EXPECT_EQ(cycle_of(s, bind(s, 100, 8)), 0);
+  EXPECT_EQ(stage_slots_of(s, bind(s, 100, 8)), 8);
+  s.slot_cycle = 4;
+  EXPECT_EQ(cycle_of(s, bind(s, 100, 8)), 4);
+  EXPECT_EQ(cycle_of(s, bind(s, 16, 8)), 2);
+  EXPECT_EQ(stage_slots_of(s, bind(s, 16, 8)), 4);
+  EXPECT_EQ(cycle_of(s, bind(s, 0, 8)), 1);
+}
+
+TEST(CycleOf, OfBlocksCountsTheChunksOfTheLargest) {
+  Schedule s = with(64, kSlotOfBlock);
+  s.stage_slots = 12;  // of three ranks
+  s.slot_cycle = 12;
+  s.slots_per_chunk = 3;
+  const auto of = [&](std::size_t each) {
+    return bind(s, 3 * each, 8, BlockTable::even(each), BlockTable::even(each));
+  };
+  EXPECT_EQ(cycle_of(s, of(8)), 3);
+  EXPECT_EQ(cycle_of(s, of(9)), 6);
+  EXPECT_EQ(cycle_of(s, of(1000)), 12);
+  EXPECT_EQ(stage_slots_of(s, of(9)), 6);
+}
+
 TEST(TimesOf, CountsChunks) {
   const Binding b = bind(with(256, 1), 1000, 4);  // 64 a chunk
   EXPECT_EQ(times_of(times(3), b), 3);

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <set>
+#include <string>
+#include <utility>
+
+#include "base/kinds.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -11,9 +15,17 @@ constexpr std::size_t kKiB = 1024;
 
 Topology hosts(std::vector<int> host_of) { return make_topology(std::move(host_of)); }
 
-Choice reduce(std::size_t bytes, const Topology& t, int cpus) {
-  return select(Kind::all_reduce, true, bytes, t, cpus, "");
+Choice pick(Kind kind, std::size_t bytes, const Topology& t, std::string_view text = {}) {
+  Query q;
+  q.kind = kind;
+  q.bytes = bytes;
+  q.rounds = true;
+  q.cpus = 2;
+  q.override_text = text;
+  return select(q, t);
 }
+
+Choice reduce(std::size_t bytes, const Topology& t) { return pick(Kind::all_reduce, bytes, t); }
 
 TEST(Topology, NumbersHostsInOrderOfFirstRanks) {
   const Topology t = hosts({7, 7, 2, 7});
@@ -37,72 +49,111 @@ TEST(Topology, KnowsWhenHostsAreAligned) {
 
 TEST(Select, OnOneHostWithACpuForEach) {
   const Topology two = hosts({0, 0});
-  EXPECT_EQ(reduce(8, two, 2).algorithm, "one_shot");
-  EXPECT_EQ(reduce(32 * kKiB, two, 2).algorithm, "one_shot");
-  EXPECT_EQ(reduce(32 * kKiB + 1, two, 2).algorithm, "slice_owner");
-  EXPECT_EQ(reduce(256 * kKiB, two, 2).chunk_bytes, 128 * kKiB);
-  EXPECT_EQ(reduce(2048 * kKiB, two, 2).chunk_bytes, 256 * kKiB);
+  EXPECT_EQ(reduce(8, two).algorithm, "one_shot");
+  EXPECT_EQ(reduce(32 * kKiB, two).algorithm, "one_shot");
+  EXPECT_EQ(reduce(32 * kKiB + 1, two).algorithm, "slice_owner");
+  EXPECT_EQ(reduce(256 * kKiB, two).chunk_bytes, 128 * kKiB);
+  EXPECT_EQ(reduce(2048 * kKiB, two).chunk_bytes, 256 * kKiB);
 }
 
 TEST(Select, OnOneHostWithMoreRanksThanCpus) {
   const Topology eight = hosts({0, 0, 0, 0, 0, 0, 0, 0});
-  EXPECT_EQ(reduce(1 * kKiB, eight, 2).algorithm, "one_shot");
-  EXPECT_EQ(reduce(4 * kKiB, eight, 2).algorithm, "shared_one_shot");
-  EXPECT_EQ(reduce(17 * kKiB, eight, 2).algorithm, "slice_owner");
-  EXPECT_EQ(reduce(17 * kKiB, eight, 2).chunk_bytes, 256 * kKiB);
+  EXPECT_EQ(reduce(1 * kKiB, eight).algorithm, "one_shot");
+  EXPECT_EQ(reduce(4 * kKiB, eight).algorithm, "shared_one_shot");
+  EXPECT_EQ(reduce(17 * kKiB, eight).algorithm, "slice_owner");
+  EXPECT_EQ(reduce(17 * kKiB, eight).chunk_bytes, 256 * kKiB);
 }
 
 TEST(Select, BetweenHosts) {
   const Topology apart = hosts({0, 1, 2, 3});
-  EXPECT_EQ(reduce(64, apart, 2).algorithm, "exchange");
-  EXPECT_EQ(reduce(8 * kKiB + 1, apart, 2).algorithm, "direct");
-  EXPECT_EQ(select(Kind::barrier, false, 0, apart, 2, "").algorithm, "direct_barrier");
+  EXPECT_EQ(reduce(64, apart).algorithm, "exchange");
+  EXPECT_EQ(reduce(8 * kKiB + 1, apart).algorithm, "direct");
+  EXPECT_EQ(pick(Kind::barrier, 0, apart).algorithm, "direct_barrier");
   const Topology mixed = hosts({0, 0, 1, 1});
-  EXPECT_EQ(reduce(64, mixed, 2).algorithm, "two_level");
-  EXPECT_EQ(reduce(64, mixed, 2).chunk_bytes, 0U);
-  EXPECT_EQ(select(Kind::barrier, false, 0, mixed, 2, "").algorithm, "two_level_barrier");
+  EXPECT_EQ(reduce(64, mixed).algorithm, "two_level");
+  EXPECT_EQ(reduce(64, mixed).chunk_bytes, 0U);
+  EXPECT_EQ(pick(Kind::barrier, 0, mixed).algorithm, "two_level_barrier");
 }
 
-TEST(Select, AlwaysFindsSomethingThatCanRunAndKeepsTheOrder) {
+TEST(Select, AlwaysFindsSomethingThatCanRunAndKeepsItsPromises) {
+  std::set<Kind> kinds;
+  for (const Algorithm& a : algorithms()) kinds.insert(a.kind);
+  EXPECT_EQ(kinds.size(), 9U);
   for (int size = 1; size <= 130; ++size) {
     for (const int per_host : {1, 2, 3, 200}) {
       std::vector<int> host_of;
       for (int r = 0; r < size; ++r) host_of.push_back(r / per_host);
       const Topology t = hosts(host_of);
-      for (const Kind kind : {Kind::barrier, Kind::broadcast, Kind::all_reduce}) {
+      for (const Kind kind : kinds) {
         for (std::size_t bytes = 0; bytes < std::size_t{1} << 33; bytes = bytes * 8 + 1) {
-          const Choice c = select(kind, true, bytes, t, 2, "");
-          const Algorithm* const a = find_algorithm(kind, c.algorithm);
-          ASSERT_NE(a, nullptr);
-          EXPECT_EQ(a->build, c.build);
-          EXPECT_EQ(a->order, OrderClass::binomial);
-          EXPECT_TRUE(!a->one_host || t.one_host());
+          for (const bool special : {false, true}) {
+            const Query q{kind, bytes, true, special, special, 2, {}, !special};
+            const Choice c = select(q, t);
+            const Algorithm* const a = find_algorithm(kind, c.algorithm);
+            ASSERT_NE(a, nullptr) << to_string(kind);
+            EXPECT_EQ(a->build, c.build);
+            EXPECT_EQ(a->order, OrderClass::binomial);
+            EXPECT_TRUE(!a->one_host || t.one_host());
+            EXPECT_TRUE(!special || !a->even_blocks) << a->name;
+            EXPECT_TRUE(!special || !traits_of(kind).reduces || a->single_pass) << a->name;
+            EXPECT_TRUE(!special || kind != Kind::all_to_all || a->any_splits) << a->name;
+          }
         }
       }
     }
   }
 }
 
+TEST(Select, OfUnevenSplitsDoesNotLookAtTheirSize) {
+  // Each rank knows another one.
+  for (const std::string_view text : {"", "all_to_all:direct_all_to_all", "all_to_all:chunked"}) {
+    for (const Topology& t : {hosts({0, 0}), hosts({0, 1}), hosts({0, 0, 1})}) {
+      const Choice small = select({Kind::all_to_all, 1, false, false, true, 2, text}, t);
+      const Choice large = select({Kind::all_to_all, 1 << 30, false, false, true, 2, text}, t);
+      EXPECT_EQ(small.algorithm, "direct_all_to_all");
+      EXPECT_EQ(large.algorithm, "direct_all_to_all");
+      EXPECT_EQ(small.chunk_bytes, large.chunk_bytes);
+    }
+  }
+}
+
+TEST(Select, TakesWhatNeedsEvenBlocksOnlyWhereTheyAre) {
+  const Topology mixed = hosts({0, 0, 1, 1});
+  Query q{Kind::reduce_scatter, 1 << 20, true, false, false, 2, "reduce_scatter:two_level"};
+  EXPECT_EQ(select(q, mixed).algorithm, "direct");
+  q.even_blocks = true;
+  EXPECT_EQ(select(q, mixed).algorithm, "two_level");
+  q.override_text = {};
+  EXPECT_EQ(select(q, mixed).algorithm, "two_level");
+}
+
+TEST(Select, DoesNotTakePartialSumsOfNarrowFloatsEvenIfAskedTo) {
+  const Query q{Kind::all_reduce, 8, true, true, false, 2, "all_reduce:ring"};
+  EXPECT_EQ(select(q, hosts({0, 1, 2})).algorithm, "exchange");
+  EXPECT_EQ(select(q, hosts({0, 0, 1})).algorithm, "exchange");
+}
+
 TEST(Select, TakesWhatIsAskedFor) {
   const Topology apart = hosts({0, 1, 2});
   const std::string_view text = "broadcast:binomial_broadcast, all_reduce:ring";
-  EXPECT_EQ(select(Kind::all_reduce, true, 8, apart, 2, text).algorithm, "ring");
-  EXPECT_EQ(select(Kind::broadcast, false, 1 << 20, apart, 2, text).algorithm,
-            "binomial_broadcast");
-  EXPECT_EQ(select(Kind::barrier, false, 0, apart, 2, text).algorithm, "direct_barrier");
+  EXPECT_EQ(pick(Kind::all_reduce, 8, apart, text).algorithm, "ring");
+  EXPECT_EQ(pick(Kind::broadcast, 1 << 20, apart, text).algorithm, "binomial_broadcast");
+  EXPECT_EQ(pick(Kind::barrier, 0, apart, text).algorithm, "direct_barrier");
 }
 
 TEST(Select, DoesNotTakeSharedMemoryBetweenHosts) {
-  EXPECT_EQ(select(Kind::all_reduce, true, 8, hosts({0, 1}), 2, "all_reduce:one_shot").algorithm,
-            "exchange");
+  EXPECT_EQ(pick(Kind::all_reduce, 8, hosts({0, 1}), "all_reduce:one_shot").algorithm, "exchange");
 }
 
 TEST(CheckOverride, SaysWhatIsWrong) {
   EXPECT_TRUE(check_override("").ok());
   EXPECT_TRUE(check_override("all_reduce:ring,broadcast:binomial_broadcast").ok());
-  const Status kind = check_override("reduce:ring");
+  EXPECT_TRUE(check_override("all_gather:ring").ok());
+  const Status kind = check_override("reduces:ring");
   EXPECT_EQ(kind.code(), Errc::invalid_argument);
-  EXPECT_NE(kind.message().find("\"reduce\""), std::string_view::npos);
+  EXPECT_NE(kind.message().find("\"reduces\""), std::string_view::npos);
+  EXPECT_NE(kind.message().find("reduce_scatter, all_to_all)"), std::string_view::npos);
+  EXPECT_FALSE(check_override("new_group:direct").ok());
   const Status name = check_override("all_reduce:rings");
   EXPECT_EQ(name.code(), Errc::invalid_argument);
   EXPECT_NE(name.message().find("\"rings\""), std::string_view::npos);
@@ -111,9 +162,12 @@ TEST(CheckOverride, SaysWhatIsWrong) {
   EXPECT_FALSE(check_override("all_reduce:binomial_broadcast").ok());
 }
 
-TEST(Algorithms, HaveNamesOfTheirOwn) {
-  std::set<std::string_view> names;
-  for (const Algorithm& a : algorithms()) EXPECT_TRUE(names.insert(a.name).second) << a.name;
+TEST(Algorithms, HaveNamesOfTheirOwnWithinTheirKind) {
+  std::set<std::pair<Kind, std::string_view>> names;
+  for (const Algorithm& a : algorithms()) {
+    EXPECT_TRUE(names.emplace(a.kind, a.name).second) << a.name;
+    EXPECT_TRUE(check_override(std::string(to_string(a.kind)) + ":" + std::string(a.name)).ok());
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "free_port.hpp"
 #include "os/fd.hpp"
 #include "os/socket.hpp"
 #include "rendezvous/rendezvous.hpp"
@@ -37,12 +38,7 @@ Settings settings_of(Variables variables, std::chrono::milliseconds timeout = 10
   return settings;
 }
 
-std::string free_port() {
-  auto listener = tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", 0).value());
-  return std::to_string(tutti::os::local_address(listener->get())->port());
-}
-
-Variables good(int rank = 0, int size = 1, const std::string& port = free_port()) {
+Variables good(int rank = 0, int size = 1, const std::string& port = std::to_string(free_port())) {
   return {{"RANK", std::to_string(rank)},
           {"WORLD_SIZE", std::to_string(size)},
           {"LOCAL_RANK", std::to_string(rank)},
@@ -127,7 +123,7 @@ TEST(FromEnv, ArgumentsBeatTheEnvironment) {
   settings.size = 1;
   settings.local_rank = 3;
   settings.master_addr = "localhost";
-  settings.master_port = std::stoi(free_port());
+  settings.master_port = free_port();
   auto result = from_env(settings);
   ASSERT_TRUE(result) << message_of(result);
   EXPECT_EQ(result->size, 1);
@@ -168,7 +164,7 @@ TEST(FromEnv, ASecretFileIsCheckedAndUsed) {
 TEST(FromEnv, ASecretDescriptorServesAllRanks) {
   auto made = tutti::store::make_secret();
   ASSERT_TRUE(made);
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   std::vector<std::optional<Result<Rendezvous>>> results(3);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank) {
@@ -189,7 +185,7 @@ TEST(FromEnv, AnotherSecretIsRefusedAtOnce) {
   auto one = tutti::store::make_secret();
   auto other = tutti::store::make_secret();
   ASSERT_TRUE(one && other);
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   Variables server = good(0, 2, port);
   server["TUTTI_SECRET_FD"] = std::to_string(one->fd.get());
   auto rank0 = from_env(settings_of(server));
@@ -219,7 +215,7 @@ TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
 }
 
 TEST(FromEnv, WorksAgainOnTheSamePort) {
-  const std::string port = free_port();
+  const std::string port = std::to_string(free_port());
   std::vector<std::thread> threads;
   for (int rank = 0; rank < 3; ++rank) {
     threads.emplace_back([&, rank] {

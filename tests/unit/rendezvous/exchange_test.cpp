@@ -5,6 +5,8 @@
 #include <thread>
 
 #include "rendezvous/rendezvous.hpp"
+#include "store/request_store.hpp"
+#include "store/tcp_client.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;
@@ -122,6 +124,90 @@ TEST(Exchange, WhoComesAfterTheFailureLearnsOfIt) {
   const auto late = exchange(*store, "addresses", 1, 2, "", std::chrono::steady_clock::now() + 5s);
   EXPECT_EQ(late.status().code(), Errc::timeout);
   EXPECT_THAT(std::string(late.status().message()), HasSubstr("rank 1 of 2 has not joined"));
+}
+
+// Its connection ends without a good-bye when it is let go, as that of a process that is killed.
+class AbruptStore final : public tutti::store::RequestStore<tutti::Store> {
+ public:
+  explicit AbruptStore(std::uint16_t port)
+      : client_(
+            std::move(tutti::store::TcpClient::connect({"127.0.0.1", port}, {}, Clock::now() + 5s))
+                .value()) {}
+
+ protected:
+  tutti::store::Response call(tutti::store::Request request, Deadline deadline) override {
+    return client_->call(request, deadline);
+  }
+  bool do_set_will(std::string_view key, std::string_view value, Deadline deadline) override {
+    ask(tutti::store::Op::set_will, {std::string(key)}, {std::string(value)}, deadline);
+    return true;
+  }
+
+ private:
+  std::unique_ptr<tutti::store::TcpClient> client_;
+};
+
+TEST(Exchange, ARankThatIsLostIsToldToAllAtOnce) {
+  for (const bool has_arrived : {false, true}) {
+    auto store = tutti::make_tcp_store({.serve = true, .timeout = 20s});
+    auto victim = std::make_unique<AbruptStore>(store->port());
+    ASSERT_TRUE(tutti::rendezvous::promise(*victim, "addresses", 2, 4));
+    if (has_arrived) {
+      // All it does in an exchange but for waiting.
+      const auto outcome =
+          exchange(*victim, "addresses", 2, 4, "", std::chrono::steady_clock::now());
+      ASSERT_EQ(outcome.status().code(), Errc::timeout);
+      ASSERT_TRUE(store->delete_key("addresses/table"));
+    }
+    std::thread killer([&] {
+      store->wait({"addresses/card/0", "addresses/card/1"});
+      victim.reset();
+    });
+    const auto start = std::chrono::steady_clock::now();
+    for (const Outcome& outcome : run(*store, {{0, 4}, {1, 4}}, 15s)) {
+      EXPECT_EQ(outcome.status().code(), Errc::peer_lost);
+      EXPECT_EQ(outcome.status().culprit(), 2);
+      EXPECT_THAT(std::string(outcome.status().message()),
+                  AllOf(HasSubstr("rank 2 of 4"), HasSubstr("was lost during init"),
+                        HasSubstr("connection to the store ended")));
+    }
+    killer.join();
+    EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  }
+}
+
+TEST(Exchange, AWillIsTakenBackWhenAllHaveCome) {
+  auto store = tutti::make_tcp_store({.serve = true, .timeout = 20s});
+  const auto outcomes = run(*store, {{0, 2}, {1, 2}});
+  for (const Outcome& outcome : outcomes) ASSERT_TRUE(outcome);
+  for (std::size_t i = 0; i < tutti::Store::kMaxWills; ++i)
+    EXPECT_TRUE(store->set_will("will " + std::to_string(i), "x")) << "all places are free";
+}
+
+TEST(Exchange, WhoCannotComeSaysWhy) {
+  auto store = tutti::make_hash_store();
+  tutti::rendezvous::excuse(*store, "addresses", 1, 3,
+                            tutti::Status(Errc::invalid_argument, "no such address"));
+  for (const Outcome& outcome : run(*store, {{0, 3}, {2, 3}}, 15s)) {
+    EXPECT_EQ(outcome.status().code(), Errc::peer_left);
+    EXPECT_EQ(outcome.status().culprit(), 1);
+    EXPECT_THAT(std::string(outcome.status().message()),
+                AllOf(HasSubstr("rank 1 of 3"), HasSubstr("no such address")));
+  }
+}
+
+TEST(Exchange, TheTableIsMadeEvenIfHeWhoCameLastIsStopped) {
+  auto store = tutti::make_hash_store();
+  std::thread stopped([&] {
+    store->wait("addresses/arrived");
+    store->set("addresses/card/1", "blob 1");
+    store->add("addresses/arrived", 1);
+  });
+  const auto outcome =
+      exchange(*store, "addresses", 0, 2, "blob 0", std::chrono::steady_clock::now() + 10s);
+  stopped.join();
+  ASSERT_TRUE(outcome) << outcome.status().message();
+  EXPECT_THAT(outcome.value(), testing::ElementsAre("blob 0", "blob 1"));
 }
 
 TEST(Exchange, SenselessArgumentsAreRefused) {

@@ -44,6 +44,19 @@ TEST(Broker, AnswersWhoWaitedInOneStep) {
   EXPECT_FALSE(broker.next_deadline()) << "nobody waits any more";
 }
 
+TEST(Broker, SetsWhatIsAbsentAndNothingElse) {
+  Broker broker({.total_bytes = 20});
+  EXPECT_FALSE(submit(broker, request(Op::get, {"will"}), 1));
+  EXPECT_TRUE(broker.set_if_absent("will", "done"));
+  const auto answers = broker.take_answers();
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_THAT(answers[0].second.values, ElementsAre("done"));
+  submit(broker, request(Op::set, {"empty"}, {""}));
+  EXPECT_TRUE(broker.set_if_absent("empty", "no"));
+  EXPECT_THAT(submit(broker, request(Op::get, {"empty"}))->values, ElementsAre(""));
+  EXPECT_EQ(broker.set_if_absent("more", std::string(20, 'x')).code(), Errc::store);
+}
+
 TEST(Broker, AKeyThatWasDeletedAgainIsWaitedForAgain) {
   Broker broker;
   EXPECT_FALSE(submit(broker, request(Op::wait, {"a", "b"}), 1));

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <tutti/store.hpp>
 
@@ -69,6 +70,14 @@ std::shared_ptr<Store> tcp_store() {
 std::shared_ptr<Store> tcp_store_with_secret() {
   return tutti::make_tcp_store(
       {.serve = true, .timeout = 10s, .secret = std::vector<std::byte>(32, std::byte{7})});
+}
+
+// Each test its own file, gone with the store.
+std::shared_ptr<Store> file_store() {
+  static int count = 0;
+  const std::string path = testing::TempDir() + "tutti_contract_" + std::to_string(getpid()) + "_" +
+                           std::to_string(++count);
+  return tutti::make_file_store({.path = path, .users = 1, .timeout = 10s});
 }
 
 struct Kind {
@@ -362,7 +371,8 @@ TEST_P(StoreContract, AWaitingCallHoldsUpNobody) {
 INSTANTIATE_TEST_SUITE_P(Stores, StoreContract,
                          testing::Values(Kind{"Hash", hash_store}, Kind{"Prefix", prefix_store},
                                          Kind{"Plain", plain_store, true}, Kind{"Tcp", tcp_store},
-                                         Kind{"TcpWithSecret", tcp_store_with_secret}),
+                                         Kind{"TcpWithSecret", tcp_store_with_secret},
+                                         Kind{"File", file_store}),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
 TEST(PrefixStore, PartsDoNotMeet) {

@@ -339,6 +339,129 @@ TEST(TcpStore, WhoDiesWaitingTakesNothingFromAQueue) {
   EXPECT_EQ(store->queue_pop("q", 5s), "value");
 }
 
+Response ask(TcpClient& client, Op op, std::vector<std::string> keys,
+             std::vector<std::string> values = {}) {
+  Request request;
+  request.op = op;
+  request.keys = std::move(keys);
+  request.values = std::move(values);
+  return client.call(request, Clock::now() + 5s);
+}
+
+// Ends without a good-bye when it goes out of scope, as a process that is killed.
+std::unique_ptr<TcpClient> abrupt(const TcpServer& server) {
+  auto client = TcpClient::connect({"127.0.0.1", server.address().port()}, {}, Clock::now() + 5s);
+  EXPECT_TRUE(client) << client.status().message();
+  return std::move(client).value();
+}
+
+TEST(TcpStoreWill, IsCarriedOutAtOnceWhenAUserIsLost) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  auto victim = abrupt(*server);
+  EXPECT_EQ(ask(*victim, Op::set_will, {"lost"}, {"first"}).code, Errc::ok);
+  EXPECT_EQ(ask(*victim, Op::set_will, {"lost"}, {"rank 3"}).code, Errc::ok);
+  EXPECT_EQ(ask(*victim, Op::set_will, {"also"}, {"this"}).code, Errc::ok);
+  EXPECT_FALSE(store->check("lost"));
+  std::thread waiter([&] {
+    EXPECT_EQ(store->get("lost", 10s), "rank 3") << "the later replaces the earlier";
+    EXPECT_EQ(store->get("also", 10s), "this");
+  });
+  const auto start = Clock::now();
+  victim.reset();
+  waiter.join();
+  EXPECT_LT(Clock::now() - start, 5s) << "long before any timeout";
+}
+
+TEST(TcpStoreWill, MayComeWithTheProof) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  Request enroll;
+  enroll.op = Op::enroll;
+  enroll.keys = {"joined", "gen/", "/lost"};
+  enroll.values = {"gone"};
+  for (int round = 1; round <= 3; ++round) {
+    auto victim =
+        TcpClient::connect({"127.0.0.1", server->address().port()}, {}, Clock::now() + 5s, &enroll);
+    ASSERT_TRUE(victim) << victim.status().message();
+    EXPECT_EQ((*victim)->first_answer(Clock::now() + 5s).number, round);
+    EXPECT_EQ(ask(**victim, Op::check, {"joined"}).number, 1) << "and goes on as usual";
+    victim.value().reset();
+    EXPECT_EQ(store->get("gen/" + std::to_string(round) + "/lost", 10s), "gone");
+  }
+  // Killed before it has read a word of the answer.
+  os::Fd fd = dial(*server);
+  const auto deadline = Clock::now() + 5s;
+  auto hello = make_hello({});
+  ASSERT_TRUE(os::send_all(fd.get(), *hello, deadline));
+  Reply reply;
+  ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
+  std::vector<std::byte> bytes(kProofBytes);
+  const auto frame = encode_request(enroll, 1);
+  bytes.insert(bytes.end(), frame.begin(), frame.end());
+  ASSERT_TRUE(os::send_all(fd.get(), bytes, deadline));
+  fd.reset();
+  EXPECT_EQ(store->get("gen/4/lost", 10s), "gone");
+}
+
+TEST(TcpStoreWill, NeverReplacesWhatIsThere) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  auto victim = abrupt(*server);
+  ask(*victim, Op::set_will, {"table"}, {"lost"});
+  ask(*victim, Op::set_will, {"empty"}, {"lost"});
+  ask(*victim, Op::set_will, {"end"}, {"seen"});
+  store->multi_set(std::vector<tutti::Store::KeyValue>{{"table", "all came"}, {"empty", ""}});
+  victim.reset();
+  EXPECT_EQ(store->get("end", 10s), "seen");
+  EXPECT_EQ(store->get("table"), "all came");
+  EXPECT_EQ(store->get("empty"), "");
+}
+
+TEST(TcpStoreWill, AGoodByeOrTakingItBackDropsIt) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  {
+    auto part = tutti::make_prefix_store("part", join(server->address().port()));
+    EXPECT_TRUE(part->set_will("of a store that is let go", "x"));
+  }
+  auto victim = abrupt(*server);
+  ask(*victim, Op::set_will, {"dropped"}, {"x"});
+  ask(*victim, Op::set_will, {"end"}, {"seen"});
+  EXPECT_EQ(ask(*victim, Op::drop_will, {"dropped"}).code, Errc::ok);
+  EXPECT_EQ(ask(*victim, Op::drop_will, {"never left"}).code, Errc::ok);
+  victim.reset();
+  store->wait("end", 10s);
+  EXPECT_THAT(store->list_keys(), testing::ElementsAre("end"));
+}
+
+TEST(TcpStoreWill, WhoBreaksARuleHasItCarriedOutToo) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  os::Fd fd = dial_and_prove(*server);
+  Request request;
+  request.op = Op::set_will;
+  request.keys = {"lost"};
+  request.values = {"it babbles"};
+  ASSERT_TRUE(os::send_all(fd.get(), encode_request(request, 1), Clock::now() + 5s));
+  const std::array<std::byte, 64> garbage{std::byte{0xff}, std::byte{0xff}, std::byte{0xff},
+                                          std::byte{0xff}};
+  ASSERT_TRUE(os::send_all(fd.get(), garbage, Clock::now() + 5s));
+  EXPECT_EQ(store->get("lost", 10s), "it babbles");
+}
+
+TEST(TcpStoreWill, HasLimits) {
+  auto store = tutti::make_tcp_store({.serve = true, .timeout = 5s});
+  EXPECT_THROW(store->set_will("long", std::string(TcpStore::kMaxWillBytes + 1, 'x')),
+               tutti::InvalidArgument);
+  for (std::size_t i = 0; i < TcpStore::kMaxWills; ++i)
+    EXPECT_TRUE(store->set_will("will " + std::to_string(i), "x"));
+  EXPECT_THROW(store->set_will("one more", "x"), tutti::StoreError);
+  EXPECT_TRUE(store->set_will("will 3", "another")) << "takes no place of its own";
+  EXPECT_THROW(store->set_will("", "x"), tutti::InvalidArgument);
+  EXPECT_FALSE(tutti::make_hash_store()->set_will("k", "v")) << "threads end together";
+}
+
 TEST(TcpStore, TheServersOwnerMayLeaveFirst) {
   auto owner = tutti::make_tcp_store({.serve = true, .users = 3, .linger = 20s, .timeout = 10s});
   const std::uint16_t port = owner->port();

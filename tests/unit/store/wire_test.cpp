@@ -89,6 +89,34 @@ TEST(StoreWire, TheLayoutIsFrozen) {
   EXPECT_EQ(std::memcmp(frame.data(), expected, sizeof expected), 0);
 }
 
+TEST(StoreWire, TheLayoutOfAWillIsFrozen) {
+  EXPECT_EQ(kStoreVersion, 2);
+  Request request;
+  request.op = Op::set_will;
+  request.keys = {"k"};
+  request.values = {"v"};
+  const unsigned char expected[] = {30, 0, 0, 0, 18, 0, 0, 0, 3, 0, 0, 0, 0,   0, 0, 0,  // header
+                                    0,  0, 0, 0, 1,  0, 0, 0, 1, 0, 0, 0,                // counts
+                                    0,  0, 0, 0, 0,  0, 0, 0, 1, 0, 0, 0, 'k',           // key
+                                    1,  0, 0, 0, 'v'};
+  Bytes frame = encode_request(request, 3);
+  ASSERT_EQ(frame.size(), sizeof expected);
+  EXPECT_EQ(std::memcmp(frame.data(), expected, sizeof expected), 0);
+  EXPECT_TRUE(parse(frame));
+  request.op = Op::drop_will;
+  EXPECT_FALSE(parse(encode_request(request, 3))) << "a value too many";
+  request.values.clear();
+  frame = encode_request(request, 3);
+  EXPECT_EQ(frame[4], std::byte{19});
+  EXPECT_TRUE(parse(frame));
+  request.op = Op::enroll;
+  request.keys = {"counter", "before", "behind"};
+  request.values = {"v"};
+  frame = encode_request(request, 3);
+  EXPECT_EQ(frame[4], std::byte{20});
+  EXPECT_TRUE(parse(frame));
+}
+
 TEST(StoreWire, EveryCutIsRefused) {
   const Bytes frame = encode_request(sample(), 1);
   for (std::size_t size = 0; size < frame.size(); ++size)
@@ -119,7 +147,7 @@ TEST(StoreWire, LyingLengthsAreRefusedBeforeMemoryIsTaken) {
 TEST(StoreWire, UnknownOperationsAndReservedBytesAreRefused) {
   const Bytes good = encode_request(sample(), 1);
   for (const auto& [at, value] :
-       {std::pair<std::size_t, int>{4, 18}, {4, 255}, {4, 0}, {5, 1}, {6, 1}, {7, 1}}) {
+       {std::pair<std::size_t, int>{4, 21}, {4, 255}, {4, 0}, {5, 1}, {6, 1}, {7, 1}}) {
     Bytes frame = good;
     frame[at] = static_cast<std::byte>(value);
     EXPECT_FALSE(parse(frame)) << at;

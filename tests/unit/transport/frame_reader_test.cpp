@@ -96,7 +96,8 @@ TEST(FrameReader, StopsAtWhatCannotBe) {
             Outcome::oversized);
   EXPECT_EQ(outcome_of([](FrameHeader& h) { h.payload_bytes = 0xffffffff; }), Outcome::oversized);
   EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 0; }), Outcome::malformed);
-  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 8; }), Outcome::malformed);
+  constexpr auto kNone = static_cast<std::uint8_t>(static_cast<int>(kLastFrameType) + 1);
+  EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = kNone; }), Outcome::malformed);
   EXPECT_EQ(outcome_of([](FrameHeader& h) { h.type = 255; }), Outcome::malformed);
   EXPECT_EQ(outcome_of([](FrameHeader& h) { h.reserved = 1; }), Outcome::malformed);
   EXPECT_EQ(

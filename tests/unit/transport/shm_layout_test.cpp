@@ -18,7 +18,7 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kGiB = 1024 * kMiB;
 
 TEST(ShmLayout, HasTheFrozenVersion) {
-  EXPECT_EQ(kLayoutVersion, 1U);
+  EXPECT_EQ(kLayoutVersion, 2U);
   EXPECT_EQ(kMagic, 0x3169747475745454U);
 }
 
@@ -38,7 +38,7 @@ TEST(ShmLayout, HasTheFrozenLimits) {
 TEST(ShmLayout, RegionsOfAnArenaLieWhereThePageSays) {
   EXPECT_EQ(kNotesOffset, 8 * kKiB);
   EXPECT_EQ(kFlightOffset, 64 * kKiB);
-  EXPECT_EQ(kConsumedOffset, 256 * kKiB);
+  EXPECT_EQ(kMailOffset, 256 * kKiB);
   EXPECT_EQ(kDirectoryOffset, 384 * kKiB);
   EXPECT_EQ(kGroupsOffset, 1 * kMiB);
   EXPECT_EQ(kGroupStride, 4 * kKiB);
@@ -62,7 +62,7 @@ TEST(ShmLayout, RegionsDoNotOverlap) {
       {0, sizeof(ArenaHeader)},
       {kNotesOffset, kNotes * sizeof(Note)},
       {kFlightOffset, kFlightLines * 64},
-      {kConsumedOffset, kMaxLocalRanks * sizeof(Consumed)},
+      {kMailOffset, kMaxLocalRanks * sizeof(Mail)},
       {kDirectoryOffset, kMaxGroups * 8},
       {kGroupsOffset, kMaxGroups * kGroupStride},
       {kOutboxOffset, kMaxLocalRanks * kOutboxStride},
@@ -122,9 +122,13 @@ TEST(ShmLayout, Note) {
   EXPECT_EQ(sizeof(Note), 1024U);
 }
 
-TEST(ShmLayout, OutboxHead) {
-  EXPECT_EQ(offsetof(OutboxHead, written), 0U);
-  EXPECT_EQ(sizeof(OutboxHead), 64U);
+TEST(ShmLayout, MailAndOutboxes) {
+  EXPECT_EQ(offsetof(Mail, taken), 0U);
+  EXPECT_EQ(offsetof(Mail, written), 8U);
+  EXPECT_EQ(sizeof(Mail), 64U);
+  EXPECT_EQ(alignof(Mail), 64U);
+  EXPECT_EQ(kLastWord, 1U);
+  EXPECT_EQ(kOutboxAlign, 64U);
 }
 
 TEST(ShmLayout, Page) {
@@ -164,6 +168,9 @@ TEST(ShmLayout, PeersAreFoundByTheSameOffsets) {
             std::ptrdiff_t{1 * kMiB + 4095 * 4 * kKiB});
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group_id(3)) - arena,
             std::ptrdiff_t{384 * kKiB + 24});
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.mail(5)) - arena,
+            std::ptrdiff_t{256 * kKiB + 5 * 64});
+  EXPECT_EQ(peer.outbox(3) - arena, std::ptrdiff_t{17 * kMiB + 3 * 516 * kKiB});
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <tutti/config.hpp>
+
+#include "cli/findings.hpp"
+
+namespace tutti::cli {
+
+/// The job that is asked about.
+struct DoctorJob {
+  int ranks = 2;
+  int hosts = 1;
+};
+
+/// CPUs, memory, and what of the system the library stands on.
+void look_at_machine(Findings& findings);
+/// Interfaces, names and TCP.
+void look_at_network(Findings& findings);
+/// Other programs of the kind.
+void look_at_peers(Findings& findings);
+/// Variables of ours, and those that seem to be meant as ours. Returns what they come to; faulty
+/// ones count as not given.
+Config look_at_settings(Findings& findings);
+/// What the library would choose for such a job here.
+void look_at_choices(const DoctorJob& job, const Config& config, Findings& findings);
+
+}  // namespace tutti::cli

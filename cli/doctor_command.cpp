@@ -1,0 +1,42 @@
+#include "cli/doctor_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <memory>
+
+#include <tutti/version.hpp>
+
+#include "cli/doctor.hpp"
+#include "os/cpu.hpp"
+
+namespace tutti::cli {
+
+void add_doctor_command(CLI::App& app, int& exit_code) {
+  auto job = std::make_shared<DoctorJob>();
+  auto* command = app.add_subcommand(
+      "doctor", "Tells what this machine offers, what would be chosen, and what is wrong");
+  auto* ranks =
+      command->add_option("--ranks", job->ranks, "Of the job that is asked about [one per CPU]")
+          ->check(CLI::Range(1, 65536));
+  command->add_option("--hosts", job->hosts, "Over which they are spread")
+      ->check(CLI::Range(1, 65536))
+      ->capture_default_str();
+  command->callback([=, &exit_code] {
+    if (ranks->count() == 0) job->ranks = std::max({2, os::usable_cpus(), job->hosts});
+    if (job->ranks < job->hosts) throw CLI::ValidationError("--hosts", "more hosts than ranks");
+    Findings findings;
+    findings.section(fmt::format("tutti {}", tutti::version()));
+    look_at_machine(findings);
+    look_at_network(findings);
+    look_at_peers(findings);
+    const Config config = look_at_settings(findings);
+    look_at_choices(*job, config, findings);
+    fmt::print("{}", findings.text());
+    if (!findings.good()) exit_code = 1;
+  });
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,148 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/nearest.hpp"
+#include "cli/doctor.hpp"
+#include "plan/select.hpp"
+#include "store/secret.hpp"
+
+namespace tutti::cli {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+constexpr std::string_view kOurs = "TUTTI_";
+// As many letters may differ in a name that is meant to be one of ours.
+constexpr std::size_t kTypo = 2;
+
+Variables environment() {
+  Variables variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
+/// Names that Config reads: it is asked, so none can be forgotten here.
+std::vector<std::string> names_of_settings() {
+  std::vector<std::string> names;
+  const auto nothing = Config::from_environment([&](const char* name) {
+    names.emplace_back(name);
+    return nullptr;
+  });
+  return names;
+}
+
+/// Variables that look like ours and are not.
+void look_for_typos(const Variables& variables, const std::vector<std::string>& known,
+                    Findings& findings) {
+  for (const auto& [name, value] : variables) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const auto similar = base::nearest(name, known);
+    const bool ours = name.starts_with(kOurs);
+    if (!ours && (!similar || base::edit_distance(name, *similar) > kTypo)) continue;
+    findings.wrong(fmt::format(
+        "{} is set and means nothing{}", name,
+        similar ? fmt::format("; did you mean {}?", *similar) : std::string(": unset it")));
+  }
+}
+
+Config read_config(const Variables& variables, const std::vector<std::string>& names,
+                   Findings& findings) {
+  std::vector<std::string> faulty;
+  // One at a time, so that every fault is told and not only the first.
+  for (const std::string& name : names) {
+    const auto alone = Config::from_environment([&](const char* asked) -> const char* {
+      const auto found = variables.find(asked);
+      return asked == name && found != variables.end() ? found->second.c_str() : nullptr;
+    });
+    Status status = alone.status();
+    if (status) status = plan::check_override(alone.value().algorithms);
+    if (status) continue;
+    faulty.push_back(name);
+    findings.wrong(std::string(status.message()));
+  }
+  const auto all = Config::from_environment([&](const char* asked) -> const char* {
+    const auto found = variables.find(asked);
+    const bool good = std::ranges::find(faulty, asked) == faulty.end();
+    return good && found != variables.end() ? found->second.c_str() : nullptr;
+  });
+  return all.ok() ? all.value() : Config{};
+}
+
+std::optional<int> number(const Variables& variables, const char* name, Findings& findings) {
+  const auto found = variables.find(name);
+  if (found == variables.end()) return std::nullopt;
+  int value = 0;
+  const char* end = found->second.data() + found->second.size();
+  const auto [stop, error] = std::from_chars(found->second.data(), end, value);
+  if (error == std::errc() && stop == end) return value;
+  findings.wrong(fmt::format("{} is \"{}\", which is not a whole number", name, found->second));
+  return std::nullopt;
+}
+
+void look_at_job(const Variables& variables, Findings& findings) {
+  std::vector<std::string> missing;
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"})
+    if (!variables.contains(name)) missing.emplace_back(name);
+  if (!missing.empty() && missing.size() < 4) {
+    findings.hint(
+        fmt::format("some variables of a job are set, but not {}: "
+                    "init_process_group() needs all four, and tuttirun sets them",
+                    fmt::join(missing, ", ")));
+  }
+  const auto rank = number(variables, "RANK", findings);
+  const auto size = number(variables, "WORLD_SIZE", findings);
+  if (size && *size < 1) findings.wrong(fmt::format("WORLD_SIZE is {}, the least is 1", *size));
+  if (rank && size && *size >= 1 && (*rank < 0 || *rank >= *size)) {
+    findings.wrong(fmt::format("RANK is {} and WORLD_SIZE {}; ranks count from 0 to {}", *rank,
+                               *size, *size - 1));
+  }
+  const auto port = number(variables, "MASTER_PORT", findings);
+  if (port && (*port < 1 || *port > 65535))
+    findings.wrong(fmt::format("MASTER_PORT is {}, ports are 1 to 65535", *port));
+  const auto secret = variables.find("TUTTI_SECRET_FILE");
+  if (secret != variables.end()) {
+    const auto read = store::read_secret_file(secret->second);
+    if (!read.ok()) findings.wrong(std::string(read.status().message()));
+  }
+}
+
+}  // namespace
+
+Config look_at_settings(Findings& findings) {
+  findings.section("Settings");
+  const Variables variables = environment();
+  const std::vector<std::string> settings = names_of_settings();
+  std::vector<std::string> known = settings;
+  for (const char* name :
+       {"TUTTI_AGENT_STORE", "TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE"})
+    known.emplace_back(name);
+  bool any = false;
+  std::vector<std::string> shown = known;
+  for (const char* name :
+       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"})
+    shown.emplace_back(name);
+  for (const std::string& name : shown) {
+    const auto found = variables.find(name);
+    if (found == variables.end()) continue;
+    any = true;
+    findings.fact(name, found->second);
+  }
+  if (!any) findings.fact("none", "defaults, as in docs/configuration.md");
+  look_for_typos(variables, known, findings);
+  look_at_job(variables, findings);
+  return read_config(variables, settings, findings);
+}
+
+}  // namespace tutti::cli

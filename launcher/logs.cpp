@@ -1,0 +1,69 @@
+#include "logs.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <cstdlib>
+#include <system_error>
+
+#include "os/system_error.hpp"
+
+namespace tutti::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status folder_error(const fs::path& folder, int error_number) {
+  const Status status =
+      os::system_error("cannot make the folder of logs " + folder.string(), error_number);
+  return Status(Errc::invalid_argument,
+                std::string(status.message()) + "; give one that can be written as --log-dir");
+}
+
+/// A run id may hold anything; a name of a file may not.
+std::string as_file_name(std::string text) {
+  for (char& letter : text) {
+    if (std::isalnum(static_cast<unsigned char>(letter)) == 0 && letter != '-' && letter != '_')
+      letter = '_';
+  }
+  constexpr std::size_t kLongest = 100;
+  return text.substr(0, kLongest);
+}
+
+}  // namespace
+
+Result<Logs> Logs::make(const Options& options, const std::string& run_id) {
+  std::error_code error;
+  fs::path parent = options.log_dir;
+  if (parent.empty()) {
+    parent = fs::temp_directory_path(error);
+    if (error) return folder_error("for temporary files", error.value());
+  } else {
+    // Workers may change their directory; the table of failures names files.
+    parent = fs::absolute(parent, error);
+    if (!error) fs::create_directories(parent, error);
+    if (error) return folder_error(parent, error.value());
+  }
+  std::string name = (parent / (options.log_dir.empty() ? "tuttirun_" : "")).string() +
+                     as_file_name(run_id) + "_XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) return folder_error(name, errno);
+  return Logs(name);
+}
+
+Result<Logs::File> Logs::open(int restart, int local_rank, int stream) const {
+  const fs::path folder = folder_ / fmt::format("attempt_{}", restart) / std::to_string(local_rank);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return folder_error(folder, error.value());
+  File file;
+  file.path = (folder / (stream == STDOUT_FILENO ? "stdout.log" : "stderr.log")).string();
+  // Appending: a worker's children may write to it as well.
+  file.fd = os::Fd(::open(file.path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!file.fd.valid()) return os::system_error("cannot make " + file.path, errno);
+  return file;
+}
+
+}  // namespace tutti::launcher

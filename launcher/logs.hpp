@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include <tutti/error.hpp>
+
+#include "options.hpp"
+#include "os/fd.hpp"
+
+namespace tutti::launcher {
+
+/// The files of the workers' output, where torchrun puts them too:
+/// FOLDER/RUN-ID_XXXXXX/attempt_N/LOCAL-RANK/stdout.log and stderr.log.
+class Logs {
+ public:
+  /// Makes the folder of this run. Without a --log-dir it lies where temporary files go.
+  static Result<Logs> make(const Options& options, const std::string& run_id);
+
+  /// A new file for `stream` (1 or 2) of a worker.
+  struct File {
+    os::Fd fd;
+    std::string path;
+  };
+  Result<File> open(int restart, int local_rank, int stream) const;
+  [[nodiscard]] std::string folder() const { return folder_.string(); }
+
+ private:
+  explicit Logs(std::filesystem::path folder) : folder_(std::move(folder)) {}
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace tutti::launcher

@@ -1,0 +1,164 @@
+#include "meeting.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <random>
+
+#include "os/address.hpp"
+#include "os/system_error.hpp"
+#include "store/secret.hpp"
+
+namespace tutti::launcher {
+namespace {
+
+bool is_loopback(const std::string& host) {
+  if (host == "localhost") return true;
+  auto address = os::Address::parse(host, 0);
+  return address && address->is_loopback();
+}
+
+}  // namespace
+
+Status Meeting::prepare() {
+  address_.master_addr = options_.master_addr;
+  run_id_ = options_.job_id;
+  if (run_id_.empty() && options_.nnodes == 1) {
+    // Only tells jobs apart that meet by mistake; need not be hard to guess.
+    std::random_device random;
+    run_id_ = fmt::format("{:08x}{:08x}", random(), random());
+  }
+  address_.job = run_id_;
+  if (run_id_.empty()) run_id_ = "none";
+  return prepare_secret();
+}
+
+Status Meeting::prepare_secret() {
+  if (!options_.secret_file.empty()) {
+    auto secret = store::read_secret_file(options_.secret_file);
+    if (!secret) return secret.status();
+    secret_ = std::move(*secret);
+    // Workers may change their directory before they read it.
+    std::array<char, PATH_MAX> path{};
+    if (realpath(options_.secret_file.c_str(), path.data()) == nullptr)
+      return os::system_error("cannot find " + options_.secret_file, errno);
+    address_.secret_file = path.data();
+    return {};
+  }
+  if (options_.nnodes == 1) {
+    auto made = store::make_secret();
+    if (!made) return made.status();
+    secret_ = std::move(made->secret);
+    secret_fd_ = std::move(made->fd);
+    address_.secret_fd = secret_fd_.get();
+  }
+  return {};
+}
+
+Status Meeting::serve(int restart) {
+  close(std::chrono::milliseconds::zero());
+  address_.master_port = options_.master_port.value_or(0);
+  address_.own_store = options_.own_store;
+  // Programs that serve a store themselves have the port; the launchers meet at the next one.
+  const bool beside = options_.own_store && options_.nnodes > 1;
+  store_port_ = static_cast<std::uint16_t>(address_.master_port + (beside ? 1 : 0));
+  if (restart > 0) address_.job = fmt::format("{} restart {}", run_id_, restart);
+  const bool may_be_another = options_.find_node_rank && !options_.serves;
+  const bool ours =
+      options_.find_node_rank ? options_.serves.value_or(true) : options_.node_rank == 0;
+  if (!ours) return {};
+  if (Status status = start_server(); !status) {
+    // The address is another node's, or another launcher on this host was faster.
+    const bool taken = status.code() == Errc::resource || status.code() == Errc::invalid_argument;
+    if (may_be_another && taken) return {};
+    return explain(status);
+  }
+  if (!beside) address_.master_port = store_port_;
+  // It has found out that the port can be had.
+  if (options_.own_store && !beside) close(std::chrono::milliseconds::zero());
+  if (restart == 0 && options_.nnodes > 1 && secret_.empty() &&
+      !is_loopback(options_.master_addr)) {
+    say_(
+        fmt::format("tuttirun: warning: the job has no secret: whoever reaches {} can join or "
+                    "disturb it; give all nodes the same --secret-file",
+                    options_.master_addr));
+  }
+  return {};
+}
+
+Status Meeting::start_server() {
+  auto addresses = os::Address::resolve(address_.master_addr, store_port_);
+  if (!addresses) return Status(Errc::store, std::string(addresses.status().message()));
+  Status last;
+  for (const os::Address& address : *addresses) {
+    if (address.is_multicast() || address.is_unspecified() || address.is_broadcast()) {
+      return Status(Errc::unsupported,
+                    fmt::format("--master-addr {} is not the address of a host", address.host()));
+    }
+    store::TcpServerOptions server;
+    server.address = address;
+    server.secret = secret_;
+    server.job = address_.job;
+    auto started = store::TcpServer::start(std::move(server));
+    if (!started) {
+      last = started.status();
+      continue;
+    }
+    server_ = std::move(*started);
+    store_port_ = server_->address().port();
+    return {};
+  }
+  return last;
+}
+
+Status Meeting::explain(const Status& why) const {
+  const std::string problem = fmt::format("cannot serve the store: {}; ", why.message());
+  switch (why.code()) {
+    // What makes no sense anywhere, and must not be taken for another node's address.
+    case Errc::unsupported: return Status(Errc::invalid_argument, std::string(why.message()));
+    case Errc::resource:
+      return Status(
+          Errc::store,
+          problem + fmt::format("another program, perhaps an earlier job, has port {} "
+                                "(ss -ltnp 'sport = :{}' tells which): end it or give "
+                                "another --master-port{}",
+                                store_port_, store_port_,
+                                options_.nnodes == 1 ? ", or none: then a free one is taken"
+                                                     : " on all nodes"));
+    case Errc::invalid_argument:
+      return Status(Errc::store,
+                    problem + fmt::format("{} is no address of this host: give one of its own as "
+                                          "--master-addr{}",
+                                          address_.master_addr,
+                                          options_.nnodes > 1
+                                              ? ", or another --node-rank if this is not node 0"
+                                              : ""));
+    case Errc::refused:
+      return Status(Errc::store,
+                    problem + "ports below 1024 are for root: give a --master-port above");
+    default:
+      return Status(Errc::store, problem +
+                                     "is --master-addr an address of this host, and --master-port "
+                                     "free?");
+  }
+}
+
+void Meeting::close(std::chrono::milliseconds linger) {
+  if (server_) server_->close(linger);
+  server_.reset();
+}
+
+TcpStoreOptions Meeting::store() const {
+  TcpStoreOptions store;
+  store.host = address_.master_addr;
+  store.port = store_port_;
+  store.timeout = options_.join_timeout;
+  store.secret = secret_;
+  store.job = address_.job;
+  return store;
+}
+
+}  // namespace tutti::launcher

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tutti/error.hpp>
+#include <tutti/store.hpp>
+
+#include "options.hpp"
+#include "os/fd.hpp"
+#include "store/tcp_server.hpp"
+
+namespace tutti::launcher {
+
+/// What all workers of this node are told, beside their rank.
+struct JobAddress {
+  std::string master_addr;
+  std::uint16_t master_port = 0;
+  /// Rank 0 serves the store there, not we.
+  bool own_store = false;
+  std::string job;
+  /// The secret as memory to inherit, or -1.
+  int secret_fd = -1;
+  /// ... or as a file, or empty.
+  std::string secret_file;
+};
+
+/// Where the workers of a job meet: its secret, and the store, which one node serves.
+class Meeting {
+ public:
+  /// `say` gets lines for people. Both live longer than this.
+  Meeting(const Options& options, std::function<void(const std::string&)> say)
+      : options_(options), say_(std::move(say)) {}
+
+  /// Once, before anything else.
+  Status prepare();
+  /// Serves a store, if it is this node that has to. Every restart of the workers has a store and
+  /// a name of its own: what is left of an earlier one can disturb nobody.
+  Status serve(int restart);
+  [[nodiscard]] bool serving() const noexcept { return server_ != nullptr; }
+  /// Goes on serving for those who are still there, at most `linger`, then ends.
+  void close(std::chrono::milliseconds linger);
+
+  [[nodiscard]] const JobAddress& address() const noexcept { return address_; }
+  /// Name of the job on all restarts, as torchrun would tell it.
+  [[nodiscard]] const std::string& run_id() const noexcept { return run_id_; }
+  /// How to reach the store.
+  [[nodiscard]] TcpStoreOptions store() const;
+
+ private:
+  Status prepare_secret();
+  Status start_server();
+  [[nodiscard]] Status explain(const Status& why) const;
+
+  const Options& options_;
+  std::function<void(const std::string&)> say_;
+  JobAddress address_;
+  std::uint16_t store_port_ = 0;
+  std::string run_id_;
+  std::vector<std::byte> secret_;
+  os::Fd secret_fd_;
+  std::unique_ptr<store::TcpServer> server_;
+};
+
+}  // namespace tutti::launcher

@@ -1,0 +1,80 @@
+#include "engine/extent.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "base/kinds.hpp"
+#include "engine/call_code.hpp"
+
+namespace tutti::engine {
+namespace {
+
+/// The numbers of elements of the blocks on one side; empty: as many as there are ranks, all alike.
+std::vector<std::size_t> counts_of(std::span<const TensorView> views,
+                                   std::span<const std::size_t> counts) {
+  std::vector<std::size_t> all(counts.begin(), counts.end());
+  if (all.empty()) {
+    for (const TensorView& view : views) all.push_back(view.count());
+  }
+  return all;
+}
+
+/// Where blocks end. The sums have been checked not to overflow: they are counts of real memory.
+std::vector<std::size_t> ends_of(std::vector<std::size_t> counts) {
+  std::size_t end = 0;
+  for (std::size_t& count : counts) count = end += count;
+  return counts;
+}
+
+std::uint64_t digest_of(const std::vector<std::size_t>& counts) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const std::size_t count : counts) hash = chain(hash, CallCode{count, 0, 0});
+  return hash | 1;
+}
+
+/// One table that all ranks must give alike (all_gather, reduce_scatter).
+void agree_on(Extent& extent, const std::vector<std::size_t>& counts) {
+  const bool even = std::all_of(counts.begin(), counts.end(),
+                                [&](std::size_t count) { return count == counts.front(); });
+  if (counts.empty() || even) return;
+  extent.digest = digest_of(counts);
+  extent.in_ends = ends_of(counts);
+  extent.out_ends = extent.in_ends;
+  extent.count = extent.in_ends.back();
+  extent.agreed = extent.count;
+  extent.each = 0;
+}
+
+}  // namespace
+
+Extent extent_of(const Collective& call, int size) {
+  const Layout layout = traits_of(call.kind).layout;
+  const auto ranks = static_cast<std::size_t>(size);
+  Extent extent;
+  if (layout == Layout::none) return extent;
+  const TensorView& view = layout == Layout::scatter ? call.output : call.input;
+  extent.dtype = view.dtype();
+  extent.count = view.count();
+  extent.agreed = view.count();
+  if (layout == Layout::same) return extent;
+  extent.each = layout == Layout::exchange ? view.count() / ranks : view.count();
+  extent.agreed = extent.each;
+  extent.count = extent.each * ranks;
+  if (call.details == nullptr) return extent;
+  const Details& details = *call.details;
+  const std::vector<std::size_t> in = counts_of(details.inputs, details.input_counts);
+  const std::vector<std::size_t> out = counts_of(details.outputs, details.output_counts);
+  if (call.kind == Kind::all_gather) agree_on(extent, out);
+  if (call.kind == Kind::reduce_scatter) agree_on(extent, in);
+  if (layout == Layout::exchange && !in.empty()) {
+    // Even where this rank's numbers happen to be alike: the others cannot know it.
+    extent.in_ends = ends_of(in);
+    extent.out_ends = ends_of(out);
+    extent.count = extent.in_ends.back();
+    extent.agreed = kSplits;
+    extent.each = 0;
+  }
+  return extent;
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <vector>
+
+#include <tutti/collective.hpp>
+
+namespace tutti::engine {
+
+/// A call that waits for a slot, with a copy of all that its caller need not keep: everything that
+/// Details names, but for the elements of tensors. A factor of one value is copied too.
+class Queued {
+ public:
+  Queued(const Collective& call, bool asynchronous);
+
+  /// The call; valid as long as this object stays where it is.
+  [[nodiscard]] const Collective& call() noexcept;
+  [[nodiscard]] bool asynchronous() const noexcept { return asynchronous_; }
+
+ private:
+  Collective call_;
+  bool asynchronous_;
+  bool detailed_;
+  Details details_;
+  std::vector<TensorView> inputs_;
+  std::vector<TensorView> outputs_;
+  std::vector<std::size_t> input_counts_;
+  std::vector<std::size_t> output_counts_;
+  alignas(16) std::array<std::byte, 16> factor_{};
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,226 @@
+#include "group/call_check.hpp"
+
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/kinds.hpp"
+
+namespace tutti {
+namespace {
+
+std::string number(std::size_t value) { return std::to_string(value); }
+
+/// An output whose elements share memory would hold whichever was written last.
+bool overlaps_itself(const TensorView& view) noexcept {
+  if (view.contiguous()) return false;
+  const auto shape = view.shape();
+  const auto strides = view.strides();
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    if (shape[d] > 1 && strides[d] == 0) return true;
+  }
+  return false;
+}
+
+/// The bytes of two contiguous views have some in common. What has strides is not judged.
+bool overlap(const TensorView& a, const TensorView& b) noexcept {
+  if (a.count() == 0 || b.count() == 0 || !a.contiguous() || !b.contiguous()) return false;
+  const auto a_begin = reinterpret_cast<std::uintptr_t>(a.data());
+  const auto b_begin = reinterpret_cast<std::uintptr_t>(b.data());
+  return a_begin < b_begin + b.size_bytes() && b_begin < a_begin + a.size_bytes();
+}
+
+/// One side of a call: one tensor, or one for each rank.
+struct Side {
+  std::string_view name;  ///< "input"
+  const TensorView& whole;
+  std::span<const TensorView> blocks;
+  std::span<const std::size_t> counts;
+
+  [[nodiscard]] bool listed() const noexcept { return !blocks.empty(); }
+};
+
+std::string check_memory(const TensorView& view, std::string_view name, bool written) {
+  if (view.count() > 0 && view.data() == nullptr)
+    return "the " + std::string(name) + " has no memory (a null pointer)";
+  if (written && overlaps_itself(view))
+    return "the " + std::string(name) +
+           " has a stride of 0, so several elements share memory; copy it first";
+  return {};
+}
+
+std::string check_side(const Side& side, DType dtype, int size, bool written) {
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::string name(side.name);
+  if (!side.listed()) {
+    if (side.whole.dtype() != dtype)
+      return "the " + name + " is " + std::string(to_string(side.whole.dtype())) + ", not " +
+             std::string(to_string(dtype)) + "; both sides must have one dtype";
+    if (!side.counts.empty()) {
+      if (side.counts.size() != ranks)
+        return number(side.counts.size()) + " counts for the " + name + " in a group of " +
+               number(ranks) + "; give one for each rank";
+      for (const std::size_t count : side.counts) {  // so that the sum cannot overflow
+        if (count > side.whole.count())
+          return "a count of " + number(count) + " for the " + name + ", which has " +
+                 number(side.whole.count()) + " elements";
+      }
+      const std::size_t sum =
+          std::accumulate(side.counts.begin(), side.counts.end(), std::size_t{0});
+      if (sum != side.whole.count())
+        return "the counts for the " + name + " sum up to " + number(sum) + ", but it has " +
+               number(side.whole.count()) + " elements";
+    }
+    return check_memory(side.whole, side.name, written);
+  }
+  if (!side.counts.empty())
+    return "counts and a list of tensors for the " + name + ": the tensors tell the counts";
+  if (side.blocks.size() != ranks)
+    return "a list of " + number(side.blocks.size()) + " tensors as " + name + " in a group of " +
+           number(ranks) + "; give one for each rank";
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::string which = name + " for rank " + number(r);
+    if (side.blocks[r].dtype() != dtype)
+      return "the " + which + " is " + std::string(to_string(side.blocks[r].dtype())) + ", not " +
+             std::string(to_string(dtype)) + "; all must have one dtype";
+    if (std::string wrong = check_memory(side.blocks[r], which, written); !wrong.empty())
+      return wrong;
+  }
+  return {};
+}
+
+/// Elements of each block of a side whose blocks may differ.
+std::vector<std::size_t> counts_of(const Side& side, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  if (!side.counts.empty()) return {side.counts.begin(), side.counts.end()};
+  std::vector<std::size_t> counts;
+  for (const TensorView& view : side.blocks) counts.push_back(view.count());
+  if (counts.empty()) counts.assign(ranks, side.whole.count() / ranks);
+  return counts;
+}
+
+/// The side of all blocks against the side of one block (Layout::gather and scatter).
+std::string check_blocks(const Side& all, const TensorView& own, std::string_view own_name,
+                         bool uneven, int rank, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  const bool told = all.listed() || !all.counts.empty();
+  if (!told && all.whole.count() != own.count() * ranks)
+    return "the " + std::string(all.name) + " has " + number(all.whole.count()) +
+           " elements; it must have " + number(ranks) + " times the " + std::string(own_name) +
+           "'s " + number(own.count());
+  const std::vector<std::size_t> counts = counts_of(all, size);
+  const auto mine = counts[static_cast<std::size_t>(rank)];
+  if (mine != own.count())
+    return "block " + number(static_cast<std::size_t>(rank)) + " of the " + std::string(all.name) +
+           " has " + number(mine) + " elements, but this rank's " + std::string(own_name) +
+           " has " + number(own.count());
+  std::size_t first = 0;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    if (!uneven && counts[r] != own.count())
+      return "the " + std::string(all.name) + " for rank " + number(r) + " has " +
+             number(counts[r]) + " elements, not " + number(own.count()) +
+             "; all blocks must have the same number";
+    if (all.listed() && r != static_cast<std::size_t>(rank) && overlap(all.blocks[r], own))
+      return "input and output overlap";
+    if (r < static_cast<std::size_t>(rank)) first += counts[r];
+  }
+  const auto* const block =
+      all.listed() ? all.blocks[static_cast<std::size_t>(rank)].data()
+                   : static_cast<const std::byte*>(all.whole.data()) + first * size_of(own.dtype());
+  const bool overlaps = all.listed() ? overlap(all.blocks[static_cast<std::size_t>(rank)], own)
+                                     : overlap(all.whole, own);
+  if (overlaps && block != own.data())
+    return "input and output overlap; only this rank's own block may be both";
+  return {};
+}
+
+std::string check_exchange(const Side& input, const Side& output, int rank, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  const bool in = input.listed() || !input.counts.empty();
+  const bool out = output.listed() || !output.counts.empty();
+  if (in != out) return "splits (or lists of tensors) for one side only; give both or none";
+  if (!in && input.whole.count() != output.whole.count())
+    return "the output has " + number(output.whole.count()) + " elements and the input " +
+           number(input.whole.count()) + "; without splits they must be equal";
+  if (!in && input.whole.count() % ranks != 0)
+    return number(input.whole.count()) + " elements cannot be divided evenly among " +
+           number(ranks) + " ranks; give splits";
+  const auto mine = static_cast<std::size_t>(rank);
+  const std::vector<std::size_t> sent = counts_of(input, size);
+  const std::vector<std::size_t> got = counts_of(output, size);
+  if (sent[mine] != got[mine])
+    return "this rank sends itself " + number(sent[mine]) + " elements but expects " +
+           number(got[mine]);
+  const auto side_overlaps = [&](const TensorView& view) {
+    if (!output.listed()) return overlap(view, output.whole);
+    for (const TensorView& other : output.blocks) {
+      if (overlap(view, other)) return true;
+    }
+    return false;
+  };
+  bool shared = !input.listed() && side_overlaps(input.whole);
+  for (const TensorView& view : input.blocks) shared = shared || side_overlaps(view);
+  return shared ? "input and output overlap" : "";
+}
+
+}  // namespace
+
+std::string what_is_wrong(const Collective& call, int rank, int size) {
+  const KindTraits& traits = traits_of(call.kind);
+  if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
+  if (traits.rooted && (call.root < 0 || call.root >= size))
+    return "root must be a rank of the group, 0 to " + std::to_string(size - 1);
+  if (traits.layout == Layout::none) return {};
+  static const Details kNone{};
+  const Details& details = call.details != nullptr ? *call.details : kNone;
+  const Side input{"input", call.input, details.inputs, details.input_counts};
+  const Side output{"output", call.output, details.outputs, details.output_counts};
+  const bool in_blocks = traits.layout == Layout::scatter || traits.layout == Layout::exchange;
+  const bool out_blocks = traits.layout == Layout::gather || traits.layout == Layout::exchange;
+  if ((!in_blocks && (input.listed() || !input.counts.empty())) ||
+      (!out_blocks && (output.listed() || !output.counts.empty())))
+    return "a list of tensors, or counts, for a side that is one tensor";
+  const DType dtype = (traits.layout == Layout::scatter ? call.output : call.input).dtype();
+  const bool reads = uses_input(call.kind, rank, call.root);
+  const bool writes = uses_output(call.kind, rank, call.root);
+  std::string wrong;
+  if (reads) wrong = check_side(input, dtype, size, false);
+  if (wrong.empty() && writes) wrong = check_side(output, dtype, size, true);
+  if (!wrong.empty()) return wrong;
+  switch (traits.layout) {
+    case Layout::same:
+      if (call.output.count() == call.input.count() && call.output.dtype() == dtype) break;
+      return "the output is " + std::string(to_string(call.output.dtype())) + " x " +
+             number(call.output.count()) + "; it must have the input's dtype and count";
+    case Layout::gather:
+      if (!writes) break;
+      wrong = check_blocks(output, call.input, "input", call.kind == Kind::all_gather, rank, size);
+      break;
+    case Layout::scatter:
+      if (!reads) break;
+      wrong =
+          check_blocks(input, call.output, "output", call.kind == Kind::reduce_scatter, rank, size);
+      break;
+    case Layout::exchange: wrong = check_exchange(input, output, rank, size); break;
+    case Layout::none:
+    case Layout::pair: break;
+  }
+  if (!wrong.empty()) return wrong;
+  const TensorView& factor = details.factor;
+  const bool scaled = call.op == ReduceOp::premul_sum && traits.reduces;
+  if (!scaled && factor.count() > 0) return "a factor is given, but the op is not PREMUL_SUM";
+  if (scaled) {
+    if (factor.count() == 0) return "PREMUL_SUM needs a factor";
+    if (std::string bad = check_memory(factor, "factor", false); !bad.empty()) return bad;
+    if (factor.dtype() != dtype || !factor.contiguous())
+      return "the factor must be contiguous and have the input's dtype";
+    if (factor.count() != 1 && factor.count() != call.input.count())
+      return "the factor has " + number(factor.count()) +
+             " elements; it must have one, or as many as the input";
+  }
+  return {};
+}
+
+}  // namespace tutti

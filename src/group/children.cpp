@@ -1,0 +1,229 @@
+#include "group/children.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "os/system_error.hpp"
+
+namespace tutti::group {
+namespace {
+
+// Less than a pipe holds: a child must never wait for us to read its last words.
+constexpr std::size_t kLongestReport = std::size_t{16} << 10;
+constexpr char kForeign = '\xff';  // not the code of a tutti::Error
+
+struct Pipe {
+  os::Fd read;
+  os::Fd write;
+};
+
+Result<Pipe> make_pipe() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0)
+    return os::system_error("spawn: cannot make a pipe", errno);
+  return Pipe{os::Fd(ends[0]), os::Fd(ends[1])};
+}
+
+void report(int fd, char code, std::string_view text) noexcept {
+  // One write, whole: it is smaller than the empty pipe.
+  std::array<char, kLongestReport> message{};
+  message[0] = code;
+  const std::size_t size = std::min(text.size(), message.size() - 1);
+  std::memcpy(message.data() + 1, text.data(), size);
+  [[maybe_unused]] const ssize_t written = write(fd, message.data(), size + 1);
+}
+
+void tell_environment(const ChildSettings& settings, int rank) {
+  const auto set = [](const char* name, const std::string& value) {
+    setenv(name, value.c_str(), 1);
+  };
+  set("RANK", std::to_string(rank));
+  set("LOCAL_RANK", std::to_string(rank));
+  set("WORLD_SIZE", std::to_string(settings.size));
+  set("LOCAL_WORLD_SIZE", std::to_string(settings.size));
+  set("GROUP_RANK", "0");
+  set("GROUP_WORLD_SIZE", "1");
+  set("MASTER_ADDR", "127.0.0.1");
+  set("MASTER_PORT", std::to_string(settings.master_port));
+  set("TUTTI_AGENT_STORE", "1");
+  set("TUTTI_JOB", settings.job);
+  set("TUTTI_SECRET_FD", std::to_string(settings.secret_fd));
+  unsetenv("TUTTI_SECRET_FILE");
+  // A program that `fn` turns into must find it open.
+  fcntl(settings.secret_fd, F_SETFD, 0);
+}
+
+int run_function(const std::function<void(int)>& fn, int rank, int report_fd) noexcept {
+  try {
+    fn(rank);
+    return 0;
+  } catch (const Error& error) {
+    report(report_fd, static_cast<char>(error.code()), error.what());
+  } catch (const std::exception& error) {
+    report(report_fd, kForeign, error.what());
+  } catch (...) {
+    report(report_fd, kForeign, "something that is no std::exception");
+  }
+  return 1;
+}
+
+[[noreturn]] void run_child(const std::function<void(int)>& fn, ChildSettings settings, int rank,
+                            pid_t parent, int go_fd, int report_fd) noexcept {
+  int code = 1;
+  std::uint16_t port = 0;
+  ssize_t got = 0;
+  if (os::set_parent_death_signal(SIGKILL, parent)) {
+    while ((got = read(go_fd, &port, sizeof port)) < 0 && errno == EINTR) {
+    }
+  }
+  // Otherwise the parent has gone or given up.
+  if (got == static_cast<ssize_t>(sizeof port)) {
+    close(go_fd);
+    settings.master_port = port;
+    tell_environment(settings, rank);
+    code = run_function(fn, rank, report_fd);
+    std::fflush(nullptr);
+  }
+  _exit(code);  // the child ends here: what the parent has registered for its end is not ours
+}
+
+std::string signal_name(int signal) {
+  const char* name = sigabbrev_np(signal);
+  return name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
+}
+
+}  // namespace
+
+std::string ChildFailure::describe() const {
+  const std::string who = fmt::format("rank {} (process {})", rank, end.process);
+  if (end.exception) return fmt::format("{} ended with an exception: {}", who, *end.exception);
+  if (end.signal != 0) return fmt::format("{} was ended by {}", who, signal_name(end.signal));
+  return fmt::format("{} ended with exit code {}", who, end.exit_code);
+}
+
+Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& settings) {
+  auto go = make_pipe();
+  if (!go) return go.status();
+  // Or every child would print what we have printed and not yet flushed.
+  std::fflush(nullptr);
+  const pid_t parent = getpid();
+  for (int rank = 0; rank < settings.size; ++rank) {
+    auto words = make_pipe();
+    if (!words) return words.status();
+    const pid_t pid = ::fork();
+    if (pid < 0) {
+      return os::system_error(
+          fmt::format("spawn: cannot start process {} of {}", rank + 1, settings.size), errno);
+    }
+    if (pid == 0) {
+      // The end of this pipe must tell of the parent's, so nobody else may hold it.
+      go->write.reset();
+      run_child(fn, settings, rank, parent, go->read.get(), words->write.get());
+    }
+    auto pidfd = os::open_pidfd(pid);
+    if (!pidfd) {
+      ::kill(pid, SIGKILL);
+      while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+      }
+      return pidfd.status();
+    }
+    fcntl(words->read.get(), F_SETFL, O_NONBLOCK);
+    children_.push_back({rank, os::Process(pid, std::move(*pidfd)), std::move(words->read), false});
+  }
+  go_ = std::move(go->write);
+  go_read_ = std::move(go->read);  // or writing would end us where all children have died
+  return {};
+}
+
+Status Children::go(std::uint16_t master_port) {
+  // Each child takes one copy; a pipe holds thousands.
+  for (std::size_t i = 0; i < children_.size(); ++i) {
+    if (write(go_.get(), &master_port, sizeof master_port) != sizeof master_port)
+      return os::system_error("spawn: cannot tell the processes where the store is", errno);
+  }
+  go_.reset();
+  go_read_.reset();
+  return {};
+}
+
+Status Children::wait_one(std::optional<Clock::time_point> deadline) {
+  std::vector<pollfd> entries;
+  std::vector<Child*> waiting;
+  for (Child& child : children_) {
+    if (child.ended) continue;
+    entries.push_back({child.process.pidfd(), POLLIN, 0});
+    waiting.push_back(&child);
+  }
+  int timeout = -1;
+  if (deadline) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*deadline - Clock::now());
+    timeout = static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 1'000'000));
+  }
+  if (poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR)
+    return os::system_error("spawn: cannot wait for the processes", errno);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].revents == 0) continue;
+    if (Status status = note_end(*waiting[i]); !status) return status;
+  }
+  return {};
+}
+
+Status Children::note_end(Child& child) {
+  auto end = child.process.peek();
+  if (!end) return end.status();
+  if (!end->has_value()) return {};
+  if (!(*end)->success()) {
+    ChildFailure failure;
+    failure.rank = child.rank;
+    failure.end.process = child.process.pid();
+    failure.end.exit_code = (*end)->code;
+    failure.end.signal = (*end)->signal;
+    std::array<char, kLongestReport> message{};
+    const ssize_t got = read(child.report.get(), message.data(), message.size());
+    if (got > 0) {
+      failure.end.exception.emplace(message.data() + 1, static_cast<std::size_t>(got) - 1);
+      if (message[0] != kForeign) failure.code = static_cast<Errc>(message[0]);
+    }
+    failures_.push_back(std::move(failure));
+  }
+  child.ended = true;
+  child.report.reset();
+  return child.process.collect();
+}
+
+std::vector<int> Children::running() const {
+  std::vector<int> ranks;
+  for (const Child& child : children_)
+    if (!child.ended) ranks.push_back(child.rank);
+  return ranks;
+}
+
+void Children::signal(int number) noexcept {
+  for (const Child& child : children_) {
+    if (child.ended) continue;
+    static_cast<void>(child.process.kill(number));
+  }
+}
+
+Children::~Children() {
+  signal(SIGKILL);
+  for (Child& child : children_) {
+    if (child.ended) continue;
+    // Nothing survives SIGKILL; the bound is for a process that hangs in the kernel.
+    auto gone = child.process.wait(Clock::now() + std::chrono::seconds(10));
+    if (gone && gone->has_value()) static_cast<void>(child.process.collect());
+  }
+}
+
+}  // namespace tutti::group

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/launch.hpp>
+
+#include "os/fd.hpp"
+#include "os/process.hpp"
+
+namespace tutti::group {
+
+/// What one of our forks is told: all but its rank is the same for all.
+struct ChildSettings {
+  int size = 1;
+  std::uint16_t master_port = 0;
+  int secret_fd = -1;
+  std::string job;
+};
+
+/// How a process failed, if it did.
+struct ChildFailure {
+  int rank = 0;
+  SpawnError::End end;
+  /// Of the tutti::Error that left the function.
+  std::optional<Errc> code;
+
+  /// Whether it only tells of another one's failure.
+  [[nodiscard]] bool is_consequence() const noexcept {
+    return code == Errc::peer_lost || code == Errc::peer_left || code == Errc::aborted;
+  }
+  [[nodiscard]] std::string describe() const;
+};
+
+/// The processes of one `spawn`. None outlives it.
+class Children {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Children() = default;
+  ~Children();
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
+
+  /// Forks all of them; each waits for `go`.
+  Status fork(const std::function<void(int)>& fn, const ChildSettings& settings);
+  /// Tells all where the store is: now they run.
+  Status go(std::uint16_t master_port);
+
+  /// Waits until one more has ended, or until the deadline. Failures are kept in `failures`.
+  Status wait_one(std::optional<Clock::time_point> deadline);
+  [[nodiscard]] const std::vector<ChildFailure>& failures() const noexcept { return failures_; }
+  [[nodiscard]] std::vector<int> running() const;
+  void signal(int number) noexcept;
+
+ private:
+  struct Child {
+    int rank = 0;
+    os::Process process;
+    os::Fd report;  // its last words
+    bool ended = false;
+  };
+  Status note_end(Child& child);
+
+  std::vector<Child> children_;
+  std::vector<ChildFailure> failures_;
+  os::Fd go_;
+  os::Fd go_read_;
+};
+
+}  // namespace tutti::group

@@ -1,0 +1,131 @@
+#include <tutti/launch.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <csignal>
+#include <random>
+
+#include "backend/native/native_backend.hpp"
+#include "group/children.hpp"
+#include "os/address.hpp"
+#include "store/secret.hpp"
+#include "store/tcp_server.hpp"
+
+namespace tutti {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kMostProcesses = 4096;
+// A rank that fails breaks the groups of others, whose errors may reach us before its own.
+constexpr auto kForTheCause = std::chrono::seconds(1);
+
+Status check(const std::function<void(int)>& fn, int nprocs) {
+  if (!fn) return Status(Errc::invalid_argument, "spawn: there is no function to run");
+  if (nprocs < 1 || nprocs > kMostProcesses) {
+    return Status(Errc::invalid_argument,
+                  fmt::format("spawn: {} processes; it must be 1 to {}", nprocs, kMostProcesses));
+  }
+  if (native::Context::alive() > 0) {
+    return Status(Errc::invalid_argument,
+                  "spawn: this process has a process group already, and a fork cannot use its "
+                  "parent's; call spawn before init_process_group or after the group's end, or "
+                  "start the program with tuttirun");
+  }
+  return {};
+}
+
+Result<std::unique_ptr<store::TcpServer>> serve(const std::vector<std::byte>& secret,
+                                                const std::string& job) {
+  auto loopback = os::Address::parse("127.0.0.1", 0);
+  if (!loopback) return loopback.status();
+  store::TcpServerOptions options;
+  options.address = *loopback;
+  options.secret = secret;
+  options.job = job;
+  return store::TcpServer::start(std::move(options));
+}
+
+/// Waits until nobody runs or the deadline has passed.
+Status wait_all(group::Children& children, std::optional<Clock::time_point> deadline) {
+  while (!children.running().empty() && (!deadline || Clock::now() < *deadline)) {
+    if (Status status = children.wait_one(deadline); !status) return status;
+  }
+  return {};
+}
+
+/// Asks all that are left to end, then ends them.
+Status end_rest(group::Children& children, std::chrono::milliseconds grace) {
+  children.signal(SIGTERM);
+  // A stopped process would see the signal only when it is continued.
+  children.signal(SIGCONT);
+  if (Status status = wait_all(children, Clock::now() + grace); !status) return status;
+  children.signal(SIGKILL);
+  return wait_all(children, Clock::now() + std::chrono::seconds(10));
+}
+
+/// The failure that is to blame: the first that does not only tell of another's.
+const group::ChildFailure* cause(const group::Children& children) {
+  const auto& failures = children.failures();
+  const auto found =
+      std::ranges::find_if(failures, [](const auto& one) { return !one.is_consequence(); });
+  return found == failures.end() ? nullptr : &*found;
+}
+
+[[noreturn]] void raise_failure(const group::ChildFailure& failure, bool alone) {
+  Status status(
+      failure.code.value_or(Errc::peer_lost),
+      fmt::format("spawn: {}{}", failure.describe(), alone ? "" : "; the other ranks were ended"));
+  status.with_culprit(failure.rank);
+  throw SpawnError(status, failure.end);
+}
+
+}  // namespace
+
+void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptions& options) {
+  raise_if(check(fn, nprocs));
+  std::optional<Clock::time_point> deadline;
+  if (options.timeout)
+    deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(*options.timeout);
+  auto secret = store::make_secret();
+  raise_if(secret.status());
+  group::ChildSettings settings;
+  settings.size = nprocs;
+  settings.secret_fd = secret->fd.get();
+  std::random_device random;
+  settings.job = fmt::format("{:08x}{:08x}", random(), random());
+
+  std::unique_ptr<store::TcpServer> server;
+  group::Children children;  // ended before the server
+  raise_if(children.fork(fn, settings));
+  // Only now: a fork must not find half of the server's thread.
+  auto started = serve(secret->secret, settings.job);
+  raise_if(started.status());
+  server = std::move(*started);
+  raise_if(children.go(server->address().port()));
+
+  while (!children.running().empty() && children.failures().empty() &&
+         (!deadline || Clock::now() < *deadline)) {
+    raise_if(children.wait_one(deadline));
+  }
+  if (children.failures().empty()) {
+    const std::vector<int> late = children.running();
+    if (late.empty()) return;
+    raise_if(end_rest(children, options.grace));
+    raise(Status(Errc::timeout,
+                 fmt::format("spawn: after {:.3f} s rank{} {} still ran; they were ended",
+                             std::chrono::duration<double>(*options.timeout).count(),
+                             late.size() > 1 ? "s" : "", fmt::join(late, ", "))));
+  }
+  const auto until = Clock::now() + kForTheCause;
+  while (cause(children) == nullptr && !children.running().empty() && Clock::now() < until)
+    raise_if(children.wait_one(until));
+  const group::ChildFailure* found = cause(children);
+  // Those that we end now are no cause.
+  const group::ChildFailure first = found != nullptr ? *found : children.failures().front();
+  raise_if(end_rest(children, options.grace));
+  raise_failure(first, nprocs == 1);
+}
+
+}  // namespace tutti

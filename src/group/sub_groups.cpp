@@ -1,0 +1,109 @@
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/process_group.hpp>
+
+// Groups made of some ranks of a group.
+namespace tutti {
+namespace {
+
+constexpr std::uint64_t kFnvBasis = 0xcbf29ce484222325ULL;
+
+std::uint64_t mixed(std::uint64_t digest, std::uint64_t value) noexcept {
+  return (digest ^ value) * 0x100000001b3ULL;  // FNV-1a
+}
+
+std::string listed(std::span<const int> ranks) {
+  std::string list;
+  for (const int rank : ranks) list += (list.empty() ? "" : ",") + std::to_string(rank);
+  return list;
+}
+
+}  // namespace
+
+/// Makes the group of `ranks` on its members before all have agreed, so that whoever is faster
+/// finds our lines; then all ranks of this group compare `digest`.
+std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ranks,
+                                                         std::uint64_t digest,
+                                                         const NewGroupOptions& options) {
+  const std::string label =
+      options.name.empty() ? std::string(name()) + "[" + listed(ranks) + "]" : options.name;
+  std::optional<ProcessGroup> group;
+  if (std::find(ranks.begin(), ranks.end(), rank()) != ranks.end()) {
+    std::vector<int> globals;
+    for (const int one : ranks) globals.push_back(global_rank(one));
+    Result<Backend*> child = impl().make_child(ranks, label);
+    if (!child) {
+      impl().abort(child.status());  // or the others would wait for us
+      raise(child.status());
+    }
+    group.emplace(*child, label, std::move(globals), options.timeout.value_or(timeout()));
+  }
+  Collective call;
+  call.kind = Kind::new_group;
+  call.digest = digest;
+  submit(call, std::nullopt, false).wait();
+  return group;
+}
+
+std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
+                                                    const NewGroupOptions& options) {
+  const auto refuse = [&](const std::string& text) {
+    raise(Status(Errc::invalid_argument,
+                 "new_group in group '" + std::string(name()) + "': " + text));
+  };
+  std::uint64_t digest = kFnvBasis;
+  std::vector<bool> seen(static_cast<std::size_t>(size()));
+  for (const int one : ranks) {
+    if (one < 0 || one >= size())
+      refuse(std::to_string(one) + " is not a rank of it (size " + std::to_string(size()) + ")");
+    if (seen[static_cast<std::size_t>(one)])
+      refuse("rank " + std::to_string(one) + " is listed twice");
+    seen[static_cast<std::size_t>(one)] = true;
+    digest = mixed(digest, static_cast<std::uint64_t>(one + 1));
+  }
+  if (ranks.empty()) refuse("the list of ranks is empty");
+  return make_sub_group(ranks, digest, options);
+}
+
+std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,
+                                                const NewGroupOptions& options) {
+  struct Entry {
+    std::int64_t with = 0;  ///< 1: in a group
+    std::int64_t color = 0;
+    std::int64_t key = 0;
+  };
+  const std::vector<Entry> mine{{color ? 1 : 0, color.value_or(0), color ? key : 0}};
+  std::vector<Entry> all(static_cast<std::size_t>(size()));
+  all_gather(all, mine).wait();
+  std::uint64_t digest = kFnvBasis;
+  std::vector<std::pair<std::int64_t, int>> members;  // by key, then by rank
+  for (int one = 0; one < size(); ++one) {
+    const Entry& entry = all[static_cast<std::size_t>(one)];
+    for (const std::int64_t value : {entry.with, entry.color, entry.key})
+      digest = mixed(digest, static_cast<std::uint64_t>(value));
+    if (color && entry.with != 0 && entry.color == *color) members.emplace_back(entry.key, one);
+  }
+  std::sort(members.begin(), members.end());
+  std::vector<int> ranks;
+  for (const auto& [its_key, one] : members) ranks.push_back(one);
+  return make_sub_group(ranks, digest, options);
+}
+
+ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& options) {
+  if (group_size < 1 || group_size > size() || size() % group_size != 0) {
+    raise(Status(Errc::invalid_argument,
+                 "new_subgroups in group '" + std::string(name()) + "': " + std::to_string(size()) +
+                     " ranks cannot be divided into groups of " + std::to_string(group_size)));
+  }
+  std::vector<int> ranks;
+  const int first = rank() / group_size * group_size;
+  for (int one = first; one < first + group_size; ++one) ranks.push_back(one);
+  // The size says it all: every rank knows every list.
+  return *make_sub_group(ranks, mixed(kFnvBasis, static_cast<std::uint64_t>(group_size)), options);
+}
+
+}  // namespace tutti

@@ -1,0 +1,239 @@
+#include "kernels/narrow.hpp"
+
+#include "kernels/reduce_targets.hpp"
+//
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kernels/narrow.cpp"
+#include <hwy/foreach_target.h>
+//
+#include <hwy/highway.h>
+//
+#include <cstdint>
+#include <cstring>
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti::kernels::HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Wide = hn::ScalableTag<float>;
+using WideBits = hn::RebindToUnsigned<Wide>;
+using WideInts = hn::RebindToSigned<Wide>;
+
+constexpr std::int32_t kInfinity = 0x7f800000;
+constexpr int kWideBias = 127;
+constexpr int kWideMantissa = 23;
+
+HWY_INLINE hn::Vec<Wide> power_of_two(int exponent) {
+  return hn::BitCast(Wide(), hn::Set(WideInts(), (exponent + kWideBias) << kWideMantissa));
+}
+
+/// A format of sign, exponent and mantissa with denormals. From kSpecial on, magnitudes are not
+/// finite. A float32 whose bits are kTooLargeFrom or more becomes kTooLarge; what lies below that
+/// and rounds up beyond the greatest finite number gets there by its own carry.
+struct Float16 {
+  using Bits = std::uint16_t;
+  static constexpr int kMantissa = 10;
+  static constexpr int kBias = 15;
+  static constexpr std::int32_t kSpecial = 0x7c00;
+  static constexpr std::int32_t kTooLarge = 0x7c00;
+  static constexpr std::int32_t kTooLargeFrom = (16 + kWideBias) << kWideMantissa;  // 65536
+  static constexpr std::int32_t kNan = 0x7e00;
+};
+
+struct Float8E5M2 {
+  using Bits = std::uint8_t;
+  static constexpr int kMantissa = 2;
+  static constexpr int kBias = 15;
+  static constexpr std::int32_t kSpecial = 0x7c;
+  static constexpr std::int32_t kTooLarge = 0x7c;
+  static constexpr std::int32_t kTooLargeFrom = (16 + kWideBias) << kWideMantissa;  // 65536
+  static constexpr std::int32_t kNan = 0x7f;
+};
+
+struct Float8E4M3 {
+  using Bits = std::uint8_t;
+  static constexpr int kMantissa = 3;
+  static constexpr int kBias = 7;
+  static constexpr std::int32_t kSpecial = 0x7f;
+  static constexpr std::int32_t kTooLarge = 0x7f;
+  static constexpr std::int32_t kTooLargeFrom = 0x43f00000;  // 480
+  static constexpr std::int32_t kNan = 0x7f;
+};
+
+template <class F>
+struct AnyFormat {
+  using Bits = typename F::Bits;
+  static constexpr int kShift = kWideMantissa - F::kMantissa;
+  static constexpr int kSignShift = 32 - 8 * static_cast<int>(sizeof(Bits));
+  static constexpr std::int32_t kSign = 1 << (8 * sizeof(Bits) - 1);
+
+  static HWY_INLINE hn::Vec<Wide> widen(const Bits* from) {
+    const Wide d;
+    const WideInts di;
+    const hn::Rebind<Bits, Wide> dn;
+    const auto bits = hn::BitCast(di, hn::PromoteTo(WideBits(), hn::LoadU(dn, from)));
+    const auto magnitude = hn::And(bits, hn::Set(di, kSign - 1));
+    const auto sign = hn::ShiftLeft<kSignShift>(hn::And(bits, hn::Set(di, kSign)));
+    const auto moved = hn::ShiftLeft<kShift>(magnitude);
+    const auto normal = hn::Add(moved, hn::Set(di, (kWideBias - F::kBias) << kWideMantissa));
+    // As the mantissa of the least normal number, which is then taken away again.
+    const auto least = power_of_two(1 - F::kBias);
+    const auto denormal =
+        hn::BitCast(di, hn::Sub(hn::BitCast(d, hn::Or(moved, hn::BitCast(di, least))), least));
+    const auto is_normal = hn::Gt(magnitude, hn::Set(di, (1 << F::kMantissa) - 1));
+    const auto finite = hn::IfThenElse(is_normal, normal, denormal);
+    const auto special = hn::Or(moved, hn::Set(di, kInfinity));
+    const auto is_special = hn::Gt(magnitude, hn::Set(di, F::kSpecial - 1));
+    return hn::BitCast(d, hn::Or(sign, hn::IfThenElse(is_special, special, finite)));
+  }
+
+  static HWY_INLINE void narrow(Bits* to, hn::Vec<Wide> value) {
+    const Wide d;
+    const WideInts di;
+    const hn::Rebind<Bits, Wide> dn;
+    const auto bits = hn::BitCast(di, value);
+    const auto magnitude = hn::And(bits, hn::Set(di, 0x7fffffff));
+    const auto sign = hn::And(hn::ShiftRight<kSignShift>(bits), hn::Set(di, kSign));
+    const auto odd = hn::And(hn::ShiftRight<kShift>(magnitude), hn::Set(di, 1));
+    const auto rounding =
+        hn::Set(di, (1 << (kShift - 1)) - 1 - ((kWideBias - F::kBias) << kWideMantissa));
+    const auto normal = hn::ShiftRight<kShift>(hn::Add(hn::Add(magnitude, rounding), odd));
+    // Added to a number whose last place is the least denormal, the sum is rounded there.
+    const auto magic = power_of_two(1 - F::kBias - F::kMantissa + kWideMantissa);
+    const auto denormal =
+        hn::Sub(hn::BitCast(di, hn::Add(hn::BitCast(d, magnitude), magic)), hn::BitCast(di, magic));
+    const auto is_denormal =
+        hn::Lt(magnitude, hn::Set(di, (1 - F::kBias + kWideBias) << kWideMantissa));
+    auto result = hn::IfThenElse(is_denormal, denormal, normal);
+    const auto too_large = hn::Gt(magnitude, hn::Set(di, F::kTooLargeFrom - 1));
+    result = hn::Or(hn::IfThenElse(too_large, hn::Set(di, F::kTooLarge), result), sign);
+    auto nan = hn::Gt(magnitude, hn::Set(di, kInfinity));
+    if constexpr (F::kTooLarge == F::kNan) {
+      nan = hn::Gt(hn::And(result, hn::Set(di, kSign - 1)), hn::Set(di, F::kNan - 1));
+      nan = hn::Or(nan, hn::Gt(magnitude, hn::Set(di, kInfinity)));
+    }
+    result = hn::IfThenElse(nan, hn::Set(di, F::kNan), result);
+    hn::StoreU(hn::DemoteTo(dn, result), dn, to);
+  }
+};
+
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2 && !defined(HWY_DISABLE_F16C)
+
+/// By the instructions of F16C, which round as they are told, whatever the mode.
+struct Half {
+  using Bits = std::uint16_t;
+  using Tag = hn::Rebind<hwy::float16_t, Wide>;
+
+  static HWY_INLINE hn::Vec<Wide> widen(const Bits* from) {
+    const hn::Rebind<Bits, Wide> dn;
+    return hn::PromoteTo(Wide(), hn::BitCast(Tag(), hn::LoadU(dn, from)));
+  }
+
+  static HWY_INLINE void narrow(Bits* to, hn::Vec<Wide> value) {
+    const Wide d;
+    const hn::Rebind<Bits, Wide> dn;
+    const auto nan = hn::BitCast(d, hn::Set(WideInts(), 0x7fc00000));
+    value = hn::IfThenElse(hn::IsNaN(value), nan, value);
+    hn::StoreU(hn::BitCast(dn, hn::DemoteTo(Tag(), value)), dn, to);
+  }
+};
+
+#else
+
+using Half = AnyFormat<Float16>;
+
+#endif
+
+/// The upper half of a float32. By integers: the instructions for it flush denormals.
+struct Brain {
+  using Bits = std::uint16_t;
+
+  static HWY_INLINE hn::Vec<Wide> widen(const Bits* from) {
+    const hn::Rebind<Bits, Wide> dn;
+    const auto bits = hn::PromoteTo(WideBits(), hn::LoadU(dn, from));
+    return hn::BitCast(Wide(), hn::ShiftLeft<16>(bits));
+  }
+
+  static HWY_INLINE void narrow(Bits* to, hn::Vec<Wide> value) {
+    const WideBits du;
+    const hn::Rebind<Bits, Wide> dn;
+    const auto bits = hn::BitCast(du, value);
+    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1U));
+    const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffU)), odd);
+    const auto nan = hn::RebindMask(du, hn::IsNaN(value));
+    const auto result = hn::IfThenElse(nan, hn::Set(du, 0x7fc00000U), rounded);
+    hn::StoreU(hn::TruncateTo(dn, hn::ShiftRight<16>(result)), dn, to);
+  }
+};
+
+/// The elements that do not fill a vector go through a vector of memory of our own.
+template <class Format>
+void widen(void* to, const void* from, std::size_t count) {
+  const Wide d;
+  const std::size_t lanes = hn::Lanes(d);
+  auto* const out = static_cast<float*>(to);
+  const auto* const in = static_cast<const typename Format::Bits*>(from);
+  std::size_t i = 0;
+  for (; count - i >= lanes; i += lanes) hn::StoreU(Format::widen(in + i), d, out + i);
+  if (i == count) return;
+  HWY_ALIGN typename Format::Bits rest[hn::MaxLanes(d)] = {};
+  HWY_ALIGN float wide[hn::MaxLanes(d)];
+  std::memcpy(rest, in + i, (count - i) * sizeof rest[0]);
+  hn::Store(Format::widen(rest), d, wide);
+  std::memcpy(out + i, wide, (count - i) * sizeof wide[0]);
+}
+
+template <class Format>
+void narrow(void* to, const void* from, std::size_t count) {
+  const Wide d;
+  const std::size_t lanes = hn::Lanes(d);
+  auto* const out = static_cast<typename Format::Bits*>(to);
+  const auto* const in = static_cast<const float*>(from);
+  std::size_t i = 0;
+  for (; count - i >= lanes; i += lanes) Format::narrow(out + i, hn::LoadU(d, in + i));
+  if (i == count) return;
+  HWY_ALIGN float rest[hn::MaxLanes(d)] = {};
+  HWY_ALIGN typename Format::Bits narrowed[hn::MaxLanes(d)];
+  std::memcpy(rest, in + i, (count - i) * sizeof rest[0]);
+  Format::narrow(narrowed, hn::Load(d, rest));
+  std::memcpy(out + i, narrowed, (count - i) * sizeof narrowed[0]);
+}
+
+}  // namespace
+
+ConvertFn best_widen(DType dtype) {
+  switch (dtype) {
+    case DType::float16: return &widen<Half>;
+    case DType::bfloat16: return &widen<Brain>;
+    case DType::float8_e4m3: return &widen<AnyFormat<Float8E4M3>>;
+    case DType::float8_e5m2: return &widen<AnyFormat<Float8E5M2>>;
+    default: return nullptr;
+  }
+}
+
+ConvertFn best_narrow(DType dtype) {
+  switch (dtype) {
+    case DType::float16: return &narrow<Half>;
+    case DType::bfloat16: return &narrow<Brain>;
+    case DType::float8_e4m3: return &narrow<AnyFormat<Float8E4M3>>;
+    case DType::float8_e5m2: return &narrow<AnyFormat<Float8E5M2>>;
+    default: return nullptr;
+  }
+}
+
+}  // namespace tutti::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti::kernels {
+HWY_EXPORT(best_widen);
+HWY_EXPORT(best_narrow);
+
+ConvertFn find_widen(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_widen)(dtype); }
+
+ConvertFn find_narrow(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_narrow)(dtype); }
+
+}  // namespace tutti::kernels
+#endif

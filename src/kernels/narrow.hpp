@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstddef>
+
+#include <tutti/dtype.hpp>
+
+namespace tutti::kernels {
+
+/// float16, bfloat16, float8_e4m3 (finite up to 448, no infinities) and float8_e5m2.
+[[nodiscard]] constexpr bool is_narrow(DType dtype) noexcept {
+  return dtype == DType::float16 || dtype == DType::bfloat16 || dtype == DType::float8_e4m3 ||
+         dtype == DType::float8_e5m2;
+}
+
+/// Converts `count` elements, any alignment, no overlap. The caller has put the float mode right.
+using ConvertFn = void (*)(void* to, const void* from, std::size_t count);
+
+/// To float32: exact; a NaN stays some NaN. nullptr for what is not narrow.
+[[nodiscard]] ConvertFn find_widen(DType dtype) noexcept;
+
+/// From float32: to the nearest, ties to even; what is too large becomes infinity, in float8_e4m3
+/// NaN; NaN becomes quiet_nan_bits. nullptr for what is not narrow.
+[[nodiscard]] ConvertFn find_narrow(DType dtype) noexcept;
+
+}  // namespace tutti::kernels

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/each_float.hpp"
+#include "kernels/narrow.hpp"
+#include "kernels/reduce.hpp"
+
+namespace tutti::kernels {
+
+/// A reduction that goes block by block through small buffers: there the elements may be wider, and
+/// there they can be divided before they are rounded.
+struct Stage {
+  std::size_t outer = 1;        ///< bytes of an element in the sources and in dst
+  std::size_t inner = 1;        ///< and of one in the buffers
+  ConvertFn prepare = nullptr;  ///< from a source to a buffer; absent: sources are combined as is
+  ReduceFn combine = nullptr;   ///< of inner elements; is given 8 sources at most
+  DivideFn divide = nullptr;    ///< of inner elements, after all are combined
+  ConvertFn finish = nullptr;   ///< from a buffer to dst; absent: outer and inner are the same
+  bool floats = false;          ///< the caller's float mode must not count
+};
+
+/// One call: the same rules for sources, dst and order as for ReduceFn.
+struct StagedCall {
+  void* dst;
+  const void* const* sources;
+  int k;
+  std::size_t count;
+  std::int64_t divisor = 1;
+};
+
+void reduce_staged(const Stage& stage, const StagedCall& call);
+
+/// Past the cache where that pays.
+void reduce_staged_nt(const Stage& stage, const StagedCall& call);
+
+}  // namespace tutti::kernels

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "plan/program.hpp"
+
+namespace tutti::plan {
+
+/// The blocks of the ranks first, first + 1, ... (count of them, modulo the size), as runs of
+/// neighbours: one, or two where they go past the last rank.
+[[nodiscard]] inline std::vector<Slice> block_runs(int first, int count, int size) {
+  const int begin = first % size;
+  const int before_end = std::min(count, size - begin);
+  std::vector<Slice> runs{blocks(constant(begin), before_end)};
+  if (count > before_end) runs.push_back(blocks(constant(0), count - before_end));
+  return runs;
+}
+
+/// The tree along which blocks are gathered and scattered: of places behind the root, so that every
+/// subtree is a run of ranks.
+struct BlockTree {
+  explicit BlockTree(const Shape& s)
+      : size(s.size), root(s.root), place((s.rank - s.root + s.size) % s.size) {}
+
+  [[nodiscard]] Expr rank_at(int at) const { return constant((at + root) % size); }
+  /// The blocks of the subtree below this place.
+  [[nodiscard]] std::vector<Slice> runs_below(int at) const {
+    return block_runs(at + root, width_of(at), size);
+  }
+  [[nodiscard]] int width_of(int at) const {
+    return at == 0 ? size : std::min(at & -at, size - at);
+  }
+
+  int size;
+  int root;
+  int place;
+};
+
+}  // namespace tutti::plan

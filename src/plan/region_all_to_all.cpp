@@ -1,0 +1,60 @@
+#include "plan/block_slots.hpp"
+#include "plan/builders.hpp"
+
+namespace tutti::plan {
+namespace {
+
+constexpr int kStaged = 0;  // chunks staged since the first; also tells what was taken, below
+
+}  // namespace
+
+Schedule one_shot_all_to_all(const Shape& s) {
+  Program p("one_shot", Kind::all_to_all, s);
+  p.schedule().region = true;
+  p.schedule().symmetry = Symmetry::rotation;
+  p.schedule().stage_slots = 1;
+  const Slice own = block(constant(s.rank));
+  p.for_each_other(
+      [&](Expr peer) { p.copy(p.stage(constant(0), block(peer)), input(block(peer))); });
+  p.publish();
+  p.await_line(p.others());
+  p.agree();
+  p.copy(output(own), input(own));
+  p.for_each_other(
+      [&](Expr peer) { p.copy(output(block(peer)), Program::stage_of(peer, constant(0), own)); });
+  return p.take();
+}
+
+// Round i stages chunk i + 1 of everybody's block and takes chunk i of what is for this rank; the
+// lines say that chunk 0 is staged. Slots are free again for the same reason as in
+// chunked_all_gather.
+Schedule chunked_all_to_all(const Shape& s) {
+  Program p("chunked", Kind::all_to_all, s);
+  p.schedule().region = true;
+  p.schedule().symmetry = Symmetry::rotation;
+  set_block_slots(p, s.chunk_bytes, s.size);
+  const Expr me = constant(s.rank);
+  p.for_each_other([&](Expr peer) {
+    const Slice first = block_chunk(peer, constant(0));
+    p.copy(p.stage(first_block_slot(peer), first), input(first));
+  });
+  p.publish();
+  p.await_line(p.others());
+  p.agree();
+  p.loop(block_chunks());
+  p.for_each_other([&](Expr peer) {
+    const Slice next = block_chunk(peer, var_i(1));
+    p.copy(p.stage(block_slot(peer, 1, s.size), next), input(next));
+  });
+  if (s.size > 1) p.signal(kStaged, var_i(1));
+  p.copy(output(block_chunk(me, var_i())), input(block_chunk(me, var_i())));
+  p.for_each_other([&](Expr peer) {
+    p.await(kStaged, only(peer), var_i());
+    p.copy(output(block_chunk(peer, var_i())),
+           Program::stage_of(peer, block_slot(me, 0, s.size), block_chunk(me, var_i())));
+  });
+  p.end_loop();
+  return p.take();
+}
+
+}  // namespace tutti::plan

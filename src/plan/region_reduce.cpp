@@ -1,0 +1,82 @@
+#include "plan/builders.hpp"
+#include "plan/program.hpp"
+
+namespace tutti::plan {
+namespace {
+
+constexpr int kSlots = 4;
+constexpr int kProgress = 0;
+constexpr int kPieces = 16;  // up to so many ranks a chunk is staged in pieces
+
+/// Stages what the others will reduce of a chunk. Our own part is reduced straight from the input.
+void stage_others(Program& p, Expr slot, Expr which, const Shape& s) {
+  if (s.size > kPieces) {  // not worth so many steps
+    p.copy(p.stage(slot, chunk(which)), input(chunk(which)));
+    return;
+  }
+  for (int k = 1; k < s.size; ++k) {
+    const Slice theirs = chunk_part(which, constant((s.rank + k) % s.size), s.size);
+    p.copy(p.stage(slot, theirs), input(theirs));
+  }
+}
+
+}  // namespace
+
+Schedule one_shot_reduce(const Shape& s) {
+  Program p("one_shot", Kind::reduce, s);
+  p.schedule().region = true;
+  p.schedule().stage_slots = 1;
+  if (s.rank != s.root) {
+    p.copy(p.stage(constant(0), whole()), input(whole()));
+    p.publish();
+    p.agree();
+    return p.take();
+  }
+  p.publish();
+  p.await_line(p.others());
+  p.agree();
+  p.reduce_stages(output(whole()), p.everybody(), constant(0), whole(), true);
+  p.mark_last();
+  return p.take();
+}
+
+// As slice_owner_all_reduce, but only the root takes the sums. Progress i + 1 means "my part of
+// chunk i is reduced, and chunk i + 1 is staged"; the lines stand for progress 0.
+// - chunk i is reduced in round i: all had progress i when their parts of chunk i - 1 were taken
+//   (the root) or when they were awaited (the others);
+// - so everybody has read chunk i - 1, and chunk i + 1 may take the slot of chunk i + 1 - kSlots;
+// - the root's progress i says that it has taken all sums up to chunk i - 2, and the sum of chunk i
+//   takes the slot of that of chunk i - kSlots.
+Schedule slice_owner_reduce(const Shape& s) {
+  Program p("slice_owner", Kind::reduce, s);
+  p.schedule().region = true;
+  p.schedule().chunk_bytes = s.chunk_bytes;
+  p.schedule().stage_slots = 2 * kSlots;
+  p.schedule().slot_cycle = kSlots;
+  p.schedule().slot_parts = 1;
+  const bool is_root = s.rank == s.root;
+  const Expr sum_slot = var_i(0, kSlots, kSlots);
+  stage_others(p, constant(0), constant(0), s);
+  p.publish();
+  p.await_line(p.others());
+  p.agree();
+  p.loop(chunks());
+  const Slice own = chunk_part(var_i(), constant(s.rank), s.size);
+  if (!is_root) p.await(kProgress, p.others(), var_i());
+  p.reduce_stages(is_root ? output(own) : p.stage(sum_slot, own), p.everybody(), var_i(0, kSlots),
+                  own, true);
+  p.mark_last();
+  stage_others(p, var_i(1, kSlots), var_i(1), s);
+  if (s.size > 1) p.signal(kProgress, var_i(1));
+  if (is_root) {
+    p.for_each_other([&](Expr owner) {
+      const Slice theirs = chunk_part(var_i(), owner, s.size);
+      p.await(kProgress, only(owner), var_i(1));
+      p.copy(output(theirs), Program::stage_of(owner, sum_slot, theirs));
+    });
+  }
+  p.end_loop();
+  return p.take();
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,58 @@
+#include "plan/block_slots.hpp"
+#include "plan/builders.hpp"
+
+namespace tutti::plan {
+namespace {
+
+constexpr int kStaged = 0;  // chunks staged since the first; also tells what was reduced, below
+
+}  // namespace
+
+// A rank's own contribution to its own block never leaves its input.
+Schedule one_shot_reduce_scatter(const Shape& s) {
+  Program p("one_shot", Kind::reduce_scatter, s);
+  p.schedule().region = true;
+  p.schedule().symmetry = Symmetry::rotation;
+  p.schedule().stage_slots = 1;
+  p.for_each_other(
+      [&](Expr peer) { p.copy(p.stage(constant(0), block(peer)), input(block(peer))); });
+  p.publish();
+  p.await_line(p.others());
+  p.agree();
+  const Slice own = block(constant(s.rank));
+  p.reduce_stages(output(own), p.everybody(), constant(0), own, true);
+  p.mark_last();
+  return p.take();
+}
+
+// Round i stages chunk i + 1 of everybody's block and adds chunk i of the own one; the lines say
+// that chunk 0 is staged. Slots are free again for the same reason as in chunked_all_gather.
+Schedule chunked_reduce_scatter(const Shape& s) {
+  Program p("chunked", Kind::reduce_scatter, s);
+  p.schedule().region = true;
+  p.schedule().symmetry = Symmetry::rotation;
+  set_block_slots(p, s.chunk_bytes, s.size);
+  p.for_each_other([&](Expr peer) {
+    const Slice first = block_chunk(peer, constant(0));
+    p.copy(p.stage(first_block_slot(peer), first), input(first));
+  });
+  p.publish();
+  p.await_line(p.others());
+  p.agree();
+  p.loop(block_chunks());
+  p.for_each_other([&](Expr peer) {
+    const Slice next = block_chunk(peer, var_i(1));
+    p.copy(p.stage(block_slot(peer, 1, s.size), next), input(next));
+  });
+  if (s.size > 1) {
+    p.signal(kStaged, var_i(1));
+    p.await(kStaged, p.others(), var_i());
+  }
+  const Slice own = block_chunk(constant(s.rank), var_i());
+  p.reduce_stages(output(own), p.everybody(), block_slot(constant(s.rank), 0, s.size), own, true);
+  p.mark_last();
+  p.end_loop();
+  return p.take();
+}
+
+}  // namespace tutti::plan

@@ -1,0 +1,71 @@
+#include "plan/block_slots.hpp"
+#include "plan/builders.hpp"
+
+namespace tutti::plan {
+namespace {
+
+constexpr int kStaged = 0;  // of the root: chunks staged since the first
+constexpr int kTaken = 1;   // of the others: chunks copied out
+
+}  // namespace
+
+Schedule one_shot_scatter(const Shape& s) {
+  Program p("one_shot", Kind::scatter, s);
+  p.schedule().region = true;
+  p.schedule().stage_slots = 1;
+  const Slice own = block(constant(s.rank));
+  if (s.rank == s.root) {
+    p.for_each_other(
+        [&](Expr peer) { p.copy(p.stage(constant(0), block(peer)), input(block(peer))); });
+    p.publish();
+    p.agree();
+    p.copy(output(own), input(own));
+  } else {
+    p.publish();
+    p.await_line(only(constant(s.root)));
+    p.agree();
+    p.copy(output(own), Program::stage_of(constant(s.root), constant(0), own));
+  }
+  return p.take();
+}
+
+// The root's line says that chunk 0 of all blocks is staged, its counter that c more are. Slots are
+// filled again when everybody has taken what they held kBlockSlots rounds ago.
+Schedule chunked_scatter(const Shape& s) {
+  Program p("chunked", Kind::scatter, s);
+  p.schedule().region = true;
+  set_block_slots(p, s.chunk_bytes, s.size);
+  const Expr me = constant(s.rank);
+  if (s.rank == s.root) {
+    p.for_each_other([&](Expr peer) {
+      const Slice first = block_chunk(peer, constant(0));
+      p.copy(p.stage(first_block_slot(peer), first), input(first));
+    });
+    p.publish();
+    p.agree();
+    p.copy(output(block(me)), input(block(me)));
+    if (s.size == 1) return p.take();
+    p.loop(block_chunks(-1));
+    p.await(kTaken, p.others(), var_i(2 - kBlockSlots));
+    p.for_each_other([&](Expr peer) {
+      const Slice next = block_chunk(peer, var_i(1));
+      p.copy(p.stage(block_slot(peer, 1, s.size), next), input(next));
+    });
+    p.signal(kStaged, var_i(1));
+    p.end_loop();
+    return p.take();
+  }
+  const Expr root = constant(s.root);
+  p.publish();
+  p.await_line(only(root));
+  p.agree();
+  p.loop(block_chunks());
+  p.await(kStaged, only(root), var_i());
+  p.copy(output(block_chunk(me, var_i())),
+         Program::stage_of(root, block_slot(me, 0, s.size), block_chunk(me, var_i())));
+  p.signal(kTaken, var_i(1));
+  p.end_loop();
+  return p.take();
+}
+
+}  // namespace tutti::plan

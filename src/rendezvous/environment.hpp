@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+// What the variables of a process say about its place in the job.
+namespace tutti::rendezvous {
+
+/// invalid_argument: "cannot join the job: <what>".
+[[nodiscard]] Status cannot_join(std::string_view what);
+
+class Environment {
+ public:
+  using Lookup = std::function<const char*(const char* name)>;
+  /// Null: the process's own environment, read at each call.
+  explicit Environment(Lookup lookup) : lookup_(std::move(lookup)) {}
+
+  [[nodiscard]] std::optional<std::string> text(const char* name) const;
+  /// Nothing if it is not set.
+  /// Errors: invalid_argument if it is not a whole number; names the variable.
+  Result<std::optional<int>> number(const char* name) const;
+
+ private:
+  Lookup lookup_;
+};
+
+/// Who we are among how many. Whatever was given before stays; the rest comes from RANK, WORLD_SIZE
+/// and LOCAL_RANK, and what is still missing from the variables of mpirun (Open MPI), mpiexec (PMI)
+/// or srun.
+struct Place {
+  std::optional<int> rank;
+  std::optional<int> size;
+  std::optional<int> local_rank;
+  /// How many of the job are on this host, if the launcher says.
+  std::optional<int> local_size;
+  /// Name of the launcher whose variables were used; empty: of none.
+  std::string launcher;
+  /// Its number or name of this job, as far as it tells.
+  std::string launcher_job;
+};
+Status complete(Place& place, const Environment& environment);
+/// Whether these numbers make sense together.
+Status check_place(const Place& place);
+
+/// From TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set.
+Result<std::vector<std::byte>> read_secret(const Environment& environment);
+/// TUTTI_AGENT_STORE.
+Result<bool> agent_serves(const Environment& environment);
+
+}  // namespace tutti::rendezvous

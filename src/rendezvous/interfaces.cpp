@@ -1,0 +1,53 @@
+#include "rendezvous/interfaces.hpp"
+
+#include <fmt/format.h>
+#include <net/if.h>
+
+#include "rendezvous/environment.hpp"
+
+namespace tutti::rendezvous {
+
+std::optional<std::size_t> InterfaceChoice::place_of(std::string_view interface) const {
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (exact ? interface == names[i] : interface.starts_with(names[i]))
+      return excludes ? std::nullopt : std::optional<std::size_t>(i);
+  }
+  return excludes ? std::optional<std::size_t>(0) : std::nullopt;
+}
+
+Result<InterfaceChoice> parse_interfaces(std::string_view variable, std::string_view text,
+                                         bool exact) {
+  const auto bad = [&](std::string_view why) {
+    return cannot_join(fmt::format(
+        "{} is \"{}\", which {}; it must be names with commas between, such as eth0,eth1, with = "
+        "before them for whole names only, or ^ for any but these",
+        variable, text.substr(0, 128), why));
+  };
+  InterfaceChoice choice;
+  choice.exact = exact;
+  std::string_view rest = text;
+  if (rest.starts_with('^')) {
+    choice.excludes = true;
+    rest.remove_prefix(1);
+  }
+  if (rest.starts_with('=')) {
+    choice.exact = true;
+    rest.remove_prefix(1);
+  }
+  while (true) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view name = rest.substr(0, comma);
+    if (name.empty()) return bad("holds an empty name");
+    if (name.size() >= IFNAMSIZ) return bad("holds a name that is too long for an interface");
+    for (const char c : name) {
+      if (static_cast<unsigned char>(c) <= ' ' || c == '/' || c == '^' || c == '=')
+        return bad("holds what is no name");
+    }
+    if (choice.names.size() == kMostInterfaces) return bad("holds too many names");
+    choice.names.emplace_back(name);
+    if (comma == std::string_view::npos) return choice;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+}  // namespace tutti::rendezvous

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "os/address.hpp"
+#include "os/host.hpp"
+#include "os/route.hpp"
+#include "rendezvous/environment.hpp"
+#include "rendezvous/interfaces.hpp"
+#include "rendezvous/rendezvous.hpp"
+
+namespace tutti::rendezvous {
+namespace {
+
+// Addresses for documents, which no host has: they only ask for the way out of here.
+constexpr const char* kOutside[] = {"192.0.2.1", "2001:db8::1"};
+
+bool is_link_local(const os::Address& address) {
+  const std::string host = address.host();
+  return host.starts_with("fe80:") || host.starts_with("169.254.");
+}
+
+// Of the interfaces that the environment asks for, the first address of that family, else of any.
+// Nothing if it asks for none.
+Result<std::optional<os::Address>> chosen(const Environment& environment, int family) {
+  for (const char* const variable :
+       {"TUTTI_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
+    const auto text = environment.text(variable);
+    if (!text || text->empty()) continue;
+    auto choice = parse_interfaces(variable, *text, variable[0] == 'G');
+    if (!choice) return choice.status();
+    auto all = os::interfaces();
+    if (!all) return all.status();
+    const os::Interface* best = nullptr;
+    std::size_t best_cost = 0;
+    std::string known;
+    for (const os::Interface& one : *all) {
+      if (known.find(one.name) == std::string::npos) known += " " + one.name;
+      const auto place = choice->place_of(one.name);
+      if (!place || (choice->excludes && one.is_loopback)) continue;
+      // The place in the list counts most, then the family, then whether others can use it at all.
+      const std::size_t cost = *place * 4 + (one.address.family() == family ? 0U : 2U) +
+                               (is_link_local(one.address) ? 1U : 0U);
+      if (best != nullptr && best_cost <= cost) continue;
+      best = &one;
+      best_cost = cost;
+    }
+    if (best == nullptr) {
+      return cannot_join(fmt::format(
+          "{} is \"{}\", but no interface of host {} that is up matches it; there are{}", variable,
+          text->substr(0, 128), os::host_name(), known));
+    }
+    return std::optional<os::Address>(best->address);
+  }
+  return std::optional<os::Address>();
+}
+
+Result<std::string> towards_master(const std::string& host, std::uint16_t port,
+                                   const Environment& environment) {
+  Result<std::vector<os::Address>> master = os::Address::resolve(host, port);
+  if (!master) return master.status();
+  Status why(Errc::refused, "MASTER_ADDR " + host + " has no address");
+  for (const os::Address& address : *master) {
+    auto picked = chosen(environment, address.family());
+    if (!picked) return picked.status();
+    if (*picked) return (*picked)->host();
+    Result<os::Address> ours = os::address_towards(address);
+    if (ours) return ours->host();
+    why = ours.status();
+  }
+  return why;
+}
+
+// Equal on two ranks that reach each other by the loopback.
+Result<std::string> whereabouts() {
+  auto boot = os::boot_id();
+  if (!boot) return boot.status();
+  auto network = os::network_namespace();
+  if (!network) return network.status();
+  return fmt::format("{} {}", *boot, *network);
+}
+
+}  // namespace
+
+Result<std::string> our_address(const Rendezvous& rendezvous, const Settings& settings,
+                                Deadline deadline) {
+  const Environment environment(settings.environment);
+  if (!rendezvous.master_addr.empty())
+    return towards_master(rendezvous.master_addr, rendezvous.master_port, environment);
+  auto picked = chosen(environment, AF_INET);
+  if (!picked) return picked.status();
+  auto mine = whereabouts();
+  if (!mine) return mine.status();
+  auto all =
+      exchange(*rendezvous.store, "hosts", rendezvous.rank, rendezvous.size, *mine, deadline);
+  if (!all) return all.status();
+  if (*picked) return (*picked)->host();
+  if (std::ranges::all_of(*all, [&](const std::string& other) { return other == *mine; }))
+    return std::string("127.0.0.1");
+  for (const char* const outside : kOutside) {
+    auto target = os::Address::parse(outside, 9);
+    if (!target) return target.status();
+    auto ours = os::address_towards(*target);
+    if (ours && !ours->is_loopback() && !is_link_local(*ours)) return ours->host();
+  }
+  return Status(Errc::refused,
+                fmt::format("host {} has no way to other hosts that the system knows of, and the "
+                            "ranks are on several; name the interface in TUTTI_SOCKET_IFNAME",
+                            os::host_name()));
+}
+
+}  // namespace tutti::rendezvous

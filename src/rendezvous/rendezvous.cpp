@@ -1,0 +1,338 @@
+#include "rendezvous/rendezvous.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <mutex>
+
+#include "base/log.hpp"
+#include "os/address.hpp"
+#include "rendezvous/environment.hpp"
+#include "rendezvous/url.hpp"
+#include "store/secret.hpp"
+#include "store/tcp_store.hpp"
+
+namespace tutti::rendezvous {
+namespace {
+
+constexpr std::string_view kAdvice =
+    "start the program with tuttirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
+
+Status check_master(const std::string& host, int port, const char* variable) {
+  if (port < 1 || port > 65535)
+    return cannot_join(fmt::format("{} is {}, ports are 1 to 65535", variable, port));
+  const auto complain = [&](std::string_view why) {
+    return cannot_join(
+        fmt::format("MASTER_ADDR is \"{}\", {}; set it to the address or name of the "
+                    "host of rank 0",
+                    host.substr(0, 256), why));
+  };
+  if (host.empty()) return complain("which is empty");
+  constexpr std::size_t kLongestName = 253;  // of the domain name system
+  if (host.size() > kLongestName) return complain("which is too long for a host");
+  for (const char c : host) {
+    if (static_cast<unsigned char>(c) <= ' ' || c == '/' || c == 127)
+      return complain("which is not an address or a host name");
+  }
+  if (const auto address = os::Address::parse(host, static_cast<std::uint16_t>(port))) {
+    const os::Address& master = address.value();
+    if (master.is_multicast()) return complain("a multicast address, which no host has");
+    if (master.is_broadcast()) return complain("the broadcast address, which no host has");
+    if (master.is_unspecified()) return complain("which stands for any address");
+  }
+  return {};
+}
+
+// Counts the groups of this process per store and rank (ranks may be threads).
+class Generations {
+ public:
+  std::uint64_t next(const std::string& key) {
+    const std::lock_guard lock(mutex_);
+    return counts_[key] + 1;
+  }
+  void made(const std::string& key, std::uint64_t generation) {
+    const std::lock_guard lock(mutex_);
+    counts_[key] = generation;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::uint64_t> counts_;
+};
+
+Generations& generations() {
+  static Generations instance;
+  return instance;
+}
+
+void warn_without_secret(const Rendezvous& rendezvous) {
+  if (rendezvous.rank != 0 || !rendezvous.secret.empty()) return;
+  const auto address = os::Address::parse(rendezvous.master_addr, rendezvous.master_port);
+  if (rendezvous.master_addr == "localhost" || (address && address.value().is_loopback())) return;
+  base::log(base::Level::warning,
+            fmt::format("the job at {}:{} has no secret: whoever reaches that port can join or "
+                        "disturb it; give all processes the same TUTTI_SECRET_FILE",
+                        rendezvous.master_addr, rendezvous.master_port));
+}
+
+// What all ways have in common: a checked place and the job's secret.
+class Meeting {
+ public:
+  explicit Meeting(const Settings& settings)
+      : settings_(settings), environment_(settings.environment) {
+    place_.rank = settings.rank;
+    place_.size = settings.size;
+    place_.local_rank = settings.local_rank;
+  }
+
+  Result<Rendezvous> by_env();
+  Result<Rendezvous> by_tcp(const Url& url);
+  Result<Rendezvous> by_file(const Url& url);
+  Result<Rendezvous> by_store();
+
+ private:
+  // Where the ranks of one host meet that know nothing but each other's launcher.
+  [[nodiscard]] std::string local_path() const;
+  // Rank, size and secret into the result; `how` names the way that needs them.
+  Status settle(std::string_view how);
+  Result<Rendezvous> over_tcp(std::string host, int port, bool agent);
+  Result<Rendezvous> over_file(const std::string& path);
+  Result<Rendezvous> over_store(const std::shared_ptr<Store>& store, const std::string& key);
+  [[nodiscard]] Status failed(const Error& error) const {
+    return Status(error.code(), fmt::format("rank {} of {} cannot join the job: {}", result_.rank,
+                                            result_.size, error.what()));
+  }
+
+  const Settings& settings_;
+  Environment environment_;
+  Place place_;
+  Rendezvous result_;
+};
+
+Status Meeting::settle(std::string_view how) {
+  std::string missing;
+  if (!place_.rank) missing = "rank";
+  if (!place_.size) missing += missing.empty() ? "world_size" : " and world_size";
+  if (!missing.empty()) {
+    return cannot_join(fmt::format(
+        "{} needs {}: give it to init_process_group, behind the URL (?rank=0&world_size=4) or in "
+        "RANK and WORLD_SIZE",
+        how, missing));
+  }
+  if (Status s = check_place(place_); !s) return s;
+  result_.rank = *place_.rank;
+  result_.size = *place_.size;
+  result_.local_rank = place_.local_rank.value_or(0);
+  auto secret = read_secret(environment_);
+  if (!secret) return secret.status();
+  result_.secret = std::move(*secret);
+  result_.job = environment_.text("TUTTI_JOB").value_or("");
+  return {};
+}
+
+Result<Rendezvous> Meeting::by_env() {
+  if (Status s = complete(place_, environment_); !s) return s;
+  std::optional<int> port = settings_.master_port;
+  const char* variable = "MASTER_PORT";
+  // A launcher's own store may not stand on the port that other libraries use as well.
+  for (const char* const name : {"TUTTI_STORE_PORT", "MASTER_PORT"}) {
+    if (port) break;
+    auto number = environment_.number(name);
+    if (!number) return number.status();
+    port = *number;
+    variable = name;
+  }
+  const std::optional<std::string> master =
+      settings_.master_addr ? settings_.master_addr : environment_.text("MASTER_ADDR");
+  const bool started_by_others = !place_.launcher.empty() && place_.rank && place_.size;
+  if (started_by_others && !port && !master) {
+    if (Status s = settle("env://"); !s) return s;
+    if (place_.local_size && *place_.local_size != result_.size) {
+      return cannot_join(fmt::format(
+          "{} has started {} processes on several hosts, and MASTER_ADDR and MASTER_PORT are not "
+          "set; set them to the address of the host of rank 0 and to a free port there",
+          place_.launcher, result_.size));
+    }
+    return over_file(local_path());
+  }
+  std::string missing;
+  const auto note = [&](bool there, const char* name) {
+    if (!there) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
+  };
+  note(place_.rank.has_value(), "RANK");
+  note(place_.size.has_value(), "WORLD_SIZE");
+  note(port.has_value(), "MASTER_PORT");
+  note(master.has_value(), "MASTER_ADDR");
+  if (!missing.empty()) {
+    const bool several = missing.find(',') != std::string::npos;
+    return cannot_join(fmt::format("{} {} not set; {}", missing, several ? "are" : "is", kAdvice));
+  }
+  if (Status s = check_place(place_); !s) return s;
+  if (Status s = check_master(*master, *port, variable); !s) return s;
+  auto agent = agent_serves(environment_);
+  if (!agent) return agent.status();
+  if (Status s = settle("env://"); !s) return s;
+  return over_tcp(*master, *port, *agent);
+}
+
+Result<Rendezvous> Meeting::by_tcp(const Url& url) {
+  if (!place_.rank) place_.rank = url.rank;
+  if (!place_.size) place_.size = url.size;
+  if (Status s = complete(place_, environment_); !s) return s;
+  if (Status s = check_master(url.host, url.port, "the port of init_method"); !s) return s;
+  if (Status s = settle("init_method tcp://"); !s) return s;
+  return over_tcp(url.host, url.port, false);
+}
+
+Result<Rendezvous> Meeting::by_file(const Url& url) {
+  if (!place_.rank) place_.rank = url.rank;
+  if (!place_.size) place_.size = url.size;
+  if (Status s = complete(place_, environment_); !s) return s;
+  if (Status s = settle("init_method file://"); !s) return s;
+  return over_file(url.path);
+}
+
+Result<Rendezvous> Meeting::by_store() {
+  if (Status s = complete(place_, environment_); !s) return s;
+  if (Status s = settle("a store of your own"); !s) return s;
+  try {
+    return over_store(settings_.store,
+                      fmt::format("{} {}", settings_.store->describe(), result_.rank));
+  } catch (const Error& error) {
+    return failed(error);
+  }
+}
+
+// All ranks are children of one process, whose number is not used again while they live.
+std::string Meeting::local_path() const {
+  std::string job = place_.launcher_job;
+  if (job.find_first_not_of(' ') == std::string::npos) {
+    const pid_t parent = ::getppid();
+    std::ifstream stat(fmt::format("/proc/{}/stat", parent));
+    const std::string line(std::istreambuf_iterator<char>(stat), {});
+    // Its name may hold anything; behind it stand numbers, the 20th of which is when it began.
+    std::string began = line.substr(std::min(line.rfind(')') + 1, line.size()));
+    for (int field = 0; field < 20 && !began.empty(); ++field)
+      began.erase(0, std::min(began.find(' ', 1), began.size()));
+    job = fmt::format("{} {}", parent, began.substr(0, began.find(' ', 1)));
+  }
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a: whatever a launcher calls its job
+  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return fmt::format("/tmp/tutti-job-{}-{:016x}", ::geteuid(), hash);
+}
+
+Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
+  result_.master_addr = std::move(host);
+  result_.master_port = static_cast<std::uint16_t>(port);
+  const std::string key = fmt::format("{}:{} {} {}", result_.master_addr, result_.master_port,
+                                      result_.rank, result_.job);
+  result_.generation = generations().next(key);
+
+  TcpStoreOptions options;
+  options.host = result_.master_addr;
+  options.port = result_.master_port;
+  options.timeout = settings_.timeout;
+  options.secret = result_.secret;
+  options.job = result_.job;
+  if (!agent) {
+    options.serve = result_.rank == 0;
+    options.users = result_.size;
+    options.generation = static_cast<std::uint32_t>(result_.generation);
+    warn_without_secret(result_);
+  }
+  try {
+    // The will goes with us into the store: whoever is killed later is missed at once.
+    auto [key_of_will, text] =
+        will_before(kWorldExchange, result_.rank, result_.size,
+                    fmt::format("the store at {}:{}", result_.master_addr, result_.master_port));
+    store::Request first;
+    first.values = {std::move(text)};
+    if (agent) {
+      // The launcher's store outlives groups and, where a worker is a script, even processes: it
+      // counts for us. A server of rank 0 is new each time.
+      first.op = store::Op::enroll;
+      first.keys = {fmt::format("tutti/joined/{}", result_.rank), "tutti/", "/" + key_of_will};
+    } else {
+      first.op = store::Op::set_will;
+      first.keys = {fmt::format("tutti/{}/{}", result_.generation, key_of_will)};
+    }
+    const store::JoinedStore joined = store::join_tcp_store(options, &first);
+    if (agent) result_.generation = static_cast<std::uint64_t>(joined.answer.number);
+    result_.store = make_prefix_store(fmt::format("tutti/{}", result_.generation), joined.store);
+  } catch (const Error& error) {
+    return failed(error);
+  }
+  generations().made(key, result_.generation);
+  return result_;
+}
+
+Result<Rendezvous> Meeting::over_file(const std::string& path) {
+  try {
+    FileStoreOptions options;
+    options.path = path;
+    options.users = result_.size;
+    // What nobody uses who lives is of a run that was killed.
+    options.fresh = true;
+    options.own_only = true;
+    options.timeout = settings_.timeout;
+    const std::shared_ptr<Store> store = make_file_store(options);
+    return over_store(store, fmt::format("{} {}", path, result_.rank));
+  } catch (const Error& error) {
+    return failed(error);
+  }
+}
+
+Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
+                                       const std::string& key) {
+  result_.generation = generations().next(key);
+  result_.store = make_prefix_store(fmt::format("tutti/{}", result_.generation), store);
+  // Tells this job from others and, unless one was given, proves that a peer belongs to it: nobody
+  // knows it who cannot read the store.
+  std::string drawn;
+  {
+    auto made = store::make_secret();
+    if (!made) return made.status();
+    for (const std::byte byte : made->secret)
+      drawn += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  }
+  drawn = result_.store->compare_set("secret", "", drawn, settings_.timeout);
+  constexpr std::size_t kJobLetters = 16;
+  if (drawn.size() < 2 * kJobLetters)
+    return Status(Errc::store, "foreign data stands in the store");
+  if (result_.job.empty()) result_.job = drawn.substr(0, kJobLetters);
+  if (result_.secret.empty()) {
+    for (const char letter : drawn.substr(kJobLetters))
+      result_.secret.push_back(static_cast<std::byte>(letter));
+  }
+  generations().made(key, result_.generation);
+  return result_;
+}
+
+}  // namespace
+
+Result<Rendezvous> from_env(const Settings& settings) { return Meeting(settings).by_env(); }
+
+Result<Rendezvous> find_others(const Settings& settings) {
+  if (settings.store && settings.init_method)
+    return cannot_join("a store and init_method were given; give one of them");
+  Meeting meeting(settings);
+  if (settings.store) return meeting.by_store();
+  if (!settings.init_method) return meeting.by_env();
+  auto url = parse_url(*settings.init_method);
+  if (!url) return url.status();
+  switch (url->scheme) {
+    case Url::Scheme::tcp: return meeting.by_tcp(*url);
+    case Url::Scheme::file: return meeting.by_file(*url);
+    case Url::Scheme::env: break;
+  }
+  Settings completed = settings;
+  if (!completed.rank) completed.rank = url->rank;
+  if (!completed.size) completed.size = url->size;
+  return from_env(completed);
+}
+
+}  // namespace tutti::rendezvous

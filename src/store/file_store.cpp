@@ -1,0 +1,398 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <mutex>
+
+#include "os/fd.hpp"
+#include "os/socket.hpp"
+#include "os/system_error.hpp"
+#include "store/broker.hpp"
+#include "store/log.hpp"
+#include "store/request_store.hpp"
+
+namespace tutti {
+namespace store {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+using TimePoint = Store::Clock::time_point;
+
+// Nothing that works on every file system tells us of a change: look, ever more seldom.
+constexpr microseconds kFirstPause{200};
+constexpr microseconds kLongestPause{10'000};
+constexpr microseconds kLongestLockPause{2'000};
+constexpr milliseconds kGoodByeTimeout{1000};
+// At once; longer than the longest record.
+constexpr std::size_t kReadBytes = std::size_t{80} << 20;
+constexpr std::size_t kMostLogBytes = std::size_t{4} << 30;
+constexpr long kNfs = 0x6969;
+// Bytes that are locked and never written: locks need no bytes beneath them.
+constexpr off_t kTurnAt = off_t{1} << 60;   // exclusive: who may write; shared: who reads
+constexpr off_t kPresenceAt = kTurnAt + 1;  // shared: held by each user as long as he lives
+
+Status io_error(std::string_view what) {
+  return Status(Errc::store, std::string(os::system_error(what, errno).message()));
+}
+
+// Belongs to the open file and not to the process, so threads that opened it each exclude each
+// other, and the kernel lets go of it when we are killed.
+Result<bool> try_lock(int fd, off_t at, short kind) {
+  struct flock lock {};
+  lock.l_type = kind;
+  lock.l_whence = SEEK_SET;
+  lock.l_start = at;
+  lock.l_len = 1;
+  if (::fcntl(fd, F_OFD_SETLK, &lock) == 0) return true;
+  if (errno == EAGAIN || errno == EACCES || errno == EINTR) return false;
+  return io_error("cannot lock the file; does its file system have locks?");
+}
+
+void wait_until(TimePoint time) {
+  // Cannot fail without a descriptor but for a signal: then we look a little earlier.
+  (void)os::wait_ready(-1, 0, time);
+}
+
+Status lock_until(int fd, off_t at, short kind, TimePoint deadline) {
+  microseconds pause = kFirstPause / 4;
+  while (true) {
+    auto got = try_lock(fd, at, kind);
+    if (!got) return got.status();
+    if (*got) return {};
+    if (Store::Clock::now() >= deadline) {
+      return Status(Errc::timeout,
+                    "another process has kept the file locked all the time; is one stopped?");
+    }
+    wait_until(std::min(deadline, Store::Clock::now() + pause));
+    pause = std::min(pause * 2, kLongestLockPause);
+  }
+}
+
+class Turn {
+ public:
+  explicit Turn(int fd) noexcept : fd_(fd) {}
+  Turn(Turn&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  ~Turn() {
+    if (fd_ >= 0) (void)try_lock(fd_, kTurnAt, F_UNLCK);
+  }
+
+ private:
+  int fd_;
+};
+
+class FileStore final : public RequestStore<Store> {
+ public:
+  explicit FileStore(FileStoreOptions options) : options_(std::move(options)) {
+    set_timeout(options_.timeout);
+  }
+  ~FileStore() override;
+
+  Status open();
+  [[nodiscard]] std::string describe() const override {
+    return fmt::format("the store in {}", options_.path);
+  }
+
+ protected:
+  Response call(Request request, Deadline deadline) override;
+
+ private:
+  [[nodiscard]] Status failed(std::string_view why) const {
+    return Status(Errc::store, fmt::format("{}: {}", options_.path, why));
+  }
+  /// False: the file was removed between opening and locking it.
+  Result<bool> open_once(Deadline deadline);
+  Result<Turn> take_turn(short kind, Deadline deadline);
+  /// Reads what others have written; cuts off what was never finished if we may write.
+  Status catch_up(bool may_write);
+  /// Carries out the whole records among the next `count` bytes.
+  Status read_records(std::size_t count);
+  Status write_at_end(std::span<const std::byte> bytes);
+  /// The answer, or nothing if the request has to wait.
+  Result<std::optional<Response>> attempt(const Request& request, Deadline deadline);
+  Response run(Request request);
+  /// Whether the request has to be written down.
+  bool would_change(const Request& request);
+  bool has(const std::string& key);
+  [[nodiscard]] bool unchanged() const;
+
+  FileStoreOptions options_;
+  std::mutex mutex_;  // everything below
+  os::Fd fd_;
+  bool on_nfs_ = false;
+  Broker broker_;
+  std::size_t offset_ = 0;  // of the first byte not yet read
+  int arrivals_ = 0;
+};
+
+Status FileStore::open() {
+  const auto deadline =
+      Clock::now() + std::min<Clock::duration>(options_.timeout, std::chrono::hours(24));
+  while (true) {
+    auto opened = open_once(deadline);
+    if (!opened) return opened.status();
+    if (*opened) return {};
+    if (Clock::now() >= deadline)
+      return Status(Errc::timeout, options_.path + ": others remove the file again and again");
+  }
+}
+
+Result<bool> FileStore::open_once(Deadline deadline) {
+  fd_ = os::Fd(::open(options_.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd_.valid()) return io_error("cannot open the store's file " + options_.path);
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0 || !S_ISREG(info.st_mode))
+    return failed("is not a regular file");
+  if (options_.own_only && info.st_uid != ::geteuid()) {
+    return failed(
+        fmt::format("belongs to user {}, who could read and change what the ranks tell "
+                    "each other; name another file",
+                    info.st_uid));
+  }
+  struct statfs system {};
+  on_nfs_ = ::fstatfs(fd_.get(), &system) == 0 && system.f_type == kNfs;
+  auto turn = take_turn(F_WRLCK, deadline);
+  if (!turn) return turn.status();
+  if (::fstat(fd_.get(), &info) != 0 || info.st_nlink == 0) return false;
+
+  std::array<std::byte, kLogHeadBytes> head{};
+  const ssize_t got = ::pread(fd_.get(), head.data(), head.size(), 0);
+  if (got < 0) return io_error("cannot read " + options_.path);
+  const LogHead kind = check_head(std::span(head).first(static_cast<std::size_t>(got)));
+  if (kind == LogHead::foreign)
+    return failed("is not the file of a store; it is left as it is, name another one");
+  // Nobody lives who uses it: what stands there was left by a run that was killed.
+  auto alone = try_lock(fd_.get(), kPresenceAt, F_WRLCK);
+  if (!alone) return alone.status();
+  if (kind == LogHead::torn || (*alone && options_.fresh)) {
+    if (::ftruncate(fd_.get(), 0) != 0) return io_error("cannot empty " + options_.path);
+    offset_ = 0;
+    if (Status s = write_at_end(log_head()); !s) return s;
+  }
+  offset_ = kLogHeadBytes;
+  if (Status s = lock_until(fd_.get(), kPresenceAt, F_RDLCK, deadline); !s) return s;
+  if (Status s = catch_up(true); !s) return s;
+  if (Status s = write_at_end(encode_arrival()); !s) return s;
+  ++arrivals_;
+  return true;
+}
+
+FileStore::~FileStore() {
+  if (!options_.users || !fd_.valid()) return;
+  const std::lock_guard lock(mutex_);
+  const auto linger = Clock::now() + options_.linger;
+  while (catch_up(false) && arrivals_ < *options_.users && Clock::now() < linger)
+    wait_until(std::min(linger, Clock::now() + kLongestPause));
+  auto turn = take_turn(F_WRLCK, Clock::now() + kGoodByeTimeout);
+  if (!turn || !catch_up(false)) return;
+  // The last to leave takes the file away, unless somebody is still to come.
+  auto last = try_lock(fd_.get(), kPresenceAt, F_WRLCK);
+  struct stat info {};
+  if (last && *last && arrivals_ >= *options_.users && ::fstat(fd_.get(), &info) == 0 &&
+      info.st_nlink > 0)
+    ::unlink(options_.path.c_str());
+  // Within our turn, not only when the file is closed: else the next to leave would still see us,
+  // and nobody would be the last.
+  (void)try_lock(fd_.get(), kPresenceAt, F_UNLCK);
+}
+
+Result<Turn> FileStore::take_turn(short kind, Deadline deadline) {
+  if (Status s = lock_until(fd_.get(), kTurnAt, kind, deadline); !s)
+    return Status(s.code(), fmt::format("{}: {}", options_.path, s.message()));
+  return Turn(fd_.get());
+}
+
+Status FileStore::write_at_end(std::span<const std::byte> bytes) {
+  if (offset_ + bytes.size() > kMostLogBytes)
+    return failed("has grown to its limit; use a new file for each run");
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t wrote = ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done,
+                                   static_cast<off_t>(offset_ + done));
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote <= 0) {
+      Status status = io_error("cannot write to " + options_.path);
+      // If this fails too, the rest is a record that was never finished.
+      if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0) return status;
+      return status;
+    }
+    done += static_cast<std::size_t>(wrote);
+  }
+  offset_ += bytes.size();
+  return {};
+}
+
+Status FileStore::catch_up(bool may_write) {
+  struct stat info {};
+  if (::fstat(fd_.get(), &info) != 0) return io_error("cannot look at " + options_.path);
+  if (info.st_nlink == 0) return failed("was removed while it was in use");
+  const auto size = static_cast<std::size_t>(info.st_size);
+  if (size < offset_) return failed("was made shorter while it was in use");
+  while (offset_ < size) {
+    const std::size_t before = offset_;
+    const std::size_t count = std::min(size - offset_, kReadBytes);
+    if (Status s = read_records(count); !s) return s;
+    if (offset_ > before) continue;
+    if (count < size - offset_) return failed(fmt::format("is damaged at byte {}", offset_));
+    if (may_write && ::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0)
+      return io_error("cannot shorten " + options_.path);
+    return {};
+  }
+  return {};
+}
+
+Status FileStore::read_records(std::size_t count) {
+  std::vector<std::byte> bytes(count);
+  std::size_t have = 0;
+  while (have < bytes.size()) {
+    const ssize_t got = ::pread(fd_.get(), bytes.data() + have, bytes.size() - have,
+                                static_cast<off_t>(offset_ + have));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return io_error("cannot read " + options_.path);
+    if (got == 0) break;
+    have += static_cast<std::size_t>(got);
+  }
+  std::span<const std::byte> rest = std::span<const std::byte>(bytes).first(have);
+  while (!rest.empty()) {
+    auto record = parse_record(rest, Limits());
+    if (!record) {
+      return failed(fmt::format("is damaged at byte {} ({}); remove it and start again", offset_,
+                                record.status().message()));
+    }
+    if (!*record) return {};
+    rest = rest.subspan((*record)->bytes);
+    offset_ += (*record)->bytes;
+    if ((*record)->change)
+      run(std::move(*(*record)->change));
+    else
+      ++arrivals_;
+  }
+  return {};
+}
+
+Response FileStore::run(Request request) {
+  // Nothing that waits comes here, so no clock and no tickets are needed.
+  auto response = broker_.submit(std::move(request), 0, {});
+  if (response) return *std::move(response);
+  broker_.cancel(0);
+  Response failure;
+  failure.code = Errc::internal;
+  failure.text = "a request that waits was carried out";
+  return failure;
+}
+
+bool FileStore::has(const std::string& key) {
+  Request check;
+  check.op = Op::check;
+  check.keys = {key};
+  return run(std::move(check)).number != 0;
+}
+
+// Calls that only look, such as a compare_set that does not match, must not let the file grow.
+bool FileStore::would_change(const Request& request) {
+  if (!changes(request.op)) return false;
+  if (request.op == Op::delete_key) return has(request.keys[0]);
+  if (request.op == Op::add) return request.amount != 0 || !has(request.keys[0]);
+  if (request.op != Op::compare_set) return true;
+  if (!has(request.keys[0])) return request.values[0].empty();
+  Request get;
+  get.op = Op::get;
+  get.keys = request.keys;
+  return run(std::move(get)).values == std::vector<std::string>{request.values[0]};
+}
+
+Result<std::optional<Response>> FileStore::attempt(const Request& request, Deadline deadline) {
+  Request now = request;
+  if (now.op == Op::queue_pop) now.op = Op::queue_try_pop;
+  const bool writes = changes(now.op);
+  // Whole records never change and have a check, so reading needs no turn where the kernel that
+  // writes is the one that reads. What looks damaged may be in the making: look again in our turn.
+  std::optional<Turn> turn;
+  if (writes || on_nfs_ || !catch_up(false)) {
+    auto taken = take_turn(writes ? F_WRLCK : F_RDLCK, deadline);
+    if (!taken) return taken.status();
+    turn.emplace(std::move(*taken));
+    if (Status s = catch_up(writes); !s) return s;
+  }
+
+  const std::optional<Response> not_yet;
+  if (request.op == Op::get || request.op == Op::wait || request.op == Op::multi_get) {
+    Request check = request;
+    check.op = Op::check;
+    if (run(std::move(check)).number == 0) return not_yet;
+  }
+  if (now.op == Op::queue_try_pop) {
+    Request length = now;
+    length.op = Op::queue_len;
+    if (run(std::move(length)).number == 0)
+      return request.op == Op::queue_pop ? not_yet : std::optional<Response>(Response());
+  }
+  if (would_change(now)) {
+    // Into the file first: what cannot be written has not happened. A change that the table refuses
+    // is refused alike by everybody who reads it.
+    if (Status s = write_at_end(encode_change(now)); !s) return s;
+  }
+  return std::optional<Response>(run(std::move(now)));
+}
+
+// Without a lock; right wherever the kernel that writes is the one that reads.
+bool FileStore::unchanged() const {
+  struct stat info {};
+  return !on_nfs_ && ::fstat(fd_.get(), &info) == 0 && info.st_nlink > 0 &&
+         static_cast<std::size_t>(info.st_size) == offset_;
+}
+
+Response FileStore::call(Request request, Deadline deadline) {
+  microseconds pause = kFirstPause;
+  std::optional<std::size_t> looked;  // how far the file went then
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (looked != offset_ || !unchanged()) {
+        // A lock that others hold for a moment must not fail a call whose own time is short.
+        auto answer = attempt(request, std::max(deadline, Clock::now() + milliseconds(100)));
+        looked = offset_;
+        Response response;
+        if (!answer) {
+          response.code = answer.status().code();
+          response.text = answer.status().message();
+          return response;
+        }
+        if (*answer) return std::move(**answer);
+      }
+      const auto now = Clock::now();
+      if (now >= deadline) {
+        Response response;
+        response.code = Errc::timeout;
+        for (const std::string& key : request.keys) {
+          if (request.op == Op::queue_pop || !has(key)) response.values.push_back(key);
+        }
+        return response;
+      }
+    }
+    wait_until(std::min(deadline, Clock::now() + pause));
+    pause = std::min(pause * 2, kLongestPause);
+  }
+}
+
+}  // namespace
+}  // namespace store
+
+std::shared_ptr<Store> make_file_store(const FileStoreOptions& options) {
+  if (options.path.empty()) raise(Status(Errc::invalid_argument, "a file store needs a path"));
+  if (options.timeout < std::chrono::milliseconds::zero() ||
+      options.linger < std::chrono::milliseconds::zero())
+    raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
+  if (options.users && *options.users < 1)
+    raise(Status(Errc::invalid_argument, "a store has at least one user"));
+  auto store = std::make_shared<store::FileStore>(options);
+  raise_if(store->open());
+  return store;
+}
+
+}  // namespace tutti

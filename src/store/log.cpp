@@ -1,0 +1,106 @@
+#include "store/log.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+
+#include "store/wire.hpp"
+
+namespace tutti::store {
+namespace {
+
+// Record: length of the payload u32, check u32, payload. Payload: kind u8, then the request as it
+// goes over the wire, or nothing.
+constexpr std::string_view kMagic = "tuttifs\x01";
+constexpr std::size_t kRecordHead = 8;
+constexpr std::byte kChange{1};
+constexpr std::byte kArrival{2};
+
+std::uint32_t read32(std::span<const std::byte> bytes) noexcept {
+  std::uint32_t value = 0;
+  for (std::size_t i = 0; i < 4; ++i) value |= std::to_integer<std::uint32_t>(bytes[i]) << (8 * i);
+  return value;
+}
+
+void write32(std::span<std::byte> bytes, std::uint32_t value) noexcept {
+  for (std::size_t i = 0; i < 4; ++i) bytes[i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
+}
+
+// FNV-1a: against torn writes, not against malice.
+std::uint32_t check_of(std::span<const std::byte> bytes) noexcept {
+  std::uint32_t hash = 0x811c9dc5U;
+  for (const std::byte byte : bytes)
+    hash = (hash ^ std::to_integer<std::uint32_t>(byte)) * 0x01000193U;
+  return hash;
+}
+
+Status damaged() { return Status(Errc::store, "what stands there is no record"); }
+
+std::vector<std::byte> record_of(std::byte kind, std::span<const std::byte> rest) {
+  std::vector<std::byte> record(kRecordHead + 1 + rest.size());
+  record[kRecordHead] = kind;
+  std::ranges::copy(rest, record.begin() + kRecordHead + 1);
+  const auto payload = std::span<const std::byte>(record).subspan(kRecordHead);
+  write32(std::span(record).first(4), static_cast<std::uint32_t>(payload.size()));
+  write32(std::span(record).subspan(4, 4), check_of(payload));
+  return record;
+}
+
+Result<LogRecord> parse_payload(std::span<const std::byte> payload, const Limits& limits) {
+  LogRecord record;
+  record.bytes = kRecordHead + payload.size();
+  const std::span<const std::byte> rest = payload.subspan(1);
+  if (payload.front() == kArrival && rest.empty()) return record;
+  if (payload.front() != kChange || rest.size() < kHeaderBytes) return damaged();
+  auto header = parse_header(rest.first<kHeaderBytes>(), limits);
+  if (!header) return header.status();
+  auto request = parse_request(*header, rest.subspan(kHeaderBytes), limits);
+  if (!request) return request.status();
+  if (!changes(request->op)) return damaged();
+  record.change = std::move(*request);
+  return record;
+}
+
+}  // namespace
+
+std::array<std::byte, kLogHeadBytes> log_head() noexcept {
+  std::array<std::byte, kLogHeadBytes> head{};
+  std::memcpy(head.data(), kMagic.data(), kLogHeadBytes);
+  return head;
+}
+
+LogHead check_head(std::span<const std::byte> bytes) noexcept {
+  const std::size_t size = std::min(bytes.size(), kLogHeadBytes);
+  if (size > 0 && std::memcmp(bytes.data(), kMagic.data(), size) != 0) return LogHead::foreign;
+  return size == kLogHeadBytes ? LogHead::good : LogHead::torn;
+}
+
+Result<std::optional<LogRecord>> parse_record(std::span<const std::byte> bytes,
+                                              const Limits& limits) {
+  const std::optional<LogRecord> none;
+  if (bytes.size() < kRecordHead) return none;
+  const std::size_t length = read32(bytes);
+  const std::size_t most = limits.body_bytes + kHeaderBytes + 1;
+  if (length > 0 && length <= most) {
+    if (length > bytes.size() - kRecordHead) return none;
+    const auto payload = bytes.subspan(kRecordHead, length);
+    if (check_of(payload) == read32(bytes.subspan(4))) {
+      auto record = parse_payload(payload, limits);
+      if (!record) return record.status();
+      return std::optional<LogRecord>(std::move(*record));
+    }
+    if (length == bytes.size() - kRecordHead) return none;
+  }
+  // A host that lost its power may leave a file that is longer than what was written of it.
+  if (std::ranges::all_of(bytes, [](std::byte byte) { return byte == std::byte{0}; })) return none;
+  return damaged();
+}
+
+std::vector<std::byte> encode_change(const Request& request) {
+  return record_of(kChange, encode_request(request, 0));
+}
+
+std::vector<std::byte> encode_arrival() { return record_of(kArrival, {}); }
+
+}  // namespace tutti::store

@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "transport/region.hpp"
+#include "transport/transport.hpp"
+
+namespace tutti::transport::shm {
+
+struct OutboxOptions {
+  const Regions* regions = nullptr;  ///< of our host; they outlive the transport
+  int size = 1;                      ///< of the world
+  /// Takes pages for good, or says that memory lacks.
+  Status (*populate)(std::byte* data, std::size_t size) = nullptr;
+  bool publish_fence = false;  ///< sleepers cannot fence for us (see engine::World)
+};
+
+/// Frames between the ranks of one host, through rings in their arenas: the sender writes its own,
+/// the receiver reads it and says in its own arena how far it has come. No system call, except to
+/// wake a peer that sleeps.
+///
+/// A payload is copied by send, so it is free at once (on_sent tells with the next poll), and a
+/// frame arrives within one poll. Death of a peer is told by others (Host::ended); what it had sent
+/// can be read as long as its arena is mapped.
+///
+/// Like every Transport it belongs to the holder of the driver token. Before sleeping: set the park
+/// word of our page, fence, and poll() once more; a peer that sends or makes room rings the page.
+class OutboxTransport final : public Transport {
+ public:
+  static Result<std::unique_ptr<OutboxTransport>> make(const OutboxOptions& options);
+
+  /// So much of a ring may be in use while a largest frame still fits.
+  static constexpr std::size_t kFull = kOutboxBytes - sizeof(FrameHeader) - kMaxFramePayload;
+
+  [[nodiscard]] const char* name() const noexcept override { return "outbox"; }
+  void set_sink(Sink* sink) noexcept override { sink_ = sink; }
+  [[nodiscard]] bool can_send(int peer) noexcept override;
+  void send(int peer, const FrameHeader& header, const std::byte* payload,
+            std::uint64_t token) noexcept override;
+  /// Nothing to do: no payload is read after send.
+  void keep_payloads(int /*peer*/) noexcept override {}
+  bool poll() noexcept override;
+  /// None: peers ring the page, which wakes whoever sleeps for this rank.
+  [[nodiscard]] int wait_fd() const noexcept override { return -1; }
+  /// Says that this was all. Waits for nobody: what was sent can be read after our end.
+  void close(std::uint64_t drain_ns) noexcept override;
+
+ private:
+  struct Peer {
+    int rank = 0;                        ///< of the world
+    const RegionPeer* region = nullptr;  ///< to ring
+    // To it.
+    Mail* mine = nullptr;
+    std::byte* out = nullptr;
+    std::uint64_t written = 0;
+    std::uint64_t room_from = 0;  ///< it has taken at least so much
+    std::size_t populated = 0;    ///< bytes of the ring that have pages
+    std::uint64_t token = 0;
+    std::uint64_t told_token = 0;
+    // From it.
+    const Mail* theirs = nullptr;
+    const std::byte* in = nullptr;
+    std::uint64_t taken = 0;
+    std::uint64_t said_taken = 0;  ///< ... and published
+    bool gone = false;             ///< left, lost or refused: `why`
+    bool told = false;
+    Status why;
+  };
+
+  explicit OutboxTransport(const OutboxOptions& options);
+  [[nodiscard]] Peer* peer_at(int rank) noexcept {
+    const int at = index_of_[static_cast<std::size_t>(rank)];
+    return at < 0 ? nullptr : &peers_[static_cast<std::size_t>(at)];
+  }
+  void take(Peer& from, std::uint64_t word) noexcept;
+  [[nodiscard]] bool take_frame(Peer& from, std::uint64_t written) noexcept;
+  void say_taken(Peer& from) noexcept;
+  void say_written(Peer& to, std::uint64_t word) noexcept;
+  void break_rules(Peer& peer, const char* how) noexcept;
+  static void lose(Peer& peer, Status why) noexcept;
+
+  OutboxOptions options_;
+  Sink* sink_ = nullptr;
+  bool closing_ = false;
+  std::vector<Peer> peers_;    ///< all ranks of our host but us
+  std::vector<int> index_of_;  ///< in peers_, by rank of the world; -1: not there
+};
+
+}  // namespace tutti::transport::shm

@@ -1,0 +1,58 @@
+// Whatever stands in the variables of a process, its place in the job makes sense or is refused,
+// and a list of interfaces is understood or refused. Lines "NAME=value".
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "rendezvous/environment.hpp"
+#include "rendezvous/interfaces.hpp"
+
+using namespace tutti::rendezvous;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::map<std::string, std::string, std::less<>> variables;
+  std::string_view text(reinterpret_cast<const char*>(data), size);
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    const std::string_view line = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+    const std::size_t equals = line.find('=');
+    if (equals == std::string_view::npos) continue;
+    // As the environment gives it: up to a zero byte.
+    const std::string value(line.substr(equals + 1));
+    variables[std::string(line.substr(0, equals))] = value.c_str();
+  }
+  const Environment environment([&](const char* name) -> const char* {
+    const auto found = variables.find(std::string_view(name));
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+  Place place;
+  const tutti::Status read = complete(place, environment);
+  require(read.ok() || read.code() == tutti::Errc::invalid_argument);
+  require(read.message().size() < 2000);
+  if (read.ok() && check_place(place).ok() && place.rank && place.size)
+    require(*place.rank >= 0 && *place.rank < *place.size);
+  static_cast<void>(agent_serves(environment));
+  for (const auto& [name, value] : variables) {
+    auto choice = parse_interfaces(name.substr(0, 64), value, false);
+    if (!choice) {
+      require(choice.status().message().size() < 2000);
+      continue;
+    }
+    require(!choice->names.empty() && choice->names.size() <= kMostInterfaces);
+    static_cast<void>(choice->place_of("eth0"));
+  }
+  return 0;
+}

@@ -1,0 +1,34 @@
+// Whatever init_method is, it is taken apart into parts that make sense, or refused with a message
+// of bounded length.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "rendezvous/url.hpp"
+
+using namespace tutti::rendezvous;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto url = parse_url({reinterpret_cast<const char*>(data), size});
+  if (!url) {
+    require(url.status().code() == tutti::Errc::invalid_argument);
+    require(url.status().message().size() < 2000);
+    return 0;
+  }
+  require(size <= kMostUrlBytes);
+  const Url& parts = url.value();
+  require((parts.scheme == Url::Scheme::tcp) == (!parts.host.empty() && parts.port != 0));
+  require((parts.scheme == Url::Scheme::file) == !parts.path.empty());
+  require(parts.path.empty() || (parts.path.front() == '/' && parts.path.back() != '/'));
+  return 0;
+}

@@ -1,0 +1,71 @@
+// Whatever stands in a store's file, reading it ends in whole records, in an unfinished one or in
+// an error; and a record says the same when it is written and read again.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "store/broker.hpp"
+#include "store/log.hpp"
+
+using namespace tutti::store;
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+Limits small_limits() {
+  Limits limits;
+  limits.key_bytes = 64;
+  limits.value_bytes = 512;
+  limits.items = 16;
+  limits.body_bytes = 8192;
+  limits.total_bytes = 4096;
+  return limits;
+}
+
+// As the file would be: the fuzzer need not find the check.
+std::vector<std::byte> with_good_check(std::span<const std::byte> bytes) {
+  std::vector<std::byte> record(bytes.begin(), bytes.end());
+  if (record.size() <= 8) return record;
+  std::uint32_t hash = 0x811c9dc5U;
+  for (std::size_t i = 8; i < record.size(); ++i)
+    hash = (hash ^ std::to_integer<std::uint32_t>(record[i])) * 0x01000193U;
+  const std::size_t length = record.size() - 8;
+  for (std::size_t i = 0; i < 4; ++i) {
+    record[i] = static_cast<std::byte>((length >> (8 * i)) & 0xff);
+    record[4 + i] = static_cast<std::byte>((hash >> (8 * i)) & 0xff);
+  }
+  return record;
+}
+
+void read_all(std::span<const std::byte> bytes, const Limits& limits) {
+  Broker broker(limits);
+  while (!bytes.empty()) {
+    auto record = parse_record(bytes, limits);
+    if (!record || !*record) return;
+    require((*record)->bytes > 0 && (*record)->bytes <= bytes.size());
+    bytes = bytes.subspan((*record)->bytes);
+    if (!(*record)->change) continue;
+    const auto again = encode_change(*(*record)->change);
+    auto same = parse_record(again, limits);
+    require(same.ok() && same->has_value() && (*same)->bytes == again.size());
+    require((*same)->change->keys == (*record)->change->keys &&
+            (*same)->change->values == (*record)->change->values);
+    require(broker.submit(std::move(*(*record)->change), 0, {}).has_value());
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const Limits limits = small_limits();
+  const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
+  static_cast<void>(check_head(bytes));
+  read_all(bytes, limits);
+  read_all(with_good_check(bytes), limits);
+  return 0;
+}

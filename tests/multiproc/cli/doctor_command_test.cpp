@@ -1,0 +1,159 @@
+// `tutti doctor` as its users see it.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "os/process.hpp"
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+struct Answer {
+  int code = -1;
+  std::string text;
+};
+
+/// A file that goes with the test.
+class File {
+ public:
+  File() : path_(testing::TempDir() + "tutti_doctor_XXXXXX") {
+    const int fd = mkstemp(path_.data());
+    EXPECT_GE(fd, 0);
+    close(fd);
+  }
+  ~File() { unlink(path_.c_str()); }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  [[nodiscard]] const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Answer run(const std::vector<std::string>& command, const std::vector<std::string>& variables) {
+  const File log;
+  tutti::os::SpawnOptions options;
+  options.argv = command;
+  options.environment = variables;
+  options.environment.emplace_back("PATH=/usr/bin:/bin");
+  const tutti::os::Fd fd(open(log.path().c_str(), O_WRONLY | O_CLOEXEC));
+  options.fds = {{fd.get(), 1}, {fd.get(), 2}};
+  auto process = tutti::os::spawn(options);
+  EXPECT_TRUE(process) << process.status().message();
+  auto end = process->wait(std::chrono::steady_clock::now() + std::chrono::seconds(20));
+  EXPECT_TRUE(end && end->has_value());
+  EXPECT_TRUE(process->kill(SIGKILL));
+  EXPECT_TRUE(process->collect());
+  Answer answer;
+  if (end && end->has_value()) answer.code = (*end)->shell_code();
+  std::ifstream file(log.path());
+  answer.text = {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return answer;
+}
+
+Answer doctor(const std::vector<std::string>& variables, std::vector<std::string> arguments = {}) {
+  arguments.insert(arguments.begin(), {TUTTI_CLI, "doctor"});
+  return run(arguments, variables);
+}
+
+TEST(Doctor, TellsWhatTheMachineOffersAndFindsNothingWrong) {
+  const Answer answer = doctor({});
+  EXPECT_EQ(answer.code, 0) << answer.text;
+  for (const char* part :
+       {"cpus ", "usable", "memory ", "memfd, can be filled", "pidfd               yes",
+        "membarrier ", "interfaces ", "lo: ", "127.0.0.1", "own name", "to other hosts",
+        "congestion control", "mpirun ", "torchrun ", "defaults, as in docs/configuration.md",
+        "transport           shared memory\n", "waiting ", "all_reduce ", "Nothing is wrong."})
+    EXPECT_THAT(answer.text, HasSubstr(part));
+}
+
+TEST(Doctor, NamesWhatATypoWasMeantToBe) {
+  for (const auto& [given, meant] : std::vector<std::pair<std::string, std::string>>{
+           {"TUTTI_TRANSPRT", "TUTTI_TRANSPORT"},
+           {"TUTTI_ALGORITHM", "TUTTI_ALGO"},
+           {"TUTI_TIMEOUT", "TUTTI_TIMEOUT"},
+           {"TUTTI_SECRETFILE", "TUTTI_SECRET_FILE"}}) {
+    const Answer answer = doctor({given + "=tcp"});
+    EXPECT_EQ(answer.code, 1);
+    EXPECT_THAT(answer.text, HasSubstr(given + " is set and means nothing; did you mean " + meant));
+  }
+  const Answer foreign = doctor({"TUTTI_COFFEE_MACHINE=on"});
+  EXPECT_EQ(foreign.code, 1);
+  EXPECT_THAT(foreign.text, HasSubstr("TUTTI_COFFEE_MACHINE is set and means nothing: unset it"));
+  EXPECT_EQ(doctor({"TITLE=x", "TUTOR=y"}).code, 0) << "not every T is ours";
+}
+
+TEST(Doctor, TellsEveryFaultySetting) {
+  const Answer answer = doctor({"TUTTI_TIMEOUT=soon", "TUTTI_TRANSPORT=pigeon",
+                                "TUTTI_ALGO=all_reduce:magic", "TUTTI_CPUS=3"});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.text,
+              AllOf(HasSubstr("TUTTI_TIMEOUT='soon' is not understood"),
+                    HasSubstr("TUTTI_TRANSPORT='pigeon' is not understood"),
+                    HasSubstr("all_reduce has no algorithm \"magic\""), HasSubstr("3 CPUs")));
+}
+
+TEST(Doctor, LooksAtTheVariablesOfAJob) {
+  const Answer half = doctor({"RANK=0"});
+  EXPECT_EQ(half.code, 0) << half.text;
+  EXPECT_THAT(half.text, HasSubstr("but not WORLD_SIZE, MASTER_ADDR, MASTER_PORT"));
+  const Answer wrong =
+      doctor({"RANK=4", "WORLD_SIZE=4", "MASTER_ADDR=127.0.0.1", "MASTER_PORT=http"});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.text, AllOf(HasSubstr("RANK is 4 and WORLD_SIZE 4; ranks count from 0 to 3"),
+                                HasSubstr("MASTER_PORT is \"http\""), HasSubstr("127.0.0.1 (lo)")));
+  const Answer nowhere = doctor({"MASTER_ADDR=" + std::string(300, 'x')});
+  EXPECT_EQ(nowhere.code, 1);
+  EXPECT_THAT(nowhere.text, HasSubstr("MASTER_ADDR is xxx"));
+}
+
+TEST(Doctor, LooksAtTheSecretFile) {
+  const File secret;
+  std::ofstream(secret.path()) << std::string(32, 's');
+  ASSERT_EQ(chmod(secret.path().c_str(), 0600), 0);
+  EXPECT_EQ(doctor({"TUTTI_SECRET_FILE=" + secret.path()}).code, 0);
+  ASSERT_EQ(chmod(secret.path().c_str(), 0644), 0);
+  const Answer open = doctor({"TUTTI_SECRET_FILE=" + secret.path()});
+  EXPECT_EQ(open.code, 1);
+  EXPECT_THAT(open.text, AllOf(HasSubstr("chmod 600"), Not(HasSubstr("ssss"))));
+}
+
+TEST(Doctor, ShowsWhatWouldBeChosen) {
+  const Answer spread = doctor({}, {"--ranks", "8", "--hosts", "8"});
+  EXPECT_THAT(spread.text, AllOf(HasSubstr("for 8 ranks on 8 hosts"),
+                                 HasSubstr("TCP between hosts"), HasSubstr("up to 8 KiB: exchange"),
+                                 HasSubstr("beyond: direct in pieces of 256 KiB")));
+  const Answer crowded = doctor({"TUTTI_CPUS=2"}, {"--ranks", "8"});
+  EXPECT_THAT(crowded.text, AllOf(HasSubstr("yields, then sleeps: 8 ranks of a host share 2 CPUs"),
+                                  HasSubstr("up to 16 KiB: shared_one_shot")));
+  const Answer asked = doctor({"TUTTI_ALGO=all_reduce:ring"}, {"--ranks", "4"});
+  EXPECT_THAT(asked.text, HasSubstr("ring"));
+  const Answer refused = doctor({"TUTTI_TRANSPORT=shm"}, {"--ranks", "4", "--hosts", "2"});
+  EXPECT_EQ(refused.code, 1);
+  EXPECT_THAT(refused.text, HasSubstr("TUTTI_TRANSPORT=shm refuses"));
+  EXPECT_NE(doctor({}, {"--ranks", "2", "--hosts", "3"}).code, 0);
+}
+
+TEST(Doctor, TellsOfTooFewDescriptors) {
+  const Answer answer = run({"bash", "-c", "ulimit -Sn 64 && exec \"" TUTTI_CLI "\" doctor"}, {});
+  EXPECT_EQ(answer.code, 1);
+  EXPECT_THAT(answer.text, HasSubstr("64 descriptors only; say ulimit -n 1024"));
+}
+
+}  // namespace

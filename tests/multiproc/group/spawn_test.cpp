@@ -1,0 +1,269 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <functional>
+#include <new>
+#include <stdexcept>
+
+#include <tutti/tutti.hpp>
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Numbers that the forks share with us.
+class Shared {
+ public:
+  Shared() {
+    void* memory =
+        mmap(nullptr, sizeof(Numbers), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    numbers_ = new (memory) Numbers{};
+  }
+  ~Shared() { munmap(numbers_, sizeof(Numbers)); }
+  Shared(const Shared&) = delete;
+  Shared& operator=(const Shared&) = delete;
+
+  std::atomic<int>& operator[](std::size_t index) { return (*numbers_)[index]; }
+
+ private:
+  using Numbers = std::array<std::atomic<int>, 64>;
+  Numbers* numbers_ = nullptr;
+};
+
+bool no_children_left() {
+  siginfo_t info{};
+  return waitid(P_ALL, 0, &info, WEXITED | WNOHANG) != 0 && errno == ECHILD;
+}
+
+/// The SpawnError of a spawn that must fail.
+tutti::SpawnError failure_of(const std::function<void(int)>& fn, int nprocs,
+                             const tutti::SpawnOptions& options = {}) {
+  try {
+    tutti::spawn(fn, nprocs, options);
+  } catch (const tutti::SpawnError& error) {
+    EXPECT_TRUE(no_children_left());
+    return error;
+  }
+  throw std::logic_error("spawn did not fail");
+}
+
+TEST(Spawn, ProcessesAreAWorld) {
+  Shared sums;
+  for (const int size : {1, 2, 5}) {
+    tutti::spawn(
+        [&](int rank) {
+          tutti::ProcessGroup world = tutti::init_process_group();
+          std::array<float, 3> values{1, 2, static_cast<float>(world.rank())};
+          world.all_reduce(values).wait();
+          if (world.rank() != rank) throw std::logic_error("wrong rank");
+          sums[static_cast<std::size_t>(rank)] = static_cast<int>(values[1] + 100 * values[2]);
+        },
+        size);
+    for (int rank = 0; rank < size; ++rank)
+      EXPECT_EQ(sums[static_cast<std::size_t>(rank)], 2 * size + 100 * (size * (size - 1) / 2));
+  }
+  EXPECT_TRUE(no_children_left());
+  EXPECT_EQ(std::getenv("RANK"), nullptr) << "only the processes are told";
+}
+
+TEST(Spawn, TheirSecretIsTheirOwn) {
+  Shared found;
+  tutti::spawn(
+      [&](int rank) {
+        const int fd = std::atoi(std::getenv("TUTTI_SECRET_FD"));
+        std::array<char, 64> secret{};
+        found[static_cast<std::size_t>(rank)] =
+            static_cast<int>(pread(fd, secret.data(), secret.size(), 0));
+        // Whoever does not know it is refused.
+        unsetenv("TUTTI_SECRET_FD");
+        try {
+          tutti::InitOptions options;
+          options.timeout = 5s;
+          const tutti::ProcessGroup world = tutti::init_process_group(options);
+        } catch (const tutti::Error&) {
+          found[static_cast<std::size_t>(rank) + 8] = 1;
+        }
+      },
+      2);
+  EXPECT_EQ(found[0], 32);
+  EXPECT_EQ(found[1], 32);
+  EXPECT_EQ(found[8], 1);
+  EXPECT_EQ(found[9], 1);
+}
+
+TEST(Spawn, AnExceptionsTextComesBack) {
+  const auto error = failure_of(
+      [](int rank) {
+        if (rank == 1) throw std::runtime_error("the cat sat on the keyboard");
+        pause();
+      },
+      3);
+  EXPECT_EQ(error.culprit(), 1);
+  EXPECT_EQ(error.end().exception, "the cat sat on the keyboard");
+  EXPECT_EQ(error.end().exit_code, 1);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1 (process "),
+                                  HasSubstr("exception: the cat sat on the keyboard"),
+                                  HasSubstr("the other ranks were ended")));
+}
+
+TEST(Spawn, AnErrorOfOursKeepsItsCode) {
+  const auto error = failure_of(
+      [](int) {
+        tutti::ProcessGroup world = tutti::init_process_group();
+        std::array<float, 1> value{};
+        tutti::BroadcastOptions options;
+        options.root = 9;
+        world.broadcast(value, options).wait();
+      },
+      1);
+  EXPECT_EQ(error.code(), tutti::Errc::invalid_argument);
+  EXPECT_THAT(error.what(), Not(HasSubstr("other ranks")));
+}
+
+TEST(Spawn, TheCauseIsToldAndNotItsConsequences) {
+  // The others' groups break, and they may be faster with their errors.
+  const auto error = failure_of(
+      [](int rank) {
+        tutti::ProcessGroup world = tutti::init_process_group();
+        world.barrier().wait();
+        if (rank == 2) {
+          world = tutti::ProcessGroup(world);
+          throw std::runtime_error("the cause");
+        }
+        world.barrier().wait();
+      },
+      4);
+  EXPECT_EQ(error.culprit(), 2) << error.what();
+  EXPECT_THAT(error.what(), HasSubstr("the cause"));
+}
+
+TEST(Spawn, ASignalIsNamed) {
+  const auto error = failure_of(
+      [](int rank) {
+        tutti::ProcessGroup world = tutti::init_process_group();
+        if (rank == 0) raise(SIGKILL);
+        world.barrier().wait();
+      },
+      2);
+  EXPECT_EQ(error.culprit(), 0) << error.what();
+  EXPECT_EQ(error.end().signal, SIGKILL);
+  EXPECT_EQ(error.code(), tutti::Errc::peer_lost);
+  EXPECT_THAT(error.what(), HasSubstr("was ended by SIGKILL"));
+}
+
+TEST(Spawn, AnExitCodeIsTold) {
+  const auto error = failure_of([](int) { _exit(7); }, 1);
+  EXPECT_EQ(error.end().exit_code, 7);
+  EXPECT_FALSE(error.end().exception);
+  EXPECT_THAT(error.what(), HasSubstr("ended with exit code 7"));
+}
+
+TEST(Spawn, WhoIgnoresSigtermIsKilled) {
+  Shared ready;
+  tutti::SpawnOptions options;
+  options.grace = 100ms;
+  const auto start = Clock::now();
+  const auto error = failure_of(
+      [&](int rank) {
+        if (rank == 0) {
+          std::signal(SIGTERM, SIG_IGN);
+          ready[0] = 1;
+          while (true) pause();
+        }
+        while (ready[0] == 0) usleep(1000);
+        throw std::runtime_error("enough");
+      },
+      2, options);
+  EXPECT_EQ(error.culprit(), 1);
+  EXPECT_LT(Clock::now() - start, 10s);
+}
+
+TEST(Spawn, TheTimeoutNamesWhoStillRuns) {
+  tutti::SpawnOptions options;
+  options.timeout = 300ms;
+  try {
+    tutti::spawn(
+        [](int rank) {
+          if (rank != 1) return;
+          while (true) pause();
+        },
+        3, options);
+    FAIL() << "ended";
+  } catch (const tutti::TimeoutError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("rank 1 still ran"));
+  }
+  EXPECT_TRUE(no_children_left());
+}
+
+TEST(Spawn, AVeryLongTextIsCut) {
+  const auto error =
+      failure_of([](int) { throw std::runtime_error(std::string(1'000'000, 'x')); }, 1);
+  EXPECT_GT(error.end().exception->size(), 1000U);
+  EXPECT_LT(error.end().exception->size(), 100'000U);
+}
+
+TEST(Spawn, NonsenseIsRefused) {
+  EXPECT_THROW(tutti::spawn({}, 2), tutti::InvalidArgument);
+  EXPECT_THROW(tutti::spawn([](int) {}, 0), tutti::InvalidArgument);
+  EXPECT_THROW(tutti::spawn([](int) {}, -3), tutti::InvalidArgument);
+  EXPECT_THROW(tutti::spawn([](int) {}, 1'000'000), tutti::InvalidArgument);
+}
+
+TEST(Spawn, IsRefusedBesideAWorld) {
+  tutti::run_threads(1, [](tutti::ProcessGroup&) {
+    try {
+      tutti::spawn([](int) {}, 2);
+      FAIL() << "forked";
+    } catch (const tutti::InvalidArgument& error) {
+      EXPECT_THAT(error.what(),
+                  AllOf(HasSubstr("before init_process_group"), HasSubstr("tuttirun")));
+    }
+  });
+  // Afterwards it works again.
+  tutti::spawn([](int) { tutti::init_process_group().barrier().wait(); }, 2);
+}
+
+TEST(Spawn, TheProcessesDieWithUs) {
+  Shared pids;
+  const pid_t middle = fork();
+  if (middle == 0) {
+    tutti::spawn(
+        [&](int rank) {
+          pids[static_cast<std::size_t>(rank)] = getpid();
+          while (true) pause();
+        },
+        2);
+    _exit(0);
+  }
+  const auto deadline = Clock::now() + 20s;
+  while ((pids[0] == 0 || pids[1] == 0) && Clock::now() < deadline) usleep(1000);
+  ASSERT_NE(pids[0] * pids[1], 0);
+  ASSERT_EQ(kill(middle, SIGKILL), 0);
+  ASSERT_EQ(waitpid(middle, nullptr, 0), middle);
+  for (const std::size_t rank : {0U, 1U}) {
+    // Gone, or a zombie that whoever adopts orphans has not collected yet.
+    const std::string path = "/proc/" + std::to_string(pids[rank]) + "/cmdline";
+    bool gone = false;
+    while (!gone && Clock::now() < deadline) {
+      FILE* file = std::fopen(path.c_str(), "r");
+      gone = file == nullptr || std::fgetc(file) == EOF;
+      if (file != nullptr) std::fclose(file);
+    }
+    EXPECT_TRUE(gone) << "rank " << rank;
+  }
+}
+
+}  // namespace

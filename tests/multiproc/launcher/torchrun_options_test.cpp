@@ -1,0 +1,418 @@
+// What torchrun's users know: its options, its variables, and its old ways.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pty.h>
+
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tuttirun_process.hpp"
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::Not;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A folder that goes with the test.
+class Folder {
+ public:
+  Folder() : path_(testing::TempDir() + "tuttirun_XXXXXX") {
+    EXPECT_NE(mkdtemp(path_.data()), nullptr);
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::string file(const std::string& name, const std::string& text,
+                                 bool executable = false) const {
+    const std::string path = path_ + "/" + name;
+    std::ofstream(path) << text;
+    if (executable) fs::permissions(path, fs::perms::owner_all);
+    return path;
+  }
+
+ private:
+  std::string path_;
+};
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path);
+  EXPECT_TRUE(file) << path;
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+/// The only thing in a folder.
+fs::path only_one_in(const fs::path& folder) {
+  const std::vector<fs::path> found{fs::directory_iterator(folder), fs::directory_iterator()};
+  EXPECT_EQ(found.size(), 1U);
+  return found.empty() ? fs::path() : found.front();
+}
+
+std::vector<std::string> sorted(std::vector<std::string> lines) {
+  std::ranges::sort(lines);
+  return lines;
+}
+
+TEST(TorchrunOptions, WorkersGetTorchrunsVariables) {
+  Tuttirun run(shell("2",
+                     "echo $ROLE_NAME $ROLE_RANK $ROLE_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE "
+                     "$TORCHELASTIC_RUN_ID $TORCHELASTIC_RESTART_COUNT $TORCHELASTIC_MAX_RESTARTS "
+                     "$OMP_NUM_THREADS",
+                     {"--role", "trainer", "--rdzv_id", "job-7", "--max_restarts", "2"}));
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_THAT(sorted(lines_of(run.out)),
+              ElementsAre("trainer 0 2 0 1 job-7 0 2 1", "trainer 1 2 0 1 job-7 0 2 1"));
+}
+
+TEST(TorchrunOptions, OmpNumThreadsIsSetAndToldOnce) {
+  Tuttirun one(shell("1", "echo ${OMP_NUM_THREADS-unset}"), {"OMP_NUM_THREADS="});
+  EXPECT_EQ(one.wait(), 0);
+  EXPECT_EQ(one.out, "unset\n");
+  EXPECT_EQ(one.err, "");
+  Tuttirun two(shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS="});
+  EXPECT_EQ(two.wait(), 0);
+  EXPECT_EQ(two.out, "1\n1\n");
+  EXPECT_EQ(Tuttirun::count(two.err, "OMP_NUM_THREADS"), 1);
+  Tuttirun set(shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS=3"});
+  EXPECT_EQ(set.wait(), 0);
+  EXPECT_EQ(set.out, "3\n3\n");
+  EXPECT_EQ(set.err, "");
+}
+
+TEST(TorchrunOptions, BothSpellingsAndVariablesAreTaken) {
+  for (const std::string dash : {"-", "_"}) {
+    const auto name = [&](std::string text) {
+      std::replace(text.begin() + 2, text.end(), '-', dash.front());
+      return text;
+    };
+    Tuttirun run({name("--nproc-per-node"),
+                  "1",
+                  name("--node-rank"),
+                  "0",
+                  name("--max-restarts"),
+                  "0",
+                  name("--monitor-interval"),
+                  "0.1",
+                  name("--start-method"),
+                  "fork",
+                  name("--master-addr"),
+                  "127.0.0.1",
+                  name("--rdzv-backend"),
+                  "static",
+                  name("--rdzv-conf"),
+                  "timeout=30,join_timeout=20",
+                  name("--rdzv-id"),
+                  "a",
+                  name("--local-addr"),
+                  "127.0.0.1",
+                  name("--local-ranks-filter"),
+                  "0",
+                  name("--use-env"),
+                  name("--no-python"),
+                  name("--shutdown-timeout"),
+                  "2",
+                  "--role",
+                  "x",
+                  "--standalone",
+                  "echo",
+                  "fine"});
+    EXPECT_EQ(run.wait(), 0) << run.err;
+    EXPECT_EQ(run.out, "fine\n");
+  }
+  Tuttirun variables({"bash", "-c", "echo $WORLD_SIZE $ROLE_NAME"},
+                     {"PET_NPROC_PER_NODE=2", "PET_ROLE=y", "PET_STANDALONE=1"});
+  EXPECT_EQ(variables.wait(), 0) << variables.err;
+  EXPECT_EQ(variables.out, "2 y\n2 y\n");
+}
+
+TEST(TorchrunOptions, AutoMeansGpusAndElseCpus) {
+  for (const auto& [text, visible, expected] :
+       std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"auto", "0,1,2", "3"}, {"gpu", "1", "1"}, {"auto", "0,-1,2", "1"}}) {
+    Tuttirun run({"--nproc-per-node", text, "bash", "-c", "echo $WORLD_SIZE"},
+                 {"CUDA_VISIBLE_DEVICES=" + visible});
+    EXPECT_EQ(run.wait(), 0) << run.err;
+    EXPECT_EQ(lines_of(run.out).front(), expected);
+  }
+  Tuttirun none({"--nproc-per-node", "gpu", "true"}, {"CUDA_VISIBLE_DEVICES=-1"});
+  EXPECT_EQ(none.wait(), 2);
+  EXPECT_THAT(none.err, HasSubstr("no NVIDIA GPU"));
+  Tuttirun cpu({"--nproc-per-node", "cpu", "bash", "-c", "echo $WORLD_SIZE"});
+  Tuttirun without_gpu({"--nproc-per-node", "auto", "bash", "-c", "echo $WORLD_SIZE"},
+                       {"CUDA_VISIBLE_DEVICES=-1"});
+  EXPECT_EQ(cpu.wait(), 0);
+  EXPECT_EQ(without_gpu.wait(), 0);
+  EXPECT_EQ(cpu.out, without_gpu.out);
+}
+
+// Scripts that know one spelling of the argument only, as argparse did and does.
+constexpr const char* kOldScript =
+    "import argparse, os\n"
+    "parser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--SPELLED', dest='rank', type=int, required=True)\n"
+    "parser.add_argument('--epochs', type=int)\n"
+    "args = parser.parse_args()\n"
+    "assert args.rank == int(os.environ['LOCAL_RANK']) and args.epochs == 3\n"
+    "print('good', args.rank)\n";
+
+std::string old_script(const std::string& spelled) {
+  std::string text = kOldScript;
+  return text.replace(text.find("SPELLED"), 7, spelled);
+}
+
+TEST(TorchrunOptions, TheLocalRankIsPassedAsTheOptionsAreSpelled) {
+  const Folder folder;
+  const std::string underscore = folder.file("underscore.py", old_script("local_rank"));
+  const std::string dash = folder.file("dash.py", old_script("local-rank"));
+  const auto run = [&](std::vector<std::string> arguments, const std::string& script) {
+    arguments.insert(arguments.end(), {script, "--epochs", "3"});
+    return std::make_unique<Tuttirun>(arguments);
+  };
+  const std::vector<std::string> old_way = {"--pass-local-rank", "--nproc_per_node=2"};
+  const std::vector<std::string> new_way = {"--pass-local-rank", "--nproc-per-node=2"};
+  for (const auto& job : {run(old_way, underscore).release(), run(new_way, dash).release()}) {
+    const std::unique_ptr<Tuttirun> good(job);
+    EXPECT_EQ(good->wait(), 0) << good->err;
+    EXPECT_THAT(sorted(lines_of(good->out)), ElementsAre("good 0", "good 1"));
+  }
+  // The other way round they fail: the argument really is what differs.
+  for (const auto& job : {run(old_way, dash).release(), run(new_way, underscore).release()}) {
+    const std::unique_ptr<Tuttirun> bad(job);
+    EXPECT_EQ(bad->wait(), 2);
+    EXPECT_THAT(bad->err, HasSubstr("required: --local"));
+  }
+}
+
+TEST(TorchrunOptions, UseEnvPassesNoLocalRank) {
+  const std::vector<std::string> script = {"bash", "-c", "echo \"$@\" $LOCAL_RANK", "name", "a"};
+  for (const auto& [options, expected] :
+       std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{}, "a 0\n"},
+           {{"--use-env"}, "a 0\n"},
+           {{"--pass-local-rank", "--use_env"}, "a 0\n"}}) {
+    std::vector<std::string> arguments = options;
+    arguments.insert(arguments.end(), script.begin(), script.end());
+    Tuttirun run(arguments);
+    EXPECT_EQ(run.wait(), 0) << run.err;
+    EXPECT_EQ(run.out, expected);
+  }
+  Tuttirun passed({"--pass_local_rank", "--no-python", "echo", "first"});
+  EXPECT_EQ(passed.wait(), 0);
+  EXPECT_EQ(passed.out, "--local_rank=0 first\n");
+}
+
+TEST(TorchrunOptions, PythonIsTheOneThatIsNamed) {
+  const Folder folder;
+  const std::string other = folder.file("other", "#!/bin/sh\necho other \"$@\"\n", true);
+  const std::string script = folder.file("script.py", "#!/bin/sh\necho itself \"$@\"\n", true);
+  const std::string plain = folder.file("plain", "not executable");
+  for (const std::string name : {"PYTHON_EXEC", "PYTHON"}) {
+    Tuttirun run({script, "x"}, {name + "=" + other});
+    EXPECT_EQ(run.wait(), 0) << run.err;
+    EXPECT_EQ(run.out, "other " + script + " x\n");
+  }
+  Tuttirun module({"-m", "package.module", "x"}, {"PYTHON_EXEC=" + other});
+  EXPECT_EQ(module.wait(), 0) << module.err;
+  EXPECT_EQ(module.out, "other -m package.module x\n");
+  Tuttirun as_is({"--no-python", script, "x"}, {"PYTHON_EXEC=" + other});
+  EXPECT_EQ(as_is.wait(), 0) << as_is.err;
+  EXPECT_EQ(as_is.out, "itself x\n");
+  Tuttirun path({"--run-path", plain, "x"}, {"PYTHON_EXEC=" + other});
+  EXPECT_EQ(path.wait(), 0) << path.err;
+  EXPECT_EQ(path.out, "other " + plain + " x\n");
+  Tuttirun missing({script}, {"PYTHON_EXEC=no-such-python"});
+  EXPECT_EQ(missing.wait(), 127);
+  EXPECT_THAT(missing.err, AllOf(HasSubstr("no-such-python"), HasSubstr("PYTHON_EXEC")));
+  Tuttirun not_executable({plain});
+  EXPECT_EQ(not_executable.wait(), 127);
+  EXPECT_THAT(not_executable.err, HasSubstr("make it executable"));
+}
+
+TEST(TorchrunOptions, RestartsStartAllWorkersAgain) {
+  const Folder folder;
+  const std::string worker = EXCHANGE_WORKER;
+  // Each start must find a store where nobody has been yet.
+  Tuttirun run(shell("3",
+                     "echo start $TORCHELASTIC_RESTART_COUNT $RANK; \"" + worker +
+                         "\" || exit 9; echo \"$TUTTI_JOB $MASTER_PORT\" >> $FOLDER/$RANK; "
+                         "if [ $RANK$TORCHELASTIC_RESTART_COUNT = 10 ]; then exit 7; fi; "
+                         "if [ $TORCHELASTIC_RESTART_COUNT = 1 ]; then kill -KILL $$; fi; "
+                         "if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exec sleep 1000; fi",
+                     {"--max-restarts", "3"}),
+               {"FOLDER=" + folder.path()});
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  for (int restart = 0; restart < 3; ++restart)
+    EXPECT_EQ(Tuttirun::count(run.out, "start " + std::to_string(restart)), 3) << run.out;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("rank 1 failed first: exit code 7"),
+                             HasSubstr("failed first: SIGKILL"), HasSubstr("(1 of 3 restarts)"),
+                             HasSubstr("(2 of 3 restarts)"), Not(HasSubstr("(3 of 3 restarts)"))));
+  const std::vector<std::string> jobs = lines_of(text_of(folder.path() + "/1"));
+  EXPECT_GE(jobs.size(), 2U);
+  EXPECT_NE(jobs.front(), jobs.back());
+}
+
+TEST(TorchrunOptions, RestartsEnd) {
+  Tuttirun run(shell("2", "exit $((4 + TORCHELASTIC_RESTART_COUNT))", {"--max-restarts", "2"}));
+  EXPECT_EQ(run.wait(), 6) << "the last failure's";
+  EXPECT_EQ(Tuttirun::count(run.err, "failed first"), 3);
+}
+
+TEST(TorchrunOptions, ARestartUsesTheGivenPortAgain) {
+  const std::string port = std::to_string(free_port());
+  Tuttirun run(shell("2",
+                     "echo $MASTER_PORT; \"" EXCHANGE_WORKER "\" && "
+                     "exit $((1 - TORCHELASTIC_RESTART_COUNT))",
+                     {"--max-restarts", "1", "--master-port", port}));
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(Tuttirun::count(run.out, port + "\n"), 4) << run.out;
+}
+
+TEST(TorchrunOptions, AProgramMayServeAStoreOfItsOwn) {
+  const Folder folder;
+  const std::string script =
+      folder.file("serve.py",
+                  "import os, socket, time\n"
+                  "assert os.environ['TUTTI_AGENT_STORE'] == '0'\n"
+                  "where = (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))\n"
+                  "if os.environ['RANK'] == '0':\n"
+                  "    with socket.create_server(where) as server:\n"
+                  "        server.settimeout(20)\n"
+                  "        server.accept()[0].sendall(b'hello')\n"
+                  "else:\n"
+                  "    deadline = time.monotonic() + 20\n"
+                  "    while True:\n"
+                  "        try:\n"
+                  "            peer = socket.create_connection(where, timeout=20)\n"
+                  "            break\n"
+                  "        except ConnectionRefusedError:\n"
+                  "            assert time.monotonic() < deadline\n"
+                  "    print(peer.recv(5))\n");
+  Tuttirun python({"--nproc-per-node", "2", "--own-store", script});
+  EXPECT_EQ(python.wait(), 0) << python.err;
+  EXPECT_EQ(python.out, "b'hello'\n");
+  // A program of ours then lets rank 0 serve.
+  Tuttirun ours({"--nproc-per-node", "3", "--own-store", EXCHANGE_WORKER});
+  EXPECT_EQ(ours.wait(), 0) << ours.err;
+  EXPECT_EQ(Tuttirun::count(ours.out, "met everybody twice"), 3);
+}
+
+TEST(TorchrunOptions, AnInterruptIsNoReasonToRestart) {
+  Tuttirun run(shell("2", "echo ready; exec sleep 1000", {"--max-restarts", "5"}));
+  run.read_until("ready", 2);
+  run.signal(SIGINT);
+  EXPECT_EQ(run.wait(), 128 + SIGINT);
+  EXPECT_EQ(Tuttirun::count(run.out, "ready"), 2);
+}
+
+TEST(TorchrunOptions, NothingOutlivesTheLaunchersDeathAfterARestart) {
+  const Subreaper subreaper;
+  {
+    Tuttirun run(shell("2",
+                       "sleep 1000 & if [ $TORCHELASTIC_RESTART_COUNT = 0 ]; then exit 1; fi; "
+                       "echo ready; wait",
+                       {"--max-restarts", "1"}));
+    run.read_until("ready", 2);
+    run.signal(SIGKILL);
+    EXPECT_EQ(run.wait(), 128 + SIGKILL);
+  }
+  EXPECT_TRUE(Subreaper::all_gone(std::chrono::steady_clock::now() + 2s));
+}
+
+TEST(TorchrunOptions, RedirectedAndCopiedOutputIsInFiles) {
+  const Folder folder;
+  const std::string script = "echo out $RANK; echo err $RANK >&2";
+  Tuttirun run(shell(
+      "2", script,
+      {"--log-dir", folder.path(), "--redirects", "0:3,1:2", "-t", "1:1", "--rdzv-id", "my/job"}));
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(run.out, "out 1\n");
+  const fs::path job = only_one_in(folder.path());
+  EXPECT_THAT(job.filename().string(), MatchesRegex("my_job_......"));
+  EXPECT_THAT(text_of(job / "attempt_0/0/stdout.log"), "out 0\n");
+  EXPECT_THAT(text_of(job / "attempt_0/0/stderr.log"), "err 0\n");
+  EXPECT_THAT(text_of(job / "attempt_0/1/stdout.log"), "out 1\n");
+  EXPECT_EQ(text_of(job / "attempt_0/1/stderr.log"), "err 1\n");
+}
+
+TEST(TorchrunOptions, AFailureNamesTheFilesOfOutput) {
+  const Folder folder;
+  Tuttirun run(shell("1", "echo why >&2; exit 3",
+                     {"--log-dir", folder.path(), "-r", "2", "--max-restarts", "1"}));
+  EXPECT_EQ(run.wait(), 3);
+  const fs::path job = only_one_in(folder.path());
+  for (const char* attempt : {"attempt_0", "attempt_1"}) {
+    const fs::path log = job / attempt / "0/stderr.log";
+    EXPECT_EQ(text_of(log), "why\n");
+    EXPECT_EQ(Tuttirun::count(run.err, "its stderr is in " + log.string()), 1);
+  }
+}
+
+TEST(TorchrunOptions, ALogFolderAloneKeepsACopyOfAll) {
+  const Folder folder;
+  Tuttirun run(shell("2", "echo out $RANK; echo err $RANK >&2",
+                     {"--log_dir", folder.path() + "/new/one", "--tag"}));
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_THAT(sorted(lines_of(run.out)), ElementsAre("[0]: out 0", "[1]: out 1"));
+  const fs::path job = only_one_in(folder.path() + "/new/one");
+  EXPECT_EQ(text_of(job / "attempt_0/1/stdout.log"), "out 1\n") << "no tags in files";
+  EXPECT_EQ(text_of(job / "attempt_0/0/stderr.log"), "err 0\n");
+}
+
+TEST(TorchrunOptions, RedirectingWithoutAFolderTellsWhere) {
+  const Folder folder;
+  Tuttirun run(shell("1", "echo out", {"-r", "3"}), {"TMPDIR=" + folder.path()});
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_EQ(run.out, "");
+  const fs::path job = only_one_in(folder.path());
+  EXPECT_THAT(run.err, HasSubstr(job.string()));
+  EXPECT_EQ(text_of(job / "attempt_0/0/stdout.log"), "out\n");
+}
+
+TEST(TorchrunOptions, TheFilterShowsSomeRanksOnly) {
+  const Folder folder;
+  Tuttirun run(shell("4", "echo rank $RANK",
+                     {"--local-ranks-filter", "1,3", "--tee", "1", "--log-dir", folder.path()}));
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_THAT(sorted(lines_of(run.out)), ElementsAre("rank 1", "rank 3"));
+  EXPECT_EQ(text_of(only_one_in(folder.path()) / "attempt_0/0/stdout.log"), "rank 0\n");
+}
+
+TEST(TorchrunOptions, OnATerminalLinesAreTagged) {
+  int ours = -1;
+  int theirs = -1;
+  ASSERT_EQ(openpty(&ours, &theirs, nullptr, nullptr, nullptr), 0);
+  const tutti::os::Fd terminal(ours);
+  tutti::os::SpawnOptions options;
+  options.argv = shell("2", "echo hello");
+  options.argv.insert(options.argv.begin(), TUTTIRUN);
+  options.environment = {"PATH=/usr/bin:/bin", "OMP_NUM_THREADS=1"};
+  options.fds = {{theirs, 1}};
+  auto process = tutti::os::spawn(options);
+  close(theirs);
+  ASSERT_TRUE(process);
+  std::string text;
+  std::array<char, 4096> buffer{};
+  ssize_t got = 0;
+  // Ends with EIO when nobody has the other side any more.
+  while ((got = read(ours, buffer.data(), buffer.size())) > 0)
+    text.append(buffer.data(), static_cast<std::size_t>(got));
+  auto end = process->wait(std::chrono::steady_clock::now() + 20s);
+  ASSERT_TRUE(end && end->has_value());
+  EXPECT_TRUE(process->collect());
+  EXPECT_THAT(sorted(lines_of(text)), ElementsAre("[0]: hello\r", "[1]: hello\r"));
+}
+
+}  // namespace

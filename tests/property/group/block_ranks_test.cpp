@@ -1,0 +1,125 @@
+#include "block_programs.hpp"
+
+#include <algorithm>
+
+// The operations on blocks with ranks as threads: what tsan can see.
+namespace tutti {
+namespace {
+
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+constexpr int kRounds = 6;
+#else
+constexpr int kRounds = 25;
+#endif
+
+class BlockRanks : public testing::TestWithParam<int> {};
+
+TEST_P(BlockRanks, GiveKnownResultsInEveryForm) {
+  for (std::uint64_t seed = 1; seed <= 3; ++seed) {
+    run_threads(GetParam(), [&](ProcessGroup& world) {
+      test::run_blocks<float>(world, seed, kRounds, 60'000);
+      test::run_blocks<std::int64_t>(world, seed + 10, kRounds / 3, 20'000);
+    });
+  }
+}
+
+TEST_P(BlockRanks, GiveTheSameOverTcp) {
+  Config config;
+  config.transport = Config::TransportChoice::tcp;
+  run_threads(
+      GetParam(),
+      [&](ProcessGroup& world) {
+        test::run_blocks<double>(world, 5, kRounds, 30'000);
+        test::run_blocks<std::int32_t>(world, 6, kRounds / 3, 60'000);
+      },
+      config);
+}
+
+TEST_P(BlockRanks, TakeSplitsThatChangeFromCallToCall) {
+  run_threads(GetParam(), [&](ProcessGroup& world) {
+    std::mt19937_64 random(9);
+    std::mt19937_64 own(static_cast<std::uint64_t>(world.rank()));
+    for (int i = 0; i < 2 * kRounds; ++i) {
+      test::BlockCall<float> call(world, Kind::all_to_all, random, own, 5000);
+      call.start(world).wait();
+      call.check();
+    }
+  });
+}
+
+TEST_P(BlockRanks, TellOfSplitsThatDoNotFit) {
+  if (GetParam() == 1) GTEST_SKIP() << "nobody to disagree with";
+  run_threads(GetParam(), [&](ProcessGroup& world) {
+    const auto n = static_cast<std::size_t>(world.size());
+    std::vector<std::size_t> splits(n, 3);
+    if (world.rank() == 0) splits[n - 1] = 4;  // the last rank expects 3
+    std::size_t all = 0;
+    for (const std::size_t one : splits) all += one;
+    std::vector<float> in(all, 1);
+    std::vector<float> out(3 * n);
+    const std::vector<std::size_t> expected(n, 3);
+    try {
+      world.all_to_all(out, in, {.output_splits = expected, .input_splits = splits}).wait();
+      world.barrier().wait();
+      FAIL() << "rank " << world.rank() << " did not learn it";
+    } catch (const DisagreementError& error) {
+      const std::string text = error.what();
+      EXPECT_NE(text.find("sends 4 elements"), std::string::npos) << text;
+      EXPECT_NE(text.find("expects 3"), std::string::npos) << text;
+    }
+  });
+}
+
+TEST_P(BlockRanks, AreDividedIntoGroups) {
+  run_threads(GetParam(), [&](ProcessGroup& world) {
+    // By colour, the last rank first; every third rank has none.
+    const std::optional<int> color =
+        world.rank() % 3 == 2 ? std::nullopt : std::optional<int>(world.rank() % 2);
+    std::optional<ProcessGroup> group = world.split(color, -world.rank());
+    ASSERT_EQ(group.has_value(), color.has_value());
+    if (group) {
+      std::vector<int> ranks(static_cast<std::size_t>(group->size()));
+      const std::vector<int> mine{world.rank()};
+      group->all_gather(ranks, mine).wait();
+      EXPECT_TRUE(std::is_sorted(ranks.rbegin(), ranks.rend()));
+      for (const int rank : ranks) EXPECT_EQ(rank % 2, *color);
+      EXPECT_EQ(group->global_rank(group->rank()), world.rank());
+    }
+    for (int each = 1; each <= world.size(); ++each) {
+      if (world.size() % each != 0) {
+        EXPECT_THROW((void)world.new_subgroups(each), InvalidArgument);
+        continue;
+      }
+      ProcessGroup part = world.new_subgroups(each);
+      std::vector<int> one{1};
+      part.all_reduce(one).wait();
+      EXPECT_EQ(one[0], each);
+      EXPECT_EQ(part.rank(), world.rank() % each);
+    }
+  });
+}
+
+TEST_P(BlockRanks, GiveInPlaceWhatTheyGiveElsewhere) {
+  run_threads(GetParam(), [&](ProcessGroup& world) {
+    const auto n = static_cast<std::size_t>(world.size());
+    const auto me = static_cast<std::size_t>(world.rank());
+    for (const std::size_t count : {std::size_t{1}, std::size_t{1000}, std::size_t{50'000}}) {
+      std::vector<double> all(n * count, -1);
+      const std::span<double> own = std::span(all).subspan(me * count, count);
+      std::fill(own.begin(), own.end(), static_cast<double>(me));
+      world.all_gather(all, own).wait();
+      for (std::size_t i = 0; i < all.size(); ++i)
+        ASSERT_EQ(all[i], static_cast<double>(i / count));
+      world.reduce_scatter(own, all).wait();
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        const auto block = i / count;
+        ASSERT_EQ(all[i], static_cast<double>(block == me ? block * n : block)) << i;
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, BlockRanks, testing::Values(1, 2, 3, 4, 5, 8));
+
+}  // namespace
+}  // namespace tutti

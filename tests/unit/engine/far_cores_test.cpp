@@ -1,0 +1,129 @@
+// Ranks whose clock says that reading a peer's staging takes long: they stage past the cache.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "transport/sim/memory.hpp"
+
+namespace tutti::engine {
+namespace {
+
+using std::chrono::milliseconds;
+
+int looks = 0;  // at the clock
+
+TimePoint slow_clock() noexcept { return TimePoint{std::chrono::hours(1) + milliseconds(++looks)}; }
+
+class FarCores : public testing::Test {
+ protected:
+  void make(int size) {
+    const auto ranks = static_cast<std::size_t>(size);
+    memory_ = std::make_unique<transport::sim::Memory>(std::vector<int>(ranks, 0));
+    GroupSpec spec;
+    spec.id = 5;
+    spec.name = "far";
+    for (int r = 0; r < size; ++r) spec.ranks.push_back(r);
+    for (int r = 0; r < size; ++r) {
+      World world;
+      world.rank = r;
+      world.size = size;
+      world.cpus = size;
+      world.regions = &memory_->regions(r);
+      world.host_of.assign(ranks, 0);
+      world.local_of = memory_->local_of(r);
+      world.route.assign(ranks, nullptr);
+      world.whereabouts.assign(ranks, "");
+      world.now = slow_clock;
+      world.populate = [](std::byte*, std::size_t) { return Status(); };
+      engines_.push_back(std::make_unique<Engine>(std::move(world)));
+    }
+    for (auto& engine : engines_) {
+      Result<Group*> made = engine->add_group(spec);
+      ASSERT_TRUE(made.ok());
+      groups_.push_back(*made);
+    }
+  }
+
+  static float input(std::size_t rank, int round, std::size_t i) {
+    return static_cast<float>(i % 1021 + rank * 7 + static_cast<std::size_t>(round));
+  }
+
+  /// One all_reduce on all ranks, every element compared. In place, or from inputs that must stay.
+  void all_reduce(std::size_t count, int round, bool in_place) {
+    const std::size_t size = engines_.size();
+    std::vector<std::vector<float>> in(size);
+    std::vector<std::vector<float>> out(size);
+    std::vector<std::uint64_t> tickets(size);
+    for (std::size_t r = 0; r < size; ++r) {
+      for (std::size_t i = 0; i < count; ++i) in[r].push_back(input(r, round, i));
+      out[r].assign(in_place ? 0 : count, -1);
+    }
+    for (std::size_t r = 0; r < size; ++r) {
+      Collective call;
+      call.kind = Kind::all_reduce;
+      call.timeout = std::chrono::hours(10);
+      call.input = view_of(in[r]);
+      call.output = in_place ? call.input : view_of(out[r]);
+      tickets[r] = engines_[r]->submit(*groups_[r], call, false);
+    }
+    for (int pass = 0; pass < 10000; ++pass) {
+      bool moved = false;
+      for (auto& engine : engines_) moved |= engine->progress();
+      if (!moved) break;
+    }
+    for (std::size_t r = 0; r < size; ++r) {
+      const auto outcome = engines_[r]->outcome(*groups_[r], tickets[r]);
+      ASSERT_TRUE(outcome && outcome->ok()) << "rank " << r << ", round " << round;
+      const std::vector<float>& result = in_place ? in[r] : out[r];
+      for (std::size_t i = 0; i < count; ++i) {
+        float sum = 0;
+        for (std::size_t of = 0; of < size; ++of) sum += input(of, round, i);
+        ASSERT_EQ(result[i], sum) << "rank " << r << ", round " << round << ", element " << i;
+        if (in_place) continue;
+        ASSERT_EQ(in[r][i], input(r, round, i)) << "an input was changed";
+      }
+    }
+  }
+
+  /// Rounds of `count`; says how many of them looked at no clock.
+  int untimed_of(int rounds, std::size_t count) {
+    int untimed = 0;
+    for (int round = 0; round < rounds && !HasFatalFailure(); ++round) {
+      const int before = looks;
+      all_reduce(count, round, round % 2 == 0);
+      if (looks == before) ++untimed;
+    }
+    return untimed;
+  }
+
+  std::unique_ptr<transport::sim::Memory> memory_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<Group*> groups_;
+};
+
+TEST_F(FarCores, LargeOnesStagePastTheCacheAndAreRight) {
+  make(2);
+  // 32 KiB one-shot; slices of one chunk, of several, with rest: all but the first two and a probe.
+  for (const std::size_t count : {8000, 65536, 100003}) EXPECT_GE(untimed_of(36, count), 32);
+}
+
+TEST_F(FarCores, SmallOnesLearnItFromSamples) {
+  make(2);
+  EXPECT_GE(untimed_of(200, 1500), 170);  // 6 KB
+}
+
+TEST_F(FarCores, MoreThanTwoRanks) {
+  make(3);
+  for (const std::size_t count : {50000, 100003}) EXPECT_GE(untimed_of(36, count), 32);
+}
+
+TEST_F(FarCores, OutputsPastTheCacheToo) {
+  make(2);
+  EXPECT_GE(untimed_of(5, (std::size_t{4} << 20) + 3), 3);  // 16 MiB
+}
+
+}  // namespace
+}  // namespace tutti::engine

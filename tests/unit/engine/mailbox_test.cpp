@@ -1,0 +1,470 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "engine/mailbox.hpp"
+#include "transport/sim/memory.hpp"
+
+// One engine of three, and a transport that only notes what is sent: which recv gets which message,
+// what goes unasked, and what a peer that lies can do.
+namespace tutti::engine {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using transport::FrameHeader;
+using transport::FrameType;
+
+class NotingTransport final : public transport::Transport {
+ public:
+  [[nodiscard]] const char* name() const noexcept override { return "noting"; }
+  void set_sink(transport::Sink* sink) noexcept override { sink_ = sink; }
+  [[nodiscard]] bool can_send(int) noexcept override { return open; }
+  void send(int peer, const FrameHeader& header, const std::byte* payload,
+            std::uint64_t token) noexcept override {
+    sent.push_back(header);
+    if (payload != nullptr) bytes.assign(payload, payload + header.payload_bytes);
+    last_[peer] = token;
+  }
+  void keep_payloads(int) noexcept override { ++kept; }
+  void drop_arriving(int) noexcept override { ++dropped; }
+  bool poll() noexcept override {
+    bool moved = false;
+    for (int peer = 1; hands_over && peer < 3; ++peer) {
+      if (last_[peer] == told_[peer]) continue;
+      told_[peer] = last_[peer];
+      sink_->on_sent(peer, told_[peer]);
+      moved = true;
+    }
+    return moved;
+  }
+  [[nodiscard]] int wait_fd() const noexcept override { return -1; }
+  void close(std::uint64_t) noexcept override {}
+
+  [[nodiscard]] int frames(FrameType type) const {
+    return static_cast<int>(std::count_if(sent.begin(), sent.end(), [&](const FrameHeader& one) {
+      return one.type == static_cast<std::uint8_t>(type);
+    }));
+  }
+
+  std::vector<FrameHeader> sent;
+  std::vector<std::byte> bytes;  ///< of the last payload
+  bool open = true;
+  bool hands_over = true;
+  int kept = 0;
+  int dropped = 0;
+
+ private:
+  transport::Sink* sink_ = nullptr;
+  std::uint64_t last_[3] = {};
+  std::uint64_t told_[3] = {};
+};
+
+TimePoint clock_now{std::chrono::hours(1)};
+
+/// Rank 0 of three on different hosts; the others are played by the test.
+class MailboxTest : public testing::Test {
+ protected:
+  MailboxTest() : engine_(world()) {}
+
+  World world() {
+    World world;
+    world.size = 3;
+    world.regions = &memory_.regions(0);
+    world.host_of = {0, 1, 2};
+    world.local_of = {0, -1, -1};
+    world.route = {nullptr, &transport_, &transport_};
+    world.whereabouts = {"", "", ""};
+    world.now = []() noexcept { return clock_now; };
+    world.populate = [](std::byte*, std::size_t) { return Status(); };
+    return world;
+  }
+  Group& group(std::uint64_t id = 1) {
+    GroupSpec spec;
+    spec.id = id;
+    spec.name = "group " + std::to_string(id);
+    spec.ranks = {0, 1, 2};
+    Result<Group*> made = engine_.add_group(spec);
+    EXPECT_TRUE(made.ok());
+    return **made;
+  }
+  template <class T>
+  std::uint64_t recv(Group& group, std::vector<T>& to, int from, int tag = 0) {
+    Collective call;
+    call.kind = Kind::recv;
+    call.root = from;
+    call.tag = tag;
+    call.timeout = seconds(1);
+    call.output = view_of(to);
+    return engine_.submit(group, call, false);
+  }
+  template <class T>
+  std::uint64_t send(Group& group, std::vector<T>& from, int to, int tag = 0) {
+    Collective call;
+    call.kind = Kind::send;
+    call.root = to;
+    call.tag = tag;
+    call.timeout = seconds(1);
+    call.input = view_of(from);
+    return engine_.submit(group, call, false);
+  }
+  void settle() {
+    for (int i = 0; i < 100 && engine_.progress(); ++i) {
+    }
+  }
+  bool hear(int peer, const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
+    const std::span<std::byte> into = engine_.on_header(peer, header);
+    if (into.empty() || into.size() < header.payload_bytes) return false;
+    std::copy(payload.begin(), payload.end(), into.begin());
+    engine_.on_frame(peer, header);
+    return true;
+  }
+  /// What a peer's send of these bytes says first. `whole`: with the bytes.
+  static FrameHeader letter(std::uint64_t number, std::size_t bytes, int tag, bool whole,
+                            std::uint64_t group = 1) {
+    FrameHeader header;
+    header.type = static_cast<std::uint8_t>(FrameType::p2p_letter);
+    header.group = group;
+    header.seq = number;
+    header.fingerprint = 1000 + number;
+    header.payload_bytes = whole ? static_cast<std::uint32_t>(bytes) : 0;
+    header.call[0] = static_cast<std::uint64_t>(DType::uint8);
+    header.call[1] = static_cast<std::uint64_t>(tag);
+    header.call[2] = bytes;
+    return header;
+  }
+  bool letter_from(int peer, std::uint64_t number, std::vector<std::uint8_t> values, int tag = 0,
+                   std::uint64_t group = 1) {
+    std::vector<std::byte> payload;
+    for (const std::uint8_t value : values) payload.push_back(static_cast<std::byte>(value));
+    return hear(peer, letter(number, values.size(), tag, true, group), payload);
+  }
+  [[nodiscard]] bool done(Group& group, std::uint64_t ticket) {
+    settle();
+    return engine_.is_done(group, ticket);
+  }
+  using Bytes = std::vector<std::uint8_t>;
+
+  transport::sim::Memory memory_{{0, 1, 2}};
+  NotingTransport transport_;
+  Engine engine_;
+};
+
+TEST_F(MailboxTest, TagsAndSourcesKeepMessagesApart) {
+  Group& world = group();
+  Bytes a(1);
+  Bytes b(1);
+  Bytes c(1);
+  const auto first = recv(world, a, 1, 5);
+  EXPECT_TRUE(letter_from(2, 1, {20}, 5));
+  EXPECT_TRUE(letter_from(1, 1, {10}, 6));
+  EXPECT_FALSE(done(world, first));
+  EXPECT_TRUE(letter_from(1, 2, {11}, 5));
+  EXPECT_TRUE(done(world, first));
+  EXPECT_EQ(a, Bytes{11});
+  EXPECT_TRUE(done(world, recv(world, b, 1, 6)));
+  EXPECT_EQ(b, Bytes{10});
+  const auto third = recv(world, c, 2, 5);
+  EXPECT_TRUE(done(world, third));
+  EXPECT_EQ(c, Bytes{20});
+  EXPECT_EQ(engine_.source(world, third), 2);
+}
+
+TEST_F(MailboxTest, AnySourceTakesWhatCameFirst) {
+  Group& world = group();
+  EXPECT_TRUE(letter_from(2, 1, {20}));
+  EXPECT_TRUE(letter_from(1, 1, {10}));
+  EXPECT_TRUE(letter_from(2, 2, {21}));
+  for (const auto& [value, source] : {std::pair{20, 2}, std::pair{10, 1}, std::pair{21, 2}}) {
+    Bytes got(1);
+    const auto ticket = recv(world, got, kAnySource);
+    ASSERT_TRUE(done(world, ticket));
+    EXPECT_EQ(got[0], value);
+    EXPECT_EQ(engine_.source(world, ticket), source);
+  }
+}
+
+TEST_F(MailboxTest, TheRecvThatWasCalledFirstGetsTheMessage) {
+  Group& world = group();
+  Bytes any(1);
+  Bytes named(1);
+  const auto first = recv(world, any, kAnySource);
+  const auto second = recv(world, named, 1);
+  EXPECT_TRUE(letter_from(1, 1, {10}));
+  EXPECT_TRUE(letter_from(1, 2, {11}));
+  EXPECT_TRUE(done(world, first));
+  EXPECT_TRUE(done(world, second));
+  EXPECT_EQ(any, Bytes{10});
+  EXPECT_EQ(named, Bytes{11});
+}
+
+TEST_F(MailboxTest, ALargeMessageIsAskedForAndItsBytesGoToTheirPlace) {
+  Group& world = group();
+  Bytes got(200'000, 1);
+  EXPECT_TRUE(hear(1, letter(1, got.size(), 0, false)));
+  const auto ticket = recv(world, got, 1);
+  settle();
+  ASSERT_EQ(transport_.frames(FrameType::p2p_credit), 1);
+  const FrameHeader credit = transport_.sent.back();
+  EXPECT_EQ(credit.fingerprint, 1001u);
+  EXPECT_EQ(credit.offset, got.size());
+  FrameHeader data;
+  data.type = static_cast<std::uint8_t>(FrameType::p2p_data);
+  data.group = 1;
+  data.seq = 1;
+  data.fingerprint = credit.call[0];
+  data.payload_bytes = 100'000;
+  EXPECT_EQ(static_cast<void*>(engine_.on_header(1, data).data()), got.data());
+  engine_.on_frame(1, data);
+  EXPECT_FALSE(done(world, ticket));
+  data.offset = 100'000;
+  EXPECT_TRUE(hear(1, data, std::vector<std::byte>(100'000, std::byte{7})));
+  EXPECT_TRUE(done(world, ticket));
+  EXPECT_EQ(got.back(), 7);
+}
+
+TEST_F(MailboxTest, ASendGoesUnaskedUpToItsLimitAndThenWaits) {
+  Group& world = group();
+  Bytes largest(kUnasked);
+  Bytes large(kUnasked + 1);
+  Bytes small(3);
+  const auto waits = send(world, large, 1, 1);
+  const auto goes = send(world, largest, 1, 2);
+  const auto behind = send(world, small, 1, 3);
+  EXPECT_TRUE(done(world, goes));
+  EXPECT_TRUE(done(world, behind)) << "a large message stops a small one";
+  EXPECT_FALSE(done(world, waits));
+  ASSERT_EQ(transport_.frames(FrameType::p2p_letter), 3);
+  EXPECT_EQ(transport_.sent[0].payload_bytes, 0u);
+  FrameHeader credit = transport_.sent[0];
+  credit.type = static_cast<std::uint8_t>(FrameType::p2p_credit);
+  credit.call[0] = 99;
+  EXPECT_TRUE(hear(1, credit));
+  EXPECT_TRUE(done(world, waits));
+  EXPECT_EQ(transport_.sent.back().fingerprint, 99u);
+  // A second credit for it changes nothing.
+  const std::size_t before = transport_.sent.size();
+  EXPECT_TRUE(hear(1, credit));
+  settle();
+  EXPECT_EQ(transport_.sent.size(), before);
+}
+
+TEST_F(MailboxTest, ThePoolIsFilledAgainByReports) {
+  Group& world = group();
+  Bytes largest(kUnasked);
+  EXPECT_TRUE(done(world, send(world, largest, 1)));
+  EXPECT_TRUE(done(world, send(world, largest, 1)));
+  EXPECT_FALSE(done(world, send(world, largest, 1)));
+  EXPECT_TRUE(done(world, send(world, largest, 2))) << "each peer has its own";
+  FrameHeader report;
+  report.type = static_cast<std::uint8_t>(FrameType::p2p_credit);
+  report.offset = kUnasked;
+  report.call[0] = 1;
+  EXPECT_TRUE(hear(1, report));
+  EXPECT_TRUE(done(world, send(world, largest, 1)));
+}
+
+TEST_F(MailboxTest, WhatIsReceivedIsReported) {
+  Group& world = group();
+  for (std::uint64_t number = 1; number <= 10; ++number) {
+    Bytes got(kUnasked);
+    const auto ticket = recv(world, got, 1);
+    EXPECT_TRUE(letter_from(1, number, Bytes(kUnasked, 3)));
+    EXPECT_TRUE(done(world, ticket));
+  }
+  EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 10);
+  EXPECT_EQ(transport_.sent.back().group, 0u);
+  EXPECT_EQ(transport_.sent.back().offset, 10 * kUnasked);
+}
+
+TEST_F(MailboxTest, MoreThanThePoolIsRefused) {
+  group();
+  EXPECT_TRUE(letter_from(1, 1, Bytes(kUnasked)));
+  EXPECT_TRUE(letter_from(1, 2, Bytes(kUnasked)));
+  EXPECT_FALSE(letter_from(1, 3, Bytes(1)));
+}
+
+TEST_F(MailboxTest, ForAGroupThatNobodyMadeNoMoreThanThePoolIsHeld) {
+  EXPECT_TRUE(letter_from(1, 1, Bytes(kUnasked), 0, 7));
+  EXPECT_TRUE(letter_from(1, 1, Bytes(kUnasked), 0, 8));
+  EXPECT_FALSE(letter_from(1, 1, Bytes(1), 0, 9));
+}
+
+TEST_F(MailboxTest, EvenEmptyLettersAreCounted) {
+  group();
+  for (std::uint64_t number = 1; number <= kLetters; ++number)
+    ASSERT_TRUE(letter_from(1, number, {}, static_cast<int>(number)));
+  EXPECT_FALSE(letter_from(1, kLetters + 1, {}));
+}
+
+TEST_F(MailboxTest, ALiarIsRefused) {
+  Group& world = group();
+  EXPECT_FALSE(hear(1, letter(2, 4, 0, true), std::vector<std::byte>(4))) << "number";
+  FrameHeader header = letter(1, 4, 0, true);
+  header.call[0] = kDTypeCount;
+  EXPECT_FALSE(hear(1, header)) << "dtype";
+  header = letter(1, 4, 0, true);
+  header.call[1] = ~std::uint64_t{0};
+  EXPECT_FALSE(hear(1, header)) << "tag";
+  header = letter(1, 4, 0, true);
+  header.call[2] = 5;
+  EXPECT_FALSE(hear(1, header)) << "a part";
+  header = letter(1, kUnasked + 1, 0, true);
+  EXPECT_FALSE(hear(1, header)) << "too much unasked";
+  header = letter(1, 6, 0, true);
+  header.call[0] = static_cast<std::uint64_t>(DType::float32);
+  EXPECT_FALSE(hear(1, header)) << "half an element";
+  // Data that nobody asked for, or for another's recv, or beyond its end.
+  Bytes got(100'000);
+  const auto ticket = recv(world, got, 1);
+  EXPECT_TRUE(hear(1, letter(1, got.size(), 0, false)));
+  settle();
+  FrameHeader data;
+  data.type = static_cast<std::uint8_t>(FrameType::p2p_data);
+  data.group = 1;
+  data.seq = 1;
+  data.fingerprint = transport_.sent.back().call[0];
+  data.payload_bytes = 60'000;
+  EXPECT_FALSE(hear(2, data)) << "not its message";
+  FrameHeader other = data;
+  other.fingerprint += 1;
+  EXPECT_FALSE(hear(1, other)) << "no such recv";
+  other = data;
+  other.offset = 100;
+  EXPECT_FALSE(hear(1, other)) << "a hole";
+  EXPECT_TRUE(hear(1, data, std::vector<std::byte>(60'000)));
+  data.offset = 60'000;
+  EXPECT_FALSE(hear(1, data)) << "beyond the end";
+  EXPECT_FALSE(done(world, ticket));
+}
+
+TEST_F(MailboxTest, WhatCameBeforeTheGroupIsThere) {
+  EXPECT_TRUE(letter_from(1, 1, {42}));
+  EXPECT_TRUE(letter_from(1, 2, {43}));
+  Group& world = group();
+  Bytes got(1);
+  EXPECT_TRUE(done(world, recv(world, got, 1)));
+  EXPECT_EQ(got, Bytes{42});
+  EXPECT_TRUE(done(world, recv(world, got, kAnySource)));
+  EXPECT_EQ(got, Bytes{43});
+}
+
+TEST_F(MailboxTest, AnotherTensorBreaksTheGroupAndWritesNothing) {
+  Group& world = group();
+  Bytes got(4, 9);
+  const auto ticket = recv(world, got, 1, 8);
+  EXPECT_TRUE(letter_from(1, 1, {1, 2, 3}, 8));
+  const std::optional<Status> outcome = engine_.outcome(world, ticket);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->code(), Errc::disagreement);
+  for (const char* const part : {"rank 0", "rank 1", "tag 8", "uint8 x 4", "uint8 x 3"}) {
+    EXPECT_NE(std::string(outcome->message()).find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(got, Bytes(4, 9));
+  EXPECT_EQ(transport_.frames(FrameType::abort), 2);
+}
+
+TEST_F(MailboxTest, AFailedOperationGivesItsMemoryBack) {
+  Group& world = group();
+  Bytes got(100'000);
+  Bytes large(100'000);
+  const auto receiving = recv(world, got, 1);
+  EXPECT_TRUE(hear(1, letter(1, got.size(), 0, false)));
+  settle();
+  FrameHeader data;
+  data.type = static_cast<std::uint8_t>(FrameType::p2p_data);
+  data.group = 1;
+  data.seq = 1;
+  data.fingerprint = transport_.sent.back().call[0];
+  data.payload_bytes = 60'000;
+  EXPECT_FALSE(engine_.on_header(1, data).empty());
+  transport_.hands_over = false;
+  Bytes small(100);
+  const auto sending = send(world, small, 2);
+  EXPECT_FALSE(done(world, sending)) << "the transport still reads the buffer";
+  engine_.break_group(world, Status(Errc::aborted, "stopped"));
+  for (const auto ticket : {receiving, sending}) {
+    ASSERT_TRUE(engine_.is_done(world, ticket));
+    EXPECT_EQ(engine_.outcome(world, ticket)->code(), Errc::aborted);
+  }
+  EXPECT_EQ(transport_.dropped, 1);
+  EXPECT_EQ(transport_.kept, 1);
+  const auto late = send(world, small, 2);
+  ASSERT_TRUE(engine_.is_done(world, late));
+  EXPECT_EQ(engine_.outcome(world, late)->code(), Errc::aborted);
+}
+
+TEST_F(MailboxTest, WhoHasLeftIsMissedUnlessItsMessageHasCome) {
+  Group& world = group();
+  EXPECT_TRUE(letter_from(1, 1, {5}));
+  engine_.on_lost(1, Status(Errc::peer_left, "it left"));
+  Bytes got(1);
+  EXPECT_TRUE(done(world, recv(world, got, 1)));
+  const auto anybody = recv(world, got, kAnySource);
+  engine_.tick();
+  EXPECT_FALSE(done(world, anybody)) << "rank 2 is still there";
+  engine_.on_lost(2, Status(Errc::peer_left, "it left"));
+  engine_.tick();
+  ASSERT_TRUE(done(world, anybody));
+  EXPECT_EQ(engine_.outcome(world, anybody)->code(), Errc::peer_left);
+}
+
+TEST_F(MailboxTest, ATicketThatWasGivenBackIsNotTakenForAnother) {
+  Group& world = group();
+  Bytes values(4);
+  const auto first = send(world, values, 1);
+  EXPECT_TRUE(done(world, first));
+  engine_.release(world, first);
+  transport_.hands_over = false;
+  const auto second = send(world, values, 1);
+  EXPECT_NE(first, second);
+  EXPECT_FALSE(done(world, second));
+  EXPECT_TRUE(engine_.is_done(world, first));
+  EXPECT_TRUE(engine_.outcome(world, first)->ok());
+  // Given back before its end: the slot is free when it ends.
+  engine_.release(world, second);
+  transport_.hands_over = true;
+  settle();
+  EXPECT_FALSE(engine_.busy());
+}
+
+TEST_F(MailboxTest, RemovingAGroupEndsWhatRuns) {
+  Group& world = group();
+  Bytes got(4);
+  int told = 0;
+  const auto ticket = recv(world, got, 1);
+  engine_.on_done(world, ticket,
+                  {[](void* context, const Status& status) noexcept {
+                     EXPECT_EQ(status.code(), Errc::aborted);
+                     ++*static_cast<int*>(context);
+                   },
+                   &told});
+  engine_.remove_group(world);
+  for (const Finished& one : engine_.take_finished())
+    one.callback.function(one.callback.context, one.status);
+  EXPECT_EQ(told, 1);
+  EXPECT_FALSE(engine_.busy());
+  EXPECT_TRUE(letter_from(1, 1, {5})) << "of a group that is closed: dropped";
+}
+
+TEST(Shelves, AreFirstInFirstOutPerKey) {
+  Shelves shelves;
+  for (std::uint32_t round = 0; round < 3; ++round) {
+    for (std::uint32_t i = 0; i < 1000; ++i)
+      shelves.push({static_cast<int>(i % 7), static_cast<int>(i % 101)}, i);
+    EXPECT_EQ(shelves.size(), 1000u);
+    for (std::uint32_t i = 0; i < 1000; ++i) {
+      const Shelves::Key key{static_cast<int>(i % 7), static_cast<int>(i % 101)};
+      ASSERT_EQ(shelves.first(key), i);
+      shelves.pop(key);
+    }
+    EXPECT_EQ(shelves.size(), 0u);
+    EXPECT_EQ(shelves.first({0, 0}), Shelves::kNone);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::engine

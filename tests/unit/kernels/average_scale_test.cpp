@@ -1,0 +1,205 @@
+// AVG and what PREMUL_SUM does to an input, for every dtype that has them.
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <complex>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "kernels/reduce.hpp"
+#include "unit/kernels/kernel_arrays.hpp"
+
+namespace tutti::kernels {
+namespace {
+
+using testing::Arrays;
+using testing::dtype;
+using testing::ForEachTarget;
+using testing::TypeName;
+
+template <class T>
+class Average : public ::testing::Test {};
+template <class T>
+class Scale : public ::testing::Test {};
+
+using Types = ::testing::Types<std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
+                               std::uint32_t, std::int32_t, std::uint64_t, std::int64_t, float,
+                               double, testing::Half, testing::Brain, testing::E4M3, testing::E5M2,
+                               std::complex<float>, std::complex<double>>;
+TYPED_TEST_SUITE(Average, Types, TypeName);
+TYPED_TEST_SUITE(Scale, Types, TypeName);
+
+template <class T>
+void check_average(AverageFn average, std::int64_t divisor, int k, std::size_t count,
+                   std::mt19937_64& random, int alias = -1) {
+  SCOPED_TRACE(divisor);
+  const auto call = [&](void* dst, const void* const* sources, int of, std::size_t elements) {
+    average(dst, sources, of, elements, divisor);
+  };
+  const auto wanted = [&](const std::vector<T>& column) {
+    return testing::average<T>(column, divisor);
+  };
+  Arrays<T>(k, count, random, count % 2 == 0).check_call(call, wanted, alias);
+}
+
+/// Body gets the kernel of each CPU target, the plain one and the one for large outputs.
+template <class T, class Body>
+void for_each_average(const Body& body) {
+  ForEachTarget::run([&] {
+    const AverageFn plain = find_average(dtype<T>());
+    const AverageFn past = find_average_nt(dtype<T>());
+    ASSERT_NE(plain, nullptr);
+    ASSERT_NE(past, nullptr);
+    body(plain, past);
+  });
+}
+
+TYPED_TEST(Average, EveryNumberOfSourcesAndRanks) {
+  std::mt19937_64 random(11);
+  for_each_average<TypeParam>([&](AverageFn plain, AverageFn) {
+    for (const int k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33}) {
+      // 3, 300 and 70,000 do not divide by shifts, nor fit into the narrow integers.
+      for (const std::int64_t divisor : {k, k + 1, 3, 300, 70'000}) {
+        check_average<TypeParam>(plain, divisor, k, 45, random);
+      }
+    }
+  });
+}
+
+TYPED_TEST(Average, EveryCountUpTo70) {
+  std::mt19937_64 random(12);
+  for_each_average<TypeParam>([&](AverageFn plain, AverageFn past) {
+    for (std::size_t count = 0; count <= 70; ++count) {
+      const int k = static_cast<int>(count % 10) + 1;
+      check_average<TypeParam>(plain, k, k, count, random);
+      check_average<TypeParam>(past, 7, k, count, random);
+    }
+  });
+}
+
+TYPED_TEST(Average, LargeOnesAndInPlace) {
+  std::mt19937_64 random(13);
+  const std::size_t large = 20'003 / sizeof(TypeParam);
+  for_each_average<TypeParam>([&](AverageFn plain, AverageFn past) {
+    for (const int k : {1, 2, 5, 8, 9, 17}) {
+      check_average<TypeParam>(plain, 5, k, 1'100, random, k - 1);
+      check_average<TypeParam>(plain, 6, k, large, random, k / 2);
+      check_average<TypeParam>(past, 7, k, large, random);
+      check_average<TypeParam>(past, 8, k, large, random, 0);
+    }
+  });
+}
+
+TYPED_TEST(Scale, OneFactorOrOneForEach) {
+  using T = TypeParam;
+  std::mt19937_64 random(14);
+  ForEachTarget::run([&] {
+    const ScaleFn scale = find_scale(dtype<T>());
+    ASSERT_NE(scale, nullptr);
+    std::vector<std::size_t> counts(71);
+    for (std::size_t i = 0; i < counts.size(); ++i) counts[i] = i;
+    counts.insert(counts.end(), {511, 512, 513, 20'001});
+    for (const std::size_t count : counts) {
+      for (const int alias : {-1, 0, 1}) {
+        // The second source is the factors.
+        Arrays<T>(2, count, random, alias == 0)
+            .check_call([&](void* dst, const void* const* sources, int,
+                            std::size_t n) { scale(dst, sources[0], sources[1], true, n); },
+                        [](const std::vector<T>& c) { return testing::scaled<T>(c[0], c[1]); },
+                        alias);
+        if (alias == 1) continue;
+        const T factor = testing::random_value<T>(random);
+        Arrays<T>(1, count, random, alias == 0)
+            .check_call([&](void* dst, const void* const* sources, int,
+                            std::size_t n) { scale(dst, sources[0], &factor, false, n); },
+                        [&](const std::vector<T>& c) { return testing::scaled<T>(c[0], factor); },
+                        alias);
+      }
+    }
+  });
+}
+
+TEST(Scale, ReadsNoFactorForNoElements) {
+  for (int i = 1; i < kDTypeCount; ++i) {
+    find_scale(static_cast<DType>(i))(nullptr, nullptr, nullptr, false, 0);
+    find_scale(static_cast<DType>(i))(nullptr, nullptr, nullptr, true, 0);
+  }
+}
+
+TEST(Average, DividesAndDoesNotMultiply) {
+  const float five = 5.0F;
+  const float seven = 7.0F;
+  const std::array<const void*, 2> sources = {&five, &seven};
+  float result = 0;
+  find_average(DType::float32)(&result, sources.data(), 2, 1, 49);
+  EXPECT_EQ(result, 12.0F / 49.0F);
+  const std::array<std::int8_t, 2> small = {-100, -100};  // wraps to 56
+  const std::array<const void*, 2> wrapping = {&small[0], &small[1]};
+  std::int8_t quotient = 0;
+  find_average(DType::int8)(&quotient, wrapping.data(), 2, 1, 3);
+  EXPECT_EQ(quotient, 18);
+  const std::int8_t minus = -7;
+  const void* one = &minus;
+  find_average(DType::int8)(&quotient, &one, 1, 1, 2);
+  EXPECT_EQ(quotient, -3);  // towards zero
+}
+
+TEST(Average, NarrowSumsAreDividedBeforeTheyAreRounded) {
+  // 65504 + 65504 is no float16; half of it is.
+  const std::uint16_t greatest = 0x7bff;
+  const std::array<const void*, 2> sources = {&greatest, &greatest};
+  std::uint16_t result = 0;
+  find_average(DType::float16)(&result, sources.data(), 2, 1, 2);
+  EXPECT_EQ(result, greatest);
+}
+
+#if defined(__SSE2__)
+
+TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
+  constexpr unsigned kFlushAsZeroUp = 0x8000 | 0x0040 | 0x4000;
+  constexpr std::size_t kBytes = 24'000;  // enough for the form that writes past the cache
+  std::mt19937_64 random(15);
+  std::vector<std::vector<std::uint64_t>> rows(9, std::vector<std::uint64_t>(kBytes / 8));
+  std::vector<const void*> sources;
+  for (auto& row : rows) {
+    for (auto& bits : row) bits = random() & 0x807f'807f'807f'807f;  // many denormals
+    sources.push_back(row.data());
+  }
+  ForEachTarget::run([&] {
+    for (int i = static_cast<int>(DType::float16); i < kDTypeCount; ++i) {
+      const auto type = static_cast<DType>(i);
+      SCOPED_TRACE(to_string(type));
+      const std::size_t count = kBytes / size_of(type);
+      const auto both = [&](const auto& call) {
+        std::vector<std::byte> usual(kBytes);
+        std::vector<std::byte> odd(kBytes);
+        call(usual.data());
+        {
+          const testing::OddMode mode(kFlushAsZeroUp);
+          const unsigned before = _mm_getcsr() & ~0x3fU;
+          call(odd.data());
+          EXPECT_EQ(_mm_getcsr() & ~0x3fU, before);
+        }
+        EXPECT_EQ(usual, odd);
+      };
+      for (const int k : {1, 2, 8, 9}) {
+        both([&](void* dst) { find_average(type)(dst, sources.data(), k, count, 3); });
+        both([&](void* dst) { find_average_nt(type)(dst, sources.data(), k, count, 3); });
+        for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::max}) {
+          if (!is_supported(op, type)) continue;
+          both([&](void* dst) { find_reduce(op, type)(dst, sources.data(), k, count); });
+          both([&](void* dst) { find_reduce_nt(op, type)(dst, sources.data(), k, count); });
+        }
+      }
+      both([&](void* dst) { find_scale(type)(dst, sources[0], sources[1], true, count); });
+      both([&](void* dst) { find_scale(type)(dst, sources[0], sources[1], false, count); });
+    }
+  });
+}
+
+#endif
+
+}  // namespace
+}  // namespace tutti::kernels

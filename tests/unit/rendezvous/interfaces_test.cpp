@@ -1,0 +1,117 @@
+#include "rendezvous/interfaces.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "os/route.hpp"
+#include "rendezvous/rendezvous.hpp"
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::rendezvous::our_address;
+using tutti::rendezvous::parse_interfaces;
+using tutti::rendezvous::Rendezvous;
+using tutti::rendezvous::Settings;
+
+namespace {
+
+std::optional<std::size_t> place(std::string_view text, std::string_view interface,
+                                 bool exact = false) {
+  auto choice = parse_interfaces("VARIABLE", text, exact);
+  EXPECT_TRUE(choice) << choice.status().message();
+  return choice->place_of(interface);
+}
+
+TEST(Interfaces, NamesAreBeginningsUnlessExact) {
+  EXPECT_EQ(place("eth", "eth0"), 0U);
+  EXPECT_EQ(place("eth0", "eth01"), 0U);
+  EXPECT_EQ(place("=eth0", "eth01"), std::nullopt);
+  EXPECT_EQ(place("=eth0", "eth0"), 0U);
+  EXPECT_EQ(place("eth0", "eth01", true), std::nullopt);
+  EXPECT_EQ(place("eth0", "wlan0"), std::nullopt);
+}
+
+TEST(Interfaces, ListsHaveAnOrder) {
+  EXPECT_EQ(place("ib,eth", "eth0"), 1U);
+  EXPECT_EQ(place("ib,eth", "ib1"), 0U);
+  EXPECT_EQ(place("=ib0,eth0", "eth0"), 1U) << "the = is for all of them";
+}
+
+TEST(Interfaces, ACaretMeansAnyBut) {
+  EXPECT_EQ(place("^docker,lo", "docker0"), std::nullopt);
+  EXPECT_EQ(place("^docker,lo", "lo"), std::nullopt);
+  EXPECT_EQ(place("^docker,lo", "eth0"), 0U);
+  EXPECT_EQ(place("^=lo", "lo1"), 0U);
+}
+
+TEST(Interfaces, NonsenseIsTold) {
+  for (const std::string& text :
+       {std::string(), std::string("^"), std::string("="), std::string("eth0,"),
+        std::string(",eth0"), std::string("eth 0"), std::string("=^eth0"), std::string("eth/0"),
+        std::string(16, 'e'), std::string(5000, 'e')}) {
+    auto choice = parse_interfaces("NCCL_SOCKET_IFNAME", text, false);
+    ASSERT_FALSE(choice) << text;
+    EXPECT_EQ(choice.status().code(), Errc::invalid_argument);
+    EXPECT_THAT(std::string(choice.status().message()), HasSubstr("NCCL_SOCKET_IFNAME"));
+  }
+  std::string many = "e";
+  for (int i = 0; i < 64; ++i) many += ",e";
+  EXPECT_FALSE(parse_interfaces("V", many, false));
+}
+
+Settings with(std::map<std::string, std::string> variables) {
+  Settings settings;
+  settings.environment = [variables](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  return settings;
+}
+
+tutti::Result<std::string> address_with(std::map<std::string, std::string> variables,
+                                        const std::string& master = "127.0.0.1") {
+  Rendezvous rendezvous;
+  rendezvous.master_addr = master;
+  rendezvous.master_port = 1;
+  return our_address(rendezvous, with(std::move(variables)), std::chrono::steady_clock::now() + 5s);
+}
+
+TEST(OurAddress, IsTheOneTowardsTheMaster) {
+  auto address = address_with({});
+  ASSERT_TRUE(address) << address.status().message();
+  EXPECT_EQ(*address, "127.0.0.1");
+}
+
+TEST(OurAddress, TheVariablesHaveAnOrder) {
+  // An interface that is not there tells which variable was read.
+  auto own = address_with({{"TUTTI_SOCKET_IFNAME", "none0"},
+                           {"GLOO_SOCKET_IFNAME", "none1"},
+                           {"NCCL_SOCKET_IFNAME", "none2"}});
+  EXPECT_THAT(std::string(own.status().message()),
+              AllOf(HasSubstr("TUTTI_SOCKET_IFNAME is \"none0\""), HasSubstr(" lo")));
+  EXPECT_EQ(own.status().code(), Errc::invalid_argument);
+  auto gloo = address_with({{"GLOO_SOCKET_IFNAME", "none1"}, {"NCCL_SOCKET_IFNAME", "lo"}});
+  EXPECT_THAT(std::string(gloo.status().message()), HasSubstr("GLOO_SOCKET_IFNAME is \"none1\""));
+  auto beginning = address_with({{"GLOO_SOCKET_IFNAME", "l"}});
+  EXPECT_FALSE(beginning) << "whole names there";
+  auto nccl = address_with({{"TUTTI_SOCKET_IFNAME", ""}, {"NCCL_SOCKET_IFNAME", "l"}});
+  ASSERT_TRUE(nccl) << nccl.status().message();
+  EXPECT_EQ(*nccl, "127.0.0.1");
+}
+
+TEST(OurAddress, TheFamilyIsTheMasters) {
+  auto all = tutti::os::interfaces();
+  ASSERT_TRUE(all);
+  bool has_v6 = false;
+  for (const auto& one : *all) has_v6 = has_v6 || one.address.host() == "::1";
+  if (!has_v6) GTEST_SKIP() << "no IPv6 on the loopback of this host";
+  auto address = address_with({{"TUTTI_SOCKET_IFNAME", "=lo"}}, "::1");
+  ASSERT_TRUE(address) << address.status().message();
+  EXPECT_EQ(*address, "::1");
+}
+
+}  // namespace

@@ -1,0 +1,270 @@
+// The ways to meet that are not env://, and who is who where other launchers started us.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <map>
+#include <optional>
+#include <thread>
+
+#include "os/socket.hpp"
+#include "rendezvous/rendezvous.hpp"
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::Result;
+using tutti::rendezvous::exchange;
+using tutti::rendezvous::find_others;
+using tutti::rendezvous::our_address;
+using tutti::rendezvous::Rendezvous;
+using tutti::rendezvous::Settings;
+
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+using Clock = std::chrono::steady_clock;
+
+Settings settings_of(Variables variables, std::optional<std::string> url = {}) {
+  Settings settings;
+  settings.timeout = 10s;
+  settings.init_method = std::move(url);
+  settings.environment = [variables = std::move(variables)](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  return settings;
+}
+
+std::string free_port() {
+  auto listener = tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", 0).value());
+  return std::to_string(tutti::os::local_address(listener->get())->port());
+}
+
+template <class T>
+std::string message_of(const Result<T>& result) {
+  return std::string(result.status().message());
+}
+
+// All ranks as threads: find each other, agree on an address, exchange; the texts of rank 0.
+std::vector<std::string> meet(int size, const std::function<Settings(int)>& settings_of_rank) {
+  std::vector<std::thread> threads;
+  std::vector<std::string> texts;
+  std::vector<std::string> secrets(static_cast<std::size_t>(size));
+  for (int rank = size - 1; rank >= 0; --rank) {
+    threads.emplace_back([&, rank] {
+      const Settings settings = settings_of_rank(rank);
+      auto found = find_others(settings);
+      ASSERT_TRUE(found) << message_of(found);
+      EXPECT_EQ(found->rank, rank);
+      EXPECT_EQ(found->size, size);
+      const auto deadline = Clock::now() + 10s;
+      auto address = our_address(*found, settings, deadline);
+      ASSERT_TRUE(address) << message_of(address);
+      auto all =
+          exchange(*found->store, "test", rank, size, std::to_string(rank) + *address, deadline);
+      ASSERT_TRUE(all) << message_of(all);
+      for (const std::byte byte : found->secret)
+        secrets[static_cast<std::size_t>(rank)] += static_cast<char>(byte);
+      if (rank == 0) texts = *all;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& secret : secrets) EXPECT_EQ(secret, secrets.front());
+  return texts;
+}
+
+class FileUrl : public testing::Test {
+ protected:
+  FileUrl() { unlink(path.c_str()); }
+  ~FileUrl() override { unlink(path.c_str()); }
+  [[nodiscard]] bool there() const { return access(path.c_str(), F_OK) == 0; }
+  const std::string path = testing::TempDir() + "tutti_meeting_" + std::to_string(getpid());
+  const std::string url = "file://" + path;
+};
+
+TEST_F(FileUrl, MeetsAgainAndAgainAndLeavesNothing) {
+  for (int round = 0; round < 4; ++round) {
+    const auto texts = meet(3, [&](int rank) {
+      return settings_of({{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "3"}}, url);
+    });
+    EXPECT_THAT(texts, testing::ElementsAre("0127.0.0.1", "1127.0.0.1", "2127.0.0.1"));
+    EXPECT_FALSE(there());
+  }
+}
+
+TEST_F(FileUrl, AnEmptyFileWillDo) {
+  std::ofstream(path).flush();
+  const auto texts = meet(2, [&](int rank) {
+    return settings_of({}, url + "?world_size=2&rank=" + std::to_string(rank));
+  });
+  EXPECT_EQ(texts.size(), 2U);
+}
+
+TEST_F(FileUrl, SecretsAreDrawnForEachMeeting) {
+  auto one = find_others(settings_of({}, url + "?rank=0&world_size=1"));
+  ASSERT_TRUE(one) << message_of(one);
+  EXPECT_GE(one->secret.size(), 16U);
+  const auto first = one->secret;
+  const std::string job = one->job;
+  one = tutti::Status(Errc::timeout, "let go");
+  auto two = find_others(settings_of({}, url + "?rank=0&world_size=1"));
+  ASSERT_TRUE(two);
+  EXPECT_NE(two->secret, first);
+  EXPECT_NE(two->job, job);
+}
+
+TEST_F(FileUrl, WhatIsMissingOrWrongIsNamed) {
+  auto nothing = find_others(settings_of({}, url));
+  EXPECT_EQ(nothing.status().code(), Errc::invalid_argument);
+  EXPECT_THAT(message_of(nothing), AllOf(HasSubstr("file://"), HasSubstr("rank and world_size")));
+  auto no_rank = find_others(settings_of({{"WORLD_SIZE", "2"}}, url));
+  EXPECT_THAT(message_of(no_rank), HasSubstr("needs rank:"));
+  auto outside = find_others(settings_of({}, url + "?rank=2&world_size=2"));
+  EXPECT_THAT(message_of(outside), HasSubstr("ranks count from 0 to 1"));
+  EXPECT_FALSE(there()) << "nothing was touched";
+  auto folder = find_others(settings_of({}, "file:///nonexistent/x?rank=0&world_size=1"));
+  EXPECT_EQ(folder.status().code(), Errc::store);
+  EXPECT_THAT(message_of(folder), HasSubstr("/nonexistent/x"));
+  std::ofstream(path) << "something else";
+  auto foreign = find_others(settings_of({}, url + "?rank=0&world_size=1"));
+  EXPECT_THAT(message_of(foreign), HasSubstr("not the file of a store"));
+}
+
+TEST(TcpUrl, MeetsAgainAndAgainOnOnePort) {
+  for (const char* const host : {"127.0.0.1", "[::1]", "localhost"}) {
+    const std::string port = free_port();
+    if (host[0] == '[' && !tutti::os::listen_tcp(tutti::os::Address::parse("::1", 0).value()))
+      continue;
+    for (int round = 0; round < 3; ++round) {
+      const auto texts = meet(3, [&](int rank) {
+        return settings_of({}, "tcp://" + std::string(host) + ":" + port +
+                                   "?world_size=3&rank=" + std::to_string(rank));
+      });
+      EXPECT_EQ(texts.size(), 3U);
+    }
+  }
+}
+
+TEST(TcpUrl, ArgumentsBeatTheUrlAndTheUrlTheEnvironment) {
+  Settings settings = settings_of({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "junk"}},
+                                  "tcp://127.0.0.1:" + free_port() + "?rank=5&world_size=1");
+  settings.rank = 0;
+  auto found = find_others(settings);
+  ASSERT_TRUE(found) << message_of(found);
+  EXPECT_EQ(found->rank, 0);
+  EXPECT_EQ(found->size, 1);
+}
+
+TEST(TcpUrl, WhatNoHostHasIsNamed) {
+  const auto message = [](const std::string& url) {
+    auto found = find_others(settings_of({}, url + "?rank=0&world_size=1"));
+    EXPECT_EQ(found.status().code(), Errc::invalid_argument);
+    return message_of(found);
+  };
+  EXPECT_THAT(message("tcp://224.0.0.1:80"), HasSubstr("multicast"));
+  EXPECT_THAT(message("tcp://[ff02::1]:80"), HasSubstr("multicast"));
+  EXPECT_THAT(message("tcp://0.0.0.0:80"), HasSubstr("any address"));
+  auto missing = find_others(settings_of({}, "tcp://127.0.0.1:80?rank=0"));
+  EXPECT_THAT(message_of(missing), AllOf(HasSubstr("tcp://"), HasSubstr("needs world_size")));
+  EXPECT_THAT(message_of(find_others(settings_of({}, "/tmp/x"))), HasSubstr("bare path"));
+}
+
+TEST(GivenStore, Meets) {
+  auto store = tutti::make_hash_store();
+  for (int round = 0; round < 3; ++round) {
+    const auto texts = meet(3, [&](int rank) {
+      Settings settings = settings_of({});
+      settings.store = store;
+      settings.rank = rank;
+      settings.size = 3;
+      return settings;
+    });
+    EXPECT_EQ(texts.size(), 3U);
+  }
+  Settings settings = settings_of({});
+  settings.store = store;
+  EXPECT_THAT(message_of(find_others(settings)), HasSubstr("rank and world_size"));
+  settings.init_method = "env://";
+  EXPECT_THAT(message_of(find_others(settings)), HasSubstr("give one of them"));
+}
+
+TEST(Launchers, TheirVariablesAreUnderstood) {
+  const std::vector<std::pair<const char*, Variables>> launchers = {
+      {"Open MPI",
+       {{"OMPI_COMM_WORLD_RANK", "1"},
+        {"OMPI_COMM_WORLD_SIZE", "3"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", "1"}}},
+      {"PMI", {{"PMI_RANK", "1"}, {"PMI_SIZE", "3"}, {"MPI_LOCALRANKID", "1"}}},
+      {"Slurm", {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}, {"SLURM_LOCALID", "1"}}}};
+  for (const auto& [name, variables] : launchers) {
+    Variables all = variables;
+    const std::string port = free_port();
+    all["MASTER_ADDR"] = "127.0.0.1";
+    all["MASTER_PORT"] = port;
+    auto server = tutti::make_tcp_store(
+        {.port = static_cast<std::uint16_t>(std::stoi(port)), .serve = true, .timeout = 5s});
+    auto found = find_others(settings_of(all));
+    ASSERT_TRUE(found) << name << ": " << message_of(found);
+    EXPECT_EQ(found->rank, 1) << name;
+    EXPECT_EQ(found->size, 3) << name;
+    EXPECT_EQ(found->local_rank, 1) << name;
+  }
+}
+
+TEST(Launchers, RankGoesBeforeTheirs) {
+  auto found = find_others(settings_of({{"RANK", "0"},
+                                        {"WORLD_SIZE", "1"},
+                                        {"OMPI_COMM_WORLD_RANK", "junk"},
+                                        {"MASTER_ADDR", "127.0.0.1"},
+                                        {"MASTER_PORT", free_port()}}));
+  ASSERT_TRUE(found) << message_of(found);
+  EXPECT_EQ(found->size, 1);
+}
+
+TEST(Launchers, OnOneHostNobodyNeedsAMaster) {
+  for (int round = 0; round < 2; ++round) {
+    const auto texts = meet(3, [&](int rank) {
+      return settings_of(
+          {{"PMI_RANK", std::to_string(rank)}, {"PMI_SIZE", "3"}, {"MPI_LOCALNRANKS", "3"}});
+    });
+    EXPECT_EQ(texts.size(), 3U);
+  }
+}
+
+TEST(Launchers, OnSeveralHostsWhatIsMissingIsNamed) {
+  const std::vector<Variables> several = {
+      {{"OMPI_COMM_WORLD_RANK", "1"},
+       {"OMPI_COMM_WORLD_SIZE", "8"},
+       {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}},
+      {{"PMI_RANK", "1"}, {"PMI_SIZE", "8"}, {"MPI_LOCALNRANKS", "4"}},
+      {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "8"}, {"SLURM_STEP_NUM_NODES", "2"}}};
+  for (const Variables& variables : several) {
+    auto found = find_others(settings_of(variables));
+    EXPECT_EQ(found.status().code(), Errc::invalid_argument);
+    EXPECT_THAT(message_of(found), AllOf(HasSubstr("several hosts"), HasSubstr("MASTER_ADDR"),
+                                         HasSubstr("MASTER_PORT")));
+  }
+}
+
+TEST(Env, TheStoreMayHaveAPortOfItsOwn) {
+  const std::string port = free_port();
+  auto found = find_others(settings_of({{"RANK", "0"},
+                                        {"WORLD_SIZE", "1"},
+                                        {"MASTER_ADDR", "127.0.0.1"},
+                                        {"MASTER_PORT", "1"},
+                                        {"TUTTI_STORE_PORT", port}}));
+  ASSERT_TRUE(found) << message_of(found);
+  EXPECT_EQ(std::to_string(found->master_port), port);
+  auto bad = find_others(settings_of({{"RANK", "0"},
+                                      {"WORLD_SIZE", "1"},
+                                      {"MASTER_ADDR", "127.0.0.1"},
+                                      {"TUTTI_STORE_PORT", "0"}}));
+  EXPECT_THAT(message_of(bad), HasSubstr("TUTTI_STORE_PORT is 0"));
+}
+
+}  // namespace

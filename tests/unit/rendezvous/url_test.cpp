@@ -1,0 +1,87 @@
+#include "rendezvous/url.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::rendezvous::parse_url;
+using tutti::rendezvous::Url;
+
+namespace {
+
+TEST(Url, KnowsThreeSchemes) {
+  auto env = parse_url("env://");
+  ASSERT_TRUE(env) << env.status().message();
+  EXPECT_EQ(env->scheme, Url::Scheme::env);
+  EXPECT_FALSE(env->rank || env->size);
+
+  auto tcp = parse_url("tcp://node-1:29500?rank=3&world_size=8");
+  ASSERT_TRUE(tcp) << tcp.status().message();
+  EXPECT_EQ(tcp->scheme, Url::Scheme::tcp);
+  EXPECT_EQ(tcp->host, "node-1");
+  EXPECT_EQ(tcp->port, 29500);
+  EXPECT_EQ(tcp->rank, 3);
+  EXPECT_EQ(tcp->size, 8);
+
+  auto file = parse_url("file:///tmp/a%20b c?world_size=2");
+  ASSERT_TRUE(file) << file.status().message();
+  EXPECT_EQ(file->scheme, Url::Scheme::file);
+  EXPECT_EQ(file->path, "/tmp/a%20b c") << "as it stands there";
+  EXPECT_EQ(file->size, 2);
+  EXPECT_FALSE(file->rank);
+}
+
+TEST(Url, AddressesOfBothFamilies) {
+  auto v6 = parse_url("tcp://[::1]:80/");
+  ASSERT_TRUE(v6) << v6.status().message();
+  EXPECT_EQ(v6->host, "::1");
+  EXPECT_EQ(v6->port, 80);
+  auto v4 = parse_url("tcp://127.0.0.1:65535");
+  ASSERT_TRUE(v4);
+  EXPECT_EQ(v4->host, "127.0.0.1");
+}
+
+TEST(Url, WhatIsWrongIsSaid) {
+  const std::vector<std::pair<std::string, const char*>> cases = {
+      {"", "is empty"},
+      {"/tmp/file", "bare path; write file:///tmp/file"},
+      {"tmp/file", "no scheme"},
+      {"http://host:80", "unknown scheme \"http\""},
+      {"://", "unknown scheme \"\""},
+      {"env://host", "something behind env://"},
+      {"tcp://", "no host"},
+      {"tcp://:80", "no host"},
+      {"tcp://host", "no port"},
+      {"tcp://host:", "no port"},
+      {"tcp://host:0", "ports are 1 to 65535"},
+      {"tcp://host:65536", "ports are 1 to 65535"},
+      {"tcp://host:-1", "ports are 1 to 65535"},
+      {"tcp://host:80x", "ports are 1 to 65535"},
+      {"tcp://::1:80", "[ ] around an IPv6 address"},
+      {"tcp://[::1:80", "no ] behind"},
+      {"tcp://[::1]80", "between ] and its port"},
+      {"tcp://[]:80", "no host"},
+      {"file://", "no path"},
+      {"file://tmp/x", "three slashes"},
+      {"file:///tmp/", "names a folder"},
+      {"tcp://h:1?rank=x", "not a whole number"},
+      {"tcp://h:1?rank=", "not a whole number"},
+      {"tcp://h:1?rank", "not a whole number"},
+      {"tcp://h:1?rank=1&rank=2", "rank twice"},
+      {"tcp://h:1?size=1", "unknown parameter \"size\""},
+      {"tcp://h:1?rank=1&&world_size=2", "unknown parameter \"\""},
+      {"tcp://h:1?rank=99999999999", "not a whole number"},
+      {std::string("tcp://h\0:1", 10), "zero byte"},
+      {"tcp://" + std::string(5000, 'h') + ":1", "is the limit"},
+  };
+  for (const auto& [text, expected] : cases) {
+    auto url = parse_url(text);
+    ASSERT_FALSE(url) << text;
+    EXPECT_EQ(url.status().code(), Errc::invalid_argument) << text;
+    EXPECT_THAT(std::string(url.status().message()), HasSubstr(expected)) << text;
+    EXPECT_LT(url.status().message().size(), 1000U) << "long input makes no long message";
+  }
+}
+
+}  // namespace

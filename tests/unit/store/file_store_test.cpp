@@ -1,0 +1,355 @@
+// What only the file store promises: processes that are killed, files that others have left.
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <thread>
+
+#include <tutti/store.hpp>
+
+#include "store/log.hpp"
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using tutti::Store;
+using namespace tutti::store;
+
+namespace {
+
+class FileStoreTest : public testing::Test {
+ protected:
+  FileStoreTest() { unlink(path.c_str()); }
+  ~FileStoreTest() override { unlink(path.c_str()); }
+
+  [[nodiscard]] std::shared_ptr<Store> open(std::optional<int> users = {},
+                                            bool fresh = false) const {
+    return tutti::make_file_store(
+        {.path = path, .users = users, .linger = 0ms, .fresh = fresh, .timeout = 10s});
+  }
+  [[nodiscard]] std::string content() const {
+    std::ifstream file(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  }
+  void write(const std::string& bytes) const {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  }
+  [[nodiscard]] bool there() const { return access(path.c_str(), F_OK) == 0; }
+
+  const std::string path = testing::TempDir() + "tutti_file_store_" + std::to_string(getpid());
+};
+
+// Runs `work` in a child; its exit status, or the signal that ended it, negative.
+template <class F>
+pid_t start(F&& work) {
+  const pid_t child = fork();
+  if (child != 0) return child;
+  try {
+    work();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "child: %s\n", error.what());
+    _exit(1);
+  }
+  _exit(0);
+}
+int end_of(pid_t child) {
+  int status = 0;
+  if (waitpid(child, &status, 0) != child) return -1000;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+std::string change(const std::string& key, const std::string& value) {
+  Request request;
+  request.op = Op::set;
+  request.keys = {key};
+  request.values = {value};
+  return text_of(encode_change(request));
+}
+
+TEST_F(FileStoreTest, OthersSeeWhatOneHasSet) {
+  auto one = open();
+  auto other = open();
+  one->set("k", "v");
+  EXPECT_EQ(other->get("k"), "v");
+  std::thread late([&] { one->set("late", "here"); });
+  EXPECT_EQ(other->get("late", 10s), "here");
+  late.join();
+  EXPECT_THAT(one->describe(), HasSubstr(path));
+}
+
+TEST_F(FileStoreTest, ProcessesAtOnceLoseNothing) {
+  constexpr int kProcesses = 4;
+  constexpr int kEach = 50;
+  auto store = open();
+  std::vector<pid_t> children;
+  for (int p = 0; p < kProcesses; ++p) {
+    children.push_back(start([&] {
+      auto mine = open();
+      for (int i = 0; i < kEach; ++i) {
+        mine->add("sum", 1);
+        mine->append("log", ".");
+        mine->queue_push("q", std::to_string(i));
+      }
+    }));
+  }
+  for (const pid_t child : children) EXPECT_EQ(end_of(child), 0);
+  EXPECT_EQ(store->add("sum", 0), kProcesses * kEach);
+  EXPECT_EQ(store->get("log").size(), static_cast<std::size_t>(kProcesses * kEach));
+  EXPECT_EQ(store->queue_len("q"), kProcesses * kEach);
+}
+
+TEST_F(FileStoreTest, KilledProcessesLeaveNothingHalfDone) {
+  auto store = open();
+  for (int round = 0; round < 20; ++round) {
+    const std::string done = "done " + std::to_string(round);
+    const pid_t child = start([&] {
+      auto mine = open();
+      mine->set(done, "");
+      while (true) {
+        mine->add("sum", 1);
+        mine->multi_set(std::vector<Store::KeyValue>{{"a", std::to_string(mine->add("n", 1))},
+                                                     {"b", std::string(100'000, 'b')}});
+      }
+    });
+    store->wait(done, 10s);
+    std::this_thread::sleep_for(std::chrono::milliseconds(round % 5));
+    kill(child, SIGKILL);
+    EXPECT_EQ(end_of(child), -SIGKILL);
+    store->add("sum", 1, 5s);
+    if (store->check("b")) {
+      EXPECT_EQ(store->get("b").size(), 100'000U);
+    }
+  }
+  EXPECT_EQ(open()->list_keys(), store->list_keys()) << "a new reader sees the same";
+}
+
+TEST_F(FileStoreTest, ATornRecordIsDropped) {
+  const auto head = log_head();
+  const std::string begin(reinterpret_cast<const char*>(head.data()), head.size());
+  const std::string whole = begin + change("kept", "1");
+  const std::string last = change("torn", std::string(50, 'x'));
+  for (std::size_t size = 0; size < last.size(); ++size) {
+    write(whole + last.substr(0, size));
+    auto store = open();
+    EXPECT_EQ(store->get("kept"), "1");
+    EXPECT_FALSE(store->check("torn")) << size;
+    store->set("after", "2");
+    EXPECT_EQ(open()->get("after"), "2");
+  }
+  write(whole + last);
+  EXPECT_TRUE(open()->check("torn"));
+  // Its length is there, its content is not, as after a loss of power.
+  write(whole + last.substr(0, 8) + std::string(last.size() - 8, '\0'));
+  EXPECT_FALSE(open()->check("torn"));
+  write(whole + std::string(4096, '\0'));
+  EXPECT_EQ(open()->num_keys(), 1);
+}
+
+TEST_F(FileStoreTest, ATornHeadIsBegunAnew) {
+  const auto head = log_head();
+  for (std::size_t size = 0; size < head.size(); ++size) {
+    write(std::string(reinterpret_cast<const char*>(head.data()), size));
+    auto store = open();
+    store->set("k", "v");
+    EXPECT_EQ(open()->get("k"), "v") << size;
+  }
+}
+
+TEST_F(FileStoreTest, DamageIsToldAndNotTakenForData) {
+  const auto head = log_head();
+  const std::string begin(reinterpret_cast<const char*>(head.data()), head.size());
+  std::string bytes = begin + change("a", "1") + change("b", "2");
+  bytes[head.size() + 30] = static_cast<char>(bytes[head.size() + 30] ^ 1);
+  write(bytes);
+  try {
+    const auto store = open();
+    FAIL() << "opened a damaged file";
+  } catch (const tutti::StoreError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(path));
+    EXPECT_THAT(error.what(), HasSubstr("damaged at byte 8"));
+  }
+}
+
+TEST_F(FileStoreTest, AForeignFileIsLeftAlone) {
+  write("My thesis, chapter 1");
+  EXPECT_THROW(open(), tutti::StoreError);
+  EXPECT_THROW(open({}, true), tutti::StoreError);
+  EXPECT_EQ(content(), "My thesis, chapter 1");
+}
+
+TEST_F(FileStoreTest, WhatCannotBeOpenedIsNamed) {
+  for (const char* bad : {"/nonexistent/folder/file", "/dev/null", "/tmp"}) {
+    try {
+      tutti::make_file_store({.path = bad, .timeout = 1s});
+      FAIL() << bad;
+    } catch (const tutti::StoreError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(bad));
+    }
+  }
+  EXPECT_THROW(tutti::make_file_store({.path = ""}), tutti::InvalidArgument);
+  EXPECT_THROW(tutti::make_file_store({.path = path, .users = 0}), tutti::InvalidArgument);
+}
+
+TEST_F(FileStoreTest, IsClosedToOtherUsers) {
+  auto store = open();
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777U, 0600U);
+}
+
+TEST_F(FileStoreTest, TheLastUserRemovesTheFile) {
+  auto one = open(2);
+  one.reset();
+  EXPECT_TRUE(there()) << "one is still to come";
+  auto two = open(2);
+  auto three = open(2);
+  two.reset();
+  EXPECT_TRUE(there()) << "one is still busy";
+  three.reset();
+  EXPECT_FALSE(there());
+  open()->set("k", "v");
+  EXPECT_TRUE(there()) << "nobody said how many come";
+}
+
+TEST_F(FileStoreTest, OfThoseWhoLeaveAtOnceOneIsTheLast) {
+  for (int round = 0; round < 200; ++round) {
+    std::vector<std::shared_ptr<Store>> stores{open(3), open(3), open(3)};
+    std::vector<std::thread> leaving;
+    for (auto& store : stores) leaving.emplace_back([&] { store.reset(); });
+    for (std::thread& thread : leaving) thread.join();
+    ASSERT_FALSE(there()) << "round " << round;
+  }
+}
+
+TEST_F(FileStoreTest, WhoLeavesEarlyWaitsForTheOthersALittle) {
+  auto one = tutti::make_file_store({.path = path, .users = 2, .linger = 10s, .fresh = true});
+  one->set("why", "I give up");
+  std::thread leaving([&] { one.reset(); });
+  auto late = open(2, true);
+  EXPECT_EQ(late->get("why"), "I give up");
+  leaving.join();
+  late.reset();
+  EXPECT_FALSE(there());
+  auto alone = tutti::make_file_store({.path = path, .users = 2, .linger = 50ms});
+  const auto start = std::chrono::steady_clock::now();
+  alone.reset();
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 50ms);
+}
+
+TEST_F(FileStoreTest, AKilledUserDoesNotKeepTheFile) {
+  auto one = open(2);
+  const pid_t child = start([&] {
+    auto mine = open(2);
+    mine->set("came", "");
+    raise(SIGKILL);
+  });
+  one->wait("came", 10s);
+  EXPECT_EQ(end_of(child), -SIGKILL);
+  one.reset();
+  EXPECT_FALSE(there());
+}
+
+TEST_F(FileStoreTest, AFreshStartForgetsARunThatWasKilled) {
+  const pid_t child = start([&] {
+    open(2)->set("old", "");
+    auto mine = open(2);
+    raise(SIGKILL);
+  });
+  EXPECT_EQ(end_of(child), -SIGKILL);
+  ASSERT_TRUE(there());
+  EXPECT_TRUE(open()->check("old")) << "who does not ask for it keeps what is there";
+  auto one = open({}, true);
+  EXPECT_FALSE(one->check("old"));
+  one->set("new", "");
+  EXPECT_TRUE(open({}, true)->check("new")) << "of a run that lives";
+}
+
+TEST_F(FileStoreTest, AFileThatIsRemovedIsNoticed) {
+  auto store = open();
+  store->set("k", "v");
+  unlink(path.c_str());
+  try {
+    store->get("never", 5s);
+    FAIL() << "went on with a file that is gone";
+  } catch (const tutti::StoreError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("removed"));
+  }
+}
+
+TEST_F(FileStoreTest, AStoppedWriterIsATimeBoundError) {
+  auto store = open();
+  store->set("k", "v");
+  auto lock = [&](short kind) {
+    const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+    struct flock whole {};
+    whole.l_type = kind;
+    EXPECT_EQ(fcntl(fd, F_OFD_SETLK, &whole), 0);
+    return fd;
+  };
+  store.reset();
+  const int fd = lock(F_WRLCK);
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_THROW(tutti::make_file_store({.path = path, .timeout = 100ms}), tutti::TimeoutError);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 5s);
+  close(fd);
+  EXPECT_EQ(open()->get("k"), "v");
+}
+
+TEST_F(FileStoreTest, LookingDoesNotLetTheFileGrow) {
+  auto store = open();
+  store->set("k", "v");
+  store->add("n", 1);
+  const std::size_t before = content().size();
+  store->compare_set("k", "other", "x");
+  store->compare_set("absent", "other", "x");
+  store->delete_key("absent");
+  EXPECT_EQ(store->add("n", 0), 1);
+  EXPECT_EQ(store->queue_try_pop("q"), std::nullopt);
+  EXPECT_THROW(store->get("absent", 20ms), tutti::TimeoutError);
+  EXPECT_EQ(content().size(), before);
+}
+
+TEST(StoreLog, EveryRecordComesBack) {
+  Request request;
+  request.op = Op::multi_set;
+  request.keys = {"a", "b"};
+  request.values = {"1", ""};
+  const auto bytes = encode_change(request);
+  auto record = parse_record(bytes, {});
+  ASSERT_TRUE(record);
+  ASSERT_TRUE(*record && (*record)->change);
+  EXPECT_EQ((*record)->bytes, bytes.size());
+  EXPECT_EQ((*record)->change->keys, request.keys);
+  EXPECT_EQ((*record)->change->values, request.values);
+  auto arrival = parse_record(encode_arrival(), {});
+  ASSERT_TRUE(arrival && *arrival);
+  EXPECT_FALSE((*arrival)->change);
+  request.op = Op::wait;
+  request.values.clear();
+  EXPECT_FALSE(parse_record(encode_change(request), {})) << "that is no change";
+}
+
+// The layout of docs/file-store.md, byte by byte.
+TEST(StoreLog, TheLayoutIsFrozen) {
+  const auto head = log_head();
+  EXPECT_EQ(std::string(reinterpret_cast<const char*>(head.data()), head.size()),
+            std::string("tuttifs\x01"));
+  const auto arrival = encode_arrival();
+  EXPECT_EQ(text_of(arrival), std::string("\x01\0\0\0\x45\x60\x0c\x07\x02", 9));
+  const std::string set = change("k", "v");
+  EXPECT_EQ(set.substr(0, 4), std::string("\x2f\0\0\0", 4));
+  EXPECT_EQ(set[8], '\x01');
+  EXPECT_EQ(set.size(), 8U + 0x2f);
+}
+
+}  // namespace
