@@ -86,6 +86,7 @@ void measure(ProcessGroup& world, bool first) {
     for (std::size_t i = 0; i < many.size(); ++i) {
       each[i].resize(count);
       const int root = (late + 1) % world.size();
+      if (i > 0 && late == world.rank()) many[i - 1].wait();  // what comes meanwhile is held
       many[i] = i % 2 == 0 ? world.broadcast(each[i], {.root = root}) : world.all_reduce(each[i]);
     }
     for (Work& work : many) work.wait();
