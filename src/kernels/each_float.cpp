@@ -21,12 +21,12 @@ namespace hn = hwy::HWY_NAMESPACE;
 /// factor for each element.
 template <class T, bool kEach, class Op>
 HWY_INLINE void for_each(T* to, const T* from, const T* factor, std::size_t count, Op op) {
+  if (count == 0) return;  // then the pointers may be null
   const hn::ScalableTag<T> d;
   const std::size_t lanes = hn::Lanes(d);
   const auto nan = hn::Set(d, std::numeric_limits<T>::quiet_NaN());
   T one_factor;
-  std::memcpy(&one_factor, factor, count == 0 ? 0 : sizeof(T));
-  if (count == 0) return;
+  std::memcpy(&one_factor, factor, sizeof(T));
   const auto one = hn::Set(d, one_factor);
   const auto step = [&](T* out, const T* in, const T* factors) HWY_ATTR {
     const auto by = kEach ? hn::LoadU(d, factors) : one;
