@@ -146,14 +146,16 @@ class Loop {
     for (int i = 0; i < n; ++i) {
       // Eventfds are drained; a transport's own epoll is level-triggered and drained by poll().
       std::uint64_t value = 0;
+      // Under the lock: whoever is removed closes its descriptor, and the number may serve another.
+      const std::lock_guard lock(mutex_);
       if (events[i].data.fd == kick_.get() || is_event_fd(events[i].data.fd)) {
         [[maybe_unused]] const auto got = ::read(events[i].data.fd, &value, sizeof(value));
       }
     }
   }
 
-  bool is_event_fd(int fd) {
-    const std::lock_guard lock(mutex_);
+  /// With the lock held.
+  [[nodiscard]] bool is_event_fd(int fd) const {
     return std::any_of(entries_.begin(), entries_.end(),
                        [&](const Entry& entry) { return entry.fds.front() == fd; });
   }
