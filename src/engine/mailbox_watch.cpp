@@ -4,6 +4,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
+#include "engine/watch_times.hpp"
 
 // What is looked at now and then while sends and recvs wait: deadlines, who has left, and whom to
 // blame (decisions E6; docs/errors.md).
@@ -11,20 +12,6 @@ namespace tutti::engine {
 
 using transport::FrameHeader;
 using transport::FrameType;
-
-namespace {
-
-constexpr auto kAnswerTime = std::chrono::milliseconds(200);
-constexpr auto kInquireAfter = std::chrono::milliseconds(40);
-constexpr auto kInquireAgain = std::chrono::milliseconds(500);
-
-std::string seconds_text(std::chrono::nanoseconds duration) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g s", std::chrono::duration<double>(duration).count());
-  return text;
-}
-
-}  // namespace
 
 std::string Mailbox::text_of(const Transfer& transfer) const {
   Collective call;

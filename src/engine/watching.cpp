@@ -4,6 +4,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
+#include "engine/watch_times.hpp"
 
 // What is looked at now and then while operations wait: deadlines, who has left, who does something
 // else, and whom to blame (decisions E6; docs/errors.md).
@@ -15,19 +16,6 @@ using transport::FrameHeader;
 using transport::FrameType;
 
 namespace {
-
-constexpr auto kAnswerTime = std::chrono::milliseconds(200);
-// When an operation waits for messages so long, those it waits for are told what it is ...
-constexpr auto kInquireAfter = std::chrono::milliseconds(40);
-// ... and again now and then, as they may enter it later.
-constexpr auto kInquireAgain = std::chrono::milliseconds(500);
-
-std::string seconds_text(std::chrono::nanoseconds duration) {
-  const double seconds = std::chrono::duration<double>(duration).count();
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g s", seconds);
-  return text;
-}
 
 std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
   std::uint64_t last = 0;

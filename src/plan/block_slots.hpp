@@ -34,4 +34,20 @@ inline void set_block_slots(Program& p, std::size_t chunk_bytes, int count) {
   p.schedule().slot_parts = kSlotOfBlock;
 }
 
+/// Chunk 0 of what is for each other rank, before the loop over rounds ...
+inline void stage_first_chunks(Program& p) {
+  p.for_each_other([&](Expr peer) {
+    const Slice first = block_chunk(peer, constant(0));
+    p.copy(p.stage(first_block_slot(peer), first), input(first));
+  });
+}
+
+/// ... and chunk i + 1 in round i of it.
+inline void stage_next_chunks(Program& p, int size) {
+  p.for_each_other([&](Expr peer) {
+    const Slice next = block_chunk(peer, var_i(1));
+    p.copy(p.stage(block_slot(peer, 1, size), next), input(next));
+  });
+}
+
 }  // namespace tutti::plan

@@ -34,18 +34,12 @@ Schedule chunked_all_to_all(const Shape& s) {
   p.schedule().symmetry = Symmetry::rotation;
   set_block_slots(p, s.chunk_bytes, s.size);
   const Expr me = constant(s.rank);
-  p.for_each_other([&](Expr peer) {
-    const Slice first = block_chunk(peer, constant(0));
-    p.copy(p.stage(first_block_slot(peer), first), input(first));
-  });
+  stage_first_chunks(p);
   p.publish();
   p.await_line(p.others());
   p.agree();
   p.loop(block_chunks());
-  p.for_each_other([&](Expr peer) {
-    const Slice next = block_chunk(peer, var_i(1));
-    p.copy(p.stage(block_slot(peer, 1, s.size), next), input(next));
-  });
+  stage_next_chunks(p, s.size);
   if (s.size > 1) p.signal(kStaged, var_i(1));
   p.copy(output(block_chunk(me, var_i())), input(block_chunk(me, var_i())));
   p.for_each_other([&](Expr peer) {

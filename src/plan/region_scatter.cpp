@@ -37,20 +37,14 @@ Schedule chunked_scatter(const Shape& s) {
   set_block_slots(p, s.chunk_bytes, s.size);
   const Expr me = constant(s.rank);
   if (s.rank == s.root) {
-    p.for_each_other([&](Expr peer) {
-      const Slice first = block_chunk(peer, constant(0));
-      p.copy(p.stage(first_block_slot(peer), first), input(first));
-    });
+    stage_first_chunks(p);
     p.publish();
     p.agree();
     p.copy(output(block(me)), input(block(me)));
     if (s.size == 1) return p.take();
     p.loop(block_chunks(-1));
     p.await(kTaken, p.others(), var_i(2 - kBlockSlots));
-    p.for_each_other([&](Expr peer) {
-      const Slice next = block_chunk(peer, var_i(1));
-      p.copy(p.stage(block_slot(peer, 1, s.size), next), input(next));
-    });
+    stage_next_chunks(p, s.size);
     p.signal(kStaged, var_i(1));
     p.end_loop();
     return p.take();

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <string>
+
+// How long those that watch operations and messages wait before they ask, and how they say it.
+namespace tutti::engine {
+
+/// A process that answers nothing for so long is the one to blame (decisions E6).
+inline constexpr auto kAnswerTime = std::chrono::milliseconds(200);
+/// When an operation waits for messages so long, those it waits for are told what it is ...
+inline constexpr auto kInquireAfter = std::chrono::milliseconds(40);
+/// ... and again now and then, as they may enter it later.
+inline constexpr auto kInquireAgain = std::chrono::milliseconds(500);
+
+[[nodiscard]] inline std::string seconds_text(std::chrono::nanoseconds duration) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3g s", std::chrono::duration<double>(duration).count());
+  return text;
+}
+
+}  // namespace tutti::engine
