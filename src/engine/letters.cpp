@@ -145,7 +145,7 @@ bool Engine::expects_letter(int peer, const FrameHeader& header,
   if (rank < 0) return false;
   if (group->broken) return true;
   if (!mail_of(*group).expects(rank, header, into)) return false;
-  if (type == FrameType::p2p_data) from.into_mail = group->mail.get();
+  if (type == FrameType::p2p_data || !into.empty()) from.into_mail = group->mail.get();
   return true;
 }
 
@@ -171,7 +171,9 @@ void Engine::on_letter_frame(int peer, const FrameHeader& header) noexcept {
   }
   const int rank = rank_of(*group, peer);
   switch (static_cast<FrameType>(header.type)) {
-    case FrameType::p2p_letter: mail_of(*group).on_letter(rank, header, from.buffer.data()); break;
+    case FrameType::p2p_letter:
+      mail_of(*group).on_letter(rank, header, into == nullptr ? from.buffer.data() : nullptr);
+      break;
     case FrameType::p2p_credit: mail_of(*group).on_credit(rank, header); break;
     default:
       if (into != nullptr && into == group->mail.get())

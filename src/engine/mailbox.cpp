@@ -221,15 +221,21 @@ void Mailbox::send_to_self(Transfer& send) noexcept {
   finish(send);
 }
 
-/// The recv that a message goes to: the one called first. It leaves the queue.
-Transfer* Mailbox::posted_for(int source, int tag) noexcept {
+/// The recv that a message goes to: the one called first.
+Transfer* Mailbox::next_for(int source, int tag) noexcept {
   const std::uint32_t named = posted_.first({source, tag});
   const std::uint32_t any = posted_.first({kAnySource, tag});
   if (named == Shelves::kNone && any == Shelves::kNone) return nullptr;
   const bool take_any = named == Shelves::kNone ||
                         (any != Shelves::kNone && transfers_[any].stamp < transfers_[named].stamp);
-  posted_.pop({take_any ? kAnySource : source, tag});
   return &transfers_[take_any ? any : named];
+}
+
+/// The same; it leaves the queue.
+Transfer* Mailbox::posted_for(int source, int tag) noexcept {
+  Transfer* const recv = next_for(source, tag);
+  if (recv != nullptr) posted_.pop({recv->any ? kAnySource : source, tag});
+  return recv;
 }
 
 /// The message that a recv gets: of anybody's, the one that came first. It leaves the queue.
@@ -278,7 +284,8 @@ bool Mailbox::fits(const Transfer& recv, const Arrival& arrival) noexcept {
   return false;
 }
 
-/// A recv has found its message. `payload`: its bytes, where they have come.
+/// A recv has found its message. `payload`: its bytes, where they have come and do not lie in the
+/// recv's buffer already.
 void Mailbox::match(Transfer& recv, const Arrival& arrival, const std::byte* payload) noexcept {
   const bool own = arrival.source == group_.rank;
   const std::uint64_t cost = arrival.whole ? letter_cost(arrival.bytes) : 0;
@@ -292,7 +299,7 @@ void Mailbox::match(Transfer& recv, const Arrival& arrival, const std::byte* pay
   recv.theirs = arrival.theirs;
   recv.matched = true;
   if (arrival.whole) {
-    fill(recv.view, payload, recv.bytes);
+    if (payload != nullptr) fill(recv.view, payload, recv.bytes);
     finish(recv);
   } else if (own) {
     Transfer* const send = find(arrival.theirs);

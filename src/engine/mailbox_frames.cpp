@@ -169,7 +169,16 @@ void Mailbox::on_sent(std::uint64_t ticket) noexcept {
 
 bool Mailbox::expects(int rank, const FrameHeader& header, std::span<std::byte>& into) noexcept {
   if (static_cast<FrameType>(header.type) == FrameType::p2p_letter) {
-    return header.seq == pairs_[static_cast<std::size_t>(rank)].in + 1;
+    if (header.seq != pairs_[static_cast<std::size_t>(rank)].in + 1) return false;
+    // Not into a recv of anybody's message: until all of this has come, another's may take it.
+    const Transfer* const recv =
+        header.payload_bytes > 0 ? next_for(rank, static_cast<int>(header.call[1])) : nullptr;
+    if (recv != nullptr && !recv->any && recv->view.contiguous() &&
+        recv->view.dtype() == static_cast<DType>(header.call[0]) &&
+        recv->bytes == header.payload_bytes) {
+      into = {static_cast<std::byte*>(recv->view.data()), recv->bytes};
+    }
+    return true;
   }
   if (static_cast<FrameType>(header.type) == FrameType::p2p_credit) return true;
   const Transfer* const recv = find(header.fingerprint);
