@@ -114,7 +114,6 @@ std::uint64_t Mailbox::submit(const Collective& call) noexcept {
   if (running_++ == 0) inquired_ = TimePoint{};
   ++engine_.letters_;
   const std::uint64_t ticket = transfer.ticket;
-  if (!has_way(transfer)) return ticket;
   if (call.kind == Kind::send)
     post_send(transfer);
   else
@@ -168,17 +167,6 @@ void Mailbox::finish(Transfer& transfer) noexcept {
   if (!transfer.released) return;
   transfer.state = Transfer::State::free;
   free_.push_back(static_cast<std::uint32_t>(index_of(transfer.ticket)));
-}
-
-bool Mailbox::has_way(const Transfer& transfer) noexcept {
-  if (transfer.rank == kAnySource || transfer.rank == group_.rank) return true;
-  const Member& member = group_.members[static_cast<std::size_t>(transfer.rank)];
-  if (engine_.world_.route[static_cast<std::size_t>(member.global)] != nullptr) return true;
-  engine_.break_group(group_, Status(Errc::unsupported,
-                                     text_of(transfer) + ": no message can pass between us and " +
-                                         engine_.name_of(group_, transfer.rank) +
-                                         "; set TUTTI_TRANSPORT=tcp. The group is broken."));
-  return false;
 }
 
 void Mailbox::post_send(Transfer& send) noexcept {

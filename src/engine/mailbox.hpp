@@ -135,7 +135,6 @@ class Mailbox {
   [[nodiscard]] Transfer* find(std::uint64_t ticket) noexcept;
   [[nodiscard]] Transfer& take_slot() noexcept;
   void finish(Transfer& transfer) noexcept;
-  [[nodiscard]] bool has_way(const Transfer& transfer) noexcept;
   void post_send(Transfer& send) noexcept;
   void post_recv(Transfer& recv) noexcept;
   void send_to_self(Transfer& send) noexcept;

@@ -3,7 +3,6 @@
 
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
-#include "kernels/pack.hpp"
 
 // Messages of operations: posts, credit, matching, frames that come early. docs/wire.md tells the
 // rules.
@@ -75,13 +74,10 @@ Stream::Post Engine::post_of(Op& op, const plan::Operand& operand,
                              const plan::Range& range) const noexcept {
   Stream::Post post;
   if (range.count == 0) return post;
-  if (strided(op, operand)) {
-    const Own mine = own(op, operand, range);
-    post.view = mine.view;
-    post.first = mine.first;
-  } else {
+  if (strided(op, operand, range))
+    post.elements = own(op, operand, range);
+  else
     post.data = place(op, operand, op.group->rank, range);
-  }
   return post;
 }
 
@@ -160,14 +156,13 @@ bool Engine::pump(Op& op, int rank) noexcept {
     frame.seq = op.seq;
     const std::uint64_t inside = stream.sent - post.begin;
     const std::byte* payload = post.data == nullptr ? nullptr : post.data + inside;
-    if (post.view != nullptr) {
+    if (post.data == nullptr && bytes > 0) {
       if (!buffers_.empty()) {
         frame.bounce = std::move(buffers_.back());
         buffers_.pop_back();
       }
       frame.bounce.resize(transport::kMaxFramePayload);
-      kernels::pack(frame.bounce.data(), *post.view, post.first + inside / element,
-                    bytes / element);
+      post.elements.pack(frame.bounce.data(), inside / element, bytes / element);
       payload = frame.bounce.data();
     }
     stream.sent += bytes;
@@ -242,8 +237,7 @@ void Engine::arrived(Op& op, int rank, const FrameHeader& header,
       std::memcpy(post->data + inside, bounced, header.payload_bytes);
     } else {
       const std::size_t element = op.plan->binding.element;
-      kernels::unpack(*post->view, post->first + inside / element, header.payload_bytes / element,
-                      bounced);
+      post->elements.unpack(inside / element, header.payload_bytes / element, bounced);
     }
   }
   stream.received = header.offset + header.payload_bytes;

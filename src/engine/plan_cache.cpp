@@ -100,8 +100,9 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   bound.agreed = extent.agreed;
   bound.splits = extent.agreed == kSplits;
   bound.by_output = traits_of(call.kind).layout == Layout::scatter;
+  const bool plain_blocks = !extent.uneven() && extent.digest == 0;
   bound.plain_count =
-      extent.uneven() ? BoundPlan::kNoPlain : (bound.by_output ? call.output : call.input).count();
+      plain_blocks ? (bound.by_output ? call.output : call.input).count() : BoundPlan::kNoPlain;
   bound.in_ends = extent.in_ends;
   bound.out_ends = extent.out_ends;
   bound.code = code;

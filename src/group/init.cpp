@@ -115,6 +115,8 @@ ProcessGroup init_process_group(const InitOptions& options) {
   return ProcessGroup(*backend, options.name, std::move(globals), config.timeout);
 }
 
+bool is_available(std::string_view backend) noexcept { return backend == native::kName; }
+
 bool is_initialized() noexcept { return native::Context::alive() > 0; }
 
 }  // namespace tutti

@@ -60,6 +60,20 @@ TEST_P(Transports, StoppedRankIsNamedAtTheDeadline) {
   }
 }
 
+TEST_P(Transports, KilledRankEndsAMonitoredBarrierAtOnce) {
+  for (const int killed : {0, 2}) {  // who waits for the others, and one of those
+    SCOPED_TRACE("rank " + std::to_string(killed) + " is killed");
+    auto workers = start_job(job(4, {"monitored", std::to_string(killed)}, "60"));
+    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("here", in(kHang)));
+    workers[static_cast<std::size_t>(killed)].signal(SIGKILL);
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == killed) continue;
+      expect_error(workers[static_cast<std::size_t>(rank)], "peer_lost",
+                   {"monitored_barrier", "rank " + std::to_string(killed)});
+    }
+  }
+}
+
 TEST_P(Transports, DisagreementNamesBothRanksToAllAndLeavesOutputsAlone) {
   for (const char* const count : {"4", "100000"}) {
     for (const char* const what : {"kind", "dtype", "count", "op", "root", "order"}) {

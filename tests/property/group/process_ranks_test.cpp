@@ -52,5 +52,27 @@ TEST(ProcessRanks, GiveTheSameOnTwoHosts) {
   test::run_program(world, 41, 10, 200'000);
 }
 
+TEST(ProcessRanks, TakeSeveralTensorsAtOnceAndWaitForTheLatest) {
+  const char* const rank = std::getenv("RANK");
+  ASSERT_NE(rank, nullptr);
+  for (const bool two_hosts : {false, true}) {
+    Config config;
+    if (two_hosts) config.host_id = std::atoi(rank) % 2 == 0 ? "even" : "odd";
+    ProcessGroup world = init_process_group({.config = config});
+    std::vector<int> few(3, 1);
+    std::vector<int> many(300'000, world.rank());
+    std::vector<int> none;
+    const std::vector<TensorView> all{view_of(few), view_of(none), view_of(many)};
+    for (int round = 0; round < 5; ++round) {
+      std::fill(few.begin(), few.end(), 1);
+      std::fill(many.begin(), many.end(), world.rank());
+      world.all_reduce_coalesced(all).wait();
+      EXPECT_EQ(few, std::vector<int>(3, world.size()));
+      EXPECT_EQ(many, std::vector<int>(300'000, world.size() * (world.size() - 1) / 2));
+      world.monitored_barrier({.wait_all_ranks = round % 2 == 0});
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tutti
