@@ -20,8 +20,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause = 5ms;
 constexpr milliseconds kLongestPause = 250ms;
-// A server that takes longer than this to say hello is tried anew.
-constexpr milliseconds kHandshakeTimeout = 5s;
+// A server that takes longer than this to answer our hello is tried anew. Not so later: once it has
+// our proof it knows us, and would take the end of this connection for ours.
+constexpr milliseconds kHelloTimeout = 5s;
 constexpr milliseconds kConnectTimeout = 10s;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
@@ -40,9 +41,10 @@ constexpr std::uint64_t kFirstId = 1;
 Attempt shake_hands(int fd, const Credentials& mine, os::Deadline deadline, const Request* first) {
   auto hello = make_hello(mine);
   if (!hello) return {hello.status(), true};
-  if (Status s = os::send_all(fd, *hello, deadline); !s) return {s};
+  const os::Deadline soon = std::min(deadline, Clock::now() + kHelloTimeout);
+  if (Status s = os::send_all(fd, *hello, soon); !s) return {s};
   Reply reply{};
-  if (Status s = os::receive_all(fd, reply, deadline); !s) return {s};
+  if (Status s = os::receive_all(fd, reply, soon); !s) return {s};
   if (Status s = check_reply(*hello, reply, mine); !s) return {s, s.code() != Errc::peer_left};
   auto proof = make_client_proof(*hello, reply, mine);
   if (!proof) return {proof.status(), true};
@@ -64,8 +66,7 @@ Attempt try_once(const os::Address& address, const Credentials& mine, os::Deadli
   if (!connected) return {connected.status()};
   if (Status s = os::set_no_delay(connected->get()); !s) return {s};
   if (Status s = os::set_keep_alive(connected->get()); !s) return {s};
-  Attempt attempt = shake_hands(connected->get(), mine,
-                                std::min(deadline, Clock::now() + kHandshakeTimeout), first);
+  Attempt attempt = shake_hands(connected->get(), mine, deadline, first);
   if (attempt.status) fd = std::move(*connected);
   return attempt;
 }
