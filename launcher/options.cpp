@@ -281,11 +281,6 @@ Status convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   auto restarts = number("--max-restarts", raw.max_restarts, 0, kMostRestarts);
   if (!restarts) return restarts.status();
   options.max_restarts = *restarts;
-  if (options.max_restarts > 0 && options.nnodes > 1) {
-    return invalid(
-        "--max-restarts is for jobs on one node: on several nothing starts the workers of all "
-        "nodes again together; leave it out, and start the job again on all nodes");
-  }
   if (!raw.monitor_interval.empty()) {
     auto interval = seconds("--monitor-interval", raw.monitor_interval);
     if (!interval) return interval.status();

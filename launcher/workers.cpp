@@ -48,7 +48,8 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
   set("TORCHELASTIC_MAX_RESTARTS", options.max_restarts);
   variables["MASTER_ADDR"] = start.address.master_addr;
   set("MASTER_PORT", start.address.master_port);
-  variables["TUTTI_AGENT_STORE"] = start.address.own_store ? "0" : "1";
+  set("TUTTI_STORE_PORT", start.address.store_port);
+  variables["TUTTI_AGENT_STORE"] = "1";
   // A launcher started by another launcher's worker must not hand on that one's.
   for (const char* name : {"TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_JOB"})
     variables.erase(name);
