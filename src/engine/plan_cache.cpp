@@ -132,7 +132,8 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   if (!bound.inline_stage)
     bound.stage_bytes = static_cast<std::size_t>(stage_slots) * bound.slot_bytes;
   for (const plan::Step& step : schedule.steps) {
-    const bool writes = step.kind == plan::StepKind::copy || step.kind == plan::StepKind::reduce;
+    const bool writes = step.kind == plan::StepKind::copy || step.kind == plan::StepKind::reduce ||
+                        step.kind == plan::StepKind::recv;
     if (writes && step.dst.space == plan::Space::stage) bound.own_stage = true;
   }
   // What else would be done to values on their way (means, factors, narrow floats) is not fused.

@@ -1,3 +1,4 @@
+#include "block_programs.hpp"
 #include "programs.hpp"
 
 #include <algorithm>
@@ -70,6 +71,30 @@ TEST(ProcessRanks, TakeSeveralTensorsAtOnceAndWaitForTheLatest) {
       EXPECT_EQ(few, std::vector<int>(3, world.size()));
       EXPECT_EQ(many, std::vector<int>(300'000, world.size() * (world.size() - 1) / 2));
       world.monitored_barrier({.wait_all_ranks = round % 2 == 0});
+    }
+  }
+}
+
+/// Half of the ranks on another host, as runs (which sums need) or dealt out.
+TEST(ProcessRanks, GiveBlocksAndSumsToOneOnTwoHosts) {
+  const char* const text = std::getenv("RANK");
+  const char* const count = std::getenv("WORLD_SIZE");
+  ASSERT_TRUE(text != nullptr && count != nullptr);
+  const int rank = std::atoi(text);
+  for (const bool runs : {true, false}) {
+    Config config;
+    config.host_id = (runs ? rank < std::atoi(count) / 2 : rank % 2 == 0) ? "one" : "other";
+    ProcessGroup world = init_process_group({.config = config});
+    test::run_blocks<float>(world, 12, 20, 400);
+    test::run_blocks<std::int64_t>(world, 13, 10, 30'000);
+    for (const std::size_t elements : {std::size_t{1}, std::size_t{12}, std::size_t{5000}}) {
+      for (int root = 0; root < world.size(); ++root) {
+        std::vector<float> values(elements, static_cast<float>(world.rank() + 1));
+        world.reduce(values, {.root = root}).wait();
+        const int n = world.size();
+        const float expected = static_cast<float>(rank == root ? n * (n + 1) / 2 : rank + 1);
+        EXPECT_EQ(values, std::vector<float>(elements, expected));
+      }
     }
   }
 }

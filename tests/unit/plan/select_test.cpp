@@ -76,7 +76,7 @@ TEST(Select, BetweenHosts) {
   for (const Kind kind : {Kind::reduce, Kind::gather, Kind::scatter})
     EXPECT_EQ(pick(kind, 64, mixed).algorithm, "two_level") << to_string(kind);
   std::vector<int> many;
-  for (int r = 0; r < 40; ++r) many.push_back(r);
+  for (int r = 0; r < 100; ++r) many.push_back(r);
   EXPECT_EQ(reduce(64, hosts(many)).algorithm, "recursive_doubling");
 }
 
