@@ -94,7 +94,7 @@ void declare_job(Declaration& declare, RawOptions& raw) {
 void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw) {
   declare
       .value("--max-restarts", raw.max_restarts,
-             "After a failure start all workers again, so many times (one node only)")
+             "After a failure start all workers again, so many times; the same on all nodes")
       ->capture_default_str();
   app.add_option("--grace,--shutdown-timeout,--shutdown_timeout", raw.grace,
                  "Seconds between asking workers to end and ending them")
