@@ -21,8 +21,10 @@ class Namespaces : public ::testing::Test {
     if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
   }
   std::vector<Worker> start(int per_namespace, std::vector<std::string> arguments,
-                            const std::string& timeout = "10") {
+                            const std::string& timeout = "10",
+                            const std::string& program = FAULT_WORKER) {
     JobOptions options;
+    options.program = program;
     options.size = kNamespaces * per_namespace;
     options.arguments = std::move(arguments);
     options.environment = {"TUTTI_TIMEOUT=" + timeout, "TUTTI_LOG_LEVEL=error"};
@@ -85,6 +87,23 @@ TEST_F(Namespaces, CutLinkIsNoticedInAboutASecond) {
   for (const int rank : {0, 1, 2})
     expect_named(workers[static_cast<std::size_t>(rank)], 3, since, 0, 3);
 }
+
+/// Whatever flows which way when a link is cut.
+class NamespacesEach : public Namespaces, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(NamespacesEach, CutLinkIsNoticedInAboutASecond) {
+  auto workers = start(1, {"repeat", GetParam(), "2000"}, "15", OPERATIONS_WORKER);
+  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(network_.cut(3));
+  const long long since = now_ns();
+  for (const int rank : {0, 1, 2})
+    expect_named(workers[static_cast<std::size_t>(rank)], 3, since, 0, 5);
+}
+INSTANTIATE_TEST_SUITE_P(Operations, NamespacesEach,
+                         ::testing::Values("broadcast", "gather", "all_to_all_splits", "new_group",
+                                           "send_recv"),
+                         [](const auto& operation) { return std::string(operation.param); });
 
 TEST_F(Namespaces, GarbageDisturbsNobody) {
   auto workers = start(1, {"churn", "5", "300"});

@@ -38,12 +38,31 @@ void markers(ProcessGroup& world) {
   }
 }
 
-int run(const std::string& mode) {
+/// One operation again and again, until something breaks. A result that is wrong ends the process.
+void repeat(ProcessGroup& world, const std::string& name, std::size_t count) {
+  for (const Operation& operation : test::all_operations()) {
+    if (operation.name != name) continue;
+    for (int round = 0;; ++round) {
+      const int root = round / 8 % world.size();  // stays a while: a root may run ahead
+      test::PreparedCall<float> call(
+          test::plan_of(operation, {.count = count, .root = root}, world.rank(), world.size()));
+      call.run(world);
+      if (call.wrong() == 0) continue;
+      fault::say("wrong", "%s", call.text().c_str());
+      std::_Exit(5);
+    }
+  }
+}
+
+int run(int argc, char** argv) {
+  const std::string mode = argc > 1 ? argv[1] : "";
   ProcessGroup world = init_process_group();
   fault::say("ready");
   try {
     if (mode == "markers")
       markers(world);
+    else if (mode == "repeat" && argc > 3)
+      repeat(world, argv[2], std::stoul(argv[3]));
     else
       return 2;
     world.barrier().wait();
@@ -57,7 +76,7 @@ int run(const std::string& mode) {
 
 int main(int argc, char** argv) {
   try {
-    return run(argc > 1 ? argv[1] : "");
+    return run(argc, argv);
   } catch (const tutti::Error& error) {
     return tutti::fault::tell(error);
   }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <ostream>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -17,6 +18,9 @@ struct Operation {
   Kind kind = Kind::barrier;
   Blocks blocks = Blocks::even;
 };
+
+/// For GoogleTest.
+inline void PrintTo(const Operation& operation, std::ostream* out) { *out << operation.name; }
 
 /// The collectives.
 inline constexpr Operation kOperations[] = {
