@@ -62,6 +62,7 @@ void Stream::clear() noexcept {
   received = 0;
   kept = 0;
   heard = false;
+  compared = false;
   granted = 0;
 }
 
@@ -258,6 +259,9 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.winner = -1;
   op.depth = 0;
   op.agreed = false;
+  op.listening = bound.hears_all;
+  op.suspect = -1;
+  op.strict = group.strict && !group.one_host();
   op.home = {};
   op.asynchronous = asynchronous;
   op.fused = bound.one_shot && call.input.contiguous() && call.output.contiguous() &&
@@ -273,7 +277,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   // Mostly the slot holds the same call already; a line that is not written need not be fetched.
   if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))
     std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
-  if (bound.inline_stage && !bound.schedule->messages) {
+  if (bound.inline_stage && !bound.schedule->messages && !op.strict) {
     op.stage = slot.line.payload.data;
     op.stage_of[static_cast<std::size_t>(group.rank)] = op.stage;
   } else {
@@ -289,6 +293,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   if (!group.queued_callbacks.empty()) {
     std::erase_if(group.queued_callbacks, [&](const auto& entry) { return entry.first == seq; });
   }
+  if (op.strict && op.state == Op::State::running) begin_agreement(op);
   if (op.state == Op::State::running) advance(op);
   return true;
 }
@@ -326,7 +331,7 @@ void Engine::take_details(Op& op, const Details* details) noexcept {
 bool Engine::prepare_memory(Engine& engine, Op& op, Status& why) noexcept {
   const BoundPlan& bound = *op.plan;
   Group& group = *op.group;
-  if (bound.schedule->messages) ++engine.message_ops_;
+  if (bound.schedule->messages || op.strict) ++engine.message_ops_;
   if (bound.inline_stage) {
     op.stage = group.block->slots[op.seq % shm::kWindow].line.payload.data;
   } else if (bound.stage_bytes > 0 && bound.own_stage) {
@@ -378,7 +383,7 @@ void Engine::end(Op& op) noexcept {
   constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
   if (op.frames_out == 0 && op.scaled.capacity() > kKeptBytes)
     std::vector<std::byte>().swap(op.scaled);
-  if (op.plan->schedule->messages) --message_ops_;
+  if (op.plan->schedule->messages || op.strict) --message_ops_;
   if (active_.size() == 1)
     active_.clear();
   else

@@ -265,6 +265,20 @@ class Engine final : public transport::Sink {
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
   void release_frames(Op& op) noexcept;
   void recycle(std::vector<std::byte> buffer) noexcept;
+  // agreement.cpp
+  void begin_agreement(Op& op) noexcept;
+  bool advance_tokens(Op& op) noexcept;
+  bool all_compared(Op& op) noexcept;
+  void on_token(Op& op, int rank, const transport::FrameHeader& header) noexcept;
+  bool all_heard(Op& op) noexcept;
+  [[nodiscard]] static bool must_hear(const Op& op, int rank) noexcept;
+  void find_unheard(const Op& op, std::vector<int>& ranks) const noexcept;
+  [[nodiscard]] bool ask_history(Op& op, int rank) noexcept;
+  void check_history(Op& op, TimePoint now) noexcept;
+  void on_history(Group& group, int rank, std::uint64_t seq,
+                  std::span<const std::byte> payload) noexcept;
+  void tell_disagreement(Group& group, int other, const CallCode* theirs,
+                         std::uint64_t seq) noexcept;
   // letters.cpp
   std::uint64_t submit_transfer(Group& group, const Collective& call) noexcept;
   [[nodiscard]] static bool transfer_done(Group& group, std::uint64_t ticket) noexcept;

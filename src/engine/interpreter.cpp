@@ -82,20 +82,30 @@ std::byte* Engine::place(Op& op, const Operand& operand, int rank,
 }
 
 bool Engine::advance(Op& op) noexcept {
+  if (op.suspect >= 0) [[unlikely]]
+    return false;
   if (op.fused) return advance_one_shot(op);
   bool moved = false;
-  if (op.plan->schedule->messages) moved = pump_all(op);
+  if (op.strict) [[unlikely]]
+    moved = advance_tokens(op);
+  if (op.plan->schedule->messages) moved |= pump_all(op);
   const std::vector<Step>& steps = op.plan->schedule->steps;
   const auto size = static_cast<std::uint32_t>(steps.size());
   while (op.pc < size) {
     const Step& step = steps[op.pc];
     switch (step.kind) {
-      case StepKind::copy: copy(op, step); break;
+      case StepKind::copy:
+        if (op.listening && step.dst.space == Space::output && !all_heard(op)) return moved;
+        copy(op, step);
+        break;
       case StepKind::publish: publish(op); break;
       case StepKind::await_line:
         if (!await_lines(op, step)) return moved;
         break;
-      case StepKind::agree: op.agreed = true; break;
+      case StepKind::agree:
+        if (op.group->strict && !all_compared(op)) return moved;
+        op.agreed = true;
+        break;
       case StepKind::reduce: reduce(op, step); break;
       case StepKind::signal: {
         const std::int64_t value = step.value.at(op.var[0], op.var[1]);
@@ -125,7 +135,7 @@ bool Engine::advance(Op& op) noexcept {
       case StepKind::send: post_send(op, step); break;
       case StepKind::recv: post_receive(op, step); break;
       case StepKind::await_recv:
-        if (!await_receives(op, step)) {
+        if ((op.listening && !all_heard(op)) || !await_receives(op, step)) {
           grant(op);
           return moved;
         }
@@ -164,7 +174,6 @@ bool Engine::advance(Op& op) noexcept {
     }
     if (op.frames_out > 0) return moved;
   }
-  if (op.group->strict && !await_all_lines(op)) return moved;
   if (op.state == Op::State::running) finish(op);
   return true;
 }

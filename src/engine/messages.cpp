@@ -178,6 +178,7 @@ bool Engine::pump(Op& op, int rank) noexcept {
 }
 
 void Engine::grant(Op& op) noexcept {
+  if (op.listening) return;
   for (int rank = 0; rank < op.group->size; ++rank) {
     Stream& stream = op.streams[static_cast<std::size_t>(rank)];
     const std::uint64_t end = stream.receive_end();
@@ -298,11 +299,6 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
       ++it;
       continue;
     }
-    if (data && waits) {
-      stream.kept = std::max(stream.kept, it->header.offset + it->header.payload_bytes);
-      ++it;
-      continue;
-    }
     if (static_cast<FrameType>(it->header.type) == FrameType::credit) {
       stream.credit = std::max(stream.credit, it->header.offset);
       it = peer.held.erase(it);
@@ -317,6 +313,10 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
       it = peer.held.erase(it);
       continue;
     }
+    if (!data) {  // a token, which begin_agreement takes
+      ++it;
+      continue;
+    }
     if (it->header.fingerprint != op.fingerprint) {
       CallCode theirs;
       std::copy(std::begin(it->header.call), std::end(it->header.call), theirs.begin());
@@ -324,8 +324,10 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
       return;
     }
     if (splits_differ(op, rank, it->header)) return;
+    stream.compared = !op.plan->splits || !stream.receives.empty();
     // Out of order it may come from a broken peer only: as if not posted.
-    if (it->header.offset != stream.received || post_for(stream, it->header) == nullptr) {
+    if (waits || op.listening || it->header.offset != stream.received ||
+        post_for(stream, it->header) == nullptr) {
       waits = true;
       stream.kept = std::max(stream.kept, it->header.offset + it->header.payload_bytes);
       ++it;
@@ -424,11 +426,12 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
       CallCode theirs;
       std::copy(std::begin(header.call), std::end(header.call), theirs.begin());
       disagreement(op, rank, &theirs, header.seq);
-    } else if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
+    } else if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty() &&
+               op.suspect < 0) {
       if (splits_differ(op, rank, header)) return into_buffer();
       Stream& stream = op.streams[static_cast<std::size_t>(rank)];
-      const bool in_order = header.offset == stream.received;
-      Stream::Post* const post = in_order ? post_for(stream, header) : nullptr;
+      const bool usable = header.offset == stream.received && !op.listening;
+      Stream::Post* const post = usable ? post_for(stream, header) : nullptr;
       if (post != nullptr) {
         from.into = &op;
         if (post->data != nullptr) {

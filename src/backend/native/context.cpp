@@ -185,12 +185,6 @@ Status Context::build(const ContextOptions& options) {
                                          std::to_string(hosts.size()) + " hosts");
   }
 
-  if (config_.agree == Config::Agree::strict && hosts.size() > 1) {
-    return Status(Errc::unsupported,
-                  "TUTTI_AGREE=strict is offered within one host so far; the ranks are on " +
-                      std::to_string(hosts.size()));
-  }
-
   std::vector<int> local;
   for (int r = 0; r < size_; ++r) {
     if (world.host_of[static_cast<std::size_t>(r)] ==

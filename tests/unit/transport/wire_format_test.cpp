@@ -74,6 +74,8 @@ TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(FrameType::p2p_letter), 8);
   EXPECT_EQ(static_cast<int>(FrameType::p2p_credit), 9);
   EXPECT_EQ(static_cast<int>(FrameType::p2p_data), 10);
+  EXPECT_EQ(static_cast<int>(FrameType::token), 11);
+  EXPECT_EQ(static_cast<int>(FrameType::history), 12);
   EXPECT_EQ(kMaxFramePayload, 131072U);
   EXPECT_EQ(secure::kWireVersion, 1);
   EXPECT_EQ(static_cast<int>(secure::Refusal::none), 0);
