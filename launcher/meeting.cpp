@@ -101,6 +101,7 @@ Status Meeting::start_server() {
     store::TcpServerOptions server;
     server.address = address;
     server.secret = secret_;
+    server.encrypt = options_.tls;
     server.job = address_.job;
     auto started = store::TcpServer::start(std::move(server));
     if (!started) {
@@ -157,6 +158,7 @@ TcpStoreOptions Meeting::store() const {
   store.port = store_port_;
   store.timeout = options_.join_timeout;
   store.secret = secret_;
+  store.encrypt = options_.tls;
   store.job = address_.job;
   return store;
 }

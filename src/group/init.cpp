@@ -72,6 +72,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   settings.size = options.size;
   settings.master_addr = options.master_addr;
   settings.master_port = options.master_port;
+  settings.tls = config.tls;
   settings.timeout = std::chrono::ceil<std::chrono::milliseconds>(config.timeout);
   Result<rendezvous::Rendezvous> found =
       options.exchange ? from_exchange(options) : rendezvous::find_others(settings);

@@ -237,6 +237,7 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   options.port = result_.master_port;
   options.timeout = settings_.timeout;
   options.secret = result_.secret;
+  options.encrypt = settings_.tls;
   options.job = result_.job;
   if (!agent) {
     options.serve = result_.rank == 0;

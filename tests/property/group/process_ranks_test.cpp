@@ -6,6 +6,9 @@
 namespace tutti {
 namespace {
 
+/// As the launcher has said, encrypted or not.
+Config configured() { return Config::from_environment().value(); }
+
 TEST(ProcessRanks, GiveKnownResultsAgainAndAgain) {
   for (std::uint64_t world_number = 0; world_number < 3;
        ++world_number) {  // on one port, one after the other
@@ -25,17 +28,35 @@ TEST(ProcessRanks, GiveKnownResultsAgainAndAgain) {
 }
 
 TEST(ProcessRanks, GiveTheSameOverTcp) {
-  Config config;
+  Config config = configured();
   config.transport = Config::TransportChoice::tcp;
   ProcessGroup world = init_process_group({.config = config});
   test::run_program(world, 31, 10, 200'000);
+}
+
+TEST(ProcessRanks, EncryptAllOfThemOrNone) {
+  if (std::atoi(std::getenv("WORLD_SIZE")) == 1) GTEST_SKIP() << "takes two";
+  Config config = configured();
+  config.timeout = std::chrono::seconds(2);
+  const bool odd_one = std::atoi(std::getenv("RANK")) == 1;
+  if (odd_one) config.tls = !config.tls;
+  try {
+    ProcessGroup world = init_process_group({.config = config});
+    ADD_FAILURE() << "joined";
+  } catch (const NetworkError& error) {
+    EXPECT_TRUE(odd_one) << error.what();
+    EXPECT_NE(std::string(error.what()).find("TUTTI_TLS"), std::string::npos) << error.what();
+  } catch (const TimeoutError& error) {
+    EXPECT_FALSE(odd_one);
+    EXPECT_NE(std::string(error.what()).find("rank 1 of "), std::string::npos) << error.what();
+  }
 }
 
 TEST(ProcessRanks, GiveTheSameByMessagesOfOneHost) {
   for (const char* const algorithms :
        {"all_reduce:ring,broadcast:binomial_broadcast,barrier:direct_barrier",
         "all_reduce:direct,broadcast:scatter_all_gather_broadcast,barrier:dissemination_barrier"}) {
-    Config config;
+    Config config = configured();
     config.algorithms = algorithms;
     ProcessGroup world = init_process_group({.config = config});
     test::run_program(world, 37, 10, 200'000);
@@ -46,7 +67,7 @@ TEST(ProcessRanks, GiveTheSameOnTwoHosts) {
   // As if every second rank ran elsewhere: shared memory inside, TCP between.
   const char* const rank = std::getenv("RANK");
   ASSERT_NE(rank, nullptr);
-  Config config;
+  Config config = configured();
   config.host_id = std::atoi(rank) % 2 == 0 ? "even" : "odd";
   ProcessGroup world = init_process_group({.config = config});
   test::run_program(world, 41, 10, 200'000);
