@@ -320,6 +320,7 @@ bool TcpTransport::flush(Connection& to) noexcept {
     std::array<iovec, SendQueue::kMaxPieces> pieces;
     const std::size_t count = to.queue.pieces(pieces);
     const std::size_t wanted = to.queue.bytes();
+    const std::size_t unsent = to.stream.unsent();
     const secure::Moved sent = to.stream.write(std::span(pieces).first(count));
     if (sent.error != 0) {
       // What has come from it is still read; then the end of the stream tells that it is gone.
@@ -329,7 +330,7 @@ bool TcpTransport::flush(Connection& to) noexcept {
       break;
     }
     to.queue.sent(sent.bytes);
-    moved |= sent.bytes > 0;
+    moved |= sent.bytes > 0 || to.stream.unsent() < unsent;
     if (sent.bytes < wanted || to.stream.unsent() > 0) {
       to.stalled = true;
       break;

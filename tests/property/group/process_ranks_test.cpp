@@ -34,24 +34,6 @@ TEST(ProcessRanks, GiveTheSameOverTcp) {
   test::run_program(world, 31, 10, 200'000);
 }
 
-TEST(ProcessRanks, EncryptAllOfThemOrNone) {
-  if (std::atoi(std::getenv("WORLD_SIZE")) == 1) GTEST_SKIP() << "takes two";
-  Config config = configured();
-  config.timeout = std::chrono::seconds(2);
-  const bool odd_one = std::atoi(std::getenv("RANK")) == 1;
-  if (odd_one) config.tls = !config.tls;
-  try {
-    ProcessGroup world = init_process_group({.config = config});
-    ADD_FAILURE() << "joined";
-  } catch (const NetworkError& error) {
-    EXPECT_TRUE(odd_one) << error.what();
-    EXPECT_NE(std::string(error.what()).find("TUTTI_TLS"), std::string::npos) << error.what();
-  } catch (const TimeoutError& error) {
-    EXPECT_FALSE(odd_one);
-    EXPECT_NE(std::string(error.what()).find("rank 1 of "), std::string::npos) << error.what();
-  }
-}
-
 TEST(ProcessRanks, GiveTheSameByMessagesOfOneHost) {
   for (const char* const algorithms :
        {"all_reduce:ring,broadcast:binomial_broadcast,barrier:direct_barrier",
