@@ -214,7 +214,7 @@ TEST(Kill, SurvivorsThatTalkByOutboxesGetAnErrorInTime) {
 }
 TEST(Kill, SurvivorsOverTcpGetAnErrorInTime) { kill_many(kills_or(100), seed_or(2), "tcp"); }
 TEST(Kill, SurvivorsOverEncryptedTcpGetAnErrorInTime) {
-  kill_many(kills_or(60), seed_or(4), "tls");
+  kill_many(kills_or(25), seed_or(4), "tls");
 }
 
 }  // namespace
