@@ -295,8 +295,8 @@ Tls::~Tls() {
 Moved Tls::failure(int why) noexcept {
   failed_ = true;
   may_have_unread_ = false;
-  if (error_ != 0) return {0, error_, false};
-  if (ended_ || why == SSL_ERROR_ZERO_RETURN) return {0, 0, true};
+  if (error_ != 0) return over_ = {0, error_, false};
+  if (ended_ || why == SSL_ERROR_ZERO_RETURN) return over_ = {0, 0, true};
   const char* reason = Callbacks::get().reason(Callbacks::get().peek_error());
   if (trouble_.empty()) {
     try {
@@ -304,7 +304,7 @@ Moved Tls::failure(int why) noexcept {
     } catch (const std::bad_alloc&) {  // then without words
     }
   }
-  return {0, EBADMSG, false};
+  return over_ = {0, EBADMSG, false};
 }
 
 Result<bool> Tls::shake() {
@@ -334,10 +334,14 @@ Result<bool> Tls::shake() {
 
 Moved Tls::read(std::span<const iovec> pieces) noexcept {
   const Callbacks& library = Callbacks::get();
+  if (failed_) {
+    may_have_unread_ = false;
+    return over_;
+  }
   if (!proven_) {
     try {
       auto shaken = shake();
-      if (!shaken) return failure(SSL_ERROR_SSL);
+      if (!shaken) return failed_ ? over_ : failure(SSL_ERROR_SSL);
       if (!*shaken) return {};
     } catch (const std::bad_alloc&) {
       error_ = ENOMEM;
@@ -361,9 +365,14 @@ Moved Tls::read(std::span<const iovec> pieces) noexcept {
       }
       may_have_unread_ = false;
       const int why = library.get_error(ssl_, result);
-      // What has come before is told first; asked again, libssl fails again.
-      if (why != SSL_ERROR_WANT_READ && moved.bytes == 0) moved = failure(why);
-      if (why != SSL_ERROR_WANT_READ && moved.bytes > 0) may_have_unread_ = true;
+      if (why != SSL_ERROR_WANT_READ) {
+        // What has come before is told first.
+        const Moved over = failure(why);
+        if (moved.bytes == 0)
+          moved = over;
+        else
+          may_have_unread_ = true;
+      }
       if (unsent() > 0) send_out();  // libssl may have answered something
       return moved;
     }

@@ -96,6 +96,7 @@ class Tls {
   bool starved_ = false;  ///< the socket had nothing when it was asked last
   bool ended_ = false;    ///< the peer has closed its half
   bool failed_ = false;   ///< TLS is broken; nothing more comes or goes
+  Moved over_;            ///< ... and this is what reading says then
   int error_ = 0;         ///< of the socket
   std::string trouble_;
   std::uint64_t records_ = 0;  ///< sent under the key in use
