@@ -124,6 +124,7 @@ Result<std::unique_ptr<store::TcpServer>> Meeting::make_server(std::uint16_t por
     store::TcpServerOptions server;
     server.address = address;
     server.secret = secret_;
+    server.encrypt = options_.tls;
     server.job = address_.job;
     auto started = store::TcpServer::start(std::move(server));
     if (started) return started;
@@ -188,6 +189,7 @@ TcpStoreOptions Meeting::store() const {
   store.port = store_port_;
   store.timeout = options_.join_timeout;
   store.secret = secret_;
+  store.encrypt = options_.tls;
   store.job = job_;
   return store;
 }

@@ -56,6 +56,7 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
   if (start.address.secret_fd >= 0) set("TUTTI_SECRET_FD", start.address.secret_fd);
   if (!start.address.secret_file.empty())
     variables["TUTTI_SECRET_FILE"] = start.address.secret_file;
+  if (options.tls) variables["TUTTI_TLS"] = "1";
   if (!start.address.job.empty()) variables["TUTTI_JOB"] = start.address.job;
   // Its output goes through a pipe, where Python would keep it back until the end.
   variables.try_emplace("PYTHONUNBUFFERED", "1");

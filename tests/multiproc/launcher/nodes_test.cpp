@@ -46,6 +46,43 @@ TEST(TuttirunNodes, ASecretFileIsUsedByAll) {
   unlink(path.c_str());
 }
 
+class TuttirunEncrypted : public testing::Test {
+ protected:
+  TuttirunEncrypted() {
+    std::ofstream(path) << std::string(32, 's');
+    EXPECT_EQ(chmod(path.c_str(), 0600), 0);
+  }
+  ~TuttirunEncrypted() override { unlink(path.c_str()); }
+  const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
+  const std::string port = std::to_string(free_port());
+};
+
+TEST_F(TuttirunEncrypted, NodesAndTheirWorkersFindEachOther) {
+  Tuttirun first(node(0, port, {"--secret-file", path, "--tls", EXCHANGE_WORKER}));
+  Tuttirun second(node(1, port, {"--secret-file", path, "--tls", EXCHANGE_WORKER}));
+  EXPECT_EQ(first.wait(), 0) << first.err;
+  EXPECT_EQ(second.wait(), 0) << second.err;
+  EXPECT_EQ(Tuttirun::count(first.out + second.out, "met everybody twice"), 4);
+}
+
+TEST_F(TuttirunEncrypted, ANodeThatIsNotToldSoIsToldWhatIsWrong) {
+  Tuttirun first(node(0, port, {"--secret-file", path, "--tls", EXCHANGE_WORKER}));
+  Tuttirun second(node(1, port, {"--secret-file", path, EXCHANGE_WORKER}));
+  EXPECT_NE(second.wait(), 0);
+  EXPECT_THAT(second.err, HasSubstr("it encrypts its connections and this process does not"));
+  first.signal(SIGTERM);  // it would wait for the other until its time is over
+  EXPECT_NE(first.wait(), 0);
+}
+
+TEST_F(TuttirunEncrypted, NeedsASecretThatIsTheSameEverywhere) {
+  Tuttirun several(node(0, port, {"--tls", "true"}));
+  EXPECT_NE(several.wait(), 0);
+  EXPECT_THAT(several.err, HasSubstr("--tls needs a secret"));
+  Tuttirun one({"--nproc-per-node", "2", "--tls", "bash", "-c", "echo tls $TUTTI_TLS"});
+  EXPECT_EQ(one.wait(), 0) << one.err;
+  EXPECT_EQ(Tuttirun::count(one.out, "tls 1"), 2);
+}
+
 TEST(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
   const std::string port = std::to_string(free_port());
   const std::vector<std::string> program = {"bash", "-c",

@@ -7,6 +7,9 @@
 namespace tutti {
 namespace {
 
+/// As the launcher has said, encrypted or not.
+Config configured() { return Config::from_environment().value(); }
+
 TEST(ProcessRanks, GiveKnownResultsAgainAndAgain) {
   for (std::uint64_t world_number = 0; world_number < 3;
        ++world_number) {  // on one port, one after the other
@@ -26,7 +29,7 @@ TEST(ProcessRanks, GiveKnownResultsAgainAndAgain) {
 }
 
 TEST(ProcessRanks, GiveTheSameOverTcp) {
-  Config config;
+  Config config = configured();
   config.transport = Config::TransportChoice::tcp;
   ProcessGroup world = init_process_group({.config = config});
   test::run_program(world, 31, 10, 200'000);
@@ -36,7 +39,7 @@ TEST(ProcessRanks, GiveTheSameByMessagesOfOneHost) {
   for (const char* const algorithms :
        {"all_reduce:ring,broadcast:binomial_broadcast,barrier:direct_barrier",
         "all_reduce:direct,broadcast:scatter_all_gather_broadcast,barrier:dissemination_barrier"}) {
-    Config config;
+    Config config = configured();
     config.algorithms = algorithms;
     ProcessGroup world = init_process_group({.config = config});
     test::run_program(world, 37, 10, 200'000);
@@ -47,7 +50,7 @@ TEST(ProcessRanks, GiveTheSameOnTwoHosts) {
   // As if every second rank ran elsewhere: shared memory inside, TCP between.
   const char* const rank = std::getenv("RANK");
   ASSERT_NE(rank, nullptr);
-  Config config;
+  Config config = configured();
   config.host_id = std::atoi(rank) % 2 == 0 ? "even" : "odd";
   ProcessGroup world = init_process_group({.config = config});
   test::run_program(world, 41, 10, 200'000);

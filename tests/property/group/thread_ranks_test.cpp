@@ -35,6 +35,15 @@ TEST_P(ThreadRanks, GiveTheSameOverTcp) {
       config);
 }
 
+TEST_P(ThreadRanks, GiveTheSameEncrypted) {
+  Config config;
+  config.transport = Config::TransportChoice::tcp;
+  config.tls = true;
+  run_threads(
+      GetParam(), [&](ProcessGroup& world) { test::run_program(world, 5, kRounds, 120'000); },
+      config);
+}
+
 TEST_P(ThreadRanks, WorkInTwoGroupsAtOnce) {
   run_threads(GetParam(), [&](ProcessGroup& world) {
     std::vector<int> even;
