@@ -49,7 +49,7 @@ class Job:
                            OPENBLAS_NUM_THREADS="1")
         self.end = time.monotonic() + LIMIT
         self.processes = [
-            subprocess.Popen([sys.executable, "-c", source],
+            subprocess.Popen([sys.executable, "-X", "dev", "-c", source],
                              env=dict(environment, RANK=str(rank)), stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
             for rank in range(size)]
