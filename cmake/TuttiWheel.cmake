@@ -21,7 +21,7 @@ foreach(library IN ITEMS fmt::fmt hwy::hwy)
       CODE "
       file(REAL_PATH \"$<TARGET_FILE:${library}>\" file)
       file(INSTALL \"\${file}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${tutti_wheel_libs}\"
-           TYPE SHARED_LIBRARY RENAME \"$<TARGET_SONAME_FILE_NAME:${library}>\")")
+           TYPE FILE RENAME \"$<TARGET_SONAME_FILE_NAME:${library}>\")")
   endif()
 endforeach()
 # Their licences, where the system keeps them.

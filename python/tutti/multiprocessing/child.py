@@ -34,10 +34,15 @@ def main(index: int, parent: int, call: Shipped, error_file: str) -> None:
     except KeyboardInterrupt:
         pass  # Ctrl-C goes to the parent too, which tells of it
     except Exception as error:  # noqa: BLE001: whatever it is, the parent tells of it
-        failure = Failure(time.monotonic(), getattr(error, "code", None) in _CONSEQUENCES,
+        failure = Failure(time.monotonic(), is_consequence(error),
                           traceback.format_exc())
         write(error_file, failure)
         sys.exit(1)
+
+
+def is_consequence(error: BaseException) -> bool:
+    """Whether the error only tells that another rank has failed."""
+    return getattr(error, "code", None) in _CONSEQUENCES
 
 
 def write(path: str, value: Any) -> None:

@@ -1,22 +1,14 @@
 """`run`: a function on the ranks of a new world, and their results."""
 
-import multiprocessing
 import os
-import pathlib
-import secrets
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from tutti.multiprocessing import child, shipping
-from tutti.multiprocessing.shipping import Shipped
-from tutti.multiprocessing.spawn import ProcessContext, start_processes
-
-_ADDRESS = "127.0.0.1"
-# Of a job that this process itself may belong to.
-_OF_ANOTHER_JOB = ("TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT")
+from tutti.multiprocessing import shipping
+from tutti.multiprocessing.job import Job, Ticket
+from tutti.multiprocessing.spawn import ProcessContext
 
 
 def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...] = (),
@@ -41,92 +33,37 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
     Raises what `spawn` raises for the first rank that fails; the other ranks are ended before.
     """
     size = len(os.sched_getaffinity(0)) if nprocs is None else nprocs
-    method = start_method or _start_method(fn)
     seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
     deadline = None if seconds is None else time.monotonic() + seconds
-    with tempfile.TemporaryDirectory(prefix="tutti-run-") as folder:
-        job = _Job(folder, size, dict(env or {}), init, backend)
-        ports = multiprocessing.get_context(method).SimpleQueue()
-        context = start_processes(_rank_main, (fn, args, dict(kwargs or {}), job, ports), size,
-                                  join=False, start_method=method)
-        assert context is not None
-        try:
-            # Only now: a fork must not find half of the store's thread.
-            store = job.serve()
-            for _ in range(size):
-                ports.put(store.port)
-            while not context.join(_left(deadline), grace_period):
-                if deadline is not None and time.monotonic() >= deadline:
-                    raise TimeoutError(_too_late(seconds, context))
-        except BaseException:
-            context.end()
-            raise
-        finally:
-            ports.close()
-        return [job.result(rank, context) for rank in range(size)]
+    with Job(size, start_method or _start_method(fn), env) as job:
+        context = job.start(_rank_main, fn, tuple(args), dict(kwargs or {}), init, backend)
+        while not context.join(_left(deadline), grace_period):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(_too_late(seconds, context))
+        return [_result(job, rank) for rank in range(size)]
 
 
-class _Job:
-    """What the processes of one `run` have in common. Sent to each."""
-
-    def __init__(self, folder: str, size: int, env: dict[str, str], init: bool,
-                 backend: str | None) -> None:
-        self._folder = pathlib.Path(folder)
-        self._size = size
-        self._env = env
-        self.init = init
-        self.backend = backend
-        self._name = secrets.token_hex(8)
-        secret = self._folder / "secret"
-        secret.touch(mode=0o600)
-        secret.write_bytes(secrets.token_bytes(32))
-
-    def serve(self) -> Any:
-        """The store at which they meet."""
-        from tutti import _tutti  # noqa: PLC0415: `import tutti.multiprocessing` alone stays quick
-
-        return _tutti.TCPStore(_ADDRESS, 0, None, True, None, False, job=self._name,
-                               secret=(self._folder / "secret").read_bytes())
-
-    def enter(self, rank: int, port: int) -> None:
-        """Tells this process who it is."""
-        for name in _OF_ANOTHER_JOB:
-            os.environ.pop(name, None)
-        os.environ.update(self._env)
-        os.environ.update({
-            "RANK": str(rank), "WORLD_SIZE": str(self._size), "LOCAL_RANK": str(rank),
-            "LOCAL_WORLD_SIZE": str(self._size), "MASTER_ADDR": _ADDRESS, "MASTER_PORT": str(port),
-            "TUTTI_AGENT_STORE": "1", "TUTTI_JOB": self._name,
-            "TUTTI_SECRET_FILE": str(self._folder / "secret"),
-        })
-
-    def put_result(self, rank: int, value: Any) -> None:
-        child.write(self._result_file(rank), Shipped(value))
-
-    def result(self, rank: int, context: ProcessContext) -> Any:
-        try:
-            with open(self._result_file(rank), "rb") as file:
-                return shipping.loads(file.read()).open()
-        except FileNotFoundError:
-            raise RuntimeError(f"run: the process of rank {rank} (number {context.pids()[rank]}) ended without a "
-                               f"result: it was interrupted, or left by sys.exit(0)") from None
-
-    def _result_file(self, rank: int) -> str:
-        return str(self._folder / f"result.{rank}")
-
-
-def _rank_main(rank: int, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-               job: _Job, ports: Any) -> None:
-    job.enter(rank, ports.get())
-    if not job.init:
-        job.put_result(rank, fn(*args, **kwargs))
+def _rank_main(rank: int, ticket: Ticket, fn: Callable[..., Any], args: tuple[Any, ...],
+               kwargs: dict[str, Any], init: bool, backend: str | None) -> None:
+    ticket.enter(rank)
+    if not init:
+        ticket.put_result(rank, fn(*args, **kwargs))
         return
     from tutti import distributed as dist  # noqa: PLC0415: only who makes a world needs it
 
-    dist.init_process_group(job.backend)
-    job.put_result(rank, fn(*args, **kwargs))
+    dist.init_process_group(backend)
+    ticket.put_result(rank, fn(*args, **kwargs))
     if dist.is_initialized():
         dist.destroy_process_group()
+
+
+def _result(job: Job, rank: int) -> Any:
+    try:
+        return job.result(rank)
+    except FileNotFoundError:
+        assert job.context is not None
+        raise RuntimeError(f"run: the process of rank {rank} (number {job.context.pids()[rank]}) ended without a "
+                           f"result: it was interrupted, or left by sys.exit(0)") from None
 
 
 def _start_method(fn: Callable[..., Any]) -> str:
