@@ -7,7 +7,7 @@ from typing import Any
 from tutti.distributed.collectives import check_complex
 from tutti.distributed.process_group import ProcessGroup, member_group
 from tutti.distributed.operators import RedOpType, low_of
-from tutti.distributed.tensors import check_list, check_same_dtype
+from tutti.distributed.tensors import check_list, check_same_dtype, is_tensor
 from tutti.distributed.work import Future, Work, Works
 
 
@@ -21,7 +21,7 @@ def _end(works: Works, async_op: bool) -> Future | None:
 def all_reduce_coalesced(tensors: Sequence[Any], op: Any = RedOpType.SUM, group: Any = None, async_op: bool = False,
                          *, timeout: Any = None) -> Future | None:
     """all_reduce of each tensor of a list, of one dtype. With async_op a Future of the list."""
-    if not isinstance(tensors, (list, tuple)):
+    if is_tensor(tensors):
         tensors = [tensors]
     check_list(tensors, "tensor")
     check_same_dtype(tensors)

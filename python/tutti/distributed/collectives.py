@@ -10,6 +10,7 @@ from typing import Any
 
 from tutti.distributed.process_group import ProcessGroup, member_group, rank_in_group
 from tutti.distributed.operators import RedOpType, low_of, plain, supports_complex
+from tutti.distributed.sparse import all_reduce_sparse, is_sparse
 from tutti.distributed.tensors import (as_parts, check_list, check_same_dtype, check_single, count_of, is_complex,
                                        known, split_counts)
 from tutti.distributed.work import Work
@@ -23,7 +24,7 @@ def _work(low: Any) -> Work | None:
 def check_complex(op: Any, tensor: Any, operation: str) -> None:
     """Complex numbers have no order and no bits."""
     if not supports_complex(op) and is_complex(tensor):
-        raise ValueError(f"{operation} does not support {plain(op)} on complex tensors")
+        raise InvalidArgument(f"{operation} does not support {plain(op)} on complex tensors")
 
 
 def broadcast(tensor: Any, src: int | None = None, group: Any = None, async_op: bool = False,
@@ -50,6 +51,8 @@ def all_reduce(tensor: Any, op: Any = RedOpType.SUM, group: Any = None, async_op
     pg = member_group(group, "all_reduce")
     if pg is None:
         return None
+    if is_sparse(tensor):
+        return all_reduce_sparse(pg, tensor, op, timeout, async_op)
     low = pg._low.all_reduce(tensor, low_op, factor=factor, timeout=timeout, async_op=async_op)
     return None if low is None else Work(low)
 
@@ -87,22 +90,22 @@ def all_gather(tensor_list: Sequence[Any], tensor: Any, group: Any = None, async
     return _work(pg._low.all_gather_list(tensor_list, tensor, timeout=timeout, async_op=async_op))
 
 
-def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False, *,
-                           timeout: Any = None) -> Work | None:
+def all_gather_single(output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False, *,
+                      timeout: Any = None) -> Work | None:
     """Put the inputs of all ranks, one after the other, into everybody's output: n times the input's
     elements, stacked or one after the other."""
     check_single(input_tensor, "input_tensor")
     check_single(output_tensor, "output_tensor")
-    pg = member_group(group, "all_gather_into_tensor")
+    pg = member_group(group, "all_gather_single")
     if pg is None:
         return None
     return _work(pg._low.all_gather(output_tensor, input_tensor, timeout=timeout, async_op=async_op))
 
 
-def all_gather_single(output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False, *,
-                      timeout: Any = None) -> Work | None:
-    """The newer name of all_gather_into_tensor."""
-    return all_gather_into_tensor(output_tensor, input_tensor, group, async_op, timeout=timeout)
+def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Any = None, async_op: bool = False, *,
+                           timeout: Any = None) -> Work | None:
+    """The older name of all_gather_single."""
+    return all_gather_single(output_tensor, input_tensor, group, async_op, timeout=timeout)
 
 
 _all_gather_base = all_gather_into_tensor
@@ -203,12 +206,12 @@ def reduce_scatter(output: Any, input_list: Sequence[Any], op: Any = RedOpType.S
                                              async_op=async_op))
 
 
-def reduce_scatter_tensor(output: Any, input: Any, op: Any = RedOpType.SUM, group: Any = None,
+def reduce_scatter_single(output: Any, input: Any, op: Any = RedOpType.SUM, group: Any = None,
                           async_op: bool = False, *, timeout: Any = None) -> Work | None:
     """Combine the inputs of all ranks; rank r gets the r-th of n equal parts of the result."""
     check_single(output, "output")
     check_single(input, "input")
-    pg = member_group(group, "reduce_scatter_tensor")
+    pg = member_group(group, "reduce_scatter_single")
     if pg is None:
         return None
     low_op, factor = low_of(op)
@@ -216,10 +219,10 @@ def reduce_scatter_tensor(output: Any, input: Any, op: Any = RedOpType.SUM, grou
     return _work(pg._low.reduce_scatter(output, input, low_op, factor=factor, timeout=timeout, async_op=async_op))
 
 
-def reduce_scatter_single(output: Any, input: Any, op: Any = RedOpType.SUM, group: Any = None,
+def reduce_scatter_tensor(output: Any, input: Any, op: Any = RedOpType.SUM, group: Any = None,
                           async_op: bool = False, *, timeout: Any = None) -> Work | None:
-    """The newer name of reduce_scatter_tensor."""
-    return reduce_scatter_tensor(output, input, op, group, async_op, timeout=timeout)
+    """The older name of reduce_scatter_single."""
+    return reduce_scatter_single(output, input, op, group, async_op, timeout=timeout)
 
 
 _reduce_scatter_base = reduce_scatter_tensor

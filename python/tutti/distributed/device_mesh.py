@@ -306,10 +306,10 @@ def _nested(ranks: Sequence[int], shape: Sequence[int]) -> Any:
 
 def _check_names(names: tuple[str, ...], ndim: int) -> None:
     if len(set(names)) != len(names):
-        raise RuntimeError("Each mesh_dim_name must be unique.",
+        raise RuntimeError("Each mesh_dim_name must be unique. "
                            f"Found repeated mesh_dim_name in mesh_dim_names {names}")
     if len(names) != ndim:
-        raise RuntimeError("mesh_shape and mesh_dim_names should have same length!",
+        raise RuntimeError("mesh_shape and mesh_dim_names should have same length! "
                            f"Found len(mesh_dim_names): {len(names)} and len(mesh_shape):{ndim}.")
 
 

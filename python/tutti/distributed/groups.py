@@ -8,7 +8,8 @@ from typing import Any
 from tutti.distributed import exchange
 from tutti.distributed.backend import engine_of
 from tutti.distributed.constants import check_timedelta
-from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, member_group, world)
+from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, get_world_size,
+                                             member_group, world)
 
 
 def _engine(backend: str | None, parent: ProcessGroup) -> tuple[str, Any]:
@@ -27,11 +28,11 @@ def _checked_ranks(ranks: Sequence[int] | None, size: int, sort: bool) -> list[i
     listed = [int(rank) for rank in ranks]
     if not listed:
         raise ValueError("new_group: the list of ranks is empty; a group needs at least one")
+    if len(set(listed)) != len(listed):
+        raise ValueError(f"ranks list must not contain duplicate entries, got {listed}")
     if len(listed) > size:
         raise ValueError("the new group's world size should be less or equal to the world size set by "
                          "init_process_group")
-    if len(set(listed)) != len(listed):
-        raise ValueError(f"ranks list must not contain duplicate entries, got {listed}")
     for rank in listed:
         if not 0 <= rank < size:
             raise ValueError(f"Rank {rank} is out of range. Valid ranks are 0 to {size - 1} (world_size={size})")
@@ -106,11 +107,11 @@ def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]
     seen: dict[int, list[int]] = {}
     lists = []
     for ranks in ranks_per_subgroup_list:
+        lists.append(_checked_ranks(ranks, len(parent._ranks), True))
         for rank in ranks:
             if rank in seen:
                 raise ValueError(f"Rank {rank} has appeared in both subgroup {seen[rank]} and {list(ranks)}")
             seen[rank] = list(ranks)
-        lists.append(_checked_ranks(ranks, len(parent._ranks), True))
     return _enumerated(parent, lists, timeout, backend, group_desc)
 
 
@@ -167,7 +168,12 @@ def shrink_group(ranks_to_exclude: list[int], group: Any = None, shrink_flags: i
                  pg_options: Any = None) -> ProcessGroup:
     """Not to be had: a group that has lost a rank is broken, and the rest makes a new one."""
     if not isinstance(ranks_to_exclude, list):
-        raise TypeError(f"ranks_to_exclude must be a list, but got {type(ranks_to_exclude)}")
-    name = default_group()._name if group is None else getattr(group, "_name", group)
+        raise TypeError(f"ranks_to_exclude must be a list, but got {type(ranks_to_exclude).__name__}. Example: "
+                        f"[1, 3, 5] to exclude ranks 1, 3, and 5.")
+    pg = default_group() if group is None else group
+    if get_world_size(group) < 2:
+        raise ValueError(f"Cannot shrink a process group with size {get_world_size(group)}. Group must have at least "
+                         f"2 ranks to support shrinking.")
+    name = getattr(pg, "_name", pg)
     raise TypeError(f"Process group backend for '{name}' does not support shrinking operations. Make a group of those "
                     f"who stay: new_group(ranks, use_local_synchronization=True)")

@@ -25,7 +25,7 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     pg = member_group(group, "broadcast_object_list")
     if pg is None:
         return
-    root = rank_in_group(pg, src, group_src, default=None)
+    root = rank_in_group(pg, src, group_src, default=_first_rank(pg))
     if not isinstance(object_list, list):
         raise TypeError(f"broadcast_object_list: object_list must be a list, not {type(object_list)}")
     if root == pg._own:

@@ -287,7 +287,11 @@ def get_backend(group: Any = None) -> str:
     if is_non_member(group):
         default_group()
         raise ValueError(_INVALID)
-    return registered(group)._backend
+    default_group()
+    if not isinstance(group, ProcessGroup) or group.closed:
+        raise ValueError(f"Process group {group} is not initialized in the world group map. Please initialize the "
+                         f"group first.")
+    return group._backend
 
 
 def get_backend_config(group: Any = None) -> str:
