@@ -112,6 +112,9 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
             raise RuntimeError(f"No rendezvous handler for {scheme}://")
         if store is None:
             options["init_method"] = url
+    from tutti import log  # noqa: PLC0415: `import tutti.distributed` does without logging
+
+    log.install_once()
     plugin = _plugin_of(config)
     if store is not None:
         options["store"] = store

@@ -9,7 +9,7 @@
         mp.spawn(work, args=(4,), nprocs=4)   # work(0, 4), work(1, 4), ...; the first failure ends all
 
 `run` goes a step further: the processes are the ranks of a world, and their results come back.
-Functions of a notebook's cell can be given to both.
+Functions of a notebook's cell can be given to both. `run_threads` makes ranks of threads.
 """
 
 import importlib
@@ -21,10 +21,12 @@ from tutti.multiprocessing.run import run
 from tutti.multiprocessing.spawn import (ProcessContext, ProcessException, ProcessExitedException,
                                          ProcessRaisedException, SpawnContext, spawn,
                                          start_processes)
+from tutti.multiprocessing.threads import run_threads
 
 __all__ = [  # noqa: PLE0604
     *multiprocessing.__all__, "ProcessContext", "ProcessException", "ProcessExitedException",
-    "ProcessRaisedException", "SpawnContext", "run", "spawn", "start_processes",
+    "ProcessRaisedException", "SpawnContext", "run", "run_threads", "spawn",
+    "start_processes",
 ]
 
 

@@ -1,12 +1,15 @@
 """`spawn` and `start_processes`: a function in several processes, as torch.multiprocessing has them."""
 
+import functools
 import multiprocessing
 import multiprocessing.connection
 import os
+import shutil
 import signal
 import tempfile
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -30,11 +33,13 @@ class ProcessContext:
     """Processes that `start_processes` has started. `processes` and `error_files` are in the order
     of their index, `sentinels` says which index runs behind which waitable handle."""
 
-    def __init__(self, processes: Sequence[Any], error_files: Sequence[str], folder: Any = None) -> None:
+    def __init__(self, processes: Sequence[Any], error_files: Sequence[str],
+                 remove: Callable[[], object] | None = None) -> None:
         self.processes = list(processes)
         self.error_files = list(error_files)
         self.sentinels = {process.sentinel: index for index, process in enumerate(self.processes)}
-        self._folder = folder  # of the error files; goes when we go
+        # Removes the error files, once all is over; at the latest when we go.
+        self._remove = weakref.finalize(self, remove or (lambda: None))
 
     def pids(self) -> list[int]:
         """Process numbers, in the order of the index."""
@@ -52,6 +57,8 @@ class ProcessContext:
             return True
         failed = self._ended(timeout)
         if not failed:
+            if not self.sentinels:
+                self._remove()
             return not self.sentinels
         until = time.monotonic() + _FOR_THE_CAUSE
         while self._cause(failed) is None and self.sentinels and time.monotonic() < until:
@@ -74,6 +81,7 @@ class ProcessContext:
         for process in self.processes:
             process.join()
         self.sentinels.clear()
+        self._remove()
 
     def running(self) -> list[int]:
         """The indices of the processes that still run."""
@@ -146,8 +154,9 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     if start_method == "fork":
         _check_fork()
     start = multiprocessing.get_context(start_method)
-    folder = tempfile.TemporaryDirectory(prefix="tutti-spawn-")
-    error_files = [os.path.join(folder.name, f"error.{index}") for index in range(nprocs)]
+    folder = tempfile.mkdtemp(prefix="tutti-spawn-")
+    remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
+    error_files = [os.path.join(folder, f"error.{index}") for index in range(nprocs)]
     call = Shipped((fn, tuple(args)))
     processes: list[Any] = []
     try:
@@ -156,7 +165,7 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
                                     daemon=daemon)
             process.start()
             processes.append(process)
-        context = ProcessContext(processes, error_files, folder)
+        context = ProcessContext(processes, error_files, remove)
         if not join:
             return context
         while not context.join():
@@ -164,7 +173,7 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     except ProcessException:
         raise  # the others have ended
     except BaseException:  # Ctrl-C, or a process that could not be started
-        ProcessContext(processes, error_files).end()
+        ProcessContext(processes, error_files, remove).end()
         raise
     return None
 
