@@ -21,12 +21,9 @@ namespace nb = nanobind;
 using namespace nb::literals;
 namespace python = tutti::python;
 
+// What NB_MODULE makes is called by the function below, under the name that Python looks for.
+#define PyInit__tutti inner_init
 NB_MODULE(_tutti, module) {
-  // Threads, a world and callbacks belong to the process, and the interpreter that comes first
-  // would end them for the others. Before Python 3.12 nobody else refuses.
-  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
-    throw nb::import_error("tutti cannot be used in a sub-interpreter; use another process");
-  }
   // An operation that still runs at exit keeps its arrays: that is no mistake. It tells of them
   // where Python tells of such things, with -X dev.
   nb::set_leak_warnings(nb::cast<bool>(nb::module_::import_("sys").attr("flags").attr("dev_mode")));
@@ -57,4 +54,18 @@ NB_MODULE(_tutti, module) {
     python::Callbacks::stop();
     python::Kept::release_done();
   }));
+}
+#undef PyInit__tutti
+
+extern "C" NB_EXPORT PyObject* PyInit__tutti();
+// Threads, a world and callbacks belong to the process, and the interpreter that comes first would
+// end them for the others. Before Python 3.12 nobody else refuses, and nanobind's own state would
+// be replaced before the module could.
+extern "C" PyObject* PyInit__tutti() {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    PyErr_SetString(PyExc_ImportError,
+                    "tutti cannot be used in a sub-interpreter; use another process");
+    return nullptr;
+  }
+  return inner_init();
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 
 #include "store.hpp"
 
@@ -78,6 +79,15 @@ PythonStore::PythonStore(nb::object self, std::shared_ptr<Store> inner, std::str
     : inner_(std::move(inner)), skipped_(std::move(skipped)) {
   class_ = nb::cast<std::string>(nb::str(self.type().attr("__name__")));
   self_ = owned(std::move(self));
+}
+
+bool PythonStore::changes(nb::handle self) {
+  constexpr const char* kMethods[] = {
+      "set",        "get",       "add",       "check",    "wait",      "compare_set",
+      "delete_key", "num_keys",  "list_keys", "append",   "multi_get", "multi_set",
+      "queue_push", "queue_pop", "queue_len", "set_will", "drop_will"};
+  return std::any_of(std::begin(kMethods), std::end(kMethods),
+                     [&](const char* method) { return defines(self, method); });
 }
 
 std::string PythonStore::describe() const { return "the " + class_; }

@@ -24,6 +24,8 @@ class PythonStore : public Store {
   /// `skipped`: a method whose definition in Python is not looked at, since it is what calls.
   PythonStore(nanobind::object self, std::shared_ptr<Store> inner, std::string skipped = {});
 
+  /// Does the class of this Store, or one between it and ours, define any of the methods?
+  [[nodiscard]] static bool changes(nanobind::handle self);
   [[nodiscard]] std::string describe() const override;
 
  protected:

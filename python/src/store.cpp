@@ -234,9 +234,8 @@ const std::shared_ptr<Store>& StoreHandle::inner() const {
 
 std::shared_ptr<Store> store_of(nb::handle object) {
   const auto& handle = nb::cast<const StoreHandle&>(object);
-  const nb::handle type = object.type();
   // A class of Python's may define some of the methods.
-  if (handle.inner() != nullptr && nb::type_check(type)) return handle.inner();
+  if (handle.inner() != nullptr && !PythonStore::changes(object)) return handle.inner();
   return std::make_shared<PythonStore>(nb::borrow(object), handle.inner());
 }
 
@@ -250,31 +249,33 @@ void bind_store(nb::module_& module) {
       "these. They are called by position and without timeouts, but for `wait(keys, timeout)`,\n"
       "which must raise TimeoutError; keys are given as str, values as bytes.")
       .def(nb::init<>())
-      .def("set", &set, "key"_a, "value"_a, nb::kw_only(), timeout,
+      .def("set", &set, "key"_a.none(), "value"_a.none(), nb::kw_only(), timeout,
            "Replace what was there, and wake who waits for the key.")
-      .def("get", &get, "key"_a, nb::kw_only(), timeout, "Waits until the key is there.")
-      .def("add", &add, "key"_a, "amount"_a, nb::kw_only(), timeout,
+      .def("get", &get, "key"_a.none(), nb::kw_only(), timeout, "Waits until the key is there.")
+      .def("add", &add, "key"_a.none(), "amount"_a, nb::kw_only(), timeout,
            "Add to a number (absent: 0); the sum.")
-      .def("check", &check, "keys"_a, nb::kw_only(), timeout, "Whether all keys are there.")
-      .def("wait", &wait, "keys"_a, timeout, "Until all keys are there.")
+      .def("check", &check, "keys"_a.none(), nb::kw_only(), timeout, "Whether all keys are there.")
+      .def("wait", &wait, "keys"_a.none(), timeout, "Until all keys are there.")
       .def(
-          "compare_set", &compare_set, "key"_a, "expected"_a, "desired"_a, nb::kw_only(), timeout,
+          "compare_set", &compare_set, "key"_a.none(), "expected"_a.none(), "desired"_a.none(),
+          nb::kw_only(), timeout,
           "Set to `desired` if the value is `expected`, or absent and `expected` empty. The value\n"
           "that stands afterwards; `expected` if the key is absent and stays so.")
-      .def("delete_key", &delete_key, "key"_a, nb::kw_only(), timeout, "False if it was not there.")
+      .def("delete_key", &delete_key, "key"_a.none(), nb::kw_only(), timeout,
+           "False if it was not there.")
       .def("num_keys", &num_keys, nb::kw_only(), timeout)
       .def("list_keys", &list_keys, nb::kw_only(), timeout)
-      .def("append", &append, "key"_a, "value"_a, nb::kw_only(), timeout)
-      .def("multi_get", &multi_get, "keys"_a, nb::kw_only(), timeout)
-      .def("multi_set", &multi_set, "keys"_a, "values"_a, nb::kw_only(), timeout)
-      .def("queue_push", &queue_push, "queue"_a, "value"_a, nb::kw_only(), timeout)
-      .def("queue_pop", &queue_pop, "queue"_a, "block"_a = true, nb::kw_only(), timeout,
+      .def("append", &append, "key"_a.none(), "value"_a.none(), nb::kw_only(), timeout)
+      .def("multi_get", &multi_get, "keys"_a.none(), nb::kw_only(), timeout)
+      .def("multi_set", &multi_set, "keys"_a.none(), "values"_a.none(), nb::kw_only(), timeout)
+      .def("queue_push", &queue_push, "queue"_a.none(), "value"_a.none(), nb::kw_only(), timeout)
+      .def("queue_pop", &queue_pop, "queue"_a.none(), "block"_a = true, nb::kw_only(), timeout,
            "The first value. Waits for one; with block=False an empty queue raises IndexError.")
-      .def("queue_len", &queue_len, "queue"_a, nb::kw_only(), timeout)
-      .def("set_will", &set_will, "key"_a, "value"_a, nb::kw_only(), timeout,
+      .def("queue_len", &queue_len, "queue"_a.none(), nb::kw_only(), timeout)
+      .def("set_will", &set_will, "key"_a.none(), "value"_a.none(), nb::kw_only(), timeout,
            "Set by the store when this process's connection ends without a good-bye. False: it\n"
            "cannot.")
-      .def("drop_will", &drop_will, "key"_a, nb::kw_only(), timeout)
+      .def("drop_will", &drop_will, "key"_a.none(), nb::kw_only(), timeout)
       .def_prop_ro("timeout",
                    [](nb::handle self) {
                      return call<milliseconds>(self, "timeout", Waits::no,
