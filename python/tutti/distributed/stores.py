@@ -49,3 +49,18 @@ class FileStore(_tutti.FileStore):
     def __init__(self, file_name: str, world_size: int | None = -1, **more: Any) -> None:
         users = None if world_size is None or world_size <= 0 else world_size
         super().__init__(file_name, users, **more)
+
+
+def has_extended_api(self: Store) -> bool:
+    """append, multi_get, multi_set and queues are to be had: of every store."""
+    return True
+
+
+def clone(self: Store) -> Store:
+    """A store for another thread: this one, which any thread may use."""
+    return self
+
+
+for _method in (has_extended_api, clone):
+    if not hasattr(Store, _method.__name__):
+        setattr(Store, _method.__name__, _method)

@@ -1,20 +1,18 @@
-"""One rank: runs every cell under torch.distributed, then under tutti.distributed; writes what came out.
-
-    worker.py <port for torch> <port for tutti> <file>
-"""
+"""Starts ranks that run every cell under torch.distributed, then under tutti.distributed, and write down
+what came out."""
 
 import datetime
 import faulthandler
-import gc
 import itertools
 import logging
 import os
 import pickle
 import sys
 import time
+import traceback
 import warnings
 
-LIMIT = 300  # seconds for everything; then the stacks are shown
+LIMIT = 100  # seconds for all cells; then the stacks are shown
 
 
 def frozen(value):
@@ -60,32 +58,59 @@ def run(dist, port, place_of):
     place = place_of(dist, dist.get_rank(), dist.get_world_size())
     results = {}
     for name, cell in all_cells():
-        if "--trace" in sys.argv:
-            print(name, file=sys.stderr, flush=True)
         assert name not in results, f"two cells are called {name}"
         results[name] = outcome(cell, place)
     return results
 
 
-def main():
-    faulthandler.dump_traceback_later(LIMIT, exit=True)
-    import torch
-    import torch.distributed
-
-    import tutti.distributed
+def one_rank(rank, size, ports, folder):
+    """Never returns."""
     from cells import Place
+    os.environ.update(RANK=str(rank), WORLD_SIZE=str(size))
+    with open(os.path.join(folder, f"{rank}.err"), "wb", 0) as error:
+        os.dup2(error.fileno(), 2)
+    faulthandler.dump_traceback_later(LIMIT, exit=True)
+    status = 1
+    try:
+        import torch.distributed
+
+        import tutti.distributed
+        begin = time.monotonic()
+        theirs = run(torch.distributed, ports[0], Place)
+        middle = time.monotonic()
+        open(os.path.join(folder, f"{rank}.torch"), "x").close()
+        ours = run(tutti.distributed, ports[1], Place)
+        times = (middle - begin, time.monotonic() - middle)
+        with open(os.path.join(folder, f"{rank}.pickle"), "wb") as file:
+            pickle.dump((theirs, ours, times), file)
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)  # torch's threads have been seen to abort at exit
+
+
+def main():
+    """Reads lines "<size> <port for torch> <port for tutti> <folder>"; answers with the ranks' statuses. Torch
+    is imported once, before the ranks are forked: that takes longer than the cells."""
+    import torch
+    import torch.distributed  # noqa: F401
+
+    import tutti.distributed  # noqa: F401
     torch.set_num_threads(1)
     logging.disable(logging.CRITICAL)  # what fails on purpose is not news
-    begin = time.monotonic()
-    theirs = run(torch.distributed, sys.argv[1], Place)
-    middle = time.monotonic()
-    ours = run(tutti.distributed, sys.argv[2], Place)
-    times = (middle - begin, time.monotonic() - middle)
-    with open(sys.argv[3], "wb") as file:
-        pickle.dump((theirs, ours, times), file)
-    gc.collect()
-    sys.stdout.flush()
-    os._exit(0)  # torch's threads have been seen to abort at exit
+    print("ready", flush=True)
+    for line in sys.stdin:
+        size, *ports, folder = line.split()
+        children = []
+        for rank in range(int(size)):
+            child = os.fork()
+            if child == 0:
+                one_rank(rank, int(size), ports, folder)
+            children.append(child)
+        statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        print(*statuses, flush=True)
 
 
 main()
