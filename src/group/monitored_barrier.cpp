@@ -62,7 +62,7 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     return;
   }
   // What is said about ranks that do not come is said here, not by the timeout of one message.
-  const nanoseconds backstop = others < nanoseconds::max() / 2 ? 2 * others : nanoseconds::max();
+  const nanoseconds backstop = others < nanoseconds::max() / 2 ? 2 * others : others;
   const Clock::time_point begin = Clock::now();
   for (int one = 1; one < size(); ++one) sign_of(Kind::recv, one, backstop);
   std::vector<int> missing;
