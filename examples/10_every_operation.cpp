@@ -3,6 +3,7 @@
 //
 //   tuttirun --nproc-per-node 4 10_every_operation
 
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -85,6 +86,19 @@ int main() {
   world.all_reduce(value, {.op = tutti::ReduceOp::max}).wait();
   table.show("all_reduce, MAX", own, value, [&](int) { return Row{size - 1}; });
 
+  Row first = own;
+  Row second = numbers;
+  const std::vector<tutti::TensorView> both{tutti::view_of(first), tutti::view_of(second)};
+  world.all_reduce_coalesced(both).wait();
+  Row before = own;
+  before.insert(before.end(), numbers.begin(), numbers.end());
+  first.insert(first.end(), second.begin(), second.end());
+  table.show("all_reduce of two tensors at once, SUM", before, first, [&](int) {
+    Row sums{all};
+    for (int i = 0; i < size; ++i) sums.push_back(all * 10 + size * i);
+    return sums;
+  });
+
   value = own;
   world.reduce(value, {.root = 0}).wait();
   table.show("reduce to rank 0, SUM", own, value,
@@ -133,6 +147,7 @@ int main() {
   });
 
   world.barrier().wait();
+  world.monitored_barrier({.timeout = std::chrono::seconds(60)});  // would name who does not come
   std::vector<int> wrong{table.wrong()};
   world.all_reduce(wrong).wait();
   if (rank == 0) std::printf("\n%s\n", wrong[0] == 0 ? "all as it must be" : "something is WRONG");

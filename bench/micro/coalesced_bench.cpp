@@ -57,6 +57,7 @@ void sizes(benchmark::internal::Benchmark* bench) {
     bench->Args({100, 1024, tcp});
     bench->Args({1000, 64, tcp});
     bench->Args({8, 1 << 20, tcp});
+    bench->Args({1, 8 << 20, tcp});  // as much in one tensor
   }
   bench->UseRealTime()->Unit(benchmark::kMicrosecond);
 }
