@@ -60,7 +60,7 @@ TEST(ProcessRanks, TakeSeveralTensorsAtOnceAndWaitForTheLatest) {
   const char* const rank = std::getenv("RANK");
   ASSERT_NE(rank, nullptr);
   for (const bool two_hosts : {false, true}) {
-    Config config;
+    Config config = configured();
     if (two_hosts) config.host_id = std::atoi(rank) % 2 == 0 ? "even" : "odd";
     ProcessGroup world = init_process_group({.config = config});
     std::vector<int> few(3, 1);
@@ -85,7 +85,7 @@ TEST(ProcessRanks, GiveBlocksAndSumsToOneOnTwoHosts) {
   ASSERT_TRUE(text != nullptr && count != nullptr);
   const int rank = std::atoi(text);
   for (const bool runs : {true, false}) {
-    Config config;
+    Config config = configured();
     config.host_id = (runs ? rank < std::atoi(count) / 2 : rank % 2 == 0) ? "one" : "other";
     ProcessGroup world = init_process_group({.config = config});
     test::run_blocks<float>(world, 12, 20, 400);
