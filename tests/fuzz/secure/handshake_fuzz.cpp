@@ -54,9 +54,9 @@ Bytes take_out(Handshake& from, std::span<const std::byte>& noise, bool& changed
 enum class Mismatch { none, no_secret, secret, other_secret, job, generation, peer, rank, count };
 
 /// The dialler as it would be with that mismatch.
-Party dialler_with(Mismatch mismatch) {
+Party dialler_with(Mismatch mismatch, bool encrypts) {
   static const Bytes kOtherSecret(16, std::byte{0x6c});
-  Party party{1, 4, 7, 2, kSecret};
+  Party party{1, 4, 7, 2, kSecret, encrypts};
   if (mismatch == Mismatch::no_secret) party.secret = {};
   if (mismatch == Mismatch::other_secret) party.secret = kOtherSecret;
   if (mismatch == Mismatch::job) party.job = 8;
@@ -66,13 +66,13 @@ Party dialler_with(Mismatch mismatch) {
 }
 
 /// An exchange of two that keep the rules, with bits changed on the way.
-void exchange(Mismatch mismatch, Refusal verdict, std::span<const std::byte> noise,
+void exchange(Mismatch mismatch, bool encrypts, Refusal verdict, std::span<const std::byte> noise,
               std::size_t step) {
-  Party two{2, 4, 7, 2, kSecret};
+  Party two{2, 4, 7, 2, kSecret, encrypts};
   if (mismatch == Mismatch::secret) two.secret = {};
   Nonce nonce{};
-  Handshake dialler =
-      Handshake::dialler(dialler_with(mismatch), mismatch == Mismatch::peer ? 3 : 2, nonce);
+  Handshake dialler = Handshake::dialler(dialler_with(mismatch, encrypts),
+                                         mismatch == Mismatch::peer ? 3 : 2, nonce);
   nonce.fill(std::byte{9});
   Handshake acceptor = Handshake::acceptor(two, nonce);
   bool changed = false;
@@ -81,6 +81,7 @@ void exchange(Mismatch mismatch, Refusal verdict, std::span<const std::byte> noi
   feed_all(acceptor, take_out(dialler, noise, changed), step);
   const bool proven = acceptor.state() == State::proven;
   require(proven == (!changed && mismatch == Mismatch::none));
+  require(acceptor.wants_encryption() == (encrypts && proven));
   if (!proven) {
     require(dialler.state() != State::accepted && dialler.state() != State::crossed);
     return;
@@ -98,8 +99,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::size_t step = 1 + data[0] % 100;
   std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data) + 2, size - 2);
-  Handshake acceptor = Handshake::acceptor({2, 4, 7, 2, kSecret}, {});
-  Handshake dialler = Handshake::dialler(dialler_with(Mismatch::none), 2, {});
+  const bool encrypts = data[0] >= 128;
+  Handshake acceptor = Handshake::acceptor({2, 4, 7, 2, kSecret, encrypts}, {});
+  Handshake dialler = Handshake::dialler(dialler_with(Mismatch::none, encrypts), 2, {});
   switch (data[1] % 3) {
     case 0:
       feed_all(acceptor, bytes, step);
@@ -113,6 +115,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     default: break;
   }
   const auto mismatch = static_cast<Mismatch>(data[1] / 3 % static_cast<unsigned>(Mismatch::count));
-  exchange(mismatch, static_cast<Refusal>(data[0] % 13), bytes, step);
+  exchange(mismatch, encrypts, static_cast<Refusal>(data[0] % 13), bytes, step);
   return 0;
 }

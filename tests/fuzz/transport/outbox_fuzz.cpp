@@ -32,6 +32,7 @@ using tutti::transport::shm::kOutboxAlign;
 using tutti::transport::shm::kOutboxBytes;
 using tutti::transport::shm::kOutboxOffset;
 using tutti::transport::shm::kOutboxStride;
+using tutti::transport::shm::kSkipType;
 using tutti::transport::shm::Mail;
 using tutti::transport::shm::OutboxTransport;
 using tutti::transport::shm::Page;
@@ -150,9 +151,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   Input input(data, size);
   Stranger stranger(pair, outbox);
   // Most of the ring is behind us in some inputs: what follows goes over its end.
-  if (input.number<std::uint8_t>() % 2 == 1) {
+  if (input.number<std::uint8_t>() % 8 == 1) {
     constexpr std::uint32_t kFrame = kMaxFramePayload - sizeof(FrameHeader);
-    for (int i = 0; i < 3; ++i) stranger.frame(kFrame);
+    for (std::size_t i = 1; i < kOutboxBytes / kMaxFramePayload; ++i) stranger.frame(kFrame);
     stranger.frame(kFrame - 2 * kOutboxAlign);
     require(!sink.lost());
   }
@@ -173,7 +174,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         // hardly an input would have them all.
         FrameHeader header;
         header.payload_bytes = input.number<std::uint32_t>() >> (input.number<std::uint8_t>() % 32);
-        header.type = input.number<std::uint8_t>() % kTypes;
+        header.type = input.number<std::uint8_t>() % (kTypes + 1);
+        if (header.type == kTypes) header.type = kSkipType;
         header.seq = input.number<std::uint8_t>();
         stranger.announce(header, std::size_t{1} + input.number<std::uint16_t>() % kBlocks);
         break;
