@@ -180,7 +180,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         stranger.announce(header, std::size_t{1} + input.number<std::uint16_t>() % kBlocks);
         break;
       }
-      default: break;
+      default:
+        outbox.drop_arriving(kStranger);
+        sink.drop_arriving();
+        break;
     }
     outbox.poll();
   }
