@@ -8,7 +8,11 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   find_program(TUTTI_CCACHE ccache)
   if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    set(CMAKE_CXX_COMPILER_LAUNCHER "${TUTTI_CCACHE}")
+    # So that it keeps what uses a precompiled header, and does not preprocess what the compiler will
+    # preprocess itself.
+    set(CMAKE_CXX_COMPILER_LAUNCHER
+        "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
+        "${TUTTI_CCACHE}")
   endif()
 endif()
 

@@ -52,14 +52,29 @@ foreach(sanitizer IN ITEMS asan tsan)
   add_custom_target(tutti_tests_${sanitizer})
 endforeach()
 
+# Stops where one of the sources starts a thread, or what does so.
+function(tutti_require_one_thread name)
+  foreach(source IN LISTS ARGN)
+    file(STRINGS "${source}" threads REGEX
+         "<thread>|<future>|pthread_create|run_threads|init_process_group|make_tcp")
+    if(threads)
+      message(FATAL_ERROR "${name} says ONE_THREAD, but ${source} has: ${threads}")
+    endif()
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${source}")
+  endforeach()
+endfunction()
+
 # tutti_add_test(NAME name SOURCES a.cpp ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds]
-#                [RANKS 1 2 4] [ARGS ...] [PROCESSORS n] [RUN_SERIAL] [NO_SANITIZERS])
+#                [RANKS 1 2 4] [ARGS ...] [PROCESSORS n] [RUN_SERIAL] [NO_SANITIZERS] [ONE_THREAD]
+#                [OPTIMIZED])
 #
 # A GoogleTest program. With RANKS it is started by tuttirun once per rank count (name.1, name.2,
 # ...), else directly. Tests in tests/unit and tests/conformance carry the labels asan and tsan
-# unless NO_SANITIZERS says otherwise; others ask for them with LABELS.
+# unless NO_SANITIZERS says otherwise; others ask for them with LABELS. ONE_THREAD: tsan, which looks
+# at what several threads do, would look at nothing. OPTIMIZED: what the test
+# itself computes takes so long that its code is worth optimising (the library's always is).
 function(tutti_add_test)
-  cmake_parse_arguments(arg "RUN_SERIAL;NO_SANITIZERS" "NAME;TIMEOUT;PROCESSORS"
+  cmake_parse_arguments(arg "RUN_SERIAL;NO_SANITIZERS;ONE_THREAD;OPTIMIZED" "NAME;TIMEOUT;PROCESSORS"
                         "SOURCES;LIBRARIES;LABELS;RANKS;ARGS" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tutti_add_test(${arg_NAME}): do not know ${arg_UNPARSED_ARGUMENTS}")
@@ -73,8 +88,19 @@ function(tutti_add_test)
   endif()
   target_link_libraries(${arg_NAME} PRIVATE tutti_internal tutti_warnings ${arg_LIBRARIES} ${main}
                                             GTest::gmock)
+  if(NOT arg_OPTIMIZED)
+    tutti_compile_fast(${arg_NAME})
+    if(TUTTI_PRECOMPILE)
+      target_precompile_headers(${arg_NAME} REUSE_FROM tutti_test_headers)
+    endif()
+  endif()
   if(NOT arg_NO_SANITIZERS AND CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/(unit|conformance)(/|$)")
-    list(APPEND arg_LABELS asan tsan)
+    list(APPEND arg_LABELS asan)
+    if(arg_ONE_THREAD)
+      tutti_require_one_thread(${arg_NAME} ${arg_SOURCES})
+    else()
+      list(APPEND arg_LABELS tsan)
+    endif()
   endif()
   set(serial "")
   if(arg_RUN_SERIAL)
@@ -138,22 +164,82 @@ function(tutti_add_must_not_compile)
     TIMEOUT 120)
 endfunction()
 
-# tutti_add_fuzzer(NAME name SOURCES ... [CORPUS folder] [SECONDS n])
+# What fuzzers are given: how long at the least and at the most (with TUTTI_LONG_TESTS=1).
+set(tutti_fuzz_seconds 3)
+set(tutti_fuzz_long_seconds 60)
+set(tutti_fuzz_command "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/fuzz.py")
+
+# tutti_add_fuzzer(NAME name SOURCES ...)
 #
-# A libFuzzer program, built only with TUTTI_FUZZ; its test runs it for a bounded time.
+# A libFuzzer program, built only with TUTTI_FUZZ. Its test goes through tests/fuzz/seeds/<name>.txt,
+# then on from there for some seconds, or for a minute.
 function(tutti_add_fuzzer)
-  cmake_parse_arguments(arg "" "NAME;CORPUS;SECONDS" "SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME" "SOURCES" ${ARGN})
   if(NOT TUTTI_FUZZ)
     return()
   endif()
-  if(NOT arg_SECONDS)
-    set(arg_SECONDS 10)
-  endif()
   add_executable(${arg_NAME} ${arg_SOURCES})
-  target_link_libraries(${arg_NAME} PRIVATE tutti_internal tutti_warnings)
-  target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer)
-  math(EXPR limit "${arg_SECONDS} + 30")
-  tutti_register_test(NAME ${arg_NAME} COMMAND $<TARGET_FILE:${arg_NAME}>
-                      -max_total_time=${arg_SECONDS} -rss_limit_mb=1024 ${arg_CORPUS}
-                      LABELS fuzz TIMEOUT ${limit})
+  target_link_libraries(${arg_NAME} PRIVATE tutti_fuzzed)
+  # The counters of lines come from the parsers alone.
+  target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer -fprofile-instr-generate)
+  add_dependencies(tutti_fuzzers ${arg_NAME})
+  math(EXPR limit "${tutti_fuzz_long_seconds} + 60")
+  tutti_register_test(
+    NAME ${arg_NAME}
+    COMMAND ${tutti_fuzz_command} run --seconds ${tutti_fuzz_seconds} --long
+            ${tutti_fuzz_long_seconds} --seeds "${PROJECT_SOURCE_DIR}/tests/fuzz/seeds/${arg_NAME}.txt"
+            --work "${PROJECT_BINARY_DIR}/fuzz/${arg_NAME}" $<TARGET_FILE:${arg_NAME}>
+    TIMEOUT ${limit})
+  set_property(GLOBAL APPEND PROPERTY tutti_fuzzers ${arg_NAME})
+endfunction()
+
+# tutti_add_planted_fault(NAME name SOURCES ... FILE src/a.cpp REMOVE text)
+#
+# The fuzzer, with a copy of FILE that lacks one check, must find that within a minute, from nothing.
+function(tutti_add_planted_fault)
+  cmake_parse_arguments(arg "" "NAME;FILE;REMOVE" "SOURCES" ${ARGN})
+  if(NOT TUTTI_FUZZ)
+    return()
+  endif()
+  set(original "${PROJECT_SOURCE_DIR}/${arg_FILE}")
+  set(copy "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}.cpp")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${original}")
+  file(READ "${original}" text)
+  string(REPLACE "${arg_REMOVE}" "" without "${text}")
+  if(without STREQUAL text)
+    message(FATAL_ERROR "${arg_NAME}: \"${arg_REMOVE}\" does not stand in ${arg_FILE}")
+  endif()
+  file(CONFIGURE OUTPUT "${copy}" CONTENT "${without}" @ONLY)
+  # Found before the good one, which stands in the library.
+  add_executable(${arg_NAME} ${arg_SOURCES} "${copy}")
+  target_link_libraries(${arg_NAME} PRIVATE tutti_fuzzed)
+  target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer -fprofile-instr-generate)
+  add_dependencies(tutti_fuzzers ${arg_NAME})
+  tutti_register_test(
+    NAME ${arg_NAME}
+    COMMAND ${tutti_fuzz_command} must-find --seconds 60 --work
+            "${PROJECT_BINARY_DIR}/fuzz/${arg_NAME}" $<TARGET_FILE:${arg_NAME}>
+    TIMEOUT 90)
+endfunction()
+
+# tutti_add_fuzz_coverage(NAME name LEAST percent)
+#
+# The seeds of all fuzzers together reach so many of the lines of the parsers.
+function(tutti_add_fuzz_coverage)
+  cmake_parse_arguments(arg "" "NAME;LEAST" "" ${ARGN})
+  if(NOT TUTTI_FUZZ)
+    return()
+  endif()
+  get_property(fuzzers GLOBAL PROPERTY tutti_fuzzers)
+  get_property(sources GLOBAL PROPERTY tutti_fuzzed_sources)
+  set(programs "")
+  foreach(fuzzer IN LISTS fuzzers)
+    list(APPEND programs $<TARGET_FILE:${fuzzer}>)
+  endforeach()
+  tutti_register_test(
+    NAME ${arg_NAME}
+    COMMAND ${tutti_fuzz_command} coverage --least ${arg_LEAST} --cov "${TUTTI_LLVM_COV}"
+            --profdata "${TUTTI_LLVM_PROFDATA}" --work "${PROJECT_BINARY_DIR}/fuzz" --seeds
+            "${PROJECT_SOURCE_DIR}/tests/fuzz/seeds" --programs ${programs} --sources ${sources}
+    LABELS fuzz TIMEOUT 120)
 endfunction()

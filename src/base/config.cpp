@@ -33,7 +33,7 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
   if (const auto value = get("TUTTI_TIMEOUT")) {
     char* end = nullptr;
     const double seconds = std::strtod(value->c_str(), &end);
-    if (*end != '\0' || !(seconds > 0) || seconds > 1e9) {
+    if (*end != '\0' || !(seconds >= 1e-9) || seconds > 1e9) {
       return bad("TUTTI_TIMEOUT", *value, "seconds, more than 0");
     }
     config.timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));

@@ -3,41 +3,49 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
 
+#include <tutti/config.hpp>
+
+#include "fuzz/input.hpp"
+#include "fuzz/require.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/interfaces.hpp"
 
 using namespace tutti::rendezvous;
+using tutti::fuzz::require;
 
 namespace {
 
-void require(bool condition) {
-  if (!condition) std::abort();
+void check(tutti::Result<tutti::Config> config) {
+  if (!config) {
+    require(config.status().code() == tutti::Errc::invalid_argument);
+    return;
+  }
+  require(config->timeout.count() > 0);
+  require(!config->cpus || (*config->cpus >= 1 && *config->cpus <= 65536));
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   std::map<std::string, std::string, std::less<>> variables;
-  std::string_view text(reinterpret_cast<const char*>(data), size);
-  while (!text.empty()) {
-    const std::size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  tutti::fuzz::Input input(data, size);
+  while (!input.empty()) {
+    const std::string_view line = input.line();
     const std::size_t equals = line.find('=');
     if (equals == std::string_view::npos) continue;
     // As the environment gives it: up to a zero byte.
     const std::string value(line.substr(equals + 1));
     variables[std::string(line.substr(0, equals))] = value.c_str();
   }
-  const Environment environment([&](const char* name) -> const char* {
+  const auto lookup = [&](const char* name) -> const char* {
     const auto found = variables.find(std::string_view(name));
     return found == variables.end() ? nullptr : found->second.c_str();
-  });
+  };
+  const Environment environment(lookup);
   Place place;
   const tutti::Status read = complete(place, environment);
   require(read.ok() || read.code() == tutti::Errc::invalid_argument);
@@ -45,6 +53,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (read.ok() && check_place(place).ok() && place.rank && place.size)
     require(*place.rank >= 0 && *place.rank < *place.size);
   static_cast<void>(agent_serves(environment));
+  check(tutti::Config::from_environment(lookup));
+  // Descriptors only: opening what is named there may do something.
+  if (!variables.contains("TUTTI_SECRET_FILE")) {
+    if (auto secret = read_secret(environment)) require(secret->empty() || secret->size() >= 16);
+  }
   for (const auto& [name, value] : variables) {
     auto choice = parse_interfaces(name.substr(0, 64), value, false);
     if (!choice) {

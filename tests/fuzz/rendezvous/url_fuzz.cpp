@@ -3,20 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string_view>
 
+#include "fuzz/require.hpp"
 #include "rendezvous/url.hpp"
 
 using namespace tutti::rendezvous;
-
-namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-}  // namespace
+using tutti::fuzz::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto url = parse_url({reinterpret_cast<const char*>(data), size});

@@ -3,25 +3,23 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <vector>
 
+#include "fuzz/require.hpp"
 #include "secure/handshake.hpp"
 
 namespace {
 
+using tutti::fuzz::require;
 using tutti::secure::Handshake;
 using tutti::secure::Nonce;
 using tutti::secure::Party;
+using tutti::secure::Refusal;
 using State = Handshake::State;
 using Bytes = std::vector<std::byte>;
 
 const Bytes kSecret(16, std::byte{0x6b});
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
 
 void check_bounds(const Handshake& handshake) {
   require(handshake.wanted() <= tutti::secure::kReplyBytes);
@@ -52,6 +50,49 @@ Bytes take_out(Handshake& from, std::span<const std::byte>& noise, bool& changed
   return bytes;
 }
 
+/// Ways in which two ranks may not belong together.
+enum class Mismatch { none, no_secret, secret, other_secret, job, generation, peer, rank, count };
+
+/// The dialler as it would be with that mismatch.
+Party dialler_with(Mismatch mismatch, bool encrypts) {
+  static const Bytes kOtherSecret(16, std::byte{0x6c});
+  Party party{1, 4, 7, 2, kSecret, encrypts};
+  if (mismatch == Mismatch::no_secret) party.secret = {};
+  if (mismatch == Mismatch::other_secret) party.secret = kOtherSecret;
+  if (mismatch == Mismatch::job) party.job = 8;
+  if (mismatch == Mismatch::generation) party.generation = 3;
+  if (mismatch == Mismatch::rank) party.rank = 4;
+  return party;
+}
+
+/// An exchange of two that keep the rules, with bits changed on the way.
+void exchange(Mismatch mismatch, bool encrypts, Refusal verdict, std::span<const std::byte> noise,
+              std::size_t step) {
+  Party two{2, 4, 7, 2, kSecret, encrypts};
+  if (mismatch == Mismatch::secret) two.secret = {};
+  Nonce nonce{};
+  Handshake dialler = Handshake::dialler(dialler_with(mismatch, encrypts),
+                                         mismatch == Mismatch::peer ? 3 : 2, nonce);
+  nonce.fill(std::byte{9});
+  Handshake acceptor = Handshake::acceptor(two, nonce);
+  bool changed = false;
+  feed_all(acceptor, take_out(dialler, noise, changed), step);
+  feed_all(dialler, take_out(acceptor, noise, changed), step);
+  feed_all(acceptor, take_out(dialler, noise, changed), step);
+  const bool proven = acceptor.state() == State::proven;
+  require(proven == (!changed && mismatch == Mismatch::none));
+  require(acceptor.wants_encryption() == (encrypts && proven));
+  if (!proven) {
+    require(dialler.state() != State::accepted && dialler.state() != State::crossed);
+    return;
+  }
+  acceptor.conclude(verdict);
+  feed_all(dialler, take_out(acceptor, noise, changed), step);
+  if (changed) return;
+  require((dialler.state() == State::accepted) == (verdict == Refusal::none));
+  require((dialler.state() == State::crossed) == (verdict == Refusal::crossed));
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -59,13 +100,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::size_t step = 1 + data[0] % 100;
   std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data) + 2, size - 2);
   const bool encrypts = data[0] >= 128;
-  const Party one{1, 4, 7, 2, kSecret, encrypts};
-  const Party two{2, 4, 7, 2, kSecret, encrypts};
-  Nonce first{};
-  Nonce second{};
-  second.fill(std::byte{9});
-  Handshake acceptor = Handshake::acceptor(two, second);
-  Handshake dialler = Handshake::dialler(one, 2, first);
+  Handshake acceptor = Handshake::acceptor({2, 4, 7, 2, kSecret, encrypts}, {});
+  Handshake dialler = Handshake::dialler(dialler_with(Mismatch::none, encrypts), 2, {});
   switch (data[1] % 3) {
     case 0:
       feed_all(acceptor, bytes, step);
@@ -78,12 +114,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       return 0;
     default: break;
   }
-  // An honest exchange, with bits changed on the way.
-  bool changed = false;
-  feed_all(acceptor, take_out(dialler, bytes, changed), step);
-  feed_all(dialler, take_out(acceptor, bytes, changed), step);
-  feed_all(acceptor, take_out(dialler, bytes, changed), step);
-  require((acceptor.state() == State::proven) == !changed);
-  require(acceptor.wants_encryption() == (encrypts && !changed));
+  const auto mismatch = static_cast<Mismatch>(data[1] / 3 % static_cast<unsigned>(Mismatch::count));
+  exchange(mismatch, encrypts, static_cast<Refusal>(data[0] % 13), bytes, step);
   return 0;
 }

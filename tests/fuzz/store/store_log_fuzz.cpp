@@ -3,29 +3,18 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 
+#include "fuzz/require.hpp"
+#include "fuzz/store/small_limits.hpp"
 #include "store/broker.hpp"
 #include "store/log.hpp"
 
 using namespace tutti::store;
+using tutti::fuzz::require;
+using tutti::fuzz::small_limits;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-Limits small_limits() {
-  Limits limits;
-  limits.key_bytes = 64;
-  limits.value_bytes = 512;
-  limits.items = 16;
-  limits.body_bytes = 8192;
-  limits.total_bytes = 4096;
-  return limits;
-}
 
 // As the file would be: the fuzzer need not find the check.
 std::vector<std::byte> with_good_check(std::span<const std::byte> bytes) {

@@ -4,30 +4,19 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 
+#include "fuzz/require.hpp"
+#include "fuzz/store/small_limits.hpp"
 #include "store/broker.hpp"
 #include "store/handshake.hpp"
 #include "store/wire.hpp"
 
 using namespace tutti::store;
+using tutti::fuzz::require;
+using tutti::fuzz::small_limits;
 
 namespace {
-
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-Limits small_limits() {
-  Limits limits;
-  limits.key_bytes = 64;
-  limits.value_bytes = 512;
-  limits.items = 16;
-  limits.body_bytes = 8192;
-  limits.total_bytes = 4096;
-  return limits;
-}
 
 void check_request_round_trip(const Request& request, const Limits& limits) {
   const std::vector<std::byte> frame = encode_request(request, 1);

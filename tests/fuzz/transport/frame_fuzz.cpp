@@ -2,58 +2,27 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <vector>
 
+#include "fuzz/require.hpp"
+#include "fuzz/transport/noting_sink.hpp"
 #include "transport/tcp/frame_reader.hpp"
 
 namespace {
 
+using tutti::fuzz::NotingSink;
+using tutti::fuzz::require;
 using tutti::transport::FrameHeader;
 using tutti::transport::FrameReader;
-using tutti::transport::kMaxFramePayload;
+using tutti::transport::kLastFrameType;
 using Outcome = FrameReader::Outcome;
 
-void require(bool condition) {
-  if (!condition) std::abort();
-}
-
-/// Remembers what it was told, and guards the byte behind each payload.
-class Sink final : public tutti::transport::Sink {
- public:
-  std::span<std::byte> on_header(int, const FrameHeader& header) noexcept override {
-    require(header.payload_bytes <= kMaxFramePayload);
-    require(!arriving_);
-    note(&header, sizeof header);
-    if (header.seq % 7 == 6) return {};
-    arriving_ = true;
-    room_.assign(header.payload_bytes + 1, std::byte{0x5a});
-    return room_;
-  }
-  void on_frame(int, const FrameHeader& header) noexcept override {
-    require(arriving_);
-    arriving_ = false;
-    require(room_.back() == std::byte{0x5a});
-    note(room_.data(), header.payload_bytes);
-  }
-  void on_sent(int, std::uint64_t) noexcept override {}
-  void on_lost(int, const tutti::Status&) noexcept override {}
-
-  std::vector<std::byte> trace;
-
- private:
-  void note(const void* data, std::size_t size) {
-    const auto* bytes = static_cast<const std::byte*>(data);
-    trace.insert(trace.end(), bytes, bytes + size);
-  }
-  bool arriving_ = false;
-  std::vector<std::byte> room_;
-};
+constexpr unsigned kTypes = static_cast<unsigned>(kLastFrameType);
 
 /// With `direct`, payloads are put in place as a socket would.
-Outcome run(std::span<const std::byte> bytes, std::size_t step, bool direct, Sink& sink) {
+Outcome run(std::span<const std::byte> bytes, std::size_t step, bool direct, NotingSink& sink) {
   FrameReader reader(0);
   while (!bytes.empty()) {
     std::size_t count = std::min(step, bytes.size());
@@ -72,6 +41,21 @@ Outcome run(std::span<const std::byte> bytes, std::size_t step, bool direct, Sin
   return Outcome::ok;
 }
 
+/// Payloads are dropped as they arrive, each third time.
+void run_dropping(std::span<const std::byte> bytes, std::size_t step) {
+  NotingSink sink;
+  FrameReader reader(0);
+  for (unsigned turn = 0; !bytes.empty(); ++turn) {
+    const std::size_t count = std::min(step, bytes.size());
+    if (reader.feed(bytes.first(count), sink) != Outcome::ok) return;
+    bytes = bytes.subspan(count);
+    if (turn % 3 != 2) continue;
+    if (!reader.awaited().empty()) sink.drop_arriving();
+    reader.drop_arriving();
+    require(reader.awaited().empty());
+  }
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -85,17 +69,18 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (std::size_t at = 0; at + sizeof(FrameHeader) <= bytes.size();) {
       const std::size_t payload = std::to_integer<std::size_t>(bytes[at]);
       bytes[at + 1] = bytes[at + 2] = bytes[at + 3] = bytes[at + 6] = bytes[at + 7] = std::byte{0};
-      bytes[at + 4] = static_cast<std::byte>(1 + std::to_integer<unsigned>(bytes[at + 4]) % 7);
+      bytes[at + 4] = static_cast<std::byte>(1 + std::to_integer<unsigned>(bytes[at + 4]) % kTypes);
       at += sizeof(FrameHeader) + payload;
     }
   }
-  Sink whole;
-  Sink cut;
-  Sink placed;
+  NotingSink whole;
+  NotingSink cut;
+  NotingSink placed;
   const Outcome expected = run(bytes, bytes.size(), false, whole);
   require(run(bytes, step, false, cut) == expected);
   require(run(bytes, step, true, placed) == expected);
-  require(cut.trace == whole.trace);
-  require(placed.trace == whole.trace);
+  require(cut.trace() == whole.trace());
+  require(placed.trace() == whole.trace());
+  run_dropping(bytes, step);
   return 0;
 }

@@ -10,7 +10,7 @@ import pytest
 import ranks
 
 pytest.importorskip("torch", reason="torch is not installed (./dev deps torch)")
-pytest.importorskip("tutti_torch", reason="the plug-in is not built (-DTUTTI_TORCH=ON)")
+pytest.importorskip("tutti_torch", reason="the plug-in is not built (./dev test torch)")
 
 BODY = """
 import os, sys

@@ -1,0 +1,40 @@
+// Whatever is given as the address of a host, with a port or without: it says the same when it is
+// written and read again, or it is refused.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "fuzz/require.hpp"
+#include "os/address.hpp"
+
+using tutti::fuzz::require;
+using tutti::os::Address;
+
+namespace {
+
+void check(tutti::Result<Address> address) {
+  if (!address) {
+    require(address.status().code() == tutti::Errc::invalid_argument);
+    require(address.status().message().size() < 2000);
+    return;
+  }
+  auto again = Address::parse_endpoint(address->to_string());
+  require(again.ok() && *again == *address);
+  auto host = Address::parse(address->host(), address->port());
+  require(host.ok() && *host == *address);
+  require(address->is_loopback() + address->is_unspecified() + address->is_multicast() +
+              address->is_broadcast() <=
+          1);
+  require(address->size() <= sizeof(sockaddr_storage));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  check(Address::parse(text, 1234));
+  check(Address::parse_endpoint(text));
+  return 0;
+}
