@@ -162,6 +162,7 @@ class Engine final : public transport::Sink {
     explicit Peer(std::pmr::memory_resource* pool) : held(pool) {}
     std::uint64_t token = 0;
     Fifo<OutFrame> out;
+    int bounces = 0;  ///< frames of `out` that hold a copy of strided elements
     Fifo<Control> control;
     std::pmr::deque<Held> held;
     std::uint64_t eager_sent = 0;
@@ -265,6 +266,12 @@ class Engine final : public transport::Sink {
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
   void release_frames(Op& op) noexcept;
   void recycle(std::vector<std::byte> buffer) noexcept;
+  /// A transport may take frames as fast as we make them, and tell of it later only: so few copies
+  /// of strided elements are made at a time (512 KiB).
+  static constexpr int kMostBounces = 4;
+  /// Copies some elements of a view with strides for a frame to this peer.
+  const std::byte* bounce(Peer& peer, OutFrame& frame, const Elements& elements, std::size_t first,
+                          std::size_t count) noexcept;
   // agreement.cpp
   void begin_agreement(Op& op) noexcept;
   bool advance_tokens(Op& op) noexcept;

@@ -45,7 +45,7 @@ bool Mailbox::push_to(int rank) noexcept {
   while (!pair.idle()) {
     if (peer.lost || peer.left) break;  // what cannot be sent any more is found by tick
     if (!peer.control.empty() && !engine_.flush_control(global)) break;
-    if (!transport->can_send(global)) break;
+    if (!transport->can_send(global) || peer.bounces >= Engine::kMostBounces) break;
     if (!pair.grants.empty()) {
       grant(rank);
     } else {
@@ -80,15 +80,9 @@ void Mailbox::transmit(int rank, FrameHeader header, Transfer* send) noexcept {
     if (send->view.contiguous()) {
       payload = static_cast<const std::byte*>(send->view.data()) + header.offset;
     } else {
-      if (!engine_.buffers_.empty()) {
-        frame.bounce = std::move(engine_.buffers_.back());
-        engine_.buffers_.pop_back();
-      }
-      frame.bounce.resize(transport::kMaxFramePayload);
       const std::size_t element = size_of(send->view.dtype());
-      kernels::pack(frame.bounce.data(), send->view, header.offset / element,
-                    header.payload_bytes / element);
-      payload = frame.bounce.data();
+      payload = engine_.bounce(peer, frame, Elements{.view = &send->view}, header.offset / element,
+                               header.payload_bytes / element);
     }
     send->moved += header.payload_bytes;
   }

@@ -117,6 +117,7 @@ bool Engine::pump(Op& op, int rank) noexcept {
     if (!peer.control.empty() && !flush_control(global)) break;
     if (!transport->can_send(global)) break;
     const Stream::Post& post = stream.sends[stream.send_at];
+    if (post.view != nullptr && peer.bounces >= kMostBounces) break;
     std::uint64_t room = stream.credit > stream.sent ? stream.credit - stream.sent : 0;
     const bool eager = room == 0;
     if (eager) {
@@ -156,15 +157,8 @@ bool Engine::pump(Op& op, int rank) noexcept {
     frame.seq = op.seq;
     const std::uint64_t inside = stream.sent - post.begin;
     const std::byte* payload = post.data == nullptr ? nullptr : post.data + inside;
-    if (post.data == nullptr && bytes > 0) {
-      if (!buffers_.empty()) {
-        frame.bounce = std::move(buffers_.back());
-        buffers_.pop_back();
-      }
-      frame.bounce.resize(transport::kMaxFramePayload);
-      post.elements.pack(frame.bounce.data(), inside / element, bytes / element);
-      payload = frame.bounce.data();
-    }
+    if (post.data == nullptr && bytes > 0)
+      payload = bounce(peer, frame, post.elements, inside / element, bytes / element);
     stream.sent += bytes;
     if (eager) peer.eager_sent += eager_cost(bytes);
     if (stream.sent == post.end) ++stream.send_at;
@@ -175,6 +169,18 @@ bool Engine::pump(Op& op, int rank) noexcept {
     if (op.state != Op::State::running) break;  // the transport found the peer lost
   }
   return moved;
+}
+
+const std::byte* Engine::bounce(Peer& peer, OutFrame& frame, const Elements& elements,
+                                std::size_t first, std::size_t count) noexcept {
+  if (!buffers_.empty()) {
+    frame.bounce = std::move(buffers_.back());
+    buffers_.pop_back();
+  }
+  frame.bounce.resize(transport::kMaxFramePayload);
+  elements.pack(frame.bounce.data(), first, count);
+  ++peer.bounces;
+  return frame.bounce.data();
 }
 
 void Engine::grant(Op& op) noexcept {
@@ -518,6 +524,7 @@ void Engine::on_sent(int peer, std::uint64_t token) noexcept {
       --frame.op->frames_out;
     }
     if (frame.mail != nullptr) frame.mail->on_sent(frame.seq);
+    if (frame.bounce.size() == transport::kMaxFramePayload) --to.bounces;
     recycle(std::move(frame.bounce));
     to.out.pop_front();
   }

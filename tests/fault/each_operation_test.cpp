@@ -91,7 +91,7 @@ TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
   for (int i = 0; i < kills && !HasFatalFailure(); ++i) {
     const int size = 2 + static_cast<int>(random() % 3);
     const int victim = static_cast<int>(random() % static_cast<unsigned>(size));
-    const std::size_t counts[] = {5, 2'000, 100'000};
+    const std::size_t counts[] = {5, 2'000, 20'000};
     const std::size_t count = counts[random() % 3];
     const auto delay = std::chrono::microseconds(random() % 20'000);
     SCOPED_TRACE("kill " + std::to_string(i) + ": rank " + std::to_string(victim) + " of " +

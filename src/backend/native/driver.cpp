@@ -25,6 +25,20 @@ constexpr int kYieldsPerLook = 32;   // the same with a yield (0.3-1 us) in each
 constexpr auto kParkAfter = std::chrono::microseconds(750);  // without progress
 constexpr auto kLookEvery = milliseconds(20);                // liveness and deadlines
 constexpr int kPenalty = 64;
+// From here on an operation takes so long (some 0.5 ms and more) that waking the progress thread
+// (a few us) costs nothing, and that a caller may want to compute meanwhile.
+constexpr std::size_t kWorthThread = std::size_t{2} << 20;
+
+bool is_large(const Collective& call) noexcept {
+  std::size_t bytes = std::max(call.input.size_bytes(), call.output.size_bytes());
+  if (call.details == nullptr) return bytes >= kWorthThread;
+  for (const auto& list : {call.details->inputs, call.details->outputs}) {
+    std::size_t all = 0;
+    for (const TensorView& view : list) all += view.size_bytes();
+    bytes = std::max(bytes, all);
+  }
+  return bytes >= kWorthThread;
+}
 
 std::uint32_t number(shm::Park park) { return static_cast<std::uint32_t>(park); }
 
@@ -127,8 +141,8 @@ std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
                              bool asynchronous) noexcept {
   token_.lock();
   // Somebody who has not waited for the last operation will not wait for this one soon either (D3).
-  const bool undriven =
-      asynchronous || (engine_.busy() && callers_.load(std::memory_order_relaxed) == 0);
+  const bool undriven = asynchronous || is_large(call) ||
+                        (engine_.busy() && callers_.load(std::memory_order_relaxed) == 0);
   const std::uint64_t ticket = engine_.submit(group, call, asynchronous);
   const bool kick = undriven && engine_.busy();
   if (kick) [[unlikely]]
