@@ -212,7 +212,7 @@ void bind_work(nb::module_& module) {
       .def_prop_ro("result", &RunningWork::result,
                    "The arrays that are written, as the caller gave them.")
       .def_prop_ro(
-          "group", [](const RunningWork& self) { return GroupHandle{self.group()}; },
+          "group", [](const RunningWork& self) { return object_of(self.group()); },
           "Whose operation it is.")
       .def(
           "add_done_callback",
