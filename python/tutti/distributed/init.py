@@ -31,7 +31,7 @@ def check_device_id(device_id: Any) -> None:
     raise ValueError("init_process_group device_id parameter must be an accelerator with an index")
 
 
-def _check_environment(rank: int, size: int, address: bool) -> None:
+def _check_environment(rank: int, size: int) -> None:
     """The texts that programs know, for variables that are missing; a launcher of MPI's or Slurm's gives
     some of them in its own way."""
     if any(name in os.environ for name in _OTHER_LAUNCHERS):
@@ -39,13 +39,12 @@ def _check_environment(rank: int, size: int, address: bool) -> None:
     for given, name in ((rank, "RANK"), (size, "WORLD_SIZE")):
         if given == -1 and name not in os.environ:
             raise meeting.no_variable(name)
-    if address:
-        text = os.environ.get("RANK", "")
-        mine = rank if rank != -1 else int(text) if text.isdigit() else -1
-        if "MASTER_ADDR" not in os.environ and mine != 0:
-            raise meeting.no_variable("MASTER_ADDR")
-        if "MASTER_PORT" not in os.environ:
-            raise meeting.no_variable("MASTER_PORT")
+    text = os.environ.get("RANK", "")
+    mine = rank if rank != -1 else int(text) if text.isdigit() else -1
+    if "MASTER_ADDR" not in os.environ and mine != 0:
+        raise meeting.no_variable("MASTER_ADDR")
+    if "MASTER_PORT" not in os.environ and "TUTTI_STORE_PORT" not in os.environ:
+        raise meeting.no_variable("MASTER_PORT")
 
 
 def _check_url(url: str, rank: int, size: int) -> None:
@@ -103,9 +102,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
             store, rank, world_size = next(meeting.rendezvous(url, rank, world_size, timeout=limit))
             options.update(rank=rank, world_size=world_size)
         elif scheme == "env":
-            _check_environment(rank, world_size, address=True)
-            if "MASTER_ADDR" not in os.environ and "MASTER_PORT" in os.environ:
-                options["master_addr"] = "0.0.0.0"  # only rank 0 gets here: it serves on every address
+            _check_environment(rank, world_size)
         elif scheme in ("tcp", "file"):
             _check_url(url, rank, world_size)
         else:
