@@ -209,9 +209,3 @@ def _abort_process_group(group: Any = None) -> None:
     for each in victims:
         each.abort("abort_process_group was called")
     destroy_process_group(group)
-
-
-def set_timeout(timeout: timedelta, group: Any = None) -> None:
-    """Not to be had: a group's timeout is fixed when it is made."""
-    raise NotImplementedError("a group's timeout is fixed when it is made; give timeout= to the operation, or to "
-                              "new_group")
