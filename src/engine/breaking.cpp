@@ -218,6 +218,22 @@ void Engine::on_control(int peer, const FrameHeader& header,
       from.pong = world_.now();
       from.pong_seq = header.seq;
       return;
+    case FrameType::token: {
+      const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+      if (group != nullptr && (rank < 0 || group->broken)) return;
+      if (group != nullptr && header.seq <= group->started) {
+        Op& op = group->op_at(header.seq);
+        if (op.seq == header.seq && op.state == Op::State::running) on_token(op, rank, header);
+      } else if (group != nullptr || !is_closed(header.group)) {
+        hold_control(peer, header);
+      }
+      return;
+    }
+    case FrameType::history: {
+      const int rank = group == nullptr || group->broken ? -1 : rank_of(*group, peer);
+      if (rank >= 0) on_history(*group, rank, header.seq, payload);
+      return;
+    }
     case FrameType::data:
     case FrameType::leave:
     case FrameType::p2p_letter:
@@ -242,11 +258,12 @@ void Engine::disagreement_in_lines(Op& op, int other) noexcept {
       return;
     }
   }
-  disagreement(op, other, nullptr, op.seq);
+  if (!ask_history(op, other)) tell_disagreement(group, other, nullptr, op.seq);
 }
 
 void Engine::disagreement(Op& op, int other, const CallCode* theirs,
                           std::uint64_t their_seq) noexcept {
+  if (op.suspect >= 0) return;  // the answer will tell
   Group& group = *op.group;
   Member& member = group.members[static_cast<std::size_t>(other)];
   CallCode agreed{};
@@ -255,22 +272,32 @@ void Engine::disagreement(Op& op, int other, const CallCode* theirs,
     if (agreed[1] == kSplits) agreed[2] = 0;  // what it has for us stands there, see pump
     theirs = &agreed;
   }
-  const bool same_call = theirs != nullptr && *theirs == op.plan->code && their_seq == op.seq;
-  if (same_call && member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
-    disagreement_in_lines(op, other);  // the difference lies further back
-    return;
+  if (theirs != nullptr && *theirs == op.plan->code && their_seq == op.seq) {
+    // The difference lies further back.
+    if (member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
+      disagreement_in_lines(op, other);
+      return;
+    }
+    if (ask_history(op, other)) return;
   }
+  tell_disagreement(group, other, theirs, their_seq);
+}
+
+/// Breaks the group: as operation `seq` the other rank called `theirs`; nullptr: it is not known
+/// which call before it differs.
+void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs,
+                               std::uint64_t seq) noexcept {
   std::string text = "ranks disagree in group '" + group.name + "': ";
-  const shm::Slot& slot = group.block->slots[their_seq % shm::kWindow];
+  const shm::Slot& slot = group.block->slots[seq % shm::kWindow];
   CallCode ours;
   std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), ours.begin());
   if (theirs != nullptr && *theirs != ours) {
-    text += "as operation " + std::to_string(their_seq) + " " + name_of(group, group.rank) +
-            " called " + engine::describe(ours) + " but " + name_of(group, other) + " called " +
+    text += "as operation " + std::to_string(seq) + " " + name_of(group, group.rank) + " called " +
+            engine::describe(ours) + " but " + name_of(group, other) + " called " +
             engine::describe(*theirs);
   } else {
     text += "the calls of " + name_of(group, group.rank) + " and " + name_of(group, other) +
-            " before operation " + std::to_string(op.seq) + " " + engine::describe(ours) +
+            " before operation " + std::to_string(seq) + " " + engine::describe(ours) +
             " or their settings (TUTTI_AGREE, TUTTI_ALGO) differ";
   }
   text +=

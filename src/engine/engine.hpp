@@ -130,7 +130,6 @@ class Engine final : public transport::Sink {
   [[nodiscard]] bool busy() const noexcept {
     return !active_.empty() || queued_ > 0 || letters_ > 0;
   }
-  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || letters_ > 0; }
   /// Control frames or data still wait to be handed to a transport.
   [[nodiscard]] bool has_unsent() const noexcept;
   [[nodiscard]] const World& world() const noexcept { return world_; }
@@ -201,6 +200,7 @@ class Engine final : public transport::Sink {
   };
 
   // engine.cpp
+  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || letters_ > 0; }
   [[nodiscard]] int free_slot() noexcept;
   [[nodiscard]] bool given_up_by_all(Group& group) const noexcept;
   void sweep_retired() noexcept;
@@ -231,15 +231,11 @@ class Engine final : public transport::Sink {
   static void reduce_home(Op& op, std::byte* stage, int k, const plan::Range& range) noexcept;
   std::byte* place(Op& op, const plan::Operand& operand, int rank,
                    const plan::Range& range) const noexcept;
-  /// The caller's tensor that an operand of space input or output lies in, and the number of the
-  /// first element there.
-  struct Own {
-    const TensorView* view = nullptr;
-    std::size_t first = 0;
-  };
-  [[nodiscard]] static Own own(const Op& op, const plan::Operand& operand,
-                               const plan::Range& range) noexcept;
-  [[nodiscard]] static bool strided(const Op& op, const plan::Operand& operand) noexcept;
+  /// Where in the caller's memory the elements of an operand of space input or output lie.
+  [[nodiscard]] static Elements own(const Op& op, const plan::Operand& operand,
+                                    const plan::Range& range) noexcept;
+  [[nodiscard]] static bool strided(const Op& op, const plan::Operand& operand,
+                                    const plan::Range& range) noexcept;
   [[nodiscard]] static bool prepare_memory(Engine& engine, Op& op, Status& why) noexcept;
   // messages.cpp
   void post_send(Op& op, const plan::Step& step) noexcept;
@@ -269,6 +265,20 @@ class Engine final : public transport::Sink {
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
   void release_frames(Op& op) noexcept;
   void recycle(std::vector<std::byte> buffer) noexcept;
+  // agreement.cpp
+  void begin_agreement(Op& op) noexcept;
+  bool advance_tokens(Op& op) noexcept;
+  bool all_compared(Op& op) noexcept;
+  void on_token(Op& op, int rank, const transport::FrameHeader& header) noexcept;
+  bool all_heard(Op& op) noexcept;
+  [[nodiscard]] static bool must_hear(const Op& op, int rank) noexcept;
+  void find_unheard(const Op& op, std::vector<int>& ranks) const noexcept;
+  [[nodiscard]] bool ask_history(Op& op, int rank) noexcept;
+  void check_history(Op& op, TimePoint now) noexcept;
+  void on_history(Group& group, int rank, std::uint64_t seq,
+                  std::span<const std::byte> payload) noexcept;
+  void tell_disagreement(Group& group, int other, const CallCode* theirs,
+                         std::uint64_t seq) noexcept;
   // letters.cpp
   std::uint64_t submit_transfer(Group& group, const Collective& call) noexcept;
   [[nodiscard]] static bool transfer_done(Group& group, std::uint64_t ticket) noexcept;

@@ -12,6 +12,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/collective.hpp>
 
+#include "engine/elements.hpp"
 #include "engine/plan_cache.hpp"
 #include "engine/queued.hpp"
 #include "transport/region.hpp"
@@ -31,9 +32,8 @@ struct MailboxDeleter {
 /// of this pair in this operation, so the two sides agree about them without talking.
 struct Stream {
   struct Post {
-    std::byte* data = nullptr;         ///< nullptr: through a bounce buffer (the view has strides)
-    const TensorView* view = nullptr;  ///< the view then
-    std::size_t first = 0;             ///< element, for strided views
+    std::byte* data = nullptr;  ///< nullptr: through a bounce buffer
+    Elements elements;          ///< what they are then: they lie here and there
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
@@ -47,6 +47,7 @@ struct Stream {
   std::uint64_t received = 0;  ///< bytes that have arrived in place, in order
   std::uint64_t kept = 0;      ///< end of what came before its receive was posted, and is held
   bool heard = false;          ///< a frame has come, if only an empty one (see BoundPlan::splits)
+  bool compared = false;       ///< the call that a frame of it tells was compared with ours
   std::uint64_t granted = 0;   ///< credit that we gave
 
   [[nodiscard]] std::uint64_t send_end() const noexcept {
@@ -64,6 +65,15 @@ struct Op {
   State state = State::free;
   bool agreed = false;
   bool failed = false;
+  bool detailed = false;  ///< has some of what comes from Details
+  // Agreement, see agreement.cpp.
+  bool listening = false;       ///< nothing is used before all whose blocks we get are compared
+  bool strict = false;          ///< tokens go round
+  int token_round = 0;          ///< rounds that are complete
+  bool token_sent = false;      ///< ... the token of the next one has gone out
+  std::uint32_t tokens = 0;     ///< bit k: that of round k has come
+  int suspect = -1;             ///< a rank whose calls differ further back: it was asked which
+  TimePoint suspected_until{};  ///< it has so long to answer
   std::uint64_t seq = 0;
   std::uint64_t fingerprint = 0;
   Group* group = nullptr;
@@ -85,6 +95,8 @@ struct Op {
   std::vector<const void*> sources;        ///< for a reduce step
   std::vector<TensorView> inputs;          ///< a view per rank's block; empty: call.input
   std::vector<TensorView> outputs;
+  Pieces input_pieces;  ///< several tensors as one; empty: call.input
+  Pieces output_pieces;
   std::vector<std::byte> scaled;  ///< PREMUL_SUM: the input times its factor
   plan::Range home;  ///< elements that a reduce step has put into the output already; count 0: none
   // Messages.
@@ -139,6 +151,9 @@ struct Group {
   std::unique_ptr<PlanCache> plans;
   std::chrono::nanoseconds timeout{};
   bool strict = false;
+  [[nodiscard]] bool one_host() const noexcept {
+    return static_cast<int>(local_members.size()) + 1 == size;
+  }
   std::atomic<bool> broken{false};  ///< read without the token
   Status cause;
   std::unique_ptr<Mailbox, MailboxDeleter> mail;  ///< point to point; empty until it is used

@@ -3,7 +3,6 @@
 
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
-#include "kernels/pack.hpp"
 
 // Messages of operations: posts, credit, matching, frames that come early. docs/wire.md tells the
 // rules.
@@ -75,13 +74,10 @@ Stream::Post Engine::post_of(Op& op, const plan::Operand& operand,
                              const plan::Range& range) const noexcept {
   Stream::Post post;
   if (range.count == 0) return post;
-  if (strided(op, operand)) {
-    const Own mine = own(op, operand, range);
-    post.view = mine.view;
-    post.first = mine.first;
-  } else {
+  if (strided(op, operand, range))
+    post.elements = own(op, operand, range);
+  else
     post.data = place(op, operand, op.group->rank, range);
-  }
   return post;
 }
 
@@ -160,14 +156,13 @@ bool Engine::pump(Op& op, int rank) noexcept {
     frame.seq = op.seq;
     const std::uint64_t inside = stream.sent - post.begin;
     const std::byte* payload = post.data == nullptr ? nullptr : post.data + inside;
-    if (post.view != nullptr) {
+    if (post.data == nullptr && bytes > 0) {
       if (!buffers_.empty()) {
         frame.bounce = std::move(buffers_.back());
         buffers_.pop_back();
       }
       frame.bounce.resize(transport::kMaxFramePayload);
-      kernels::pack(frame.bounce.data(), *post.view, post.first + inside / element,
-                    bytes / element);
+      post.elements.pack(frame.bounce.data(), inside / element, bytes / element);
       payload = frame.bounce.data();
     }
     stream.sent += bytes;
@@ -183,6 +178,7 @@ bool Engine::pump(Op& op, int rank) noexcept {
 }
 
 void Engine::grant(Op& op) noexcept {
+  if (op.listening) return;
   for (int rank = 0; rank < op.group->size; ++rank) {
     Stream& stream = op.streams[static_cast<std::size_t>(rank)];
     const std::uint64_t end = stream.receive_end();
@@ -242,8 +238,7 @@ void Engine::arrived(Op& op, int rank, const FrameHeader& header,
       std::memcpy(post->data + inside, bounced, header.payload_bytes);
     } else {
       const std::size_t element = op.plan->binding.element;
-      kernels::unpack(*post->view, post->first + inside / element, header.payload_bytes / element,
-                      bounced);
+      post->elements.unpack(inside / element, header.payload_bytes / element, bounced);
     }
   }
   stream.received = header.offset + header.payload_bytes;
@@ -304,11 +299,6 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
       ++it;
       continue;
     }
-    if (data && waits) {
-      stream.kept = std::max(stream.kept, it->header.offset + it->header.payload_bytes);
-      ++it;
-      continue;
-    }
     if (static_cast<FrameType>(it->header.type) == FrameType::credit) {
       stream.credit = std::max(stream.credit, it->header.offset);
       it = peer.held.erase(it);
@@ -323,6 +313,10 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
       it = peer.held.erase(it);
       continue;
     }
+    if (!data) {  // a token, which begin_agreement takes
+      ++it;
+      continue;
+    }
     if (it->header.fingerprint != op.fingerprint) {
       CallCode theirs;
       std::copy(std::begin(it->header.call), std::end(it->header.call), theirs.begin());
@@ -330,8 +324,10 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
       return;
     }
     if (splits_differ(op, rank, it->header)) return;
+    stream.compared = !op.plan->splits || !stream.receives.empty();
     // Out of order it may come from a broken peer only: as if not posted.
-    if (it->header.offset != stream.received || post_for(stream, it->header) == nullptr) {
+    if (waits || op.listening || it->header.offset != stream.received ||
+        post_for(stream, it->header) == nullptr) {
       waits = true;
       stream.kept = std::max(stream.kept, it->header.offset + it->header.payload_bytes);
       ++it;
@@ -430,11 +426,12 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
       CallCode theirs;
       std::copy(std::begin(header.call), std::end(header.call), theirs.begin());
       disagreement(op, rank, &theirs, header.seq);
-    } else if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
+    } else if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty() &&
+               op.suspect < 0) {
       if (splits_differ(op, rank, header)) return into_buffer();
       Stream& stream = op.streams[static_cast<std::size_t>(rank)];
-      const bool in_order = header.offset == stream.received;
-      Stream::Post* const post = in_order ? post_for(stream, header) : nullptr;
+      const bool usable = header.offset == stream.received && !op.listening;
+      Stream::Post* const post = usable ? post_for(stream, header) : nullptr;
       if (post != nullptr) {
         from.into = &op;
         if (post->data != nullptr) {

@@ -26,6 +26,16 @@ bool sums_narrow(const Collective& call, DType dtype) noexcept {
   return traits_of(call.kind).reduces && dtype >= DType::float16 && size_of(dtype) <= 2;
 }
 
+/// Blocks of several ranks that land in the output with nothing between: see Op::listening.
+bool hears_all(const plan::Schedule& schedule) noexcept {
+  const Layout layout = traits_of(schedule.kind).layout;
+  if (!schedule.messages || (layout != Layout::gather && layout != Layout::exchange)) return false;
+  return std::all_of(schedule.steps.begin(), schedule.steps.end(), [](const plan::Step& step) {
+    if (step.kind == plan::StepKind::recv) return step.dst.space == plan::Space::output;
+    return step.kind != plan::StepKind::send || step.src.space == plan::Space::input;
+  });
+}
+
 plan::BlockTable table_of(const std::vector<std::size_t>& ends, std::size_t each) {
   if (ends.empty()) return plan::BlockTable::even(each);
   plan::BlockTable table;
@@ -100,12 +110,14 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   bound.agreed = extent.agreed;
   bound.splits = extent.agreed == kSplits;
   bound.by_output = traits_of(call.kind).layout == Layout::scatter;
+  const bool plain_blocks = !extent.uneven() && extent.digest == 0;
   bound.plain_count =
-      extent.uneven() ? BoundPlan::kNoPlain : (bound.by_output ? call.output : call.input).count();
+      plain_blocks ? (bound.by_output ? call.output : call.input).count() : BoundPlan::kNoPlain;
   bound.in_ends = extent.in_ends;
   bound.out_ends = extent.out_ends;
   bound.code = code;
   bound.schedule = &schedule;
+  bound.hears_all = hears_all(schedule);
   if (traits_of(call.kind).reduces) {
     // AVG divides in the step that completes a sum; PREMUL_SUM has multiplied the input before.
     const bool sums = call.op == ReduceOp::avg || call.op == ReduceOp::premul_sum;
@@ -131,7 +143,8 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   if (!bound.inline_stage)
     bound.stage_bytes = static_cast<std::size_t>(stage_slots) * bound.slot_bytes;
   for (const plan::Step& step : schedule.steps) {
-    const bool writes = step.kind == plan::StepKind::copy || step.kind == plan::StepKind::reduce;
+    const bool writes = step.kind == plan::StepKind::copy || step.kind == plan::StepKind::reduce ||
+                        step.kind == plan::StepKind::recv;
     if (writes && step.dst.space == plan::Space::stage) bound.own_stage = true;
   }
   // What else would be done to values on their way (means, factors, narrow floats) is not fused.

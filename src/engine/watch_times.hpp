@@ -14,6 +14,9 @@ inline constexpr auto kInquireAfter = std::chrono::milliseconds(40);
 /// ... and again now and then, as they may enter it later.
 inline constexpr auto kInquireAgain = std::chrono::milliseconds(500);
 
+/// Who is asked for its last calls has so long to answer.
+inline constexpr auto kHistoryTime = std::chrono::seconds(2);
+
 [[nodiscard]] inline std::string seconds_text(std::chrono::nanoseconds duration) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.3g s", std::chrono::duration<double>(duration).count());

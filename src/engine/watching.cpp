@@ -35,7 +35,16 @@ std::vector<int> Engine::waiting_for(Op& op) noexcept {
 
 void Engine::find_waiting(Op& op, std::vector<int>& ranks) noexcept {
   ranks.clear();
+  if (op.suspect >= 0) {
+    ranks.push_back(op.suspect);
+    return;
+  }
   const auto& steps = op.plan->schedule->steps;
+  const bool agrees = op.pc < steps.size() && steps[op.pc].kind == StepKind::agree;
+  if (op.listening || (agrees && op.group->strict)) {
+    find_unheard(op, ranks);
+    if (agrees || !ranks.empty()) return;
+  }
   if (op.pc < steps.size()) {
     const plan::Step& step = steps[op.pc];
     for (int i = op.sub; i < step.ranks.count; ++i) {
@@ -67,15 +76,6 @@ void Engine::find_waiting(Op& op, std::vector<int>& ranks) noexcept {
     for (std::size_t r = 0; r < op.streams.size(); ++r) {
       if (op.streams[r].send_at < op.streams[r].sends.size()) ranks.push_back(static_cast<int>(r));
     }
-    if (!ranks.empty() || !op.group->strict) return;
-    for (const int rank : op.group->local_members) {  // their lines alone (see await_all_lines)
-      Member& member = op.group->members[static_cast<std::size_t>(rank)];
-      const bool known = member.block != nullptr || find_block(*op.group, member);
-      // acquire: pairs with publish.
-      if (!known || member.block->slots[op.seq % shm::kWindow].line.epoch.load(
-                        std::memory_order_acquire) != op.seq)
-        ranks.push_back(rank);
-    }
   }
 }
 
@@ -98,7 +98,9 @@ void Engine::tick() noexcept {
       op->inquired = now + kInquireAfter - kInquireAgain;
       op->deadline = now + op->call.timeout;
     }
-    check_calls(*op);
+    if (op->suspect >= 0) check_history(*op, now);
+    if (op->state == Op::State::running && op->suspect < 0) check_calls(*op);
+    if (op->suspect >= 0) continue;
     if (op->state == Op::State::running) check_left(*op);
     if (op->state == Op::State::running) inquire(*op, now);
     if (op->state == Op::State::running && now >= op->deadline) time_out(*op, now);
@@ -214,7 +216,7 @@ void Engine::ping(const Op& op, int rank) noexcept {
 /// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
 /// our host show their calls (check_calls).
 void Engine::inquire(Op& op, TimePoint now) noexcept {
-  if (!op.plan->schedule->messages || now < op.inquired + kInquireAgain) return;
+  if ((!op.plan->schedule->messages && !op.strict) || now < op.inquired + kInquireAgain) return;
   op.inquired = now;
   find_waiting(op, waiting_);
   for (const int rank : waiting_) {
@@ -225,7 +227,8 @@ void Engine::inquire(Op& op, TimePoint now) noexcept {
 void Engine::check_left(Op& op) noexcept {
   // What comes by message may be on its way still: the connection itself tells of its end.
   const auto& steps = op.plan->schedule->steps;
-  const bool by_message = op.pc < steps.size() && steps[op.pc].kind == StepKind::await_recv;
+  const bool by_message = op.listening || op.strict ||
+                          (op.pc < steps.size() && steps[op.pc].kind == StepKind::await_recv);
   find_waiting(op, waiting_);
   for (const int rank : waiting_) {
     const Member& member = op.group->members[static_cast<std::size_t>(rank)];

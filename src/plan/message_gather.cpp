@@ -35,13 +35,10 @@ Schedule binomial_gather(const Shape& s) {
   for (const int child : children) {
     for (const Slice& run : tree.runs_below(child)) p.recv(tree.rank_at(child), here(run));
   }
-  if (is_root) {
-    p.copy(output(own), input(own));
-  } else if (!children.empty()) {
-    p.copy(here(own), input(own));
-  }
+  if (!is_root && !children.empty()) p.copy(here(own), input(own));
   for (const int child : children) p.await_recv(only(tree.rank_at(child)));
-  if (is_root) {
+  if (is_root) {  // all that came was compared
+    p.copy(output(own), input(own));
     p.for_each_other([&](Expr peer) { p.copy(output(block(peer)), here(block(peer))); });
   } else if (children.empty()) {
     p.send(tree.rank_at(tree_parent(tree.place)), input(own));

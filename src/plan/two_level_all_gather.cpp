@@ -56,13 +56,14 @@ Schedule two_level_all_gather(const Shape& s) {
   bring(kAhead);
   each_host([&](int, Expr peer) { p.await_recv(only(peer), constant(kAhead)); });
   p.signal(kLanded, var_i(1));
+  // Before anything is written: what the other lanes have staged, they have compared.
+  each_other_lane([&](int, Expr peer) { p.await(kLanded, only(peer), var_i(1)); });
   p.copy(output(block_chunk(me, var_i())), input(block_chunk(me, var_i())));
   each_host([&](int host, Expr peer) {
     const Slice theirs = block_chunk(peer, var_i());
     p.copy(output(theirs), p.stage(slot(host, 0), theirs));
   });
   each_other_lane([&](int lane, Expr peer) {
-    p.await(kLanded, only(peer), var_i(1));
     for (int host = 0; host < lanes.hosts; ++host) {
       const Slice theirs = block_chunk(constant(lanes.rank_at(host, lane)), var_i());
       p.copy(output(theirs), Program::stage_of(peer, slot(host, 0), theirs));

@@ -39,13 +39,17 @@ enum class FrameType : std::uint8_t {
   p2p_letter = 8,  ///< a message: what it is, and all its bytes where it is small
   p2p_credit = 9,  ///< its receiver has called recv: send the bytes; group 0: so much is taken
   p2p_data = 10,   ///< bytes of a message that were asked for
+  // Agreement (engine/agreement.cpp).
+  token = 11,    ///< strict: the sender, and all that it has heard of, make this call
+  history = 12,  ///< our calls differ further back; payload: the sender's last ones
 };
 /// The least and the greatest type that there is.
 inline constexpr FrameType kFirstFrameType = FrameType::data;
-inline constexpr FrameType kLastFrameType = FrameType::p2p_data;
+inline constexpr FrameType kLastFrameType = FrameType::history;
 
 [[nodiscard]] constexpr bool is_p2p(const FrameHeader& header) noexcept {
-  return header.type >= static_cast<std::uint8_t>(FrameType::p2p_letter);
+  return header.type >= static_cast<std::uint8_t>(FrameType::p2p_letter) &&
+         header.type <= static_cast<std::uint8_t>(FrameType::p2p_data);
 }
 
 inline constexpr std::uint32_t kMaxFramePayload = 128 * 1024;

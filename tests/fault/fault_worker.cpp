@@ -1,6 +1,5 @@
-// One rank of the fault tests. Modes stand in `main`. Lines on standard output, each "<word>
-// <CLOCK_MONOTONIC ns> ...", tell the test what happened; the clock is shared by all processes of a
-// machine.
+// One rank of the fault tests. Modes stand in `main`. Lines on standard output tell the test what
+// happened (speak.hpp).
 #include <dirent.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -18,24 +17,15 @@
 
 #include <tutti/tutti.hpp>
 
+#include "speak.hpp"
+
 namespace {
 
 using namespace std::chrono_literals;
 
-long long now_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
-}
-
-template <class... T>
-void say(const char* word, const char* format, T... values) {
-  std::printf("%s %lld ", word, now_ns());
-  std::printf(format, values...);
-  std::printf("\n");
-  std::fflush(stdout);
-}
-void say(const char* word) { say(word, "%s", ""); }
+using tutti::fault::clock_ns;
+using tutti::fault::say;
+using tutti::fault::tell;
 
 int entries_of(const char* folder) {
   int count = 0;
@@ -160,23 +150,31 @@ void peace(tutti::ProcessGroup& world, bool needed) {
   if (needed) world.barrier().wait();
 }
 
+/// All but one rank, which is killed meanwhile, wait for each other.
+void monitored(tutti::ProcessGroup& world, int absent) {
+  world.barrier().wait();
+  say("here");
+  while (world.rank() == absent) ::pause();
+  world.monitored_barrier({.wait_all_ranks = true});
+}
+
 /// Rank 1 is late by so many seconds; what waiting for it cost.
 void idle(tutti::ProcessGroup& world, double seconds) {
   std::vector<float> data(16, 1.0F);
   world.all_reduce(data).wait();
   if (world.rank() == 1) std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
   const long long cpu = cpu_ns();
-  const long long wall = now_ns();
+  const long long wall = clock_ns();
   world.all_reduce(data).wait();
-  say("idle", "%lld %lld", cpu_ns() - cpu, now_ns() - wall);
+  say("idle", "%lld %lld", cpu_ns() - cpu, clock_ns() - wall);
 }
 
 void latency(tutti::ProcessGroup& world, int calls) {
   std::vector<float> data(16, 0.0F);
   world.barrier().wait();
-  const long long begin = now_ns();
+  const long long begin = clock_ns();
   for (int i = 0; i < calls; ++i) world.all_reduce(data).wait();
-  say("latency", "%lld", (now_ns() - begin) / calls);
+  say("latency", "%lld", (clock_ns() - begin) / calls);
 }
 
 /// Two worlds one after the other, each dropped through every handle.
@@ -193,12 +191,6 @@ void again() {
   }
 }
 
-int tell(const tutti::Error& error) {
-  say("error", "%s %d %s", std::string(to_string(error.code())).c_str(),
-      error.culprit().value_or(-1), error.what());
-  return 3;
-}
-
 int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::string& first,
              const std::string& second) {
   if (mode == "churn")
@@ -207,6 +199,8 @@ int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::str
     disagree(world, first, std::stoul(second));
   else if (mode == "peace")
     peace(world, first == "needed");
+  else if (mode == "monitored")
+    monitored(world, std::stoi(first));
   else if (mode == "idle")
     idle(world, std::stod(first));
   else if (mode == "latency")

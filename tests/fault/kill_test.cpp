@@ -1,18 +1,16 @@
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <random>
-#include <set>
 #include <thread>
 
 #include <tutti/log.hpp>
 #include <tutti/store.hpp>
 
 #include "job.hpp"
+#include "tally.hpp"
 
 // Kills at random moments of a job's life: every survivor must get an error in time, and nothing
 // may stay.
@@ -30,24 +28,6 @@ struct Tally {
   int kills = 0;
   int in_init = 0;
 };
-
-double at(std::vector<double> values, double quantile) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(quantile * static_cast<double>(values.size() - 1))];
-}
-
-std::set<std::string> files() {
-  std::set<std::string> names;
-  for (const char* const folder : {"/dev/shm", "/tmp"}) {
-    std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      const std::string name = entry.path().filename().string();
-      if (name.find("tutti-") == 0 || name.find("memfd") == 0) names.insert(entry.path().string());
-    }
-  }
-  return names;
-}
 
 /// The text speaks of a sub-group, "world[1,3]", that `rank` is no member of.
 bool is_group_without(const std::string& text, int rank) {
@@ -86,6 +66,10 @@ void kill_one(std::mt19937& random, Tally& tally, bool agent, const std::string&
   if (agent) {
     TcpStoreOptions serve;
     serve.serve = true;
+    if (transport == "tls") {
+      serve.secret = SecretFile::get().secret();
+      serve.encrypt = true;
+    }
     store = make_tcp_store(serve);
     options.port = store->port();
     options.environment.push_back("TUTTI_AGENT_STORE=1");
@@ -209,6 +193,9 @@ TEST(Kill, SurvivorsThatTalkByOutboxesGetAnErrorInTime) {
   kill_many(kills_or(30), seed_or(3), "outbox");
 }
 TEST(Kill, SurvivorsOverTcpGetAnErrorInTime) { kill_many(kills_or(100), seed_or(2), "tcp"); }
+TEST(Kill, SurvivorsOverEncryptedTcpGetAnErrorInTime) {
+  kill_many(kills_or(25), seed_or(4), "tls");
+}
 
 }  // namespace
 }  // namespace tutti::fault

@@ -1,12 +1,10 @@
 #include <gtest/gtest.h>
 
-#include <sched.h>
-
 #include <fstream>
 #include <random>
 #include <thread>
 
-#include "job.hpp"
+#include "network.hpp"
 
 // Ranks in four network namespaces that one bridge joins, made by the test itself. The test starts
 // itself again under `unshare`: everything it makes vanishes with its last process.
@@ -14,92 +12,19 @@ namespace tutti::fault {
 namespace {
 
 constexpr double kHang = 20;  // seconds
-constexpr int kNamespaces = 4;
-
-/// Runs a program to its end; whether it went well.
-bool runs(std::vector<std::string> argv) {
-  os::SpawnOptions options;
-  options.argv = std::move(argv);
-  options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
-  auto process = os::spawn(options);
-  if (!process) return false;
-  auto status = process->wait(in(10));
-  const bool well = status && *status && (*status)->success();
-  if (!well) (void)process->kill_group(SIGKILL);
-  (void)process->wait(in(5));
-  (void)process->collect();
-  return well;
-}
-
-/// Namespaces 10.77.0.1 .. .4, each kept by a sleeping process.
-class Network {
- public:
-  bool make() {
-    if (!runs({"ip", "link", "set", "lo", "up"})) return false;
-    if (!runs({"ip", "link", "add", "name", bridge(), "type", "bridge"})) return false;
-    if (!runs({"ip", "link", "set", bridge(), "up"})) return false;
-    for (int i = 0; i < kNamespaces; ++i) {
-      keepers_.emplace_back(std::vector<std::string>{"unshare", "-n", "sleep", "300"},
-                            std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
-      const std::string pid = std::to_string(keepers_.back().pid());
-      const std::string outer = link(i);
-      const auto deadline = in(5);
-      while (same_namespace(pid) && Clock::now() < deadline) std::this_thread::yield();
-      if (!runs({"ip", "link", "add", "name", outer, "type", "veth", "peer", "name", "eth0",
-                 "netns", pid}) ||
-          !runs({"ip", "link", "set", outer, "master", bridge()}) ||
-          !runs({"ip", "link", "set", outer, "up"}) ||
-          !inside(i, {"ip", "link", "set", "lo", "up"}) ||
-          !inside(i, {"ip", "addr", "add", address(i) + "/24", "dev", "eth0"}) ||
-          !inside(i, {"ip", "link", "set", "eth0", "up"})) {
-        return false;
-      }
-    }
-    return true;
-  }
-  [[nodiscard]] std::vector<std::string> entering(int i) const {
-    return {"nsenter", "-n", "-t", std::to_string(keepers_[static_cast<std::size_t>(i)].pid()),
-            "--"};
-  }
-  [[nodiscard]] bool cut(int i) const { return runs({"ip", "link", "set", link(i), "down"}); }
-  static std::string address(int i) { return "10.77.0." + std::to_string(i + 1); }
-
- private:
-  // Names of this network only: the links of an earlier one vanish a moment after its processes.
-  [[nodiscard]] std::string bridge() const { return "tuttibr" + std::to_string(number_); }
-  [[nodiscard]] std::string link(int i) const {
-    return "tutti" + std::to_string(number_) + "v" + std::to_string(i);
-  }
-  static int next() {
-    static int made = 0;
-    return ++made;
-  }
-  static bool same_namespace(const std::string& pid) {
-    char ours[64] = {};
-    char theirs[64] = {};
-    (void)!::readlink("/proc/self/ns/net", ours, sizeof(ours) - 1);
-    (void)!::readlink(("/proc/" + pid + "/ns/net").c_str(), theirs, sizeof(theirs) - 1);
-    return std::string(ours) == theirs;
-  }
-  [[nodiscard]] bool inside(int i, const std::vector<std::string>& argv) const {
-    std::vector<std::string> all = entering(i);
-    all.insert(all.end(), argv.begin(), argv.end());
-    return runs(all);
-  }
-  int number_ = next();
-  std::vector<Worker> keepers_;
-};
+constexpr int kNamespaces = Network::kNamespaces;
 
 class Namespaces : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (std::getenv("FAULT_NO_NAMESPACES") != nullptr)
-      GTEST_SKIP() << "neither `unshare -n` nor `unshare -Urn` works here";
+    if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
     if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
   }
   std::vector<Worker> start(int per_namespace, std::vector<std::string> arguments,
-                            const std::string& timeout = "10") {
+                            const std::string& timeout = "10",
+                            const std::string& program = FAULT_WORKER) {
     JobOptions options;
+    options.program = program;
     options.size = kNamespaces * per_namespace;
     options.arguments = std::move(arguments);
     options.environment = {"TUTTI_TIMEOUT=" + timeout, "TUTTI_LOG_LEVEL=error"};
@@ -163,6 +88,23 @@ TEST_F(Namespaces, CutLinkIsNoticedInAboutASecond) {
     expect_named(workers[static_cast<std::size_t>(rank)], 3, since, 0, 3);
 }
 
+/// Whatever flows which way when a link is cut.
+class NamespacesEach : public Namespaces, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(NamespacesEach, CutLinkIsNoticedInAboutASecond) {
+  auto workers = start(1, {"repeat", GetParam(), "2000"}, "15", OPERATIONS_WORKER);
+  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  ASSERT_TRUE(network_.cut(3));
+  const long long since = now_ns();
+  for (const int rank : {0, 1, 2})
+    expect_named(workers[static_cast<std::size_t>(rank)], 3, since, 0, 5);
+}
+INSTANTIATE_TEST_SUITE_P(Operations, NamespacesEach,
+                         ::testing::Values("broadcast", "gather", "all_to_all_splits", "new_group",
+                                           "send_recv"),
+                         [](const auto& operation) { return std::string(operation.param); });
+
 TEST_F(Namespaces, GarbageDisturbsNobody) {
   auto workers = start(1, {"churn", "5", "300"});
   for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
@@ -192,20 +134,7 @@ TEST_F(Namespaces, GarbageDisturbsNobody) {
 }  // namespace tutti::fault
 
 int main(int argc, char** argv) {
-  if (std::getenv("FAULT_INSIDE") == nullptr && std::getenv("FAULT_NO_NAMESPACES") == nullptr) {
-    // In namespaces of our own; where that is not allowed, every test says so.
-    const bool plain = tutti::fault::runs({"unshare", "-n", "true"});
-    const bool user = !plain && tutti::fault::runs({"unshare", "-Urn", "true"});
-    ::setenv(plain || user ? "FAULT_INSIDE" : "FAULT_NO_NAMESPACES", "1", 1);
-    if (plain || user) {
-      std::vector<char*> arguments{const_cast<char*>("unshare"),
-                                   const_cast<char*>(plain ? "-n" : "-Urn"),
-                                   const_cast<char*>("--")};
-      arguments.insert(arguments.end(), argv, argv + argc + 1);
-      ::execvp("unshare", arguments.data());
-      return 1;
-    }
-  }
+  tutti::fault::enter_network_namespace(argv);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

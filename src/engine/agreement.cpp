@@ -1,0 +1,204 @@
+#include <algorithm>
+#include <cstring>
+
+#include "engine/engine.hpp"
+#include "engine/watch_times.hpp"
+
+// What is agreed beyond the lines and the heads of frames, which each step compares by itself:
+// blocks that come right from many ranks, strict agreement between hosts, and which calls differ
+// where a difference lies further back.
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+using transport::FrameHeader;
+using transport::FrameType;
+
+namespace {
+
+/// Of a group of so many ranks: ceil(log2).
+int rounds_of(int size) noexcept {
+  int rounds = 0;
+  while ((std::int64_t{1} << rounds) < size) ++rounds;
+  return rounds;
+}
+
+/// One of the last calls, as it stands in the payload of a history.
+struct PastCall {
+  std::uint64_t seq = 0;
+  CallCode code{};
+};
+constexpr std::size_t kPastBytes = 32;
+static_assert(sizeof(CallCode) + sizeof(std::uint64_t) == kPastBytes);
+
+}  // namespace
+
+// --- Blocks from many ranks. An output is made of the data of all of them, so none is used, nor
+// our own block copied, before a frame of each was compared. Until then frames are held, and no
+// credit is given, so they are few.
+
+bool Engine::must_hear(const Op& op, int rank) noexcept {
+  const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+  if (stream.compared || stream.receives.empty()) return false;
+  return op.plan->splits || stream.receive_end() > 0;  // who has nothing for us sends nothing
+}
+
+bool Engine::all_heard(Op& op) noexcept {
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    if (must_hear(op, rank)) return false;
+  }
+  op.listening = false;
+  for (int rank = 0; rank < op.group->size && op.state == Op::State::running; ++rank) {
+    if (rank != op.group->rank) deliver_held(op, rank);
+  }
+  return op.state == Op::State::running && op.suspect < 0;
+}
+
+// --- Strict: tokens. In round k every rank tells the rank 2^k further on that it has entered the
+// call, and that all it has heard of have too. A token says its sender's call; each is compared
+// with ours before the next is sent, so whoever has those of all rounds knows that all calls are
+// equal.
+
+void Engine::begin_agreement(Op& op) noexcept {
+  Group& group = *op.group;
+  op.token_round = 0;
+  op.token_sent = false;
+  op.tokens = 0;
+  for (int rank = 0; rank < group.size; ++rank) {
+    if (rank == group.rank) continue;
+    auto& held =
+        peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)].held;
+    const auto token = std::find_if(held.begin(), held.end(), [&](const Held& one) {
+      return one.header.group == group.id && one.header.seq == op.seq &&
+             static_cast<FrameType>(one.header.type) == FrameType::token;
+    });
+    if (token == held.end()) continue;
+    const FrameHeader header = token->header;
+    held.erase(token);
+    on_token(op, rank, header);
+    if (op.state != Op::State::running || op.suspect >= 0) return;
+  }
+}
+
+void Engine::on_token(Op& op, int rank, const FrameHeader& header) noexcept {
+  if (header.fingerprint != op.fingerprint) {
+    CallCode theirs;
+    std::copy(std::begin(header.call), std::end(header.call), theirs.begin());
+    disagreement(op, rank, &theirs, header.seq);
+    return;
+  }
+  if (header.offset < static_cast<std::uint64_t>(rounds_of(op.group->size)))
+    op.tokens |= std::uint32_t{1} << header.offset;
+}
+
+bool Engine::advance_tokens(Op& op) noexcept {
+  Group& group = *op.group;
+  const int rounds = rounds_of(group.size);
+  bool moved = false;
+  while (op.token_round < rounds) {
+    if (!op.token_sent) {
+      const auto to =
+          static_cast<std::size_t>((group.rank + (std::int64_t{1} << op.token_round)) % group.size);
+      FrameHeader header;
+      header.type = static_cast<std::uint8_t>(FrameType::token);
+      header.group = group.id;
+      header.seq = op.seq;
+      header.fingerprint = op.fingerprint;
+      header.offset = static_cast<std::uint64_t>(op.token_round);
+      std::copy(op.plan->code.begin(), op.plan->code.end(), header.call);
+      op.token_sent = true;
+      control(group.members[to].global, header);
+      moved = true;
+      if (op.state != Op::State::running) return true;
+    }
+    if ((op.tokens >> op.token_round & 1) == 0) return moved;
+    ++op.token_round;
+    op.token_sent = false;
+    moved = true;
+  }
+  return moved;
+}
+
+/// Strict: the calls of all ranks were compared with ours.
+bool Engine::all_compared(Op& op) noexcept {
+  if (op.strict) return op.token_round >= rounds_of(op.group->size);
+  return await_all_lines(op);
+}
+
+void Engine::find_unheard(const Op& op, std::vector<int>& ranks) const noexcept {
+  Group& group = *op.group;
+  if (op.listening) {
+    for (int rank = 0; rank < group.size; ++rank) {
+      if (must_hear(op, rank)) ranks.push_back(rank);
+    }
+    return;
+  }
+  if (op.strict) {
+    if (op.token_round >= rounds_of(group.size)) return;
+    const std::int64_t from = group.rank - (std::int64_t{1} << op.token_round);
+    ranks.push_back(static_cast<int>((from % group.size + group.size) % group.size));
+    return;
+  }
+  for (const int rank : group.local_members) {
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    const bool known = member.block != nullptr || find_block(group, member);
+    // acquire: pairs with publish.
+    if (!known || member.block->slots[op.seq % shm::kWindow].line.epoch.load(
+                      std::memory_order_acquire) != op.seq)
+      ranks.push_back(rank);
+  }
+}
+
+// --- History. The calls are equal, but something before is not. Whoever finds that tells the other
+// rank its last calls and waits a moment: the other one finds the first that differs, and breaks
+// the group with both names and both calls.
+
+bool Engine::ask_history(Op& op, int rank) noexcept {
+  Group& group = *op.group;
+  const Peer& peer =
+      peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)];
+  if (peer.lost || peer.left) return false;
+  op.suspect = rank;
+  op.suspected_until = world_.now() + kHistoryTime;
+  // The window keeps the calls of the last kWindow that have begun.
+  const std::uint64_t oldest =
+      group.started > shm::kWindow ? group.started - shm::kWindow + 1 : std::uint64_t{1};
+  std::string payload;
+  for (std::uint64_t seq = oldest; seq <= op.seq; ++seq) {
+    const auto& call = group.block->slots[seq % shm::kWindow].cold.call;
+    payload.append(reinterpret_cast<const char*>(&seq), sizeof(seq));
+    payload.append(reinterpret_cast<const char*>(call), sizeof(CallCode));
+  }
+  FrameHeader header;
+  header.type = static_cast<std::uint8_t>(FrameType::history);
+  header.group = group.id;
+  header.seq = op.seq;
+  control(group.members[static_cast<std::size_t>(rank)].global, header, std::move(payload));
+  return true;
+}
+
+void Engine::check_history(Op& op, TimePoint now) noexcept {
+  Group& group = *op.group;
+  const int global = group.members[static_cast<std::size_t>(op.suspect)].global;
+  const Peer& peer = peers_[static_cast<std::size_t>(global)];
+  if (now < op.suspected_until && now < op.deadline && !peer.left) return;
+  tell_disagreement(group, op.suspect, nullptr, op.seq);
+}
+
+void Engine::on_history(Group& group, int rank, std::uint64_t seq,
+                        std::span<const std::byte> payload) noexcept {
+  if (payload.size() > kPastBytes * shm::kWindow || payload.size() % kPastBytes != 0) return;
+  for (std::size_t at = 0; at < payload.size(); at += kPastBytes) {
+    PastCall past;
+    std::memcpy(&past.seq, payload.data() + at, sizeof(past.seq));
+    std::memcpy(past.code.data(), payload.data() + at + sizeof(past.seq), sizeof(past.code));
+    if (past.seq > group.started || past.seq + shm::kWindow <= group.started || past.seq == 0)
+      continue;
+    const auto& ours = group.block->slots[past.seq % shm::kWindow].cold.call;
+    if (std::equal(past.code.begin(), past.code.end(), std::begin(ours))) continue;
+    tell_disagreement(group, rank, &past.code, past.seq);
+    return;
+  }
+  tell_disagreement(group, rank, nullptr, std::min(seq, group.started));
+}
+
+}  // namespace tutti::engine

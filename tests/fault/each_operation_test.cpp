@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include <tutti/log.hpp>
+#include <tutti/store.hpp>
+
+#include "job.hpp"
+#include "support/long_tests.hpp"
+#include "support/operations.hpp"
+#include "tally.hpp"
+
+// Ranks that are killed or stopped at random points of every operation, one operation at a time.
+namespace tutti::fault {
+namespace {
+
+constexpr double kHang = 15;  // seconds: longer than any timeout below
+
+int number_or(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+/// Ranks that repeat one operation; the test serves their store, so nobody is needed more than
+/// another.
+struct Job {
+  Job(int size, const test::Operation& operation, std::size_t count, const std::string& transport,
+      const std::string& timeout) {
+    TcpStoreOptions serve;
+    serve.serve = true;
+    store = make_tcp_store(serve);
+    JobOptions options;
+    options.size = size;
+    options.port = store->port();
+    options.arguments = {"repeat", std::string(operation.name), std::to_string(count)};
+    options.environment = way(transport);
+    options.environment.push_back("TUTTI_AGENT_STORE=1");
+    options.environment.push_back("TUTTI_TIMEOUT=" + timeout);
+    workers = start_job(options);
+  }
+  std::shared_ptr<TcpStore> store;
+  std::vector<Worker> workers;
+};
+
+/// "rank 3" of 4, but not "rank 31".
+bool names_rank(const std::string& text, int rank) {
+  return text.find("rank " + std::to_string(rank)) != std::string::npos;
+}
+
+using Parameters = std::tuple<test::Operation, const char*>;
+
+class EachOperation : public ::testing::TestWithParam<Parameters> {
+ protected:
+  void SetUp() override {
+    set_log_sink([](LogLevel, std::string_view) {});
+  }
+  void TearDown() override {
+    set_log_sink({});
+    // All children were collected: nobody is left.
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+    EXPECT_EQ(errno, ECHILD);
+  }
+};
+
+/// Waits for a survivor's end, which must be an error that names the victim; the ms it took.
+void expect_told(Job& job, int rank, int victim, const std::string& code, long long since,
+                 std::vector<double>& latency) {
+  Worker& worker = job.workers[static_cast<std::size_t>(rank)];
+  const auto status = worker.wait(in(kHang));
+  ASSERT_TRUE(status) << "rank " << rank << " hangs";
+  const auto wrong = worker.hear("wrong", in(0));
+  EXPECT_FALSE(wrong) << wrong->text;
+  const auto error = worker.hear("error", in(0));
+  ASSERT_TRUE(error) << "rank " << rank << " ended with " << status->shell_code();
+  EXPECT_EQ(status->shell_code(), 3) << error->text;
+  EXPECT_TRUE(names_rank(error->text, victim)) << error->text;
+  EXPECT_EQ(error->text.substr(0, error->text.find(' ')), code) << error->text;
+  latency.push_back(static_cast<double>(error->at - since) / 1e6);
+  if (std::getenv("FAULT_VERBOSE"))
+    std::printf("%.1f ms: %s\n", latency.back(), error->text.c_str());
+}
+
+TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
+  const auto& [operation, transport] = GetParam();
+  const int kills = number_or("FAULT_KILLS", test::long_tests() ? 200 : 3);
+  std::mt19937 random(static_cast<unsigned>(number_or("FAULT_SEED", 1)));
+  std::vector<double> latency;
+  double slowest_sleep = 0;
+  for (int i = 0; i < kills && !HasFatalFailure(); ++i) {
+    const int size = 2 + static_cast<int>(random() % 3);
+    const int victim = static_cast<int>(random() % static_cast<unsigned>(size));
+    const std::size_t counts[] = {5, 2'000, 100'000};
+    const std::size_t count = counts[random() % 3];
+    const auto delay = std::chrono::microseconds(random() % 20'000);
+    SCOPED_TRACE("kill " + std::to_string(i) + ": rank " + std::to_string(victim) + " of " +
+                 std::to_string(size) + " after " + std::to_string(delay.count()) + " us, " +
+                 std::to_string(count) + " elements");
+    Job job(size, operation, count, transport, "10");
+    for (Worker& worker : job.workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+    const auto before = Clock::now();
+    std::this_thread::sleep_for(delay);
+    slowest_sleep =
+        std::max(slowest_sleep,
+                 std::chrono::duration<double, std::milli>(Clock::now() - before - delay).count());
+    Worker& dying = job.workers[static_cast<std::size_t>(victim)];
+    const long long killed = now_ns();
+    dying.signal(SIGKILL);
+    ASSERT_TRUE(dying.wait(in(kHang)));
+    const auto wrong = dying.hear("wrong", in(0));
+    EXPECT_FALSE(wrong) << wrong->text;
+    for (int rank = 0; rank < size; ++rank) {
+      if (rank != victim) expect_told(job, rank, victim, "peer_lost", killed, latency);
+      if (HasFatalFailure()) return;
+    }
+  }
+  const double worst = at(latency, 1);
+  std::printf(
+      "%s, %s: %d kills, %zu survivors told after ms: p50 %.1f, p99 %.1f, max %.1f (a "
+      "sleeper beside was late by at most %.1f)\n",
+      std::string(operation.name).c_str(), transport, kills, latency.size(), at(latency, 0.5),
+      at(latency, 0.99), worst, slowest_sleep);
+  RecordProperty("p99_ms", std::to_string(at(latency, 0.99)));
+  EXPECT_LT(worst, 5000);  // long before the timeout
+}
+
+class SomeOperations : public EachOperation {};
+
+TEST_P(SomeOperations, AStoppedRankIsNamedAtTheDeadline) {
+  const auto& [operation, transport] = GetParam();
+  constexpr int kSize = 3;
+  const int victim = static_cast<int>(operation.name.size()) % kSize;  // by turns
+  Job job(kSize, operation, 2'000, transport, "1.5");
+  for (Worker& worker : job.workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  job.workers[static_cast<std::size_t>(victim)].signal(SIGSTOP);
+  const long long stopped = now_ns();
+  std::vector<double> latency;
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank != victim) expect_told(job, rank, victim, "timeout", stopped, latency);
+    if (HasFatalFailure()) return;
+  }
+  std::printf("%s, %s: rank %d stopped, named after %.2f to %.2f s\n",
+              std::string(operation.name).c_str(), transport, victim, at(latency, 0) / 1e3,
+              at(latency, 1) / 1e3);
+  EXPECT_GE(at(latency, 0), 1400);
+}
+
+std::string name_of(const ::testing::TestParamInfo<Parameters>& one) {
+  return std::string(std::get<0>(one.param).name) + "_" + std::get<1>(one.param);
+}
+
+/// Every fourth, unless there is time: each takes as long as its timeout.
+std::vector<test::Operation> some_operations() {
+  std::vector<test::Operation> some;
+  const std::vector<test::Operation> all = test::all_operations();
+  for (std::size_t i = 0; i < all.size(); i += test::long_tests() ? 1 : 4) some.push_back(all[i]);
+  return some;
+}
+
+constexpr const char* kTransports[] = {"auto", "tcp"};
+
+INSTANTIATE_TEST_SUITE_P(Kills, EachOperation,
+                         ::testing::Combine(::testing::ValuesIn(test::all_operations()),
+                                            ::testing::ValuesIn(kTransports)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Stops, SomeOperations,
+                         ::testing::Combine(::testing::ValuesIn(some_operations()),
+                                            ::testing::ValuesIn(kTransports)),
+                         name_of);
+
+}  // namespace
+}  // namespace tutti::fault

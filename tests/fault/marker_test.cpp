@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "network.hpp"
+#include "support/packet_capture.hpp"
+
+// What can be read on the wire: each operation sends a marker of its own over loopback TCP, in a
+// network namespace where nothing else goes over any interface.
+namespace tutti::fault {
+namespace {
+
+constexpr int kRanks = 3;
+
+struct Seen {
+  std::set<std::string> sent;     ///< markers that the ranks say they have sent
+  std::set<std::string> on_wire;  ///< ... that were found in a packet
+  bool cards = false;             ///< what ranks tell each other of themselves, by the store
+};
+
+/// Runs every operation with these settings besides, and looks at all packets.
+void run_markers(std::vector<std::string> environment, Seen& seen) {
+  if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
+  const auto capture = test::PacketCapture::start();
+  if (capture == nullptr) GTEST_SKIP() << "packets cannot be captured here";
+  JobOptions options;
+  options.size = kRanks;
+  options.program = OPERATIONS_WORKER;
+  options.arguments = {"markers"};
+  options.environment = {"TUTTI_TRANSPORT=tcp", "TUTTI_TIMEOUT=20"};
+  options.environment.insert(options.environment.end(), environment.begin(), environment.end());
+  auto workers = start_job(options);
+  for (Worker& worker : workers) {
+    const auto status = worker.wait(in(30));
+    ASSERT_TRUE(status) << "hangs";
+    const auto error = worker.hear("error", in(0));
+    ASSERT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+    for (const Said& said : worker.said()) {
+      if (said.word == "marker") seen.sent.insert(said.text);
+    }
+  }
+  capture->stop();
+  for (const std::string& marker : seen.sent) {
+    if (capture->holds(marker)) seen.on_wire.insert(marker);
+  }
+  seen.cards = capture->holds("\"host_key\"");
+  std::printf("%zu markers sent, %zu of them seen in %llu packets, %llu bytes\n", seen.sent.size(),
+              seen.on_wire.size(), static_cast<unsigned long long>(capture->packets()),
+              static_cast<unsigned long long>(capture->bytes()));
+  EXPECT_EQ(capture->dropped(), 0U);
+  // Whatever is protected, each operation has sent more than 100 KB.
+  EXPECT_GE(seen.sent.size(), 17U);
+  EXPECT_GT(capture->bytes(), seen.sent.size() * 100'000);
+}
+
+TEST(Markers, AreSeenOnTheWireOfEveryOperationWithoutEncryption) {
+  Seen seen;
+  run_markers({}, seen);
+  EXPECT_EQ(seen.on_wire, seen.sent);
+  EXPECT_TRUE(seen.cards);
+}
+
+TEST(Markers, AreNeverSeenWithEncryption) {
+  Seen seen;
+  run_markers(way("tls"), seen);
+  EXPECT_EQ(seen.on_wire, std::set<std::string>());
+  EXPECT_FALSE(seen.cards);
+}
+
+}  // namespace
+}  // namespace tutti::fault
+
+int main(int argc, char** argv) {
+  tutti::fault::enter_network_namespace(argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "job.hpp"
+
+// Network namespaces that a test makes for itself.
+namespace tutti::fault {
+
+/// Runs a program to its end; whether it went well.
+inline bool runs(std::vector<std::string> argv) {
+  os::SpawnOptions options;
+  options.argv = std::move(argv);
+  options.environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin"};
+  auto process = os::spawn(options);
+  if (!process) return false;
+  auto status = process->wait(in(10));
+  const bool well = status && *status && (*status)->success();
+  if (!well) (void)process->kill_group(SIGKILL);
+  (void)process->wait(in(5));
+  (void)process->collect();
+  return well;
+}
+
+/// Namespaces 10.77.0.1 .. .4, each kept by a sleeping process.
+class Network {
+ public:
+  static constexpr int kNamespaces = 4;
+
+  bool make() {
+    if (!runs({"ip", "link", "set", "lo", "up"})) return false;
+    if (!runs({"ip", "link", "add", "name", bridge(), "type", "bridge"})) return false;
+    if (!runs({"ip", "link", "set", bridge(), "up"})) return false;
+    for (int i = 0; i < kNamespaces; ++i) {
+      keepers_.emplace_back(std::vector<std::string>{"unshare", "-n", "sleep", "300"},
+                            std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
+      const std::string pid = std::to_string(keepers_.back().pid());
+      const std::string outer = link(i);
+      const auto deadline = in(5);
+      while (same_namespace(pid) && Clock::now() < deadline) std::this_thread::yield();
+      if (!runs({"ip", "link", "add", "name", outer, "type", "veth", "peer", "name", "eth0",
+                 "netns", pid}) ||
+          !runs({"ip", "link", "set", outer, "master", bridge()}) ||
+          !runs({"ip", "link", "set", outer, "up"}) ||
+          !inside(i, {"ip", "link", "set", "lo", "up"}) ||
+          !inside(i, {"ip", "addr", "add", address(i) + "/24", "dev", "eth0"}) ||
+          !inside(i, {"ip", "link", "set", "eth0", "up"})) {
+        return false;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] std::vector<std::string> entering(int i) const {
+    return {"nsenter", "-n", "-t", std::to_string(keepers_[static_cast<std::size_t>(i)].pid()),
+            "--"};
+  }
+  [[nodiscard]] bool cut(int i) const { return runs({"ip", "link", "set", link(i), "down"}); }
+  static std::string address(int i) { return "10.77.0." + std::to_string(i + 1); }
+
+ private:
+  // Names of this network only: the links of an earlier one vanish a moment after its processes.
+  [[nodiscard]] std::string bridge() const { return "tuttibr" + std::to_string(number_); }
+  [[nodiscard]] std::string link(int i) const {
+    return "tutti" + std::to_string(number_) + "v" + std::to_string(i);
+  }
+  static int next() {
+    static int made = 0;
+    return ++made;
+  }
+  static bool same_namespace(const std::string& pid) {
+    char ours[64] = {};
+    char theirs[64] = {};
+    (void)!::readlink("/proc/self/ns/net", ours, sizeof(ours) - 1);
+    (void)!::readlink(("/proc/" + pid + "/ns/net").c_str(), theirs, sizeof(theirs) - 1);
+    return std::string(ours) == theirs;
+  }
+  [[nodiscard]] bool inside(int i, const std::vector<std::string>& argv) const {
+    std::vector<std::string> all = entering(i);
+    all.insert(all.end(), argv.begin(), argv.end());
+    return runs(all);
+  }
+  int number_ = next();
+  std::vector<Worker> keepers_;
+};
+
+inline constexpr const char* kNoNamespaces = "neither `unshare -n` nor `unshare -Urn` works here";
+
+/// Starts this program again in a network namespace of its own, as the first thing of `main`.
+/// Everything that is made there vanishes with its last process.
+inline void enter_network_namespace(char** argv) {
+  if (std::getenv("FAULT_INSIDE") != nullptr || std::getenv("FAULT_NO_NAMESPACES") != nullptr)
+    return;
+  // Where that is not allowed, every test says so.
+  const bool plain = runs({"unshare", "-n", "true"});
+  const bool user = !plain && runs({"unshare", "-Urn", "true"});
+  ::setenv(plain || user ? "FAULT_INSIDE" : "FAULT_NO_NAMESPACES", "1", 1);
+  if (!plain && !user) return;
+  std::vector<std::string> words = {"unshare", plain ? "-n" : "-Urn", "--"};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  for (char** argument = argv; *argument != nullptr; ++argument) arguments.push_back(*argument);
+  arguments.push_back(nullptr);
+  ::execvp("unshare", arguments.data());
+  std::perror("unshare");
+  std::_Exit(1);
+}
+
+/// After it: whether it worked. Loopback is up then.
+inline bool in_network_namespace() {
+  return std::getenv("FAULT_INSIDE") != nullptr && runs({"ip", "link", "set", "lo", "up"});
+}
+
+}  // namespace tutti::fault

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <time.h>
+
+#include <cstdio>
+#include <string>
+
+#include <tutti/error.hpp>
+
+// What workers tell their test, in lines "<word> <CLOCK_MONOTONIC ns> ..." on standard output; the
+// clock is shared by all processes of a machine. See Worker in job.hpp.
+namespace tutti::fault {
+
+inline long long clock_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return static_cast<long long>(time.tv_sec) * 1'000'000'000 + time.tv_nsec;
+}
+
+template <class... T>
+void say(const char* word, const char* format, T... values) {
+  std::printf("%s %lld ", word, clock_ns());
+  std::printf(format, values...);
+  std::printf("\n");
+  std::fflush(stdout);
+}
+inline void say(const char* word) { say(word, "%s", ""); }
+
+/// "error <ns> <code> <culprit> <text>"; the exit code of a worker that ends over it.
+inline int tell(const Error& error) {
+  say("error", "%s %d %s", std::string(to_string(error.code())).c_str(),
+      error.culprit().value_or(-1), error.what());
+  return 3;
+}
+
+}  // namespace tutti::fault

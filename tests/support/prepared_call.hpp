@@ -1,0 +1,175 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+#include "support/side.hpp"
+
+namespace tutti::test {
+
+/// How one side of a call is given.
+enum class Form { tensor, strided, list };
+
+/// A call as one rank makes it, without its memory.
+struct CallPlan {
+  Kind kind = Kind::barrier;  ///< send: in a ring, to the next rank and from the one before
+  int rank = 0;
+  int size = 1;
+  int root = 0;
+  ReduceOp op = ReduceOp::sum;  ///< results are known of SUM and MAX
+  bool uneven = false;          ///< tensors with counts, or splits
+  Form in = Form::tensor;
+  Form out = Form::tensor;
+  std::vector<std::size_t> in_counts;  ///< elements of each block
+  std::vector<std::size_t> out_counts;
+  std::vector<int> members;  ///< new_group
+  /// What rank `from` gives to rank `to` (0 where all get the same), element i.
+  std::function<double(int from, std::size_t to, std::size_t i)> value;
+};
+
+/// A call with its memory; T is the type of the elements. Ranks that hold plans that fit can make
+/// it on a group, and each then knows whether its own memory is right.
+template <class T>
+class PreparedCall {
+ public:
+  explicit PreparedCall(CallPlan plan)
+      : plan_(std::move(plan)),
+        in_(form_of(plan_.in), plan_.in_counts),
+        out_(form_of(plan_.out), plan_.out_counts) {
+    in_.fill([&](std::size_t b, std::size_t i) { return given(b, i); });
+  }
+
+  /// Makes the call and waits for it.
+  void run(ProcessGroup& group) {
+    if (plan_.kind == Kind::new_group) {
+      made_ = group.new_group(plan_.members);
+      return;
+    }
+    if (plan_.kind == Kind::send) {
+      Work receives = group.irecv(out_.tensor(), (plan_.rank + plan_.size - 1) % plan_.size);
+      Work sends = group.isend(in_.tensor(), (plan_.rank + 1) % plan_.size);
+      sends.wait();
+      receives.wait();
+      return;
+    }
+    start(group).wait();
+  }
+
+  /// Any kind but new_group and send.
+  [[nodiscard]] Work start(ProcessGroup& group) {
+    const bool root = plan_.rank == plan_.root;
+    switch (plan_.kind) {
+      case Kind::all_reduce: return group.all_reduce(in_.tensor(), {.op = plan_.op});
+      case Kind::broadcast: return group.broadcast(in_.tensor(), {.root = plan_.root});
+      case Kind::reduce: return group.reduce(in_.tensor(), {.root = plan_.root, .op = plan_.op});
+      case Kind::all_gather:
+        if (out_.listed()) return group.all_gather(out_.list(), in_.tensor());
+        if (!plan_.uneven) return group.all_gather(out_.tensor(), in_.tensor());
+        return group.all_gather(out_.tensor(), in_.tensor(), {.output_counts = out_.counts()});
+      case Kind::gather:
+        if (!root) return group.gather(TensorView(), in_.tensor(), {.root = plan_.root});
+        if (out_.listed()) return group.gather(out_.list(), in_.tensor(), {.root = plan_.root});
+        return group.gather(out_.tensor(), in_.tensor(), {.root = plan_.root});
+      case Kind::scatter:
+        if (!root) return group.scatter(out_.tensor(), TensorView(), {.root = plan_.root});
+        if (in_.listed()) return group.scatter(out_.tensor(), in_.list(), {.root = plan_.root});
+        return group.scatter(out_.tensor(), in_.tensor(), {.root = plan_.root});
+      case Kind::reduce_scatter:
+        if (in_.listed()) return group.reduce_scatter(out_.tensor(), in_.list(), {.op = plan_.op});
+        if (!plan_.uneven)
+          return group.reduce_scatter(out_.tensor(), in_.tensor(), {.op = plan_.op});
+        return group.reduce_scatter(out_.tensor(), in_.tensor(),
+                                    {.op = plan_.op, .input_counts = in_.counts()});
+      case Kind::all_to_all:
+        if (in_.listed()) return group.all_to_all(out_.list(), in_.list());
+        if (!plan_.uneven) return group.all_to_all(out_.tensor(), in_.tensor());
+        return group.all_to_all(out_.tensor(), in_.tensor(),
+                                {.output_splits = out_.counts(), .input_splits = in_.counts()});
+      default: break;
+    }
+    return group.barrier();
+  }
+
+  /// After the call: how many elements are not as they must be, inputs and what lies between the
+  /// blocks included.
+  [[nodiscard]] std::size_t wrong() const {
+    if (plan_.kind == Kind::new_group) {
+      const bool member = std::count(plan_.members.begin(), plan_.members.end(), plan_.rank) > 0;
+      const bool right = made_.has_value() == member &&
+                         (!member || made_->size() == static_cast<int>(plan_.members.size()));
+      return right ? 0 : 1;
+    }
+    const bool root = plan_.rank == plan_.root;
+    if (plan_.kind == Kind::all_reduce || (plan_.kind == Kind::reduce && root))
+      return in_.wrong([&](std::size_t, std::size_t i) { return combined(0, i); });
+    if (plan_.kind == Kind::broadcast)
+      return in_.wrong([&](std::size_t, std::size_t i) { return value(plan_.root, 0, i); });
+    std::size_t all = inputs_changed();
+    if (plan_.kind == Kind::gather && !root) return all + out_.touched();
+    all += out_.wrong([&](std::size_t b, std::size_t i) { return expected(b, i); });
+    return all;
+  }
+
+  /// All memory is as it was before the call.
+  [[nodiscard]] bool unchanged() const { return inputs_changed() == 0 && out_.touched() == 0; }
+
+  [[nodiscard]] std::string text() const {
+    return std::string(to_string(plan_.kind)) + " of " + std::string(to_string(*dtype_of<T>())) +
+           (plan_.uneven ? ", uneven" : "") + (in_.listed() ? ", list in" : "") +
+           (out_.listed() ? ", list out" : "") + ", rank " + std::to_string(plan_.rank) + " of " +
+           std::to_string(plan_.size) + ", block 0 of " +
+           std::to_string(!out_.counts().empty()  ? out_.counts()[0]
+                          : !in_.counts().empty() ? in_.counts()[0]
+                                                  : 0);
+  }
+
+ private:
+  static typename Side<T>::Form form_of(Form form) {
+    return static_cast<typename Side<T>::Form>(static_cast<int>(form));
+  }
+  [[nodiscard]] double value(int from, std::size_t to, std::size_t i) const {
+    return plan_.value(from, to, i);
+  }
+  /// Block b of our input. With one rank an input of one block is a block for rank 0 all the same.
+  [[nodiscard]] double given(std::size_t b, std::size_t i) const {
+    return value(plan_.rank, plan_.in_counts.size() > 1 ? b : 0, i);
+  }
+  [[nodiscard]] std::size_t inputs_changed() const {
+    return in_.wrong([&](std::size_t b, std::size_t i) { return given(b, i); });
+  }
+  [[nodiscard]] double combined(std::size_t to, std::size_t i) const {
+    double all = value(0, to, i);
+    for (int r = 1; r < plan_.size; ++r) {
+      const double one = value(r, to, i);
+      all = plan_.op == ReduceOp::max ? std::max(all, one) : all + one;
+    }
+    return all;
+  }
+  [[nodiscard]] double expected(std::size_t b, std::size_t i) const {
+    const auto me = static_cast<std::size_t>(plan_.rank);
+    switch (plan_.kind) {
+      case Kind::all_gather:
+      case Kind::gather: return value(static_cast<int>(b), 0, i);
+      case Kind::scatter: return value(plan_.root, me, i);
+      case Kind::reduce_scatter: return combined(me, i);
+      case Kind::send: return value((plan_.rank + plan_.size - 1) % plan_.size, 0, i);
+      default: return value(static_cast<int>(b), me, i);
+    }
+  }
+
+  CallPlan plan_;
+  Side<T> in_;
+  Side<T> out_;
+  std::optional<ProcessGroup> made_;
+};
+
+}  // namespace tutti::test
