@@ -1,6 +1,5 @@
 """Making groups of some of the ranks."""
 
-import hashlib
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -56,6 +55,7 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
         if use_local_synchronization:
             if parent._own not in listed:
                 return NON_GROUP_MEMBER
+            import hashlib
             # Who is not in the group does not count it: its name comes from its ranks.
             base = hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest()
             times = sum(1 for name in world.groups if name.startswith(base))

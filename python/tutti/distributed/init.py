@@ -2,10 +2,8 @@
 
 import os
 import sys
-import traceback
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlparse
 
 from tutti import _tutti
 from tutti.distributed import meeting
@@ -48,11 +46,11 @@ def _check_environment(rank: int, size: int) -> None:
 
 
 def _check_url(url: str, rank: int, size: int) -> None:
-    parsed, query = urlparse(url), meeting.query_of(url)
-    scheme = parsed.scheme
-    if scheme == "file" and not parsed.path:
+    parts, query = meeting.parsed(url), meeting.query_of(url)
+    scheme = parts.scheme
+    if scheme == "file" and not parts.path:
         raise meeting.error("file", "path missing")
-    if scheme == "tcp" and parsed.port is None:
+    if scheme == "tcp" and parts.port is None:
         raise meeting.error("tcp", "port number missing")
     if any(name in os.environ for name in _OTHER_LAUNCHERS):
         return
@@ -97,7 +95,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         url = init_method or "env://"
         if not isinstance(url, str):
             raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
-        scheme = urlparse(url).scheme
+        scheme = "env" if url == "env://" else meeting.parsed(url).scheme
         if scheme in meeting.handlers:
             store, rank, world_size = next(meeting.rendezvous(url, rank, world_size, timeout=limit))
             options.update(rank=rank, world_size=world_size)
@@ -173,6 +171,7 @@ def _mark_tracebacks(rank: int) -> None:
         if before is not sys.__excepthook__ or world.default is None:
             before(kind, problem, trace)
             return
+        import traceback
         text = "".join(traceback.format_exception(kind, problem, trace))
         sys.stderr.write("".join(f"[rank{rank}]: {line}\n" for line in text.rstrip("\n").split("\n")))
 
