@@ -175,6 +175,8 @@ def groups(low):
     if r in evens:
         assert even.closed
         raises(ValueError, "has been destroyed", lambda: dist.all_reduce(np.ones(1), group=even))
+    assert dist.new_group(timeout=datetime.timedelta(seconds=7)).timeout == datetime.timedelta(seconds=7)
+    assert dist.new_group().timeout == dist.default_pg_timeout  # not the world's
     # The order of the list counts where it is not to be sorted.
     backwards = dist.new_group(list(range(n))[::-1], sort_ranks=False)
     assert dist.get_rank(backwards) == n - 1 - r
