@@ -59,7 +59,8 @@ def build(python, version, folder, scratch):
     pip = environment(python, scratch / "build") / "bin" / "pip"
     run(pip, "install", "-q", "--disable-pip-version-check", "scikit-build-core>=0.11,<2", "nanobind>=3,<4")
     # Build folders of different Pythons hold the same objects: ccache knows them by their relative names.
-    settings = {**os.environ, "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
+    # The compiler is named, since some Pythons would name another one, and ccache tells them apart.
+    settings = {"CXX": "c++", **os.environ, "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
     run(pip, "wheel", ROOT, "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "-w",
         folder, limit=BUILD_LIMIT, env=settings)
     return sorted(folder.glob(f"tutti-*-{tag}*.whl"))[-1]

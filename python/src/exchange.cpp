@@ -65,7 +65,8 @@ const Exchange* Exchange::of(nb::handle array) {
   if (at == met.size()) return nullptr;                              // __dlpack__ does as well
   Exchange& entry = met[at];
   entry.type_ = Py_TYPE(array.ptr());
-  Py_INCREF(entry.type_);  // for good: another type shall never have its address
+  // For good: another type shall never have its address. (The stable ABI knows no PyTypeObject.)
+  Py_INCREF(reinterpret_cast<PyObject*>(entry.type_));
   entry.borrow_ = table->tensor_from_object;
   entry.lazy_ = lazy;
   // release: pairs with the acquire in `known`.

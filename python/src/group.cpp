@@ -34,7 +34,7 @@ nb::object make(const Group& parent,
                       return true;
                     });
   if (!*made) return nb::none();
-  return nb::cast(GroupHandle{share(std::move(**made))});
+  return object_of(share(std::move(**made)));
 }
 
 nb::object new_group(const GroupHandle& self, std::vector<int> ranks, std::string name,
@@ -80,16 +80,17 @@ std::vector<int> ranks(const GroupHandle& self) {
 
 // The end of a `with` block. An exception means that this rank skips calls: the others are told.
 void leave(GroupHandle& self, nb::handle kind, nb::handle problem, nb::handle) {
-  if (!kind.is_none() && self.group != nullptr) {
+  if (!kind.is_none() && Group(self) != nullptr) {
     abort(self, "an exception left its block: " + nb::cast<std::string>(nb::repr(problem)));
   }
-  self.group.reset();
+  self.close();
 }
 
 std::string repr(const GroupHandle& self) {
-  if (self.group == nullptr) return "<tutti.ProcessGroup, closed>";
-  return "<tutti.ProcessGroup '" + std::string(self.group->name()) + "' rank " +
-         std::to_string(self.group->rank()) + " of " + std::to_string(self.group->size()) + ">";
+  const Group group = self;
+  if (group == nullptr) return "<tutti.ProcessGroup, closed>";
+  return "<tutti.ProcessGroup '" + std::string(group->name()) + "' rank " +
+         std::to_string(group->rank()) + " of " + std::to_string(group->size()) + ">";
 }
 
 }  // namespace
@@ -106,12 +107,12 @@ Group share(ProcessGroup group) {
   });
 }
 
-Group GroupHandle::open() const {
-  if (group == nullptr) [[unlikely]] {
-    raise(Status(Errc::invalid_argument,
-                 "this ProcessGroup was closed (or moved away); make a new one"));
-  }
-  return group;
+void GroupHandle::raise_closed() {
+  raise(Status(Errc::invalid_argument, "this ProcessGroup was closed; make a new one"));
+}
+
+nb::object object_of(Group group) {
+  return nb::cast(new GroupHandle(std::move(group)), nb::rv_policy::take_ownership);
 }
 
 void bind_group(nb::module_& module) {
@@ -166,10 +167,9 @@ void bind_group(nb::module_& module) {
            "Divide into groups of ranks that follow each other; the one that this rank is in.")
       .def("health", &health, "None, or what broke the group.")
       .def("abort", &abort, "reason"_a, "Break the group here and on every other member.")
-      .def(
-          "close", [](GroupHandle& self) { self.group.reset(); },
-          "Let go of the group, as dropping the last reference does. Local, waits for nobody.")
-      .def_prop_ro("closed", [](const GroupHandle& self) { return self.group == nullptr; })
+      .def("close", &GroupHandle::close,
+           "Let go of the group, as dropping the last reference does. Local, waits for nobody.")
+      .def_prop_ro("closed", [](const GroupHandle& self) { return Group(self) == nullptr; })
       .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
       .def("__exit__", &leave, "kind"_a.none(), "problem"_a.none(), "trace"_a.none())
       .def("__repr__", &repr);

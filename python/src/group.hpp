@@ -2,7 +2,9 @@
 
 #include <nanobind/nanobind.h>
 
+#include <atomic>
 #include <memory>
+#include <utility>
 
 #include <tutti/process_group.hpp>
 
@@ -15,14 +17,34 @@ using Group = std::shared_ptr<ProcessGroup>;
 /// Any thread.
 [[nodiscard]] Group share(ProcessGroup group);
 
-/// The object behind Python's ProcessGroup.
-struct GroupHandle {
-  Group group;  ///< null: closed
+/// The object behind Python's ProcessGroup. Any thread may close it while others use it.
+class GroupHandle {
+ public:
+  explicit GroupHandle(Group group) : group_(std::move(group)) {}
 
-  /// A reference of the caller's own, since another thread may close this one. Throws
-  /// InvalidArgument if it is closed.
-  [[nodiscard]] Group open() const;
+  /// A reference of the caller's own. Throws InvalidArgument if it is closed.
+  [[nodiscard]] Group open() const {
+    Group group = *this;
+    if (group == nullptr) [[unlikely]]
+      raise_closed();
+    return group;
+  }
+  /// The same, or null if it is closed.
+  operator Group() const { return group_; }
+  void close() { group_ = Group(); }
+
+ private:
+  [[noreturn]] static void raise_closed();
+
+#if defined(NB_FREE_THREADED)
+  std::atomic<Group> group_;
+#else
+  Group group_;  // the GIL guards it
+#endif
 };
+
+/// Python's ProcessGroup. Needs the GIL.
+[[nodiscard]] nanobind::object object_of(Group group);
 
 void bind_group(nanobind::module_& module);
 /// Adds the operations to the class.

@@ -48,10 +48,10 @@ InitOptions::Exchange exchange_of(nb::object function) {
   };
 }
 
-GroupHandle init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
-                 std::optional<int> size, std::optional<std::string> master_addr,
-                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
-                 std::string name, nb::object exchange) {
+nb::object init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
+                std::optional<int> size, std::optional<std::string> master_addr,
+                std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
+                std::string name, nb::object exchange) {
   Kept::release_done();
   InitOptions options;
   options.init_method = std::move(init_method);
@@ -67,7 +67,7 @@ GroupHandle init(std::optional<std::string> init_method, nb::handle store, std::
   auto made = std::make_shared<std::optional<ProcessGroup>>();
   // Nobody can call init back: an interrupted one goes on alone, until its timeout.
   run_interruptibly([options, made] { *made = init_process_group(options); }, [] { return false; });
-  return GroupHandle{share(std::move(**made))};
+  return object_of(share(std::move(**made)));
 }
 
 bool is_available(std::string backend) {

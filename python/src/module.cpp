@@ -8,7 +8,6 @@
 #include <tutti/version.hpp>
 
 #include "buffer.hpp"
-#include "callbacks.hpp"
 #include "config.hpp"
 #include "errors.hpp"
 #include "group.hpp"
@@ -51,7 +50,7 @@ NB_MODULE(_tutti, module) {
   // At exit what is done goes while there is still an interpreter; the rest belongs to the process.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
     tutti::set_log_sink({});
-    python::Callbacks::stop();
+    python::end_callbacks();
     python::Kept::release_done();
   }));
 }

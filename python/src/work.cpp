@@ -4,7 +4,9 @@
 #include <nanobind/stl/string.h>
 
 #include <algorithm>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include <tutti/backend.hpp>
@@ -24,16 +26,44 @@ using std::chrono::nanoseconds;
 
 }  // namespace
 
-/// Brings the end of an operation from the progress thread to Python.
+/// Brings the end of an operation from the progress thread to Python. Made and destroyed with the
+/// GIL.
 class RunningWork::Done : public Errand {
  public:
-  Done(RunningWork& work, nb::object self) : work_(work), self_(std::move(self)) {}
+  Done(RunningWork& work, nb::object self) : work_(work), self_(std::move(self)) {
+    const nb::ft_lock_guard lock(listing);
+    outstanding.insert(this);
+  }
+  ~Done() override {
+    const nb::ft_lock_guard lock(listing);
+    outstanding.erase(this);
+  }
   static void arrived(void* context, const Status&) noexcept {
     Callbacks::leave(std::unique_ptr<Errand>(static_cast<Done*>(context)));
   }
   void run() noexcept override { work_.call_back(self_); }
 
+  /// Is there one whose operation is done, but whose callbacks have not been called?
+  static bool late() {
+    std::vector<std::pair<RunningWork*, nb::object>> all;  // a look may let others change the set
+    {
+      const nb::ft_lock_guard lock(listing);
+      for (const Done* const one : outstanding) all.emplace_back(&one->work_, one->self_);
+    }
+    return std::any_of(all.begin(), all.end(), [](const auto& one) { return one.first->look(); });
+  }
+  /// The Python objects of those that will never arrive.
+  static std::vector<nb::object> abandoned() {
+    const nb::ft_lock_guard lock(listing);
+    std::vector<nb::object> objects;
+    for (Done* const one : outstanding) objects.push_back(std::move(one->self_));
+    outstanding.clear();
+    return objects;
+  }
+
  private:
+  static inline nb::ft_mutex listing;
+  static inline std::set<Done*> outstanding;
   RunningWork& work_;
   nb::object self_;
 };
@@ -187,6 +217,21 @@ void RunningWork::call_back(nb::handle self) noexcept {
     guarded([&] { callback(self); }, "a callback of tutti.Work");
 }
 
+void end_callbacks() noexcept {
+  // The progress thread may be a moment behind who waited.
+  const auto end = Clock::now() + std::chrono::seconds(1);
+  try {
+    while (RunningWork::Done::late() && Clock::now() < end) {
+      const nb::gil_scoped_release unlocked;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  } catch (nb::python_error& problem) {
+    report_unraisable(problem, "tutti: the result of an operation");
+  }
+  Callbacks::stop();
+  RunningWork::Done::abandoned().clear();
+}
+
 void bind_work(nb::module_& module) {
   nb::class_<RunningWork>(module, "Work", nb::is_weak_referenceable(),
                           "An operation under way. Dropping it cancels nothing and waits for "
@@ -212,7 +257,7 @@ void bind_work(nb::module_& module) {
       .def_prop_ro("result", &RunningWork::result,
                    "The arrays that are written, as the caller gave them.")
       .def_prop_ro(
-          "group", [](const RunningWork& self) { return GroupHandle{self.group()}; },
+          "group", [](const RunningWork& self) { return object_of(self.group()); },
           "Whose operation it is.")
       .def(
           "add_done_callback",

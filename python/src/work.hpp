@@ -36,6 +36,7 @@ class RunningWork {
 
  private:
   class Done;
+  friend void end_callbacks() noexcept;
   enum class Stage : int {
     running,
     settled,    ///< the operation is done: outcome_ and source_ stand
@@ -60,6 +61,9 @@ class RunningWork {
   bool registered_ = false;  ///< a Done is on its way
   std::atomic<Stage> stage_{Stage::running};
 };
+
+/// At exit, with the GIL: callbacks of operations that are done are called; nobody is called after.
+void end_callbacks() noexcept;
 
 void bind_work(nanobind::module_& module);
 

@@ -55,6 +55,18 @@ Result<std::optional<os::Address>> chosen(const Environment& environment, int fa
   return std::optional<os::Address>();
 }
 
+/// By which address other hosts reach us, if there is a way to any.
+Result<std::optional<std::string>> towards_outside() {
+  for (const char* const outside : kOutside) {
+    auto target = os::Address::parse(outside, 9);
+    if (!target) return target.status();
+    auto ours = os::address_towards(*target);
+    if (ours && !ours->is_loopback() && !is_link_local(*ours))
+      return std::optional<std::string>(ours->host());
+  }
+  return std::optional<std::string>();
+}
+
 Result<std::string> towards_master(const std::string& host, std::uint16_t port,
                                    const Environment& environment) {
   Result<std::vector<os::Address>> master = os::Address::resolve(host, port);
@@ -64,6 +76,11 @@ Result<std::string> towards_master(const std::string& host, std::uint16_t port,
     auto picked = chosen(environment, address.family());
     if (!picked) return picked.status();
     if (*picked) return (*picked)->host();
+    if (address.is_unspecified()) {  // rank 0 that serves on all its addresses
+      auto outwards = towards_outside();
+      if (!outwards) return outwards.status();
+      return outwards->value_or("127.0.0.1");
+    }
     Result<os::Address> ours = os::address_towards(address);
     if (ours) return ours->host();
     why = ours.status();
@@ -97,12 +114,9 @@ Result<std::string> our_address(const Rendezvous& rendezvous, const Settings& se
   if (*picked) return (*picked)->host();
   if (std::ranges::all_of(*all, [&](const std::string& other) { return other == *mine; }))
     return std::string("127.0.0.1");
-  for (const char* const outside : kOutside) {
-    auto target = os::Address::parse(outside, 9);
-    if (!target) return target.status();
-    auto ours = os::address_towards(*target);
-    if (ours && !ours->is_loopback() && !is_link_local(*ours)) return ours->host();
-  }
+  auto outwards = towards_outside();
+  if (!outwards) return outwards.status();
+  if (*outwards) return **outwards;
   return Status(Errc::refused,
                 fmt::format("host {} has no way to other hosts that the system knows of, and the "
                             "ranks are on several; name the interface in TUTTI_SOCKET_IFNAME",

@@ -22,6 +22,9 @@ namespace {
 constexpr std::string_view kAdvice =
     "start the program with tuttirun, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
 
+/// Stands for all addresses of this host: where rank 0 serves that was not told its own.
+constexpr const char* kAnyAddress = "0.0.0.0";
+
 Status check_master(const std::string& host, int port, const char* variable) {
   if (port < 1 || port > 65535)
     return cannot_join(fmt::format("{} is {}, ports are 1 to 65535", variable, port));
@@ -146,7 +149,7 @@ Result<Rendezvous> Meeting::by_env() {
     port = *number;
     variable = name;
   }
-  const std::optional<std::string> master =
+  std::optional<std::string> master =
       settings_.master_addr ? settings_.master_addr : environment_.text("MASTER_ADDR");
   const bool started_by_others = !place_.launcher.empty() && place_.rank && place_.size;
   if (started_by_others && !port && !master) {
@@ -159,6 +162,9 @@ Result<Rendezvous> Meeting::by_env() {
     }
     return over_file(local_path());
   }
+  // Rank 0 is where the others go: it need not know by which of its addresses they come.
+  const bool anywhere = !master && place_.rank == 0;
+  if (anywhere) master = kAnyAddress;
   std::string missing;
   const auto note = [&](bool there, const char* name) {
     if (!there) missing += fmt::format("{}{}", missing.empty() ? "" : ", ", name);
@@ -172,10 +178,12 @@ Result<Rendezvous> Meeting::by_env() {
     return cannot_join(fmt::format("{} {} not set; {}", missing, several ? "are" : "is", kAdvice));
   }
   if (Status s = check_place(place_); !s) return s;
-  if (Status s = check_master(*master, *port, variable); !s) return s;
+  if (Status s = check_master(anywhere ? "localhost" : *master, *port, variable); !s) return s;
   auto agent = agent_serves(environment_);
   if (!agent) return agent.status();
   if (Status s = settle("env://"); !s) return s;
+  if (anywhere && *agent)
+    return cannot_join("MASTER_ADDR is not set; with a launcher's store rank 0 needs it, too");
   return over_tcp(*master, *port, *agent);
 }
 

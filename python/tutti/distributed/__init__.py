@@ -36,8 +36,7 @@ from tutti.distributed.process_group import (GroupMember, ProcessGroup, _rank_no
                                      get_world_size, group)
 from tutti.distributed.groups import (new_group, new_subgroups, new_subgroups_by_enumeration, shrink_group,
                                       split_group)
-from tutti.distributed.init import (_abort_process_group, destroy_process_group, init_process_group, is_initialized,
-                                    set_timeout)
+from tutti.distributed.init import (_abort_process_group, destroy_process_group, init_process_group, is_initialized)
 from tutti.distributed.monitored import monitored_barrier
 from tutti.distributed.multigpu import (all_gather_multigpu, all_reduce_multigpu, broadcast_multigpu,
                                         reduce_multigpu)

@@ -17,6 +17,10 @@ from tutti.distributed.work import Work
 from tutti.errors import InvalidArgument
 
 
+_SUM = RedOpType.SUM
+_LOW_SUM = low_of(_SUM)
+
+
 def _work(low: Any) -> Work | None:
     return None if low is None else Work(low)
 
@@ -45,15 +49,20 @@ def all_reduce(tensor: Any, op: Any = RedOpType.SUM, group: Any = None, async_op
     """Combine the tensors of all ranks, element by element, into each of them, in place."""
     if type(tensor) not in known:
         check_single(tensor, "tensor")
-    low_op, factor = low_of(op)
-    if op is not RedOpType.SUM:
+    if op is _SUM:
+        low_op, factor = _LOW_SUM
+    else:
+        low_op, factor = low_of(op)
         check_complex(op, tensor, "all_reduce")
     pg = member_group(group, "all_reduce")
     if pg is None:
         return None
-    if is_sparse(tensor):
-        return all_reduce_sparse(pg, tensor, op, timeout, async_op)
-    low = pg._low.all_reduce(tensor, low_op, factor=factor, timeout=timeout, async_op=async_op)
+    try:
+        low = pg._low.all_reduce(tensor, low_op, factor=factor, timeout=timeout, async_op=async_op)
+    except TypeError:
+        if is_sparse(tensor):  # asked only here: it is seldom one
+            return all_reduce_sparse(pg, tensor, op, timeout, async_op)
+        raise
     return None if low is None else Work(low)
 
 

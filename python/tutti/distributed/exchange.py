@@ -2,7 +2,6 @@
 
 import zlib
 from datetime import timedelta
-from typing import Any
 
 from tutti import _tutti
 from tutti.distributed.process_group import ProcessGroup
@@ -15,13 +14,12 @@ BARRIER_TAG = FIRST_TAG + 0x100000
 MEETING_TAG = FIRST_TAG + 0x800000
 
 
-def make_among(parent: ProcessGroup, ranks: list[int], name: str, timeout: timedelta | None) -> _tutti.ProcessGroup:
+def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedelta) -> _tutti.ProcessGroup:
     """A world of its own for the listed ranks; the cards that they need travel as messages of the parent."""
     low = parent._low
     peers = [parent._index[rank] for rank in ranks]
     own = peers.index(parent._own)
     tag = MEETING_TAG + zlib.crc32(name.encode()) % 0x7FFFFF
-    limit = timeout or low.timeout
 
     def exchange(_: str, mine: bytes) -> list[bytes]:
         data = mine.encode() if isinstance(mine, str) else bytes(mine)
@@ -37,5 +35,4 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, timeout: timed
         wait_all(works)
         return [bytes(text) for text in texts]
 
-    options: dict[str, Any] = {"timeout": limit}
-    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange, name=name, **options)
+    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange, name=name, timeout=limit)

@@ -1,13 +1,13 @@
 """Making groups of some of the ranks."""
 
-import hashlib
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 from tutti.distributed import exchange
 from tutti.distributed.backend import engine_of
-from tutti.distributed.constants import check_timedelta
+from tutti.distributed.constants import check_timedelta, default_pg_timeout
 from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, get_world_size,
                                              member_group, world)
 
@@ -56,16 +56,22 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
         if use_local_synchronization:
             if parent._own not in listed:
                 return NON_GROUP_MEMBER
+            import hashlib
             # Who is not in the group does not count it: its name comes from its ranks.
             base = hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest()
             times = sum(1 for name in world.groups if name.startswith(base))
             name = f"{base}_{times}" if times else base
-            low = exchange.make_among(parent, listed, name, timeout)
+            low = exchange.make_among(parent, listed, name, timeout or _default_timeout(parent))
         else:
             name = world.next_name()
             low = parent._low.new_group(listed, name=_shown(name, group_desc),
-                                        timeout=timeout or parent._low.timeout)
+                                        timeout=timeout or _default_timeout(parent))
         return _register(low, listed, engine, name, group_desc)
+
+
+def _default_timeout(parent: ProcessGroup) -> timedelta:
+    """As init_process_group: 30 minutes, unless the environment has another."""
+    return parent._low.timeout if "TUTTI_TIMEOUT" in os.environ else default_pg_timeout
 
 
 def _shown(name: str, desc: str | None) -> str:
@@ -127,7 +133,7 @@ def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: timedelta
         names = [world.next_name() for _ in lists]
         low = parent._low.split(colour, 0 if colour is None else lists[colour].index(me),
                                 name=_shown("" if colour is None else names[colour], desc),
-                                timeout=timeout or parent._low.timeout)
+                                timeout=timeout or _default_timeout(parent))
         groups = [_register(low if number == colour else None, ranks, engine, names[number], desc)
                   for number, ranks in enumerate(lists)]
     return (None if colour is None else groups[colour]), groups

@@ -2,10 +2,8 @@
 
 import os
 import sys
-import traceback
 from datetime import timedelta
 from typing import Any
-from urllib.parse import urlparse
 
 from tutti import _tutti
 from tutti.distributed import meeting
@@ -31,7 +29,7 @@ def check_device_id(device_id: Any) -> None:
     raise ValueError("init_process_group device_id parameter must be an accelerator with an index")
 
 
-def _check_environment(rank: int, size: int, address: bool) -> None:
+def _check_environment(rank: int, size: int) -> None:
     """The texts that programs know, for variables that are missing; a launcher of MPI's or Slurm's gives
     some of them in its own way."""
     if any(name in os.environ for name in _OTHER_LAUNCHERS):
@@ -39,21 +37,20 @@ def _check_environment(rank: int, size: int, address: bool) -> None:
     for given, name in ((rank, "RANK"), (size, "WORLD_SIZE")):
         if given == -1 and name not in os.environ:
             raise meeting.no_variable(name)
-    if address:
-        text = os.environ.get("RANK", "")
-        mine = rank if rank != -1 else int(text) if text.isdigit() else -1
-        if "MASTER_ADDR" not in os.environ and mine != 0:
-            raise meeting.no_variable("MASTER_ADDR")
-        if "MASTER_PORT" not in os.environ:
-            raise meeting.no_variable("MASTER_PORT")
+    text = os.environ.get("RANK", "")
+    mine = rank if rank != -1 else int(text) if text.isdigit() else -1
+    if "MASTER_ADDR" not in os.environ and mine != 0:
+        raise meeting.no_variable("MASTER_ADDR")
+    if "MASTER_PORT" not in os.environ and "TUTTI_STORE_PORT" not in os.environ:
+        raise meeting.no_variable("MASTER_PORT")
 
 
 def _check_url(url: str, rank: int, size: int) -> None:
-    parsed, query = urlparse(url), meeting.query_of(url)
-    scheme = parsed.scheme
-    if scheme == "file" and not parsed.path:
+    parts, query = meeting.parsed(url), meeting.query_of(url)
+    scheme = parts.scheme
+    if scheme == "file" and not parts.path:
         raise meeting.error("file", "path missing")
-    if scheme == "tcp" and parsed.port is None:
+    if scheme == "tcp" and parts.port is None:
         raise meeting.error("tcp", "port number missing")
     if any(name in os.environ for name in _OTHER_LAUNCHERS):
         return
@@ -98,14 +95,12 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         url = init_method or "env://"
         if not isinstance(url, str):
             raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
-        scheme = urlparse(url).scheme
+        scheme = "env" if url == "env://" else meeting.parsed(url).scheme
         if scheme in meeting.handlers:
             store, rank, world_size = next(meeting.rendezvous(url, rank, world_size, timeout=limit))
             options.update(rank=rank, world_size=world_size)
         elif scheme == "env":
-            _check_environment(rank, world_size, address=True)
-            if "MASTER_ADDR" not in os.environ and "MASTER_PORT" in os.environ:
-                options["master_addr"] = "0.0.0.0"  # only rank 0 gets here: it serves on every address
+            _check_environment(rank, world_size)
         elif scheme in ("tcp", "file"):
             _check_url(url, rank, world_size)
         else:
@@ -176,6 +171,7 @@ def _mark_tracebacks(rank: int) -> None:
         if before is not sys.__excepthook__ or world.default is None:
             before(kind, problem, trace)
             return
+        import traceback
         text = "".join(traceback.format_exception(kind, problem, trace))
         sys.stderr.write("".join(f"[rank{rank}]: {line}\n" for line in text.rstrip("\n").split("\n")))
 
@@ -212,9 +208,3 @@ def _abort_process_group(group: Any = None) -> None:
     for each in victims:
         each.abort("abort_process_group was called")
     destroy_process_group(group)
-
-
-def set_timeout(timeout: timedelta, group: Any = None) -> None:
-    """Not to be had: a group's timeout is fixed when it is made."""
-    raise NotImplementedError("a group's timeout is fixed when it is made; give timeout= to the operation, or to "
-                              "new_group")

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
-from urllib.parse import parse_qs, urlparse
 
 from tutti.distributed.constants import default_store_timeout
 from tutti.distributed.stores import FileStore, PrefixStore, Store, TCPStore
@@ -29,9 +28,16 @@ def no_variable(name: str) -> ValueError:
     return error("env", f"environment variable {name} expected, but not set")
 
 
+def parsed(url: str) -> Any:
+    """The parts of a URL, as urllib.parse has them."""
+    from urllib.parse import urlparse  # large
+    return urlparse(url)
+
+
 def query_of(url: str) -> dict[str, str]:
     """What stands behind the question mark."""
-    return {name: values[-1] for name, values in parse_qs(urlparse(url).query).items()}
+    from urllib.parse import parse_qs  # large, and mostly not needed
+    return {name: values[-1] for name, values in parse_qs(parsed(url).query).items()}
 
 
 def _number(text: str, name: str) -> int:
@@ -59,8 +65,7 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -
     if not isinstance(world_size, int):
         raise RuntimeError(f"`world_size` must be an integer. {world_size}")
     url = url.decode() if isinstance(url, bytes) else url
-    parsed = urlparse(url)
-    scheme = parsed.scheme
+    scheme = parsed(url).scheme
     if scheme in handlers:
         return handlers[scheme](with_rank(url, rank, world_size), **options)
     if scheme not in _OURS:
@@ -69,7 +74,7 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -
 
 
 def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Meeting]:
-    parsed, query = urlparse(url), query_of(url)
+    parts, query = parsed(url), query_of(url)
 
     def wanted(name: str) -> int:
         if name in query:
@@ -82,7 +87,7 @@ def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Meeting]:
         raise error(scheme, f"{name.replace('_', ' ')} parameter missing")
 
     if scheme == "file":
-        path = parsed.path if not parsed.netloc else parsed.netloc + parsed.path
+        path = parts.path if not parts.netloc else parts.netloc + parts.path
         if not path:
             raise error("file", "path missing")
         rank, size = wanted("rank"), wanted("world_size")
@@ -99,9 +104,9 @@ def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Meeting]:
             raise no_variable("MASTER_PORT")
         number = _number(port, "MASTER_PORT")
     else:
-        if parsed.port is None:
+        if parts.port is None:
             raise error("tcp", "port number missing")
-        host, number = parsed.hostname or "127.0.0.1", parsed.port
+        host, number = parts.hostname or "127.0.0.1", parts.port
     store = TCPStore(host, number, size, rank == 0, timeout)
     yield PrefixStore("rendezvous", store) if scheme == "env" else store, rank, size
     raise RuntimeError(f"Unable to perform re-rendezvous using {scheme}:// method")

@@ -3,7 +3,6 @@
 `group.allreduce([tensor], AllreduceOptions())` and its kin return a Work; ranks in them are the group's.
 """
 
-from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -14,74 +13,64 @@ from tutti.distributed.work import Work, Works
 _UNSET = timedelta(milliseconds=-1)
 
 
-@dataclass
-class AllreduceOptions:
-    reduceOp: Any = RedOpType.SUM
+class _Options:
+    """Fields by name, each with its default; to be set one by one, or given by name."""
+
     timeout: timedelta = _UNSET
     asyncOp: bool = True
 
+    def __init__(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            setattr(self, name, value)
 
-@dataclass
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(type(self), name):
+            raise AttributeError(f"{type(self).__name__} has no field {name!r}")
+        super().__setattr__(name, value)
+
+
+class AllreduceOptions(_Options):
+    reduceOp: Any = RedOpType.SUM
+
+
 class AllreduceCoalescedOptions(AllreduceOptions):
     pass
 
 
-@dataclass
-class BroadcastOptions:
-    rootRank: int = 0
-    rootTensor: int = 0
-    timeout: timedelta = _UNSET
-    asyncOp: bool = True
+class BroadcastOptions(_Options):
+    rootRank = 0
+    rootTensor = 0
 
 
-@dataclass
-class ReduceOptions:
+class ReduceOptions(_Options):
     reduceOp: Any = RedOpType.SUM
-    rootRank: int = 0
-    rootTensor: int = 0
-    timeout: timedelta = _UNSET
-    asyncOp: bool = True
+    rootRank = 0
+    rootTensor = 0
 
 
-@dataclass
-class AllgatherOptions:
-    timeout: timedelta = _UNSET
-    asyncOp: bool = True
+class AllgatherOptions(_Options):
+    pass
 
 
-@dataclass
-class GatherOptions:
-    rootRank: int = 0
-    timeout: timedelta = _UNSET
-    asyncOp: bool = True
+class GatherOptions(_Options):
+    rootRank = 0
 
 
-@dataclass
-class ScatterOptions:
-    rootRank: int = 0
-    timeout: timedelta = _UNSET
-    asyncOp: bool = True
+class ScatterOptions(_Options):
+    rootRank = 0
 
 
-@dataclass
-class ReduceScatterOptions:
+class ReduceScatterOptions(_Options):
     reduceOp: Any = RedOpType.SUM
-    timeout: timedelta = _UNSET
-    asyncOp: bool = True
 
 
-@dataclass
-class AllToAllOptions:
-    timeout: timedelta = _UNSET
-    asyncOp: bool = True
+class AllToAllOptions(_Options):
+    pass
 
 
-@dataclass
-class BarrierOptions:
-    device_ids: list[int] = field(default_factory=list)
-    timeout: timedelta = _UNSET
+class BarrierOptions(_Options):
+    device_ids: Any = ()
     device: Any = None
-    asyncOp: bool = True
 
 
 def _timeout(options: Any) -> timedelta | None:

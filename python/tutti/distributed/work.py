@@ -232,7 +232,7 @@ class Work:
 class Works(Work):
     """Several operations that count as one: done when all are."""
 
-    __slots__ = ("_parts", "_missing", "_lock")
+    __slots__ = ("_parts",)
 
     def __init__(self, parts: Sequence[Work], value: Any = None) -> None:
         super().__init__()
@@ -273,13 +273,12 @@ class Works(Work):
         if not self._parts:
             callback()
             return
-        self._lock = threading.Lock()
-        self._missing = len(self._parts)
+        lock, missing = threading.Lock(), [len(self._parts)]
 
         def one_less() -> None:
-            with self._lock:
-                self._missing -= 1
-                last = self._missing == 0
+            with lock:
+                missing[0] -= 1
+                last = missing[0] == 0
             if last:
                 callback()
 
@@ -306,13 +305,13 @@ class FollowedWork(Works):
 
     def _follow(self) -> None:
         with self._then_lock:
-            then, self._then = self._then, None
-            if then is None or Works.exception(self) is not None:
+            if self._then is None or Works.exception(self) is not None:
                 return
             try:
-                then()
+                self._then()
             except Exception as problem:
                 self._then_error = problem
+            self._then = None
 
     def wait(self, timeout: Any = None) -> bool:
         super().wait(timeout)

@@ -153,7 +153,7 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
         raise ValueError(f"nprocs is {nprocs}; at least one process must be started")
     if start_method == "fork":
         _check_fork()
-    start = multiprocessing.get_context(start_method)
+    start: Any = multiprocessing.get_context(start_method)
     folder = tempfile.mkdtemp(prefix="tutti-spawn-")
     remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
     error_files = [os.path.join(folder, f"error.{index}") for index in range(nprocs)]

@@ -1,6 +1,7 @@
 """What tutti sees in an array, and what it refuses. A world of one rank, in this process."""
 
 import array
+import ctypes
 import subprocess
 import sys
 
@@ -143,3 +144,79 @@ with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1) as 
 print([name for name in ("numpy", "torch", "mpi4py", "asyncio") if name in sys.modules])
 """], capture_output=True, text=True, timeout=60, check=True).stdout
     assert told == "[]\n"
+
+
+class Managed(ctypes.Structure):
+    """DLPack's oldest struct, filled by hand."""
+
+    _fields_ = [("data", ctypes.c_void_p), ("device_type", ctypes.c_int32),
+                ("device_id", ctypes.c_int32), ("ndim", ctypes.c_int32), ("code", ctypes.c_uint8),
+                ("bits", ctypes.c_uint8), ("lanes", ctypes.c_uint16),
+                ("shape", ctypes.POINTER(ctypes.c_int64)),
+                ("strides", ctypes.POINTER(ctypes.c_int64)), ("byte_offset", ctypes.c_uint64),
+                ("context", ctypes.c_void_p), ("deleter", ctypes.c_void_p)]
+
+
+class Handmade:
+    """Four floats with `__dlpack__`, on whatever device and of whatever type it is told."""
+
+    def __init__(self, device=1, code=2, bits=32, lanes=1, offset=0):
+        self.values = (ctypes.c_float * 8)(*[1.0] * 8)
+        self.shape = (ctypes.c_int64 * 1)(4)
+        self.managed = Managed(ctypes.addressof(self.values), device, 0, 1, code, bits, lanes,
+                               self.shape, None, offset, None, None)
+        self.device = device
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+    def __dlpack__(self, **_):
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype = ctypes.py_object
+        new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        return new(ctypes.addressof(self.managed), b"dltensor", None)
+
+
+def test_dlpack_of_others(world):
+    x = Handmade()
+    world.all_reduce(x, Premul, factor=2)
+    assert list(x.values) == [2.0] * 4 + [1.0] * 4
+    x = Handmade(offset=8)
+    world.all_reduce(x, Premul, factor=2)
+    assert list(x.values) == [1.0] * 2 + [2.0] * 4 + [1.0] * 2
+    assert dtype_name(Handmade(code=4, bits=16)) == "bfloat16"
+    for device in (2, 4, 7, 10):
+        with pytest.raises(TypeError, match="not in the memory of the CPU; copy it there"):
+            world.all_reduce(Handmade(device=device))
+    for unknown in ({"lanes": 2}, {"bits": 128}, {"code": 3, "bits": 64}, {"code": 17, "bits": 4}):
+        with pytest.raises(TypeError, match="does not know"):
+            world.all_reduce(Handmade(**unknown))
+
+
+def test_dlpack_that_is_read_only_or_refuses(world):
+    class Of:
+        def __init__(self, values):
+            self.values = values
+
+        def __dlpack__(self, **options):
+            return self.values.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.values.__dlpack_device__()
+
+    class Refusing:
+        def __dlpack__(self, **_):
+            raise BufferError("not today")
+
+        def __dlpack_device__(self):
+            return 1, 0
+
+    frozen = np.arange(3.0)
+    frozen.flags.writeable = False
+    out = np.zeros(3)
+    world.all_gather(out, Of(frozen))
+    assert out.tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="read-only"):
+        world.all_reduce(Of(frozen))
+    with pytest.raises(TypeError, match="cannot be used in place: not today"):
+        world.all_reduce(Refusing())

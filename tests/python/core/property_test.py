@@ -12,7 +12,7 @@ import ranks
 
 SIZES = [2, 3, 5]
 
-prove = settings(max_examples=15, deadline=None, derandomize=False, print_blob=True,
+prove = settings(max_examples=30, deadline=None, derandomize=False, print_blob=True,
                  suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 dtypes = st.sampled_from(cases.DTYPES)
 seeds = st.integers(0, 1000)

@@ -185,7 +185,18 @@ def test_leaving_with_callbacks_outstanding(tmp_path):
         if RANK == 0:
             world.irecv(np.ones(3), 1).add_done_callback(lambda _: None)
         world.barrier()
-    """, 2, tmp_path, leaks=True)
+    """, 2, tmp_path)
+
+
+def test_callbacks_of_what_is_done_are_called_before_the_end(tmp_path):
+    said = ranks.run("""
+        work = world.irecv(np.zeros(3), 1 - RANK)
+        work.add_done_callback(lambda work: say(f"called {work.is_success()}"))
+        world.send(np.ones(3), 1 - RANK)
+        work.wait()
+    """, 2, tmp_path)
+    assert said == ["called True\n"] * 2
+
 
 
 def test_a_with_block_closes_and_tells_the_others_of_exceptions(tmp_path):

@@ -175,6 +175,8 @@ def groups(low):
     if r in evens:
         assert even.closed
         raises(ValueError, "has been destroyed", lambda: dist.all_reduce(np.ones(1), group=even))
+    assert dist.new_group(timeout=datetime.timedelta(seconds=7)).timeout == datetime.timedelta(seconds=7)
+    assert dist.new_group().timeout == dist.default_pg_timeout  # not the world's
     # The order of the list counts where it is not to be sorted.
     backwards = dist.new_group(list(range(n))[::-1], sort_ranks=False)
     assert dist.get_rank(backwards) == n - 1 - r
@@ -256,6 +258,40 @@ def coalesced(low):
         dist.broadcast(b, n - 1)
     manager.wait()
     assert (a == n).all() and (b == n - 1).all()
+
+
+def several_as_one(low):
+    """Works of many parts: every future hears once, after the last part and what follows it."""
+    r, n = adopt(low)
+    for _ in range(20):
+        outs = [[np.zeros(1) for _ in range(3 * n)] for _ in range(3)]
+        work = dist.all_gather_multigpu(outs, [np.full(1, r * 10.0 + j) for j in range(3)], async_op=True)
+        heard = []
+        futures = [work.get_future().then(lambda f: heard.append([t[0] for t in f.value()])) for _ in range(3)]
+        for future in futures:
+            future.wait()
+        assert work.is_completed() and work.is_success() and work.exception() is None
+        assert heard == [[k * 10.0 + j for _ in range(3) for k in range(n) for j in range(3)]] * 3, heard
+
+
+def timeouts(low):
+    """Each operation's own; it breaks the group, and no other."""
+    r, n = adopt(low)
+    if n == 1:
+        return
+    for call in (lambda g, x: dist.all_reduce(x, group=g, timeout=0.05),
+                 lambda g, x: dist.broadcast(x, 1, g, timeout=datetime.timedelta(milliseconds=50)),
+                 lambda g, x: dist.recv(x, 1, g, timeout=0.05),
+                 lambda g, x: dist.barrier(g, timeout=0.05),
+                 lambda g, x: dist.all_gather_object([None] * n, 1, g, timeout=0.05),
+                 lambda g, x: dist.all_reduce(x, group=g, async_op=True, timeout=0.05).wait()):
+        group = dist.new_group()
+        if r == 0:
+            problem = raises(TimeoutError, "", lambda: call(group, np.ones(2)))
+            assert isinstance(problem, dist.DistBackendError) and isinstance(problem, RuntimeError)
+            assert group.health() is not None and dist.group.WORLD.health() is None
+        dist.barrier()
+        dist.destroy_process_group(group)
 
 
 def objects(low, weights_only):

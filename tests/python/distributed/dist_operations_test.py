@@ -19,7 +19,7 @@ def crew(request):
 
 @pytest.mark.parametrize("case", [
     "collectives", "point_to_point", "works", "groups", "mesh", "multigpu", "coalesced", "weights_only",
-    "missing_rank", "wrong_calls", "mixed_complex", "methods"])
+    "missing_rank", "wrong_calls", "mixed_complex", "methods", "several_as_one", "timeouts"])
 def test_case(crew, case):
     crew.run(case)
 

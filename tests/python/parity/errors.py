@@ -243,7 +243,7 @@ def meshes():
 
 def lives():
     """The end of the world, and what holds after it; the last cells."""
-    yield "end/barrier", lambda at: at.dist.barrier()  # as long as rank 0 serves the store
+    yield "end/all_here", lambda at: at.dist.barrier()  # as long as rank 0 serves the store
     yield "end/leave", lambda at: at.dist.destroy_process_group()
     yield "end/initialized", lambda at: at.dist.is_initialized()
     for name, call in {

@@ -73,12 +73,18 @@ TEST(FromEnv, WhatIsMissingIsNamed) {
   EXPECT_THAT(message_of(nothing), AllOf(HasSubstr("RANK, WORLD_SIZE, MASTER_PORT, MASTER_ADDR"),
                                          HasSubstr("tuttirun")));
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-    Variables variables = good();
+    Variables variables = good(1, 2);
     variables.erase(name);
     auto result = from_env(settings_of(variables));
     EXPECT_EQ(result.status().code(), Errc::invalid_argument);
     EXPECT_THAT(message_of(result), HasSubstr(std::string(name) + " is not set"));
   }
+}
+
+TEST(FromEnv, WithALaunchersStoreRankZeroNeedsTheMasterToo) {
+  Variables variables = with("TUTTI_AGENT_STORE", "1");
+  variables.erase("MASTER_ADDR");
+  EXPECT_THAT(message_of(from_env(settings_of(variables))), HasSubstr("MASTER_ADDR is not set"));
 }
 
 TEST(FromEnv, SenselessValuesAreNamed) {

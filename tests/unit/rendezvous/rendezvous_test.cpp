@@ -251,6 +251,17 @@ TEST(Launchers, OnSeveralHostsWhatIsMissingIsNamed) {
   }
 }
 
+TEST(Env, RankZeroMayLeaveTheMasterOut) {
+  const std::string port = free_port();
+  const auto texts = meet(3, [&](int rank) {
+    Variables variables = {
+        {"RANK", std::to_string(rank)}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", port}};
+    if (rank != 0) variables["MASTER_ADDR"] = "127.0.0.1";
+    return settings_of(variables);
+  });
+  EXPECT_EQ(texts.size(), 3U);
+}
+
 TEST(Env, TheStoreMayHaveAPortOfItsOwn) {
   const std::string port = free_port();
   auto found = find_others(settings_of({{"RANK", "0"},

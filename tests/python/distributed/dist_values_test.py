@@ -1,0 +1,134 @@
+"""What needs no ranks: operations, names of engines, pickles, futures."""
+
+import copy
+import datetime
+import pickle
+
+import numpy as np
+import pytest
+
+import tutti.distributed as dist
+from tutti.distributed.constants import seconds_of
+from tutti.distributed.pickling import Packed, read_meta, read_sizes, unpack
+from tutti.errors import Error
+
+
+def test_reduce_ops_are_values():
+    R = dist.ReduceOp
+    assert isinstance(R.SUM, R) and R.SUM == R(R.SUM) and R(R.MAX) == R.MAX and R.SUM != R.MAX
+    assert len({R.SUM, R.MAX, R(R.SUM)}) == 2
+    for op in (R.SUM, R(R.BXOR)):
+        assert pickle.loads(pickle.dumps(op)) == op == copy.deepcopy(op) == copy.copy(op)
+    scaled = dist.premul_sum(2.0)
+    assert isinstance(scaled, R) and scaled != R.PREMUL_SUM and copy.deepcopy(scaled).factor == 2.0
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(scaled)
+    for wrong in (None, True):
+        with pytest.raises(TypeError, match="factor"):
+            dist.premul_sum(wrong)
+    with pytest.raises(TypeError, match="ReduceOp takes"):
+        R("sum")
+
+
+def test_the_old_name_of_reduce_ops_warns():
+    with pytest.warns(FutureWarning, match="ReduceOp"):
+        assert dist.reduce_op.PRODUCT is dist.ReduceOp.PRODUCT
+    with pytest.raises(AttributeError):
+        dist.reduce_op.NOTHING
+
+
+def test_timeouts_are_timedeltas_or_seconds():
+    assert seconds_of(datetime.timedelta(milliseconds=1500)) == 1.5 == seconds_of(1.5)
+    assert seconds_of(None) is None and seconds_of(datetime.timedelta(0)) is None
+    for wrong in ("3", True):
+        with pytest.raises(TypeError, match="timeout"):
+            seconds_of(wrong)
+
+
+def test_debug_levels(monkeypatch):
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "detail")
+    dist.set_debug_level_from_env()
+    assert dist.get_debug_level() is dist.DebugLevel.DETAIL
+    dist.set_debug_level(dist.DebugLevel.OFF)
+    assert dist.get_debug_level() is dist.DebugLevel.OFF
+    monkeypatch.setenv("TORCH_DISTRIBUTED_DEBUG", "LOUD")
+    with pytest.raises(RuntimeError, match="LOUD"):
+        dist.set_debug_level_from_env()
+
+
+@pytest.mark.parametrize("value", [
+    3, "x" * 100_000, {"a": [1, None]}, np.arange(5), np.arange(100_000.0).reshape(100, 1000)[::2],
+    np.asfortranarray(np.arange(40_000).reshape(200, 200)), [np.zeros(20_000), bytearray(100_000)],
+    np.zeros(20_000, [("a", "i4"), ("b", "f8")]), np.array(["a", "bc"]), np.float32(2.5)])
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_pickles_come_back(value, weights_only):
+    packed = Packed(value)
+    buffers, size = read_meta(packed.meta)
+    assert size == len(packed.body)
+    rooms = [bytearray(each) for each in packed.buffers]
+    assert [len(room) for room in rooms] == read_sizes(packed.body, buffers)
+    got = unpack(packed.body, rooms, weights_only)
+    if isinstance(value, np.ndarray):
+        assert got.dtype == value.dtype and (got == value).all() and got.flags.writeable
+    elif isinstance(value, list):
+        assert (got[0] == value[0]).all() and got[1] == value[1]
+    else:
+        assert got == value
+
+
+def test_large_arrays_travel_beside_the_pickle():
+    value = np.arange(1_000_000.0)
+    packed = Packed([value, value[:10]])
+    assert len(packed.body) < 2000 and len(packed.buffers) == 1
+    assert np.frombuffer(packed.buffers[0]).ctypes.data == value.ctypes.data  # uncopied
+
+
+@pytest.mark.parametrize("meta", [
+    (0).to_bytes(8, "little") + (0).to_bytes(8, "little"), b"\xff" * 16,
+    (1 << 40).to_bytes(8, "little") + (100).to_bytes(8, "little"), (0).to_bytes(8, "little") + b"\0\0\0\0\0\0\1\1"])
+def test_sizes_that_cannot_be_are_refused(meta):
+    with pytest.raises(Error, match="cannot be"):
+        read_meta(meta)
+
+
+def test_buffers_that_cannot_be_are_refused():
+    for size in (0, 5, 1 << 60):
+        with pytest.raises(Error, match="cannot be"):
+            read_sizes(size.to_bytes(8, "little") + b"pickle", 1)
+
+
+@pytest.mark.parametrize("pickled", [
+    b"cos\nsystem\n(S'true'\ntR.", b"cbuiltins\neval\n(S'1'\ntR.", b"cbuiltins\ngetattr\n.",
+    b"\x80\x04\x8c\x05numpy\x8c\x10load.__globals__\x93.", b"cnumpy\nload\n.", b"ctorch\nload\n.",
+    b"c__main__\nanything\n.", b"cml_dtypes\n__builtins__\n."])
+def test_weights_only_calls_nothing_that_a_peer_names(pickled):
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+        unpack(pickled, [], True)
+
+
+def test_futures():
+    first = dist.Future()
+    heard = []
+    second = first.then(lambda f: heard.append(1) or f.value() + 1)
+    third = second.then(lambda f: f.value() / 0)
+    assert not first.done() and not third.done()
+    with pytest.raises(RuntimeError, match="no value"):
+        first.value()
+    first.set_result(1)
+    assert second.wait() == 2 and heard == [1] and isinstance(third.exception(), ZeroDivisionError)
+    failed = dist.Future()
+    with pytest.raises(TypeError):
+        failed.set_exception("text")
+    failed.set_exception(KeyError("x"))
+    with pytest.raises(KeyError):
+        failed.wait()
+
+
+def test_before_init():
+    for call in (dist.get_rank, dist.get_world_size, dist.get_backend, dist.barrier, lambda: dist.new_group([0])):
+        with pytest.raises(ValueError, match="Default process group has not been initialized"):
+            call()
+    assert dist.group.WORLD is None and not dist.is_initialized()
+    dist.destroy_process_group(dist.GroupMember.NON_GROUP_MEMBER)  # nothing
+    with pytest.raises(AssertionError, match="cannot be None"):
+        dist.destroy_process_group()
