@@ -117,7 +117,7 @@ bool Engine::pump(Op& op, int rank) noexcept {
     if (!peer.control.empty() && !flush_control(global)) break;
     if (!transport->can_send(global)) break;
     const Stream::Post& post = stream.sends[stream.send_at];
-    if (post.view != nullptr && peer.bounces >= kMostBounces) break;
+    if (post.data == nullptr && peer.bounces >= kMostBounces) break;
     std::uint64_t room = stream.credit > stream.sent ? stream.credit - stream.sent : 0;
     const bool eager = room == 0;
     if (eager) {
