@@ -47,7 +47,7 @@ std::unique_ptr<TcpServer> serve(TcpServerOptions options) {
 std::shared_ptr<TcpStore> join(const TcpServer& server, const Secret& secret = kSecret,
                                bool encrypt = true) {
   return tutti::make_tcp_store(
-      {.port = server.address().port(), .timeout = 10s, .secret = secret, .encrypt = encrypt});
+      {.port = server.address().port(), .timeout = 60s, .secret = secret, .encrypt = encrypt});
 }
 
 template <class Call>
@@ -96,7 +96,7 @@ TEST(TlsStore, CarriesMuchForManyThreadsOfOneUser) {
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
       const std::string mine = "of " + std::to_string(t);
-      EXPECT_TRUE(store->get("large", 20s) == large);
+      EXPECT_TRUE(store->get("large", 60s) == large);
       for (int i = 0; i < 50; ++i) {
         store->set(mine, std::string(static_cast<std::size_t>(i * 1000), 'y'));
         EXPECT_EQ(store->get(mine).size(), static_cast<std::size_t>(i * 1000));
