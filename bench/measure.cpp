@@ -316,14 +316,7 @@ Results run(const Settings& settings, const Observer& observer) {
   return Runner(settings, observer).run();
 }
 
-const char* name_of(Operation operation) {
-  switch (operation) {
-    case Operation::all_reduce: return "all_reduce";
-    case Operation::broadcast: return "broadcast";
-    case Operation::barrier: return "barrier";
-  }
-  return "?";
-}
+const char* name_of(Operation operation) { return traits_of(operation).name; }
 
 const char* name_of(State state) {
   switch (state) {

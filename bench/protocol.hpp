@@ -6,14 +6,14 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "bench/operations.hpp"
+
 /// What the harness and the ranks of a measured library say to each other over a unix socket. Every
 /// rank of every library has a connection of its own and sleeps in recv() between commands, so that
 /// all libraries are alive at once while one measures. Both ends come from the same build.
 namespace tutti::bench {
 
 constexpr std::uint32_t kMagic = 0x74756263;
-
-enum class Operation : std::uint32_t { all_reduce, broadcast, barrier };
 
 enum class Task : std::uint32_t {
   loop,    ///< calls back to back; the answer holds the time of all of them together

@@ -59,7 +59,7 @@ nlohmann::json to_json(const Point& point) {
 Table::Table(std::vector<std::string> libraries) : libraries_(std::move(libraries)) {}
 
 std::string Table::head() const {
-  std::string line = fmt::format("{:<11}{:>5} {:>6}  {:<7}{:>7}{:>8}", "operation", "ranks",
+  std::string line = fmt::format("{:<15}{:>5} {:>6}  {:<7}{:>7}{:>8}", "operation", "ranks",
                                  "bytes", "cores", "hop ns", "others");
   for (const auto& library : libraries_) line += fmt::format("{:>10}", library);
   return line + fmt::format("  {:<8}{:>6}\n", "best", "ratio");
@@ -69,7 +69,7 @@ std::string Table::row(const Point& point) const {
   const std::string hop =
       point.hops.empty() ? "-" : fmt::format("{:.0f}", median(point.hops) * kNano);
   std::string line =
-      fmt::format("{:<11}{:>5} {:>6}  {:<7}{:>7}{:>7.0f}%", name_of(point.operation), point.ranks,
+      fmt::format("{:<15}{:>5} {:>6}  {:<7}{:>7}{:>7.0f}%", name_of(point.operation), point.ranks,
                   size_text(point.bytes), name_of(point.state()), hop, point.others * 100);
   for (const auto& library : libraries_) line += fmt::format("{:>10}", cell(point.of(library)));
   const Series* best = point.best_peer();

@@ -45,18 +45,16 @@ struct BenchOptions {
 
 fs::path own_folder() { return fs::read_symlink("/proc/self/exe").parent_path(); }
 
-bench::Operation operation_of(const std::string& name) {
-  for (const auto operation :
-       {bench::Operation::all_reduce, bench::Operation::broadcast, bench::Operation::barrier}) {
-    if (name == bench::name_of(operation)) return operation;
-  }
-  throw std::invalid_argument("no such operation: " + name);
+std::vector<std::string> operation_names() {
+  std::vector<std::string> names;
+  for (const auto& traits : bench::all_operations()) names.emplace_back(traits.name);
+  return names;
 }
 
 bench::Settings settings_of(const BenchOptions& options, bool range_given) {
   bench::Settings settings;
   for (const auto& name : options.operations) {
-    settings.operations.push_back(operation_of(name));
+    settings.operations.push_back(bench::operation_of(name));
   }
   if (range_given) {
     settings.sizes = bench::size_range(bench::parse_size(options.begin),
@@ -140,8 +138,8 @@ void add_bench_command(CLI::App& app) {
       "bench", "Measures collectives, beside other libraries in the same run if asked");
   command
       ->add_option("operations", options->operations,
-                   "all_reduce, broadcast, barrier (default: all_reduce)")
-      ->check(CLI::IsMember({"all_reduce", "broadcast", "barrier"}));
+                   fmt::format("{} (default: all_reduce)", fmt::join(operation_names(), ", ")))
+      ->check(CLI::IsMember(operation_names()));
   command->add_option("--ranks", options->ranks, "Numbers of processes, e.g. 2,8")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024))

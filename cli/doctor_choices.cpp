@@ -88,6 +88,8 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
                                                 : "shared memory within a host, TCP between hosts");
       break;
   }
+  findings.fact("encryption",
+                config.tls ? "TLS 1.3 on every TCP connection" : "no: TUTTI_TLS=1 switches it on");
   if (config.transport == Config::TransportChoice::shm && job.hosts > 1)
     findings.wrong("TUTTI_TRANSPORT=shm refuses to start on several hosts: unset it");
   if (config.agree == Config::Agree::strict && topology.hosts > 1)

@@ -19,6 +19,7 @@
 #include "os/process.hpp"
 #include "os/shared_memory.hpp"
 #include "secure/hmac.hpp"
+#include "secure/tls.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -140,6 +141,9 @@ void look_at_kernel(Findings& findings) {
                     "they know the job's secret without it",
                     digest.status().message()));
   }
+  const auto tls = secure::Tls::library();
+  findings.fact("TLS 1.3", tls ? fmt::format("{}; on with TUTTI_TLS=1", tls.value())
+                               : std::string("no: TUTTI_TLS=1 will not work"));
   std::error_code none;
   const fs::directory_iterator gpus("/proc/driver/nvidia/gpus", none);
   if (!none) {

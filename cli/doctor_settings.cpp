@@ -12,6 +12,7 @@
 #include "base/nearest.hpp"
 #include "cli/doctor.hpp"
 #include "plan/select.hpp"
+#include "secure/tls.hpp"
 #include "store/secret.hpp"
 
 namespace tutti::cli {
@@ -118,6 +119,16 @@ void look_at_job(const Variables& variables, Findings& findings) {
   }
 }
 
+void look_at_encryption(const Variables& variables, Findings& findings) {
+  if (const auto library = secure::Tls::library(); !library)
+    findings.wrong(std::string(library.status().message()));
+  if (!variables.contains("TUTTI_SECRET_FILE") && !variables.contains("TUTTI_SECRET_FD")) {
+    findings.hint(
+        "TUTTI_TLS is 1 and no secret is set here: tuttirun gives its workers one; on several "
+        "hosts give each tuttirun the same --secret-file, and by hand set TUTTI_SECRET_FILE");
+  }
+}
+
 }  // namespace
 
 Config look_at_settings(Findings& findings) {
@@ -142,7 +153,9 @@ Config look_at_settings(Findings& findings) {
   if (!any) findings.fact("none", "defaults, as in docs/configuration.md");
   look_for_typos(variables, known, findings);
   look_at_job(variables, findings);
-  return read_config(variables, settings, findings);
+  Config config = read_config(variables, settings, findings);
+  if (config.tls) look_at_encryption(variables, findings);
+  return config;
 }
 
 }  // namespace tutti::cli

@@ -90,12 +90,13 @@ function(tutti_add_test)
   endif()
 endfunction()
 
-# tutti_add_ranks_test(NAME name PROGRAM target RANKS 1 2 4 [ARGS ...] [LABELS ...]
+# tutti_add_ranks_test(NAME name PROGRAM target RANKS 1 2 4 [ARGS ...] [LAUNCHER ...] [LABELS ...]
 #                      [TIMEOUT seconds] [RUN_SERIAL])
 #
 # Runs a program with `tuttirun --nproc-per-node N`, one test per rank count: name.1, name.2, ...
+# LAUNCHER: further options of tuttirun.
 function(tutti_add_ranks_test)
-  cmake_parse_arguments(arg "RUN_SERIAL" "NAME;PROGRAM;TIMEOUT" "RANKS;ARGS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "RUN_SERIAL" "NAME;PROGRAM;TIMEOUT" "RANKS;ARGS;LAUNCHER;LABELS" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tutti_add_ranks_test(${arg_NAME}): do not know ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -110,8 +111,8 @@ function(tutti_add_ranks_test)
   foreach(ranks IN LISTS arg_RANKS)
     tutti_register_test(
       NAME ${arg_NAME}.${ranks} RESULTS ON PROCESSORS ${ranks}
-      COMMAND $<TARGET_FILE:tuttirun> --nproc-per-node ${ranks} $<TARGET_FILE:${arg_PROGRAM}>
-              ${arg_ARGS}
+      COMMAND $<TARGET_FILE:tuttirun> --nproc-per-node ${ranks} ${arg_LAUNCHER}
+              $<TARGET_FILE:${arg_PROGRAM}> ${arg_ARGS}
       LABELS ${arg_LABELS} ranks TIMEOUT ${arg_TIMEOUT} ${serial})
   endforeach()
   foreach(sanitizer IN ITEMS asan tsan)

@@ -49,8 +49,8 @@ int Job::run() {
     if (!status) {
       say(fmt::format("tuttirun: {}", status.message()));
       if (nodes_)
-        nodes_->report_failure(127,
-                               fmt::format("node {}: {}", options_.node_rank, status.message()));
+        nodes_->report_failure(
+            127, fmt::format("node {}: {}", options_.node_rank, status.message()), true);
       reported_ = true;
       kill_all();
     }
@@ -89,8 +89,10 @@ Status Job::meet_nodes() {
   std::optional<int> number = options_.node_rank;
   if (options_.find_node_rank)
     number = meeting_.serving() ? std::optional<int>(0) : std::optional<int>();
-  nodes_ = std::make_unique<Nodes>(options_, meeting_.store(), number,
-                                   [loop = events_.get()] { loop->wake(); });
+  if (restart_ > 0) number = options_.node_rank;
+  nodes_ =
+      std::make_unique<Nodes>(options_, meeting_.store(), number, restart_, meeting_.workers_port(),
+                              [loop = events_.get()] { loop->wake(); });
   // No worker runs before the others can be told of its end. Ends with an answer of the store, its
   // time-out, or a signal.
   while (!nodes_->joined()) {
@@ -100,6 +102,7 @@ Status Job::meet_nodes() {
     if (Status status = events_->run_once(std::nullopt); !status) return status;
   }
   options_.node_rank = *nodes_->joined();
+  meeting_.use_workers_port(nodes_->workers_port());
   return {};
 }
 
@@ -131,12 +134,17 @@ Status Job::start_workers() {
   return {};
 }
 
+bool Job::restarts_left() const { return interrupted_by_ == 0 && restart_ < options_.max_restarts; }
+
 bool Job::should_restart() const {
-  return first_failed_ != nullptr && interrupted_by_ == 0 && restart_ < options_.max_restarts;
+  if (!restarts_left()) return false;
+  if (!nodes_) return first_failed_ != nullptr;
+  return verdict_ && !verdict_->success && !verdict_->final;  // all nodes do the same
 }
 
 Status Job::restart() {
-  output_->write(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
+  if (first_failed_ != nullptr)
+    output_->write(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
   for (const auto& worker : workers_) {
     guardian_.forget(worker->process.pid());
     if (Status status = worker->process.collect(); !status) return status;
@@ -148,7 +156,12 @@ Status Job::restart() {
   ++restart_;
   say(fmt::format("tuttirun: starting all workers again ({} of {} restarts)", restart_,
                   options_.max_restarts));
-  return meeting_.serve(restart_);
+  nodes_.reset();
+  verdict_.reset();
+  verdict_noted_ = false;
+  reported_ = false;
+  if (Status status = meeting_.serve(restart_); !status) return status;
+  return meet_nodes();
 }
 
 void Job::watch(Worker& worker) {
@@ -223,7 +236,8 @@ void Job::note_end(Worker& worker) {
   if (nodes_ && !std::exchange(reported_, true)) {
     nodes_->report_failure(worker.end->shell_code(),
                            fmt::format("rank {} on node {} failed first: {}", worker.rank,
-                                       options_.node_rank, describe(*worker.end)));
+                                       options_.node_rank, describe(*worker.end)),
+                           !restarts_left());
   }
   stop(SIGTERM);
 }
@@ -239,8 +253,10 @@ void Job::note_signal() {
     }
     interrupted_by_ = signal;
     if (nodes_ && !std::exchange(reported_, true)) {
-      nodes_->report_failure(128 + signal, fmt::format("tuttirun on node {} was ended by {}",
-                                                       options_.node_rank, describe({0, signal})));
+      nodes_->report_failure(128 + signal,
+                             fmt::format("tuttirun on node {} was ended by {}", options_.node_rank,
+                                         describe({0, signal})),
+                             true);
     }
     stop(signal);
   }
@@ -291,9 +307,11 @@ void Job::loop() {
     note_verdict();
     if (all_ended()) {
       const bool success = !stopping_ && first_failed_ == nullptr;
-      if (!nodes_ || !success || verdict_noted_) return;
+      if (!nodes_ || verdict_noted_) return;
+      // Whether all start again is what the verdict tells.
+      if (!success && !restarts_left()) return;
       // The other nodes may still need our store, and may still fail.
-      if (!std::exchange(told_done, true)) nodes_->report_done();
+      if (success && !std::exchange(told_done, true)) nodes_->report_done();
     }
     if (Status status = events_->run_once(kill_at_); !status) {
       say(fmt::format("tuttirun: {}", status.message()));

@@ -40,6 +40,7 @@ class Job {
   Status meet_nodes();
   Status watch_signals();
   Status start_workers();
+  [[nodiscard]] bool restarts_left() const;
   [[nodiscard]] bool should_restart() const;
   /// Forgets the workers, which have all ended, and opens a new meeting for the next ones.
   Status restart();

@@ -32,6 +32,7 @@ Status Meeting::prepare() {
     run_id_ = fmt::format("{:08x}{:08x}", random(), random());
   }
   address_.job = run_id_;
+  job_ = run_id_;
   if (run_id_.empty()) run_id_ = "none";
   return prepare_secret();
 }
@@ -59,13 +60,21 @@ Status Meeting::prepare_secret() {
 }
 
 Status Meeting::serve(int restart) {
+  if (restart > 0) address_.job = fmt::format("{} restart {}", run_id_, restart);
+  if (restart > 0 && options_.nnodes > 1) {
+    workers_server_.reset();
+    if (!serving()) return {};
+    auto server = make_server(0);
+    if (!server) return explain(server.status());
+    workers_server_ = std::move(*server);
+    return {};
+  }
   close(std::chrono::milliseconds::zero());
   address_.master_port = options_.master_port.value_or(0);
-  address_.own_store = options_.own_store;
   // Programs that serve a store themselves have the port; the launchers meet at the next one.
   const bool beside = options_.own_store && options_.nnodes > 1;
   store_port_ = static_cast<std::uint16_t>(address_.master_port + (beside ? 1 : 0));
-  if (restart > 0) address_.job = fmt::format("{} restart {}", run_id_, restart);
+  address_.store_port = store_port_;
   const bool may_be_another = options_.find_node_rank && !options_.serves;
   const bool ours =
       options_.find_node_rank ? options_.serves.value_or(true) : options_.node_rank == 0;
@@ -77,8 +86,14 @@ Status Meeting::serve(int restart) {
     return explain(status);
   }
   if (!beside) address_.master_port = store_port_;
-  // It has found out that the port can be had.
-  if (options_.own_store && !beside) close(std::chrono::milliseconds::zero());
+  if (options_.own_store && !beside) {
+    // It has found out that the port can be had, which is the program's; we serve at any other.
+    const std::unique_ptr<store::TcpServer> found = std::move(server_);
+    store_port_ = 0;
+    if (Status status = start_server(); !status) return explain(status);
+    found->close(std::chrono::milliseconds::zero());
+  }
+  address_.store_port = store_port_;
   if (restart == 0 && options_.nnodes > 1 && secret_.empty() &&
       !is_loopback(options_.master_addr)) {
     say_(
@@ -90,7 +105,15 @@ Status Meeting::serve(int restart) {
 }
 
 Status Meeting::start_server() {
-  auto addresses = os::Address::resolve(address_.master_addr, store_port_);
+  auto server = make_server(store_port_);
+  if (!server) return server.status();
+  server_ = std::move(*server);
+  store_port_ = server_->address().port();
+  return {};
+}
+
+Result<std::unique_ptr<store::TcpServer>> Meeting::make_server(std::uint16_t port) const {
+  auto addresses = os::Address::resolve(address_.master_addr, port);
   if (!addresses) return Status(Errc::store, std::string(addresses.status().message()));
   Status last;
   for (const os::Address& address : *addresses) {
@@ -101,17 +124,24 @@ Status Meeting::start_server() {
     store::TcpServerOptions server;
     server.address = address;
     server.secret = secret_;
+    server.encrypt = options_.tls;
     server.job = address_.job;
     auto started = store::TcpServer::start(std::move(server));
-    if (!started) {
-      last = started.status();
-      continue;
-    }
-    server_ = std::move(*started);
-    store_port_ = server_->address().port();
-    return {};
+    if (started) return started;
+    last = started.status();
   }
   return last;
+}
+
+std::optional<std::uint16_t> Meeting::workers_port() const {
+  if (!workers_server_) return std::nullopt;
+  return workers_server_->address().port();
+}
+
+void Meeting::use_workers_port(std::uint16_t port) {
+  if (port == 0) return;
+  address_.store_port = port;
+  if (!options_.own_store) address_.master_port = port;
 }
 
 Status Meeting::explain(const Status& why) const {
@@ -147,6 +177,8 @@ Status Meeting::explain(const Status& why) const {
 }
 
 void Meeting::close(std::chrono::milliseconds linger) {
+  if (workers_server_) workers_server_->close(linger);
+  workers_server_.reset();
   if (server_) server_->close(linger);
   server_.reset();
 }
@@ -157,7 +189,8 @@ TcpStoreOptions Meeting::store() const {
   store.port = store_port_;
   store.timeout = options_.join_timeout;
   store.secret = secret_;
-  store.job = address_.job;
+  store.encrypt = options_.tls;
+  store.job = job_;
   return store;
 }
 

@@ -20,8 +20,8 @@ namespace tutti::launcher {
 struct JobAddress {
   std::string master_addr;
   std::uint16_t master_port = 0;
-  /// Rank 0 serves the store there, not we.
-  bool own_store = false;
+  /// Of the store that we serve: the same, unless the program has a store of its own there.
+  std::uint16_t store_port = 0;
   std::string job;
   /// The secret as memory to inherit, or -1.
   int secret_fd = -1;
@@ -42,6 +42,11 @@ class Meeting {
   /// a name of its own: what is left of an earlier one can disturb nobody.
   Status serve(int restart);
   [[nodiscard]] bool serving() const noexcept { return server_ != nullptr; }
+  /// On several nodes the launchers keep their store, and restarted workers have one of their own.
+  /// Its port, on the node that serves it; absent elsewhere and at the first start.
+  [[nodiscard]] std::optional<std::uint16_t> workers_port() const;
+  /// What the node that serves has told; 0: nothing.
+  void use_workers_port(std::uint16_t port);
   /// Goes on serving for those who are still there, at most `linger`, then ends.
   void close(std::chrono::milliseconds linger);
 
@@ -54,6 +59,7 @@ class Meeting {
  private:
   Status prepare_secret();
   Status start_server();
+  Result<std::unique_ptr<store::TcpServer>> make_server(std::uint16_t port) const;
   [[nodiscard]] Status explain(const Status& why) const;
 
   const Options& options_;
@@ -61,9 +67,11 @@ class Meeting {
   JobAddress address_;
   std::uint16_t store_port_ = 0;
   std::string run_id_;
+  std::string job_;  ///< as the store that the launchers share knows it
   std::vector<std::byte> secret_;
   os::Fd secret_fd_;
   std::unique_ptr<store::TcpServer> server_;
+  std::unique_ptr<store::TcpServer> workers_server_;
 };
 
 }  // namespace tutti::launcher

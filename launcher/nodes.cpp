@@ -11,9 +11,11 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::string_view kVerdictKey = "tuttirun/verdict";
-constexpr std::string_view kDoneKey = "tuttirun/done";
-constexpr std::string_view kNodesKey = "tuttirun/nodes";
+constexpr std::string_view kVerdictKey = "/verdict";
+constexpr std::string_view kDoneKey = "/done";
+constexpr std::string_view kNodesKey = "/nodes";
+constexpr std::string_view kPortKey = "/port";
+constexpr std::string_view kFinal = "final ";
 constexpr auto kReportTimeout = 5s;
 // A job may run for as long as it likes; this outlives every machine.
 constexpr auto kForever = std::chrono::hours(24 * 365);
@@ -23,6 +25,10 @@ Nodes::Verdict parse_verdict(std::string_view text) {
   if (text == "done") {
     verdict.success = true;
     return verdict;
+  }
+  if (text.starts_with(kFinal)) {
+    verdict.final = true;
+    text.remove_prefix(kFinal.size());
   }
   const auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), verdict.exit_code);
@@ -35,8 +41,12 @@ Nodes::Verdict parse_verdict(std::string_view text) {
 }  // namespace
 
 Nodes::Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank,
+             int restart, std::optional<std::uint16_t> workers_port,
              std::function<void()> on_news) {
   state_->nnodes = options.nnodes;
+  state_->restart = restart;
+  state_->prefix = restart == 0 ? "tuttirun" : fmt::format("tuttirun/{}", restart);
+  state_->workers_port = workers_port;
   state_->node_rank = node_rank;
   state_->on_news = std::move(on_news);
   thread_ = std::thread([state = state_, store = std::move(store)] { run(*state, store); });
@@ -56,11 +66,13 @@ Nodes::~Nodes() {
     thread_.detach();
 }
 
-void Nodes::say(TcpStore& store, const std::string& message, int nnodes) {
+void Nodes::say(TcpStore& store, const std::string& message, const State& state) {
+  const std::string verdict = fmt::format("{}{}", state.prefix, kVerdictKey);
   if (message != "done") {
-    store.compare_set(kVerdictKey, "", message, kReportTimeout);
-  } else if (store.add(kDoneKey, 1, kReportTimeout) == nnodes) {
-    store.compare_set(kVerdictKey, "", "done", kReportTimeout);
+    store.compare_set(verdict, "", message, kReportTimeout);
+  } else if (store.add(fmt::format("{}{}", state.prefix, kDoneKey), 1, kReportTimeout) ==
+             state.nnodes) {
+    store.compare_set(verdict, "", "done", kReportTimeout);
   }
 }
 
@@ -71,16 +83,39 @@ void Nodes::run(State& state, const TcpStoreOptions& options) {
     store = make_tcp_store(options);
     const std::string objection = join(state, store);
     if (objection.empty())
-      verdict = parse_verdict(store->get(kVerdictKey, kForever));
+      verdict = parse_verdict(store->get(fmt::format("{}{}", state.prefix, kVerdictKey), kForever));
     else
-      verdict.text = objection;
+      verdict = {.final = true, .text = objection};
   } catch (const std::exception& error) {
+    verdict.final = true;
     verdict.text = fmt::format("tuttirun on node 0 cannot be reached: {}", error.what());
   }
   const std::lock_guard lock(state.mutex);
   state.store.reset();
   state.verdict = std::move(verdict);
   if (state.on_news) state.on_news();
+}
+
+std::string Nodes::agree_on_port(State& state, TcpStore& store) {
+  if (state.restart == 0) return {};
+  const std::string key = fmt::format("{}{}", state.prefix, kPortKey);
+  std::optional<std::uint16_t> port;
+  {
+    const std::lock_guard lock(state.mutex);
+    port = state.workers_port;
+  }
+  if (port) {
+    store.set(key, std::to_string(*port));
+    return {};
+  }
+  const std::string text = store.get(key);
+  std::uint16_t told = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), told);
+  if (error != std::errc() || end != text.data() + text.size() || told == 0)
+    return fmt::format("node 0 tells \"{}\" as the port of the restarted store", text);
+  const std::lock_guard lock(state.mutex);
+  state.workers_port = told;
+  return {};
 }
 
 std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
@@ -90,14 +125,17 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
     number = state.node_rank;
   }
   // The node that serves is number 0.
-  if (!number) number = static_cast<int>(store->add(kNodesKey, 1));
+  const std::string nodes = fmt::format("{}{}", state.prefix, kNodesKey);
+  if (!number) number = static_cast<int>(store->add(nodes, 1));
   if (*number >= state.nnodes)
     return fmt::format("{} nodes have come already, as many as --nnodes says", state.nnodes);
-  if (store->add(fmt::format("{}/{}", kNodesKey, *number), 1) > 1) {
+  if (store->add(fmt::format("{}/{}", nodes, *number), 1) > 1) {
     return fmt::format(
         "a node with --node-rank {} has come already; give each its own, from 0 to {}", *number,
         state.nnodes - 1);
   }
+  if (const std::string objection = agree_on_port(state, *store); !objection.empty())
+    return objection;
   const std::lock_guard lock(state.mutex);
   state.node_rank = number;
   state.store = store;
@@ -114,7 +152,7 @@ void Nodes::report(const std::string& message) {
   }
   if (!store) return;
   try {
-    say(*store, message, state_->nnodes);
+    say(*store, message, *state_);
   } catch (const std::exception&) {
     // The thread that waits for the verdict sees the same and tells.
   }
@@ -122,8 +160,13 @@ void Nodes::report(const std::string& message) {
 
 void Nodes::report_done() { report("done"); }
 
-void Nodes::report_failure(int exit_code, const std::string& text) {
-  report(fmt::format("{} {}", exit_code, text));
+void Nodes::report_failure(int exit_code, const std::string& text, bool final) {
+  report(fmt::format("{}{} {}", final ? kFinal : "", exit_code, text));
+}
+
+std::uint16_t Nodes::workers_port() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->workers_port.value_or(0);
 }
 
 std::optional<int> Nodes::joined() const {

@@ -9,6 +9,8 @@
 #include <filesystem>
 #include <string_view>
 
+#include <tutti/config.hpp>
+
 #include "os/cpu.hpp"
 #include "raw_options.hpp"
 
@@ -237,6 +239,24 @@ Status convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& o
   return {};
 }
 
+Status convert_security(const RawOptions& raw, Options& options) {
+  options.secret_file = raw.secret_file;
+  // Of the settings of the workers this one is ours, too: the store is here.
+  const auto config = Config::from_environment([](const char* name) -> const char* {
+    return std::string_view(name) == "TUTTI_TLS" ? std::getenv(name) : nullptr;
+  });
+  if (!config) return config.status();
+  options.tls = raw.tls || config.value().tls;
+  if (options.tls && options.nnodes > 1 && options.secret_file.empty()) {
+    return invalid(
+        fmt::format("{} needs a secret, which on several nodes nobody can make for all: give each "
+                    "the same --secret-file, made with: (umask 077; head -c 32 /dev/urandom > "
+                    "secret)",
+                    raw.tls ? "--tls" : "TUTTI_TLS=1"));
+  }
+  return {};
+}
+
 Status convert_output(const RawOptions& raw, Options& options) {
   if (raw.tag) options.tag = true;
   if (raw.no_tag) options.tag = false;
@@ -276,16 +296,11 @@ Status convert(const RawOptions& raw, const CLI::App& app, Options& options) {
                     options.node_rank, options.nnodes, options.nnodes - 1));
   }
   if (Status status = convert_rendezvous(raw, app, options); !status) return status;
-  options.secret_file = raw.secret_file;
+  if (Status status = convert_security(raw, options); !status) return status;
 
   auto restarts = number("--max-restarts", raw.max_restarts, 0, kMostRestarts);
   if (!restarts) return restarts.status();
   options.max_restarts = *restarts;
-  if (options.max_restarts > 0 && options.nnodes > 1) {
-    return invalid(
-        "--max-restarts is for jobs on one node: on several nothing starts the workers of all "
-        "nodes again together; leave it out, and start the job again on all nodes");
-  }
   if (!raw.monitor_interval.empty()) {
     auto interval = seconds("--monitor-interval", raw.monitor_interval);
     if (!interval) return interval.status();

@@ -48,6 +48,8 @@ struct Options {
   /// Name of the job; empty: one is made on one node, none on several.
   std::string job_id;
   std::string secret_file;
+  /// All TCP connections are encrypted, the launchers' own included.
+  bool tls = false;
   /// How long the nodes wait for each other.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
 

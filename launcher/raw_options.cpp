@@ -73,6 +73,9 @@ void declare_job(Declaration& declare, RawOptions& raw) {
                 "Port of the store [a free one on one node, 29500 on several]");
   declare.value("--secret-file", raw.secret_file,
                 "File (mode 600) with the job's secret, the same on all nodes [made on one node]");
+  declare.flag("--tls", raw.tls,
+               "Encrypt all TCP connections of the job (TLS 1.3); on several nodes this needs "
+               "--secret-file [if TUTTI_TLS is 1]");
   declare.flag("--own-store", raw.own_store,
                "Leave --master-port to the program, which serves a store of its own there, as "
                "torch.distributed with gloo or NCCL does");
@@ -94,7 +97,7 @@ void declare_job(Declaration& declare, RawOptions& raw) {
 void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw) {
   declare
       .value("--max-restarts", raw.max_restarts,
-             "After a failure start all workers again, so many times (one node only)")
+             "After a failure start all workers again, so many times; the same on all nodes")
       ->capture_default_str();
   app.add_option("--grace,--shutdown-timeout,--shutdown_timeout", raw.grace,
                  "Seconds between asking workers to end and ending them")

@@ -19,6 +19,7 @@ struct RawOptions {
   std::string rdzv_id;
   std::string rdzv_conf;
   std::string secret_file;
+  bool tls = false;
   bool own_store = false;
 
   std::string max_restarts = "0";

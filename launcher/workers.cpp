@@ -48,13 +48,15 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
   set("TORCHELASTIC_MAX_RESTARTS", options.max_restarts);
   variables["MASTER_ADDR"] = start.address.master_addr;
   set("MASTER_PORT", start.address.master_port);
-  variables["TUTTI_AGENT_STORE"] = start.address.own_store ? "0" : "1";
+  set("TUTTI_STORE_PORT", start.address.store_port);
+  variables["TUTTI_AGENT_STORE"] = "1";
   // A launcher started by another launcher's worker must not hand on that one's.
   for (const char* name : {"TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_JOB"})
     variables.erase(name);
   if (start.address.secret_fd >= 0) set("TUTTI_SECRET_FD", start.address.secret_fd);
   if (!start.address.secret_file.empty())
     variables["TUTTI_SECRET_FILE"] = start.address.secret_file;
+  if (options.tls) variables["TUTTI_TLS"] = "1";
   if (!start.address.job.empty()) variables["TUTTI_JOB"] = start.address.job;
   // Its output goes through a pipe, where Python would keep it back until the end.
   variables.try_emplace("PYTHONUNBUFFERED", "1");

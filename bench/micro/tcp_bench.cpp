@@ -57,12 +57,14 @@ struct Rank {
 struct Pair {
   Rank ranks[2];
 
-  Pair() {
+  explicit Pair(bool encrypted) {
     std::vector<std::string> addresses;
     for (int r = 0; r < 2; ++r) {
       TcpOptions options;
       options.rank = r;
       options.size = 2;
+      options.encrypt = encrypted;
+      if (encrypted) options.secret.assign(32, std::byte{'s'});
       options.bind = tutti::os::Address::parse("127.0.0.1", 0).value();
       ranks[r].transport = TcpTransport::listen(std::move(options)).value();
       ranks[r].transport->set_sink(&ranks[r].sink);
@@ -78,8 +80,8 @@ struct Pair {
 };
 
 // One way = half a round trip; both sides spin on poll().
-void ping_pong(benchmark::State& state) {
-  Pair pair;
+void ping_pong(benchmark::State& state, bool encrypted) {
+  Pair pair(encrypted);
   const auto bytes = static_cast<std::size_t>(state.range(0));
   std::atomic<bool> stop{false};
   std::thread echo([&] {
@@ -110,8 +112,8 @@ void ping_pong(benchmark::State& state) {
 }
 
 // Frames of 128 KiB from one rank to the other.
-void stream(benchmark::State& state) {
-  Pair pair;
+void stream(benchmark::State& state, bool encrypted) {
+  Pair pair(encrypted);
   std::atomic<bool> stop{false};
   std::thread reader([&] {
     while (!stop.load(std::memory_order_relaxed)) {  // alone: nothing is published with it
@@ -139,14 +141,14 @@ void stream(benchmark::State& state) {
 }
 
 // What a poll costs that finds nothing.
-void idle_poll(benchmark::State& state) {
-  Pair pair;
+void idle_poll(benchmark::State& state, bool encrypted) {
+  Pair pair(encrypted);
   for (auto _ : state) benchmark::DoNotOptimize(pair.ranks[0].transport->poll());
 }
 
 // One thread drives both ends: what a frame costs in CPU time, however busy the machine is.
-void frame_cost(benchmark::State& state) {
-  Pair pair;
+void frame_cost(benchmark::State& state, bool encrypted) {
+  Pair pair(encrypted);
   const auto bytes = static_cast<std::size_t>(state.range(0));
   for (auto _ : state) {
     const std::uint64_t before = pair.ranks[1].sink.frames;
@@ -157,9 +159,13 @@ void frame_cost(benchmark::State& state) {
   state.SetBytesProcessed(state.iterations() * state.range(0));
 }
 
-BENCHMARK(frame_cost)->Arg(8)->Arg(64)->Arg(4096)->Arg(131072);
-BENCHMARK(ping_pong)->Arg(8)->Arg(64)->Arg(4096)->Arg(65536)->UseRealTime();
-BENCHMARK(stream)->UseRealTime();
-BENCHMARK(idle_poll);
+BENCHMARK_CAPTURE(frame_cost, plain, false)->Arg(8)->Arg(64)->Arg(4096)->Arg(131072);
+BENCHMARK_CAPTURE(frame_cost, tls, true)->Arg(8)->Arg(64)->Arg(4096)->Arg(131072);
+BENCHMARK_CAPTURE(ping_pong, plain, false)->Arg(8)->Arg(64)->Arg(4096)->Arg(65536)->UseRealTime();
+BENCHMARK_CAPTURE(ping_pong, tls, true)->Arg(8)->Arg(64)->Arg(4096)->Arg(65536)->UseRealTime();
+BENCHMARK_CAPTURE(stream, plain, false)->UseRealTime();
+BENCHMARK_CAPTURE(stream, tls, true)->UseRealTime();
+BENCHMARK_CAPTURE(idle_poll, plain, false);
+BENCHMARK_CAPTURE(idle_poll, tls, true);
 
 }  // namespace

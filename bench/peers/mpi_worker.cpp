@@ -9,6 +9,9 @@
 
 namespace {
 
+using tutti::bench::Buffers;
+using tutti::bench::Operation;
+
 class Mpi final : public tutti::bench::Library {
  public:
   Mpi() {
@@ -32,13 +35,34 @@ class Mpi final : public tutti::bench::Library {
   }
 
   // A failing call ends the process: MPI_ERRORS_ARE_FATAL is MPI's default.
-  void all_reduce(float* data, std::size_t count) override {
-    MPI_Allreduce(MPI_IN_PLACE, data, static_cast<int>(count), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+  void call(Operation operation, const Buffers& buffers) override {
+    const MPI_Comm world = MPI_COMM_WORLD;
+    const MPI_Datatype real = MPI_FLOAT;
+    const auto [in, out, elements] = buffers;
+    const int count = static_cast<int>(elements);
+    switch (operation) {
+      case Operation::all_reduce:
+        MPI_Allreduce(MPI_IN_PLACE, out, count, real, MPI_SUM, world);
+        break;
+      case Operation::broadcast: MPI_Bcast(out, count, real, 0, world); break;
+      case Operation::barrier: MPI_Barrier(world); break;
+      case Operation::reduce:
+        if (rank_ == 0) {
+          MPI_Reduce(MPI_IN_PLACE, out, count, real, MPI_SUM, 0, world);
+        } else {
+          MPI_Reduce(out, nullptr, count, real, MPI_SUM, 0, world);
+        }
+        break;
+      case Operation::all_gather: MPI_Allgather(in, count, real, out, count, real, world); break;
+      case Operation::gather: MPI_Gather(in, count, real, out, count, real, 0, world); break;
+      case Operation::scatter: MPI_Scatter(in, count, real, out, count, real, 0, world); break;
+      case Operation::reduce_scatter:
+        MPI_Reduce_scatter_block(in, out, count, real, MPI_SUM, world);
+        break;
+      case Operation::all_to_all: MPI_Alltoall(in, count, real, out, count, real, world); break;
+      case Operation::send_recv: there_and_back(out, count); break;
+    }
   }
-  void broadcast(std::byte* data, std::size_t bytes) override {
-    MPI_Bcast(data, static_cast<int>(bytes), MPI_BYTE, 0, MPI_COMM_WORLD);
-  }
-  void barrier() override { MPI_Barrier(MPI_COMM_WORLD); }
   void settle() override {
     // Only calls of MPI move what it has queued.
     for (int i = 0; i < 64; ++i) {
@@ -48,6 +72,15 @@ class Mpi final : public tutti::bench::Library {
   }
 
  private:
+  void there_and_back(float* data, int count) const {
+    const int other = rank_ ^ 1;
+    if (other >= size_) return;
+    const bool first = other > rank_;
+    if (first) MPI_Send(data, count, MPI_FLOAT, other, 0, MPI_COMM_WORLD);
+    MPI_Recv(data, count, MPI_FLOAT, other, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (!first) MPI_Send(data, count, MPI_FLOAT, other, 0, MPI_COMM_WORLD);
+  }
+
   int rank_ = 0;
   int size_ = 0;
 };

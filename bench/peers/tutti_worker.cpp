@@ -12,6 +12,9 @@
 
 namespace {
 
+using tutti::bench::Buffers;
+using tutti::bench::Operation;
+
 class Tutti final : public tutti::bench::Library {
  public:
   [[nodiscard]] int rank() const override { return world_.rank(); }
@@ -20,15 +23,36 @@ class Tutti final : public tutti::bench::Library {
     return "tutti " + std::string(tutti::version()) + ", " + std::string(world_.backend());
   }
 
-  void all_reduce(float* data, std::size_t count) override {
-    world_.all_reduce(std::span(data, count)).wait();
+  void call(Operation operation, const Buffers& buffers) override {
+    const std::size_t n = static_cast<std::size_t>(size());
+    const std::span<float> in(buffers.input, buffers.count);
+    const std::span<float> out(buffers.output, buffers.count);
+    const std::span<float> all_in(buffers.input, buffers.count * n);
+    const std::span<float> all_out(buffers.output, buffers.count * n);
+    switch (operation) {
+      case Operation::all_reduce: world_.all_reduce(out).wait(); break;
+      case Operation::broadcast: world_.broadcast(out).wait(); break;
+      case Operation::barrier: world_.barrier().wait(); break;
+      case Operation::reduce: world_.reduce(out).wait(); break;
+      case Operation::all_gather: world_.all_gather(all_out, in).wait(); break;
+      case Operation::gather: world_.gather(all_out, in).wait(); break;
+      case Operation::scatter: world_.scatter(out, all_in).wait(); break;
+      case Operation::reduce_scatter: world_.reduce_scatter(out, all_in).wait(); break;
+      case Operation::all_to_all: world_.all_to_all(all_out, all_in).wait(); break;
+      case Operation::send_recv: there_and_back(out); break;
+    }
   }
-  void broadcast(std::byte* data, std::size_t bytes) override {
-    world_.broadcast(std::span(data, bytes)).wait();
-  }
-  void barrier() override { world_.barrier().wait(); }
 
  private:
+  void there_and_back(std::span<float> data) {
+    const int other = rank() ^ 1;
+    if (other >= size()) return;
+    const bool first = other > rank();
+    if (first) world_.send(data, other);
+    world_.recv(data, other);
+    if (!first) world_.send(data, other);
+  }
+
   tutti::ProcessGroup world_ = tutti::init_process_group();
 };
 

@@ -89,9 +89,14 @@ class Server {
  private:
   Answer obey(const Command& command) {
     Answer answer;
-    operation_ = command.operation;
+    traits_ = &traits_of(command.operation);
     bytes_ = command.bytes;
-    data_ = buffer_.at_least(bytes_);
+    const bool reads = !traits_->input_of_root_only || library_.rank() == 0;
+    input_bytes_ = reads ? bytes_of(traits_->input, bytes_, library_.size()) : 0;
+    const std::size_t output_bytes = bytes_of(traits_->output, bytes_, library_.size());
+    buffers_.input = floats(input_.at_least(input_bytes_));
+    buffers_.output = floats(output_.at_least(output_bytes));
+    buffers_.count = bytes_ / sizeof(float);
     const std::uint64_t switches = involuntary_switches();
     switch (command.task) {
       case Task::loop: loop(command, answer); break;
@@ -106,32 +111,42 @@ class Server {
     return answer;
   }
 
-  void call() {
-    switch (operation_) {
-      case Operation::all_reduce: library_.all_reduce(floats(), bytes_ / sizeof(float)); break;
-      case Operation::broadcast: library_.broadcast(data_, bytes_); break;
-      case Operation::barrier: library_.barrier(); break;
+  void call() { library_.call(traits_->operation, buffers_); }
+
+  static float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
+
+  /// What the library would find unchanged in the next call of a loop, if nobody wrote it anew:
+  /// handing over what nobody touched since would flatter whoever reads directly.
+  [[nodiscard]] std::span<std::byte> unwritten() const {
+    if (input_bytes_ > 0) return {reinterpret_cast<std::byte*>(buffers_.input), input_bytes_};
+    const bool root = library_.rank() == 0;
+    const Operation operation = traits_->operation;
+    if ((operation == Operation::broadcast && root) || (operation == Operation::reduce && !root)) {
+      return {reinterpret_cast<std::byte*>(buffers_.output), bytes_};
     }
+    return {};
   }
 
-  float* floats() { return reinterpret_cast<float*>(data_); }
-
-  /// New input. all_reduce gets -0.0f: the only value besides infinity that is not all zero bits
-  /// and stays itself however often it is summed in place.
+  /// New input. Equal bytes from this range make floats between 1e-9 and 2, so that nothing
+  /// overflows and nothing is denormal.
   void rewrite() {
-    if (operation_ == Operation::all_reduce) {
-      std::fill_n(floats(), bytes_ / sizeof(float), -0.0F);
-    } else if (operation_ == Operation::broadcast && library_.rank() == 0) {
-      std::memset(data_, ++fill_, bytes_);
-    }
+    const auto bytes = unwritten();
+    if (!bytes.empty()) std::memset(bytes.data(), 0x30 + (++fill_ & 15), bytes.size());
   }
 
-  /// In a loop all_reduce writes its input itself, in place. The root of a broadcast does not, so
-  /// it is made to: handing over what nobody touched since would flatter whoever reads directly.
-  void loop(const Command& command, Answer& answer) {
-    const bool rewrites = operation_ == Operation::broadcast && library_.rank() == 0;
-    const bool timed_rewrite = rewrites && bytes_ >= kTimedRewriteBytes;
+  /// all_reduce in place gets -0.0f: the only value besides infinity that is not all zero bits and
+  /// stays itself however often it is summed.
+  void prepare() {
+    if (traits_->sums && traits_->input == Blocks::none) {
+      std::fill_n(buffers_.output, buffers_.count, -0.0F);
+    }
     rewrite();
+  }
+
+  void loop(const Command& command, Answer& answer) {
+    const std::size_t rewritten = unwritten().size();
+    const bool timed_rewrite = rewritten >= kTimedRewriteBytes;
+    prepare();
     library_.barrier();
     for (std::uint64_t i = 0; i < command.warmup; ++i) call();
     library_.barrier();
@@ -142,7 +157,7 @@ class Server {
         const double start = now();
         rewrite();
         rewriting += now() - start;
-      } else if (rewrites) {
+      } else if (rewritten > 0) {
         rewrite();
       }
       call();
@@ -154,7 +169,7 @@ class Server {
   void sync(const Command& command) {
     samples_.reserve(command.iterations);
     for (std::uint64_t i = 0; i < command.warmup + command.iterations; ++i) {
-      rewrite();
+      prepare();
       library_.barrier();
       const double begin = now();
       call();
@@ -164,43 +179,65 @@ class Server {
   }
 
   void verify(Answer& answer) {
-    switch (operation_) {
-      case Operation::all_reduce: return verify_all_reduce(answer);
-      case Operation::broadcast: return verify_broadcast(answer);
-      case Operation::barrier: return record_barriers();
+    if (traits_->operation == Operation::barrier) return record_barriers();
+    const int rank = library_.rank();
+    const std::size_t count = buffers_.count;
+    // In place, the output is the input; else it must be written by the call.
+    for (int block = 0; block < blocks(traits_->output); ++block) {
+      const bool in_place = traits_->input == Blocks::none;
+      fill(buffers_.output, block,
+           [&](std::size_t i) { return in_place ? value(rank, 0, i) : -1; });
     }
+    if (input_bytes_ > 0) {
+      for (int block = 0; block < blocks(traits_->input); ++block) {
+        fill(buffers_.input, block, [&](std::size_t i) { return value(rank, block, i); });
+      }
+    }
+    call();
+    for (int block = 0; block < blocks(traits_->output); ++block) {
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t at = static_cast<std::size_t>(block) * count + i;
+        const int right = expected(block, i);
+        if (buffers_.output[at] != static_cast<float>(right)) {
+          return differs(answer, at, buffers_.output[at], right);
+        }
+      }
+    }
+  }
+
+  [[nodiscard]] int blocks(Blocks blocks) const {
+    return static_cast<int>(bytes_of(blocks, 1, library_.size()));
+  }
+
+  template <class Value>
+  void fill(float* data, int block, Value value) const {
+    float* const begin = data + static_cast<std::size_t>(block) * buffers_.count;
+    for (std::size_t i = 0; i < buffers_.count; ++i) begin[i] = static_cast<float>(value(i));
   }
 
   /// Small whole numbers: their float sums are exact in any order.
-  void verify_all_reduce(Answer& answer) {
-    const std::size_t count = bytes_ / sizeof(float);
-    const int n = library_.size();
-    const auto input = [](std::size_t i, int rank) {
-      return static_cast<int>(i % 1021) + rank + 1;
-    };
-    for (std::size_t i = 0; i < count; ++i) {
-      floats()[i] = static_cast<float>(input(i, library_.rank()));
-    }
-    call();
-    for (std::size_t i = 0; i < count; ++i) {
-      const int ranks = n * (n - 1) / 2;
-      const float expected = static_cast<float>(n * input(i, 0) + ranks);
-      if (floats()[i] != expected) return differs(answer, i, floats()[i], expected);
-    }
+  static int value(int rank, int block, std::size_t i) {
+    return static_cast<int>(i % 1021) + 7 * block + rank + 1;
   }
 
-  void verify_broadcast(Answer& answer) {
-    const auto value = [](std::size_t i, int rank) {
-      return static_cast<std::byte>((i * 131 + i / 251 + static_cast<std::size_t>(rank) * 17) &
-                                    255);
-    };
-    for (std::size_t i = 0; i < bytes_; ++i) data_[i] = value(i, library_.rank());
-    call();
-    for (std::size_t i = 0; i < bytes_; ++i) {
-      if (data_[i] != value(i, 0)) {
-        return differs(answer, i, static_cast<double>(data_[i]), static_cast<double>(value(i, 0)));
-      }
+  /// What the output must hold after the call of `verify`.
+  [[nodiscard]] int expected(int block, std::size_t i) const {
+    const int rank = library_.rank();
+    const int n = library_.size();
+    const auto sum = [&](int of_block) { return n * value(0, of_block, i) + n * (n - 1) / 2; };
+    switch (traits_->operation) {
+      case Operation::barrier: break;
+      case Operation::all_reduce: return sum(0);
+      case Operation::broadcast: return value(0, 0, i);
+      case Operation::reduce: return rank == 0 ? sum(0) : value(rank, 0, i);
+      case Operation::all_gather: return value(block, 0, i);
+      case Operation::gather: return rank == 0 ? value(block, 0, i) : -1;
+      case Operation::scatter: return value(0, rank, i);
+      case Operation::reduce_scatter: return sum(rank);
+      case Operation::all_to_all: return value(block, rank, i);
+      case Operation::send_recv: return value(rank & ~1, 0, i);
     }
+    return -1;
   }
 
   void differs(Answer& answer, std::size_t index, double is, double expected) const {
@@ -225,10 +262,12 @@ class Server {
 
   Library& library_;
   int fd_;
-  Buffer buffer_;
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
-  Operation operation_ = Operation::barrier;
+  Buffer input_;
+  Buffer output_;
+  Buffers buffers_;
+  std::size_t input_bytes_ = 0;  ///< of this rank
+  std::size_t bytes_ = 0;        ///< of a block
+  const OperationTraits* traits_ = &traits_of(Operation::barrier);
   unsigned char fill_ = 0;
   std::vector<double> samples_;
 };

@@ -3,8 +3,17 @@
 #include <cstddef>
 #include <string>
 
+#include "bench/operations.hpp"
+
 /// The part of a measured process that is the same for all libraries.
 namespace tutti::bench {
+
+/// What a call works on; see OperationTraits for how many blocks there are.
+struct Buffers {
+  float* input = nullptr;
+  float* output = nullptr;
+  std::size_t count = 0;  ///< elements of a block
+};
 
 /// A library that is measured, as one of its ranks sees it. All calls block until done.
 class Library {
@@ -19,11 +28,9 @@ class Library {
   /// Name and version.
   [[nodiscard]] virtual std::string name() const = 0;
 
-  /// Sum of float32, in place.
-  virtual void all_reduce(float* data, std::size_t count) = 0;
-  /// Bytes of rank 0 to all.
-  virtual void broadcast(std::byte* data, std::size_t bytes) = 0;
-  virtual void barrier() = 0;
+  /// One call. The root is rank 0, values are float32, sums are sums.
+  virtual void call(Operation operation, const Buffers& buffers) = 0;
+  void barrier() { call(Operation::barrier, {}); }
   /// Called before the rank falls asleep: sends what a library without a thread of its own may
   /// still hold back.
   virtual void settle() {}

@@ -11,15 +11,9 @@
 
 #include <tutti/collective.hpp>
 #include <tutti/error.hpp>
+#include <tutti/work.hpp>
 
 namespace tutti {
-
-/// Called once when an operation is done, on the progress thread. `submit` is allowed inside, and
-/// so is `wait` on other operations. Must not throw.
-struct Callback {
-  void (*function)(void* context, const Status& status) noexcept = nullptr;
-  void* context = nullptr;
-};
 
 /// What runs the operations of one group. One entry point for all of them.
 ///

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +22,7 @@ enum class ReduceOp : std::uint8_t {
   band = 5,
   bor = 6,
   bxor = 7,
-  premul_sum = 8,
+  premul_sum = 8,  ///< each rank's input times its own factor, summed up
 };
 
 /// "SUM", "MAX", ... as torch.distributed spells them.
@@ -50,6 +51,13 @@ inline constexpr int kKindCount = 13;
 /// "all_reduce", ...
 [[nodiscard]] std::string_view to_string(Kind kind) noexcept;
 
+/// Elements [first, first + count) of a tensor, counted in row-major order of its shape.
+struct Piece {
+  TensorView view;
+  std::size_t first = 0;
+  std::size_t count = 0;
+};
+
 /// What only some calls have beside their two tensors. All that it names belongs to the caller and
 /// is read during submit only, but for the elements themselves.
 struct Details {
@@ -62,6 +70,11 @@ struct Details {
   /// gives some; what one sends is what the other expects.
   std::span<const std::size_t> input_counts;
   std::span<const std::size_t> output_counts;
+  /// Several tensors in one call (`..._coalesced`): what input and output are put together from, in
+  /// this order. Both or none; then `Collective::input` and `output` have a dtype and a count, but
+  /// no memory, and nothing else of the lists above is given.
+  std::span<const Piece> input_pieces;
+  std::span<const Piece> output_pieces;
   /// PREMUL_SUM: what this rank's input is multiplied by: one value, or one for each element. Of
   /// the input's dtype.
   TensorView factor;
@@ -83,6 +96,9 @@ struct Collective {
 
 /// As `root` of a recv.
 inline constexpr int kAnySource = -1;
+
+/// The tag of the messages of monitored_barrier; those of callers are not negative.
+inline constexpr int kMonitoredBarrierTag = std::numeric_limits<int>::min();
 
 /// One line for people: "all_reduce(SUM, float32 x 1000)".
 [[nodiscard]] std::string describe(const Collective& call);

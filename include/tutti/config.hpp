@@ -31,6 +31,11 @@ struct Config {
   /// TUTTI_ALGO, e.g. "all_reduce:ring,broadcast:binomial_broadcast". Must be equal on all ranks.
   std::string algorithms;
 
+  /// TUTTI_TLS = 0 | 1. 1: every TCP connection, to the store and between ranks, is encrypted
+  /// (TLS 1.3) with keys that come from the job's secret, so there must be one. Must be equal on
+  /// all ranks and where the store is served.
+  bool tls = false;
+
   /// TUTTI_CPUS. CPUs that the ranks of this host have together; default: affinity and cgroup
   /// quota. Decides between spinning and yielding, and between algorithms. The least of all ranks
   /// counts.

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tutti/config.hpp>
@@ -48,6 +49,10 @@ struct InitOptions {
 ///           come), StoreError, NetworkError (wrong secret, another job), DisagreementError (a rank
 ///           given twice, unequal sizes or settings).
 [[nodiscard]] ProcessGroup init_process_group(const InitOptions& options = {});
+
+/// Can a world be made on the backend of this name here? ProcessGroup::backend() tells which one it
+/// runs on: "native", the only one today.
+[[nodiscard]] bool is_available(std::string_view backend) noexcept;
 
 /// A world of this process lives.
 [[nodiscard]] bool is_initialized() noexcept;

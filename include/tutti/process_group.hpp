@@ -134,6 +134,13 @@ struct BarrierOptions {  ///< What a barrier may be told.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
+struct MonitoredBarrierOptions {  ///< What a monitored_barrier may be told.
+  /// How long rank 0 waits for the others; absent: the group's.
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  /// Name all ranks that have not come, not only the first of them.
+  bool wait_all_ranks = false;
+};
+
 struct NewGroupOptions {  ///< What a new group may be told beside its ranks.
   /// For messages; absent: made from the ranks.
   std::string name = {};
@@ -280,6 +287,35 @@ class ProcessGroup {
   Work all_to_all(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
                   const AllToAllOptions& options = {});
 
+  /// all_reduce of several tensors in one operation, with one Work. Many small ones are so done in
+  /// the time of one of the same size; the results are those of a call for each.
+  ///
+  /// Shapes:   one dtype; the same number of tensors, of the same counts, on every rank; strides
+  /// are
+  ///           free. No two overlap. `factors`: one for each element of all tensors in a row.
+  /// Lifetime: as all_reduce; the list itself is read during the call only. So for all of them.
+  Work all_reduce_coalesced(std::span<const TensorView> buffers,
+                            const AllReduceOptions& options = {});
+  /// broadcast of several tensors in one operation.
+  ///
+  /// Shapes:   as all_reduce_coalesced.
+  Work broadcast_coalesced(std::span<const TensorView> buffers,
+                           const BroadcastOptions& options = {});
+  /// all_gather of several tensors in one operation.
+  ///
+  /// Shapes:   as all_reduce_coalesced; outputs[t] has size() times the elements of inputs[t]. Or
+  ///           outputs[r * inputs.size() + t] is where inputs[t] of rank r goes. Blocks must be
+  ///           alike on all ranks.
+  Work all_gather_coalesced(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
+                            const AllGatherOptions& options = {});
+  /// reduce_scatter of several tensors in one operation.
+  ///
+  /// Shapes:   as all_reduce_coalesced; inputs[t] has size() times the elements of outputs[t].
+  ///           Blocks must be alike on all ranks.
+  Work reduce_scatter_coalesced(std::span<const TensorView> outputs,
+                                std::span<const TensorView> inputs,
+                                const ReduceScatterOptions& options = {});
+
   /// Sends a buffer to one rank, which may be this one. Returns when the buffer may be used again.
   ///
   /// Shapes:   dtype and count as those of its recv; strides are free.
@@ -325,6 +361,19 @@ class ProcessGroup {
 
   /// Done when every rank has called it.
   Work barrier(const BarrierOptions& options = {});
+
+  /// A barrier that tells who has not come: rank 0 waits for a sign of each other rank, and gives
+  /// them leave when all have come. Blocks. For finding out where a program hangs: it costs more
+  /// than `barrier`, and all goes through rank 0.
+  ///
+  /// Order:    among the monitored barriers of the group only: it is not compared with the other
+  ///           operations, so that a rank that is somewhere else is named.
+  /// Errors:   TimeoutError on rank 0 when the timeout has passed since it called: it names the
+  ///           ranks that have not come, culprit() is the first of them. The group is then broken,
+  ///           so the others get the same error at once, those that have not come in their next
+  ///           call. Ranks other than 0 wait for rank 0 as long as the longer one of `timeout` and
+  ///           the group's. NetworkError where a rank died or left.
+  void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
   /// Makes a group of some of our ranks. Collective over this group: every rank calls it with the
   /// same list, in the new group's order; blocks. Empty for ranks that are not in the list.

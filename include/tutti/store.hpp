@@ -176,6 +176,9 @@ struct TcpStoreOptions {  ///< Where the store is, and who may use it.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
   /// Known to all users; both sides prove that they know it. Empty: no proof is asked for.
   std::vector<std::byte> secret = {};
+  /// Encrypt the connection (TLS 1.3), with a key that comes from the secret; the same at the
+  /// server and its users.
+  bool encrypt = false;
   /// Name of the job: a user of another job is refused.
   std::string job = {};
   /// Tells apart stores that follow each other on one port: a user of a later generation tries

@@ -10,7 +10,13 @@
 namespace tutti {
 
 class Backend;
-struct Callback;
+
+/// Called once when an operation is done, on the progress thread. New operations may be called
+/// inside, and other ones waited for. Must not throw.
+struct Callback {
+  void (*function)(void* context, const Status& status) noexcept = nullptr;
+  void* context = nullptr;
+};
 
 /// The caller's end of one operation.
 ///

@@ -4,76 +4,233 @@
 
 #include <optional>
 #include <span>
-#include <string>
+
+#include "dtypes.hpp"
+#include "exchange.hpp"
+#include "layout.hpp"
 
 namespace nb = nanobind;
 
 namespace tutti::python {
 namespace {
 
-std::optional<DType> dtype_of(const nb::dlpack::dtype& type) noexcept {
-  if (type.lanes != 1) return std::nullopt;
-  switch (static_cast<nb::dlpack::dtype_code>(type.code)) {
-    case nb::dlpack::dtype_code::Bool:
-      if (type.bits == 8) return DType::bool_;
-      break;
-    case nb::dlpack::dtype_code::Int:
-      if (type.bits == 8) return DType::int8;
-      if (type.bits == 16) return DType::int16;
-      if (type.bits == 32) return DType::int32;
-      if (type.bits == 64) return DType::int64;
-      break;
-    case nb::dlpack::dtype_code::UInt:
-      if (type.bits == 8) return DType::uint8;
-      if (type.bits == 16) return DType::uint16;
-      if (type.bits == 32) return DType::uint32;
-      if (type.bits == 64) return DType::uint64;
-      break;
-    case nb::dlpack::dtype_code::Float:
-      if (type.bits == 16) return DType::float16;
-      if (type.bits == 32) return DType::float32;
-      if (type.bits == 64) return DType::float64;
-      break;
-    case nb::dlpack::dtype_code::Bfloat:
-      if (type.bits == 16) return DType::bfloat16;
-      break;
-    case nb::dlpack::dtype_code::Complex:
-      if (type.bits == 64) return DType::complex64;
-      if (type.bits == 128) return DType::complex128;
-      break;
-    default: break;
-  }
-  return std::nullopt;
+// NumPy's own description of an array, which it gives where the buffer protocol has no letter for
+// the elements (`__array_struct__`).
+struct ArrayStruct {
+  int two;
+  int dims;
+  char kind;
+  int item_bytes;
+  int flags;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides;
+  void* data;
+  PyObject* description;
+};
+constexpr int kNotSwapped = 0x200;
+constexpr int kWriteable = 0x400;
+
+constexpr const char* kReadOnly =
+    "is read-only, and the result would be written into it; pass a copy";
+constexpr const char* kElsewhere = "is not in the memory of the CPU; copy it there first";
+
+static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));
+const std::int64_t* wide(const Py_ssize_t* values) noexcept {
+  return reinterpret_cast<const std::int64_t*>(values);
 }
 
-[[noreturn]] void refuse(const char* operation, nb::handle array, const std::string& why) {
-  const std::string type = nb::cast<std::string>(nb::str(array.type().attr("__name__")));
-  throw nb::type_error((std::string(operation) + ": the " + type + " " + why).c_str());
+bool in_cpu_memory(const nb::dlpack::device& device) noexcept {
+  return device.device_type == nb::device::cpu::value ||
+         device.device_type == nb::device::cuda_host::value ||
+         device.device_type == nb::device::rocm_host::value;
+}
+
+// Does this tensor stand for the conjugates or the negatives of what is in memory? Asked at every
+// call, so without making the names anew.
+bool is_lazy_view(nb::handle tensor) {
+  static PyObject* const questions[] = {PyUnicode_InternFromString("is_neg"),
+                                        PyUnicode_InternFromString("is_conj")};
+  PyObject* const arguments[] = {tensor.ptr()};
+  for (PyObject* const question : questions) {
+    const nb::object answer = nb::steal(PyObject_VectorcallMethod(question, arguments, 1, nullptr));
+    if (!answer.is_valid()) throw nb::python_error();
+    if (answer.ptr() == Py_True) return true;
+  }
+  return false;
+}
+
+// What an exception says, without the stack that torch puts below.
+std::string first_line(const nb::python_error& problem) {
+  const std::string text = nb::cast<std::string>(nb::str(problem.value()));
+  return text.substr(0, text.find('\n'));
+}
+
+// A torch tensor of a torch that has no C exchange. Never imports it.
+bool is_torch_tensor(nb::handle array) {
+  const nb::object modules = nb::module_::import_("sys").attr("modules");
+  const nb::object torch = modules.attr("get")("torch");
+  return !torch.is_none() && nb::isinstance(array, torch.attr("Tensor"));
 }
 
 }  // namespace
 
-Buffer::Buffer(nb::handle array, const char* operation) {
+void Buffer::Release::operator()(Py_buffer* pinned) const noexcept {
+  PyBuffer_Release(pinned);
+  delete pinned;
+}
+
+void Buffer::refuse(const Call& call, const std::string& why) const {
+  const std::string type = nb::cast<std::string>(nb::str(array_.type().attr("__name__")));
+  throw nb::type_error(
+      (std::string(call.operation) + ": the " + call.what + ", a " + type + ", " + why).c_str());
+}
+
+void Buffer::take(const Call& call, void* data, DType dtype, int dims, const std::int64_t* shape,
+                  const std::int64_t* strides, std::int64_t unit) {
+  const auto count = static_cast<std::size_t>(dims);
+  std::string why;
+  if (!make_view(data, dtype, std::span(shape, count),
+                 strides == nullptr ? std::span<const std::int64_t>() : std::span(strides, count),
+                 unit, view_, why)) {
+    refuse(call, why);
+  }
+}
+
+void Buffer::take(const Call& call, const nb::dlpack::dltensor& tensor) {
+  if (!in_cpu_memory(tensor.device)) refuse(call, kElsewhere);
+  const std::optional<DType> dtype = dtype_of_dlpack(tensor.dtype);
+  if (!dtype) refuse(call, "has elements of a type that tutti does not know");
+  take(call, static_cast<std::byte*>(tensor.data) + tensor.byte_offset, *dtype, tensor.ndim,
+       tensor.shape, tensor.strides, static_cast<std::int64_t>(size_of(*dtype)));
+}
+
+nb::object Buffer::resolved(nb::handle tensor) {
+  const nb::object plain = tensor.attr("detach")();
+  nb::object copy = plain.attr("resolve_conj")().attr("resolve_neg")();
+  if (use_ == Use::write) written_to_ = plain;
+  return copy;
+}
+
+bool Buffer::from_buffer(const Call& call) {
+  if (PyObject_CheckBuffer(array_.ptr()) == 0) return false;
+  std::unique_ptr<Py_buffer> view(new Py_buffer());
+  if (PyObject_GetBuffer(array_.ptr(), view.get(), PyBUF_FULL_RO) != 0) {
+    const nb::python_error problem;
+    if (from_array_struct(call)) return true;
+    refuse(call, "cannot be used in place: " + first_line(problem));
+  }
+  pinned_.reset(view.release());
+  const Py_buffer& pinned = *pinned_;
+  if (pinned.suboffsets != nullptr) {
+    for (int d = 0; d < pinned.ndim; ++d) {
+      if (pinned.suboffsets[d] >= 0) refuse(call, "lies in pieces (suboffsets); pass a copy");
+    }
+  }
+  const char* const format = pinned.format == nullptr ? "B" : pinned.format;
+  const std::optional<DType> dtype =
+      dtype_of_format(format, static_cast<std::size_t>(pinned.itemsize));
+  if (!dtype) {
+    refuse(call, std::string("has elements of a type that tutti does not know (format '") + format +
+                     "')");
+  }
+  if (pinned.readonly != 0 && use_ == Use::write) refuse(call, kReadOnly);
+  take(call, pinned.buf, *dtype, pinned.ndim, wide(pinned.shape), wide(pinned.strides), 1);
+  return true;
+}
+
+bool Buffer::from_array_struct(const Call& call) {
+  kept_ = nb::getattr(array_, "__array_struct__", nb::none());
+  if (!PyCapsule_CheckExact(kept_.ptr())) return false;
+  const auto* const array =
+      static_cast<const ArrayStruct*>(PyCapsule_GetPointer(kept_.ptr(), nullptr));
+  if (array == nullptr || array->two != 2) {
+    PyErr_Clear();
+    return false;
+  }
+  const std::string name = nb::cast<std::string>(nb::str(array_.attr("dtype").attr("name")));
+  const std::optional<DType> dtype = dtype_of_name(name);
+  if (!dtype) refuse(call, "has elements of a type that tutti does not know (" + name + ")");
+  if ((array->flags & kNotSwapped) == 0 && array->item_bytes > 1)
+    refuse(call, "has the bytes of its elements swapped; pass a copy");
+  if ((array->flags & kWriteable) == 0 && use_ == Use::write) refuse(call, kReadOnly);
+  take(call, array->data, *dtype, array->dims, wide(array->shape), wide(array->strides), 1);
+  return true;
+}
+
+bool Buffer::from_dlpack(const Call& call) {
+  nb::object source = array_;
+  if (is_torch_tensor(array_)) {
+    // A view without history, which __dlpack__ would refuse.
+    source = is_lazy_view(array_) ? resolved(array_) : nb::object(array_.attr("detach")());
+  } else if (!nb::hasattr(array_, "__dlpack__")) {
+    return false;
+  }
   // Never with conversion: that would work on a copy, and the caller would see nothing of the
   // result.
-  if (!nb::try_cast<nb::ndarray<>>(array, array_, false)) {
-    nb::ndarray<nb::ro> readable;
-    if (nb::try_cast<nb::ndarray<nb::ro>>(array, readable, false)) {
-      refuse(operation, array,
-             "is read-only, and the result would be written into it; pass a copy");
+  if (use_ == Use::write) {
+    nb::ndarray<> writable;
+    if (nb::try_cast<nb::ndarray<>>(source, writable, false)) {
+      kept_ = source;
+      imported_ = nb::ndarray<nb::ro>(writable);
     }
-    refuse(
-        operation, array,
-        "is no array that can be used in place; pass a NumPy array, an object with __dlpack__ or a "
-        "writable buffer");
   }
-  if (array_.device_type() != nb::device::cpu::value) {
-    refuse(operation, array, "is not in the memory of the CPU; copy it there first");
+  if (!imported_.is_valid()) {
+    if (!nb::try_cast<nb::ndarray<nb::ro>>(source, imported_, false)) {
+      // It says why, where it is asked directly.
+      try {
+        (void)source.attr("__dlpack__")();
+      } catch (nb::python_error& problem) {
+        refuse(call, "cannot be used in place: " + first_line(problem));
+      }
+      refuse(call, "cannot be used in place");
+    }
+    if (use_ == Use::write) refuse(call, kReadOnly);
+    kept_ = source;
   }
-  const std::optional<DType> dtype = dtype_of(array_.dtype());
-  if (!dtype) refuse(operation, array, "has elements of a type that tutti does not know");
-  view_ = TensorView(array_.data(), *dtype, std::span(array_.shape_ptr(), array_.ndim()),
-                     std::span(array_.stride_ptr(), array_.ndim()));
+  nb::dlpack::dltensor tensor;
+  tensor.data = const_cast<void*>(imported_.data());
+  tensor.device = {imported_.device_type(), imported_.device_id()};
+  tensor.ndim = static_cast<std::int32_t>(imported_.ndim());
+  tensor.dtype = imported_.dtype();
+  tensor.shape = const_cast<std::int64_t*>(imported_.shape_ptr());
+  tensor.strides = const_cast<std::int64_t*>(imported_.stride_ptr());
+  take(call, tensor);
+  return true;
+}
+
+Buffer::Buffer(nb::handle array, const char* operation, const char* what, Use use)
+    : array_(nb::borrow(array)), use_(use) {
+  const Call call{operation, what};
+  const Exchange* exchange = Exchange::known(array);
+  if (exchange == nullptr) {
+    if (from_buffer(call)) return;
+    exchange = Exchange::of(array);
+  }
+  if (exchange != nullptr) {
+    nb::handle source = array;
+    if (exchange->lazy() && is_lazy_view(array)) {
+      kept_ = resolved(array);
+      source = kept_;
+    }
+    nb::dlpack::dltensor tensor;
+    try {
+      tensor = exchange->borrow(source);
+    } catch (nb::python_error& problem) {
+      refuse(call, "cannot be used in place: " + first_line(problem));
+    }
+    take(call, tensor);
+    return;
+  }
+  if (from_dlpack(call)) return;
+  refuse(
+      call,
+      "is no array that can be used in place; pass a NumPy array, a torch tensor, an object with "
+      "__dlpack__ or a buffer");
+}
+
+void Buffer::finish() {
+  if (written_to_.is_valid()) written_to_.attr("copy_")(kept_);
+  written_to_.reset();
 }
 
 }  // namespace tutti::python

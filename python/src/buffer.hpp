@@ -3,26 +3,62 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <memory>
+#include <string>
+
 #include <tutti/tensor.hpp>
 
 namespace tutti::python {
 
-/// A Python array (NumPy, DLPack or the buffer protocol) used in place: holding it keeps its
-/// memory.
+/// What an operation does with an array.
+enum class Use : unsigned char {
+  read,   ///< it may be read-only
+  write,  ///< it is a result; it may be read as well
+  shown,  ///< only read on this rank, but the result all the same: a broadcast's root
+};
+
+/// A Python array used in place: holding it keeps its memory.
 ///
 /// Threads: made, copied and destroyed with the GIL.
 class Buffer {
  public:
-  Buffer() = default;
-  /// Throws TypeError for what is no array, cannot be written, is not in the memory of the CPU or
-  /// has elements that tutti does not know. `operation` begins the message.
-  Buffer(nanobind::handle array, const char* operation);
+  /// `what` begins the messages: "all_gather: the output". Throws TypeError for what is no array,
+  /// cannot be written, is not in the memory of the CPU or has elements that tutti does not know.
+  Buffer(nanobind::handle array, const char* operation, const char* what, Use use);
 
   [[nodiscard]] const TensorView& view() const noexcept { return view_; }
+  /// What the caller gave, if it is a result; else null.
+  [[nodiscard]] nanobind::handle result() const noexcept {
+    return use_ == Use::read ? nanobind::handle() : nanobind::handle(array_);
+  }
+  /// The operation has ended well. Needs the GIL. Throws what torch raises.
+  void finish();
 
  private:
-  nanobind::ndarray<> array_;
+  struct Release {
+    void operator()(Py_buffer* pinned) const noexcept;
+  };
+  struct Call {  // for messages
+    const char* operation;
+    const char* what;
+  };
+  [[noreturn]] void refuse(const Call& call, const std::string& why) const;
+  void take(const Call& call, void* data, DType dtype, int dims, const std::int64_t* shape,
+            const std::int64_t* strides, std::int64_t unit);
+  void take(const Call& call, const nanobind::dlpack::dltensor& tensor);
+  /// With what stands for conjugates or negatives resolved.
+  nanobind::object resolved(nanobind::handle tensor);
+  bool from_buffer(const Call& call);
+  bool from_array_struct(const Call& call);
+  bool from_dlpack(const Call& call);
+
+  nanobind::object array_;
+  nanobind::object kept_;        ///< what really holds the memory, if it is not `array_`
+  nanobind::object written_to_;  ///< a lazy view: `kept_` is copied there in the end
+  std::unique_ptr<Py_buffer, Release> pinned_;
+  nanobind::ndarray<nanobind::ro> imported_;
   TensorView view_;
+  Use use_;
 };
 
 }  // namespace tutti::python

@@ -1,24 +1,21 @@
 #include "group.hpp"
 
+#include <nanobind/stl/chrono.h>
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include <tutti/init.hpp>
-
-#include "buffer.hpp"
 #include "errors.hpp"
 #include "kept.hpp"
 #include "timeout.hpp"
 #include "waiting.hpp"
-#include "work.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -26,82 +23,71 @@ using namespace nb::literals;
 namespace tutti::python {
 namespace {
 
-// The object behind Python's ProcessGroup.
-struct GroupHandle {
-  Group group;
-};
-
-// None for a blocking call, which has then ended well.
-std::optional<RunningWork> run(const Group& group, Collective& call, Buffer buffer, Timeout timeout,
-                               bool asynchronous) {
+// Runs what makes a group out of `parent`; None where this rank is not in it.
+nb::object make(const Group& parent,
+                std::function<std::optional<ProcessGroup>(ProcessGroup&)> creation) {
   Kept::release_done();
-  if (!asynchronous) {
-    run_blocking(*group, call, timeout);
-    return std::nullopt;
-  }
-  Work work;
-  {
-    const nb::gil_scoped_release unlocked;  // it copies small inputs at once
-    work = group->submit(call, timeout, true);
-  }
-  return RunningWork(std::move(work), std::move(buffer), group);
-}
-
-std::optional<RunningWork> all_reduce(const GroupHandle& self, nb::handle array, ReduceOp op,
-                                      nb::handle timeout, bool asynchronous) {
-  Buffer buffer(array, "all_reduce");
-  Collective call;
-  call.kind = Kind::all_reduce;
-  call.op = op;
-  call.input = call.output = buffer.view();
-  return run(self.group, call, std::move(buffer), timeout_of(timeout), asynchronous);
-}
-
-std::optional<RunningWork> broadcast(const GroupHandle& self, nb::handle array, int root,
-                                     nb::handle timeout, bool asynchronous) {
-  Buffer buffer(array, "broadcast");
-  Collective call;
-  call.kind = Kind::broadcast;
-  call.root = root;
-  call.input = call.output = buffer.view();
-  return run(self.group, call, std::move(buffer), timeout_of(timeout), asynchronous);
-}
-
-std::optional<RunningWork> barrier(const GroupHandle& self, nb::handle timeout, bool asynchronous) {
-  Collective call;
-  call.kind = Kind::barrier;
-  return run(self.group, call, Buffer(), timeout_of(timeout), asynchronous);
-}
-
-std::optional<GroupHandle> new_group(const GroupHandle& self, std::vector<int> ranks,
-                                     std::string name, nb::handle timeout) {
-  Kept::release_done();
-  const Group parent = self.group;
   auto made = std::make_shared<std::optional<ProcessGroup>>();
-  run_interruptibly(
-      [parent, made, ranks = std::move(ranks), name = std::move(name),
-       limit = timeout_of(timeout)] {
-        *made = parent->new_group(ranks, {.name = name, .timeout = limit});
-      },
-      [&] {
-        interrupt(*parent);  // then the creation fails at once
-        return true;
-      });
-  if (!*made) return std::nullopt;
-  return GroupHandle{share(std::move(**made))};
+  run_interruptibly([parent, made, creation = std::move(creation)] { *made = creation(*parent); },
+                    [&] {
+                      interrupt(*parent);  // then the creation fails at once
+                      return true;
+                    });
+  if (!*made) return nb::none();
+  return nb::cast(GroupHandle{share(std::move(**made))});
+}
+
+nb::object new_group(const GroupHandle& self, std::vector<int> ranks, std::string name,
+                     nb::handle timeout) {
+  return make(self.open(), [ranks = std::move(ranks),
+                            options = NewGroupOptions{std::move(name), timeout_of(timeout)}](
+                               ProcessGroup& group) { return group.new_group(ranks, options); });
+}
+
+nb::object split(const GroupHandle& self, std::optional<int> color, int key, std::string name,
+                 nb::handle timeout) {
+  return make(self.open(),
+              [color, key, options = NewGroupOptions{std::move(name), timeout_of(timeout)}](
+                  ProcessGroup& group) { return group.split(color, key, options); });
+}
+
+nb::object new_subgroups(const GroupHandle& self, int group_size, std::string name,
+                         nb::handle timeout) {
+  return make(self.open(),
+              [group_size, options = NewGroupOptions{std::move(name), timeout_of(timeout)}](
+                  ProcessGroup& group) -> std::optional<ProcessGroup> {
+                return group.new_subgroups(group_size, options);
+              });
 }
 
 nb::object health(const GroupHandle& self) {
-  const Status status = self.group->health();
+  const Status status = self.open()->health();
   return status.ok() ? nb::none() : exception_of(status);
 }
 
 void abort(const GroupHandle& self, const std::string& reason) {
+  const Group group = self.open();
   const nb::gil_scoped_release unlocked;
-  self.group->abort(reason);
+  group->abort(reason);
+}
+
+std::vector<int> ranks(const GroupHandle& self) {
+  const Group group = self.open();
+  std::vector<int> all;
+  for (int rank = 0; rank < group->size(); ++rank) all.push_back(group->global_rank(rank));
+  return all;
+}
+
+// The end of a `with` block. An exception means that this rank skips calls: the others are told.
+void leave(GroupHandle& self, nb::handle kind, nb::handle problem, nb::handle) {
+  if (!kind.is_none() && self.group != nullptr) {
+    abort(self, "an exception left its block: " + nb::cast<std::string>(nb::repr(problem)));
+  }
+  self.group.reset();
 }
 
 std::string repr(const GroupHandle& self) {
+  if (self.group == nullptr) return "<tutti.ProcessGroup, closed>";
   return "<tutti.ProcessGroup '" + std::string(self.group->name()) + "' rank " +
          std::to_string(self.group->rank()) + " of " + std::to_string(self.group->size()) + ">";
 }
@@ -110,9 +96,22 @@ std::string repr(const GroupHandle& self) {
 
 Group share(ProcessGroup group) {
   return Group(new ProcessGroup(std::move(group)), [](ProcessGroup* last) {
+    // The last reference of an interrupted call is let go by a thread that Python does not know.
+    if (PyGILState_GetThisThreadState() == nullptr) {
+      delete last;
+      return;
+    }
     const nb::gil_scoped_release unlocked;
     delete last;
   });
+}
+
+Group GroupHandle::open() const {
+  if (group == nullptr) [[unlikely]] {
+    raise(Status(Errc::invalid_argument,
+                 "this ProcessGroup was closed (or moved away); make a new one"));
+  }
+  return group;
 }
 
 void bind_group(nb::module_& module) {
@@ -126,60 +125,56 @@ void bind_group(nb::module_& module) {
       .value("BOR", ReduceOp::bor)
       .value("BXOR", ReduceOp::bxor)
       .value("PREMUL_SUM", ReduceOp::premul_sum);
+  module.attr("ANY_SOURCE") = any_source;
 
-  nb::class_<GroupHandle>(module, "ProcessGroup",
-                          "A group of ranks that call the same operations in the same order.")
+  const auto name = "name"_a = "";
+  const auto timeout = "timeout"_a = nb::none();
+  nb::class_<GroupHandle> group(
+      module, "ProcessGroup", nb::is_weak_referenceable(),
+      "A group of ranks that call the same operations in the same order. Each collective blocks\n"
+      "and returns None, or with async_op=True returns a Work.");
+  group
       .def_prop_ro(
-          "rank", [](const GroupHandle& self) { return self.group->rank(); }, "Ours.")
+          "rank", [](const GroupHandle& self) { return self.open()->rank(); }, "Ours.")
       .def_prop_ro(
-          "size", [](const GroupHandle& self) { return self.group->size(); },
+          "size", [](const GroupHandle& self) { return self.open()->size(); },
           "How many ranks there are.")
       .def_prop_ro(
-          "name", [](const GroupHandle& self) { return std::string(self.group->name()); },
+          "name", [](const GroupHandle& self) { return std::string(self.open()->name()); },
           "For messages.")
-      .def("all_reduce", &all_reduce, "array"_a, "op"_a = ReduceOp::sum, nb::kw_only(),
-           "timeout"_a = nb::none(), "async_op"_a = false,
-           "Combine the arrays of all ranks, element by element, into each of them, in place.\n\n"
-           "`array`: NumPy, DLPack or a writable buffer; strides are free. Blocks, or returns a "
-           "Work\n"
-           "with async_op; the array must not be touched until that is done.")
-      .def("broadcast", &broadcast, "array"_a, "root"_a = 0, nb::kw_only(),
-           "timeout"_a = nb::none(), "async_op"_a = false,
-           "Copy the root's array into every other rank's, in place.")
-      .def("barrier", &barrier, nb::kw_only(), "timeout"_a = nb::none(), "async_op"_a = false,
-           "Return when every rank has called it.")
-      .def("new_group", &new_group, "ranks"_a, nb::kw_only(), "name"_a = "",
-           "timeout"_a = nb::none(),
-           "Make a group of some of our ranks. Every rank calls it with the same list; None for "
-           "ranks\n"
-           "that are not in it.")
+      .def_prop_ro(
+          "timeout", [](const GroupHandle& self) { return self.open()->timeout(); },
+          "Of operations that say none.")
+      .def_prop_ro(
+          "backend", [](const GroupHandle& self) { return std::string(self.open()->backend()); },
+          "\"native\".")
+      .def_prop_ro("ranks", &ranks, "The ranks of the world, in the order of the group's ranks.")
+      .def(
+          "global_rank",
+          [](const GroupHandle& self, int rank) { return self.open()->global_rank(rank); },
+          "rank"_a, "Rank of the world for a rank of this group.")
+      .def(
+          "group_rank",
+          [](const GroupHandle& self, int rank) { return self.open()->group_rank(rank); },
+          "global_rank"_a, "Rank of this group for a rank of the world; None for a non-member.")
+      .def("new_group", &new_group, "ranks"_a, nb::kw_only(), name, timeout,
+           "Make a group of some of our ranks, in this order. Every rank of this group calls it\n"
+           "with the same list; None for ranks that are not in it.")
+      .def("split", &split, "color"_a.none(), "key"_a = 0, nb::kw_only(), name, timeout,
+           "Divide: ranks of one colour make a group, ordered by key, then by rank.")
+      .def("new_subgroups", &new_subgroups, "group_size"_a, nb::kw_only(), name, timeout,
+           "Divide into groups of ranks that follow each other; the one that this rank is in.")
       .def("health", &health, "None, or what broke the group.")
       .def("abort", &abort, "reason"_a, "Break the group here and on every other member.")
+      .def(
+          "close", [](GroupHandle& self) { self.group.reset(); },
+          "Let go of the group, as dropping the last reference does. Local, waits for nobody.")
+      .def_prop_ro("closed", [](const GroupHandle& self) { return self.group == nullptr; })
+      .def("__enter__", [](nb::handle self) { return nb::borrow(self); })
+      .def("__exit__", &leave, "kind"_a.none(), "problem"_a.none(), "trace"_a.none())
       .def("__repr__", &repr);
-
-  module.def(
-      "init_process_group",
-      [](std::optional<int> rank, std::optional<int> size, std::optional<std::string> master_addr,
-         std::optional<int> master_port, nb::handle timeout, std::string name) {
-        Kept::release_done();
-        InitOptions options;
-        options.rank = rank;
-        options.size = size;
-        options.master_addr = std::move(master_addr);
-        options.master_port = master_port;
-        options.timeout = timeout_of(timeout);
-        options.name = std::move(name);
-        auto made = std::make_shared<std::optional<ProcessGroup>>();
-        // Nobody can call init back: an interrupted one goes on alone, until its timeout.
-        run_interruptibly([options, made] { *made = init_process_group(options); },
-                          [] { return false; });
-        return GroupHandle{share(std::move(**made))};
-      },
-      nb::kw_only(), "rank"_a = nb::none(), "world_size"_a = nb::none(),
-      "master_addr"_a = nb::none(), "master_port"_a = nb::none(), "timeout"_a = nb::none(),
-      "name"_a = "world",
-      "Make the group of all processes of the job. What is None stands in RANK, WORLD_SIZE,\n"
-      "MASTER_ADDR and MASTER_PORT. Blocks until all have joined.");
+  bind_collectives(group);
+  bind_transfers(group);
 }
 
 }  // namespace tutti::python

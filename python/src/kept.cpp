@@ -5,6 +5,8 @@
 
 #include <tutti/backend.hpp>
 
+namespace nb = nanobind;
+
 namespace tutti::python {
 namespace {
 
@@ -14,8 +16,9 @@ std::atomic<Kept*> finished{nullptr};
 
 }  // namespace
 
-void Kept::done(void* context, const Status&) noexcept {
+void Kept::done(void* context, const Status& status) noexcept {
   Kept* const kept = static_cast<Kept*>(context);
+  kept->well_ = status.ok();
   // relaxed: only the exchange below counts.
   kept->next_ = finished.load(std::memory_order_relaxed);
   // release: pairs with the acquire in release_done, which reads *kept.
@@ -24,14 +27,14 @@ void Kept::done(void* context, const Status&) noexcept {
   }
 }
 
-void Kept::until_done(Work& work, Buffer buffer, Group group) {
-  std::unique_ptr<Kept> kept(new Kept(std::move(buffer), std::move(group)));
+void Kept::until_done(Work& work, Memory memory, Group group) {
+  std::unique_ptr<Kept> kept(new Kept(std::move(memory), std::move(group)));
   work.on_done({&Kept::done, kept.get()});
   (void)kept.release();  // the queue's from here
   work.detach();
 }
 
-void Kept::release_done() {
+void Kept::release_done() noexcept {
   // relaxed: an empty queue says nothing about other memory.
   if (finished.load(std::memory_order_relaxed) == nullptr) [[likely]]
     return;
@@ -40,7 +43,18 @@ void Kept::release_done() {
   while (kept != nullptr) {
     const std::unique_ptr<Kept> dropped(kept);
     kept = kept->next_;
+    try {
+      dropped->memory_.finish(dropped->well_);
+    } catch (nb::python_error& problem) {
+      report_unraisable(problem, "tutti: the result of a dropped operation");
+    }
   }
+}
+
+void report_unraisable(nb::python_error& problem, const char* where) noexcept {
+  problem.restore();
+  const nb::object place = nb::steal(PyUnicode_FromString(where));
+  PyErr_WriteUnraisable(place.ptr());
 }
 
 }  // namespace tutti::python

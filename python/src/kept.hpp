@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "buffer.hpp"
 #include "group.hpp"
+#include "memory.hpp"
 
 namespace tutti::python {
 
@@ -15,17 +15,21 @@ namespace tutti::python {
 class Kept {
  public:
   /// Hands over to `work`'s end: afterwards `work` is detached. Needs the GIL.
-  static void until_done(Work& work, Buffer buffer, Group group);
+  static void until_done(Work& work, Memory memory, Group group);
   /// Drops what has become free. Needs the GIL.
-  static void release_done();
+  static void release_done() noexcept;
 
  private:
-  Kept(Buffer buffer, Group group) : buffer_(std::move(buffer)), group_(std::move(group)) {}
+  Kept(Memory memory, Group group) : memory_(std::move(memory)), group_(std::move(group)) {}
   static void done(void* context, const Status& status) noexcept;
 
-  Buffer buffer_;
+  Memory memory_;
   Group group_;
   Kept* next_ = nullptr;
+  bool well_ = false;
 };
+
+/// The exception that is being handled cannot be raised: Python prints it. Needs the GIL.
+void report_unraisable(nanobind::python_error& problem, const char* where) noexcept;
 
 }  // namespace tutti::python

@@ -1,15 +1,71 @@
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
 
+#include <stdexcept>
+#include <string>
+
+#include <tutti/log.hpp>
+#include <tutti/version.hpp>
+
+#include "buffer.hpp"
+#include "callbacks.hpp"
+#include "config.hpp"
 #include "errors.hpp"
 #include "group.hpp"
+#include "init.hpp"
 #include "kept.hpp"
+#include "store.hpp"
 #include "work.hpp"
 
+namespace nb = nanobind;
+using namespace nb::literals;
+namespace python = tutti::python;
+
+// What NB_MODULE makes is called by the function below, under the name that Python looks for.
+#define PyInit__tutti inner_init
 NB_MODULE(_tutti, module) {
-  tutti::python::bind_errors(module);
-  tutti::python::bind_work(module);
-  tutti::python::bind_group(module);
+  // An operation that still runs at exit keeps its arrays: that is no mistake. It tells of them
+  // where Python tells of such things, with -X dev.
+  nb::set_leak_warnings(nb::cast<bool>(nb::module_::import_("sys").attr("flags").attr("dev_mode")));
+  python::bind_errors(module);
+  python::bind_config(module);
+  python::bind_group(module);
+  python::bind_work(module);
+  python::bind_store(module);
+  python::bind_stores(module);
+  python::bind_init(module);
+  module.attr("__version__") = std::string(tutti::version());
+  module.def(
+      "dtype_name",
+      [](nb::handle array) {
+        const python::Buffer buffer(array, "dtype_name", "array", python::Use::read);
+        return std::string(to_string(buffer.view().dtype()));
+      },
+      "array"_a.none(), "What tutti sees in an array: \"float32\".");
+  module.def(
+      "count",
+      [](nb::handle array) {
+        return python::Buffer(array, "count", "array", python::Use::read).view().count();
+      },
+      "array"_a.none(), "Number of elements that tutti sees.");
   // At exit what is done goes while there is still an interpreter; the rest belongs to the process.
-  nanobind::module_::import_("atexit").attr("register")(
-      nanobind::cpp_function([] { tutti::python::Kept::release_done(); }));
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
+    tutti::set_log_sink({});
+    python::Callbacks::stop();
+    python::Kept::release_done();
+  }));
+}
+#undef PyInit__tutti
+
+extern "C" NB_EXPORT PyObject* PyInit__tutti();
+// Threads, a world and callbacks belong to the process, and the interpreter that comes first would
+// end them for the others. Before Python 3.12 nobody else refuses, and nanobind's own state would
+// be replaced before the module could.
+extern "C" PyObject* PyInit__tutti() {
+  if (PyInterpreterState_GetID(PyInterpreterState_Get()) != 0) {
+    PyErr_SetString(PyExc_ImportError,
+                    "tutti cannot be used in a sub-interpreter; use another process");
+    return nullptr;
+  }
+  return inner_init();
 }

@@ -1,23 +1,105 @@
 #include "work.hpp"
 
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
 #include <string>
 #include <utility>
 
+#include <tutti/backend.hpp>
+
+#include "callbacks.hpp"
 #include "errors.hpp"
 #include "kept.hpp"
-#include "timeout.hpp"
 #include "waiting.hpp"
 
 namespace nb = nanobind;
 
 namespace tutti::python {
+namespace {
 
-RunningWork::RunningWork(Work work, Buffer buffer, Group group)
-    : group_(std::move(group)), buffer_(std::move(buffer)), work_(std::move(work)) {}
+using Clock = std::chrono::steady_clock;
+using std::chrono::nanoseconds;
+
+}  // namespace
+
+/// Brings the end of an operation from the progress thread to Python.
+class RunningWork::Done : public Errand {
+ public:
+  Done(RunningWork& work, nb::object self) : work_(work), self_(std::move(self)) {}
+  static void arrived(void* context, const Status&) noexcept {
+    Callbacks::leave(std::unique_ptr<Errand>(static_cast<Done*>(context)));
+  }
+  void run() noexcept override { work_.call_back(self_); }
+
+ private:
+  RunningWork& work_;
+  nb::object self_;
+};
+
+RunningWork::RunningWork(Work work, Memory memory, Group group)
+    : group_(std::move(group)), memory_(std::move(memory)), work_(std::move(work)) {}
 
 RunningWork::~RunningWork() {
-  if (!work_.valid() || work_.done()) return;
-  Kept::until_done(work_, std::move(buffer_), std::move(group_));
+  // acquire: pairs with the release of who settled it. Nobody else has this object any more.
+  const bool running = stage_.load(std::memory_order_acquire) == Stage::running;
+  if (running && work_.valid() && !work_.done()) {
+    Kept::until_done(work_, std::move(memory_), std::move(group_));
+    return;
+  }
+  try {
+    memory_.finish(running ? work_.error().ok() : outcome_.ok());
+  } catch (nb::python_error& problem) {
+    report_unraisable(problem, "tutti: the result of a dropped operation");
+  }
+}
+
+bool RunningWork::settle(nanoseconds limit) {
+  // relaxed: whoever settled it held the mutex, as we do.
+  if (stage_.load(std::memory_order_relaxed) != Stage::running) return true;
+  if (!(limit > limit.zero() ? work_.wait_for(limit) : work_.done())) return false;
+  outcome_ = work_.error();
+  if (outcome_.ok()) work_.wait();  // lets go of the backend
+  source_ = outcome_.ok() ? work_.source_rank() : -1;
+  // release: pairs with the acquire loads of those without the mutex.
+  stage_.store(Stage::settled, std::memory_order_release);
+  return true;
+}
+
+void RunningWork::finish() {
+  Stage stage = Stage::settled;
+  if (stage_.compare_exchange_strong(stage, Stage::finishing)) {
+    const auto tell = [this] {
+      stage_.store(Stage::done);
+      stage_.notify_all();
+    };
+    try {
+      memory_.finish(outcome_.ok());
+    } catch (...) {
+      tell();
+      throw;
+    }
+    return tell();
+  }
+  if (stage == Stage::done) return;
+  const nb::gil_scoped_release unlocked;  // who finishes it may be without it now, and need it
+  stage_.wait(Stage::finishing);
+}
+
+bool RunningWork::look() {
+  Kept::release_done();
+  // acquire: pairs with the release of who finished it.
+  if (stage_.load(std::memory_order_acquire) == Stage::done) return true;
+  // Where another thread waits, it will tell.
+  if (mutex_.try_lock()) {
+    const std::lock_guard<std::timed_mutex> locked(mutex_, std::adopt_lock);
+    (void)settle(nanoseconds(0));
+  }
+  // acquire: pairs with the release in `settle`.
+  if (stage_.load(std::memory_order_acquire) == Stage::running) return false;
+  finish();
+  return true;
 }
 
 bool RunningWork::wait(nb::handle limit) {
@@ -26,37 +108,125 @@ bool RunningWork::wait(nb::handle limit) {
   if (timeout && *timeout < timeout->zero()) {
     raise(Status(Errc::invalid_argument, "Work.wait: the timeout must not be negative"));
   }
-  if (!wait_interruptibly(*group_, work_, timeout)) {
+  bool done = stage_.load() != Stage::running;
+  if (!done) {
+    const nb::gil_scoped_release unlocked;
+    const Clock::time_point end = timeout ? Clock::now() + *timeout : Clock::time_point::max();
+    while (true) {
+      nanoseconds slice = kSlice;
+      if (timeout) slice = std::clamp<nanoseconds>(end - Clock::now(), slice.zero(), slice);
+      if (mutex_.try_lock_for(std::max<nanoseconds>(slice, std::chrono::milliseconds(1)))) {
+        const std::lock_guard<std::timed_mutex> locked(mutex_, std::adopt_lock);
+        done = settle(slice);
+      }
+      if (done || (timeout && Clock::now() >= end)) break;
+      if (std::optional<nb::python_error> raised = raised_by_signal()) {
+        interrupt(*group_);
+        throw std::move(*raised);
+      }
+    }
+  }
+  if (!done) {
     raise(
         Status(Errc::timeout, "Work.wait: an operation of group '" + std::string(group_->name()) +
                                   "' is not done within " +
                                   std::to_string(std::chrono::duration<double>(*timeout).count()) +
                                   " s; it goes on, and can be waited for again"));
   }
-  work_.wait();
-  buffer_ = Buffer();
+  finish();
+  raise_if(outcome_);
   return true;
 }
 
-bool RunningWork::is_completed() {
-  Kept::release_done();
-  return work_.done();
+bool RunningWork::is_completed() { return look(); }
+
+Status RunningWork::outcome() { return look() ? outcome_ : Status(); }
+
+int RunningWork::source_rank() { return look() ? source_ : -1; }
+
+nb::list RunningWork::result() const { return memory_.results(); }
+
+void RunningWork::add_done_callback(nb::object self, nb::object callback) {
+  if (PyCallable_Check(callback.ptr()) == 0) {
+    throw nb::type_error("Work.add_done_callback: the callback must be callable");
+  }
+  Callbacks::start();
+  if (!look()) {
+    auto done = std::make_unique<Done>(*this, self);  // before the GIL goes, and after it is back
+    const nb::gil_scoped_release unlocked;
+    const std::lock_guard<std::timed_mutex> locked(mutex_);
+    if (!settle(nanoseconds(0))) {
+      callbacks_.push_back(std::move(callback));
+      if (!registered_) work_.on_done({&Done::arrived, done.release()});
+      registered_ = true;
+    }
+  }
+  if (!callback.is_valid()) return;
+  finish();
+  callback(self);
 }
 
-nb::object RunningWork::exception() {
-  const Status status = work_.error();
-  return status.ok() ? nb::none() : exception_of(status);
+void RunningWork::call_back(nb::handle self) noexcept {
+  std::vector<nb::object> callbacks;
+  {
+    const nb::gil_scoped_release unlocked;
+    const std::lock_guard<std::timed_mutex> locked(mutex_);
+    (void)settle(nanoseconds(0));
+    callbacks.swap(callbacks_);
+    registered_ = false;
+  }
+  const auto guarded = [](const auto& action, const char* where) {
+    try {
+      action();
+    } catch (nb::python_error& problem) {
+      report_unraisable(problem, where);
+    }
+  };
+  guarded([&] { finish(); }, "tutti: the result of an operation");
+  for (const nb::object& callback : callbacks)
+    guarded([&] { callback(self); }, "a callback of tutti.Work");
 }
 
 void bind_work(nb::module_& module) {
-  nb::class_<RunningWork>(
-      module, "Work", "An operation under way. Dropping it cancels nothing and waits for nothing.")
+  nb::class_<RunningWork>(module, "Work", nb::is_weak_referenceable(),
+                          "An operation under way. Dropping it cancels nothing and waits for "
+                          "nothing: what it needs is\n"
+                          "kept until it is done. Any thread may use it.")
       .def("wait", &RunningWork::wait, nb::arg("timeout") = nb::none(),
-           "Return True when the buffer is usable, or raise what went wrong. TimeoutError after\n"
-           "`timeout` (seconds or timedelta): the operation goes on.")
+           "True when the local buffers are usable, or raise what went wrong. TimeoutError after\n"
+           "`timeout` (seconds or timedelta): the operation goes on, and can be waited for again.")
       .def("is_completed", &RunningWork::is_completed, "Done, well or badly? Never blocks.")
-      .def("exception", &RunningWork::exception,
-           "What went wrong, or None (also while not done). Never blocks.");
+      .def(
+          "is_success",
+          [](RunningWork& self) { return self.is_completed() && self.outcome().ok(); },
+          "Done, and well? Never blocks.")
+      .def(
+          "exception",
+          [](RunningWork& self) {
+            const Status status = self.outcome();
+            return status.ok() ? nb::none() : exception_of(status);
+          },
+          "What went wrong, or None (also while not done). Never blocks.")
+      .def_prop_ro("source_rank", &RunningWork::source_rank,
+                   "Of a recv that is done: the rank of the group that sent. Else -1.")
+      .def_prop_ro("result", &RunningWork::result,
+                   "The arrays that are written, as the caller gave them.")
+      .def_prop_ro(
+          "group", [](const RunningWork& self) { return GroupHandle{self.group()}; },
+          "Whose operation it is.")
+      .def(
+          "add_done_callback",
+          [](nb::pointer_and_handle<RunningWork> self, nb::object callback) {
+            self.p->add_done_callback(nb::borrow(self.h), std::move(callback));
+          },
+          nb::arg("callback"),
+          "Call back with this Work once when it is done, well or badly: at once if it is "
+          "already,\n"
+          "else on one thread that all callbacks of the process share. Other operations may be\n"
+          "started and waited for there.")
+      .def("__await__", [](nb::handle self) {
+        return nb::module_::import_("tutti._awaiting").attr("result_of")(self);
+      });
 }
 
 }  // namespace tutti::python

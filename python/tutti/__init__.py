@@ -8,13 +8,27 @@
     world.all_reduce(values)                # in place
     work = world.all_reduce(values, tutti.ReduceOp.MAX, async_op=True)
     work.wait(timeout=5)
+
+`tutti.distributed` has the words of torch.distributed instead.
 """
 
-from tutti._tutti import ProcessGroup, ReduceOp, Work, init_process_group
+from tutti._tutti import (ANY_SOURCE, Config, FileStore, HashStore, LogLevel, PrefixStore,
+                          ProcessGroup, ReduceOp, Store, TCPStore, Work, __version__,
+                          init_process_group, is_available, is_initialized, set_log_sink)
 from tutti.errors import (BackendError, DisagreementError, Error, InvalidArgument, NetworkError,
                           StoreError, TimeoutError)
 
 __all__ = [
-    "BackendError", "DisagreementError", "Error", "InvalidArgument", "NetworkError",
-    "ProcessGroup", "ReduceOp", "StoreError", "TimeoutError", "Work", "init_process_group",
+    "ANY_SOURCE", "BackendError", "Config", "DisagreementError", "Error", "FileStore", "HashStore",
+    "InvalidArgument", "LogLevel", "NetworkError", "PrefixStore", "ProcessGroup", "ReduceOp",
+    "Store", "StoreError", "TCPStore", "TimeoutError", "Work", "__version__", "as_completed",
+    "init_process_group", "is_available", "is_initialized", "set_log_sink",
 ]
+
+
+def __getattr__(name: str) -> object:
+    # asyncio takes longer to import than all of this; so does typing.
+    if name == "as_completed":
+        from tutti._awaiting import as_completed
+        return as_completed
+    raise AttributeError(f"module 'tutti' has no attribute '{name}'")

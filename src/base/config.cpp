@@ -48,6 +48,11 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
     if (at < 0) return bad("TUTTI_TRANSPORT", *value, "auto, shm, tcp");
     config.transport = static_cast<TransportChoice>(at);
   }
+  if (const auto value = get("TUTTI_TLS")) {
+    const int at = position(*value, {"0", "1"});
+    if (at < 0) return bad("TUTTI_TLS", *value, "0, 1");
+    config.tls = at == 1;
+  }
   if (const auto value = get("TUTTI_CPUS")) {
     char* end = nullptr;
     const long cpus = std::strtol(value->c_str(), &end, 10);

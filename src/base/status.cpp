@@ -69,6 +69,8 @@ std::string_view to_string(Kind kind) noexcept {
 
 std::string describe(const Collective& call) {
   const KindTraits& traits = traits_of(call.kind);
+  if (traits.layout == Layout::pair && call.tag == kMonitoredBarrierTag)
+    return "monitored_barrier()";
   std::string text(traits.name);
   text += '(';
   if (traits.reduces) text += std::string(to_string(call.op)) + ", ";
@@ -82,7 +84,7 @@ std::string describe(const Collective& call) {
   const bool from_output = call.kind == Kind::recv || call.input.count() == 0;
   const TensorView& view = from_output ? call.output : call.input;
   text += std::string(to_string(view.dtype())) + " x " + std::to_string(view.count());
-
+  if (call.details != nullptr && !call.details->input_pieces.empty()) text += " in several tensors";
   return text + ')';
 }
 

@@ -52,8 +52,10 @@ std::string describe(const CallCode& code) {
       text += " in splits";
     else
       text += " x " + std::to_string(code[1]);
+    const bool uneven = (code[2] & 1) != 0;
     if (traits.layout != Layout::same && code[1] != kSplits)
-      text += code[2] != 0 ? " in uneven blocks" : " per rank";
+      text += uneven ? " in uneven blocks" : " per rank";
+    if (code[1] != kSplits && code[2] != 0 && !uneven) text += " in several tensors";
   }
   return text + ')';
 }

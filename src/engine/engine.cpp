@@ -6,7 +6,6 @@
 #include "base/kinds.hpp"
 #include "base/log.hpp"
 #include "engine/mailbox.hpp"
-#include "kernels/pack.hpp"
 #include "kernels/reduce.hpp"
 
 namespace tutti::engine {
@@ -253,7 +252,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.fingerprint = group.chain;
   op.plan = &bound;
   op.call = call;
-  if (call.details != nullptr || !op.inputs.empty() || !op.outputs.empty()) [[unlikely]]
+  if (call.details != nullptr || op.detailed) [[unlikely]]
     take_details(op, call.details);
   op.pc = 0;
   op.sub = 0;
@@ -265,7 +264,8 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.strict = group.strict && !group.one_host();
   op.home = {};
   op.asynchronous = asynchronous;
-  op.fused = bound.one_shot && call.input.contiguous() && call.output.contiguous();
+  op.fused = bound.one_shot && call.input.contiguous() && call.output.contiguous() &&
+             op.output_pieces.empty();
   op.stream_stage = far_ && seq % kProbeEvery != 0;
   op.read_bytes = 0;
   op.read_time = {};
@@ -301,24 +301,27 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
 /// What the caller need not keep until the operation is done.
 void Engine::take_details(Op& op, const Details* details) noexcept {
   op.call.details = nullptr;
+  op.detailed = details != nullptr;
   op.inputs.clear();
   op.outputs.clear();
+  op.input_pieces.assign({});
+  op.output_pieces.assign({});
   if (details == nullptr) return;
   op.inputs.assign(details->inputs.begin(), details->inputs.end());
   op.outputs.assign(details->outputs.begin(), details->outputs.end());
+  op.input_pieces.assign(details->input_pieces);
+  op.output_pieces.assign(details->output_pieces);
   if (op.call.op != ReduceOp::premul_sum || details->factor.count() == 0) return;
   // The output may be the same memory, and is not to be written before all agree.
-  if (op.inputs.empty()) op.inputs.push_back(op.call.input);
-  const std::size_t element = size_of(op.inputs.front().dtype());
-  std::size_t all = 0;
-  for (const TensorView& view : op.inputs) all += view.count();
-  op.scaled.resize(all * element);
-  std::size_t count = 0;
-  for (const TensorView& view : op.inputs) {
-    kernels::pack(op.scaled.data() + count * element, view, 0, view.count());
-    count += view.count();
-  }
+  std::vector<Piece> pieces(details->input_pieces.begin(), details->input_pieces.end());
+  for (const TensorView& view : op.inputs) pieces.push_back({view, 0, view.count()});
+  if (pieces.empty()) pieces.push_back({op.call.input, 0, op.call.input.count()});
+  op.input_pieces.assign(pieces);
   op.inputs.clear();
+  const std::size_t count = op.input_pieces.count();
+  op.scaled.resize(count * size_of(op.call.input.dtype()));
+  op.input_pieces.pack(op.scaled.data(), 0, count);
+  op.input_pieces.assign({});
   const kernels::ScaleFn scale = kernels::find_scale(op.call.input.dtype());
   scale(op.scaled.data(), op.scaled.data(), details->factor.data(), details->factor.count() > 1,
         count);

@@ -130,7 +130,6 @@ class Engine final : public transport::Sink {
   [[nodiscard]] bool busy() const noexcept {
     return !active_.empty() || queued_ > 0 || letters_ > 0;
   }
-  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || letters_ > 0; }
   /// Control frames or data still wait to be handed to a transport.
   [[nodiscard]] bool has_unsent() const noexcept;
   [[nodiscard]] const World& world() const noexcept { return world_; }
@@ -202,6 +201,7 @@ class Engine final : public transport::Sink {
   };
 
   // engine.cpp
+  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || letters_ > 0; }
   [[nodiscard]] int free_slot() noexcept;
   [[nodiscard]] bool given_up_by_all(Group& group) const noexcept;
   void sweep_retired() noexcept;
@@ -232,15 +232,11 @@ class Engine final : public transport::Sink {
   static void reduce_home(Op& op, std::byte* stage, int k, const plan::Range& range) noexcept;
   std::byte* place(Op& op, const plan::Operand& operand, int rank,
                    const plan::Range& range) const noexcept;
-  /// The caller's tensor that an operand of space input or output lies in, and the number of the
-  /// first element there.
-  struct Own {
-    const TensorView* view = nullptr;
-    std::size_t first = 0;
-  };
-  [[nodiscard]] static Own own(const Op& op, const plan::Operand& operand,
-                               const plan::Range& range) noexcept;
-  [[nodiscard]] static bool strided(const Op& op, const plan::Operand& operand) noexcept;
+  /// Where in the caller's memory the elements of an operand of space input or output lie.
+  [[nodiscard]] static Elements own(const Op& op, const plan::Operand& operand,
+                                    const plan::Range& range) noexcept;
+  [[nodiscard]] static bool strided(const Op& op, const plan::Operand& operand,
+                                    const plan::Range& range) noexcept;
   [[nodiscard]] static bool prepare_memory(Engine& engine, Op& op, Status& why) noexcept;
   // messages.cpp
   void post_send(Op& op, const plan::Step& step) noexcept;
@@ -273,9 +269,8 @@ class Engine final : public transport::Sink {
   /// A transport may take frames as fast as we make them, and tell of it later only: so few copies
   /// of strided elements are made at a time (512 KiB).
   static constexpr int kMostBounces = 4;
-  /// Copies some elements of a view with strides for a frame to this peer.
-  const std::byte* bounce(Peer& peer, OutFrame& frame, const TensorView& view, std::size_t first,
-                          std::size_t count) noexcept;
+  /// Room for such a copy in a frame to this peer: kMaxFramePayload bytes.
+  std::byte* bounce(Peer& peer, OutFrame& frame) noexcept;
   // agreement.cpp
   void begin_agreement(Op& op) noexcept;
   bool advance_tokens(Op& op) noexcept;

@@ -32,6 +32,14 @@ std::uint64_t digest_of(const std::vector<std::size_t>& counts) {
   return hash | 1;
 }
 
+/// Of the numbers of elements of several tensors: of the whole, or of a block of each. Never that
+/// of uneven blocks.
+std::uint64_t digest_of(std::span<const Piece> pieces) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const Piece& piece : pieces) hash = chain(hash, CallCode{piece.count, 0, 0});
+  return (hash & ~std::uint64_t{1}) | 2;
+}
+
 /// One table that all ranks must give alike (all_gather, reduce_scatter).
 void agree_on(Extent& extent, const std::vector<std::size_t>& counts) {
   const bool even = std::all_of(counts.begin(), counts.end(),
@@ -56,6 +64,12 @@ Extent extent_of(const Collective& call, int size) {
   extent.dtype = view.dtype();
   extent.count = view.count();
   extent.agreed = view.count();
+  if (call.details != nullptr) {
+    const Details& all = *call.details;
+    // The side of one block tells them as they are on every rank.
+    const auto pieces = layout == Layout::scatter ? all.output_pieces : all.input_pieces;
+    if (!pieces.empty()) extent.digest = digest_of(pieces);
+  }
   if (layout == Layout::same) return extent;
   extent.each = layout == Layout::exchange ? view.count() / ranks : view.count();
   extent.agreed = extent.each;

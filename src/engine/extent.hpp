@@ -17,9 +17,9 @@ struct Extent {
   /// What all ranks must agree about: elements of the whole operation (Layout::same, uneven
   /// blocks), of a block, or kSplits.
   std::uint64_t agreed = 0;
-  std::uint64_t digest = 0;          ///< of the numbers of uneven blocks that are agreed; else 0
-  std::size_t count = 0;             ///< elements of the whole operation; all_to_all: of the input
-  std::size_t each = 0;              ///< of a block, where all are alike
+  std::uint64_t digest = 0;  ///< of the numbers of uneven blocks, or of several tensors; else 0
+  std::size_t count = 0;     ///< elements of the whole operation; all_to_all: of the input
+  std::size_t each = 0;      ///< of a block, where all are alike
   std::vector<std::size_t> in_ends;  ///< else: where each block ends
   std::vector<std::size_t> out_ends;
 

@@ -12,6 +12,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/collective.hpp>
 
+#include "engine/elements.hpp"
 #include "engine/plan_cache.hpp"
 #include "engine/queued.hpp"
 #include "transport/region.hpp"
@@ -31,9 +32,8 @@ struct MailboxDeleter {
 /// of this pair in this operation, so the two sides agree about them without talking.
 struct Stream {
   struct Post {
-    std::byte* data = nullptr;         ///< nullptr: through a bounce buffer (the view has strides)
-    const TensorView* view = nullptr;  ///< the view then
-    std::size_t first = 0;             ///< element, for strided views
+    std::byte* data = nullptr;  ///< nullptr: through a bounce buffer
+    Elements elements;          ///< what they are then: they lie here and there
     std::uint64_t begin = 0;
     std::uint64_t end = 0;
   };
@@ -65,6 +65,7 @@ struct Op {
   State state = State::free;
   bool agreed = false;
   bool failed = false;
+  bool detailed = false;  ///< has some of what comes from Details
   // Agreement, see agreement.cpp.
   bool listening = false;       ///< nothing is used before all whose blocks we get are compared
   bool strict = false;          ///< tokens go round
@@ -94,6 +95,8 @@ struct Op {
   std::vector<const void*> sources;        ///< for a reduce step
   std::vector<TensorView> inputs;          ///< a view per rank's block; empty: call.input
   std::vector<TensorView> outputs;
+  Pieces input_pieces;  ///< several tensors as one; empty: call.input
+  Pieces output_pieces;
   std::vector<std::byte> scaled;  ///< PREMUL_SUM: the input times its factor
   plan::Range home;  ///< elements that a reduce step has put into the output already; count 0: none
   // Messages.

@@ -3,7 +3,6 @@
 
 #include "engine/engine.hpp"
 #include "kernels/copy.hpp"
-#include "kernels/pack.hpp"
 #include "transport/shm/doorbell.hpp"
 
 // Runs the steps of a schedule as far as they go. The state between two calls is Op::pc and
@@ -42,32 +41,34 @@ std::uint64_t counter_value(const Op& op, std::int64_t value) noexcept {
 
 }  // namespace
 
-Engine::Own Engine::own(const Op& op, const Operand& operand, const Range& range) noexcept {
+Elements Engine::own(const Op& op, const Operand& operand, const Range& range) noexcept {
   const bool in = operand.space == Space::input;
   const std::vector<TensorView>& blocks = in ? op.inputs : op.outputs;
   const BoundPlan& bound = *op.plan;
   if (blocks.empty()) [[likely]] {
-    return {in ? &op.call.input : &op.call.output,
-            range.first - (in ? bound.input_first : bound.output_first)};
+    const std::size_t first = range.first - (in ? bound.input_first : bound.output_first);
+    const Pieces& pieces = in ? op.input_pieces : op.output_pieces;
+    if (!pieces.empty()) [[unlikely]]
+      return pieces.at(first, range.count);
+    return {in ? &op.call.input : &op.call.output, nullptr, first};
   }
   const std::int64_t block = operand.slice.part.at(op.var[0], op.var[1]);
   const plan::BlockTable& table = in ? bound.binding.in : bound.binding.out;
-  return {&blocks[static_cast<std::size_t>(block)], range.first - table.range(block).first};
+  return {&blocks[static_cast<std::size_t>(block)], nullptr,
+          range.first - table.range(block).first};
 }
 
-bool Engine::strided(const Op& op, const Operand& operand) noexcept {
+bool Engine::strided(const Op& op, const Operand& operand, const Range& range) noexcept {
   if (operand.space != Space::input && operand.space != Space::output) return false;
-  return !own(op, operand, {}).view->contiguous();
+  return !own(op, operand, range).contiguous();
 }
 
 std::byte* Engine::place(Op& op, const Operand& operand, int rank,
                          const Range& range) const noexcept {
   const BoundPlan& bound = *op.plan;
   const std::size_t element = bound.binding.element;
-  if (operand.space == Space::input || operand.space == Space::output) {
-    const Own mine = own(op, operand, range);
-    return static_cast<std::byte*>(mine.view->data()) + mine.first * element;
-  }
+  if (operand.space == Space::input || operand.space == Space::output)
+    return own(op, operand, range).data(element);
   auto slot = static_cast<std::size_t>(operand.slot.at(op.var[0], op.var[1]));
   const std::size_t origin = plan::slot_origin(operand, bound.binding, op.var[0], op.var[1]);
   const std::byte* base = op.scratch.data();
@@ -296,25 +297,24 @@ void Engine::copy(Op& op, const Step& step) noexcept {
     return;
   }
   const std::size_t bytes = range.count * bound.binding.element;
-  const bool gather = strided(op, step.src);
-  const bool scatter = strided(op, step.dst);
+  const bool gather = strided(op, step.src, range);
+  const bool scatter = strided(op, step.dst, to);
   if (gather && scatter) {  // input to output: through a block that stays in the cache
-    const Own src = own(op, step.src, range);
-    const Own dst = own(op, step.dst, to);
-    if (src.view->data() == dst.view->data()) return;  // in place: it is there already
+    const Elements src = own(op, step.src, range);
+    const Elements dst = own(op, step.dst, to);
+    if (src.view != nullptr && dst.view != nullptr && src.view->data() == dst.view->data())
+      return;  // in place: it is there already
     alignas(64) std::byte block[kBlockBytes];
     const std::size_t step_count = kBlockBytes / bound.binding.element;
     for (std::size_t at = 0; at < range.count; at += step_count) {
       const std::size_t n = std::min(step_count, range.count - at);
-      kernels::pack(block, *src.view, src.first + at, n);
-      kernels::unpack(*dst.view, dst.first + at, n, block);
+      src.pack(block, at, n);
+      dst.unpack(at, n, block);
     }
   } else if (gather) {
-    const Own src = own(op, step.src, range);
-    kernels::pack(place(op, step.dst, op.group->rank, to), *src.view, src.first, range.count);
+    own(op, step.src, range).pack(place(op, step.dst, op.group->rank, to), 0, range.count);
   } else if (scatter) {
-    const Own dst = own(op, step.dst, to);
-    kernels::unpack(*dst.view, dst.first, range.count, place(op, step.src, from, range));
+    own(op, step.dst, to).unpack(0, range.count, place(op, step.src, from, range));
   } else {
     std::byte* const dst = place(op, step.dst, op.group->rank, to);
     const std::byte* const src = place(op, step.src, from, range);
@@ -380,8 +380,10 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
   for (int i = 0; i < k; ++i) {
     const int rank = member_at(step.ranks, i, group.size, op);
     if (step.own_input && rank == group.rank) {
-      if (strided(op, own_source)) strided_source = i;
-      op.sources[static_cast<std::size_t>(i)] = place(op, own_source, rank, range);
+      if (strided(op, own_source, range))
+        strided_source = i;  // comes through a temporary
+      else
+        op.sources[static_cast<std::size_t>(i)] = place(op, own_source, rank, range);
       continue;
     }
     Operand source = step.src;
@@ -395,7 +397,7 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
     else
       (past_cache ? bound.reduce_past : bound.reduce)(dst, op.sources.data(), k, count);
   };
-  const bool scatter = strided(op, step.dst);
+  const bool scatter = strided(op, step.dst, range);
   if (strided_source < 0 && !scatter) [[likely]] {
     std::byte* const dst = place(op, step.dst, group.rank, range);
     const std::size_t bytes = range.count * bound.binding.element;
@@ -404,7 +406,7 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
     } else if (op.stream_stage && step.dst.space == Space::stage) {
       // Only what is complete: a partial sum in the output would be taken for the result.
       const bool home = step.last && op.agreed && !average && bound.kind == Kind::all_reduce &&
-                        op.call.output.contiguous();
+                        op.call.output.contiguous() && op.output_pieces.empty();
       if (home)
         reduce_home(op, dst, k, range);
       else
@@ -421,25 +423,24 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
     }
     return;
   }
-  // Views with strides: block by block through temporaries.
+  // Views with strides, several tensors: block by block through temporaries.
   alignas(64) std::byte in[kBlockBytes];
   alignas(64) std::byte out[kBlockBytes];
   const std::size_t element = bound.binding.element;
   const std::size_t step_count = kBlockBytes / element;
-  const Own from = strided_source < 0 ? Own{} : own(op, own_source, range);
+  const Elements from = strided_source < 0 ? Elements{} : own(op, own_source, range);
+  const Elements to = scatter ? own(op, step.dst, range) : Elements{};
   for (std::size_t at = 0; at < range.count; at += step_count) {
     const std::size_t n = std::min(step_count, range.count - at);
     if (strided_source >= 0) {
-      kernels::pack(in, *from.view, from.first + at, n);
+      from.pack(in, at, n);
       op.sources[static_cast<std::size_t>(strided_source)] = in;
     }
     const Range now{range.first + at, n};
     combine(scatter ? out : place(op, step.dst, group.rank, now), n, false);
-    if (scatter) {
-      const Own to = own(op, step.dst, now);
-      kernels::unpack(*to.view, to.first, n, out);
-    }
+    if (scatter) to.unpack(at, n, out);
     for (int i = 0; i < k; ++i) {
+      if (i == strided_source) continue;
       const auto index = static_cast<std::size_t>(i);
       op.sources[index] = static_cast<const std::byte*>(op.sources[index]) + n * element;
     }

@@ -14,7 +14,8 @@ using transport::FrameType;
 
 namespace {
 
-constexpr std::uint64_t kMostTag = 0x7fffffff;
+constexpr std::uint64_t kMostTag = 0x80000000;  // one more than a caller may use
+static_assert(static_cast<std::uint32_t>(kMonitoredBarrierTag) == kMostTag);
 
 bool is_letter(const FrameHeader& header) noexcept {
   return static_cast<FrameType>(header.type) == FrameType::p2p_letter;
@@ -116,9 +117,15 @@ void Engine::took_letter(int global, std::uint64_t cost) noexcept {
   header.type = static_cast<std::uint8_t>(FrameType::p2p_credit);
   header.offset = post.taken_bytes;
   header.call[0] = post.taken_letters;
-  // Not dropped where the queue is long: who waits for it would wait for ever. They are few, as
-  // nothing more comes unasked without them.
-  to.control.push_back({header, {}});
+  // Not dropped where the queue is long: who waits for it would wait for ever. But one says what
+  // those before it said, so of a peer that floods us and reads nothing no more than one waits.
+  const auto waits = std::find_if(to.control.begin(), to.control.end(), [&](const Control& one) {
+    return one.header.type == header.type;
+  });
+  if (waits != to.control.end())
+    waits->header = header;
+  else
+    to.control.push_back({header, {}});
   flush_control(global);
 }
 
@@ -145,7 +152,7 @@ bool Engine::expects_letter(int peer, const FrameHeader& header,
   if (rank < 0) return false;
   if (group->broken) return true;
   if (!mail_of(*group).expects(rank, header, into)) return false;
-  if (type == FrameType::p2p_data) from.into_mail = group->mail.get();
+  if (type == FrameType::p2p_data || !into.empty()) from.into_mail = group->mail.get();
   return true;
 }
 
@@ -171,7 +178,9 @@ void Engine::on_letter_frame(int peer, const FrameHeader& header) noexcept {
   }
   const int rank = rank_of(*group, peer);
   switch (static_cast<FrameType>(header.type)) {
-    case FrameType::p2p_letter: mail_of(*group).on_letter(rank, header, from.buffer.data()); break;
+    case FrameType::p2p_letter:
+      mail_of(*group).on_letter(rank, header, into == nullptr ? from.buffer.data() : nullptr);
+      break;
     case FrameType::p2p_credit: mail_of(*group).on_credit(rank, header); break;
     default:
       if (into != nullptr && into == group->mail.get())

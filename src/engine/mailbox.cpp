@@ -114,7 +114,6 @@ std::uint64_t Mailbox::submit(const Collective& call) noexcept {
   if (running_++ == 0) inquired_ = TimePoint{};
   ++engine_.letters_;
   const std::uint64_t ticket = transfer.ticket;
-  if (!has_way(transfer)) return ticket;
   if (call.kind == Kind::send)
     post_send(transfer);
   else
@@ -170,17 +169,6 @@ void Mailbox::finish(Transfer& transfer) noexcept {
   free_.push_back(static_cast<std::uint32_t>(index_of(transfer.ticket)));
 }
 
-bool Mailbox::has_way(const Transfer& transfer) noexcept {
-  if (transfer.rank == kAnySource || transfer.rank == group_.rank) return true;
-  const Member& member = group_.members[static_cast<std::size_t>(transfer.rank)];
-  if (engine_.world_.route[static_cast<std::size_t>(member.global)] != nullptr) return true;
-  engine_.break_group(group_, Status(Errc::unsupported,
-                                     text_of(transfer) + ": no message can pass between us and " +
-                                         engine_.name_of(group_, transfer.rank) +
-                                         "; set TUTTI_TRANSPORT=tcp. The group is broken."));
-  return false;
-}
-
 void Mailbox::post_send(Transfer& send) noexcept {
   if (send.rank == group_.rank) {
     send_to_self(send);
@@ -221,15 +209,21 @@ void Mailbox::send_to_self(Transfer& send) noexcept {
   finish(send);
 }
 
-/// The recv that a message goes to: the one called first. It leaves the queue.
-Transfer* Mailbox::posted_for(int source, int tag) noexcept {
+/// The recv that a message goes to: the one called first.
+Transfer* Mailbox::next_for(int source, int tag) noexcept {
   const std::uint32_t named = posted_.first({source, tag});
   const std::uint32_t any = posted_.first({kAnySource, tag});
   if (named == Shelves::kNone && any == Shelves::kNone) return nullptr;
   const bool take_any = named == Shelves::kNone ||
                         (any != Shelves::kNone && transfers_[any].stamp < transfers_[named].stamp);
-  posted_.pop({take_any ? kAnySource : source, tag});
   return &transfers_[take_any ? any : named];
+}
+
+/// The same; it leaves the queue.
+Transfer* Mailbox::posted_for(int source, int tag) noexcept {
+  Transfer* const recv = next_for(source, tag);
+  if (recv != nullptr) posted_.pop({recv->any ? kAnySource : source, tag});
+  return recv;
 }
 
 /// The message that a recv gets: of anybody's, the one that came first. It leaves the queue.
@@ -278,7 +272,8 @@ bool Mailbox::fits(const Transfer& recv, const Arrival& arrival) noexcept {
   return false;
 }
 
-/// A recv has found its message. `payload`: its bytes, where they have come.
+/// A recv has found its message. `payload`: its bytes, where they have come and do not lie in the
+/// recv's buffer already.
 void Mailbox::match(Transfer& recv, const Arrival& arrival, const std::byte* payload) noexcept {
   const bool own = arrival.source == group_.rank;
   const std::uint64_t cost = arrival.whole ? letter_cost(arrival.bytes) : 0;
@@ -292,7 +287,7 @@ void Mailbox::match(Transfer& recv, const Arrival& arrival, const std::byte* pay
   recv.theirs = arrival.theirs;
   recv.matched = true;
   if (arrival.whole) {
-    fill(recv.view, payload, recv.bytes);
+    if (payload != nullptr) fill(recv.view, payload, recv.bytes);
     finish(recv);
   } else if (own) {
     Transfer* const send = find(arrival.theirs);

@@ -108,7 +108,7 @@ class Mailbox {
   [[nodiscard]] std::string running_text();
 
   // Frames, of ranks of this group. `expects`: is this frame in order? Where its payload belongs,
-  // if right into a caller's memory.
+  // if right into a caller's memory; a letter that went there has no payload.
   [[nodiscard]] bool expects(int rank, const transport::FrameHeader& header,
                              std::span<std::byte>& into) noexcept;
   void on_letter(int rank, const transport::FrameHeader& header, const std::byte* payload) noexcept;
@@ -135,10 +135,10 @@ class Mailbox {
   [[nodiscard]] Transfer* find(std::uint64_t ticket) noexcept;
   [[nodiscard]] Transfer& take_slot() noexcept;
   void finish(Transfer& transfer) noexcept;
-  [[nodiscard]] bool has_way(const Transfer& transfer) noexcept;
   void post_send(Transfer& send) noexcept;
   void post_recv(Transfer& recv) noexcept;
   void send_to_self(Transfer& send) noexcept;
+  [[nodiscard]] Transfer* next_for(int source, int tag) noexcept;
   [[nodiscard]] Transfer* posted_for(int source, int tag) noexcept;
   [[nodiscard]] std::uint32_t arrival_for(const Transfer& recv) noexcept;
   [[nodiscard]] bool fits(const Transfer& recv, const Arrival& arrival) noexcept;

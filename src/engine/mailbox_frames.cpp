@@ -13,12 +13,6 @@ namespace tutti::engine {
 using transport::FrameHeader;
 using transport::FrameType;
 
-namespace {
-
-constexpr int kMostTag = 0x7fffffff;
-
-}  // namespace
-
 void Mailbox::list(int rank) noexcept {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   if (std::exchange(pair.listed, true)) return;
@@ -87,8 +81,9 @@ void Mailbox::transmit(int rank, FrameHeader header, Transfer* send) noexcept {
       payload = static_cast<const std::byte*>(send->view.data()) + header.offset;
     } else {
       const std::size_t element = size_of(send->view.dtype());
-      payload = engine_.bounce(peer, frame, send->view, header.offset / element,
-                               header.payload_bytes / element);
+      std::byte* const copy = engine_.bounce(peer, frame);
+      kernels::pack(copy, send->view, header.offset / element, header.payload_bytes / element);
+      payload = copy;
     }
     send->moved += header.payload_bytes;
   }
@@ -116,7 +111,7 @@ bool Mailbox::announce(int rank) noexcept {
   header.seq = send.number;
   header.fingerprint = send.ticket;
   header.call[0] = static_cast<std::uint64_t>(send.view.dtype());
-  header.call[1] = static_cast<std::uint64_t>(send.tag);
+  header.call[1] = static_cast<std::uint32_t>(send.tag);
   header.call[2] = send.bytes;
   transmit(rank, header, &send);
   if (send.bytes == 0) finish(send);
@@ -163,7 +158,16 @@ void Mailbox::on_sent(std::uint64_t ticket) noexcept {
 
 bool Mailbox::expects(int rank, const FrameHeader& header, std::span<std::byte>& into) noexcept {
   if (static_cast<FrameType>(header.type) == FrameType::p2p_letter) {
-    return header.seq == pairs_[static_cast<std::size_t>(rank)].in + 1;
+    if (header.seq != pairs_[static_cast<std::size_t>(rank)].in + 1) return false;
+    // Not into a recv of anybody's message: until all of this has come, another's may take it.
+    const Transfer* const recv =
+        header.payload_bytes > 0 ? next_for(rank, static_cast<int>(header.call[1])) : nullptr;
+    if (recv != nullptr && !recv->any && recv->view.contiguous() &&
+        recv->view.dtype() == static_cast<DType>(header.call[0]) &&
+        recv->bytes == header.payload_bytes) {
+      into = {static_cast<std::byte*>(recv->view.data()), recv->bytes};
+    }
+    return true;
   }
   if (static_cast<FrameType>(header.type) == FrameType::p2p_credit) return true;
   const Transfer* const recv = find(header.fingerprint);
@@ -191,7 +195,7 @@ void Mailbox::on_letter(int rank, const FrameHeader& header, const std::byte* pa
   pair.in = header.seq;
   Arrival arrival;
   arrival.source = rank;
-  arrival.tag = static_cast<int>(header.call[1] & kMostTag);
+  arrival.tag = static_cast<int>(static_cast<std::uint32_t>(header.call[1]));
   arrival.dtype = static_cast<DType>(header.call[0]);
   arrival.bytes = header.call[2];
   arrival.whole = header.payload_bytes == arrival.bytes;

@@ -34,13 +34,7 @@ std::string Mailbox::running_text() {
 /// It has ended, and everything that it had to say has come.
 bool Mailbox::has_left(int rank) const noexcept {
   const Member& member = group_.members[static_cast<std::size_t>(rank)];
-  if (rank == group_.rank) return false;
-  const auto global = static_cast<std::size_t>(member.global);
-  if (engine_.peers_[global].left) return true;
-  if (engine_.world_.route[global] != nullptr || member.local < 0) return false;
-  // It cannot send to us. acquire: pairs with leaving (host.cpp).
-  return engine_.world_.regions->peers[static_cast<std::size_t>(member.local)].header().left.load(
-             std::memory_order_acquire) != 0;
+  return rank != group_.rank && engine_.peers_[static_cast<std::size_t>(member.global)].left;
 }
 
 /// True if the group was broken.
@@ -88,8 +82,7 @@ bool Mailbox::check_break_words() noexcept {
 
 void Mailbox::ping(int rank) noexcept {
   const int global = group_.members[static_cast<std::size_t>(rank)].global;
-  if (rank == group_.rank || engine_.world_.route[static_cast<std::size_t>(global)] == nullptr)
-    return;
+  if (rank == group_.rank) return;
   FrameHeader header;  // of no collective: nothing is compared
   header.type = static_cast<std::uint8_t>(FrameType::ping);
   header.group = group_.id;
@@ -136,9 +129,7 @@ void Mailbox::time_out(Transfer& transfer, TimePoint now) noexcept {
     bool asked = false;
     for (int rank = 0; rank < group_.size; ++rank) {
       if (transfer.rank != kAnySource && transfer.rank != rank) continue;
-      const auto global =
-          static_cast<std::size_t>(group_.members[static_cast<std::size_t>(rank)].global);
-      if (rank == group_.rank || engine_.world_.route[global] == nullptr) continue;
+      if (rank == group_.rank) continue;
       if (group_.members[static_cast<std::size_t>(rank)].local >= 0) continue;
       ping(rank);
       asked = true;
@@ -157,8 +148,7 @@ void Mailbox::time_out(Transfer& transfer, TimePoint now) noexcept {
     const Member& member = group_.members[static_cast<std::size_t>(rank)];
     const auto global = static_cast<std::size_t>(member.global);
     state = engine_.state_of(member);
-    silent = state.empty() && member.local < 0 && engine_.world_.route[global] != nullptr &&
-             engine_.peers_[global].pong < transfer.asked;
+    silent = state.empty() && member.local < 0 && engine_.peers_[global].pong < transfer.asked;
     if (!state.empty() || silent) culprit = rank;
   }
   std::string text = text_of(transfer) + " timed out after " +

@@ -3,7 +3,6 @@
 
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
-#include "kernels/pack.hpp"
 
 // Messages of operations: posts, credit, matching, frames that come early. docs/wire.md tells the
 // rules.
@@ -75,13 +74,10 @@ Stream::Post Engine::post_of(Op& op, const plan::Operand& operand,
                              const plan::Range& range) const noexcept {
   Stream::Post post;
   if (range.count == 0) return post;
-  if (strided(op, operand)) {
-    const Own mine = own(op, operand, range);
-    post.view = mine.view;
-    post.first = mine.first;
-  } else {
+  if (strided(op, operand, range))
+    post.elements = own(op, operand, range);
+  else
     post.data = place(op, operand, op.group->rank, range);
-  }
   return post;
 }
 
@@ -121,7 +117,7 @@ bool Engine::pump(Op& op, int rank) noexcept {
     if (!peer.control.empty() && !flush_control(global)) break;
     if (!transport->can_send(global)) break;
     const Stream::Post& post = stream.sends[stream.send_at];
-    if (post.view != nullptr && peer.bounces >= kMostBounces) break;
+    if (post.data == nullptr && peer.bounces >= kMostBounces) break;
     std::uint64_t room = stream.credit > stream.sent ? stream.credit - stream.sent : 0;
     const bool eager = room == 0;
     if (eager) {
@@ -161,8 +157,11 @@ bool Engine::pump(Op& op, int rank) noexcept {
     frame.seq = op.seq;
     const std::uint64_t inside = stream.sent - post.begin;
     const std::byte* payload = post.data == nullptr ? nullptr : post.data + inside;
-    if (post.view != nullptr)
-      payload = bounce(peer, frame, *post.view, post.first + inside / element, bytes / element);
+    if (post.data == nullptr && bytes > 0) {
+      std::byte* const copy = bounce(peer, frame);
+      post.elements.pack(copy, inside / element, bytes / element);
+      payload = copy;
+    }
     stream.sent += bytes;
     if (eager) peer.eager_sent += eager_cost(bytes);
     if (stream.sent == post.end) ++stream.send_at;
@@ -175,14 +174,12 @@ bool Engine::pump(Op& op, int rank) noexcept {
   return moved;
 }
 
-const std::byte* Engine::bounce(Peer& peer, OutFrame& frame, const TensorView& view,
-                                std::size_t first, std::size_t count) noexcept {
+std::byte* Engine::bounce(Peer& peer, OutFrame& frame) noexcept {
   if (!buffers_.empty()) {
     frame.bounce = std::move(buffers_.back());
     buffers_.pop_back();
   }
   frame.bounce.resize(transport::kMaxFramePayload);
-  kernels::pack(frame.bounce.data(), view, first, count);
   ++peer.bounces;
   return frame.bounce.data();
 }
@@ -248,8 +245,7 @@ void Engine::arrived(Op& op, int rank, const FrameHeader& header,
       std::memcpy(post->data + inside, bounced, header.payload_bytes);
     } else {
       const std::size_t element = op.plan->binding.element;
-      kernels::unpack(*post->view, post->first + inside / element, header.payload_bytes / element,
-                      bounced);
+      post->elements.unpack(inside / element, header.payload_bytes / element, bounced);
     }
   }
   stream.received = header.offset + header.payload_bytes;

@@ -110,8 +110,9 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   bound.agreed = extent.agreed;
   bound.splits = extent.agreed == kSplits;
   bound.by_output = traits_of(call.kind).layout == Layout::scatter;
+  const bool plain_blocks = !extent.uneven() && extent.digest == 0;
   bound.plain_count =
-      extent.uneven() ? BoundPlan::kNoPlain : (bound.by_output ? call.output : call.input).count();
+      plain_blocks ? (bound.by_output ? call.output : call.input).count() : BoundPlan::kNoPlain;
   bound.in_ends = extent.in_ends;
   bound.out_ends = extent.out_ends;
   bound.code = code;
@@ -142,7 +143,8 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   if (!bound.inline_stage)
     bound.stage_bytes = static_cast<std::size_t>(stage_slots) * bound.slot_bytes;
   for (const plan::Step& step : schedule.steps) {
-    const bool writes = step.kind == plan::StepKind::copy || step.kind == plan::StepKind::reduce;
+    const bool writes = step.kind == plan::StepKind::copy || step.kind == plan::StepKind::reduce ||
+                        step.kind == plan::StepKind::recv;
     if (writes && step.dst.space == plan::Space::stage) bound.own_stage = true;
   }
   // What else would be done to values on their way (means, factors, narrow floats) is not fused.

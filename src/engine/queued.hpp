@@ -27,6 +27,8 @@ class Queued {
   std::vector<TensorView> outputs_;
   std::vector<std::size_t> input_counts_;
   std::vector<std::size_t> output_counts_;
+  std::vector<Piece> input_pieces_;
+  std::vector<Piece> output_pieces_;
   alignas(16) std::array<std::byte, 16> factor_{};
 };
 

@@ -7,22 +7,13 @@
 #include <vector>
 
 #include "base/kinds.hpp"
+#include "group/pieces_check.hpp"
+#include "group/views_check.hpp"
 
 namespace tutti {
 namespace {
 
 std::string number(std::size_t value) { return std::to_string(value); }
-
-/// An output whose elements share memory would hold whichever was written last.
-bool overlaps_itself(const TensorView& view) noexcept {
-  if (view.contiguous()) return false;
-  const auto shape = view.shape();
-  const auto strides = view.strides();
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    if (shape[d] > 1 && strides[d] == 0) return true;
-  }
-  return false;
-}
 
 /// The bytes of two contiguous views have some in common. What has strides is not judged.
 bool overlap(const TensorView& a, const TensorView& b) noexcept {
@@ -41,15 +32,6 @@ struct Side {
 
   [[nodiscard]] bool listed() const noexcept { return !blocks.empty(); }
 };
-
-std::string check_memory(const TensorView& view, std::string_view name, bool written) {
-  if (view.count() > 0 && view.data() == nullptr)
-    return "the " + std::string(name) + " has no memory (a null pointer)";
-  if (written && overlaps_itself(view))
-    return "the " + std::string(name) +
-           " has a stride of 0, so several elements share memory; copy it first";
-  return {};
-}
 
 std::string check_side(const Side& side, DType dtype, int size, bool written) {
   const auto ranks = static_cast<std::size_t>(size);
@@ -165,6 +147,22 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
   return shared ? "input and output overlap" : "";
 }
 
+std::string check_factor(const Collective& call, const TensorView& factor) {
+  const KindTraits& traits = traits_of(call.kind);
+  const bool scaled = call.op == ReduceOp::premul_sum && traits.reduces;
+  if (!scaled && factor.count() > 0) return "a factor is given, but the op is not PREMUL_SUM";
+  if (scaled) {
+    if (factor.count() == 0) return "PREMUL_SUM needs a factor";
+    if (std::string bad = check_memory(factor, "factor", false); !bad.empty()) return bad;
+    if (factor.dtype() != call.input.dtype() || !factor.contiguous())
+      return "the factor must be contiguous and have the input's dtype";
+    if (factor.count() != 1 && factor.count() != call.input.count())
+      return "the factor has " + number(factor.count()) +
+             " elements; it must have one, or as many as the input";
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string what_is_wrong(const Collective& call, int rank, int size) {
@@ -177,6 +175,11 @@ std::string what_is_wrong(const Collective& call, int rank, int size) {
   const Details& details = call.details != nullptr ? *call.details : kNone;
   const Side input{"input", call.input, details.inputs, details.input_counts};
   const Side output{"output", call.output, details.outputs, details.output_counts};
+  if (!details.input_pieces.empty() || !details.output_pieces.empty()) {
+    if (std::string wrong = what_is_wrong_with_pieces(call, rank, size); !wrong.empty())
+      return wrong;
+    return check_factor(call, details.factor);
+  }
   const bool in_blocks = traits.layout == Layout::scatter || traits.layout == Layout::exchange;
   const bool out_blocks = traits.layout == Layout::gather || traits.layout == Layout::exchange;
   if ((!in_blocks && (input.listed() || !input.counts.empty())) ||
@@ -208,19 +211,7 @@ std::string what_is_wrong(const Collective& call, int rank, int size) {
     case Layout::pair: break;
   }
   if (!wrong.empty()) return wrong;
-  const TensorView& factor = details.factor;
-  const bool scaled = call.op == ReduceOp::premul_sum && traits.reduces;
-  if (!scaled && factor.count() > 0) return "a factor is given, but the op is not PREMUL_SUM";
-  if (scaled) {
-    if (factor.count() == 0) return "PREMUL_SUM needs a factor";
-    if (std::string bad = check_memory(factor, "factor", false); !bad.empty()) return bad;
-    if (factor.dtype() != dtype || !factor.contiguous())
-      return "the factor must be contiguous and have the input's dtype";
-    if (factor.count() != 1 && factor.count() != call.input.count())
-      return "the factor has " + number(factor.count()) +
-             " elements; it must have one, or as many as the input";
-  }
-  return {};
+  return check_factor(call, details.factor);
 }
 
 }  // namespace tutti

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,7 +20,7 @@
 namespace tutti::group {
 namespace {
 
-// Less than a pipe holds: a child must never wait for us to read its last words.
+// Read only when its writer has ended.
 constexpr std::size_t kLongestReport = std::size_t{16} << 10;
 constexpr char kForeign = '\xff';  // not the code of a tutti::Error
 
@@ -35,13 +36,20 @@ Result<Pipe> make_pipe() {
   return Pipe{os::Fd(ends[0]), os::Fd(ends[1])};
 }
 
+/// Where a child leaves its last words. A file in memory and no pipe: a child must never wait for
+/// us to read, and how much a pipe holds depends on how many the user has.
+Result<os::Fd> make_report() {
+  os::Fd file(memfd_create("tutti report", MFD_CLOEXEC));
+  if (!file.valid()) return os::system_error("spawn: cannot make a file for a report", errno);
+  return file;
+}
+
 void report(int fd, char code, std::string_view text) noexcept {
-  // One write, whole: it is smaller than the empty pipe.
   std::array<char, kLongestReport> message{};
   message[0] = code;
   const std::size_t size = std::min(text.size(), message.size() - 1);
   std::memcpy(message.data() + 1, text.data(), size);
-  [[maybe_unused]] const ssize_t written = write(fd, message.data(), size + 1);
+  [[maybe_unused]] const ssize_t written = pwrite(fd, message.data(), size + 1, 0);
 }
 
 void tell_environment(const ChildSettings& settings, int rank) {
@@ -60,6 +68,7 @@ void tell_environment(const ChildSettings& settings, int rank) {
   set("TUTTI_JOB", settings.job);
   set("TUTTI_SECRET_FD", std::to_string(settings.secret_fd));
   unsetenv("TUTTI_SECRET_FILE");
+  unsetenv("TUTTI_STORE_PORT");
   // A program that `fn` turns into must find it open.
   fcntl(settings.secret_fd, F_SETFD, 0);
 }
@@ -119,7 +128,7 @@ Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& s
   std::fflush(nullptr);
   const pid_t parent = getpid();
   for (int rank = 0; rank < settings.size; ++rank) {
-    auto words = make_pipe();
+    auto words = make_report();
     if (!words) return words.status();
     const pid_t pid = ::fork();
     if (pid < 0) {
@@ -129,7 +138,7 @@ Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& s
     if (pid == 0) {
       // The end of this pipe must tell of the parent's, so nobody else may hold it.
       go->write.reset();
-      run_child(fn, settings, rank, parent, go->read.get(), words->write.get());
+      run_child(fn, settings, rank, parent, go->read.get(), words->get());
     }
     auto pidfd = os::open_pidfd(pid);
     if (!pidfd) {
@@ -138,8 +147,7 @@ Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& s
       }
       return pidfd.status();
     }
-    fcntl(words->read.get(), F_SETFL, O_NONBLOCK);
-    children_.push_back({rank, os::Process(pid, std::move(*pidfd)), std::move(words->read), false});
+    children_.push_back({rank, os::Process(pid, std::move(*pidfd)), std::move(*words), false});
   }
   go_ = std::move(go->write);
   go_read_ = std::move(go->read);  // or writing would end us where all children have died
@@ -190,7 +198,7 @@ Status Children::note_end(Child& child) {
     failure.end.exit_code = (*end)->code;
     failure.end.signal = (*end)->signal;
     std::array<char, kLongestReport> message{};
-    const ssize_t got = read(child.report.get(), message.data(), message.size());
+    const ssize_t got = pread(child.report.get(), message.data(), message.size(), 0);
     if (got > 0) {
       failure.end.exception.emplace(message.data() + 1, static_cast<std::size_t>(got) - 1);
       if (message[0] != kForeign) failure.code = static_cast<Errc>(message[0]);

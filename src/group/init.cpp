@@ -8,6 +8,7 @@
 #include "backend/native/native_backend.hpp"
 #include "base/log.hpp"
 #include "engine/call_code.hpp"
+#include "rendezvous/environment.hpp"
 #include "rendezvous/rendezvous.hpp"
 
 namespace tutti {
@@ -19,7 +20,7 @@ Status without(const std::string& what) {
 
 /// A meeting without a store: what ranks must know of each other goes through the caller's
 /// exchange.
-Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options) {
+Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tls) {
   if (options.store || options.init_method) return without("neither store nor init_method");
   if (!options.rank || !options.size) return without("rank and size must be given");
   if (*options.size < 1 || *options.rank < 0 || *options.rank >= *options.size) {
@@ -27,6 +28,16 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options) {
                    std::to_string(*options.size));
   }
   rendezvous::Rendezvous meeting;
+  if (tls) {  // what the exchange carries may be read on the way
+    Result<std::vector<std::byte>> secret = rendezvous::read_secret(rendezvous::Environment({}));
+    if (!secret) return secret.status();
+    if (secret->empty()) {
+      return without(
+          "TUTTI_TLS needs a secret that does not go through it: start with tuttirun, or give all "
+          "processes the same TUTTI_SECRET_FILE");
+    }
+    meeting.secret = std::move(*secret);
+  }
   meeting.rank = *options.rank;
   meeting.size = *options.size;
   meeting.master_addr = options.master_addr.value_or("127.0.0.1");
@@ -43,7 +54,9 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options) {
     return without("it did not give the texts of all ranks");
   }
   meeting.job = texts->front();
-  for (const char letter : meeting.job) meeting.secret.push_back(static_cast<std::byte>(letter));
+  if (!tls) {
+    for (const char letter : meeting.job) meeting.secret.push_back(static_cast<std::byte>(letter));
+  }
   return meeting;
 }
 
@@ -72,9 +85,10 @@ ProcessGroup init_process_group(const InitOptions& options) {
   settings.size = options.size;
   settings.master_addr = options.master_addr;
   settings.master_port = options.master_port;
+  settings.tls = config.tls;
   settings.timeout = std::chrono::ceil<std::chrono::milliseconds>(config.timeout);
   Result<rendezvous::Rendezvous> found =
-      options.exchange ? from_exchange(options) : rendezvous::find_others(settings);
+      options.exchange ? from_exchange(options, config.tls) : rendezvous::find_others(settings);
   if (!found) raise(found.status());
   const rendezvous::Rendezvous& meeting = *found;
   // From here on the others hear of it at once if we are killed, or cannot go on.
@@ -114,6 +128,8 @@ ProcessGroup init_process_group(const InitOptions& options) {
   std::iota(globals.begin(), globals.end(), 0);
   return ProcessGroup(*backend, options.name, std::move(globals), config.timeout);
 }
+
+bool is_available(std::string_view backend) noexcept { return backend == native::kName; }
 
 bool is_initialized() noexcept { return native::Context::alive() > 0; }
 

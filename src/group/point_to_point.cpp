@@ -4,6 +4,8 @@
 #include <tutti/backend.hpp>
 #include <tutti/process_group.hpp>
 
+#include "group/views_check.hpp"
+
 namespace tutti {
 namespace {
 
@@ -14,15 +16,6 @@ Collective transfer(Kind kind, const TensorView& buffer, int peer, int tag) {
   call.tag = tag;
   (kind == Kind::send ? call.input : call.output) = buffer;
   return call;
-}
-
-// What is received there would hold whichever element was written last.
-bool overlaps_itself(const TensorView& view) noexcept {
-  if (view.contiguous()) return false;
-  for (std::size_t d = 0; d < view.shape().size(); ++d) {
-    if (view.shape()[d] > 1 && view.strides()[d] == 0) return true;
-  }
-  return false;
 }
 
 }  // namespace
@@ -43,8 +36,6 @@ void ProcessGroup::check_transfer(Collective& call,
     wrong = "the timeout must be positive";
   } else if (call.kind == Kind::recv && overlaps_itself(call.output)) {
     wrong = "the buffer has a stride of 0, so several elements share memory; receive elsewhere";
-  } else {
-    wrong = impl().unsupported(call);
   }
   if (wrong.empty()) return;
   raise(Status(Errc::invalid_argument,

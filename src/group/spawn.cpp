@@ -36,13 +36,14 @@ Status check(const std::function<void(int)>& fn, int nprocs) {
   return {};
 }
 
-Result<std::unique_ptr<store::TcpServer>> serve(const std::vector<std::byte>& secret,
+Result<std::unique_ptr<store::TcpServer>> serve(const std::vector<std::byte>& secret, bool encrypt,
                                                 const std::string& job) {
   auto loopback = os::Address::parse("127.0.0.1", 0);
   if (!loopback) return loopback.status();
   store::TcpServerOptions options;
   options.address = *loopback;
   options.secret = secret;
+  options.encrypt = encrypt;
   options.job = job;
   return store::TcpServer::start(std::move(options));
 }
@@ -88,6 +89,9 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   std::optional<Clock::time_point> deadline;
   if (options.timeout)
     deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(*options.timeout);
+  // The children read the same environment.
+  const auto config = Config::from_environment();
+  raise_if(config.status());
   auto secret = store::make_secret();
   raise_if(secret.status());
   group::ChildSettings settings;
@@ -100,7 +104,7 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   group::Children children;  // ended before the server
   raise_if(children.fork(fn, settings));
   // Only now: a fork must not find half of the server's thread.
-  auto started = serve(secret->secret, settings.job);
+  auto started = serve(secret->secret, config.value().tls, settings.job);
   raise_if(started.status());
   server = std::move(*started);
   raise_if(children.go(server->address().port()));

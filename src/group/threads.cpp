@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "backend/native/native_backend.hpp"
+#include "secure/hmac.hpp"
 
 namespace tutti {
 namespace {
@@ -57,6 +58,11 @@ class Exchange {
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body, const Config& config) {
   if (size < 1) raise(Status(Errc::invalid_argument, "run_threads: size must be at least 1"));
   Exchange exchange(size);
+  std::vector<std::byte> secret;
+  if (config.tls) {  // nobody else is to know it
+    secret.resize(secure::kDigestBytes);
+    raise_if(secure::random_bytes(secret));
+  }
   std::mutex mutex;
   std::exception_ptr first;
   const auto rank_main = [&](int rank) {
@@ -65,6 +71,7 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body, const
       options.rank = rank;
       options.size = size;
       options.job = 1;
+      options.secret = secret;
       options.bind_host = "127.0.0.1";
       options.config = config;
       options.deadline = Clock::now() + config.timeout;

@@ -66,6 +66,8 @@ struct Shape {
 [[nodiscard]] Schedule direct_all_reduce(const Shape& s);
 /// all_reduce: binomial reduce to rank 0, then binomial broadcast.
 [[nodiscard]] Schedule binomial_all_reduce(const Shape& s);
+/// all_reduce: sums of 2, 4, 8, ... ranks in pairs. For small ones on many hosts.
+[[nodiscard]] Schedule doubling_all_reduce(const Shape& s);
 /// all_reduce: a ring (reduce-scatter, all_gather). OrderClass::other. Only asked for by name.
 [[nodiscard]] Schedule ring_all_reduce(const Shape& s);
 /// reduce: everybody sends everything to the root, in chunks.
@@ -92,6 +94,9 @@ struct Shape {
 [[nodiscard]] Schedule direct_reduce_scatter(const Shape& s);
 /// reduce_scatter: sums travel around. OrderClass::other. Only asked for by name.
 [[nodiscard]] Schedule ring_reduce_scatter(const Shape& s);
+/// reduce_scatter: half of what is left to a partner in each round. OrderClass::other. Only asked
+/// for by name.
+[[nodiscard]] Schedule halving_reduce_scatter(const Shape& s);
 /// all_to_all: everybody sends each rank its block, whatever the others' blocks are.
 [[nodiscard]] Schedule direct_all_to_all(const Shape& s);
 
@@ -102,6 +107,10 @@ struct Shape {
 [[nodiscard]] Schedule two_level_all_gather(const Shape& s);
 /// reduce_scatter: reduce inside the host, exchange with counterparts on other hosts.
 [[nodiscard]] Schedule two_level_reduce_scatter(const Shape& s);
+/// reduce, gather, scatter: inside the host by staging, one message for a host. Small ones.
+[[nodiscard]] Schedule two_level_reduce(const Shape& s);
+[[nodiscard]] Schedule two_level_gather(const Shape& s);
+[[nodiscard]] Schedule two_level_scatter(const Shape& s);
 [[nodiscard]] Schedule two_level_broadcast(const Shape& s);
 [[nodiscard]] Schedule two_level_barrier(const Shape& s);
 

@@ -199,6 +199,12 @@ Result<Rendezvous> Meeting::by_file(const Url& url) {
 Result<Rendezvous> Meeting::by_store() {
   if (Status s = complete(place_, environment_); !s) return s;
   if (Status s = settle("a store of your own"); !s) return s;
+  if (settings_.tls && result_.secret.empty()) {
+    return cannot_join(
+        "a secret that is drawn in a store of your own can be read on the way there, so TUTTI_TLS "
+        "needs one that all processes are given: start them with tuttirun, or set "
+        "TUTTI_SECRET_FILE");
+  }
   try {
     return over_store(settings_.store,
                       fmt::format("{} {}", settings_.store->describe(), result_.rank));
@@ -237,6 +243,7 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   options.port = result_.master_port;
   options.timeout = settings_.timeout;
   options.secret = result_.secret;
+  options.encrypt = settings_.tls;
   options.job = result_.job;
   if (!agent) {
     options.serve = result_.rank == 0;

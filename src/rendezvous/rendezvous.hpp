@@ -47,6 +47,8 @@ struct Settings {
   std::optional<int> local_rank;
   std::optional<std::string> master_addr;
   std::optional<int> master_port;
+  /// Encrypt the connection to the store; then there must be a secret.
+  bool tls = false;
   /// Null: the process's own environment, read now.
   std::function<const char*(const char* name)> environment;
   /// For all of it, and the default of the store.

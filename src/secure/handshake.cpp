@@ -24,11 +24,13 @@ constexpr std::size_t kFromAt = 32;
 constexpr std::size_t kToAt = 36;
 constexpr std::size_t kNonceAt = 40;
 constexpr std::uint64_t kHasSecret = 1;
+constexpr std::uint64_t kEncrypts = 2;
 constexpr std::size_t kVerdictAt = 8;
 
 constexpr std::size_t kLabelBytes = 24;
 constexpr const char* kAcceptorLabel = "tutti transport acceptor";
 constexpr const char* kDiallerLabel = "tutti transport dialler\0";
+constexpr const char* kTlsLabel = "tutti transport tls key\0";
 
 constexpr std::array<std::byte, kDigestBytes> kNoSecret{};
 
@@ -51,7 +53,8 @@ void put_magic(std::span<std::byte> to, const Magic& magic) noexcept {
 void put_head(std::span<std::byte> to, const Magic& magic, const Party& mine) noexcept {
   put_magic(to, magic);
   put(to.subspan(kVersionAt, 2), kWireVersion);
-  put(to.subspan(kFlagsAt, 2), mine.secret.empty() ? 0 : kHasSecret);
+  put(to.subspan(kFlagsAt, 2),
+      (mine.secret.empty() ? 0 : kHasSecret) | (mine.encrypts ? kEncrypts : 0));
 }
 
 void put_rest(std::span<std::byte> to, const Party& mine, int peer, const Nonce& nonce) noexcept {
@@ -93,6 +96,14 @@ Status to_status(Refusal refusal) {
     case Refusal::connected:
       return Status(Errc::peer_lost, "it takes the two to be connected, so a connection was cut");
     case Refusal::gone: return Status(Errc::peer_lost, "it is leaving, or has given this rank up");
+    case Refusal::encryption_needed:
+      return refused(
+          "it encrypts its connections and this process does not; give all processes the same "
+          "TUTTI_TLS");
+    case Refusal::no_encryption:
+      return refused(
+          "it does not encrypt its connections, but this process does; give all processes the same "
+          "TUTTI_TLS");
   }
   return refused("it refused for a reason that this version does not know");
 }
@@ -111,6 +122,8 @@ const char* to_string(Refusal refusal) noexcept {
     case Refusal::crossed: return "crossed";
     case Refusal::connected: return "connected";
     case Refusal::gone: return "gone";
+    case Refusal::encryption_needed: return "encryption_needed";
+    case Refusal::no_encryption: return "no_encryption";
   }
   return "unknown";
 }
@@ -186,10 +199,13 @@ Result<Digest> Handshake::proof_of(const char* label) const {
                      text);
 }
 
+Result<Digest> Handshake::key_of_encryption() const { return proof_of(kTlsLabel); }
+
 Refusal Handshake::judge_hello() const noexcept {
   const std::span<const std::byte> bytes(hello_);
   if (take(bytes.subspan(kVersionAt, 2)) != kWireVersion) return Refusal::version;
-  const bool theirs = (take(bytes.subspan(kFlagsAt, 2)) & kHasSecret) != 0;
+  const std::uint64_t flags = take(bytes.subspan(kFlagsAt, 2));
+  const bool theirs = (flags & kHasSecret) != 0;
   if (theirs && mine_.secret.empty()) return Refusal::no_secret;
   if (!theirs && !mine_.secret.empty()) return Refusal::secret_needed;
   if (take(bytes.subspan(kJobAt, 8)) != mine_.job) return Refusal::other_job;
@@ -200,6 +216,9 @@ Refusal Handshake::judge_hello() const noexcept {
   if (from >= static_cast<std::uint64_t>(mine_.size) ||
       from == static_cast<std::uint64_t>(mine_.rank))
     return Refusal::bad_rank;
+  const bool encrypts = (flags & kEncrypts) != 0;
+  if (encrypts != mine_.encrypts)
+    return encrypts ? Refusal::no_encryption : Refusal::encryption_needed;
   return Refusal::none;
 }
 
@@ -237,6 +256,10 @@ Refusal Handshake::judge_reply() const noexcept {
   if (take(bytes.subspan(kFromAt, 4)) != static_cast<std::uint64_t>(peer_) ||
       take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.rank))
     return Refusal::wrong_rank;
+  // Signed by the proof: nobody on the way can talk both sides into doing without.
+  const bool encrypts = (take(bytes.subspan(kFlagsAt, 2)) & kEncrypts) != 0;
+  if (encrypts != mine_.encrypts)
+    return encrypts ? Refusal::encryption_needed : Refusal::no_encryption;
   return Refusal::none;
 }
 

@@ -22,6 +22,9 @@
 // A proof is HMAC-SHA256(secret, role label, hello, head of the reply): each side's nonce is in
 // what the other one signs, so nothing can be replayed, and the labels differ, so nothing can be
 // reflected. Without a secret the key is all zeros: other jobs and protocols are still told apart.
+//
+// Where both sides encrypt, everything behind the proof of the dialler travels in TLS, the verdict
+// first. Whoever has not proven himself so never gets to speak TLS.
 namespace tutti::secure {
 
 inline constexpr std::uint16_t kWireVersion = 1;
@@ -41,6 +44,7 @@ struct Party {
   std::uint64_t job = 0;
   std::uint64_t generation = 0;
   std::span<const std::byte> secret;
+  bool encrypts = false;  ///< needs a secret
 };
 
 /// Why there is no connection; on the wire.
@@ -54,9 +58,11 @@ enum class Refusal : std::uint32_t {
   wrong_rank = 6,        ///< the acceptor is another rank than was dialled
   bad_rank = 7,          ///< the dialler's rank cannot be
   wrong_secret = 8,
-  crossed = 9,     ///< no failure: both dialled, the other connection stays
-  connected = 10,  ///< there is a connection between the two already
-  gone = 11,       ///< the acceptor is leaving, or has given the dialler up
+  crossed = 9,             ///< no failure: both dialled, the other connection stays
+  connected = 10,          ///< there is a connection between the two already
+  gone = 11,               ///< the acceptor is leaving, or has given the dialler up
+  encryption_needed = 12,  ///< the acceptor encrypts, the dialler does not
+  no_encryption = 13,      ///< the dialler encrypts, the acceptor does not
 };
 
 /// One side of a handshake.
@@ -83,6 +89,14 @@ class Handshake {
     return std::span(out_).subspan(out_begin_, out_end_ - out_begin_);
   }
   void sent(std::size_t bytes) noexcept { out_begin_ += bytes; }
+  /// Once outgoing() is sent, the connection has to be encrypted with key_of_encryption() before
+  /// anything else is read or sent: the dialler as TLS client, the acceptor (proven) as server.
+  [[nodiscard]] bool wants_encryption() const noexcept {
+    return mine_.encrypts && (step_ == Step::verdict || state_ == State::proven);
+  }
+  /// Of this one connection: HMAC-SHA256(secret, "tutti transport tls key", hello, head of the
+  /// reply).
+  [[nodiscard]] Result<Digest> key_of_encryption() const;
   /// The acceptor's answer to a proven dialler: Refusal::none accepts it.
   void conclude(Refusal refusal) noexcept;
 

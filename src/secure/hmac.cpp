@@ -1,6 +1,7 @@
 #include "secure/hmac.hpp"
 
-#include <dlfcn.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <sys/random.h>
 
 #include <cerrno>
@@ -8,49 +9,26 @@
 #include <string>
 
 #include "os/system_error.hpp"
+#include "secure/openssl.hpp"
 
 namespace tutti::secure {
 namespace {
 
-// The two functions of libcrypto 3 that we use, declared here: the library is not linked.
-struct EvpMd;
-using EvpSha256 = const EvpMd* (*)();
-using Hmac = unsigned char* (*)(const EvpMd* md, const void* key, int key_bytes,
-                                const unsigned char* data, std::size_t data_bytes,
-                                unsigned char* digest, unsigned int* digest_bytes);
-
-constexpr const char* kLibrary = "libcrypto.so.3";
-
 struct Crypto {
-  EvpSha256 sha256 = nullptr;
-  Hmac hmac = nullptr;
+  decltype(&EVP_sha256) sha256 = nullptr;
+  decltype(&HMAC) hmac = nullptr;
   Status status;
 };
 
-Crypto load_crypto() {
-  Crypto crypto;
-  const auto missing = [&crypto] {
-    const char* reason = dlerror();
-    crypto.status =
-        Status(Errc::unsupported, std::string("cannot load ") + kLibrary +
-                                      ", which proves that connections belong to the job: " +
-                                      (reason != nullptr ? reason : "unknown reason") +
-                                      "; install OpenSSL 3 (Debian: libssl3)");
-  };
-  // Never closed: libcrypto registers exit handlers.
-  void* library = dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
-    missing();
-    return crypto;
-  }
-  crypto.sha256 = reinterpret_cast<EvpSha256>(dlsym(library, "EVP_sha256"));
-  crypto.hmac = reinterpret_cast<Hmac>(dlsym(library, "HMAC"));
-  if (crypto.sha256 == nullptr || crypto.hmac == nullptr) missing();
-  return crypto;
-}
-
 const Crypto& crypto() {
-  static const Crypto kCrypto = load_crypto();
+  static const Crypto kCrypto = [] {
+    Crypto crypto;
+    Library library("libcrypto.so.3", "proves that connections belong to the job");
+    library.find(crypto.sha256, "EVP_sha256");
+    library.find(crypto.hmac, "HMAC");
+    crypto.status = library.status();
+    return crypto;
+  }();
   return kCrypto;
 }
 

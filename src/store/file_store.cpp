@@ -7,13 +7,17 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <condition_variable>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 #include "os/fd.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
 #include "store/broker.hpp"
 #include "store/log.hpp"
+#include "store/open_files.hpp"
 #include "store/request_store.hpp"
 
 namespace tutti {
@@ -90,6 +94,7 @@ class FileStore final : public RequestStore<Store> {
  public:
   explicit FileStore(FileStoreOptions options) : options_(std::move(options)) {
     set_timeout(options_.timeout);
+    OpenFiles::all().add(fd_);
   }
   ~FileStore() override;
 
@@ -120,9 +125,37 @@ class FileStore final : public RequestStore<Store> {
   bool would_change(const Request& request);
   bool has(const std::string& key);
   [[nodiscard]] bool unchanged() const;
+  [[nodiscard]] Response forked_response() const;
+
+  /// One thread at a time reads and writes: the right to, or nothing when the time is over. Not
+  /// simply a mutex, as whoever has it may wait long for another process.
+  class Use {
+   public:
+    Use(FileStore& store, Deadline deadline) : store_(store) {
+      std::unique_lock lock(store.mutex_);
+      has_ = store.free_.wait_until(lock, deadline, [&] { return !store.in_use_; });
+      if (has_) store.in_use_ = true;
+    }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+    ~Use() {
+      if (!has_) return;
+      const std::lock_guard lock(store_.mutex_);
+      store_.in_use_ = false;
+      store_.free_.notify_one();
+    }
+    explicit operator bool() const noexcept { return has_; }
+
+   private:
+    FileStore& store_;
+    bool has_ = false;
+  };
 
   FileStoreOptions options_;
-  std::mutex mutex_;  // everything below
+  std::mutex mutex_;
+  std::condition_variable free_;
+  bool in_use_ = false;
+  // Everything below belongs to who has the use of it.
   os::Fd fd_;
   bool on_nfs_ = false;
   Broker broker_;
@@ -183,8 +216,11 @@ Result<bool> FileStore::open_once(Deadline deadline) {
 }
 
 FileStore::~FileStore() {
+  struct Last {
+    os::Fd& file;
+    ~Last() { OpenFiles::all().remove(file); }
+  } const last_thing{fd_};
   if (!options_.users || !fd_.valid()) return;
-  const std::lock_guard lock(mutex_);
   const auto linger = Clock::now() + options_.linger;
   while (catch_up(false) && arrivals_ < *options_.users && Clock::now() < linger)
     wait_until(std::min(linger, Clock::now() + kLongestPause));
@@ -350,14 +386,15 @@ bool FileStore::unchanged() const {
 Response FileStore::call(Request request, Deadline deadline) {
   microseconds pause = kFirstPause;
   std::optional<std::size_t> looked;  // how far the file went then
+  Response response;
+  if (!fd_.valid()) return forked_response();
   while (true) {
-    {
-      const std::lock_guard lock(mutex_);
+    // A lock that others hold for a moment must not fail a call whose own time is short.
+    const Deadline patient = std::max(deadline, Clock::now() + milliseconds(100));
+    if (const Use use(*this, patient); use) {
       if (looked != offset_ || !unchanged()) {
-        // A lock that others hold for a moment must not fail a call whose own time is short.
-        auto answer = attempt(request, std::max(deadline, Clock::now() + milliseconds(100)));
+        auto answer = attempt(request, patient);
         looked = offset_;
-        Response response;
         if (!answer) {
           response.code = answer.status().code();
           response.text = answer.status().message();
@@ -365,19 +402,33 @@ Response FileStore::call(Request request, Deadline deadline) {
         }
         if (*answer) return std::move(**answer);
       }
-      const auto now = Clock::now();
-      if (now >= deadline) {
-        Response response;
+      if (Clock::now() >= deadline) {
         response.code = Errc::timeout;
         for (const std::string& key : request.keys) {
           if (request.op == Op::queue_pop || !has(key)) response.values.push_back(key);
         }
         return response;
       }
+    } else {
+      response.code = Errc::timeout;
+      response.text = fmt::format(
+          "{}: another thread has used the store all the time; it waits for a process that keeps "
+          "the file locked",
+          options_.path);
+      return response;
     }
     wait_until(std::min(deadline, Clock::now() + pause));
     pause = std::min(pause * 2, kLongestPause);
   }
+}
+
+Response FileStore::forked_response() const {
+  Response response;
+  response.code = Errc::unsupported;
+  response.text = fmt::format(
+      "{}: this process was forked after the store was opened, and cannot use it; open it again",
+      options_.path);
+  return response;
 }
 
 }  // namespace

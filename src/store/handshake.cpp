@@ -7,8 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "secure/hmac.hpp"
-
 namespace tutti::store {
 namespace {
 
@@ -27,6 +25,7 @@ constexpr std::size_t kHelloNonceAt = 32;
 constexpr std::size_t kReplyNonceAt = 16;
 constexpr std::size_t kReplyProofAt = 48;
 constexpr std::uint16_t kHasSecret = 1;
+constexpr std::uint16_t kEncrypts = 2;
 constexpr std::uint32_t kVerdictMagic = 0x6f6b6179;
 
 void put(std::span<std::byte> to, std::uint64_t value) {
@@ -73,6 +72,18 @@ Result<Proof> proof_of(std::string_view role, const Hello& hello, const Reply& r
 
 constexpr std::string_view kServerRole = "tutti store 2 server";
 constexpr std::string_view kClientRole = "tutti store 2 client";
+constexpr std::string_view kTlsRole = "tutti store 2 tls key";
+
+std::uint16_t flags_of(const Credentials& mine) noexcept {
+  return static_cast<std::uint16_t>((mine.secret.empty() ? 0 : kHasSecret) |
+                                    (mine.encrypts ? kEncrypts : 0));
+}
+
+Refusal judge_encryption(std::uint64_t flags, bool mine, bool server) noexcept {
+  const bool theirs = (flags & kEncrypts) != 0;
+  if (theirs == mine) return Refusal::none;
+  return server == theirs ? Refusal::no_encryption : Refusal::encryption_needed;
+}
 
 Refusal refusal_of(const Hello& hello, const Credentials& mine) {
   const std::span<const std::byte> bytes(hello);
@@ -82,6 +93,10 @@ Refusal refusal_of(const Hello& hello, const Credentials& mine) {
   if (!theirs && !mine.secret.empty()) return Refusal::secret_needed;
   const auto job = job_digest(mine.job);
   if (!std::ranges::equal(bytes.subspan(kJobAt, kJobBytes), job)) return Refusal::other_job;
+  if (const Refusal refusal =
+          judge_encryption(take(bytes.subspan(kFlagsAt, 2)), mine.encrypts, /*server=*/true);
+      refusal != Refusal::none)
+    return refusal;
   const std::uint64_t generation = take(bytes.subspan(kGenerationAt, 4));
   if (mine.generation == 0 || generation == mine.generation) return Refusal::none;
   return generation > mine.generation ? Refusal::earlier_generation : Refusal::later_generation;
@@ -110,6 +125,15 @@ Status to_status(std::uint64_t refusal) {
       return Status(Errc::peer_left, "it still serves the job's previous group");
     case Refusal::later_generation:
       return refused("it already serves a later group of this job; do all ranks make as many?");
+    case Refusal::encryption_needed:
+      return refused(
+          "it encrypts its connections and this process does not; give all processes (tuttirun "
+          "included) the same TUTTI_TLS");
+    case Refusal::no_encryption:
+      return refused(
+          "it does not encrypt its connections, but this process does; give all processes "
+          "(tuttirun "
+          "included) the same TUTTI_TLS");
   }
   return refused("it refused for a reason that this version does not know");
 }
@@ -121,7 +145,7 @@ Result<Hello> make_hello(const Credentials& mine) {
   const std::span<std::byte> bytes(hello);
   put_magic(bytes, kClientMagic);
   put(bytes.subspan(kVersionAt, 2), kStoreVersion);
-  put(bytes.subspan(kFlagsAt, 2), mine.secret.empty() ? 0 : kHasSecret);
+  put(bytes.subspan(kFlagsAt, 2), flags_of(mine));
   put(bytes.subspan(kGenerationAt, 4), mine.generation);
   std::ranges::copy(job_digest(mine.job), bytes.subspan(kJobAt).begin());
   if (Status s = secure::random_bytes(bytes.subspan(kHelloNonceAt, kNonceBytes)); !s) return s;
@@ -138,7 +162,7 @@ Result<HelloAnswer> answer_hello(const Hello& hello, const Credentials& mine) {
   const std::span<std::byte> bytes(answer.reply);
   put_magic(bytes, kServerMagic);
   put(bytes.subspan(kVersionAt, 2), kStoreVersion);
-  put(bytes.subspan(kFlagsAt, 2), mine.secret.empty() ? 0 : kHasSecret);
+  put(bytes.subspan(kFlagsAt, 2), flags_of(mine));
   put(bytes.subspan(kRefusalAt, 4), static_cast<std::uint32_t>(answer.refusal));
   if (answer.refusal != Refusal::none) return answer;
   if (Status s = secure::random_bytes(bytes.subspan(kReplyNonceAt, kNonceBytes)); !s) return s;
@@ -155,6 +179,10 @@ Status check_reply(const Hello& hello, const Reply& reply, const Credentials& mi
   if (Status status = to_status(take(bytes.subspan(kRefusalAt, 4))); !status) return status;
   if (take(bytes.subspan(kVersionAt, 2)) != kStoreVersion)
     return to_status(static_cast<std::uint64_t>(Refusal::version));
+  // Signed by the proof below: nobody on the way can talk both sides into doing without.
+  const Refusal refusal =
+      judge_encryption(take(bytes.subspan(kFlagsAt, 2)), mine.encrypts, /*server=*/false);
+  if (refusal != Refusal::none) return to_status(static_cast<std::uint64_t>(refusal));
   if (mine.secret.empty()) return {};
   auto expected = proof_of(kServerRole, hello, reply, mine);
   if (!expected) return expected.status();
@@ -173,6 +201,11 @@ Result<bool> check_client_proof(const Hello& hello, const Reply& reply, const Pr
   auto expected = proof_of(kClientRole, hello, reply, mine);
   if (!expected) return expected.status();
   return secure::equal_constant_time(*expected, proof);
+}
+
+Result<secure::Digest> key_of_encryption(const Hello& hello, const Reply& reply,
+                                         const Credentials& mine) {
+  return proof_of(kTlsRole, hello, reply, mine);
 }
 
 Verdict make_verdict(Refusal refusal) {

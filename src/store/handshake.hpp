@@ -8,6 +8,8 @@
 
 #include <tutti/error.hpp>
 
+#include "secure/hmac.hpp"
+
 // How the two ends of a store connection get to know each other: frames of fixed size, so that a
 // stranger can make us keep at most 64 bytes. Pure functions; drawn in docs/wire-store.md.
 //
@@ -21,6 +23,10 @@
 // proof(role) = HMAC-SHA256(secret, role label, hello, reply without its proof); zeros where
 // neither side has a secret. Each side's nonce is in what the other side signs, so nothing can be
 // replayed, and the labels differ, so nothing can be reflected.
+//
+// Where both sides encrypt, TLS begins behind the proof of the client, who says it once more
+// inside, with his first request behind it as without TLS. Whoever has not proven himself so never
+// gets to speak TLS.
 namespace tutti::store {
 
 inline constexpr std::uint16_t kStoreVersion = 2;
@@ -44,6 +50,8 @@ enum class Refusal : std::uint32_t {
   wrong_secret = 5,
   earlier_generation = 6,  ///< the server will make room for the one the client looks for
   later_generation = 7,    ///< the client is late
+  encryption_needed = 8,   ///< the server encrypts, the client does not
+  no_encryption = 9,       ///< the client encrypts, the server does not
 };
 
 /// What one side knows of the job.
@@ -51,6 +59,7 @@ struct Credentials {
   std::span<const std::byte> secret;
   std::string_view job;
   std::uint32_t generation = 0;
+  bool encrypts = false;  ///< needs a secret
 };
 
 Result<Hello> make_hello(const Credentials& mine);
@@ -68,6 +77,10 @@ Status check_reply(const Hello& hello, const Reply& reply, const Credentials& mi
 Result<Proof> make_client_proof(const Hello& hello, const Reply& reply, const Credentials& mine);
 Result<bool> check_client_proof(const Hello& hello, const Reply& reply, const Proof& proof,
                                 const Credentials& mine);
+/// Of this one connection: HMAC-SHA256(secret, "tutti store 2 tls key", hello, reply without
+/// proof).
+Result<secure::Digest> key_of_encryption(const Hello& hello, const Reply& reply,
+                                         const Credentials& mine);
 Verdict make_verdict(Refusal refusal);
 Status check_verdict(const Verdict& verdict);
 

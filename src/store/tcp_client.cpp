@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
@@ -20,8 +21,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kFirstPause = 5ms;
 constexpr milliseconds kLongestPause = 250ms;
-// A server that takes longer than this to say hello is tried anew.
-constexpr milliseconds kHandshakeTimeout = 5s;
+// A server that takes longer than this to answer our hello is tried anew. Not so later: once it has
+// our proof it knows us, and would take the end of this connection for ours.
+constexpr milliseconds kHelloTimeout = 5s;
 constexpr milliseconds kConnectTimeout = 10s;
 constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
@@ -37,36 +39,46 @@ struct Attempt {
 
 constexpr std::uint64_t kFirstId = 1;
 
-Attempt shake_hands(int fd, const Credentials& mine, os::Deadline deadline, const Request* first) {
+Attempt shake_hands(secure::Stream& stream, const Credentials& mine, os::Deadline deadline,
+                    const Request* first) {
   auto hello = make_hello(mine);
   if (!hello) return {hello.status(), true};
-  if (Status s = os::send_all(fd, *hello, deadline); !s) return {s};
+  const os::Deadline soon = std::min(deadline, Clock::now() + kHelloTimeout);
+  if (Status s = stream.write_all(*hello, soon); !s) return {s};
   Reply reply{};
-  if (Status s = os::receive_all(fd, reply, deadline); !s) return {s};
+  if (Status s = stream.read_all(reply, soon); !s) return {s};
   if (Status s = check_reply(*hello, reply, mine); !s) return {s, s.code() != Errc::peer_left};
   auto proof = make_client_proof(*hello, reply, mine);
   if (!proof) return {proof.status(), true};
+  if (mine.encrypts) {
+    if (Status s = stream.write_all(*proof, deadline); !s) return {s};
+    auto key = key_of_encryption(*hello, reply, mine);
+    if (!key) return {key.status(), true};
+    if (Status s = stream.encrypt(*key, {secure::Tls::Role::client, secure::Tls::Use::quiet}); !s)
+      return {s, true};
+    if (Status s = stream.shake_until(deadline); !s) return {s, s.code() == Errc::refused};
+  }
   std::vector<std::byte> bytes(proof->begin(), proof->end());
   if (first != nullptr) {
     const std::vector<std::byte> frame = encode_request(*first, kFirstId);
     bytes.insert(bytes.end(), frame.begin(), frame.end());
   }
-  if (Status s = os::send_all(fd, bytes, deadline); !s) return {s};
+  if (Status s = stream.write_all(bytes, deadline); !s) return {s};
   Verdict verdict{};
-  if (Status s = os::receive_all(fd, verdict, deadline); !s) return {s};
+  if (Status s = stream.read_all(verdict, deadline); !s) return {s};
   if (Status s = check_verdict(verdict); !s) return {s, true};
   return {};
 }
 
 Attempt try_once(const os::Address& address, const Credentials& mine, os::Deadline deadline,
-                 const Request* first, os::Fd& fd) {
+                 const Request* first, secure::Stream& stream) {
   auto connected = os::connect_tcp(address, std::min(deadline, Clock::now() + kConnectTimeout));
   if (!connected) return {connected.status()};
   if (Status s = os::set_no_delay(connected->get()); !s) return {s};
   if (Status s = os::set_keep_alive(connected->get()); !s) return {s};
-  Attempt attempt = shake_hands(connected->get(), mine,
-                                std::min(deadline, Clock::now() + kHandshakeTimeout), first);
-  if (attempt.status) fd = std::move(*connected);
+  secure::Stream shaken(std::move(*connected));
+  Attempt attempt = shake_hands(shaken, mine, deadline, first);
+  if (attempt.status) stream = std::move(shaken);
   return attempt;
 }
 
@@ -90,10 +102,10 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, cons
   for (int attempts = 1;; ++attempts) {
     Status last;
     for (const os::Address& address : *addresses) {
-      os::Fd fd;
-      const Attempt attempt = try_once(address, mine, deadline, first, fd);
+      secure::Stream stream;
+      const Attempt attempt = try_once(address, mine, deadline, first, stream);
       if (attempt.status) {
-        std::unique_ptr<TcpClient> client(new TcpClient(std::move(fd), name));
+        std::unique_ptr<TcpClient> client(new TcpClient(std::move(stream), name));
         if (first != nullptr) client->slots_.emplace(kFirstId, std::nullopt);
         return client;
       }
@@ -139,7 +151,7 @@ Response TcpClient::call(const Request& request, os::Deadline deadline) {
   Status sent;
   {
     const std::lock_guard sending(send_mutex_);
-    sent = os::send_all(fd_.get(), encode_request(timed, id), give_up);
+    sent = send(encode_request(timed, id), give_up);
   }
   lock.lock();
   // Half a frame may be out: nothing sensible can follow it.
@@ -149,6 +161,22 @@ Response TcpClient::call(const Request& request, os::Deadline deadline) {
                     "serves it (rank 0, or tuttirun) has ended or cannot be reached",
                     name_, sent.message()));
   return await(id, give_up, lock);
+}
+
+Status TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) {
+  while (true) {
+    {
+      // Only while nothing waits: who reads needs it, too.
+      const std::lock_guard lock(stream_mutex_);
+      const secure::Moved moved = stream_.write_some(bytes);
+      if (moved.error != 0) return stream_.status_of(moved, "cannot send");
+      bytes = bytes.subspan(moved.bytes);
+      if (bytes.empty() && stream_.unsent() == 0) return {};
+    }
+    auto ready = os::wait_ready(stream_.fd(), POLLOUT, deadline);
+    if (!ready) return ready.status();
+    if (!*ready) return Status(Errc::timeout, "cannot send: the deadline has passed");
+  }
 }
 
 Response TcpClient::await(std::uint64_t id, os::Deadline give_up, Lock& lock) {
@@ -195,15 +223,28 @@ Response TcpClient::await(std::uint64_t id, os::Deadline give_up, Lock& lock) {
 
 Status TcpClient::read_some(os::Deadline deadline,
                             std::vector<std::pair<std::uint64_t, Response>>& answers) {
-  auto ready = os::wait_ready(fd_.get(), POLLIN, deadline);
-  if (!ready) return ready.status();
-  if (!*ready) return {};
+  bool may_have_unread = false;
+  {
+    const std::lock_guard lock(stream_mutex_);
+    may_have_unread = stream_.may_have_unread();
+  }
+  if (!may_have_unread) {
+    auto ready = os::wait_ready(stream_.fd(), POLLIN, deadline);
+    if (!ready) return ready.status();
+    if (!*ready) return {};
+  }
   const std::size_t before = in_.size();
   in_.resize(before + kReadBytes);
-  auto got = os::receive_some(fd_.get(), std::span(in_).subspan(before));
-  in_.resize(before + (got && got->has_value() ? **got : 0));
-  if (!got) return got.status();
-  if (!got->has_value()) return Status(Errc::store, "it was closed from the other side");
+  secure::Moved got;
+  Status failed;
+  {
+    const std::lock_guard lock(stream_mutex_);
+    got = stream_.read_some(std::span(in_).subspan(before));
+    if (got.error != 0) failed = stream_.status_of(got, "cannot receive");
+  }
+  in_.resize(before + got.bytes);
+  if (!failed) return failed;
+  if (got.ended) return Status(Errc::store, "it was closed from the other side");
 
   const Limits limits;
   std::size_t used = 0;
@@ -226,7 +267,7 @@ void TcpClient::break_locked(std::string why) {
   if (broken_) return;
   broken_ = std::move(why);
   // Whoever reads wakes up; the server forgets our requests.
-  ::shutdown(fd_.get(), SHUT_RDWR);
+  ::shutdown(stream_.fd(), SHUT_RDWR);
   changed_.notify_all();
 }
 

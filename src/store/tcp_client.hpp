@@ -13,8 +13,8 @@
 
 #include <tutti/error.hpp>
 
-#include "os/fd.hpp"
 #include "os/socket.hpp"
+#include "secure/stream.hpp"
 #include "store/handshake.hpp"
 #include "store/request.hpp"
 
@@ -46,14 +46,17 @@ class TcpClient {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  TcpClient(os::Fd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  TcpClient(secure::Stream stream, std::string name)
+      : stream_(std::move(stream)), name_(std::move(name)) {}
 
+  Status send(std::span<const std::byte> bytes, os::Deadline deadline);
   Response await(std::uint64_t id, os::Deadline give_up, Lock& lock);
   /// Reads what is there, waiting until the deadline; ok also when nothing came.
   Status read_some(os::Deadline deadline, std::vector<std::pair<std::uint64_t, Response>>& answers);
   void break_locked(std::string why);
 
-  const os::Fd fd_;
+  std::mutex stream_mutex_;  // one thread reads and another sends; never held while waiting
+  secure::Stream stream_;    // guarded by stream_mutex_, but for its descriptor
   const std::string name_;
 
   std::mutex send_mutex_;  // a frame goes out in one piece

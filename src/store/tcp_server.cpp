@@ -18,6 +18,7 @@
 #include "base/log.hpp"
 #include "os/event_loop.hpp"
 #include "os/socket.hpp"
+#include "secure/stream.hpp"
 #include "store/broker.hpp"
 #include "store/handshake.hpp"
 #include "store/wire.hpp"
@@ -39,11 +40,13 @@ constexpr milliseconds kPauseWithoutDescriptors{100};
 enum class State { hello, proof, open };
 
 struct Connection {
-  os::Fd fd;
+  std::uint64_t id = 0;
+  secure::Stream stream;
   std::string peer;
   State state = State::hello;
   bool doomed = false;
   bool left = false;
+  bool unread = false;  // listed: its socket may not tell of all that has come
   std::uint32_t watched = EPOLLIN;
 
   Hello hello{};
@@ -93,7 +96,7 @@ class TcpServer::Loop {
   using Id = std::uint64_t;
 
   [[nodiscard]] Credentials credentials() const noexcept {
-    return {options_.secret, options_.job, options_.generation};
+    return {options_.secret, options_.job, options_.generation, options_.encrypt};
   }
   [[nodiscard]] bool finished_on_loop(Clock::time_point now);
   [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop();
@@ -101,8 +104,10 @@ class TcpServer::Loop {
   void expire_on_loop(Clock::time_point now);
   void ready_on_loop(Id id, std::uint32_t events);
   void read_on_loop(Id id, Connection& connection);
+  void read_unread_on_loop();
   void read_handshake_on_loop(Connection& connection);
   void handle_hello_on_loop(Connection& connection);
+  void handle_proof_on_loop(Connection& connection);
   void handle_frames_on_loop(Id id, Connection& connection);
   void handle_request_on_loop(Id id, Connection& connection, const FrameHeader& header,
                               Request request);
@@ -129,6 +134,7 @@ class TcpServer::Loop {
   std::unordered_map<Id, std::unique_ptr<Connection>> connections_;
   std::unordered_map<Broker::Ticket, Id> owners_;
   std::deque<std::pair<Clock::time_point, Id>> strangers_;  // by deadline; proven ones drop out
+  std::vector<Id> unread_;
   std::size_t stranger_count_ = 0;
   std::size_t open_count_ = 0;
   std::size_t departed_ = 0;
@@ -145,6 +151,7 @@ void TcpServer::Loop::run_on_loop() noexcept {
       const auto now = Clock::now();
       broker_.expire(now);
       expire_on_loop(now);
+      read_unread_on_loop();
       deliver_on_loop();
       bury_on_loop();
       if (finished_on_loop(now)) return;
@@ -169,6 +176,7 @@ bool TcpServer::Loop::finished_on_loop(Clock::time_point now) {
 }
 
 std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop() {
+  if (!unread_.empty()) return Clock::time_point();  // at once
   std::optional<Clock::time_point> next = broker_.next_deadline();
   const auto consider = [&](const std::optional<Clock::time_point>& other) {
     if (other && (!next || *other < *next)) next = other;
@@ -193,14 +201,13 @@ void TcpServer::Loop::accept_on_loop() {
     }
     if (!accepted->valid()) return;
     auto connection = std::make_unique<Connection>();
-    connection->fd = std::move(*accepted);
-    auto peer = os::peer_address(connection->fd.get());
+    connection->stream = secure::Stream(std::move(*accepted));
+    const int fd = connection->stream.fd();
+    auto peer = os::peer_address(fd);
     connection->peer = peer ? peer->to_string() : "a peer that is gone";
-    if (!os::set_no_delay(connection->fd.get()) || !os::set_keep_alive(connection->fd.get()))
-      continue;
-    const Id id = next_id_++;
-    if (!events_->add(connection->fd.get(), EPOLLIN,
-                      [this, id](std::uint32_t events) { ready_on_loop(id, events); }))
+    if (!os::set_no_delay(fd) || !os::set_keep_alive(fd)) continue;
+    const Id id = connection->id = next_id_++;
+    if (!events_->add(fd, EPOLLIN, [this, id](std::uint32_t events) { ready_on_loop(id, events); }))
       continue;
     connections_.emplace(id, std::move(connection));
     strangers_.emplace_back(Clock::now() + options_.hello_timeout, id);
@@ -251,17 +258,27 @@ void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
     return;
   }
   for (std::size_t i = 0; i < kReadsPerTurn && !connection.doomed; ++i) {
-    auto got = os::receive_some(connection.fd.get(), scratch_);
-    if (!got || !got->has_value()) {
-      doom_on_loop(connection, got ? "closed the connection" : got.status().message());
+    const secure::Moved got = connection.stream.read_some(scratch_);
+    if (got.error != 0 || got.ended) {
+      doom_on_loop(connection, got.ended
+                                   ? "closed the connection"
+                                   : connection.stream.status_of(got, "cannot receive").message());
       return;
     }
-    const std::size_t count = **got;
     connection.in.insert(connection.in.end(), scratch_.begin(),
-                         scratch_.begin() + static_cast<std::ptrdiff_t>(count));
-    if (count == 0) return;
+                         scratch_.begin() + static_cast<std::ptrdiff_t>(got.bytes));
+    if (got.bytes == 0) return;
     handle_frames_on_loop(id, connection);
-    if (count < kReadBytes || connection.out_bytes > kStopReadingBytes) return;
+    if (got.bytes < kReadBytes || connection.out_bytes > kStopReadingBytes) return;
+  }
+}
+
+void TcpServer::Loop::read_unread_on_loop() {
+  for (const Id id : std::exchange(unread_, {})) {
+    const auto entry = connections_.find(id);
+    if (entry == connections_.end()) continue;
+    entry->second->unread = false;
+    ready_on_loop(id, EPOLLIN);
   }
 }
 
@@ -270,42 +287,52 @@ void TcpServer::Loop::read_handshake_on_loop(Connection& connection) {
   while (connection.state != State::open && !connection.doomed) {
     const std::size_t wanted = connection.state == State::hello ? kHelloBytes : kProofBytes;
     std::array<std::byte, kHelloBytes> buffer{};
-    auto got = os::receive_some(connection.fd.get(),
-                                std::span(buffer).first(wanted - connection.in.size()));
-    if (!got || !got->has_value()) {
-      doom_on_loop(connection, "closed the connection before it was known");
+    const secure::Moved got =
+        connection.stream.read_some(std::span(buffer).first(wanted - connection.in.size()));
+    if (got.error != 0 || got.ended) {
+      doom_on_loop(connection, connection.stream.trouble().empty()
+                                   ? "closed the connection before it was known"
+                                   : connection.stream.trouble());
       return;
     }
-    if (**got == 0) return;
+    if (got.bytes == 0) return;
     connection.in.insert(connection.in.end(), buffer.begin(),
-                         buffer.begin() + static_cast<std::ptrdiff_t>(**got));
+                         buffer.begin() + static_cast<std::ptrdiff_t>(got.bytes));
     if (connection.state == State::hello && !may_be_hello(connection.in)) {
       doom_on_loop(connection, "does not speak this protocol");
       return;
     }
     if (connection.in.size() < wanted) return;
-    if (connection.state == State::hello) {
+    if (connection.state == State::hello)
       handle_hello_on_loop(connection);
-    } else {
-      Proof proof{};
-      std::ranges::copy(connection.in, proof.begin());
-      auto checked = check_client_proof(connection.hello, connection.reply, proof, credentials());
-      if (!checked)
-        base::log_limited(base::Level::error, "store.proof", checked.status().message());
-      const bool good = checked && *checked;
-      const Verdict verdict = make_verdict(good ? Refusal::none : Refusal::wrong_secret);
-      send_on_loop(connection, {verdict.begin(), verdict.end()});
-      if (!good) {
-        doom_on_loop(connection, "has another secret");
-        return;
-      }
-      if (connection.doomed) return;
-      connection.state = State::open;
-      --stranger_count_;
-      ++open_count_;
-    }
+    else
+      handle_proof_on_loop(connection);
     connection.in.clear();
   }
+}
+
+void TcpServer::Loop::handle_proof_on_loop(Connection& connection) {
+  Proof proof{};
+  std::ranges::copy(connection.in, proof.begin());
+  auto checked = check_client_proof(connection.hello, connection.reply, proof, credentials());
+  if (!checked) base::log_limited(base::Level::error, "store.proof", checked.status().message());
+  const bool good = checked && *checked;
+  if (good && options_.encrypt && !connection.stream.encrypted()) {
+    // He says it again in TLS, with what he wants first behind it.
+    auto key = key_of_encryption(connection.hello, connection.reply, credentials());
+    const Status status =
+        key ? connection.stream.encrypt(*key, {secure::Tls::Role::server, secure::Tls::Use::quiet})
+            : key.status();
+    if (!status) doom_on_loop(connection, status.message());
+    return;
+  }
+  const Verdict verdict = make_verdict(good ? Refusal::none : Refusal::wrong_secret);
+  send_on_loop(connection, {verdict.begin(), verdict.end()});
+  if (!good) doom_on_loop(connection, "has another secret");
+  if (connection.doomed) return;
+  connection.state = State::open;
+  --stranger_count_;
+  ++open_count_;
 }
 
 void TcpServer::Loop::handle_hello_on_loop(Connection& connection) {
@@ -317,6 +344,15 @@ void TcpServer::Loop::handle_hello_on_loop(Connection& connection) {
   }
   connection.reply = answer->reply;
   send_on_loop(connection, {answer->reply.begin(), answer->reply.end()});
+  if (answer->refusal == Refusal::encryption_needed ||
+      answer->refusal == Refusal::no_encryption) {
+    // He is told, too, but the others wait for him until their time is over.
+    base::log_limited(base::Level::warning, "store.encryption",
+                      fmt::format("the store at {} has refused {}: one of the two encrypts its "
+                                  "connections and the other does not; give all processes the "
+                                  "same TUTTI_TLS",
+                                  address_.to_string(), connection.peer));
+  }
   if (answer->refusal != Refusal::none) doom_on_loop(connection, "was refused");
   connection.state = State::proof;
 }
@@ -449,17 +485,18 @@ void TcpServer::Loop::send_on_loop(Connection& connection, std::vector<std::byte
 }
 
 void TcpServer::Loop::flush_on_loop(Connection& connection) {
+  if (connection.out.empty() && connection.stream.unsent() > 0) connection.stream.write({});
   while (!connection.out.empty()) {
     const std::span<const std::byte> rest =
         std::span<const std::byte>(connection.out.front()).subspan(connection.out_sent);
-    auto sent = os::send_some(connection.fd.get(), rest);
-    if (!sent) {
-      doom_on_loop(connection, sent.status().message());
+    const secure::Moved sent = connection.stream.write_some(rest);
+    if (sent.error != 0) {
+      doom_on_loop(connection, connection.stream.status_of(sent, "cannot send").message());
       return;
     }
-    if (*sent == 0) return;
-    connection.out_sent += *sent;
-    connection.out_bytes -= *sent;
+    if (sent.bytes == 0) return;
+    connection.out_sent += sent.bytes;
+    connection.out_bytes -= sent.bytes;
     if (connection.out_sent == connection.out.front().size()) {
       connection.out.pop_front();
       connection.out_sent = 0;
@@ -470,10 +507,14 @@ void TcpServer::Loop::flush_on_loop(Connection& connection) {
 void TcpServer::Loop::update_watch_on_loop(Connection& connection) {
   std::uint32_t wanted = 0;
   if (connection.out_bytes <= kStopReadingBytes) wanted |= EPOLLIN;
-  if (!connection.out.empty()) wanted |= EPOLLOUT;
+  if (!connection.out.empty() || connection.stream.unsent() > 0) wanted |= EPOLLOUT;
+  if ((wanted & EPOLLIN) != 0 && !connection.unread && connection.stream.may_have_unread()) {
+    connection.unread = true;
+    unread_.push_back(connection.id);
+  }
   if (wanted == connection.watched) return;
   connection.watched = wanted;
-  if (Status status = events_->modify(connection.fd.get(), wanted); !status)
+  if (Status status = events_->modify(connection.stream.fd(), wanted); !status)
     doom_on_loop(connection, status.message());
 }
 
@@ -522,7 +563,7 @@ std::vector<std::pair<std::string, std::string>> TcpServer::Loop::bury_doomed_on
     } else {
       --stranger_count_;
     }
-    events_->remove(connection.fd.get());
+    events_->remove(connection.stream.fd());
     std::ranges::move(connection.wills, std::back_inserter(wills));
     entry = connections_.erase(entry);
   }
@@ -541,6 +582,9 @@ TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {
 }
 
 Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
+  if (options.encrypt) {
+    if (Status status = secure::check_can_encrypt(options.secret); !status) return status;
+  }
   auto listener = os::listen_tcp(options.address);
   if (!listener) return listener.status();
   auto address = os::local_address(listener->get());

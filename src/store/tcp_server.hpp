@@ -20,6 +20,8 @@ struct TcpServerOptions {
   /// Listened on, and nothing else; port 0 picks a free one.
   os::Address address;
   std::vector<std::byte> secret = {};
+  /// TLS on every connection; needs a secret.
+  bool encrypt = false;
   std::string job = {};
   std::uint32_t generation = 0;
   /// How many users will come; see `TcpServer::close`.

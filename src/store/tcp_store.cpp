@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "os/address.hpp"
+#include "secure/stream.hpp"
 #include "store/request_store.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
@@ -70,6 +71,7 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options) {
     TcpServerOptions server;
     server.address = address;
     server.secret = options.secret;
+    server.encrypt = options.encrypt;
     server.job = options.job;
     server.generation = options.generation;
     server.users = options.users;
@@ -94,6 +96,7 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first)
     raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
   if (!options.serve && options.port == 0)
     raise(Status(Errc::invalid_argument, "a store's user needs the port of its server"));
+  if (options.encrypt) raise_if(secure::check_can_encrypt(options.secret));
   const auto deadline = Store::Clock::now() +
                         std::min<Store::Clock::duration>(options.timeout, std::chrono::hours(24));
   std::unique_ptr<TcpServer> server;
@@ -104,8 +107,8 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first)
     server = std::move(*started);
     target = {server->address().host(), server->address().port()};
   }
-  auto client = TcpClient::connect(target, {options.secret, options.job, options.generation},
-                                   deadline, first);
+  auto client = TcpClient::connect(
+      target, {options.secret, options.job, options.generation, options.encrypt}, deadline, first);
   if (!client) raise(client.status());
   JoinedStore joined;
   if (first != nullptr) {

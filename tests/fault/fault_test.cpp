@@ -28,7 +28,7 @@ class Transports : public ::testing::TestWithParam<const char*> {
     return options;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Fault, Transports, ::testing::Values("auto", "outbox", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Fault, Transports, ::testing::Values("auto", "outbox", "tcp", "tls"),
                          [](const auto& transport) { return std::string(transport.param); });
 
 /// "<code> <culprit> <text>"
@@ -57,6 +57,20 @@ TEST_P(Transports, StoppedRankIsNamedAtTheDeadline) {
     std::printf("named after %.2f s\n", static_cast<double>(error->at - stopped) / 1e9);
     EXPECT_GE(error->at - stopped, 1'400'000'000LL);
     EXPECT_LE(error->at - stopped, 4'000'000'000LL);
+  }
+}
+
+TEST_P(Transports, KilledRankEndsAMonitoredBarrierAtOnce) {
+  for (const int killed : {0, 2}) {  // who waits for the others, and one of those
+    SCOPED_TRACE("rank " + std::to_string(killed) + " is killed");
+    auto workers = start_job(job(4, {"monitored", std::to_string(killed)}, "60"));
+    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("here", in(kHang)));
+    workers[static_cast<std::size_t>(killed)].signal(SIGKILL);
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank == killed) continue;
+      expect_error(workers[static_cast<std::size_t>(rank)], "peer_lost",
+                   {"monitored_barrier", "rank " + std::to_string(killed)});
+    }
   }
 }
 
@@ -177,7 +191,7 @@ TEST_P(Transports, GarbageOnEveryPortDisturbsNobody) {
     ports.merge(ports_of(worker.pid()));
   }
   EXPECT_GE(ports.size(),
-            std::string(GetParam()) == "tcp" ? 4U : 1U);  // the store's, and each rank's
+            std::string(GetParam()).starts_with("t") ? 4U : 1U);  // the store's, and each rank's
   std::mt19937 random(5);
   std::vector<os::Fd> open;
   int sent = 0;

@@ -150,6 +150,14 @@ void peace(tutti::ProcessGroup& world, bool needed) {
   if (needed) world.barrier().wait();
 }
 
+/// All but one rank, which is killed meanwhile, wait for each other.
+void monitored(tutti::ProcessGroup& world, int absent) {
+  world.barrier().wait();
+  say("here");
+  while (world.rank() == absent) ::pause();
+  world.monitored_barrier({.wait_all_ranks = true});
+}
+
 /// Rank 1 is late by so many seconds; what waiting for it cost.
 void idle(tutti::ProcessGroup& world, double seconds) {
   std::vector<float> data(16, 1.0F);
@@ -191,6 +199,8 @@ int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::str
     disagree(world, first, std::stoul(second));
   else if (mode == "peace")
     peace(world, first == "needed");
+  else if (mode == "monitored")
+    monitored(world, std::stoi(first));
   else if (mode == "idle")
     idle(world, std::stod(first));
   else if (mode == "latency")

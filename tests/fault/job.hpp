@@ -1,6 +1,7 @@
 #pragma once
 
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -130,9 +132,35 @@ struct JobOptions {
   std::vector<std::vector<std::string>> prefixes;
 };
 
-/// What makes the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "outbox": by messages
-/// through the memory of their host.
+/// A job's secret in a file that is there as long as this program.
+class SecretFile {
+ public:
+  static const SecretFile& get() {
+    static const SecretFile kFile;
+    return kFile;
+  }
+  [[nodiscard]] const std::string& path() const { return path_; }
+  [[nodiscard]] std::vector<std::byte> secret() const {
+    return std::vector<std::byte>(32, std::byte{'s'});
+  }
+
+ private:
+  SecretFile() {
+    const os::Fd fd(::mkstemp(path_.data()));  // mode 600
+    const std::vector<std::byte> bytes = secret();
+    EXPECT_EQ(::write(fd.get(), bytes.data(), bytes.size()), std::ssize(bytes));
+  }
+  ~SecretFile() { ::unlink(path_.c_str()); }
+
+  std::string path_ = ::testing::TempDir() + "secret_of_tests_XXXXXX";
+};
+
+/// What makes the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "tls": by TCP,
+/// encrypted; "outbox": by messages through the memory of their host.
 inline std::vector<std::string> way(const std::string& name) {
+  if (name == "tls") {
+    return {"TUTTI_TRANSPORT=tcp", "TUTTI_TLS=1", "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
+  }
   if (name != "outbox") return {"TUTTI_TRANSPORT=" + name};
   return {"TUTTI_TRANSPORT=shm",
           "TUTTI_ALGO=all_reduce:direct,broadcast:binomial_broadcast,barrier:direct_barrier"};

@@ -66,6 +66,10 @@ void kill_one(std::mt19937& random, Tally& tally, bool agent, const std::string&
   if (agent) {
     TcpStoreOptions serve;
     serve.serve = true;
+    if (transport == "tls") {
+      serve.secret = SecretFile::get().secret();
+      serve.encrypt = true;
+    }
     store = make_tcp_store(serve);
     options.port = store->port();
     options.environment.push_back("TUTTI_AGENT_STORE=1");
@@ -189,6 +193,9 @@ TEST(Kill, SurvivorsThatTalkByOutboxesGetAnErrorInTime) {
   kill_many(kills_or(30), seed_or(3), "outbox");
 }
 TEST(Kill, SurvivorsOverTcpGetAnErrorInTime) { kill_many(kills_or(100), seed_or(2), "tcp"); }
+TEST(Kill, SurvivorsOverEncryptedTcpGetAnErrorInTime) {
+  kill_many(kills_or(25), seed_or(4), "tls");
+}
 
 }  // namespace
 }  // namespace tutti::fault

@@ -15,6 +15,7 @@ constexpr int kRanks = 3;
 struct Seen {
   std::set<std::string> sent;     ///< markers that the ranks say they have sent
   std::set<std::string> on_wire;  ///< ... that were found in a packet
+  bool cards = false;             ///< what ranks tell each other of themselves, by the store
 };
 
 /// Runs every operation with these settings besides, and looks at all packets.
@@ -42,6 +43,7 @@ void run_markers(std::vector<std::string> environment, Seen& seen) {
   for (const std::string& marker : seen.sent) {
     if (capture->holds(marker)) seen.on_wire.insert(marker);
   }
+  seen.cards = capture->holds("\"host_key\"");
   std::printf("%zu markers sent, %zu of them seen in %llu packets, %llu bytes\n", seen.sent.size(),
               seen.on_wire.size(), static_cast<unsigned long long>(capture->packets()),
               static_cast<unsigned long long>(capture->bytes()));
@@ -55,6 +57,14 @@ TEST(Markers, AreSeenOnTheWireOfEveryOperationWithoutEncryption) {
   Seen seen;
   run_markers({}, seen);
   EXPECT_EQ(seen.on_wire, seen.sent);
+  EXPECT_TRUE(seen.cards);
+}
+
+TEST(Markers, AreNeverSeenWithEncryption) {
+  Seen seen;
+  run_markers(way("tls"), seen);
+  EXPECT_EQ(seen.on_wire, std::set<std::string>());
+  EXPECT_FALSE(seen.cards);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
-"""Runs a piece of Python on several processes, bounded in time."""
+"""Runs Python on several processes, bounded in time: a text once (`run`, `Job`), or functions of a
+module again and again (`Crew`)."""
 
+import base64
 import os
+import pickle
 import select
 import signal
 import socket
@@ -41,7 +44,7 @@ def free_port():
 class Job:
     """`size` processes that run `body`; `world` is made unless init is False."""
 
-    def __init__(self, body, size, folder, init=True):
+    def __init__(self, body, size, folder, init=True, stdin=subprocess.DEVNULL):
         source = PRELUDE + ("world = tutti.init_process_group(timeout=20)\n" if init else "")
         source += textwrap.dedent(body)
         environment = dict(os.environ, WORLD_SIZE=str(size), MASTER_ADDR="127.0.0.1",
@@ -49,9 +52,9 @@ class Job:
                            OPENBLAS_NUM_THREADS="1")
         self.end = time.monotonic() + LIMIT
         self.processes = [
-            subprocess.Popen([sys.executable, "-c", source],
+            subprocess.Popen([sys.executable, "-X", "dev", "-c", source],
                              env=dict(environment, RANK=str(rank)), stdout=subprocess.PIPE,
-                             stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
+                             stderr=subprocess.PIPE, stdin=stdin)
             for rank in range(size)]
         self.heard = [b""] * size
 
@@ -91,8 +94,9 @@ class Job:
         self.processes[rank].send_signal(signal.SIGINT)
         return sent
 
-    def finish(self, expect=None):
-        """What each rank said. All must end with 0, or as `expect` (rank: status) says."""
+    def finish(self, expect=None, leaks=False):
+        """What each rank said. All must end with 0, or as `expect` (rank: status) says. `leaks`: they
+        may leave objects behind, since they end in the middle of things."""
         said = []
         for rank, process in enumerate(self.processes):
             try:
@@ -101,11 +105,82 @@ class Job:
                 raise AssertionError(f"rank {rank} did not end in {LIMIT} s") from None
             status = (expect or {}).get(rank, 0)
             assert process.returncode == status, f"rank {rank}: {process.returncode}\n{problem.decode()}"
-            assert b"nanobind" not in problem, problem.decode()  # it tells of leaks there
+            assert leaks or b"nanobind" not in problem, problem.decode()  # it tells of leaks there
             said.append((self.heard[rank] + out).decode())
         return said
 
 
-def run(body, size, folder, **options):
+def run(body, size, folder, leaks=False, **options):
     with Job(body, size, folder, **options) as job:
-        return job.finish()
+        return job.finish(leaks=leaks)
+
+
+CREW = """
+import base64, importlib, pickle, traceback
+sys.path[:0] = [os.path.dirname(CASES)]
+cases = importlib.import_module(os.path.basename(CASES))
+say("ready")
+for line in sys.stdin:
+    name, arguments = pickle.loads(base64.b64decode(line))
+    try:
+        getattr(cases, name)(world, *arguments)
+        problem = ""
+    except Exception:
+        problem = traceback.format_exc()
+    say("answer " + base64.b64encode(problem.encode()).decode())
+world.close()
+"""
+
+
+class Crew:
+    """`size` processes in one world that run functions of the module `cases` (a path without .py),
+    as often as wanted. Each gets its world first. After a failure the next call starts new ones."""
+
+    def __init__(self, size, cases):
+        self.size = size
+        self.cases = cases
+        self.job = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.end()
+
+    def end(self):
+        """Ends the processes."""
+        if self.job is not None:
+            self.job.__exit__()
+        self.job = None
+
+    def start(self):
+        """Before the first call, and after a failure."""
+        self.end()
+        self.job = Job(f"CASES = {str(self.cases)!r}\n{CREW}", self.size, "", stdin=subprocess.PIPE)
+        for rank in range(self.size):
+            self.job.await_said(rank, "ready\n")
+            self.job.heard[rank] = b""
+
+    def run(self, name, *arguments):
+        """`cases.name(world, *arguments)` on every rank; AssertionError with what each raised."""
+        if self.job is None:
+            self.start()
+        self.job.end = time.monotonic() + LIMIT
+        order = base64.b64encode(pickle.dumps((name, arguments))) + b"\n"
+        for process in self.job.processes:
+            process.stdin.write(order)
+            process.stdin.flush()
+        problems = []
+        try:
+            for rank in range(self.size):
+                self.job.await_said(rank, "\n")
+                answer = self.job.heard[rank].decode().removeprefix("answer ")
+                self.job.heard[rank] = b""
+                if problem := base64.b64decode(answer).decode():
+                    problems.append(f"rank {rank} of {self.size}: {problem}")
+        except AssertionError:
+            self.end()
+            raise
+        if problems:
+            self.end()
+            raise AssertionError("\n".join(problems))

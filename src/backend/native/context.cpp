@@ -97,7 +97,7 @@ Result<Card> decode(const std::string& text) {
 std::uint64_t digest_of(const Config& config) {
   std::string text = "agree=" + std::to_string(static_cast<int>(config.agree)) +
                      ";transport=" + std::to_string(static_cast<int>(config.transport)) +
-                     ";algo=" + config.algorithms;
+                     ";algo=" + config.algorithms + ";tls=" + (config.tls ? "1" : "0");
   return engine::hash_text(text);
 }
 
@@ -141,6 +141,7 @@ Status Context::build(const ContextOptions& options) {
     tcp_options.job = options.job;
     tcp_options.generation = options.generation;
     tcp_options.secret = options.secret;
+    tcp_options.encrypt = config_.tls;
     tcp_options.bind = *bind;
     Result<std::unique_ptr<transport::TcpTransport>> listening =
         transport::TcpTransport::listen(std::move(tcp_options));
@@ -165,8 +166,8 @@ Status Context::build(const ContextOptions& options) {
       return Status(
           Errc::disagreement,
           "settings differ: rank " + std::to_string(rank_) + " and rank " + std::to_string(r) +
-              " have other values of TUTTI_AGREE, TUTTI_TRANSPORT or TUTTI_ALGO; give all "
-              "ranks the same");
+              " have other values of TUTTI_AGREE, TUTTI_TRANSPORT, TUTTI_ALGO or TUTTI_TLS; give "
+              "all ranks the same");
     }
     const bool share = config_.transport != Config::TransportChoice::tcp;
     const std::string key = share ? card->host.host_key : "rank " + std::to_string(r);

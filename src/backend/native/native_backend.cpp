@@ -119,6 +119,7 @@ Status NativeBackend::health() noexcept {
 }
 
 Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
+  if (context_->forked()) return forked_status();
   engine::GroupSpec spec;
   spec.name = std::move(name);
   // Decision E7: equal on all members because the parent's calls are counted alike everywhere.

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tutti/backend.hpp>
@@ -9,6 +10,9 @@
 #include "backend/native/context.hpp"
 
 namespace tutti::native {
+
+/// What this backend is called.
+inline constexpr std::string_view kName = "native";
 
 /// One group on our own engine.
 class NativeBackend final : public Backend {
@@ -18,7 +22,7 @@ class NativeBackend final : public Backend {
                                                          std::string name);
   ~NativeBackend() override;
 
-  [[nodiscard]] std::string_view name() const noexcept override { return "native"; }
+  [[nodiscard]] std::string_view name() const noexcept override { return kName; }
   [[nodiscard]] int rank() const noexcept override { return group_->rank; }
   [[nodiscard]] int size() const noexcept override { return group_->size; }
   [[nodiscard]] std::string unsupported(const Collective& call) const override;

@@ -15,7 +15,7 @@
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
-inline constexpr std::uint32_t kLayoutVersion = 2;
+inline constexpr std::uint32_t kLayoutVersion = 3;
 
 inline constexpr int kWindow = 8;                ///< operations of a group in flight
 inline constexpr int kCounters = 2;              ///< counters of an operation
@@ -23,7 +23,7 @@ inline constexpr std::size_t kInlineBytes = 48;  ///< payload that fits into a l
 inline constexpr int kMaxGroups = 4096;          ///< live groups of one rank
 inline constexpr int kMaxLocalRanks = 512;       ///< ranks of one host
 inline constexpr std::size_t kOutboxBytes =
-    512 * 1024;  ///< ring of frames from one rank to another
+    4 * 1024 * 1024;  ///< ring of frames from one rank to another; mostly it uses less of it
 inline constexpr std::size_t kStagingBytes = 4 * 1024 * 1024;
 inline constexpr int kFlightLines = 1024;
 
@@ -97,8 +97,10 @@ struct alignas(64) Mail {
 };
 static_assert(sizeof(Mail) == 64);
 inline constexpr std::uint64_t kLastWord = 1;
-/// Frames in an outbox begin at multiples of it.
+/// Frames in an outbox begin at multiples of it. None goes over the end of the ring: a head of the
+/// type kSkipType, of which nothing else counts, says that the next stands at the ring's begin.
 inline constexpr std::size_t kOutboxAlign = 64;
+inline constexpr std::uint8_t kSkipType = 255;
 
 /// Why a group broke, in words, written by the rank that found out and read by the others of its
 /// host.
@@ -116,8 +118,8 @@ inline constexpr std::size_t kGroupsOffset = 1024 * 1024;
 inline constexpr std::size_t kOutboxOffset = kGroupsOffset + kMaxGroups * kGroupStride;
 /// A page more than the ring: rings of several peers then lie in different sets of a cache.
 inline constexpr std::size_t kOutboxStride = kOutboxBytes + 4096;
-inline constexpr std::size_t kStagingOffset = 512 * 1024 * 1024;
-inline constexpr std::size_t kHeapOffset = 1024 * 1024 * 1024;
+inline constexpr std::size_t kStagingOffset = std::size_t{2560} << 20;
+inline constexpr std::size_t kHeapOffset = std::size_t{3072} << 20;
 static_assert(kFlightOffset + kFlightLines * 64 <= kMailOffset);
 static_assert(kMailOffset + kMaxLocalRanks * sizeof(Mail) <= kDirectoryOffset);
 static_assert(kDirectoryOffset + kMaxGroups * 8 <= kGroupsOffset);

@@ -22,7 +22,13 @@ constexpr std::size_t kPopulate = 64 * 1024;  // of a ring, at a time
 // way, and so early that a sender that sees no room for a frame will hear of it: after everything
 // is taken it misses less than this.
 constexpr std::size_t kSayTaken = 64 * 1024;
-static_assert(kSayTaken < OutboxTransport::kFull);
+static_assert(kSayTaken + 2 * OutboxTransport::kMostFrame < OutboxTransport::kShortCycle);
+// Who has no room has at least so much under way: see begin_of_next.
+constexpr std::size_t kLeastFull =
+    OutboxTransport::kShortCycle - 2 * OutboxTransport::kMostFrame - kOutboxAlign;
+// A long payload is shown to the receiver in pieces, so that it copies one while we copy the next.
+constexpr std::size_t kPiece = 4096;
+static_assert(kPiece % kOutboxAlign == 0);
 // From one peer in one poll, so that whoever wants the token gets it soon.
 constexpr std::size_t kTakePerPoll = 256 * 1024;
 
@@ -30,20 +36,21 @@ constexpr std::uint64_t frame_bytes(std::uint32_t payload) noexcept {
   return (sizeof(FrameHeader) + payload + kOutboxAlign - 1) / kOutboxAlign * kOutboxAlign;
 }
 
-void copy_in(std::byte* ring, std::uint64_t at, const std::byte* from, std::size_t bytes) noexcept {
-  if (bytes == 0) return;
-  const auto begin = static_cast<std::size_t>(at % kOutboxBytes);
-  const std::size_t first = std::min(bytes, kOutboxBytes - begin);
-  std::memcpy(ring + begin, from, first);
-  if (first < bytes) std::memcpy(ring, from + first, bytes - first);
+// Not inlined: for a number of bytes that it knows the compiler would choose `rep movs` with its
+// slow start.
+[[gnu::noinline]] void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes > 0) std::memcpy(to, from, bytes);
 }
 
-void copy_out(std::byte* to, const std::byte* ring, std::uint64_t at, std::size_t bytes) noexcept {
-  if (bytes == 0) return;
-  const auto begin = static_cast<std::size_t>(at % kOutboxBytes);
-  const std::size_t first = std::min(bytes, kOutboxBytes - begin);
-  std::memcpy(to, ring + begin, first);
-  if (first < bytes) std::memcpy(to + first, ring, bytes - first);
+std::size_t place_of(std::uint64_t position) noexcept {
+  return static_cast<std::size_t>(position % kOutboxBytes);
+}
+
+// Where the next frame will stand: here, or at the next begin of the ring where it would go over
+// the end of what is used. Behind every frame there is room to say so.
+std::uint64_t begin_of_next(std::uint64_t written, std::size_t cycle, std::size_t frame) noexcept {
+  const std::size_t place = place_of(written);
+  return place + frame + kOutboxAlign <= cycle ? written : written - place + kOutboxBytes;
 }
 
 }  // namespace
@@ -80,7 +87,9 @@ Result<std::unique_ptr<OutboxTransport>> OutboxTransport::make(const OutboxOptio
 bool OutboxTransport::can_send(int peer) noexcept {
   Peer* const to = peer_at(peer);
   if (to == nullptr) return false;
-  if (to->gone || to->written - to->room_from <= kFull) return true;
+  // As if the next were a largest one.
+  const std::uint64_t end = begin_of_next(to->written, to->cycle, kMostFrame) + kMostFrame;
+  if (to->gone || end - to->room_from <= kOutboxBytes) return true;
   // acquire: pairs with say_taken; its reads of the ring lie before it.
   const std::uint64_t taken = to->theirs->taken.load(std::memory_order_acquire);
   if (taken < to->room_from || taken > to->written) {
@@ -88,31 +97,56 @@ bool OutboxTransport::can_send(int peer) noexcept {
     return true;
   }
   to->room_from = taken;
-  return to->written - taken <= kFull;
+  return end - taken <= kOutboxBytes;
 }
 
 void OutboxTransport::send(int peer, const FrameHeader& header, const std::byte* payload,
                            std::uint64_t token) noexcept {
   Peer* const to = peer_at(peer);
   if (to == nullptr || to->gone || closing_) return;
+  if (header.payload_bytes >= kLongPayload && to->cycle != kOutboxBytes) lengthen(*to);
   const std::uint64_t bytes = frame_bytes(header.payload_bytes);
-  const std::uint64_t end =
-      std::min<std::uint64_t>(to->written % kOutboxBytes + bytes, kOutboxBytes);
-  if (end > to->populated) {  // the ring is taken into use once, from its begin to its end
-    const std::size_t upto =
-        std::min<std::size_t>((end + kPopulate - 1) / kPopulate * kPopulate, kOutboxBytes);
-    if (Status s = options_.populate(to->out + to->populated, upto - to->populated); !s.ok()) {
-      lose(*to, Status(s.code(), fmt::format("no room for messages to rank {}: {}", peer,
-                                             std::string_view(s.message()))));
-      return;
-    }
-    to->populated = upto;
+  const std::uint64_t begin = begin_of_next(to->written, to->cycle, bytes);
+  const bool skips = begin != to->written;
+  const std::size_t place = place_of(begin);
+  if (!populate(*to, skips ? place_of(to->written) + kOutboxAlign : place + bytes)) return;
+  if (skips) {
+    FrameHeader skip;
+    skip.type = kSkipType;
+    std::memcpy(to->out + place_of(to->written), &skip, sizeof skip);
+    if (!populate(*to, bytes)) return;
   }
-  copy_in(to->out, to->written, reinterpret_cast<const std::byte*>(&header), sizeof header);
-  copy_in(to->out, to->written + sizeof header, payload, header.payload_bytes);
-  to->written += bytes;
+  std::byte* const at = to->out + place;
+  std::memcpy(at, &header, sizeof header);
+  std::size_t copied = 0;
+  for (; header.payload_bytes - copied > kPiece; copied += kPiece) {
+    copy(at + sizeof header + copied, payload + copied, kPiece);
+    say_written(*to, begin + sizeof header + copied + kPiece);
+  }
+  copy(at + sizeof header + copied, payload + copied, header.payload_bytes - copied);
+  to->written = begin + bytes;
   to->token = token;
   say_written(*to, to->written);
+}
+
+void OutboxTransport::lengthen(Peer& to) noexcept {
+  if (long_rings_ >= kLongRings) return;
+  ++long_rings_;
+  to.cycle = kOutboxBytes;
+}
+
+/// The ring is taken into use once, from its begin to its end.
+bool OutboxTransport::populate(Peer& to, std::size_t end) noexcept {
+  if (end <= to.populated) return true;
+  const std::size_t upto =
+      std::min<std::size_t>((end + kPopulate - 1) / kPopulate * kPopulate, kOutboxBytes);
+  if (Status s = options_.populate(to.out + to.populated, upto - to.populated); !s.ok()) {
+    lose(to, Status(s.code(), fmt::format("no room for messages to rank {}: {}", to.rank,
+                                          std::string_view(s.message()))));
+    return false;
+  }
+  to.populated = upto;
+  return true;
 }
 
 void OutboxTransport::say_written(Peer& to, std::uint64_t word) noexcept {
@@ -126,10 +160,10 @@ void OutboxTransport::say_taken(Peer& from) noexcept {
   const std::uint64_t before = std::exchange(from.said_taken, from.taken);
   from.mine->taken.store(from.taken, std::memory_order_release);  // pairs with can_send
   if (options_.publish_fence) __sync_synchronize();
-  // Does it wait for room, and has it that now? Then it has seen `before`, and whatever it wrote
-  // lies before its fence. relaxed: ordered as the park word (ring).
+  // Does it perhaps wait for room? Then it has seen `before`, and whatever it wrote lies before its
+  // fence. relaxed: ordered as the park word (ring).
   const std::uint64_t written = from.theirs->written.load(std::memory_order_relaxed) & ~kLastWord;
-  if (written - before > kFull && written - from.taken <= kFull) ring(*from.region);
+  if (written - before >= kLeastFull) ring(*from.region);
 }
 
 bool OutboxTransport::poll() noexcept {
@@ -168,17 +202,29 @@ void OutboxTransport::take(Peer& from, std::uint64_t word) noexcept {
   }
   const std::uint64_t begin = from.taken;
   while (from.taken != written && from.taken - begin < kTakePerPoll) {
-    if (!take_frame(from, written)) return;
+    if (!from.inside && !take_header(from, written)) return;
+    if (from.inside && !take_payload(from, written)) return;
     if (from.taken - from.said_taken >= kSayTaken) say_taken(from);
   }
   if (from.taken == written && word != written) {
+    if (from.inside) return break_rules(from, "left in the middle of a frame");
     lose(from, Status(Errc::peer_left, fmt::format("rank {} has left", from.rank)));
   }
 }
 
-bool OutboxTransport::take_frame(Peer& from, std::uint64_t written) noexcept {
-  FrameHeader header;  // a copy: what a peer changes behind our back changes nothing here
-  std::memcpy(&header, from.in + from.taken % kOutboxBytes, sizeof header);
+bool OutboxTransport::take_header(Peer& from, std::uint64_t written) noexcept {
+  FrameHeader& header = from.header;  // a copy: what a peer changes behind our back changes nothing
+  const std::size_t place = place_of(from.taken);
+  std::memcpy(&header, from.in + place, sizeof header);
+  if (header.type == kSkipType) {
+    const std::uint64_t next = from.taken - place + kOutboxBytes;
+    if (next >= written) {
+      break_rules(from, "skips more than it wrote");
+      return false;
+    }
+    from.taken = next;
+    return true;
+  }
   const auto type = static_cast<FrameType>(header.type);
   // Leaving is told by the counters of the outbox, not by a frame.
   if (type < kFirstFrameType || type > kLastFrameType || type == FrameType::leave ||
@@ -187,8 +233,8 @@ bool OutboxTransport::take_frame(Peer& from, std::uint64_t written) noexcept {
     return false;
   }
   if (header.payload_bytes > kMaxFramePayload ||
-      frame_bytes(header.payload_bytes) > written - from.taken) {
-    break_rules(from, "announced a frame that is longer than allowed, or than what it sent");
+      place + frame_bytes(header.payload_bytes) > kOutboxBytes) {
+    break_rules(from, "announced a frame that is longer than allowed");
     return false;
   }
   const std::span<std::byte> target = sink_->on_header(from.rank, header);
@@ -199,10 +245,30 @@ bool OutboxTransport::take_frame(Peer& from, std::uint64_t written) noexcept {
                                   from.rank, header.type, header.group, header.seq)));
     return false;
   }
-  copy_out(target.data(), from.in, from.taken + sizeof header, header.payload_bytes);
-  from.taken += frame_bytes(header.payload_bytes);
-  sink_->on_frame(from.rank, header);
+  from.inside = true;
+  from.target = target.data();
+  from.copied = 0;
+  from.taken += sizeof header;
+  return true;
+}
+
+/// Takes what there is of the payload. False: the peer is not listened to any more.
+bool OutboxTransport::take_payload(Peer& from, std::uint64_t written) noexcept {
+  const std::uint32_t rest = from.header.payload_bytes - from.copied;
+  const std::uint64_t there = std::min<std::uint64_t>(rest, written - from.taken);
+  if (from.target != nullptr)
+    copy(from.target + from.copied, from.in + place_of(from.taken), there);
+  from.copied += static_cast<std::uint32_t>(there);
+  // Both are multiples of the alignment, so what pads the last piece is there with it.
+  from.taken += (there + kOutboxAlign - 1) / kOutboxAlign * kOutboxAlign;
+  if (there < rest) return true;
+  from.inside = false;
+  if (from.target != nullptr) sink_->on_frame(from.rank, from.header);
   return !from.gone;
+}
+
+void OutboxTransport::drop_arriving(int peer) noexcept {
+  if (Peer* const from = peer_at(peer)) from->target = nullptr;
 }
 
 void OutboxTransport::close(std::uint64_t /*drain_ns*/) noexcept {

@@ -8,8 +8,8 @@
 #include <tutti/error.hpp>
 
 #include "os/address.hpp"
-#include "os/fd.hpp"
 #include "secure/handshake.hpp"
+#include "secure/stream.hpp"
 #include "transport/tcp/frame_reader.hpp"
 #include "transport/tcp/send_queue.hpp"
 #include "transport/tcp/stream_socket.hpp"
@@ -30,8 +30,8 @@ struct Connection {
 
   int peer;
   Link link = Link::none;
-  os::Fd fd;                     ///< of the dial or of the open connection
-  std::uint32_t generation = 0;  ///< of fd in epoll
+  secure::Stream stream;         ///< of the dial or of the open connection
+  std::uint32_t generation = 0;  ///< of its socket in epoll
   os::Address address;
   FrameReader reader;
   SendQueue queue;
@@ -49,6 +49,7 @@ struct Connection {
   int write_error = 0;   ///< nothing can be sent any more; what has come is still read
   bool shut = false;     ///< leave is sent and our half is closed
   bool watched = false;  ///< by the stall watch
+  bool unread = false;   ///< in the list of those that may have more than epoll knows of
   StallWatch stall;
 
   // To tell the sink.

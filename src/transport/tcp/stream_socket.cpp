@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <cerrno>
 
 #include "os/socket.hpp"
 
@@ -31,35 +30,6 @@ void tune_stream(int fd, const os::Address& peer) noexcept {
     // bbr paces: half the speed of reno on loopback, where nothing is ever congested.
     constexpr char kReno[] = "reno";
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
-  }
-}
-
-Moved read_pieces(int fd, std::span<iovec> pieces) noexcept {
-  while (true) {
-    ssize_t got = 0;
-    if (pieces.size() == 1) {
-      got = recv(fd, pieces[0].iov_base, pieces[0].iov_len, 0);
-    } else {
-      got = readv(fd, pieces.data(), static_cast<int>(pieces.size()));
-    }
-    if (got > 0) return {static_cast<std::size_t>(got), 0, false};
-    if (got == 0) return {0, 0, true};
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN) return {};
-    return {0, errno, false};
-  }
-}
-
-Moved write_pieces(int fd, std::span<iovec> pieces) noexcept {
-  msghdr message{};
-  message.msg_iov = pieces.data();
-  message.msg_iovlen = pieces.size();
-  while (true) {
-    const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
-    if (sent >= 0) return {static_cast<std::size_t>(sent), 0, false};
-    if (errno == EINTR) continue;
-    if (errno == EAGAIN) return {};
-    return {0, errno, false};
   }
 }
 

@@ -3,9 +3,6 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <span>
-
-#include <sys/uio.h>
 
 #include <tutti/error.hpp>
 
@@ -18,14 +15,6 @@ namespace tutti::transport {
 /// control that does not pace.
 void tune_stream(int fd, const os::Address& peer) noexcept;
 
-/// What a read or write did. Nothing ready: zero bytes, no error, not ended.
-struct Moved {
-  std::size_t bytes = 0;
-  int error = 0;
-  bool ended = false;
-};
-Moved read_pieces(int fd, std::span<iovec> pieces) noexcept;
-Moved write_pieces(int fd, std::span<iovec> pieces) noexcept;
 /// Bytes that the peer's kernel has not acknowledged; 0 if that cannot be told.
 [[nodiscard]] std::size_t unacknowledged(int fd) noexcept;
 

@@ -23,7 +23,8 @@ constexpr auto kPromiseTime = std::chrono::milliseconds(50);
 }  // namespace
 
 secure::Party TcpTransport::party() const noexcept {
-  return {options_.rank, options_.size, options_.job, options_.generation, options_.secret};
+  return {options_.rank,       options_.size,   options_.job,
+          options_.generation, options_.secret, options_.encrypt};
 }
 
 Status TcpTransport::add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept {
@@ -59,15 +60,15 @@ void TcpTransport::dial(Connection& to) {
   to.generation = next_generation_++;
   const auto tag = make_tag(Watched::connection, index, to.generation);
   if (Status s = add_to_epoll(fd->get(), EPOLLIN | EPOLLOUT, tag); !s) return dial_again(to, s);
-  to.fd = std::move(*fd);
+  to.stream = secure::Stream(std::move(*fd));
   to.handshake = secure::Handshake::dialler(party(), to.peer, nonce);
   to.connecting = true;
 }
 
 void TcpTransport::hang_up(Connection& to) noexcept {
-  if (to.fd.valid()) {
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, to.fd.get(), nullptr);
-    to.fd.reset();
+  if (to.stream.valid()) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, to.stream.fd(), nullptr);
+    to.stream.reset();
   }
   to.handshake.reset();
 }
@@ -84,34 +85,45 @@ void TcpTransport::give_up_dial(Connection& to, const Status& why) {
                                           address(), who(to.peer), why.message())));
 }
 
-bool TcpTransport::talk(int fd, secure::Handshake& handshake, Status& trouble) {
+bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
+                        secure::Tls::Role role, Status& trouble) {
   std::array<std::byte, secure::kReplyBytes> buffer;
   while (true) {
     while (!handshake.outgoing().empty()) {
-      auto sent = os::send_some(fd, handshake.outgoing());
+      const secure::Moved sent = stream.write_some(handshake.outgoing());
       // A new socket takes 96 bytes at once, or something is very wrong with it.
-      trouble = !sent ? sent.status() : Status();
-      if (sent && *sent == 0) trouble = Status(Errc::peer_lost, "its connection takes nothing");
+      if (sent.error != 0)
+        trouble = stream.status_of(sent, "cannot send");
+      else if (sent.bytes == 0)
+        trouble = Status(Errc::peer_lost, "its connection takes nothing");
       if (!trouble) return false;
-      handshake.sent(*sent);
+      handshake.sent(sent.bytes);
     }
+    if (handshake.wants_encryption() && !stream.encrypted()) {
+      auto key = handshake.key_of_encryption();
+      trouble = key ? stream.encrypt(*key, {role}) : key.status();
+      if (!trouble) return false;
+    }
+    auto shaken = stream.shake();
+    if (!shaken) trouble = shaken.status();
+    if (!trouble) return false;
     const std::size_t wanted = handshake.wanted();
-    if (wanted == 0) return true;
+    if (!*shaken || wanted == 0) return true;
     // Never more than belongs to the handshake: frames may follow.
-    auto got = os::receive_some(fd, std::span(buffer).first(wanted));
-    if (!got)
-      trouble = got.status();
-    else if (!got->has_value())
+    const secure::Moved got = stream.read_some(std::span(buffer).first(wanted));
+    if (got.error != 0)
+      trouble = stream.status_of(got, "cannot receive");
+    else if (got.ended)
       trouble = Status(Errc::peer_lost, "it closed the connection before both sides were proven");
     if (!trouble) return false;
-    if (**got == 0) return true;
-    handshake.feed(std::span(buffer).first(**got));
+    if (got.bytes == 0) return true;
+    handshake.feed(std::span(buffer).first(got.bytes));
   }
 }
 
 void TcpTransport::on_dial(Connection& to) {
   if (to.connecting) {
-    if (Status s = os::connect_result(to.fd.get()); !s) {
+    if (Status s = os::connect_result(to.stream.fd()); !s) {
       // Each rank listens before its address is known: nobody there means that it has ended.
       if (s.code() == Errc::refused)
         s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
@@ -122,16 +134,21 @@ void TcpTransport::on_dial(Connection& to) {
     event.events = EPOLLIN;
     event.data.u64 =
         make_tag(Watched::connection, static_cast<std::size_t>(to.peer), to.generation);
-    epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, to.fd.get(), &event);
+    epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, to.stream.fd(), &event);
   }
   Status trouble;
-  if (!talk(to.fd.get(), *to.handshake, trouble)) return dial_again(to, trouble);
+  if (!talk(to.stream, *to.handshake, secure::Tls::Role::client, trouble)) {
+    // Of no use where it cannot be encrypted: nobody is there who would do it otherwise.
+    if (to.stream.encrypted() && trouble.code() != Errc::peer_lost)
+      return give_up_dial(to, trouble);
+    return dial_again(to, trouble);
+  }
   switch (to.handshake->state()) {
     case secure::Handshake::State::running:
     case secure::Handshake::State::proven: return;
     case secure::Handshake::State::accepted: {
       const os::Address address = to.address;
-      return open(to, std::move(to.fd), address);
+      return open(to, std::move(to.stream), address);
     }
     case secure::Handshake::State::crossed:
       hang_up(to);
@@ -172,9 +189,9 @@ void TcpTransport::accept_strangers() {
     const std::uint32_t generation = next_generation_++;
     if (!add_to_epoll(fd->get(), EPOLLIN, make_tag(Watched::stranger, index, generation)).ok())
       continue;
-    *slot = std::make_unique<Stranger>(
-        Stranger{std::move(*fd), secure::Handshake::acceptor(party(), nonce), *address,
-                 Clock::now() + options_.handshake_timeout, generation, next_stranger_++});
+    *slot = std::make_unique<Stranger>(Stranger{
+        secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce), *address,
+        Clock::now() + options_.handshake_timeout, generation, next_stranger_++});
     ++stranger_count_;
     arm_timer(true);
   }
@@ -189,7 +206,7 @@ void TcpTransport::drop_stranger(std::size_t index, std::string_view why) {
 }
 
 void TcpTransport::forget_stranger(std::size_t index) noexcept {
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, strangers_[index]->fd.get(), nullptr);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, strangers_[index]->stream.fd(), nullptr);
   strangers_[index].reset();
   --stranger_count_;
 }
@@ -197,7 +214,7 @@ void TcpTransport::forget_stranger(std::size_t index) noexcept {
 void TcpTransport::on_stranger(std::size_t index) {
   Stranger& stranger = *strangers_[index];
   Status trouble;
-  if (!talk(stranger.fd.get(), stranger.handshake, trouble)) {
+  if (!talk(stranger.stream, stranger.handshake, secure::Tls::Role::server, trouble)) {
     // A higher rank that dialled at the same moment hangs up when it gets our connection.
     const int peer = stranger.handshake.peer();
     if (peer > options_.rank && connections_[static_cast<std::size_t>(peer)] != nullptr &&
@@ -210,7 +227,10 @@ void TcpTransport::on_stranger(std::size_t index) {
   switch (stranger.handshake.state()) {
     case secure::Handshake::State::failed:
       return drop_stranger(index, stranger.handshake.failure().message());
-    case secure::Handshake::State::proven: return conclude(index);
+    case secure::Handshake::State::proven:
+      // Told the verdict only in TLS, if there is to be any: until then it is a stranger.
+      if (auto shaken = stranger.stream.shake(); shaken && *shaken) conclude(index);
+      return;
     default: return;
   }
 }
@@ -222,7 +242,7 @@ secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcep
     case Connection::Link::dialling:
       // Both dialled: the lower rank's connection stays. We are the lower one only as long as our
       // own attempt is in the air.
-      if (with.fd.valid() && options_.rank < with.peer) return secure::Refusal::crossed;
+      if (with.stream.valid() && options_.rank < with.peer) return secure::Refusal::crossed;
       break;
     case Connection::Link::promised: return secure::Refusal::none;
     case Connection::Link::none: break;
@@ -237,7 +257,7 @@ void TcpTransport::conclude(std::size_t index) {
   const secure::Refusal refusal = judge_proven(*with);
   stranger.handshake.conclude(refusal);
   Status trouble;
-  if (!talk(stranger.fd.get(), stranger.handshake, trouble))
+  if (!talk(stranger.stream, stranger.handshake, secure::Tls::Role::server, trouble))
     return drop_stranger(index, trouble.message());
   if (refusal == secure::Refusal::crossed) ++counters_.crossings;
   if (refusal != secure::Refusal::none) return forget_stranger(index);  // nothing to remark
@@ -245,17 +265,18 @@ void TcpTransport::conclude(std::size_t index) {
   const std::unique_ptr<Stranger> accepted = std::move(strangers_[index]);
   --stranger_count_;
   with->generation = next_generation_++;
-  open(*with, std::move(accepted->fd), accepted->address);
+  open(*with, std::move(accepted->stream), accepted->address);
 }
 
-void TcpTransport::open(Connection& with, os::Fd fd, const os::Address& address) {
-  with.fd = std::move(fd);
+void TcpTransport::open(Connection& with, secure::Stream stream, const os::Address& address) {
+  with.stream = std::move(stream);
   with.address = address;
   with.handshake.reset();
   with.link = Connection::Link::open;
   watch_writable(with, false);
   if (closing_) with.queue.push_leave();
   flush(with);
+  note_unread(with);
 }
 
 void TcpTransport::check_deadlines(TimePoint now) {
@@ -280,7 +301,7 @@ void TcpTransport::check_deadlines(TimePoint now) {
                                       "is its process alive?",
                                       waited.count(), to.last_trouble.ok() ? "" : "; last: ",
                                       to.last_trouble.message())));
-    } else if (!to.fd.valid() && to.next_dial <= now) {
+    } else if (!to.stream.valid() && to.next_dial <= now) {
       to.link = Connection::Link::dialling;
       dial(to);
     }

@@ -39,6 +39,9 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(TcpOptions options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
     return Status(Errc::invalid_argument,
                   fmt::format("cannot listen as rank {} of {}", options.rank, options.size));
+  if (options.encrypt) {
+    if (Status s = secure::check_can_encrypt(options.secret); !s) return s;
+  }
   std::unique_ptr<TcpTransport> transport(new TcpTransport(std::move(options)));
   if (Status status = transport->start(); !status) return status;
   return transport;
@@ -62,7 +65,8 @@ Status TcpTransport::start() {
   const auto size = static_cast<std::size_t>(options_.size);
   connections_.resize(size);
   // From here on these lists never grow: each holds a peer at most once.
-  for (auto* list : {&to_report_, &reporting_, &watched_, &dials_}) list->reserve(size);
+  for (auto* list : {&to_report_, &reporting_, &watched_, &dials_, &unread_, &rereading_})
+    list->reserve(size);
   scratch_.resize(kScratch);
   return {};
 }
@@ -129,7 +133,7 @@ void TcpTransport::keep_payloads(int peer) noexcept {
     // What cannot be kept cannot be sent, and a stream with a hole is none: end it here.
     to->queue.clear();
     to->write_error = ENOMEM;
-    if (to->fd.valid()) shutdown(to->fd.get(), SHUT_RDWR);
+    if (to->stream.valid()) shutdown(to->stream.fd(), SHUT_RDWR);
   }
 }
 
@@ -152,7 +156,7 @@ bool TcpTransport::report() {
   for (const int peer : reporting_) {
     Connection& connection = *connections_[static_cast<std::size_t>(peer)];
     connection.noted = false;
-    if (connection.link == Connection::Link::dialling && !connection.fd.valid() &&
+    if (connection.link == Connection::Link::dialling && !connection.stream.valid() &&
         connection.dial_deadline == TimePoint()) {
       dial(connection);
       moved = true;
@@ -183,6 +187,7 @@ bool TcpTransport::poll() noexcept {
 
 bool TcpTransport::poll_ready() {
   bool moved = !to_report_.empty() && report();
+  if (!unread_.empty()) moved |= read_unread();
   if (hot_ != nullptr) {
     const bool got = read(*hot_);
     moved |= got;
@@ -215,7 +220,7 @@ bool TcpTransport::handle(std::uint64_t tag, std::uint32_t events) {
     case Watched::connection: break;
   }
   Connection& connection = *connections_[index];
-  if (!connection.fd.valid() || connection.generation != tag_generation(tag)) return false;
+  if (!connection.stream.valid() || connection.generation != tag_generation(tag)) return false;
   if (connection.link == Connection::Link::dialling) {
     on_dial(connection);
     return true;
@@ -238,8 +243,8 @@ bool TcpTransport::read(Connection& from) noexcept {
     const std::size_t ahead = awaited.size() >= kReadDirect ? sizeof(FrameHeader) : scratch_.size();
     std::array<iovec, 2> pieces{iovec{awaited.data(), awaited.size()},
                                 iovec{scratch_.data(), ahead}};
-    const Moved got = read_pieces(
-        from.fd.get(), awaited.empty() ? std::span(pieces).subspan(1) : std::span(pieces));
+    const secure::Moved got =
+        from.stream.read(awaited.empty() ? std::span(pieces).subspan(1) : std::span(pieces));
     if (got.bytes == 0) {
       if (!got.ended && got.error == 0) break;
       ended(from, got.error);
@@ -258,7 +263,28 @@ bool TcpTransport::read(Connection& from) noexcept {
     }
     if (got.bytes < awaited.size() + ahead) break;  // the socket is empty now
   }
-  if (moved) hot_ = &from;
+  if (moved) {
+    hot_ = &from;
+    note_unread(from);
+  }
+  return moved;
+}
+
+void TcpTransport::note_unread(Connection& from) noexcept {
+  if (from.unread || !from.stream.may_have_unread()) return;
+  from.unread = true;
+  unread_.push_back(from.peer);
+}
+
+bool TcpTransport::read_unread() noexcept {
+  bool moved = false;
+  std::swap(unread_, rereading_);
+  for (const int peer : rereading_) {
+    Connection& from = *connections_[static_cast<std::size_t>(peer)];
+    from.unread = false;
+    if (from.link == Connection::Link::open) moved |= read(from);
+  }
+  rereading_.clear();
   return moved;
 }
 
@@ -290,21 +316,22 @@ void TcpTransport::judge(Connection& from, FrameReader::Outcome outcome) {
 
 bool TcpTransport::flush(Connection& to) noexcept {
   bool moved = false;
-  while (!to.queue.empty() && to.write_error == 0) {
+  while ((!to.queue.empty() || to.stream.unsent() > 0) && to.write_error == 0) {
     std::array<iovec, SendQueue::kMaxPieces> pieces;
     const std::size_t count = to.queue.pieces(pieces);
     const std::size_t wanted = to.queue.bytes();
-    const Moved sent = write_pieces(to.fd.get(), std::span(pieces).first(count));
+    const std::size_t unsent = to.stream.unsent();
+    const secure::Moved sent = to.stream.write(std::span(pieces).first(count));
     if (sent.error != 0) {
       // What has come from it is still read; then the end of the stream tells that it is gone.
       to.write_error = sent.error;
       to.queue.clear();
-      shutdown(to.fd.get(), SHUT_RDWR);
+      shutdown(to.stream.fd(), SHUT_RDWR);
       break;
     }
     to.queue.sent(sent.bytes);
-    moved |= sent.bytes > 0;
-    if (sent.bytes < wanted) {
+    moved |= sent.bytes > 0 || to.stream.unsent() < unsent;
+    if (sent.bytes < wanted || to.stream.unsent() > 0) {
       to.stalled = true;
       break;
     }
@@ -314,9 +341,9 @@ bool TcpTransport::flush(Connection& to) noexcept {
     watch_stall(to);
   }
   if (to.stalled != to.watching_writable) watch_writable(to, to.stalled);
-  if (closing_ && to.queue.empty() && !to.shut) {
+  if (closing_ && to.queue.empty() && to.stream.unsent() == 0 && !to.shut) {
     to.shut = true;
-    shutdown(to.fd.get(), SHUT_WR);
+    shutdown(to.stream.fd(), SHUT_WR);
   }
   return moved;
 }
@@ -326,11 +353,19 @@ void TcpTransport::watch_writable(Connection& to, bool on) noexcept {
   event.events = EPOLLIN;
   if (on) event.events |= EPOLLOUT;
   event.data.u64 = make_tag(Watched::connection, static_cast<std::size_t>(to.peer), to.generation);
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, to.fd.get(), &event) == 0) to.watching_writable = on;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, to.stream.fd(), &event) == 0)
+    to.watching_writable = on;
 }
 
 void TcpTransport::ended(Connection& from, int error) {
   const int cause = error != 0 ? error : from.write_error;
+  if (const std::string& trouble = from.stream.trouble(); !trouble.empty()) {
+    return lose(from,
+                Status(Errc::refused,
+                       fmt::format("lost the connection to {}: what came is not what it has "
+                                   "encrypted ({}); does something on the way change packets?",
+                                   who(from.peer), trouble)));
+  }
   lose(from, Status(Errc::peer_lost,
                     fmt::format("lost the connection to {}: {}; its process or host has probably "
                                 "died, so look at the end of its output",
@@ -340,10 +375,10 @@ void TcpTransport::ended(Connection& from, int error) {
 
 void TcpTransport::lose(Connection& whom, Status why) {
   whom.link = Connection::Link::gone;
-  if (whom.fd.valid()) {
+  if (whom.stream.valid()) {
     // Told to epoll: a child that was forked without exec may hold the socket open.
-    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, whom.fd.get(), nullptr);
-    whom.fd.reset();
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, whom.stream.fd(), nullptr);
+    whom.stream.reset();
   }
   whom.queue.clear();
   whom.reader = FrameReader(whom.peer);
@@ -390,7 +425,7 @@ void TcpTransport::tick() {
 
 bool TcpTransport::on_the_way(Connection& to, TimePoint now) {
   if (to.link != Connection::Link::open) return false;
-  const auto verdict = to.stall.look(to.fd.get(), now);
+  const auto verdict = to.stall.look(to.stream.fd(), now);
   if (verdict != StallWatch::Verdict::dead) return verdict == StallWatch::Verdict::waiting;
   read(to);  // what came before the cut
   if (to.link == Connection::Link::open)
@@ -405,7 +440,7 @@ bool TcpTransport::read_and_forget(Connection& from) noexcept {
   bool moved = false;
   for (std::size_t done = 0; done < kReadPerPoll && from.link == Connection::Link::open;) {
     iovec piece{scratch_.data(), scratch_.size()};
-    const Moved got = read_pieces(from.fd.get(), std::span(&piece, 1));
+    const secure::Moved got = from.stream.read(std::span(&piece, 1));
     if (got.ended || got.error != 0) {
       lose(from, Status());
       return true;
@@ -425,7 +460,7 @@ bool TcpTransport::lingers(Connection& with) noexcept {
     case Connection::Link::promised: return !with.queue.empty();
     case Connection::Link::open:
       // Everything has reached the other kernel: the peer can read it, whatever becomes of us.
-      return !with.shut || unacknowledged(with.fd.get()) > 0;
+      return !with.shut || unacknowledged(with.stream.fd()) > 0;
   }
   return false;
 }

@@ -13,6 +13,7 @@
 #include "os/address.hpp"
 #include "os/fd.hpp"
 #include "secure/handshake.hpp"
+#include "secure/stream.hpp"
 #include "transport/tcp/connection.hpp"
 #include "transport/transport.hpp"
 
@@ -24,6 +25,7 @@ struct TcpOptions {
   std::uint64_t job = 0;
   std::uint64_t generation = 0;
   std::vector<std::byte> secret;  ///< of the job; empty: none
+  bool encrypt = false;           ///< TLS on every connection; needs a secret
   os::Address bind;               ///< where to listen; port 0 picks one
   /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
   /// later: set_addresses.
@@ -81,6 +83,8 @@ class TcpTransport final : public Transport {
   bool handle(std::uint64_t tag, std::uint32_t events);
   Connection* connection(int peer) noexcept;
   bool read(Connection& from) noexcept;
+  void note_unread(Connection& from) noexcept;
+  bool read_unread() noexcept;
   bool read_and_forget(Connection& from) noexcept;
   void judge(Connection& from, FrameReader::Outcome outcome);
   bool flush(Connection& to) noexcept;
@@ -108,14 +112,15 @@ class TcpTransport final : public Transport {
   void forget_stranger(std::size_t index) noexcept;
   [[nodiscard]] secure::Refusal judge_proven(const Connection& with) const noexcept;
   void conclude(std::size_t index);
-  void open(Connection& with, os::Fd fd, const os::Address& address);
+  void open(Connection& with, secure::Stream stream, const os::Address& address);
   void check_deadlines(TimePoint now);
   [[nodiscard]] secure::Party party() const noexcept;
   Status add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept;
-  [[nodiscard]] static bool talk(int fd, secure::Handshake& handshake, Status& trouble);
+  [[nodiscard]] static bool talk(secure::Stream& stream, secure::Handshake& handshake,
+                                 secure::Tls::Role role, Status& trouble);
 
   struct Stranger {
-    os::Fd fd;
+    secure::Stream stream;
     secure::Handshake handshake;
     os::Address address;
     TimePoint deadline;
@@ -143,6 +148,8 @@ class TcpTransport final : public Transport {
   std::vector<int> reporting_;
   std::vector<int> watched_;  ///< peers with data on the way
   std::vector<int> dials_;    ///< peers that we dial or are promised by
+  std::vector<int> unread_;   ///< peers of whose bytes epoll may not know
+  std::vector<int> rereading_;
   std::vector<std::byte> scratch_;
   Connection* hot_ = nullptr;  ///< read first, without asking epoll
   unsigned hot_polls_ = 0;

@@ -28,30 +28,79 @@ std::size_t fill(Ranks<OutboxFixture>& ranks, std::size_t bytes) {
   return frames;
 }
 
-TEST(Outbox, WrapsAtEveryOffset) {
+/// Every frame arrives whole, and wherever the one before it ended, over several laps of the ring.
+void run_laps(std::size_t most, std::size_t cycle) {
   Ranks<OutboxFixture> ranks(2);
-  // 65 units of 64 bytes: over 8192 frames a frame begins at every unit of the ring, so its payload
-  // is cut by the end of the ring at every place.
-  constexpr std::size_t kBytes = 64 * shm::kOutboxAlign - 3;
-  constexpr std::size_t kUnits = shm::kOutboxBytes / shm::kOutboxAlign;
-  std::vector<std::byte> payload = payload_of(7, kBytes);
-  for (std::size_t i = 0; i < kUnits; ++i) {
-    std::memcpy(payload.data(), &i, sizeof i);
-    std::memcpy(payload.data() + kBytes - sizeof i, &i, sizeof i);
-    ASSERT_NE(ranks.try_send(0, 1, head_of(i, kBytes), payload.data()), 0U);
-    ranks.at(1).poll();
+  std::size_t sent = 0;
+  for (std::size_t i = 0; sent < 3 * cycle; ++i) {
+    const std::size_t bytes = i * 977 % (most + 1);
+    const std::vector<std::byte> payload = payload_of(i, bytes);
+    ASSERT_NE(ranks.try_send(0, 1, head_of(i, bytes), payload.data()), 0U) << "frame " << i;
+    ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == 1; })) << "frame " << i;
     auto& frames = ranks.sink(1).peers[0].frames;
-    ASSERT_EQ(frames.size(), 1U);
-    ASSERT_TRUE(same(frames[0].header, head_of(i, kBytes)));
-    ASSERT_TRUE(frames[0].payload == payload) << "frame " << i;
+    ASSERT_TRUE(same(frames[0].header, head_of(i, bytes)));
+    ASSERT_TRUE(frames[0].payload == payload) << "frame " << i << " of " << bytes << " bytes";
     frames.clear();
+    sent += sizeof(FrameHeader) + bytes;
   }
+}
+
+TEST(Outbox, LapsOfShortFrames) {
+  run_laps(shm::OutboxTransport::kLongPayload - 1, shm::OutboxTransport::kShortCycle);
+}
+
+TEST(Outbox, LapsOfLongFrames) { run_laps(kMaxFramePayload, shm::kOutboxBytes); }
+
+TEST(Outbox, OnlySoManyRingsAreLong) {
+  constexpr int kPeers = shm::OutboxTransport::kLongRings + 2;
+  Ranks<OutboxFixture> ranks(kPeers + 1);
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  std::size_t least = ~std::size_t{0};
+  std::size_t most = 0;
+  for (int peer = 1; peer <= kPeers; ++peer) {
+    std::size_t frames = 0;
+    while (ranks.try_send(0, peer, head_of(1, payload.size()), payload.data()) != 0) ++frames;
+    least = std::min(least, frames);
+    most = std::max(most, frames);
+    EXPECT_EQ(frames > shm::OutboxTransport::kShortCycle / kMaxFramePayload,
+              peer <= shm::OutboxTransport::kLongRings)
+        << "to rank " << peer;
+    ASSERT_TRUE(ranks.until([&] { return ranks.sink(peer).received(0) == frames; }));
+  }
+  EXPECT_EQ(least, 3U);
+  EXPECT_EQ(most, shm::kOutboxBytes / kMaxFramePayload - 1);
+}
+
+TEST(Outbox, DropsTheRestOfAFrameWhenTold) {
+  Ranks<OutboxFixture> ranks(2);
+  Regions& sender = ranks.fixture().regions(0);
+  ASSERT_TRUE(os::populate(sender.outbox(1), 64 * 1024).ok());
+  const FrameHeader head = head_of(1, 8192);
+  const std::vector<std::byte> payload = payload_of(1, 8192);
+  std::memcpy(sender.outbox(1), &head, sizeof head);
+  std::memcpy(sender.outbox(1) + sizeof head, payload.data(), payload.size());
+  sender.mail(1).written = sizeof head + 4096;
+  ranks.at(1).poll();
+  EXPECT_EQ(ranks.sink(1).received(0), 0U) << "half of it is there";
+  ranks.at(1).drop_arriving(0);
+  sender.mail(1).written = sizeof head + 8192;
+  ranks.at(1).poll();
+  EXPECT_EQ(ranks.sink(1).received(0), 0U);
+  EXPECT_FALSE(ranks.sink(1).lost(0));
+  const FrameHeader next = head_of(2, 0);
+  std::memcpy(sender.outbox(1) + sizeof head + 8192, &next, sizeof next);
+  sender.mail(1).written = 2 * sizeof head + 8192;
+  ranks.at(1).poll();
+  ASSERT_EQ(ranks.sink(1).received(0), 1U);
+  EXPECT_TRUE(same(ranks.sink(1).peers[0].frames[0].header, next));
 }
 
 TEST(Outbox, TakesTheWholeRingOfSmallestFrames) {
   Ranks<OutboxFixture> ranks(2);
   const std::size_t frames = fill(ranks, 0);
-  EXPECT_EQ(frames, shm::OutboxTransport::kFull / shm::kOutboxAlign + 1);
+  constexpr std::size_t kUsed =
+      shm::OutboxTransport::kShortCycle - shm::OutboxTransport::kMostFrame - shm::kOutboxAlign;
+  EXPECT_EQ(frames, kUsed / shm::kOutboxAlign + 1);
   ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == frames; }));
   EXPECT_TRUE(ranks.at(0).can_send(1));
 }
@@ -178,10 +227,17 @@ INSTANTIATE_TEST_SUITE_P(
                           put(ring, header);
                           mail.written = 64;
                         }},
-                    Lie{"PayloadThatIsNotThere",
+                    Lie{"LeavesInTheMiddleOfAFrame",
                         [](shm::Mail& mail, std::byte* ring) {
                           put(ring, head_of(1, 65));
-                          mail.written = 128;
+                          mail.written = 128 | shm::kLastWord;
+                        }},
+                    Lie{"SkipsMoreThanItWrote",
+                        [](shm::Mail& mail, std::byte* ring) {
+                          FrameHeader header;
+                          header.type = shm::kSkipType;
+                          put(ring, header);
+                          mail.written = shm::kOutboxBytes;
                         }},
                     Lie{"PayloadBeyondTheLimit",
                         [](shm::Mail& mail, std::byte* ring) {
@@ -194,6 +250,19 @@ INSTANTIATE_TEST_SUITE_P(
                           mail.written = shm::kOutboxBytes;
                         }}),
     [](const auto& one) { return one.param.name; });
+
+TEST(Outbox, RefusesAFrameThatGoesOverTheEndOfTheRing) {
+  Ranks<OutboxFixture> ranks(2);
+  Regions& liar = ranks.fixture().regions(0);
+  ASSERT_TRUE(os::populate(liar.outbox(1), shm::kOutboxBytes).ok());
+  constexpr std::size_t kFrame = sizeof(FrameHeader) + 65536;
+  constexpr std::size_t kFrames = shm::kOutboxBytes / kFrame;
+  for (std::size_t i = 0; i <= kFrames; ++i) put(liar.outbox(1) + i * kFrame, head_of(1, 65536));
+  liar.mail(1).written = shm::kOutboxBytes;
+  ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }, 0));
+  EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::refused);
+  EXPECT_EQ(ranks.sink(1).received(0), kFrames);
+}
 
 TEST(Outbox, RefusesAPeerThatTookWhatWasNotSent) {
   Ranks<OutboxFixture> ranks(2);
@@ -224,7 +293,8 @@ TEST(Outbox, SurvivesAnyBytes) {
       for (std::uint64_t at = 0; at + 64 <= written && random() % 8 != 0;) {
         FrameHeader header =
             head_of(random(), random() % 3 == 0 ? random() % 140'000 : random() % 300);
-        header.type = static_cast<std::uint8_t>(1 + random() % 7);
+        header.type =
+            random() % 9 == 0 ? shm::kSkipType : static_cast<std::uint8_t>(1 + random() % 7);
         put(ring + at, header);
         at += (64 + header.payload_bytes + 63) / 64 * 64;
       }

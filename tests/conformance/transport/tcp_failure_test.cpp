@@ -22,7 +22,15 @@ namespace {
 
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
-using TcpRanks = Ranks<TcpFixture>;
+
+/// Encrypted connections end as plain ones do.
+using Fixtures = testing::Types<TcpFixture, TlsFixture>;
+template <class Fixture>
+class TcpFailure : public testing::Test {};
+TYPED_TEST_SUITE(TcpFailure, Fixtures);
+template <class Fixture>
+class TcpCrossing : public testing::Test {};
+TYPED_TEST_SUITE(TcpCrossing, Fixtures);
 
 /// From here on every packet to a connected socket of this process is lost: a pulled cable.
 int cut_all_connections() {
@@ -49,7 +57,8 @@ bool sleep_and_poll(Transport& transport, Clock::time_point deadline) {
   return ::poll(&entry, 1, static_cast<int>(left.count())) > 0;
 }
 
-void connect(TcpRanks& ranks) {
+template <class Fixture>
+void connect(Ranks<Fixture>& ranks) {
   Stream there{0, 1, {10}, {}};
   Stream back{1, 0, {10}, {}};
   ASSERT_TRUE(ranks.until([&] {
@@ -60,8 +69,8 @@ void connect(TcpRanks& ranks) {
   }));
 }
 
-TEST(TcpFailure, NoticesACutConnectionWithinASecondWhenDataAreOnTheWay) {
-  TcpRanks ranks(2);
+TYPED_TEST(TcpFailure, NoticesACutConnectionWithinASecondWhenDataAreOnTheWay) {
+  Ranks<TypeParam> ranks(2);
   connect(ranks);
   ASSERT_EQ(cut_all_connections(), 2);
   const auto start = Clock::now();
@@ -69,7 +78,7 @@ TEST(TcpFailure, NoticesACutConnectionWithinASecondWhenDataAreOnTheWay) {
   ASSERT_NE(ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()), 0U);
   while (!ranks.sink(0).lost(1)) ASSERT_TRUE(sleep_and_poll(ranks.at(0), start + kPatience));
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
-  RecordProperty("milliseconds", static_cast<int>(took.count()));
+  this->RecordProperty("milliseconds", static_cast<int>(took.count()));
   EXPECT_LT(took, 1000ms);
   EXPECT_GT(took, 400ms) << "too quick to judge";
   const Status& why = ranks.sink(0).peers[1].lost[0];
@@ -78,8 +87,8 @@ TEST(TcpFailure, NoticesACutConnectionWithinASecondWhenDataAreOnTheWay) {
   EXPECT_NE(why.message().find("has not answered for"), std::string::npos) << why.message();
 }
 
-TEST(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
-  TcpRanks ranks(2);
+TYPED_TEST(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
+  Ranks<TypeParam> ranks(2);
   connect(ranks);
   const std::vector<std::byte> payload(kMaxFramePayload);
   const auto feed = [&] {
@@ -97,12 +106,12 @@ TEST(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
     ASSERT_TRUE(sleep_and_poll(ranks.at(0), start + kPatience));
   }
   const auto took = std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start);
-  RecordProperty("milliseconds", static_cast<int>(took.count()));
+  this->RecordProperty("milliseconds", static_cast<int>(took.count()));
   EXPECT_LT(took, 1000ms);
 }
 
-TEST(TcpFailure, SleepsWhenNothingIsOnTheWay) {
-  TcpRanks ranks(2);
+TYPED_TEST(TcpFailure, SleepsWhenNothingIsOnTheWay) {
+  Ranks<TypeParam> ranks(2);
   connect(ranks);
   // The timer that watches over data on the way must end by itself.
   const auto deadline = Clock::now() + kPatience;
@@ -137,8 +146,8 @@ TEST(TcpFailure, SleepsWhenNothingIsOnTheWay) {
   _exit(sink.peers[0].lost[0].code() == Errc::peer_left ? 0 : 2);
 }
 
-TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
-  TcpFixture fixture(2);
+TYPED_TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
+  TypeParam fixture(2);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
@@ -189,12 +198,12 @@ TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
   EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
-TEST(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
+TYPED_TEST(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
   // Whoever leaves throws away what still comes in. That must not become a reset which destroys its
   // farewell.
   const std::vector<std::byte> payload(50'000);
   for (int round = 0; round < 20; ++round) {
-    TcpRanks ranks(2);
+    Ranks<TypeParam> ranks(2);
     connect(ranks);
     Stream last{0, 1, {100'000, 7}, {}};
     last.push(ranks);
@@ -212,8 +221,8 @@ TEST(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
   }
 }
 
-TEST(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
-  TcpRanks ranks(2);
+TYPED_TEST(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
+  Ranks<TypeParam> ranks(2);
   connect(ranks);
   const std::vector<std::byte> payload(kMaxFramePayload);
   int refused = 0;
@@ -232,8 +241,8 @@ TEST(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
   EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_lost);
 }
 
-TEST(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
-  TcpRanks ranks(2);
+TYPED_TEST(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
+  Ranks<TypeParam> ranks(2);
   Stream stream{0, 1, {100, 200}, {}};
   stream.push(ranks);  // nobody has polled: not even dialled yet
   ranks.leave(0);
@@ -245,10 +254,10 @@ TEST(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
   EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left);
 }
 
-TEST(TcpCrossing, KeepsTheLowerRanksConnection) {
+TYPED_TEST(TcpCrossing, KeepsTheLowerRanksConnection) {
   std::uint64_t crossings = 0;
   for (int round = 0; round < 20; ++round) {
-    TcpRanks ranks(2);
+    Ranks<TypeParam> ranks(2);
     connect(ranks);
     crossings += ranks.fixture().at(0).counters().crossings;
     EXPECT_EQ(ranks.fixture().at(1).counters().crossings, 0U) << "the lower rank's one stays";

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "conformance/transport/ranks.hpp"
+#include "conformance/transport/recorder.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace tutti::transport::test {
@@ -16,13 +20,14 @@ inline std::vector<std::byte> secret_of(std::string_view text) {
 }
 
 /// Ranks on 127.0.0.1 that know the same secret.
-struct TcpFixture {
+template <bool kEncrypted>
+struct SocketFixture {
   static constexpr const char* kName = "tcp";
   static constexpr bool kDetectsDeath = true;
   static constexpr bool kQueues = true;
-  static constexpr int kFirstContacts = 1000;
+  static constexpr int kFirstContacts = kEncrypted ? 200 : 1000;
 
-  explicit TcpFixture(int ranks) {
+  explicit SocketFixture(int ranks) {
     std::vector<std::string> addresses;
     for (int rank = 0; rank < ranks; ++rank) {
       auto made = TcpTransport::listen(options_of(rank, ranks));
@@ -42,6 +47,7 @@ struct TcpFixture {
     options.job = 0x1234;
     options.generation = 1;
     options.secret = secret_of("a secret for tests");
+    options.encrypt = kEncrypted;
     options.bind = os::Address::parse("127.0.0.1", 0).value();
     return options;
   }
@@ -49,6 +55,27 @@ struct TcpFixture {
   void kill(int rank) { all[static_cast<std::size_t>(rank)].reset(); }
 
   std::vector<std::unique_ptr<TcpTransport>> all;
+};
+using TcpFixture = SocketFixture<false>;
+using TlsFixture = SocketFixture<true>;
+
+/// A rank without any other: the test plays these.
+struct LoneRank {
+  std::unique_ptr<TcpTransport> transport;
+  Recorder sink;
+
+  explicit LoneRank(TcpOptions options = TcpFixture::options_of(0, 2))
+      : transport(std::move(TcpTransport::listen(std::move(options))).value()) {
+    transport->set_sink(&sink);
+  }
+  bool until(const std::function<bool()>& done) {
+    const auto deadline = std::chrono::steady_clock::now() + kPatience;
+    while (!done()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      transport->poll();
+    }
+    return true;
+  }
 };
 
 }  // namespace tutti::transport::test

@@ -315,22 +315,6 @@ struct ProvenClient {
   }
 };
 
-struct LoneRank {
-  std::unique_ptr<TcpTransport> transport =
-      std::move(TcpTransport::listen(TcpFixture::options_of(0, 2))).value();
-  Recorder sink;
-
-  LoneRank() { transport->set_sink(&sink); }
-  bool until(const std::function<bool()>& done) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!done()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      transport->poll();
-    }
-    return true;
-  }
-};
-
 TEST(TcpProven, MayShakeHandsByteByByte) {
   LoneRank rank;
   ProvenClient peer(*rank.transport, 1);

@@ -4,5 +4,6 @@
 namespace tutti::transport::test {
 
 INSTANTIATE_TYPED_TEST_SUITE_P(Tcp, TransportContract, TcpFixture);
+INSTANTIATE_TYPED_TEST_SUITE_P(Tls, TransportContract, TlsFixture);
 
 }  // namespace tutti::transport::test

@@ -58,8 +58,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size < 2) return 0;
   const std::size_t step = 1 + data[0] % 100;
   std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data) + 2, size - 2);
-  const Party one{1, 4, 7, 2, kSecret};
-  const Party two{2, 4, 7, 2, kSecret};
+  const bool encrypts = data[0] >= 128;
+  const Party one{1, 4, 7, 2, kSecret, encrypts};
+  const Party two{2, 4, 7, 2, kSecret, encrypts};
   Nonce first{};
   Nonce second{};
   second.fill(std::byte{9});
@@ -83,5 +84,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   feed_all(dialler, take_out(acceptor, bytes, changed), step);
   feed_all(acceptor, take_out(dialler, bytes, changed), step);
   require((acceptor.state() == State::proven) == !changed);
+  require(acceptor.wants_encryption() == (encrypts && !changed));
   return 0;
 }

@@ -134,6 +134,18 @@ TEST(Doctor, LooksAtTheSecretFile) {
   EXPECT_THAT(open.text, AllOf(HasSubstr("chmod 600"), Not(HasSubstr("ssss"))));
 }
 
+TEST(Doctor, LooksAtEncryption) {
+  EXPECT_THAT(doctor({}).text, AllOf(HasSubstr("TLS 1.3"), HasSubstr("OpenSSL 3"),
+                                     HasSubstr("no: TUTTI_TLS=1 switches it on")));
+  const Answer on = doctor({"TUTTI_TLS=1"});
+  EXPECT_EQ(on.code, 0) << on.text;
+  EXPECT_THAT(on.text, AllOf(HasSubstr("TLS 1.3 on every TCP connection"),
+                             HasSubstr("TUTTI_TLS is 1 and no secret is set here")));
+  const Answer wrong = doctor({"TUTTI_TLS=on"});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.text, HasSubstr("TUTTI_TLS='on' is not understood; allowed: 0, 1"));
+}
+
 TEST(Doctor, ShowsWhatWouldBeChosen) {
   const Answer spread = doctor({}, {"--ranks", "8", "--hosts", "8"});
   EXPECT_THAT(spread.text, AllOf(HasSubstr("for 8 ranks on 8 hosts"),

@@ -18,6 +18,8 @@
 
 namespace {
 
+using tutti::bench::Operation;
+
 constexpr int kMostRanks = 8;
 constexpr std::size_t kSlotFloats = 16384;
 
@@ -53,7 +55,19 @@ class Fake final : public tutti::bench::Library {
   [[nodiscard]] int size() const override { return size_; }
   [[nodiscard]] std::string name() const override { return "fake " + fault_; }
 
-  void all_reduce(float* data, std::size_t count) override {
+  void call(Operation operation, const tutti::bench::Buffers& buffers) override {
+    switch (operation) {
+      case Operation::all_reduce: return all_reduce(buffers.output, buffers.count);
+      case Operation::broadcast: return broadcast(buffers.output, buffers.count);
+      case Operation::barrier:
+        if (fault_ != "early") meet();
+        return;
+      default: throw std::runtime_error("the fake has no such operation");
+    }
+  }
+
+ private:
+  void all_reduce(float* data, std::size_t count) {
     if (fault_ == "dies" && rank_ == size_ - 1) std::_Exit(7);
     if (fault_ == "hangs" && rank_ == size_ - 1) ::pause();
     for (std::size_t at = 0; at < count; at += kSlotFloats) {
@@ -70,22 +84,16 @@ class Fake final : public tutti::bench::Library {
     if (fault_ == "wrong" && count > 1000 && rank_ == size_ - 1) data[count - 1] += 1;
   }
 
-  void broadcast(std::byte* data, std::size_t bytes) override {
-    constexpr std::size_t kPart = kSlotFloats * sizeof(float);
-    for (std::size_t at = 0; at < bytes; at += kPart) {
-      const std::size_t part = std::min(kPart, bytes - at);
-      if (rank_ == 0) std::memcpy(shared_->slots[0], data + at, part);
+  void broadcast(float* data, std::size_t count) {
+    for (std::size_t at = 0; at < count; at += kSlotFloats) {
+      const std::size_t part = std::min(kSlotFloats, count - at);
+      if (rank_ == 0) std::copy_n(data + at, part, shared_->slots[0]);
       meet();
-      if (rank_ != 0) std::memcpy(data + at, shared_->slots[0], part);
+      if (rank_ != 0) std::copy_n(shared_->slots[0], part, data + at);
       meet();
     }
   }
 
-  void barrier() override {
-    if (fault_ != "early") meet();
-  }
-
- private:
   void meet() {
     const int generation = shared_->generation;
     if (++shared_->arrived == size_) {

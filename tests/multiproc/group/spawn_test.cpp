@@ -1,16 +1,20 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <new>
 #include <stdexcept>
+#include <string>
 
 #include <tutti/tutti.hpp>
 
@@ -264,6 +268,38 @@ TEST(Spawn, TheProcessesDieWithUs) {
     }
     EXPECT_TRUE(gone) << "rank " << rank;
   }
+}
+
+// The kernel gives users who have many pipes pipes of one page only (pipe-user-pages-soft).
+TEST(Spawn, BringsLongWordsBackThoughPipesAreSmall) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit many{4096, 4096};
+    if (setrlimit(RLIMIT_NOFILE, &many) != 0) _exit(77);
+    if (getuid() == 0 && (setgid(65534) != 0 || setuid(65534) != 0))
+      _exit(77);  // root has no limit
+    int ends[2] = {-1, -1};
+    int holds = 65536;
+    while (holds > 8192) {  // two pages; one with older kernels
+      if (pipe2(ends, O_CLOEXEC) != 0) _exit(77);
+      holds = fcntl(ends[1], F_GETPIPE_SZ);
+    }
+    const std::string words(12'000, 'w');
+    try {
+      tutti::spawn([&](int) { throw std::runtime_error(words); }, 1, {.timeout = 20s});
+    } catch (const tutti::SpawnError& error) {
+      _exit(error.end().exception == words ? 0 : 1);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "spawn: %s\n", error.what());
+      _exit(2);
+    }
+    _exit(3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+    GTEST_SKIP() << "this machine gives no small pipes here";
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 }  // namespace

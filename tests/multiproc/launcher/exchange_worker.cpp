@@ -3,12 +3,16 @@
 #include <cstdio>
 #include <string>
 
+#include <tutti/config.hpp>
+
 #include "rendezvous/rendezvous.hpp"
 
 int main() {
   using namespace tutti::rendezvous;
   for (int round = 0; round < 2; ++round) {
-    auto joined = from_env({});
+    Settings settings;
+    settings.tls = tutti::Config::from_environment().value().tls;
+    auto joined = from_env(settings);
     if (!joined) {
       std::fprintf(stderr, "%s\n", std::string(joined.status().message()).c_str());
       return 1;

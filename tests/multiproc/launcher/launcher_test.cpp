@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 
@@ -16,6 +17,14 @@ using testing::Not;
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+TEST(Tuttirun, AnInheritedStorePortIsNotHandedOn) {
+  ::setenv("TUTTI_STORE_PORT", "1", 1);
+  Tuttirun run(shell("2", "test $TUTTI_STORE_PORT = $MASTER_PORT && echo same"));
+  ::unsetenv("TUTTI_STORE_PORT");
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(run.out, "same\nsame\n");
+}
 
 TEST(Tuttirun, WorkersAreToldWhoTheyAre) {
   Tuttirun run(
@@ -240,8 +249,6 @@ TEST(Tuttirun, WrongOptionsGiveOneLineWithAdvice) {
       {{"--rdzv-endpoint", "127.0.0.1:29500", "--master-addr", "::1", "true"}, "different things"},
       {{"--rdzv-conf", "joint_timeout=3", "true"}, "joint_timeout=3"},
       {{"--rdzv-conf", "timeout=soon", "true"}, "number of seconds"},
-      {{"--max-restarts", "2", "--nnodes", "2", "--master-addr", "127.0.0.1", "true"},
-       "--max-restarts is for jobs on one node"},
       {{"--max-restarts", "-1", "true"}, "--max-restarts"},
       {{"--monitor-interval", "often", "true"}, "--monitor-interval"},
       {{"--start-method", "clone", "true"}, "spawn, fork or forkserver"},

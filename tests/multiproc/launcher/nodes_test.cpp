@@ -46,6 +46,43 @@ TEST(TuttirunNodes, ASecretFileIsUsedByAll) {
   unlink(path.c_str());
 }
 
+class TuttirunEncrypted : public testing::Test {
+ protected:
+  TuttirunEncrypted() {
+    std::ofstream(path) << std::string(32, 's');
+    EXPECT_EQ(chmod(path.c_str(), 0600), 0);
+  }
+  ~TuttirunEncrypted() override { unlink(path.c_str()); }
+  const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
+  const std::string port = std::to_string(free_port());
+};
+
+TEST_F(TuttirunEncrypted, NodesAndTheirWorkersFindEachOther) {
+  Tuttirun first(node(0, port, {"--secret-file", path, "--tls", EXCHANGE_WORKER}));
+  Tuttirun second(node(1, port, {"--secret-file", path, "--tls", EXCHANGE_WORKER}));
+  EXPECT_EQ(first.wait(), 0) << first.err;
+  EXPECT_EQ(second.wait(), 0) << second.err;
+  EXPECT_EQ(Tuttirun::count(first.out + second.out, "met everybody twice"), 4);
+}
+
+TEST_F(TuttirunEncrypted, ANodeThatIsNotToldSoIsToldWhatIsWrong) {
+  Tuttirun first(node(0, port, {"--secret-file", path, "--tls", EXCHANGE_WORKER}));
+  Tuttirun second(node(1, port, {"--secret-file", path, EXCHANGE_WORKER}));
+  EXPECT_NE(second.wait(), 0);
+  EXPECT_THAT(second.err, HasSubstr("it encrypts its connections and this process does not"));
+  first.signal(SIGTERM);  // it would wait for the other until its time is over
+  EXPECT_NE(first.wait(), 0);
+}
+
+TEST_F(TuttirunEncrypted, NeedsASecretThatIsTheSameEverywhere) {
+  Tuttirun several(node(0, port, {"--tls", "true"}));
+  EXPECT_NE(several.wait(), 0);
+  EXPECT_THAT(several.err, HasSubstr("--tls needs a secret"));
+  Tuttirun one({"--nproc-per-node", "2", "--tls", "bash", "-c", "echo tls $TUTTI_TLS"});
+  EXPECT_EQ(one.wait(), 0) << one.err;
+  EXPECT_EQ(Tuttirun::count(one.out, "tls 1"), 2);
+}
+
 TEST(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
   const std::string port = std::to_string(free_port());
   const std::vector<std::string> program = {"bash", "-c",
@@ -55,6 +92,53 @@ TEST(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
   EXPECT_EQ(second.wait(), 9) << second.err;
   EXPECT_EQ(first.wait(), 9) << first.err;
   EXPECT_THAT(first.err, HasSubstr("rank 3 on node 1 failed first: exit code 9"));
+}
+
+TEST(TuttirunNodes, AllNodesStartTheirWorkersAgainTogether) {
+  const std::string port = std::to_string(free_port());
+  // The last worker fails twice after all have met; each time all are told a new meeting.
+  const std::vector<std::string> rest = {
+      "--max-restarts", "2", "bash", "-c",
+      "\"" EXCHANGE_WORKER
+      "\" && echo attempt $TORCHELASTIC_RESTART_COUNT $RANK && "
+      "{ [ $RANK != 3 ] || exit $((2 - TORCHELASTIC_RESTART_COUNT)); }"};
+  Tuttirun first(node(0, port, rest));
+  Tuttirun second(node(1, port, rest));
+  EXPECT_EQ(first.wait(), 0) << first.err;
+  EXPECT_EQ(second.wait(), 0) << second.err;
+  const std::string out = first.out + second.out;
+  for (const char* const rank : {"0", "1", "2", "3"})
+    EXPECT_EQ(Tuttirun::count(out, std::string("attempt 2 ") + rank + "\n"), 1) << out;
+  EXPECT_EQ(Tuttirun::count(out, "attempt 0 3\n"), 1) << out;
+  for (const Tuttirun* const one : {&first, &second})
+    EXPECT_THAT(one->err, HasSubstr("starting all workers again (2 of 2 restarts)"));
+}
+
+TEST(TuttirunNodes, TheLastRestartIsTheLast) {
+  const std::string port = std::to_string(free_port());
+  const std::vector<std::string> rest = {
+      "--max-restarts", "1", "bash", "-c",
+      "if [ $RANK = 2 ]; then echo attempt; exit 7; fi; exec sleep 1000"};
+  Tuttirun first(node(0, port, rest));
+  Tuttirun second(node(1, port, rest));
+  EXPECT_EQ(second.wait(), 7) << second.err;
+  EXPECT_EQ(first.wait(), 7) << first.err;
+  EXPECT_THAT(first.err, HasSubstr("rank 2 on node 1 failed first: exit code 7"));
+  EXPECT_EQ(Tuttirun::count(second.out, "attempt"), 2) << second.out;
+}
+
+TEST(TuttirunNodes, AnInterruptOnOneNodeEndsAllThoughRestartsAreLeft) {
+  const std::string port = std::to_string(free_port());
+  const std::vector<std::string> rest = {"--max-restarts", "5", "bash", "-c",
+                                         "echo ready; exec sleep 1000"};
+  Tuttirun first(node(0, port, rest));
+  Tuttirun second(node(1, port, rest));
+  first.read_until("ready", 2);
+  second.read_until("ready", 2);
+  second.signal(SIGINT);
+  EXPECT_EQ(second.wait(), 128 + SIGINT);
+  EXPECT_EQ(first.wait(), 128 + SIGINT) << first.err;
+  EXPECT_EQ(Tuttirun::count(first.out, "ready"), 2) << first.out;
 }
 
 TEST(TuttirunNodes, TheNodeThatServesWaitsForTheOthers) {
@@ -103,12 +187,12 @@ TEST(TuttirunNodes, TheStoreNumbersTheNodes) {
 TEST(TuttirunNodes, AProgramsOwnStoreHasThePort) {
   const std::string port = std::to_string(free_port());
   const std::vector<std::string> rest = {"--own-store", "bash", "-c",
-                                         "echo $MASTER_PORT $TUTTI_AGENT_STORE"};
+                                         "echo $MASTER_PORT $((TUTTI_STORE_PORT - MASTER_PORT))"};
   Tuttirun first(node(0, port, rest));
   Tuttirun second(node(1, port, rest));
   EXPECT_EQ(first.wait(), 0) << first.err;
   EXPECT_EQ(second.wait(), 0) << second.err;
-  EXPECT_EQ(Tuttirun::count(first.out + second.out, port + " 0\n"), 4);
+  EXPECT_EQ(Tuttirun::count(first.out + second.out, port + " 1\n"), 4);
 }
 
 TEST(TuttirunNodes, ANodeTooManyIsTurnedAway) {

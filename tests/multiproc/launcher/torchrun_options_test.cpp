@@ -285,7 +285,7 @@ TEST(TorchrunOptions, AProgramMayServeAStoreOfItsOwn) {
   const std::string script =
       folder.file("serve.py",
                   "import os, socket, time\n"
-                  "assert os.environ['TUTTI_AGENT_STORE'] == '0'\n"
+                  "assert os.environ['TUTTI_STORE_PORT'] != os.environ['MASTER_PORT']\n"
                   "where = (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))\n"
                   "if os.environ['RANK'] == '0':\n"
                   "    with socket.create_server(where) as server:\n"
@@ -303,7 +303,7 @@ TEST(TorchrunOptions, AProgramMayServeAStoreOfItsOwn) {
   Tuttirun python({"--nproc-per-node", "2", "--own-store", script});
   EXPECT_EQ(python.wait(), 0) << python.err;
   EXPECT_EQ(python.out, "b'hello'\n");
-  // A program of ours then lets rank 0 serve.
+  // And tuttirun's store is beside it.
   Tuttirun ours({"--nproc-per-node", "3", "--own-store", EXCHANGE_WORKER});
   EXPECT_EQ(ours.wait(), 0) << ours.err;
   EXPECT_EQ(Tuttirun::count(ours.out, "met everybody twice"), 3);

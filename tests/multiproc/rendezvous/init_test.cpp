@@ -191,6 +191,67 @@ TEST(InitByEnv, OnOneHostOtherLaunchersNeedNoMaster) {
   expect_done(workers);
 }
 
+std::vector<std::string> secret_and(const std::string& tls) {
+  return {"TUTTI_SECRET_FILE=" + SecretFile::get().path(), "TUTTI_TLS=" + tls};
+}
+
+TEST(InitByTcp, EncryptionThatDiffersIsToldAtOnceToWhoIsRefused) {
+  for (const bool served : {true, false}) {
+    const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
+    std::vector<Worker> workers;
+    for (const char* const rank : {"0", "1"}) {
+      const bool encrypts = served == (rank[0] == '0');
+      workers.push_back(start({.url = url,
+                               .rank = rank,
+                               .size = "2",
+                               .seconds = "3",
+                               .environment = secret_and(encrypts ? "1" : "0")}));
+    }
+    EXPECT_THAT(error_of(workers[1]),
+                AllOf(HasSubstr("refused"), HasSubstr("give all processes"),
+                      HasSubstr(served ? "it encrypts its connections and this process does not"
+                                       : "it does not encrypt its connections, but this process")));
+    EXPECT_THAT(error_of(workers[0]), HasSubstr("rank 1 of 2 has not joined"));
+  }
+}
+
+TEST_F(InitByFile, EncryptionThatDiffersIsToldToAll) {
+  std::vector<Worker> workers;
+  for (const char* const rank : {"0", "1", "2"}) {
+    workers.push_back(start({.url = url,
+                             .rank = rank,
+                             .size = "3",
+                             .environment = secret_and(rank[0] == '1' ? "1" : "0")}));
+  }
+  for (Worker& worker : workers) {
+    EXPECT_THAT(error_of(worker), AllOf(HasSubstr("disagreement"), HasSubstr("TUTTI_TLS")));
+  }
+}
+
+TEST(InitByTcp, EncryptionNeedsASecret) {
+  const std::string url = "tcp://127.0.0.1:" + std::to_string(free_port());
+  std::vector<Worker> workers;
+  for (const char* const rank : {"0", "1"}) {
+    workers.push_back(
+        start({.url = url, .rank = rank, .size = "2", .environment = {"TUTTI_TLS=1"}}));
+  }
+  for (Worker& worker : workers) {
+    EXPECT_THAT(error_of(worker), AllOf(HasSubstr("invalid_argument"), HasSubstr("no secret"),
+                                        HasSubstr("TUTTI_SECRET_FILE")));
+  }
+}
+
+TEST_F(InitByFile, EncryptedInAnyOrder) {
+  std::vector<Worker> workers;
+  for (const char* const rank : {"2", "0", "1"}) {
+    workers.push_back(start({.url = url,
+                             .rank = rank,
+                             .size = "3",
+                             .environment = {"TUTTI_TLS=1", "TUTTI_TRANSPORT=tcp"}}));
+  }
+  expect_done(workers);
+}
+
 TEST(InitByEnv, AnInterfaceThatIsNotThereIsToldToAll) {
   const std::string port = std::to_string(free_port());
   std::vector<Worker> workers;

@@ -24,15 +24,18 @@ TEST_P(BlockRanks, GiveKnownResultsInEveryForm) {
 }
 
 TEST_P(BlockRanks, GiveTheSameOverTcp) {
-  Config config;
-  config.transport = Config::TransportChoice::tcp;
-  run_threads(
-      GetParam(),
-      [&](ProcessGroup& world) {
-        test::run_blocks<double>(world, 5, kRounds, 30'000);
-        test::run_blocks<std::int32_t>(world, 6, kRounds / 3, 60'000);
-      },
-      config);
+  for (const bool tls : {false, true}) {
+    Config config;
+    config.transport = Config::TransportChoice::tcp;
+    config.tls = tls;
+    run_threads(
+        GetParam(),
+        [&](ProcessGroup& world) {
+          test::run_blocks<double>(world, 5, kRounds, 30'000);
+          test::run_blocks<std::int32_t>(world, 6, kRounds / 3, 60'000);
+        },
+        config);
+  }
 }
 
 TEST_P(BlockRanks, TakeSplitsThatChangeFromCallToCall) {

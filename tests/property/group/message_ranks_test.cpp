@@ -1,3 +1,4 @@
+#include "block_programs.hpp"
 #include "programs.hpp"
 
 #include <array>
@@ -23,6 +24,7 @@ constexpr std::array kAlgorithms{
     "all_reduce:direct,broadcast:scatter_all_gather_broadcast,barrier:dissemination_barrier",
     "all_reduce:exchange,broadcast:broadcast_one_shot,barrier:region_barrier",
     "all_reduce:binomial,broadcast:binomial_broadcast,barrier:region_barrier",
+    "all_reduce:recursive_doubling,broadcast:binomial_broadcast,barrier:region_barrier",
 };
 
 class MessageRanks : public testing::TestWithParam<int> {};
@@ -36,6 +38,17 @@ TEST_P(MessageRanks, GiveKnownResultsWhateverTheAlgorithm) {
         GetParam(), [&](ProcessGroup& world) { test::run_program(world, 7, kRounds, 120'000); },
         config);
   }
+}
+
+TEST_P(MessageRanks, GiveBlocksByHalving) {
+  Config config;
+  config.algorithms = "reduce_scatter:recursive_halving";
+  run_threads(
+      GetParam(),
+      [](ProcessGroup& world) {
+        test::run_blocks<std::int64_t>(world, 8, kRounds, 20'000);  // exact in any order
+      },
+      config);
 }
 
 TEST_P(MessageRanks, ReuseTheRingManyTimes) {

@@ -36,19 +36,25 @@ std::vector<std::int32_t> message(int from, int to, int number, std::size_t coun
   return values;
 }
 
-class PointToPoint : public testing::TestWithParam<std::tuple<int, Config::TransportChoice>> {
+enum class Way { memory, tcp, tls };
+
+Config config_of(Way way) {
+  Config config = over_tcp();
+  if (way == Way::memory) config.transport = Config::TransportChoice::automatic;
+  config.tls = way == Way::tls;
+  return config;
+}
+
+class PointToPoint : public testing::TestWithParam<std::tuple<int, Way>> {
  protected:
   static int ranks() { return std::get<0>(GetParam()); }
-  static Config config() {
-    Config config = over_tcp();
-    config.transport = std::get<1>(GetParam());
-    return config;
-  }
+  static Config config() { return config_of(std::get<1>(GetParam())); }
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, PointToPoint,
                          testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
-                                          testing::Values(Config::TransportChoice::automatic,
-                                                          Config::TransportChoice::tcp)));
+                                          testing::Values(Way::memory, Way::tcp)));
+INSTANTIATE_TEST_SUITE_P(Encrypted, PointToPoint,
+                         testing::Combine(testing::Values(2, 3), testing::Values(Way::tls)));
 
 TEST_P(PointToPoint, EverySizeArrives) {
   run_threads(
@@ -307,17 +313,12 @@ TEST(PointToPointSelf, ALargeMessageToOneselfWaitsForItsRecv) {
 }
 
 /// Over shared memory and over TCP.
-class PointToPointBothWays : public testing::TestWithParam<Config::TransportChoice> {
+class PointToPointBothWays : public testing::TestWithParam<Way> {
  protected:
-  static Config config() {
-    Config config = over_tcp();
-    config.transport = GetParam();
-    return config;
-  }
+  static Config config() { return config_of(GetParam()); }
 };
 INSTANTIATE_TEST_SUITE_P(Transports, PointToPointBothWays,
-                         testing::Values(Config::TransportChoice::automatic,
-                                         Config::TransportChoice::tcp));
+                         testing::Values(Way::memory, Way::tcp, Way::tls));
 
 TEST_P(PointToPointBothWays, ATimeoutNamesWhatAndWho) {
   run_threads(

@@ -2,7 +2,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <coroutine>
+#include <exception>
+#include <future>
 #include <mutex>
+#include <string>
 
 // Ranks as threads over the real mapping: what tsan can see.
 namespace tutti {
@@ -26,6 +30,15 @@ TEST_P(ThreadRanks, GiveKnownResultsInAnyOrderOfWaiting) {
 TEST_P(ThreadRanks, GiveTheSameOverTcp) {
   Config config;
   config.transport = Config::TransportChoice::tcp;
+  run_threads(
+      GetParam(), [&](ProcessGroup& world) { test::run_program(world, 5, kRounds, 120'000); },
+      config);
+}
+
+TEST_P(ThreadRanks, GiveTheSameEncrypted) {
+  Config config;
+  config.transport = Config::TransportChoice::tcp;
+  config.tls = true;
   run_threads(
       GetParam(), [&](ProcessGroup& world) { test::run_program(world, 5, kRounds, 120'000); },
       config);
@@ -226,6 +239,41 @@ TEST(ThreadRanksMisuse, IsToldAtTheCallAndHarmsNothing) {
     EXPECT_THROW((void)world.global_rank(2), InvalidArgument);
     world.all_reduce(data).wait();
     EXPECT_EQ(data[3], 2);
+  });
+}
+
+/// A coroutine whose end somebody waits for.
+struct Task {
+  struct promise_type {
+    Task get_return_object() { return {}; }
+    std::suspend_never initial_suspend() noexcept { return {}; }
+    std::suspend_never final_suspend() noexcept { return {}; }
+    void return_void() {}
+    void unhandled_exception() { std::terminate(); }
+  };
+};
+
+Task add_twice(ProcessGroup& world, std::vector<int>& data, std::promise<std::string>& end) {
+  try {
+    co_await world.all_reduce(data);
+    co_await world.all_reduce(data);
+    co_await world.barrier();  // who comes to the next one knows that all have the second sum
+    co_await world.all_reduce(std::span(data).first(world.rank() == 0 ? 1 : 2));
+    end.set_value("no error");
+  } catch (const DisagreementError&) {
+    end.set_value("disagreement");
+  }
+}
+
+TEST(ThreadRanksCoroutine, IsResumedAndGetsTheError) {
+  run_threads(3, [](ProcessGroup& world) {
+    std::vector<int> data(5000, 1);
+    std::promise<std::string> end;
+    std::future<std::string> ended = end.get_future();
+    add_twice(world, data, end);
+    ASSERT_EQ(ended.wait_for(std::chrono::seconds(30)), std::future_status::ready);
+    EXPECT_EQ(ended.get(), "disagreement");
+    EXPECT_EQ(data, std::vector<int>(5000, 9));
   });
 }
 

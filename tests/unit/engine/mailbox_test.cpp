@@ -293,6 +293,19 @@ TEST_F(MailboxTest, ForAGroupThatNobodyMadeNoMoreThanThePoolIsHeld) {
   EXPECT_FALSE(letter_from(1, 1, Bytes(1), 0, 9));
 }
 
+TEST_F(MailboxTest, AFloodForAClosedGroupLetsNoQueueGrow) {
+  Group& world = group();
+  engine_.remove_group(world);
+  transport_.open = false;  // it takes nothing from us
+  for (std::uint64_t number = 1; number <= 1000; ++number)
+    ASSERT_TRUE(letter_from(1, number, Bytes(kUnasked)));
+  transport_.open = true;
+  settle();
+  EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 1);
+  EXPECT_EQ(transport_.sent.back().offset, 1000 * kUnasked);
+  EXPECT_EQ(transport_.sent.back().call[0], 1000u);
+}
+
 TEST_F(MailboxTest, EvenEmptyLettersAreCounted) {
   group();
   for (std::uint64_t number = 1; number <= kLetters; ++number)

@@ -79,5 +79,12 @@ TEST(InitProcessGroup, TellsThatTheExchangeFailed) {
   EXPECT_THROW((void)init_process_group(options), StoreError);
 }
 
+TEST(IsAvailable, KnowsTheBackendsThatAWorldCanRunOn) {
+  EXPECT_TRUE(is_available("native"));
+  EXPECT_FALSE(is_available("gloo"));  // not ours, and not taken for ours
+  EXPECT_FALSE(is_available("Native"));
+  EXPECT_FALSE(is_available(""));
+}
+
 }  // namespace
 }  // namespace tutti

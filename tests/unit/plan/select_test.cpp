@@ -73,6 +73,11 @@ TEST(Select, BetweenHosts) {
   EXPECT_EQ(reduce(64, mixed).algorithm, "two_level");
   EXPECT_EQ(reduce(64, mixed).chunk_bytes, 0U);
   EXPECT_EQ(pick(Kind::barrier, 0, mixed).algorithm, "two_level_barrier");
+  for (const Kind kind : {Kind::reduce, Kind::gather, Kind::scatter})
+    EXPECT_EQ(pick(kind, 64, mixed).algorithm, "two_level") << to_string(kind);
+  std::vector<int> many;
+  for (int r = 0; r < 100; ++r) many.push_back(r);
+  EXPECT_EQ(reduce(64, hosts(many)).algorithm, "recursive_doubling");
 }
 
 TEST(Select, AlwaysFindsSomethingThatCanRunAndKeepsItsPromises) {

@@ -8,11 +8,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <thread>
 
+#include <tutti/error.hpp>
 #include <tutti/store.hpp>
 
 #include "store/log.hpp"
@@ -350,6 +353,84 @@ TEST(StoreLog, TheLayoutIsFrozen) {
   EXPECT_EQ(set.substr(0, 4), std::string("\x2f\0\0\0", 4));
   EXPECT_EQ(set[8], '\x01');
   EXPECT_EQ(set.size(), 8U + 0x2f);
+}
+
+TEST_F(FileStoreTest, AKilledUsersForkedHelperKeepsNothingAlive) {
+  int told[2];
+  int hold[2];
+  ASSERT_EQ(pipe2(told, O_CLOEXEC), 0);
+  ASSERT_EQ(pipe2(hold, O_CLOEXEC), 0);
+  const pid_t user = start([&] {
+    auto mine = open();
+    mine->set("left", "behind");
+    close(hold[1]);
+    const pid_t helper = fork();
+    char byte = 0;
+    if (helper == 0) {
+      while (read(hold[0], &byte, 1) < 0) {  // until the test lets go
+      }
+      _exit(0);
+    }
+    if (::write(told[1], &byte, 1) != 1) _exit(2);
+    while (true) pause();
+  });
+  char byte = 0;
+  ASSERT_EQ(read(told[0], &byte, 1), 1);
+  kill(user, SIGKILL);
+  EXPECT_EQ(end_of(user), -SIGKILL);
+  auto next = open({}, true);
+  EXPECT_FALSE(next->check("left")) << "what a killed run left was taken for a run's that lives";
+  for (const int end : {told[0], told[1], hold[0], hold[1]}) close(end);  // the helper ends
+}
+
+TEST_F(FileStoreTest, AForkedChildIsToldToOpenItsOwn) {
+  auto store = open();
+  store->set("k", "v");
+  const pid_t child = start([&] {
+    try {
+      (void)store->get("k");
+      _exit(3);
+    } catch (const tutti::Error& error) {
+      if (std::string(error.what()).find("forked") == std::string::npos) _exit(4);
+    }
+    if (open({}, false)->get("k") != "v") _exit(5);
+  });
+  EXPECT_EQ(end_of(child), 0);
+  EXPECT_EQ(store->get("k"), "v");
+}
+
+TEST_F(FileStoreTest, AThreadDoesNotWaitBehindAnotherBeyondItsOwnTime) {
+  auto store = open();
+  store->set("k", "v");
+  // A process that stands still while it writes.
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(fd, 0);
+  struct flock turn {};
+  turn.l_type = F_WRLCK;
+  turn.l_whence = SEEK_SET;
+  turn.l_start = off_t{1} << 60;
+  turn.l_len = 1;
+  ASSERT_EQ(::fcntl(fd, F_OFD_SETLK, &turn), 0);
+  std::atomic<bool> first_done{false};
+  store->set_timeout(60s);
+  std::thread first([&] {
+    store->set("first", "1");
+    first_done = true;
+  });
+  while (true) {  // until the first thread waits for the file
+    try {
+      (void)store->get("never", 150ms);
+      ADD_FAILURE() << "there is no such key";
+    } catch (const tutti::TimeoutError& error) {
+      if (std::string(error.what()).find("another thread") != std::string::npos) break;
+    }
+  }
+  EXPECT_FALSE(first_done);
+  turn.l_type = F_UNLCK;
+  ASSERT_EQ(::fcntl(fd, F_OFD_SETLK, &turn), 0);
+  first.join();
+  EXPECT_EQ(store->get("first"), "1");
+  close(fd);
 }
 
 }  // namespace

@@ -71,6 +71,12 @@ std::shared_ptr<Store> tcp_store_with_secret() {
   return tutti::make_tcp_store(
       {.serve = true, .timeout = 10s, .secret = std::vector<std::byte>(32, std::byte{7})});
 }
+std::shared_ptr<Store> tcp_store_with_tls() {
+  return tutti::make_tcp_store({.serve = true,
+                                .timeout = 10s,
+                                .secret = std::vector<std::byte>(32, std::byte{7}),
+                                .encrypt = true});
+}
 
 // Each test its own file, gone with the store.
 std::shared_ptr<Store> file_store() {
@@ -372,6 +378,7 @@ INSTANTIATE_TEST_SUITE_P(Stores, StoreContract,
                          testing::Values(Kind{"Hash", hash_store}, Kind{"Prefix", prefix_store},
                                          Kind{"Plain", plain_store, true}, Kind{"Tcp", tcp_store},
                                          Kind{"TcpWithSecret", tcp_store_with_secret},
+                                         Kind{"TcpWithTls", tcp_store_with_tls},
                                          Kind{"File", file_store}),
                          [](const auto& kind) { return std::string(kind.param.name); });
 

@@ -552,4 +552,35 @@ TEST(TcpStore, SenselessOptionsAreRefused) {
   EXPECT_THROW(tutti::make_tcp_store({.port = 1, .timeout = -1ms}), tutti::InvalidArgument);
 }
 
+// A server that has our proof knows us, and our will: hanging up and calling again would carry it
+// out for a healthy rank.
+TEST(SlowTcpServer, IsWaitedForOnceItHasTheProof) {
+  auto listener = os::listen_tcp(loopback());
+  ASSERT_TRUE(listener) << listener.status().message();
+  auto address = os::local_address(listener->get());
+  ASSERT_TRUE(address);
+  std::atomic<int> connections{0};
+  std::atomic<bool> hung_up_early{false};
+  std::thread server([&] {
+    const auto deadline = Clock::now() + 15s;
+    if (auto ready = os::wait_ready(listener->get(), POLLIN, deadline); !ready || !*ready) return;
+    auto user = os::accept_connection(listener->get());
+    if (!user || !user->valid()) return;
+    ++connections;
+    Hello hello;
+    Proof proof;
+    if (!os::receive_all(user->get(), hello, deadline)) return;
+    auto answer = answer_hello(hello, {});
+    if (!answer || !os::send_all(user->get(), answer->reply, deadline)) return;
+    if (!os::receive_all(user->get(), proof, deadline)) return;
+    hung_up_early = hung_up(*user, 5500ms);  // longer than a hello may take
+    (void)os::send_all(user->get(), make_verdict(Refusal::none), deadline);
+  });
+  auto client = TcpClient::connect({"127.0.0.1", address->port()}, {}, Clock::now() + 12s);
+  EXPECT_TRUE(client) << client.status().message();
+  server.join();
+  EXPECT_EQ(connections, 1);
+  EXPECT_FALSE(hung_up_early);
+}
+
 }  // namespace

@@ -257,6 +257,9 @@ TEST(StoreHandshake, WhoDoesNotBelongIsToldWhy) {
   EXPECT_EQ(refusal({kSecret, "job", 3}, server), Refusal::earlier_generation);
   EXPECT_EQ(refusal({kSecret, "job", 1}, server), Refusal::later_generation);
   EXPECT_EQ(refusal({kSecret, "job", 5}, {kSecret, "job", 0}), Refusal::none);
+  EXPECT_EQ(refusal({kSecret, "job", 2}, {kSecret, "job", 2, true}), Refusal::encryption_needed);
+  EXPECT_EQ(refusal({kSecret, "job", 2, true}, server), Refusal::no_encryption);
+  EXPECT_EQ(refusal({kSecret, "job", 2, true}, {kSecret, "job", 2, true}), Refusal::none);
   // A server that does not know the secret cannot pretend, not even to need none.
   const Credentials mine{kSecret, "job", 0};
   auto hello = make_hello(mine);
@@ -265,6 +268,22 @@ TEST(StoreHandshake, WhoDoesNotBelongIsToldWhy) {
   Reply none = foreign->reply;
   std::fill(none.begin() + 48, none.end(), std::byte{0});
   EXPECT_EQ(check_reply(*hello, none, mine).code(), Errc::refused);
+}
+
+TEST(StoreHandshake, EncryptionHasItsBitAndItsKey) {
+  const Credentials mine{kSecret, "job", 0, true};
+  auto hello = make_hello(mine);
+  EXPECT_EQ((*hello)[10], std::byte{3});
+  auto answer = answer_hello(*hello, mine);
+  EXPECT_EQ(answer->reply[10], std::byte{3});
+  const auto at_client = key_of_encryption(*hello, answer->reply, mine);
+  EXPECT_EQ(at_client.value(), key_of_encryption(*hello, answer->reply, mine).value());
+  EXPECT_NE(at_client.value(), make_client_proof(*hello, answer->reply, mine).value());
+  // Nobody on the way can take it from both: what the server has signed is what it has said.
+  Reply plain = answer->reply;
+  plain[10] = std::byte{1};
+  EXPECT_EQ(check_reply(*hello, plain, mine).code(), Errc::refused);
+  EXPECT_EQ(check_reply(*hello, plain, {kSecret, "job", 0}).code(), Errc::refused);
 }
 
 TEST(StoreHandshake, AnotherVersionIsRefused) {

@@ -18,7 +18,7 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kGiB = 1024 * kMiB;
 
 TEST(ShmLayout, HasTheFrozenVersion) {
-  EXPECT_EQ(kLayoutVersion, 2U);
+  EXPECT_EQ(kLayoutVersion, 3U);
   EXPECT_EQ(kMagic, 0x3169747475745454U);
 }
 
@@ -28,7 +28,7 @@ TEST(ShmLayout, HasTheFrozenLimits) {
   EXPECT_EQ(kInlineBytes, 48U);
   EXPECT_EQ(kMaxGroups, 4096);
   EXPECT_EQ(kMaxLocalRanks, 512);
-  EXPECT_EQ(kOutboxBytes, 512 * kKiB);
+  EXPECT_EQ(kOutboxBytes, 4 * kMiB);
   EXPECT_EQ(kStagingBytes, 4 * kMiB);
   EXPECT_EQ(kFlightLines, 1024);
   EXPECT_EQ(kNotes, 32);
@@ -43,9 +43,9 @@ TEST(ShmLayout, RegionsOfAnArenaLieWhereThePageSays) {
   EXPECT_EQ(kGroupsOffset, 1 * kMiB);
   EXPECT_EQ(kGroupStride, 4 * kKiB);
   EXPECT_EQ(kOutboxOffset, 17 * kMiB);
-  EXPECT_EQ(kOutboxStride, 516 * kKiB);
-  EXPECT_EQ(kStagingOffset, 512 * kMiB);
-  EXPECT_EQ(kHeapOffset, 1 * kGiB);
+  EXPECT_EQ(kOutboxStride, 4 * kMiB + 4 * kKiB);
+  EXPECT_EQ(kStagingOffset, 2560 * kMiB);
+  EXPECT_EQ(kHeapOffset, 3 * kGiB);
 #if defined(__SANITIZE_THREAD__)
   EXPECT_EQ(kArenaBytes, 4 * kGiB);
 #else
@@ -129,6 +129,7 @@ TEST(ShmLayout, MailAndOutboxes) {
   EXPECT_EQ(alignof(Mail), 64U);
   EXPECT_EQ(kLastWord, 1U);
   EXPECT_EQ(kOutboxAlign, 64U);
+  EXPECT_EQ(kSkipType, 255U);
 }
 
 TEST(ShmLayout, Page) {
@@ -170,7 +171,7 @@ TEST(ShmLayout, PeersAreFoundByTheSameOffsets) {
             std::ptrdiff_t{384 * kKiB + 24});
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.mail(5)) - arena,
             std::ptrdiff_t{256 * kKiB + 5 * 64});
-  EXPECT_EQ(peer.outbox(3) - arena, std::ptrdiff_t{17 * kMiB + 3 * 516 * kKiB});
+  EXPECT_EQ(peer.outbox(3) - arena, std::ptrdiff_t{17 * kMiB + 3 * (4 * kMiB + 4 * kKiB)});
 }
 
 }  // namespace

@@ -90,6 +90,8 @@ TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(secure::Refusal::crossed), 9);
   EXPECT_EQ(static_cast<int>(secure::Refusal::connected), 10);
   EXPECT_EQ(static_cast<int>(secure::Refusal::gone), 11);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::encryption_needed), 12);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::no_encryption), 13);
 }
 
 Bytes say(secure::Handshake& from) {
@@ -143,6 +145,34 @@ TEST(WireFormat, HandshakeHasItsBytes) {
             "7475747469747204"
             "09000000"
             "00000000");
+}
+
+// The same two, encrypting: a bit in each head, the key of TLS, and no verdict before it.
+TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
+  const Bytes key = {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}};
+  secure::Nonce first;
+  secure::Nonce second;
+  first.fill(std::byte{0x11});
+  second.fill(std::byte{0x22});
+  auto dialler =
+      secure::Handshake::dialler({0x0102, 1000, 0x1122334455667788, 9, key, true}, 3, first);
+  auto acceptor = secure::Handshake::acceptor({3, 1000, 0x1122334455667788, 9, key, true}, second);
+  const Bytes hello = say(dialler);
+  EXPECT_EQ(hex(hello).substr(16, 8), "01000300");
+  acceptor.feed(hello);
+  const Bytes reply = say(acceptor);
+  EXPECT_EQ(hex(reply).substr(16, 8), "01000300");
+  EXPECT_EQ(hex(reply).substr(128),
+            "2d21855af2450647cc6a587db620b15ed8dcdf2cfdf547245fdc86ef6e020827");
+  EXPECT_FALSE(dialler.wants_encryption());
+  dialler.feed(reply);
+  EXPECT_FALSE(acceptor.wants_encryption());
+  acceptor.feed(say(dialler));
+  ASSERT_TRUE(dialler.wants_encryption());
+  ASSERT_TRUE(acceptor.wants_encryption());
+  const std::string tls_key = "e7a1d5c053631e05131fdd8cf5a330029634001e00602cadb2aebc310757f39a";
+  EXPECT_EQ(hex(dialler.key_of_encryption().value()), tls_key);
+  EXPECT_EQ(hex(acceptor.key_of_encryption().value()), tls_key);
 }
 
 TEST(WireFormat, RefusalHasItsBytes) {

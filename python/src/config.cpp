@@ -1,0 +1,151 @@
+#include "config.hpp"
+
+#include <nanobind/stl/chrono.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <tutti/config.hpp>
+#include <tutti/log.hpp>
+
+#include "callbacks.hpp"
+#include "kept.hpp"
+#include "owned.hpp"
+#include "timeout.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace tutti::python {
+namespace {
+
+// As the environment spells them, in the order of the enumerations.
+constexpr std::array<std::string_view, 2> kAgree = {"normal", "strict"};
+constexpr std::array<std::string_view, 3> kTransport = {"auto", "shm", "tcp"};
+
+template <std::size_t n>
+int index_of(const std::array<std::string_view, n>& words, const std::string& word,
+             const char* name) {
+  std::string all;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (words[i] == word) return static_cast<int>(i);
+    all += (i == 0 ? "" : ", ") + std::string(words[i]);
+  }
+  throw nb::value_error(
+      ("Config." + std::string(name) + ": '" + word + "' is none of " + all).c_str());
+}
+
+Config from_environment(nb::handle environment) {
+  if (environment.is_none()) {
+    Result<Config> config = Config::from_environment();
+    raise_if(config.status());
+    return *config;
+  }
+  std::map<std::string, std::string> values;
+  for (const nb::handle item : environment.attr("items")()) {
+    const auto pair = nb::cast<nb::tuple>(item);
+    values.emplace(nb::cast<std::string>(pair[0]), nb::cast<std::string>(pair[1]));
+  }
+  Result<Config> config = Config::from_environment([&](const char* name) {
+    const auto at = values.find(name);
+    return at == values.end() ? nullptr : at->second.c_str();
+  });
+  raise_if(config.status());
+  return *config;
+}
+
+// One line on its way to Python's sink.
+class Remark : public Errand {
+ public:
+  Remark(Owned sink, LogLevel level, std::string_view text)
+      : sink_(std::move(sink)), level_(level), text_(text) {}
+  void run() noexcept override {
+    try {
+      (*sink_)(level_, nb::steal(PyUnicode_DecodeUTF8(
+                           text_.data(), static_cast<Py_ssize_t>(text_.size()), "replace")));
+    } catch (nb::python_error& problem) {
+      report_unraisable(problem, "the log sink of tutti");
+    }
+  }
+
+ private:
+  Owned sink_;
+  LogLevel level_;
+  std::string text_;
+};
+
+void set_sink(nb::object sink, LogLevel least) {
+  if (sink.is_none()) {
+    set_log_sink({}, least);
+    return;
+  }
+  if (PyCallable_Check(sink.ptr()) == 0)
+    throw nb::type_error("set_log_sink: the sink must be callable, or None");
+  Callbacks::start();
+  set_log_sink(
+      [sink = owned(std::move(sink))](LogLevel level, std::string_view text) {
+        // The thread that tells may hold what a thread with the GIL waits for.
+        Callbacks::leave(std::make_unique<Remark>(sink, level, text));
+      },
+      least);
+}
+
+}  // namespace
+
+void bind_config(nb::module_& module) {
+  nb::enum_<LogLevel>(module, "LogLevel", nb::is_arithmetic(), "How much a remark matters.")
+      .value("DEBUG", LogLevel::debug)
+      .value("INFO", LogLevel::info)
+      .value("WARNING", LogLevel::warning)
+      .value("ERROR", LogLevel::error)
+      .value("OFF", LogLevel::off);
+  module.def("set_log_sink", &set_sink, "sink"_a.none(), "least"_a = LogLevel::warning,
+             "Where the library's remarks go. The sink is called soon after, on the thread of the\n"
+             "callbacks.");
+
+  nb::class_<Config>(module, "Config",
+                     "Every setting that an environment variable can give; "
+                     "docs/configuration.md lists them.")
+      .def(nb::init<>())
+      .def_static("from_environment", &from_environment, "environment"_a = nb::none(),
+                  "Read from os.environ, or from a mapping.")
+      .def_prop_rw(
+          "timeout", [](const Config& self) { return self.timeout; },
+          [](Config& self, nb::handle value) {
+            const Timeout timeout = timeout_of(value);
+            if (!timeout) throw nb::value_error("Config.timeout must not be None");
+            self.timeout = *timeout;
+          },
+          "Of init and of operations that say none.")
+      .def_prop_rw(
+          "agree",
+          [](const Config& self) {
+            return std::string(kAgree[static_cast<std::size_t>(self.agree)]);
+          },
+          [](Config& self, const std::string& word) {
+            self.agree = static_cast<Config::Agree>(index_of(kAgree, word, "agree"));
+          },
+          "\"normal\" or \"strict\".")
+      .def_prop_rw(
+          "transport",
+          [](const Config& self) {
+            return std::string(kTransport[static_cast<std::size_t>(self.transport)]);
+          },
+          [](Config& self, const std::string& word) {
+            self.transport =
+                static_cast<Config::TransportChoice>(index_of(kTransport, word, "transport"));
+          },
+          "\"auto\", \"shm\" or \"tcp\".")
+      .def_rw("algorithms", &Config::algorithms, "E.g. \"all_reduce:ring\".")
+      .def_rw("cpus", &Config::cpus, nb::arg().none(), "That the ranks of this host have together.")
+      .def_rw("host_id", &Config::host_id, "Ranks with different ids share no memory.")
+      .def_rw("log_level", &Config::log_level, "Least level that reaches the log sink.");
+}
+
+}  // namespace tutti::python

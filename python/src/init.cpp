@@ -1,0 +1,93 @@
+#include "init.hpp"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <algorithm>
+#include <cctype>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/init.hpp>
+
+#include "group.hpp"
+#include "kept.hpp"
+#include "owned.hpp"
+#include "python_store.hpp"
+#include "store.hpp"
+#include "timeout.hpp"
+#include "waiting.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace tutti::python {
+namespace {
+
+InitOptions::Exchange exchange_of(nb::object function) {
+  if (PyCallable_Check(function.ptr()) == 0)
+    throw nb::type_error("init_process_group: the exchange must be callable");
+  return [function = owned(std::move(function))](
+             const std::string& name, const std::string& mine) -> Result<std::vector<std::string>> {
+    const nb::gil_scoped_acquire locked;
+    try {
+      std::vector<std::string> all;
+      for (const nb::handle one : (*function)(name, value_object(mine)))
+        all.push_back(text_of(one, "value"));
+      return all;
+    } catch (const nb::python_error& problem) {
+      return Status(Errc::store, "init_process_group: the exchange raised " +
+                                     nb::cast<std::string>(nb::repr(problem.value())));
+    } catch (const nb::builtin_exception& problem) {
+      return Status(Errc::store, std::string("init_process_group: the exchange gave no bytes: ") +
+                                     problem.what());
+    }
+  };
+}
+
+GroupHandle init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
+                 std::optional<int> size, std::optional<std::string> master_addr,
+                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
+                 std::string name, nb::object exchange) {
+  Kept::release_done();
+  InitOptions options;
+  options.init_method = std::move(init_method);
+  if (!store.is_none()) options.store = store_of(store);
+  options.rank = rank;
+  options.size = size;
+  options.master_addr = std::move(master_addr);
+  options.master_port = master_port;
+  options.timeout = timeout_of(timeout);
+  options.config = std::move(config);
+  options.name = std::move(name);
+  if (!exchange.is_none()) options.exchange = exchange_of(std::move(exchange));
+  auto made = std::make_shared<std::optional<ProcessGroup>>();
+  // Nobody can call init back: an interrupted one goes on alone, until its timeout.
+  run_interruptibly([options, made] { *made = init_process_group(options); }, [] { return false; });
+  return GroupHandle{share(std::move(**made))};
+}
+
+bool is_available(std::string backend) {
+  std::transform(backend.begin(), backend.end(), backend.begin(),
+                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  return backend == "native" || backend == "tutti" || backend == "gloo";
+}
+
+}  // namespace
+
+void bind_init(nb::module_& module) {
+  const auto none = [](const char* name) { return nb::arg(name) = nb::none(); };
+  module.def("init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
+             none("rank"), none("world_size"), none("master_addr"), none("master_port"),
+             none("timeout"), none("config"), "name"_a = "world", none("exchange"),
+             "Make the group of all processes of the job; what is None stands in the environment,\n"
+             "which is read now. Blocks until all have joined.");
+  module.def("is_initialized", &is_initialized, "A world of this process lives.");
+  module.def("is_available", &is_available, "backend"_a,
+             "Whether this build has that engine: \"native\" (also \"tutti\", \"gloo\").");
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace tutti::python {
+
+/// init_process_group, is_initialized, is_available.
+void bind_init(nanobind::module_& module);
+
+}  // namespace tutti::python

@@ -1,0 +1,65 @@
+#include "layout.hpp"
+
+#include <array>
+#include <cstddef>
+
+namespace tutti::python {
+namespace {
+
+// What arithmetic needs; a complex number is two floats.
+std::size_t alignment_of(DType dtype) noexcept {
+  return dtype == DType::complex64 || dtype == DType::complex128 ? size_of(dtype) / 2
+                                                                 : size_of(dtype);
+}
+
+}  // namespace
+
+bool make_view(void* data, DType dtype, std::span<const std::int64_t> shape,
+               std::span<const std::int64_t> strides, std::int64_t unit, TensorView& view,
+               std::string& why) {
+  const auto bytes = static_cast<std::int64_t>(size_of(dtype));
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;  // it exists, so it does not overflow
+  if (count == 0) {
+    view = TensorView(data, dtype, 0);
+    return true;
+  }
+  if (reinterpret_cast<std::uintptr_t>(data) % alignment_of(dtype) != 0) {
+    why = "does not lie at an address that suits its elements; pass a copy";
+    return false;
+  }
+  std::array<std::int64_t, kMaxDims> kept{};
+  std::array<std::int64_t, kMaxDims> steps{};  // bytes
+  std::size_t dims = 0;
+  for (std::size_t d = 0; d < shape.size() && !strides.empty(); ++d) {
+    if (shape[d] == 1) continue;
+    const std::int64_t step = strides[d] * unit;
+    if (step % bytes != 0) {
+      why = "has strides that are no multiple of its elements' size; pass a copy";
+      return false;
+    }
+    if (dims > 0 && steps[dims - 1] == shape[d] * step) {
+      kept[dims - 1] *= shape[d];
+      steps[dims - 1] = step;
+      continue;
+    }
+    if (dims == kept.size()) {
+      why = "has more than " + std::to_string(kMaxDims) +
+            " dimensions that do not lie next to each other; pass a contiguous copy";
+      return false;
+    }
+    kept[dims] = shape[d];
+    steps[dims] = step;
+    ++dims;
+  }
+  if (dims == 0 || (dims == 1 && steps[0] == bytes)) {
+    view = TensorView(data, dtype, static_cast<std::size_t>(count));
+    return true;
+  }
+  for (std::size_t d = 0; d < dims; ++d) steps[d] /= bytes;
+  view = TensorView(data, dtype, std::span<const std::int64_t>(kept.data(), dims),
+                    std::span<const std::int64_t>(steps.data(), dims));
+  return true;
+}
+
+}  // namespace tutti::python

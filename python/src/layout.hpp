@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <tutti/tensor.hpp>
+
+namespace tutti::python {
+
+/// The view of a foreign array with as few dimensions as will do: those of one element vanish,
+/// those that lie next to each other become one. `strides` count units of `unit` bytes; empty:
+/// row-major. False, and `why` says it for people, where tutti cannot use it in place.
+[[nodiscard]] bool make_view(void* data, DType dtype, std::span<const std::int64_t> shape,
+                             std::span<const std::int64_t> strides, std::int64_t unit,
+                             TensorView& view, std::string& why);
+
+}  // namespace tutti::python

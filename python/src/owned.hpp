@@ -1,0 +1,22 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <memory>
+#include <utility>
+
+namespace tutti::python {
+
+/// A reference to a Python object that C++ may copy and drop on any thread, without the GIL. Needs
+/// the GIL to be made and used.
+using Owned = std::shared_ptr<const nanobind::object>;
+
+[[nodiscard]] inline Owned owned(nanobind::object object) {
+  return Owned(new nanobind::object(std::move(object)), [](const nanobind::object* last) {
+    if (!nanobind::is_alive()) return;  // the interpreter has ended, and its objects with it
+    const nanobind::gil_scoped_acquire locked;
+    delete last;
+  });
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,138 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "group.hpp"
+#include "running.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+// Sends and recvs.
+namespace tutti::python {
+namespace {
+
+int source_of(std::optional<int> source) { return source.value_or(any_source); }
+
+// One that is waited for at once: nobody else need see to it.
+Work start(ProcessGroup& group, Kind kind, const TensorView& view, int peer, int tag,
+           Timeout timeout) {
+  Collective call;
+  call.kind = kind;
+  call.root = peer;
+  call.tag = tag;
+  (kind == Kind::send ? call.input : call.output) = view;
+  return group.submit(call, timeout, false);
+}
+
+void send(const GroupHandle& self, nb::handle array, int dst, int tag, nb::handle timeout) {
+  Memory memory("send");
+  const TensorView view = memory.one(array, "array", Use::read);
+  const Timeout limit = timeout_of(timeout);
+  (void)run(self.open(), std::move(memory), false,
+            [&](ProcessGroup& group) { return start(group, Kind::send, view, dst, tag, limit); });
+}
+
+int recv(const GroupHandle& self, nb::handle array, std::optional<int> src, int tag,
+         nb::handle timeout) {
+  const Group group = self.open();
+  Memory memory("recv");
+  const TensorView view = memory.one(array, "array", Use::write);
+  const Timeout limit = timeout_of(timeout);
+  Kept::release_done();
+  int sender = -1;
+  {
+    const nb::gil_scoped_release unlocked;
+    Work work = start(*group, Kind::recv, view, source_of(src), tag, limit);
+    wait_interruptibly(*group, work);
+    sender = work.source_rank();
+  }
+  memory.finish(true);
+  return sender;
+}
+
+nb::object isend(const GroupHandle& self, nb::handle array, int dst, int tag, nb::handle timeout) {
+  Memory memory("isend");
+  const TensorView view = memory.one(array, "array", Use::read);
+  const SendOptions options{.tag = tag, .timeout = timeout_of(timeout)};
+  return run(self.open(), std::move(memory), true,
+             [&](ProcessGroup& group) { return group.isend(view, dst, options); });
+}
+
+nb::object irecv(const GroupHandle& self, nb::handle array, std::optional<int> src, int tag,
+                 nb::handle timeout) {
+  Memory memory("irecv");
+  const TensorView view = memory.one(array, "array", Use::write);
+  const RecvOptions options{.tag = tag, .timeout = timeout_of(timeout)};
+  return run(self.open(), std::move(memory), true,
+             [&](ProcessGroup& group) { return group.irecv(view, source_of(src), options); });
+}
+
+nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb::handle timeout) {
+  const Group group = self.open();
+  const BatchOptions options{.timeout = timeout_of(timeout)};
+  Kept::release_done();
+  std::vector<P2POp> wanted;
+  std::vector<Memory> memories;
+  for (const nb::handle one : operations) {
+    std::string kind;
+    nb::object array;
+    std::optional<int> peer;
+    int tag = 0;
+    try {
+      const auto fields = nb::cast<nb::tuple>(one);
+      if (fields.size() != 4) throw nb::cast_error();
+      kind = nb::cast<std::string>(fields[0]);
+      array = fields[1];
+      if (!nb::handle(fields[2]).is_none()) peer = nb::cast<int>(fields[2]);
+      tag = nb::cast<int>(fields[3]);
+      if (kind != "send" && kind != "recv") throw nb::cast_error();
+    } catch (const nb::cast_error&) {
+      throw nb::type_error(
+          "batch_isend_irecv: each operation must be a tuple (\"send\" or \"recv\", array, peer, "
+          "tag)");
+    }
+    Memory memory("batch_isend_irecv");
+    const TensorView view = memory.one(array, "array", kind == "send" ? Use::read : Use::write);
+    memories.push_back(std::move(memory));
+    wanted.push_back(kind == "send" ? P2POp::isend(view, source_of(peer), tag)
+                                    : P2POp::irecv(view, source_of(peer), tag));
+  }
+  std::vector<Work> works;
+  {
+    const nb::gil_scoped_release unlocked;
+    works = group->batch_isend_irecv(wanted, options);
+  }
+  nb::list all;
+  for (std::size_t i = 0; i < works.size(); ++i) {
+    all.append(nb::cast(new RunningWork(std::move(works[i]), std::move(memories[i]), group),
+                        nb::rv_policy::take_ownership));
+  }
+  return all;
+}
+
+}  // namespace
+
+void bind_transfers(nb::class_<GroupHandle>& group) {
+  const auto tag = "tag"_a = 0;
+  const auto timeout = "timeout"_a = nb::none();
+  group
+      .def("send", &send, "array"_a.none(), "dst"_a, nb::kw_only(), tag, timeout,
+           "Send to one rank; return when the array may be used again.")
+      .def("recv", &recv, "array"_a.none(), "src"_a = nb::none(), nb::kw_only(), tag, timeout,
+           "Receive from one rank, or from anybody; the rank that sent.")
+      .def("isend", &isend, "array"_a.none(), "dst"_a, nb::kw_only(), tag, timeout,
+           "As send, without waiting. `dst` may be this rank.")
+      .def("irecv", &irecv, "array"_a.none(), "src"_a = nb::none(), nb::kw_only(), tag, timeout,
+           "As recv, without waiting; Work.source_rank tells who sent.")
+      .def("batch_isend_irecv", &batch_isend_irecv, "operations"_a, nb::kw_only(), timeout,
+           "Start all: (\"send\" or \"recv\", array, peer, tag). Where one is wrong none is "
+           "started.\n"
+           "A Work each.");
+}
+
+}  // namespace tutti::python

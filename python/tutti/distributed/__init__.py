@@ -1,0 +1,67 @@
+"""torch.distributed's own words, without torch.
+
+    import tutti.distributed as dist
+
+    dist.init_process_group("gloo")         # RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT
+    gradient = numpy.ones(1000, numpy.float32)
+    dist.all_reduce(gradient)               # in place
+    work = dist.all_reduce(gradient, op=dist.ReduceOp.MAX, async_op=True)
+    work.wait()
+
+Tensors are NumPy arrays, torch tensors in CPU memory, anything with DLPack, and buffers; they are used in
+place. What differs from torch.distributed stands in docs/semantics.md, every name in docs/torch-names.md.
+"""
+
+import sys as _sys
+
+from tutti.distributed.backend import (Backend, BackendConfig, get_default_backend_for_device, is_available,
+                                       is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available,
+                                       is_torchelastic_launched, is_ucc_available, is_xccl_available)
+from tutti.distributed.coalesced import (_coalescing_manager, _CoalescingManager, all_gather_coalesced,
+                                         all_gather_into_tensor_coalesced, all_reduce_coalesced,
+                                         reduce_scatter_tensor_coalesced)
+from tutti.distributed.collectives import (_all_gather_base, _reduce_scatter_base, all_gather,
+                                           all_gather_into_tensor, all_gather_single, all_reduce, all_to_all,
+                                           all_to_all_single, barrier, broadcast, gather, gather_into_tensor,
+                                           gather_single, reduce, reduce_scatter, reduce_scatter_single,
+                                           reduce_scatter_tensor, scatter, scatter_single)
+from tutti.distributed.constants import default_pg_timeout
+from tutti.distributed.debug import (DebugLevel, breakpoint, get_debug_level, get_node_local_rank, set_debug_level,
+                                     set_debug_level_from_env)
+from tutti.distributed.device_mesh import DeviceMesh, init_device_mesh
+from tutti.distributed.exceptions import (DistBackendError, DistError, DistNetworkError, DistQueueEmptyError,
+                                          DistStoreError, QueueEmptyError)
+from tutti.distributed.process_group import (GroupMember, ProcessGroup, _rank_not_in_group, get_backend, get_backend_config,
+                                     get_global_rank, get_group_rank, get_pg_count, get_process_group_ranks, get_rank,
+                                     get_world_size, group)
+from tutti.distributed.groups import (new_group, new_subgroups, new_subgroups_by_enumeration, shrink_group,
+                                      split_group)
+from tutti.distributed.init import (_abort_process_group, destroy_process_group, init_process_group, is_initialized,
+                                    set_timeout)
+from tutti.distributed.monitored import monitored_barrier
+from tutti.distributed.multigpu import (all_gather_multigpu, all_reduce_multigpu, broadcast_multigpu,
+                                        reduce_multigpu)
+from tutti.distributed.objects import (all_gather_object, broadcast_object_list, gather_object, recv_object_list,
+                                       scatter_object_list, send_object_list)
+from tutti.distributed.options import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions,
+                                       BarrierOptions, BroadcastOptions, GatherOptions, ReduceOptions,
+                                       ReduceScatterOptions, ScatterOptions)
+from tutti.distributed.p2p import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from tutti.distributed.pickling import add_safe_globals, clear_safe_globals
+from tutti.distributed.operators import ReduceOp, _make_nccl_premul_sum, premul_sum, reduce_op, supports_complex
+from tutti.distributed.meeting import register_rendezvous_handler, rendezvous
+from tutti.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
+from tutti.distributed.work import Future, Work, WorkResult, as_completed
+
+
+def run(*arguments: object, **options: object) -> object:
+    """Call a function on several new processes, from a notebook for one: see tutti.multiprocessing.run."""
+    from tutti.multiprocessing import run as start
+    return start(*arguments, **options)
+
+
+_Work = Work
+
+__all__ = [
+    name for name, value in list(globals().items())
+    if not name.startswith("_") and not isinstance(value, type(_sys))]

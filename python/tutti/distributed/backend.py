@@ -1,0 +1,173 @@
+"""Names of engines, and which of them this build has."""
+
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar
+
+_SELF = ("gloo", "native", "tutti")  # all of them are the engine of this library
+_ELSEWHERE = {"mpi": "MPI", "nccl": "NCCL", "ucc": "UCC", "xccl": "XCCL"}
+
+
+class BackendNameError(AssertionError, ValueError):
+    """A name that nobody has registered."""
+
+
+class Backend(str):
+    """The name of an engine, in lower case: `Backend("GLOO")` is "gloo".
+
+    "gloo", "native" and "tutti" all mean this library's own engine for the CPU: shared memory and TCP.
+    """
+
+    UNDEFINED = "undefined"
+    GLOO = "gloo"
+    NCCL = "nccl"
+    UCC = "ucc"
+    MPI = "mpi"
+    XCCL = "xccl"
+    FAKE = "fake"
+    NATIVE = "native"
+    TUTTI = "tutti"
+
+    backend_list: ClassVar[list[str]] = ["undefined", "gloo", "native", "tutti"]
+    backend_capability: ClassVar[dict[str, list[str]]] = {name: ["cpu"] for name in _SELF}
+    default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": "gloo"}
+    backend_type_map: ClassVar[dict[str, str]] = {name: name.upper() for name in ("undefined", *_SELF)}
+    _plugins: ClassVar[dict[str, tuple[Callable[..., Any], bool]]] = {}
+
+    def __new__(cls, name: str) -> Any:
+        if not isinstance(name, str):
+            raise ValueError("Backend constructor parameter must be string-ish")
+        value = getattr(Backend, name.upper(), Backend.UNDEFINED)
+        if not isinstance(value, str) or value == Backend.UNDEFINED:
+            value = name.lower()
+        return str(value)
+
+    @classmethod
+    def register_backend(cls, name: str, func: Callable[..., Any], extended_api: bool = False,
+                         devices: str | Sequence[str] | None = None) -> None:
+        """Make `name` known to init_process_group and new_group.
+
+        `func(store, rank, world_size, timeout)` makes the group on each member; with `extended_api`
+        it is `func(options, pg_options)`, where options has store, group_rank, group_size, group_id,
+        global_ranks_in_group and timeout. It returns a tutti.ProcessGroup.
+        """
+        if not isinstance(name, str) or not name:
+            raise ValueError("Backend constructor parameter must be string-ish")
+        if not callable(func):
+            raise TypeError(f"register_backend({name!r}): func must be callable, not {type(func)}")
+        lower = name.lower()
+        if lower in _SELF or lower in _ELSEWHERE:
+            raise RuntimeError(f"register_backend: {lower!r} is the name of an engine that exists; choose another")
+        setattr(Backend, name.upper(), lower)
+        if lower not in Backend.backend_list:
+            Backend.backend_list.append(lower)
+        if devices is None:
+            warnings.warn(f"Device capability of {name} unspecified, assuming `cpu`. Please specify it via the "
+                          f"`devices` argument of `register_backend`.", stacklevel=2)
+            devices = "cpu"
+        Backend.backend_capability[lower] = [devices] if isinstance(devices, str) else list(devices)
+        Backend.backend_type_map[lower] = "CUSTOM"
+        Backend._plugins[lower] = (func, extended_api)
+
+
+class BackendConfig:
+    """What a backend string says: which engine serves tensors of which device."""
+
+    def __init__(self, backend: str) -> None:
+        if not isinstance(backend, str):
+            raise ValueError("Backend constructor parameter must be string-ish")
+        text = backend.lower()
+        self.device_backend_map: dict[str, str] = {}
+        if text == Backend.UNDEFINED:
+            self.device_backend_map = dict(Backend.default_device_backend_map)
+        elif ":" in text:
+            for pair in text.split(","):
+                parts = pair.split(":")
+                if len(parts) != 2 or not all(parts):
+                    raise ValueError(f"The custom backend string argument is invalid: {backend}.\nCustom backend "
+                                     f"string must be in the format: \"<device_type1>:<backend1>,"
+                                     f"<device_type2>:<backend2>...\". e.g. 'cpu:gloo'")
+                device, name = parts
+                if device in self.device_backend_map:
+                    raise ValueError(f"Duplicate device type {device} in backend string: {name}. The custom backend "
+                                     f"string argument is invalid: {backend}.\nCustom backend string must be in the "
+                                     f"format: \"<device_type1>:<backend1>,<device_type2>:<backend2>...\". "
+                                     f"e.g. 'cpu:gloo'")
+                self.device_backend_map[device] = str(Backend(name))
+        else:
+            devices = Backend.backend_capability.get(text, ["cpu"])
+            self.device_backend_map = {device: text for device in devices}
+
+    def get_device_backend_map(self) -> dict[str, str]:
+        return self.device_backend_map
+
+    def __repr__(self) -> str:
+        return ",".join(f"{device}:{name}" for device, name in self.device_backend_map.items())
+
+
+def engine_of(backend: str | None) -> tuple[str, BackendConfig]:
+    """The name that get_backend answers with, and the configuration. Raises for what cannot be had:
+    an unknown name, an engine that is not in this build, devices that are not CPUs."""
+    if backend is None:
+        return Backend.UNDEFINED, BackendConfig(Backend.UNDEFINED)
+    name = Backend(backend)
+    config = BackendConfig(backend)
+    for device, engine in config.device_backend_map.items():
+        if engine in Backend._plugins:
+            continue
+        if engine in _ELSEWHERE:
+            raise RuntimeError(f"Distributed package doesn't have {_ELSEWHERE[engine]} built in: this build's engine "
+                               f"is \"gloo\" (also \"native\", \"tutti\"), for tensors in CPU memory")
+        if engine not in _SELF:
+            raise BackendNameError(f"Unknown backend type {engine}; known are "
+                                   f"{', '.join(name for name in Backend.backend_list if name != 'undefined')}")
+        if device != "cpu":
+            raise RuntimeError(f"backend {backend!r}: {engine!r} serves tensors in CPU memory, not on {device!r}; "
+                               f"use \"cpu:{engine}\"")
+    return name, config
+
+
+def is_available() -> bool:
+    """The package can be used: True."""
+    return True
+
+
+def is_gloo_available() -> bool:
+    """backend="gloo" is to be had: it is this library's own engine for the CPU."""
+    return True
+
+
+def is_mpi_available() -> bool:
+    return False
+
+
+def is_nccl_available() -> bool:
+    return False
+
+
+def is_ucc_available() -> bool:
+    return False
+
+
+def is_xccl_available() -> bool:
+    return False
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether init_process_group takes that name."""
+    return str(backend).lower() in (*_SELF, *Backend._plugins)
+
+
+def is_torchelastic_launched() -> bool:
+    """A launcher that restarts workers has started this process (TORCHELASTIC_RUN_ID is set)."""
+    return os.environ.get("TORCHELASTIC_RUN_ID") is not None
+
+
+def get_default_backend_for_device(device: Any) -> str:
+    """The engine for "cpu" and other devices."""
+    name = getattr(device, "type", device)
+    name = str(name).split(":")[0]
+    if name not in Backend.default_device_backend_map:
+        raise RuntimeError(f"Default backend not registered for device : {device}")
+    return Backend.default_device_backend_map[name]

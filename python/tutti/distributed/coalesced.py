@@ -1,0 +1,171 @@
+"""Several operations that count as one."""
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tutti.distributed.collectives import check_complex
+from tutti.distributed.process_group import ProcessGroup, member_group
+from tutti.distributed.operators import RedOpType, low_of
+from tutti.distributed.tensors import check_list, check_same_dtype, is_tensor
+from tutti.distributed.work import Future, Work, Works
+
+
+def _end(works: Works, async_op: bool) -> Future | None:
+    if async_op:
+        return works.get_future()
+    works.wait()
+    return None
+
+
+def all_reduce_coalesced(tensors: Sequence[Any], op: Any = RedOpType.SUM, group: Any = None, async_op: bool = False,
+                         *, timeout: Any = None) -> Future | None:
+    """all_reduce of each tensor of a list, of one dtype. With async_op a Future of the list."""
+    if is_tensor(tensors):
+        tensors = [tensors]
+    check_list(tensors, "tensor")
+    check_same_dtype(tensors)
+    low_op, factor = low_of(op)
+    for tensor in tensors:
+        check_complex(op, tensor, "all_reduce")
+    pg = member_group(group, "all_reduce_coalesced")
+    if pg is None:
+        return None
+    low = pg._low
+    works = [Work(low.all_reduce(tensor, low_op, factor=factor, timeout=timeout, async_op=True))
+             for tensor in tensors]
+    return _end(Works(works, list(tensors)), async_op)
+
+
+def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[Any]], input_tensor_list: Sequence[Any],
+                         group: Any = None, async_op: bool = False, *, timeout: Any = None) -> Future | None:
+    """all_gather of each tensor of a list: input j of rank r lands in `output_tensor_lists[r][j]`."""
+    check_list(input_tensor_list, "input_tensor_list")
+    check_same_dtype(input_tensor_list)
+    if not isinstance(output_tensor_lists, (list, tuple)):
+        raise TypeError("Invalid function argument: output_tensor_lists should be a list")
+    for tensors in output_tensor_lists:
+        check_list(tensors, "output_tensor_lists")
+        check_same_dtype(tensors)
+    pg = member_group(group, "all_gather_coalesced")
+    if pg is None:
+        return None
+    size = len(pg._ranks)
+    if len(output_tensor_lists) != size or any(len(row) != len(input_tensor_list) for row in output_tensor_lists):
+        raise ValueError(f"all_gather_coalesced: output_tensor_lists must hold {size} lists (one for each rank) of "
+                         f"{len(input_tensor_list)} tensors (one for each input)")
+    low = pg._low
+    works = [Work(low.all_gather_list([row[j] for row in output_tensor_lists], tensor, timeout=timeout,
+                                      async_op=True))
+             for j, tensor in enumerate(input_tensor_list)]
+    return _end(Works(works, [tensor for row in output_tensor_lists for tensor in row]), async_op)
+
+
+def all_gather_into_tensor_coalesced(output_tensors: Sequence[Any], input_tensors: Sequence[Any], group: Any = None,
+                                     async_op: bool = False, *, timeout: Any = None) -> Work | None:
+    """all_gather_into_tensor of each pair."""
+    check_list(output_tensors, "output_tensors")
+    check_list(input_tensors, "input_tensors")
+    _check_pairs(output_tensors, input_tensors, "all_gather_into_tensor_coalesced")
+    pg = member_group(group, "all_gather_into_tensor_coalesced")
+    if pg is None:
+        return None
+    low = pg._low
+    works = Works([Work(low.all_gather(output, tensor, timeout=timeout, async_op=True))
+                   for output, tensor in zip(output_tensors, input_tensors)])
+    return works if async_op else _waited(works)
+
+
+def reduce_scatter_tensor_coalesced(output_tensors: Sequence[Any], input_tensors: Sequence[Any],
+                                    op: Any = RedOpType.SUM, group: Any = None, async_op: bool = False, *,
+                                    timeout: Any = None) -> Work | None:
+    """reduce_scatter_tensor of each pair."""
+    check_list(output_tensors, "output_tensors")
+    check_list(input_tensors, "input_tensors")
+    _check_pairs(output_tensors, input_tensors, "reduce_scatter_tensor_coalesced")
+    low_op, factor = low_of(op)
+    for tensor in input_tensors:
+        check_complex(op, tensor, "reduce_scatter")
+    pg = member_group(group, "reduce_scatter_tensor_coalesced")
+    if pg is None:
+        return None
+    low = pg._low
+    works = Works([Work(low.reduce_scatter(output, tensor, low_op, factor=factor, timeout=timeout, async_op=True))
+                   for output, tensor in zip(output_tensors, input_tensors)])
+    return works if async_op else _waited(works)
+
+
+def _check_pairs(outputs: Sequence[Any], inputs: Sequence[Any], operation: str) -> None:
+    if len(outputs) != len(inputs):
+        raise ValueError(f"{operation}: {len(outputs)} outputs for {len(inputs)} inputs")
+
+
+def _waited(works: Works) -> None:
+    works.wait()
+
+
+class _Started:
+    """Stands in for a group: every operation starts, and is waited for at the end."""
+
+    def __init__(self, low: Any, started: list[Work]) -> None:
+        self._low = low
+        self._started = started
+
+    def __getattr__(self, name: str) -> Any:
+        method = getattr(self._low, name)
+        if name in ("send", "recv"):
+            raise RuntimeError(f"{name} cannot be coalesced, it waits; use i{name}")
+        if name not in _COALESCED:
+            return method
+
+        def start(*arguments: Any, **options: Any) -> Any:
+            later = name in ("isend", "irecv", "batch_isend_irecv")
+            wanted = later or options.pop("async_op", False)
+            low = method(*arguments, **options) if later else method(*arguments, **options, async_op=True)
+            self._started.extend(Work(each) for each in (low if isinstance(low, list) else [low]))
+            return low if wanted else None
+
+        return start
+
+
+_COALESCED = frozenset({
+    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_list", "gather", "gather_list", "scatter",
+    "scatter_list", "reduce_scatter", "reduce_scatter_list", "all_to_all", "all_to_all_list", "barrier", "isend",
+    "irecv", "batch_isend_irecv"})
+
+
+class _CoalescingManager:
+    """What a coalesced block started."""
+
+    def __init__(self) -> None:
+        self.works: list[Work] = []
+
+    def append(self, work: Work | None = None) -> None:
+        if work is not None:
+            self.works.append(work)
+
+    def wait(self, timeout: Any = None) -> None:
+        """Until all of it is done."""
+        Works(self.works).wait(timeout)
+
+
+@contextlib.contextmanager
+def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool = False
+                        ) -> Iterator[_CoalescingManager]:
+    """Operations of this block (one thread's, of one group) all start and are waited for at its end; with
+    `async_ops` when the manager's wait() is called."""
+    manager = _CoalescingManager()
+    pg: ProcessGroup | None = member_group(group, "_coalescing_manager")
+    if pg is None:
+        yield manager
+        return
+    low = pg._low
+    if isinstance(low, _Started):
+        raise RuntimeError("a coalesced block stands in another one of the same group")
+    pg._low = _Started(low, manager.works)  # type: ignore[assignment]
+    try:
+        yield manager
+    finally:
+        pg._low = low
+    if not async_ops:
+        manager.wait()

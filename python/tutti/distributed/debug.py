@@ -1,0 +1,74 @@
+"""How much a job looks after itself, and stopping in one rank of it."""
+
+import enum
+import os
+import sys
+from typing import Any
+
+
+class DebugLevel(enum.IntEnum):
+    """As TORCH_DISTRIBUTED_DEBUG says it. The engine compares the calls of all ranks at every level."""
+
+    OFF = 0
+    INFO = 1
+    DETAIL = 2
+
+    def __repr__(self) -> str:
+        return f"<DebugLevel.{self.name}: {self.value}>"
+
+
+_level: DebugLevel | None = None
+
+
+def get_debug_level() -> DebugLevel:
+    """What was set, or stands in TORCH_DISTRIBUTED_DEBUG."""
+    if _level is None:
+        set_debug_level_from_env()
+    assert _level is not None
+    return _level
+
+
+def set_debug_level(level: DebugLevel) -> None:
+    """Set it for this process."""
+    global _level
+    _level = DebugLevel(level)
+
+
+def set_debug_level_from_env() -> None:
+    """Read TORCH_DISTRIBUTED_DEBUG: OFF, INFO or DETAIL."""
+    text = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper() or "OFF"
+    if text not in DebugLevel.__members__:
+        raise RuntimeError(f"Invalid value for TORCH_DISTRIBUTED_DEBUG: {text}. Expected one of OFF, INFO, DETAIL")
+    set_debug_level(DebugLevel[text])
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """Our place among the ranks of this host: LOCAL_RANK, or the fallback."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is not None:
+        return int(fallback_rank)
+    raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "
+                       "`get_node_local_rank` to work, assuming you are not running in a multi-device context and "
+                       "want the code to run locally instead.")
+
+
+_passed: dict[int, int] = {}
+
+
+def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float = 3600) -> None:
+    """Stop in the debugger on one rank; the others wait for it. `skip`: pass so often before stopping."""
+    from tutti.distributed.collectives import barrier
+    from tutti.distributed.process_group import get_rank
+    if skip > 0:
+        frame: Any = sys._getframe(1)
+        place = hash((frame.f_code.co_filename, frame.f_lineno))
+        _passed[place] = _passed.get(place, 0) + 1
+        if _passed[place] <= skip:
+            return
+    if get_rank() == rank:
+        import pdb
+        print(f"\n!!! ATTENTION !!!\n\nType 'up' to get to the frame that called tutti.distributed.breakpoint("
+              f"rank={rank})\n")
+        pdb.Pdb().set_trace()
+    barrier(timeout=timeout_s)

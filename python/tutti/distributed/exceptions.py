@@ -1,0 +1,12 @@
+"""The names of errors that programs for torch.distributed catch."""
+
+from tutti import errors
+
+# A failed operation may be a TimeoutError, NetworkError, DisagreementError or BackendError here:
+# whoever catches DistBackendError wants all of them.
+DistError = errors.Error
+DistBackendError = errors.Error
+DistNetworkError = errors.NetworkError
+DistStoreError = errors.StoreError
+QueueEmptyError = getattr(errors, "QueueEmptyError", IndexError)
+DistQueueEmptyError = QueueEmptyError

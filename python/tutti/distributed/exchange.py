@@ -1,0 +1,41 @@
+"""Groups of which only their members know: they meet by messages."""
+
+import zlib
+from datetime import timedelta
+from typing import Any
+
+from tutti import _tutti
+from tutti.distributed.process_group import ProcessGroup
+from tutti.distributed.work import wait_all
+
+# Tags of our own messages lie above those that programs use.
+FIRST_TAG = 0x7F000000
+OBJECT_TAG = FIRST_TAG
+BARRIER_TAG = FIRST_TAG + 0x100000
+MEETING_TAG = FIRST_TAG + 0x800000
+
+
+def make_among(parent: ProcessGroup, ranks: list[int], name: str, timeout: timedelta | None) -> _tutti.ProcessGroup:
+    """A world of its own for the listed ranks; the cards that they need travel as messages of the parent."""
+    low = parent._low
+    peers = [parent._index[rank] for rank in ranks]
+    own = peers.index(parent._own)
+    tag = MEETING_TAG + zlib.crc32(name.encode()) % 0x7FFFFF
+    limit = timeout or low.timeout
+
+    def exchange(_: str, mine: bytes) -> list[bytes]:
+        data = mine.encode() if isinstance(mine, str) else bytes(mine)
+        sizes = [bytearray(8) for _ in peers]
+        others = [position for position in range(len(peers)) if position != own]
+        length = len(data).to_bytes(8, "little")
+        works = [low.isend(length, peers[p], tag=tag, timeout=limit) for p in others]
+        works += [low.irecv(sizes[p], peers[p], tag=tag, timeout=limit) for p in others]
+        wait_all(works)
+        texts = [bytearray(data if p == own else int.from_bytes(sizes[p], "little")) for p in range(len(peers))]
+        works = [low.isend(data, peers[p], tag=tag, timeout=limit) for p in others if data]
+        works += [low.irecv(texts[p], peers[p], tag=tag, timeout=limit) for p in others if texts[p]]
+        wait_all(works)
+        return [bytes(text) for text in texts]
+
+    options: dict[str, Any] = {"timeout": limit}
+    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange, name=name, **options)

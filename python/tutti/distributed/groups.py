@@ -1,0 +1,179 @@
+"""Making groups of some of the ranks."""
+
+import hashlib
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from tutti.distributed import exchange
+from tutti.distributed.backend import engine_of
+from tutti.distributed.constants import check_timedelta
+from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, get_world_size,
+                                             member_group, world)
+
+
+def _engine(backend: str | None, parent: ProcessGroup) -> tuple[str, Any]:
+    return (parent._backend, parent._config) if backend is None else engine_of(backend)
+
+
+def _register(low: Any, ranks: list[int], engine: tuple[str, Any], name: str, desc: str | None) -> Any:
+    if low is None:
+        return NON_GROUP_MEMBER
+    return world.add(ProcessGroup(low, ranks, engine[0], engine[1], name, desc or "undefined"))
+
+
+def _checked_ranks(ranks: Sequence[int] | None, size: int, sort: bool) -> list[int]:
+    if ranks is None:
+        return list(range(size))
+    listed = [int(rank) for rank in ranks]
+    if not listed:
+        raise ValueError("new_group: the list of ranks is empty; a group needs at least one")
+    if len(set(listed)) != len(listed):
+        raise ValueError(f"ranks list must not contain duplicate entries, got {listed}")
+    if len(listed) > size:
+        raise ValueError("the new group's world size should be less or equal to the world size set by "
+                         "init_process_group")
+    for rank in listed:
+        if not 0 <= rank < size:
+            raise ValueError(f"Rank {rank} is out of range. Valid ranks are 0 to {size - 1} (world_size={size})")
+    return sorted(listed) if sort else listed
+
+
+def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = None, backend: str | None = None,
+              pg_options: Any = None, use_local_synchronization: bool = False, group_desc: str | None = None,
+              device_id: Any = None, sort_ranks: bool = True) -> Any:
+    """A group of some ranks of the world (None: all), or NON_GROUP_MEMBER for who is not in it.
+
+    Every rank of the world calls it, in the same order, members or not; with
+    `use_local_synchronization` the members only.
+    """
+    parent = default_group()
+    if timeout is not None:
+        check_timedelta(timeout)
+    engine = _engine(backend, parent)
+    listed = _checked_ranks(ranks, len(parent._ranks), sort_ranks)
+    with world.lock:
+        if use_local_synchronization:
+            if parent._own not in listed:
+                return NON_GROUP_MEMBER
+            # Who is not in the group does not count it: its name comes from its ranks.
+            base = hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest()
+            times = sum(1 for name in world.groups if name.startswith(base))
+            name = f"{base}_{times}" if times else base
+            low = exchange.make_among(parent, listed, name, timeout)
+        else:
+            name = world.next_name()
+            low = parent._low.new_group(listed, name=_shown(name, group_desc),
+                                        timeout=timeout or parent._low.timeout)
+        return _register(low, listed, engine, name, group_desc)
+
+
+def _shown(name: str, desc: str | None) -> str:
+    """The name in messages."""
+    return f"{desc} ({name})" if desc else f"group {name}"
+
+
+def new_subgroups(group_size: int | None = None, group: Any = None, timeout: timedelta | None = None,
+                  backend: str | None = None, pg_options: Any = None,
+                  group_desc: str | None = None) -> tuple[Any, list[Any]]:
+    """Divide the group (the world) into groups of `group_size` ranks that follow each other: the one that
+    this rank is in, and the list of all."""
+    if group_size is None:
+        raise ValueError("Default group size only takes effect when CUDA is available."
+                         "If your subgroup using a backend that does not depend on CUDA,"
+                         "please pass in 'group_size' correctly.")
+    if group_size <= 0:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
+    parent = member_group(group, "new_subgroups")
+    if parent is None:
+        return NON_GROUP_MEMBER, []
+    size = len(parent._ranks)
+    if size < group_size:
+        raise ValueError(f"The arg 'group_size' ({group_size}) must not exceed the world size ({size})")
+    if size % group_size != 0:
+        raise ValueError(f"The world size ({size}) must be divisible by '{group_size=}'")
+    lists = [parent._ranks[first:first + group_size] for first in range(0, size, group_size)]
+    return _enumerated(parent, lists, timeout, backend, group_desc)
+
+
+def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None,
+                                 backend: str | None = None, pg_options: Any = None,
+                                 group_desc: str | None = None) -> tuple[Any, list[Any]]:
+    """Groups of the listed ranks of the world; every rank calls it. The one that this rank is in (None
+    if in none), and the list of all, with NON_GROUP_MEMBER for the others."""
+    if ranks_per_subgroup_list is None or len(ranks_per_subgroup_list) == 0:
+        raise ValueError("The arg 'ranks_per_subgroup_list' cannot be empty")
+    parent = default_group()
+    seen: dict[int, list[int]] = {}
+    lists = []
+    for ranks in ranks_per_subgroup_list:
+        lists.append(_checked_ranks(ranks, len(parent._ranks), True))
+        for rank in ranks:
+            if rank in seen:
+                raise ValueError(f"Rank {rank} has appeared in both subgroup {seen[rank]} and {list(ranks)}")
+            seen[rank] = list(ranks)
+    return _enumerated(parent, lists, timeout, backend, group_desc)
+
+
+def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: timedelta | None, backend: str | None,
+                desc: str | None) -> tuple[Any, list[Any]]:
+    """All of them by one operation: ranks of a list have one colour."""
+    if timeout is not None:
+        check_timedelta(timeout)
+    engine = _engine(backend, parent)
+    me = parent._ranks[parent._own]
+    colour = next((number for number, ranks in enumerate(lists) if me in ranks), None)
+    with world.lock:
+        names = [world.next_name() for _ in lists]
+        low = parent._low.split(colour, 0 if colour is None else lists[colour].index(me),
+                                name=_shown("" if colour is None else names[colour], desc),
+                                timeout=timeout or parent._low.timeout)
+        groups = [_register(low if number == colour else None, ranks, engine, names[number], desc)
+                  for number, ranks in enumerate(lists)]
+    return (None if colour is None else groups[colour]), groups
+
+
+def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | None = None,
+                timeout: timedelta | None = None, pg_options: Any = None, group_desc: str | None = None,
+                backend: str | None = None) -> ProcessGroup | None:
+    """Divide a group: each list of `split_ranks` (ranks of the parent) becomes a group. Every rank of the
+    parent calls it; who is in no list gets None."""
+    if split_ranks is None or len(split_ranks) == 0:
+        raise ValueError("split_ranks cannot be None or empty")
+    parent = member_group(parent_pg, "split_group")
+    if parent is None:
+        return None
+    size = len(parent._ranks)
+    seen: set[int] = set()
+    for ranks in split_ranks:
+        if len(ranks) == 0:
+            raise ValueError("the split group cannot be empty")
+        if len(ranks) > size:
+            raise ValueError("the split group's size should be less or equal to the world_size set by "
+                             "init_process_group")
+        if len(set(ranks)) != len(ranks):
+            raise ValueError("the split group cannot have duplicate ranks")
+        for rank in ranks:
+            if not 0 <= rank < size:
+                raise ValueError(f"split_group: rank {rank} is none of the parent's 0 to {size - 1}")
+            if rank in seen:
+                raise ValueError(f"split_group: rank {rank} stands in two lists")
+            seen.add(rank)
+    lists = [[parent._ranks[rank] for rank in sorted(ranks)] for ranks in split_ranks]
+    mine, _ = _enumerated(parent, lists, timeout, backend, group_desc)
+    return mine
+
+
+def shrink_group(ranks_to_exclude: list[int], group: Any = None, shrink_flags: int = 0,
+                 pg_options: Any = None) -> ProcessGroup:
+    """Not to be had: a group that has lost a rank is broken, and the rest makes a new one."""
+    if not isinstance(ranks_to_exclude, list):
+        raise TypeError(f"ranks_to_exclude must be a list, but got {type(ranks_to_exclude).__name__}. Example: "
+                        f"[1, 3, 5] to exclude ranks 1, 3, and 5.")
+    pg = default_group() if group is None else group
+    if get_world_size(group) < 2:
+        raise ValueError(f"Cannot shrink a process group with size {get_world_size(group)}. Group must have at least "
+                         f"2 ranks to support shrinking.")
+    name = getattr(pg, "_name", pg)
+    raise TypeError(f"Process group backend for '{name}' does not support shrinking operations. Make a group of those "
+                    f"who stay: new_group(ranks, use_local_synchronization=True)")

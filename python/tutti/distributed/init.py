@@ -1,0 +1,220 @@
+"""Joining the job, and leaving it."""
+
+import os
+import sys
+import traceback
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlparse
+
+from tutti import _tutti
+from tutti.distributed import meeting
+from tutti.distributed.backend import Backend, engine_of
+from tutti.distributed.constants import check_timedelta, default_pg_timeout
+from tutti.distributed.process_group import (DESTROYED, ProcessGroup, default_group, is_non_member, world)
+
+_OTHER_LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
+
+
+def is_initialized() -> bool:
+    """init_process_group was called, and destroy_process_group was not."""
+    return world.default is not None
+
+
+def check_device_id(device_id: Any) -> None:
+    """No engine here is bound to an accelerator."""
+    if device_id is None:
+        return
+    if isinstance(device_id, int):
+        raise ValueError("device_id is an int, but no accelerator support is found from the current compilation. "
+                         "Please use a different compiled version that supports your accelerator.")
+    raise ValueError("init_process_group device_id parameter must be an accelerator with an index")
+
+
+def _check_environment(rank: int, size: int, address: bool) -> None:
+    """The texts that programs know, for variables that are missing; a launcher of MPI's or Slurm's gives
+    some of them in its own way."""
+    if any(name in os.environ for name in _OTHER_LAUNCHERS):
+        return
+    for given, name in ((rank, "RANK"), (size, "WORLD_SIZE")):
+        if given == -1 and name not in os.environ:
+            raise meeting.no_variable(name)
+    if address:
+        text = os.environ.get("RANK", "")
+        mine = rank if rank != -1 else int(text) if text.isdigit() else -1
+        if "MASTER_ADDR" not in os.environ and mine != 0:
+            raise meeting.no_variable("MASTER_ADDR")
+        if "MASTER_PORT" not in os.environ:
+            raise meeting.no_variable("MASTER_PORT")
+
+
+def _check_url(url: str, rank: int, size: int) -> None:
+    parsed, query = urlparse(url), meeting.query_of(url)
+    scheme = parsed.scheme
+    if scheme == "file" and not parsed.path:
+        raise meeting.error("file", "path missing")
+    if scheme == "tcp" and parsed.port is None:
+        raise meeting.error("tcp", "port number missing")
+    if any(name in os.environ for name in _OTHER_LAUNCHERS):
+        return
+    for given, name in ((rank, "rank"), (size, "world_size")):
+        if given == -1 and name not in query and name.upper() not in os.environ:
+            raise meeting.error(scheme, f"{name.replace('_', ' ')} parameter missing")
+
+
+def init_process_group(backend: str | None = None, init_method: str | None = None,
+                       timeout: timedelta | None = None, world_size: int = -1, rank: int = -1,
+                       store: Any = None, group_name: str = "", pg_options: Any = None,
+                       device_id: Any = None) -> None:
+    """Make the group of all processes of the job; blocks until all have joined.
+
+    `backend`: "gloo" (also "native", "tutti", "cpu:gloo", or None): this library's engine for tensors in
+    CPU memory. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
+    now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank and
+    world_size. What is given here beats the environment. `timeout`: of init and of operations that say
+    none, 30 minutes unless given.
+    """
+    if world.default is not None:
+        raise ValueError("trying to initialize the default process group twice!")
+    if store is not None and init_method is not None:
+        raise AssertionError("Cannot specify both init_method and store.")
+    if store is not None:
+        if world_size <= 0:
+            raise AssertionError("world_size must be positive if using store")
+        if rank < 0:
+            raise AssertionError("rank must be non-negative if using store")
+    if timeout is not None:
+        check_timedelta(timeout)
+    check_device_id(device_id)
+    name, config = engine_of(backend)
+    options: dict[str, Any] = {"rank": None if rank == -1 else rank,
+                               "world_size": None if world_size == -1 else world_size}
+    if timeout is not None:
+        options["timeout"] = timeout
+    elif "TUTTI_TIMEOUT" not in os.environ:
+        options["timeout"] = default_pg_timeout
+    limit = timeout or default_pg_timeout
+    if store is None:
+        url = init_method or "env://"
+        if not isinstance(url, str):
+            raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
+        scheme = urlparse(url).scheme
+        if scheme in meeting.handlers:
+            store, rank, world_size = next(meeting.rendezvous(url, rank, world_size, timeout=limit))
+            options.update(rank=rank, world_size=world_size)
+        elif scheme == "env":
+            _check_environment(rank, world_size, address=True)
+            if "MASTER_ADDR" not in os.environ and "MASTER_PORT" in os.environ:
+                options["master_addr"] = "0.0.0.0"  # only rank 0 gets here: it serves on every address
+        elif scheme in ("tcp", "file"):
+            _check_url(url, rank, world_size)
+        else:
+            raise RuntimeError(f"No rendezvous handler for {scheme}://")
+        if store is None:
+            options["init_method"] = url
+    from tutti import log  # noqa: PLC0415: `import tutti.distributed` does without logging
+
+    log.install_once()
+    plugin = _plugin_of(config)
+    if store is not None:
+        options["store"] = store
+    low = _custom(plugin, options, store, limit, pg_options) if plugin else _tutti.init_process_group(**options)
+    with world.lock:
+        world.clear()
+        world.store = store
+        world.default = world.add(
+            ProcessGroup(low, list(range(low.size)), name, config, world.next_name(), "default_pg"))
+    _mark_tracebacks(low.rank)
+
+
+def _plugin_of(config: Any) -> Any:
+    for engine in config.device_backend_map.values():
+        if engine in Backend._plugins:
+            return Backend._plugins[engine]
+    return None
+
+
+class GroupOptions:
+    """What a plug-in that was registered with extended_api is told."""
+
+    def __init__(self, store: Any, rank: int, size: int, name: str, ranks: list[int], timeout: timedelta) -> None:
+        self.store = store
+        self.group_rank = rank
+        self.group_size = size
+        self.group_id = name
+        self.global_ranks_in_group = ranks
+        self.timeout = timeout
+
+
+def _custom(plugin: Any, options: dict[str, Any], store: Any, timeout: timedelta,
+            pg_options: Any) -> _tutti.ProcessGroup:
+    make, extended = plugin
+    if store is None:
+        url = options.get("init_method", "env://")
+        rank, size = (-1 if options[name] is None else options[name] for name in ("rank", "world_size"))
+        store, rank, size = next(meeting.rendezvous(url, rank, size, timeout=timeout))
+    else:
+        rank, size = options["rank"], options["world_size"]
+    store = meeting.PrefixStore("default_pg", store)
+    if extended:
+        made = make(GroupOptions(store, rank, size, "0", list(range(size)), timeout), pg_options)
+    else:
+        made = make(store, rank, size, timeout)
+    if not isinstance(made, _tutti.ProcessGroup):
+        raise TypeError(f"the function of a registered backend must return a tutti.ProcessGroup, not {type(made)}")
+    return made
+
+
+def _mark_tracebacks(rank: int) -> None:
+    """Uncaught errors of ranks that share a terminal say whose they are."""
+    if world.excepthook is not None:
+        return
+    before = sys.excepthook
+    world.excepthook = before
+
+    def hook(kind: Any, problem: BaseException, trace: Any) -> None:
+        if before is not sys.__excepthook__ or world.default is None:
+            before(kind, problem, trace)
+            return
+        text = "".join(traceback.format_exception(kind, problem, trace))
+        sys.stderr.write("".join(f"[rank{rank}]: {line}\n" for line in text.rstrip("\n").split("\n")))
+
+    sys.excepthook = hook
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """Let go of a group; of all groups for None and for the world. Local, waits for nobody."""
+    if is_non_member(group):
+        return
+    if group is None and world.default is None:
+        raise AssertionError("Process group cannot be None")
+    pg = default_group() if group is None else group
+    if not isinstance(pg, ProcessGroup) or world.groups.get(pg._name) is not pg:
+        raise ValueError(DESTROYED)
+    with world.lock:
+        if pg is world.default:
+            groups = list(world.groups.values())
+            hook = world.excepthook
+            world.clear()
+            if hook is not None:
+                sys.excepthook = hook
+            for each in reversed(groups):
+                each._low.close()
+        else:
+            del world.groups[pg._name]
+            pg._low.close()
+
+
+def _abort_process_group(group: Any = None) -> None:
+    """Break the group (all groups for None) on every member, then let go of it."""
+    pg = default_group() if group is None else group
+    victims = list(world.groups.values()) if pg is world.default else [pg]
+    for each in victims:
+        each.abort("abort_process_group was called")
+    destroy_process_group(group)
+
+
+def set_timeout(timeout: timedelta, group: Any = None) -> None:
+    """Not to be had: a group's timeout is fixed when it is made."""
+    raise NotImplementedError("a group's timeout is fixed when it is made; give timeout= to the operation, or to "
+                              "new_group")

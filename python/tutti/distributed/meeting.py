@@ -1,0 +1,107 @@
+"""How processes find each other by a URL, where a program wants the store itself."""
+
+import os
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlparse
+
+from tutti.distributed.constants import default_store_timeout
+from tutti.distributed.stores import FileStore, PrefixStore, Store, TCPStore
+
+Meeting = tuple[Store, int, int]
+_OURS = ("env", "tcp", "file")
+handlers: dict[str, Callable[..., Iterator[Meeting]]] = {}
+
+
+def register_rendezvous_handler(scheme: str, handler: Callable[..., Iterator[Meeting]]) -> None:
+    """Make URLs of that scheme known. `handler(url, timeout=...)` yields (store, rank, world_size)."""
+    if scheme in handlers or scheme in _OURS:
+        raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
+    handlers[scheme] = handler
+
+
+def error(scheme: str, what: str) -> ValueError:
+    return ValueError(f"Error initializing tutti.distributed using {scheme}:// rendezvous: {what}")
+
+
+def no_variable(name: str) -> ValueError:
+    return error("env", f"environment variable {name} expected, but not set")
+
+
+def query_of(url: str) -> dict[str, str]:
+    """What stands behind the question mark."""
+    return {name: values[-1] for name, values in parse_qs(urlparse(url).query).items()}
+
+
+def _number(text: str, name: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"rendezvous: {name} is {text!r}, which is not a whole number") from None
+
+
+def with_rank(url: str, rank: int, world_size: int) -> str:
+    """The URL with what was given beside it."""
+    more = [f"{name}={value}" for name, value in (("rank", rank), ("world_size", world_size)) if value != -1]
+    if not more:
+        return url
+    return url + ("&" if "?" in url else "?") + "&".join(more)
+
+
+def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Iterator[Meeting]:
+    """Yields (store, rank, world_size) for a URL: env://, tcp://host:port?rank=&world_size=,
+    file:///path?rank=&world_size=, or a registered scheme."""
+    if not isinstance(url, (str, bytes)):
+        raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
+    if not isinstance(rank, int):
+        raise RuntimeError(f"`rank` must be an integer. {rank}")
+    if not isinstance(world_size, int):
+        raise RuntimeError(f"`world_size` must be an integer. {world_size}")
+    url = url.decode() if isinstance(url, bytes) else url
+    parsed = urlparse(url)
+    scheme = parsed.scheme
+    if scheme in handlers:
+        return handlers[scheme](with_rank(url, rank, world_size), **options)
+    if scheme not in _OURS:
+        raise RuntimeError(f"No rendezvous handler for {scheme}://")
+    return _ours(scheme, with_rank(url, rank, world_size), options.get("timeout", default_store_timeout))
+
+
+def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Meeting]:
+    parsed, query = urlparse(url), query_of(url)
+
+    def wanted(name: str) -> int:
+        if name in query:
+            return _number(query[name], name)
+        if scheme == "env":
+            text = os.environ.get(name.upper())
+            if text is None:
+                raise no_variable(name.upper())
+            return _number(text, name.upper())
+        raise error(scheme, f"{name.replace('_', ' ')} parameter missing")
+
+    if scheme == "file":
+        path = parsed.path if not parsed.netloc else parsed.netloc + parsed.path
+        if not path:
+            raise error("file", "path missing")
+        rank, size = wanted("rank"), wanted("world_size")
+        yield FileStore(path, size), rank, size
+        raise RuntimeError("Unable to perform rerendezvous using file:// method")
+    rank, size = wanted("rank"), wanted("world_size")
+    if scheme == "env":
+        host, port = os.environ.get("MASTER_ADDR"), os.environ.get("MASTER_PORT")
+        if host is None:
+            if rank != 0:
+                raise no_variable("MASTER_ADDR")
+            host = "0.0.0.0"  # rank 0 may leave it out: it serves on every address
+        if port is None:
+            raise no_variable("MASTER_PORT")
+        number = _number(port, "MASTER_PORT")
+    else:
+        if parsed.port is None:
+            raise error("tcp", "port number missing")
+        host, number = parsed.hostname or "127.0.0.1", parsed.port
+    store = TCPStore(host, number, size, rank == 0, timeout)
+    yield PrefixStore("rendezvous", store) if scheme == "env" else store, rank, size
+    raise RuntimeError(f"Unable to perform re-rendezvous using {scheme}:// method")

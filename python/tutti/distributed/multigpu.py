@@ -1,0 +1,210 @@
+"""The functions of the first releases that take a list of tensors per process.
+
+Every process gives as many tensors as the others; that is checked first, so these calls wait for all ranks
+even with async_op.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tutti.distributed.collectives import check_complex
+from tutti.distributed.process_group import ProcessGroup, member_group, rank_in_group
+from tutti.distributed.operators import RedOpType, low_of, plain
+from tutti.distributed.tensors import check_list, check_same_dtype, count_of
+from tutti.distributed.work import FollowedWork, Work
+
+
+def _same_lengths(pg: ProcessGroup, length: int, operation: str) -> None:
+    """ValueError on every rank if their lists have different lengths."""
+    every = bytearray(8 * len(pg._ranks))
+    pg._low.all_gather(every, length.to_bytes(8, "little"))
+    lengths = [int.from_bytes(every[8 * rank:8 * rank + 8], "little") for rank in range(len(pg._ranks))]
+    if any(other != length for other in lengths):
+        raise ValueError(f"{operation}: all ranks must give lists of one length, but those of ranks 0 to "
+                         f"{len(lengths) - 1} have {lengths} tensors")
+
+
+def _checked(tensor_list: Sequence[Any], group: Any, operation: str) -> ProcessGroup | None:
+    check_list(tensor_list, "tensor_list")
+    if not tensor_list:
+        raise ValueError(f"{operation}: the list of tensors is empty")
+    check_same_dtype(tensor_list)
+    counts = [count_of(tensor) for tensor in tensor_list]
+    if any(count != counts[0] for count in counts):
+        raise ValueError(f"{operation}: the tensors of a list must have one size, not {counts} elements")
+    pg = member_group(group, operation)
+    if pg is not None:
+        _same_lengths(pg, len(tensor_list), operation)
+    return pg
+
+
+def _ended(work: Work, async_op: bool) -> Work | None:
+    if async_op:
+        return work
+    work.wait()
+    return None
+
+
+def _is_torch(tensor: Any) -> bool:
+    return hasattr(tensor, "untyped_storage")
+
+
+def _array(tensor: Any) -> Any:
+    """What arithmetic works on, in the tensor's memory."""
+    import numpy
+    if isinstance(tensor, numpy.ndarray):
+        return tensor
+    return numpy.from_dlpack(tensor) if hasattr(tensor, "__dlpack__") else numpy.asarray(tensor)
+
+
+def copy_into(target: Any, source: Any) -> None:
+    """The elements of one tensor into another of the same size."""
+    if _is_torch(target):
+        target.detach().copy_(source.detach().reshape(target.shape))
+    else:
+        array = _array(target)
+        array[...] = _array(source).reshape(array.shape)
+
+
+def _sum_here(tensors: Sequence[Any], op: RedOpType) -> Any:
+    """What all tensors of this process give together, in new memory."""
+    name = {RedOpType.SUM: "add", RedOpType.AVG: "add", RedOpType.PRODUCT: "multiply", RedOpType.MIN: "minimum",
+            RedOpType.MAX: "maximum", RedOpType.BAND: "bitwise_and", RedOpType.BOR: "bitwise_or",
+            RedOpType.BXOR: "bitwise_xor"}[op]
+    if _is_torch(tensors[0]):
+        import torch as library
+        parts = [tensor.detach() for tensor in tensors]
+        whole = parts[0].clone()
+    else:
+        import numpy as library
+        parts = [_array(tensor) for tensor in tensors]
+        whole = library.array(parts[0], copy=True)
+    dtype = whole.dtype
+    for part in parts[1:]:
+        whole = getattr(library, name)(whole, part.reshape(whole.shape))
+    if whole.dtype == dtype:
+        return whole
+    return whole.to(dtype) if _is_torch(whole) else whole.astype(dtype)
+
+
+def _check_op(op: Any, tensor: Any, operation: str) -> RedOpType:
+    kind = plain(op)
+    low_of(op)
+    check_complex(op, tensor, operation)
+    if kind is RedOpType.PREMUL_SUM:
+        raise ValueError(f"{operation} takes no pre-multiplied sum")
+    return kind
+
+
+def broadcast_multigpu(tensor_list: Sequence[Any], src: int, group: Any = None, async_op: bool = False,
+                       src_tensor: int = 0, *, timeout: Any = None) -> Work | None:
+    """Copy `tensor_list[src_tensor]` of `src` into every tensor of every rank."""
+    pg = _checked(tensor_list, group, "broadcast_multigpu")
+    if pg is None:
+        return None
+    _check_index(src_tensor, tensor_list, "src_tensor")
+    root = rank_in_group(pg, src, None)
+    first = tensor_list[src_tensor]
+
+    def spread() -> None:
+        for position, tensor in enumerate(tensor_list):
+            if position != src_tensor:
+                copy_into(tensor, first)
+
+    work = Work(pg._low.broadcast(first, root, timeout=timeout, async_op=True))
+    return _ended(FollowedWork([work], spread, list(tensor_list)), async_op)
+
+
+def _check_index(index: int, tensors: Sequence[Any], name: str) -> None:
+    if not isinstance(index, int) or not 0 <= index < len(tensors):
+        raise ValueError(f"{name} is {index}; the list has {len(tensors)} tensors")
+
+
+def _divided(tensor: Any, by: int) -> None:
+    if _is_torch(tensor):
+        tensor.copy_(tensor.div(by, rounding_mode=None if tensor.is_floating_point() or tensor.is_complex()
+                                else "trunc"))
+    elif tensor.dtype.kind in "iu":
+        sign = 1 - 2 * (tensor < 0) if tensor.dtype.kind == "i" else 1
+        tensor[...] = (abs(tensor) // by * sign).astype(tensor.dtype)
+    else:
+        tensor[...] = (tensor / tensor.dtype.type(by)).astype(tensor.dtype)
+
+
+def all_reduce_multigpu(tensor_list: Sequence[Any], op: Any = RedOpType.SUM, group: Any = None,
+                        async_op: bool = False, *, timeout: Any = None) -> Work | None:
+    """Combine all tensors of all ranks into each of them."""
+    pg = _checked(tensor_list, group, "all_reduce_multigpu")
+    if pg is None:
+        return None
+    kind = _check_op(op, tensor_list[0], "all_reduce_multigpu")
+    whole = _sum_here(tensor_list, kind)
+    divisor = len(tensor_list) * len(pg._ranks) if kind is RedOpType.AVG else 0
+    low_op, _ = low_of(RedOpType.SUM if divisor else kind)
+
+    def spread() -> None:
+        if divisor:
+            _divided(whole, divisor)
+        for tensor in tensor_list:
+            copy_into(tensor, whole)
+
+    work = Work(pg._low.all_reduce(whole, low_op, timeout=timeout, async_op=True))
+    return _ended(FollowedWork([work], spread, list(tensor_list)), async_op)
+
+
+def reduce_multigpu(tensor_list: Sequence[Any], dst: int, op: Any = RedOpType.SUM, group: Any = None,
+                    async_op: bool = False, dst_tensor: int = 0, *, timeout: Any = None) -> Work | None:
+    """Combine all tensors of all ranks into `tensor_list[dst_tensor]` of `dst`."""
+    pg = _checked(tensor_list, group, "reduce_multigpu")
+    if pg is None:
+        return None
+    _check_index(dst_tensor, tensor_list, "dst_tensor")
+    root = rank_in_group(pg, dst, None)
+    kind = _check_op(op, tensor_list[0], "reduce_multigpu")
+    whole = _sum_here(tensor_list, kind)
+    divisor = len(tensor_list) * len(pg._ranks) if kind is RedOpType.AVG else 0
+    low_op, _ = low_of(RedOpType.SUM if divisor else kind)
+
+    def give() -> None:
+        if root != pg._own:
+            return
+        if divisor:
+            _divided(whole, divisor)
+        copy_into(tensor_list[dst_tensor], whole)
+
+    work = Work(pg._low.reduce(whole, root, low_op, timeout=timeout, async_op=True))
+    return _ended(FollowedWork([work], give, list(tensor_list)), async_op)
+
+
+def all_gather_multigpu(output_tensor_lists: Sequence[Sequence[Any]], input_tensor_list: Sequence[Any],
+                        group: Any = None, async_op: bool = False, *, timeout: Any = None) -> Work | None:
+    """Gather all tensors of all ranks: input j of rank k lands in `output_tensor_lists[i][k * n + j]` for
+    every i, where n is the number of inputs."""
+    if not isinstance(output_tensor_lists, (list, tuple)):
+        raise TypeError("Invalid function argument: output_tensor_lists should be a list")
+    for tensors in output_tensor_lists:
+        check_list(tensors, "output_tensor_lists")
+    pg = _checked(input_tensor_list, group, "all_gather_multigpu")
+    if pg is None:
+        return None
+    inputs, size = len(input_tensor_list), len(pg._ranks)
+    check_same_dtype(input_tensor_list, *output_tensor_lists)
+    if len(output_tensor_lists) != inputs:
+        raise ValueError(f"all_gather_multigpu: {len(output_tensor_lists)} output lists for {inputs} inputs; give one "
+                         f"for each")
+    for tensors in output_tensor_lists:
+        if len(tensors) != inputs * size:
+            raise ValueError(f"all_gather_multigpu: an output list has {len(tensors)} tensors; it must have "
+                             f"{inputs} x {size} = {inputs * size}")
+    first = output_tensor_lists[0]
+    works = [Work(pg._low.all_gather_list([first[k * inputs + j] for k in range(size)], tensor, timeout=timeout,
+                                          async_op=True))
+             for j, tensor in enumerate(input_tensor_list)]
+
+    def spread() -> None:
+        for tensors in output_tensor_lists[1:]:
+            for target, source in zip(tensors, first):
+                copy_into(target, source)
+
+    return _ended(FollowedWork(works, spread, [tensor for row in output_tensor_lists for tensor in row]), async_op)
+

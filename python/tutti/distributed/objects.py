@@ -1,0 +1,193 @@
+"""Operations on any Python object. They wait; objects travel as pickles.
+
+Unpickling runs what the sender names, so it is for peers that are trusted: members of the job, which have
+proved to know its secret where it has one. `weights_only=True` reads plain data, arrays and tensors only.
+Big arrays and tensors travel from their memory into memory, uncopied.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from tutti.distributed.exchange import OBJECT_TAG
+from tutti.distributed.process_group import (ProcessGroup, global_rank_of, member_group, rank_in_group)
+from tutti.distributed.collectives import _check_list_of_root, _first_rank
+from tutti.distributed.p2p import _not_to_self
+from tutti.distributed.pickling import META_BYTES, Packed, read_meta, read_sizes, room, unpack
+from tutti.distributed.work import wait_all
+
+_TAG = OBJECT_TAG
+
+
+def broadcast_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
+                          group_src: int | None = None, *, weights_only: bool = False, timeout: Any = None) -> None:
+    """Put the objects of `src` into everybody's list, which has as many places. `device` changes nothing:
+    everything travels in CPU memory."""
+    pg = member_group(group, "broadcast_object_list")
+    if pg is None:
+        return
+    root = rank_in_group(pg, src, group_src, default=_first_rank(pg))
+    if not isinstance(object_list, list):
+        raise TypeError(f"broadcast_object_list: object_list must be a list, not {type(object_list)}")
+    if root == pg._own:
+        _broadcast_packed(pg, root, Packed(list(object_list)), timeout)
+        return
+    meta = bytearray(META_BYTES)
+    pg._low.broadcast(meta, root, timeout=timeout)
+    buffers, size = read_meta(meta)
+    body = room(size)
+    pg._low.broadcast(body, root, timeout=timeout)
+    rooms = [room(each) for each in read_sizes(memoryview(body), buffers)]
+    wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in rooms])
+    _fill(object_list, unpack(body, rooms, weights_only), "broadcast_object_list", global_rank_of(pg, root))
+
+
+def _broadcast_packed(pg: ProcessGroup, root: int, packed: Packed, timeout: Any) -> None:
+    pg._low.broadcast(packed.meta, root, timeout=timeout)
+    pg._low.broadcast(packed.body, root, timeout=timeout)
+    wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in packed.buffers])
+
+
+def _fill(object_list: list[Any], objects: Any, operation: str, src: int) -> None:
+    if not isinstance(objects, list) or len(objects) != len(object_list):
+        count = len(objects) if isinstance(objects, list) else "no list of"
+        raise ValueError(f"{operation}: rank {src} sent {count} objects, but the list here has {len(object_list)} "
+                         f"places")
+    object_list[:] = objects
+
+
+def all_gather_object(object_list: list[Any], obj: Any, group: Any = None, *, weights_only: bool = False,
+                      timeout: Any = None) -> None:
+    """Put the object of rank r into `object_list[r]`, on every rank. The list has a place for each."""
+    pg = member_group(group, "all_gather_object")
+    if pg is None:
+        return
+    size = len(pg._ranks)
+    _check_places(object_list, size, "all_gather_object", "object_list")
+    low, packed = pg._low, Packed(obj)
+    every = bytearray(META_BYTES * size)
+    low.all_gather(every, packed.meta, timeout=timeout)
+    metas = [read_meta(every[META_BYTES * r:META_BYTES * (r + 1)]) for r in range(size)]
+    bodies = [room(body) for _, body in metas]
+    low.all_gather_list(bodies, packed.body, timeout=timeout)
+    rooms: list[list[Any]] = []
+    works = []
+    for r, (buffers, _) in enumerate(metas):
+        # What came from here is unpickled from a copy, as everything else is.
+        rooms.append([room(each) for each in read_sizes(memoryview(bodies[r]), buffers)])
+        for position, each in enumerate(rooms[r]):
+            if r == pg._own:
+                memoryview(each)[:] = packed.buffers[position]
+            works.append(low.broadcast(each, r, timeout=timeout, async_op=True))
+    wait_all(works)
+    for r in range(size):
+        object_list[r] = unpack(bodies[r], rooms[r], weights_only)
+
+
+def _check_places(places: Any, size: int, operation: str, name: str) -> None:
+    if not isinstance(places, list):
+        raise TypeError(f"{operation}: {name} must be a list with a place for each rank, not {type(places)}")
+    if len(places) < size:
+        raise ValueError(f"{operation}: {name} has {len(places)} places; it must have one for each of {size} ranks")
+
+
+def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
+                  group_dst: int | None = None, *, weights_only: bool = False, timeout: Any = None) -> None:
+    """Put the object of rank r into `object_gather_list[r]` on `dst` (0 unless said). Only there is a list
+    given."""
+    pg = member_group(group, "gather_object")
+    if pg is None:
+        return
+    root = rank_in_group(pg, dst, group_dst, default=_first_rank(pg))
+    _check_list_of_root(root == pg._own, object_gather_list, "gather_list", "destination")
+    size = len(pg._ranks)
+    if root == pg._own:
+        _check_places(object_gather_list, size, "gather_object", "object_gather_list")
+    low, packed = pg._low, Packed(obj)
+    every = bytearray(META_BYTES * size)
+    low.gather(every if root == pg._own else None, packed.meta, root, timeout=timeout)
+    if root != pg._own:
+        wait_all([low.isend(each, root, tag=_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)])
+        return
+    metas = [read_meta(every[META_BYTES * r:META_BYTES * (r + 1)]) for r in range(size)]
+    sends = [low.isend(each, root, tag=_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)]
+    bodies = [room(body) for _, body in metas]
+    wait_all([low.irecv(body, r, tag=_TAG, timeout=timeout) for r, body in enumerate(bodies)])
+    rooms = [[room(each) for each in read_sizes(memoryview(bodies[r]), buffers)]
+             for r, (buffers, _) in enumerate(metas)]
+    wait_all([low.irecv(each, r, tag=_TAG, timeout=timeout) for r in range(size) for each in rooms[r]])
+    wait_all(sends)
+    assert object_gather_list is not None
+    for r in range(size):
+        object_gather_list[r] = unpack(bodies[r], rooms[r], weights_only)
+
+
+def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
+                        src: int | None = None, group: Any = None, group_src: int | None = None, *,
+                        weights_only: bool = False, timeout: Any = None) -> None:
+    """Put object r of the list of `src` (0 unless said) into `scatter_object_output_list[0]` of rank r."""
+    pg = member_group(group, "scatter_object_list")
+    if pg is None:
+        return
+    if not isinstance(scatter_object_output_list, list) or len(scatter_object_output_list) < 1:
+        raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
+    root = rank_in_group(pg, src, group_src, default=_first_rank(pg))
+    size, low = len(pg._ranks), pg._low
+    meta = bytearray(META_BYTES)
+    sends: list[Any] = []
+    if root == pg._own:
+        if scatter_object_input_list is None:
+            raise ValueError("source rank must provide non-None scatter_object_input_list")
+        if len(scatter_object_input_list) != size:
+            raise ValueError(f"scatter_object_list: the list has {len(scatter_object_input_list)} objects; it must "
+                             f"have one for each of {size} ranks")
+        packed = [Packed(each) for each in scatter_object_input_list]
+        low.scatter(meta, b"".join(each.meta for each in packed), root, timeout=timeout)
+        sends = [low.isend(part, r, tag=_TAG, timeout=timeout)
+                 for r, each in enumerate(packed) for part in (each.body, *each.buffers)]
+    else:
+        low.scatter(meta, None, root, timeout=timeout)
+    scatter_object_output_list[0] = _receive(pg, meta, root, weights_only, timeout)
+    wait_all(sends)
+
+
+def _receive(pg: ProcessGroup, meta: Any, src: int, weights_only: bool, timeout: Any) -> Any:
+    """What follows a meta: body and buffers, as messages of one rank."""
+    low = pg._low
+    buffers, size = read_meta(meta)
+    body = room(size)
+    low.recv(body, src, tag=_TAG, timeout=timeout)
+    rooms = [room(each) for each in read_sizes(memoryview(body), buffers)]
+    wait_all([low.irecv(each, src, tag=_TAG, timeout=timeout) for each in rooms])
+    return unpack(body, rooms, weights_only)
+
+
+def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: Any = None, device: Any = None,
+                     group_dst: int | None = None, use_batch: bool = False, *, timeout: Any = None) -> None:
+    """Send objects to one other rank. `device` and `use_batch` change nothing."""
+    pg = member_group(group, "send_object_list")
+    if pg is None:
+        return
+    peer = rank_in_group(pg, dst, group_dst)
+    _not_to_self(group, dst, group_dst)
+    packed = Packed(list(object_list))
+    low = pg._low
+    wait_all([low.isend(part, peer, tag=_TAG, timeout=timeout)
+              for part in (packed.meta, packed.body, *packed.buffers)])
+
+
+def recv_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
+                     group_src: int | None = None, use_batch: bool = False, *, weights_only: bool = False,
+                     timeout: Any = None) -> int:
+    """Receive as many objects as the list has places, from one rank or from anybody; the global rank that
+    sent, -1 for who is not in the group."""
+    pg = member_group(group, "recv_object_list")
+    if pg is None:
+        return -1
+    peer = None if src is None and group_src is None else rank_in_group(pg, src, group_src)
+    if not isinstance(object_list, list):
+        raise TypeError(f"recv_object_list: object_list must be a list, not {type(object_list)}")
+    meta = bytearray(META_BYTES)
+    peer = pg._low.recv(meta, peer, tag=_TAG, timeout=timeout)
+    objects = _receive(pg, meta, peer, weights_only, timeout)
+    _fill(object_list, objects, "recv_object_list", global_rank_of(pg, peer))
+    return global_rank_of(pg, peer)

@@ -1,0 +1,115 @@
+"""From one rank to another."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tutti.distributed.process_group import (ProcessGroup, global_rank_of, is_non_member, member_group, rank_in_group,
+                                     world)
+from tutti.distributed.tensors import check_single, known, shape_of
+from tutti.distributed.work import Work
+
+
+def _not_to_self(group: Any, dst: int | None, group_dst: int | None) -> None:
+    pg = world.default if group is None else group
+    if isinstance(pg, ProcessGroup) and rank_in_group(pg, dst, group_dst) == pg._own:
+        raise ValueError("Invalid destination rank: destination rank should not be the same as the rank of the "
+                         "current process.")
+
+
+def send(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None, *,
+         timeout: Any = None) -> None:
+    """Send to one other rank; returns when the tensor may be used again. `dst` is a global rank,
+    `group_dst` one of the group."""
+    pg = member_group(group, "send")
+    if pg is None:
+        return
+    peer = rank_in_group(pg, dst, group_dst)
+    if peer == pg._own:
+        _not_to_self(group, dst, group_dst)
+    if type(tensor) not in known:
+        check_single(tensor, "tensor")
+    pg._low.send(tensor, peer, tag=tag, timeout=timeout)
+
+
+def recv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None, *,
+         timeout: Any = None) -> int:
+    """Receive from one rank, or from anybody; the global rank that sent. -1 for who is not in the group."""
+    if type(tensor) not in known:
+        check_single(tensor, "tensor")
+    pg = member_group(group, "irecv")
+    if pg is None:
+        return -1
+    peer = None if src is None and group_src is None else rank_in_group(pg, src, group_src)
+    return global_rank_of(pg, pg._low.recv(tensor, peer, tag=tag, timeout=timeout))
+
+
+def isend(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None, *,
+          timeout: Any = None) -> Work | None:
+    """As send, without waiting; to oneself too."""
+    if not is_non_member(group):
+        peer = rank_in_group(member_group(group, "isend"), dst, group_dst)
+    if type(tensor) not in known:
+        check_single(tensor, "tensor")
+    pg = member_group(group, "isend")
+    if pg is None:
+        return None
+    return Work(pg._low.isend(tensor, peer, tag=tag, timeout=timeout))
+
+
+def irecv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None, *,
+          timeout: Any = None) -> Work | None:
+    """As recv, without waiting."""
+    if type(tensor) not in known:
+        check_single(tensor, "tensor")
+    pg = member_group(group, "irecv")
+    if pg is None:
+        return None
+    peer = None if src is None and group_src is None else rank_in_group(pg, src, group_src)
+    return Work(pg._low.irecv(tensor, peer, tag=tag, timeout=timeout))
+
+
+class P2POp:
+    """One isend or irecv of a batch. `peer` is a global rank, `group_peer` one of the group."""
+
+    def __init__(self, op: Callable[..., Any], tensor: Any, peer: int | None = None, group: Any = None, tag: int = 0,
+                 group_peer: int | None = None) -> None:
+        if op is not isend and op is not irecv:
+            raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``tutti.distributed.isend`` or "
+                             "``tutti.distributed.irecv``.")
+        check_single(tensor, "tensor")
+        self.op = op
+        self.tensor = tensor
+        self.tag = tag
+        self.group: Any = group
+        pg = None if is_non_member(group) else member_group(group, "P2POp")
+        if pg is None:
+            self.peer, self.group_peer = peer, group_peer
+            return
+        self.group = pg
+        self.group_peer = rank_in_group(pg, peer, group_peer)
+        self.peer = pg._ranks[self.group_peer] if 0 <= self.group_peer < len(pg._ranks) else self.group_peer
+
+    def __repr__(self) -> str:
+        if not isinstance(self.group, ProcessGroup):
+            return f"P2POp({self.op.__name__} group={self.group})"
+        own, theirs = self.group._own, self.group_peer
+        src, dst = (own, theirs) if self.op is isend else (theirs, own)
+        return (f"P2POp({self.op.__name__} pg={self.group.group_name}, group_src={src}, group_dst={dst},  "
+                f"{shape_of(self.tensor)}, {getattr(self.tensor, 'dtype', None)})")
+
+
+def batch_isend_irecv(p2p_op_list: Sequence[P2POp], *, timeout: Any = None) -> list[Work]:
+    """Start all of them; a Work for each. Where one is wrong none is started."""
+    if not isinstance(p2p_op_list, (list, tuple)) or not all(isinstance(op, P2POp) for op in p2p_op_list):
+        raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type "
+                         "``tutti.distributed.P2POp``.")
+    if not p2p_op_list:
+        raise ValueError("batch_isend_irecv: the list is empty")
+    group = p2p_op_list[0].group
+    if any(op.group is not group for op in p2p_op_list):
+        raise ValueError("All ops need to use the same group.")
+    pg = member_group(group, "batch_isend_irecv")
+    if pg is None:
+        return []
+    calls = [("send" if op.op is isend else "recv", op.tensor, op.group_peer, op.tag) for op in p2p_op_list]
+    return [Work(low) for low in pg._low.batch_isend_irecv(calls, timeout=timeout)]

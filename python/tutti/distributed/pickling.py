@@ -1,0 +1,169 @@
+"""Objects as bytes: pickle's protocol 5, with big buffers beside it instead of in it."""
+
+import io
+import pickle
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tutti.errors import Error
+
+_BIG = 1 << 16  # bytes from which on a buffer travels by itself, uncopied
+_MOST = 1 << 46  # no size beyond this is believed
+
+
+class Packed:
+    """One object: the pickle with the sizes of its buffers before it, and the buffers."""
+
+    def __init__(self, value: Any) -> None:
+        self.buffers: list[memoryview] = []
+        out = io.BytesIO()
+        _Pickler(out, self._beside).dump(value)
+        sizes = b"".join(buffer.nbytes.to_bytes(8, "little") for buffer in self.buffers)
+        self.body = sizes + out.getvalue()
+        self.meta = len(self.buffers).to_bytes(8, "little") + len(self.body).to_bytes(8, "little")
+
+    def _beside(self, buffer: pickle.PickleBuffer) -> bool:
+        """False: it travels by itself."""
+        try:
+            raw = buffer.raw()
+        except BufferError:  # strided: pickle copies it
+            return True
+        if raw.nbytes < _BIG:
+            return True
+        self.buffers.append(raw)
+        return False
+
+
+META_BYTES = 16
+
+
+def read_meta(meta: Any) -> tuple[int, int]:
+    """How many buffers, how many bytes of body. Error for what cannot be."""
+    buffers = int.from_bytes(meta[:8], "little")
+    body = int.from_bytes(meta[8:16], "little")
+    if body > _MOST or body == 0 or 8 * buffers >= body:
+        raise Error(f"object collective: a peer announced {buffers} buffers and {body} bytes, which cannot be")
+    return buffers, body
+
+
+def read_sizes(body: Any, buffers: int) -> list[int]:
+    """The sizes of the buffers, from the head of the body."""
+    sizes = [int.from_bytes(body[8 * i:8 * i + 8], "little") for i in range(buffers)]
+    for size in sizes:
+        if not _BIG <= size <= _MOST:
+            raise Error(f"object collective: a peer announced a buffer of {size} bytes, which cannot be")
+    return sizes
+
+
+def room(size: int) -> Any:
+    """Writable memory of that many bytes."""
+    numpy = sys.modules.get("numpy")
+    try:
+        return bytearray(size) if numpy is None or size < _BIG else numpy.empty(size, numpy.uint8)
+    except MemoryError:
+        raise Error(f"object collective: no memory for an object of {size} bytes") from None
+
+
+def unpack(body: Any, buffers: Sequence[Any], weights_only: bool) -> Any:
+    """The object. With `weights_only` only plain data, arrays and tensors may be in it."""
+    pickled = memoryview(body)[8 * len(buffers):]
+    if weights_only:
+        return SafeUnpickler(io.BytesIO(pickled), buffers=buffers).load()
+    return pickle.loads(pickled, buffers=buffers)
+
+
+class _Pickler(pickle.Pickler):
+    """Lets plain torch tensors hand out their memory, as NumPy's arrays do."""
+
+    def __init__(self, file: io.BytesIO, beside: Any) -> None:
+        super().__init__(file, protocol=5, buffer_callback=beside)
+        self._torch = sys.modules.get("torch")
+        self._seen: dict[int, Any] = {}  # by address: tensors that share memory still do afterwards
+
+    def reducer_override(self, value: Any) -> Any:
+        torch = self._torch
+        if torch is None or type(value) is not torch.Tensor:
+            return NotImplemented
+        if (value.device.type != "cpu" or value.layout is not torch.strided or not value.is_contiguous()
+                or value.is_conj() or value.is_neg() or value.is_quantized or value.grad_fn is not None
+                or value.numel() * value.element_size() < _BIG
+                or value.untyped_storage().nbytes() != value.numel() * value.element_size()):
+            return NotImplemented
+        plain = value.detach()
+        dtype, shape = str(plain.dtype).removeprefix("torch."), tuple(plain.shape)
+        first = self._seen.setdefault(plain.data_ptr(), value)
+        if first is not value:
+            return _same_memory, (first, dtype, shape, value.requires_grad)
+        octets = plain.reshape(-1).view(torch.uint8).numpy()
+        return _tensor, (pickle.PickleBuffer(octets), dtype, shape, value.requires_grad)
+
+
+def _tensor(octets: Any, dtype: str, shape: tuple[int, ...], requires_grad: bool) -> Any:
+    import torch
+    if memoryview(octets).readonly:
+        octets = bytearray(octets)
+    made = torch.frombuffer(octets, dtype=_torch_dtype(dtype)).reshape(shape)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _same_memory(first: Any, dtype: str, shape: tuple[int, ...], requires_grad: bool) -> Any:
+    made = first.detach().reshape(-1).view(_torch_dtype(dtype)).reshape(shape)
+    return made.requires_grad_() if requires_grad else made
+
+
+def _torch_dtype(name: str) -> Any:
+    import torch
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise pickle.UnpicklingError(f"{name!r} is no dtype of torch")
+    return dtype
+
+
+_SAFE = {
+    "builtins": {"bool", "int", "float", "complex", "str", "bytes", "bytearray", "list", "tuple", "dict", "set",
+                 "frozenset", "slice", "range", "object"},
+    "collections": {"OrderedDict", "deque", "Counter", "defaultdict"},
+    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
+    "decimal": {"Decimal"},
+    "fractions": {"Fraction"},
+    "uuid": {"UUID"},
+    "numpy": {"ndarray", "dtype"},
+    "numpy.dtypes": None,  # all: classes of dtypes
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.numeric": {"_frombuffer"},
+    "numpy.core.numeric": {"_frombuffer"},
+    "ml_dtypes": None,
+    "torch": {"Size", "device"},
+    __name__: {"_tensor", "_same_memory"},
+}
+_added: dict[tuple[str, str], Any] = {}
+
+
+def add_safe_globals(safe: Iterable[Any]) -> None:
+    """Classes and functions that `weights_only` shall allow as well. They are called with what the peer
+    sends: allow only what can do no harm with any arguments."""
+    for each in safe:
+        _added[(each.__module__, each.__qualname__)] = each
+
+
+def clear_safe_globals() -> None:
+    """Forget what add_safe_globals was told."""
+    _added.clear()
+
+
+class SafeUnpickler(pickle.Unpickler):
+    """Reads plain data, arrays and tensors; runs nothing that a peer names."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _added:
+            return _added[(module, name)]
+        names = _SAFE.get(module, set())
+        if (names is None or name in names) and "." not in name and not name.startswith("__"):
+            found = super().find_class(module, name)
+            if names is not None or isinstance(found, type):
+                return found
+        raise pickle.UnpicklingError(
+            f"weights_only: the object wants {module}.{name}, which is not plain data; if any of your peers may call "
+            f"it with any arguments, allow it with tutti.distributed.add_safe_globals([{name}])")

@@ -1,0 +1,311 @@
+"""Groups of ranks, and which of them this process has."""
+
+import threading
+import warnings
+from datetime import timedelta
+from types import TracebackType
+from typing import Any
+
+from tutti import _tutti
+
+_UNINITIALISED = "Default process group has not been initialized, please make sure to call init_process_group."
+_INVALID = "Invalid process group specified"
+DESTROYED = "Invalid process group specified or has been destroyed."
+
+
+class ProcessGroup:
+    """A group that this process is a member of; new_group and its kin make them.
+
+    As a context it destroys itself at the end of the block; an error that leaves the block breaks it
+    first, so that the other members hear why.
+    """
+
+    __slots__ = ("_low", "_ranks", "_index", "_own", "_backend", "_config", "_name", "_desc", "_barriers",
+                 "__weakref__")
+
+    def __init__(self, low: _tutti.ProcessGroup, ranks: list[int], backend: str, config: Any, name: str,
+                 desc: str) -> None:
+        self._low = low  # of the C++ face; a stand-in while calls are coalesced
+        self._ranks = list(ranks)  # global ranks, in the order of the group's
+        self._index = {rank: position for position, rank in enumerate(self._ranks)}
+        self._own = low.rank
+        self._backend = backend
+        self._config = config
+        self._name = name
+        self._desc = desc
+        self._barriers = 0  # monitored ones so far
+
+    def rank(self) -> int:
+        """Ours, in this group."""
+        return self._own
+
+    def size(self) -> int:
+        """How many ranks it has."""
+        return len(self._ranks)
+
+    def name(self) -> str:
+        """The engine's name, as torch.distributed has it."""
+        return self._backend
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    @property
+    def group_desc(self) -> str:
+        return self._desc
+
+    @property
+    def ranks(self) -> list[int]:
+        """Global ranks, in the order of the group's."""
+        return list(self._ranks)
+
+    @property
+    def timeout(self) -> timedelta:
+        """Of operations that say none."""
+        return self._low.timeout
+
+    @property
+    def bound_device_id(self) -> None:
+        return None
+
+    @property
+    def closed(self) -> bool:
+        """destroy_process_group was called for it."""
+        return self._name not in world.groups or world.groups[self._name] is not self
+
+    def health(self) -> Exception | None:
+        """None, or what broke it."""
+        return self._low.health()
+
+    def abort(self, reason: str = "abort was called") -> None:
+        """Break it here and on every other member: all running and later operations fail."""
+        self._low.abort(reason)
+
+    def shutdown(self) -> None:
+        """Destroy it, as destroy_process_group does."""
+        from tutti.distributed.init import destroy_process_group
+        destroy_process_group(self)
+
+    def __enter__(self) -> "ProcessGroup":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self.closed:
+            return
+        if problem is not None:
+            self.abort(f"{type(problem).__name__} in a block that owned the group: {problem}")
+        self.shutdown()
+
+    def __repr__(self) -> str:
+        return (f"<tutti.distributed.ProcessGroup {self._name!r} ({self._backend}) rank {self._own} of "
+                f"{len(self._ranks)}>")
+
+
+class _NonMember(int):
+    """What new_group gives to who is not in the group: -100. As a context it does nothing."""
+
+    def __enter__(self) -> "_NonMember":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+NON_GROUP_MEMBER = _NonMember(-100)
+
+
+class _World:
+    """The groups of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.clear()
+
+    def clear(self) -> None:
+        self.default: ProcessGroup | None = None
+        self.groups: dict[str, ProcessGroup] = {}  # by name, in the order of their making
+        self.count = 0
+        self.store: Any = None
+        self.excepthook: Any = None
+
+    def next_name(self) -> str:
+        """Every rank counts every group, so names are alike everywhere."""
+        name = str(self.count)
+        self.count += 1
+        return name
+
+    def add(self, group: ProcessGroup) -> ProcessGroup:
+        self.groups[group._name] = group
+        return group
+
+
+world = _World()
+
+
+class _WorldMeta(type):
+    """Gives classes a WORLD that is the default group of the moment."""
+
+    @property
+    def WORLD(cls) -> ProcessGroup | None:
+        return world.default
+
+    @WORLD.setter
+    def WORLD(cls, pg: ProcessGroup | None) -> None:
+        world.default = pg
+
+
+class group(metaclass=_WorldMeta):
+    """`group.WORLD`: the default group; None before init_process_group."""
+
+
+class GroupMember(metaclass=_WorldMeta):
+    """`GroupMember.WORLD`, and what stands for a group that this process is not in."""
+
+    NON_GROUP_MEMBER = NON_GROUP_MEMBER
+
+
+def default_group() -> ProcessGroup:
+    """The world; ValueError before init_process_group."""
+    if world.default is None:
+        raise ValueError(_UNINITIALISED)
+    return world.default
+
+
+def is_non_member(pg: Any) -> bool:
+    return type(pg) is not ProcessGroup and isinstance(pg, int) and pg == -100
+
+
+def member_group(pg: Any, operation: str) -> ProcessGroup | None:
+    """The group of a call; None, after a warning, for NON_GROUP_MEMBER."""
+    if pg is None:
+        if world.default is None:
+            raise ValueError(_UNINITIALISED)
+        return world.default
+    if type(pg) is ProcessGroup and world.groups.get(pg._name) is pg:
+        return pg
+    if is_non_member(pg):
+        rank = default_group()._own
+        warnings.warn(f"Running {operation} on global rank {rank} which does not belong to the given group.",
+                      stacklevel=3)
+        return None
+    default_group()
+    if isinstance(pg, ProcessGroup):
+        raise ValueError(DESTROYED)
+    if isinstance(pg, _tutti.ProcessGroup):
+        raise TypeError(f"{_INVALID}: a tutti.ProcessGroup; take one of tutti.distributed.new_group")
+    raise TypeError(f"{_INVALID}: {pg!r}")
+
+
+def registered(pg: Any) -> ProcessGroup:
+    """A living group; ValueError else."""
+    if pg is None:
+        return default_group()
+    if isinstance(pg, ProcessGroup) and world.groups.get(pg._name) is pg:
+        return pg
+    raise ValueError(f"Group {pg} is not registered, please create group with tutti.distributed.new_group API")
+
+
+def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | None,
+                  default: int | None = None) -> int:
+    """The one that was given, as a rank of the group."""
+    if group_rank is not None:
+        if global_rank is not None:
+            raise ValueError("Can't specify both group_rank and global_rank")
+        return group_rank
+    if global_rank is None:
+        if default is None:
+            raise ValueError("Must specify global_rank or group_rank")
+        return default
+    if type(global_rank) is int and pg is world.default:
+        return global_rank
+    position = pg._index.get(global_rank)
+    if position is None:
+        if isinstance(global_rank, bool) or not isinstance(global_rank, int):
+            if hasattr(global_rank, "__index__"):
+                return rank_in_group(pg, global_rank.__index__(), None)
+            raise TypeError(f"a rank is a whole number, not {global_rank!r}")
+        raise ValueError(f"Global rank {global_rank} is not part of group {pg}")
+    return position
+
+
+def global_rank_of(pg: ProcessGroup, group_rank: int) -> int:
+    """The rank in the world of a rank of the group."""
+    return pg._ranks[group_rank]
+
+
+def get_rank(group: Any = None) -> int:
+    """Ours in the group; -1 if we are not in it."""
+    if group is None:
+        return default_group()._own
+    if is_non_member(group):
+        return -1
+    return registered(group)._own
+
+
+def get_world_size(group: Any = None) -> int:
+    """How many ranks the group has; -1 if we are not in it."""
+    if group is None:
+        return len(default_group()._ranks)
+    if is_non_member(group):
+        return -1
+    return len(registered(group)._ranks)
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """The rank in the group of a rank of the world."""
+    pg = registered(group)
+    position = pg._index.get(global_rank)
+    if position is None:
+        raise ValueError(f"Global rank {global_rank} is not part of group {group}")
+    return position
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """The rank in the world of a rank of the group."""
+    pg = registered(group)
+    if not isinstance(group_rank, int) or not 0 <= group_rank < len(pg._ranks):
+        raise ValueError(f"Group rank {group_rank} is not part of group {group}")
+    return pg._ranks[group_rank]
+
+
+def get_process_group_ranks(group: Any) -> list[int]:
+    """The global ranks of the group's members, in the order of the group's ranks."""
+    if group is None:
+        return list(default_group()._ranks)
+    default_group()
+    if not isinstance(group, ProcessGroup) or world.groups.get(group._name) is not group:
+        raise KeyError(group)
+    return list(group._ranks)
+
+
+def get_backend(group: Any = None) -> str:
+    """The engine's name, as the caller gave it, in lower case."""
+    if group is None:
+        return default_group()._backend
+    if is_non_member(group):
+        default_group()
+        raise ValueError(_INVALID)
+    default_group()
+    if not isinstance(group, ProcessGroup) or group.closed:
+        raise ValueError(f"Process group {group} is not initialized in the world group map. Please initialize the "
+                         f"group first.")
+    return group._backend
+
+
+def get_backend_config(group: Any = None) -> str:
+    """Such as "cpu:gloo"."""
+    pg = default_group() if group is None else group
+    if not isinstance(pg, ProcessGroup) or pg.closed:
+        raise ValueError(_INVALID)
+    return repr(pg._config)
+
+
+def get_pg_count() -> int:
+    """How many groups were made since init."""
+    return world.count
+
+
+def _rank_not_in_group(group: Any) -> bool:
+    return is_non_member(group)

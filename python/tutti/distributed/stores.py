@@ -1,0 +1,66 @@
+"""Stores with torch.distributed's constructors: a small table that the ranks of a job share."""
+
+from datetime import timedelta
+from typing import Any
+
+from tutti import _tutti
+from tutti.distributed.constants import default_store_timeout
+
+Store = _tutti.Store
+HashStore = _tutti.HashStore
+
+
+class PrefixStore(_tutti.PrefixStore):
+    """A part of another store: every key k is `<prefix>/k` there."""
+
+    @property
+    def _underlying_non_prefix_store(self) -> Store:
+        store = self.underlying_store
+        while isinstance(store, _tutti.PrefixStore):
+            store = store.underlying_store
+        return store
+
+
+class TCPStore(_tutti.TCPStore):
+    """Served by one process (`is_master`), reached by the others over TCP; port 0 picks a free one.
+
+    `multi_tenant` and `use_libuv` are taken and change nothing: there is one kind of server here.
+    """
+
+    def __init__(self, host_name: str, port: int = 0, world_size: int | None = None, is_master: bool = False,
+                 timeout: timedelta = default_store_timeout, wait_for_workers: bool = True,
+                 multi_tenant: bool = False, master_listen_fd: int | None = None, use_libuv: bool = True,
+                 **more: Any) -> None:
+        if master_listen_fd is not None:
+            raise ValueError("TCPStore: master_listen_fd is not taken; give a port, or 0 for a free one")
+        if world_size is not None and world_size < 0:
+            world_size = None  # torch's other way to say that it is not known
+        super().__init__(host_name, port, world_size, is_master, timeout, wait_for_workers, **more)
+
+    @property
+    def libuvBackend(self) -> bool:
+        return False
+
+
+class FileStore(_tutti.FileStore):
+    """In a file, for processes that share a file system. `world_size`: how many will use it; the last of
+    them removes the file."""
+
+    def __init__(self, file_name: str, world_size: int | None = -1, **more: Any) -> None:
+        users = None if world_size is None or world_size <= 0 else world_size
+        super().__init__(file_name, users, **more)
+
+
+def has_extended_api(self: Store) -> bool:
+    """append, multi_get, multi_set and queues are to be had: of every store."""
+    return True
+
+
+def clone(self: Store) -> Store:
+    """A store for another thread: this one, which any thread may use."""
+    return self
+
+
+for _method in (has_extended_api, clone):
+    if not hasattr(Store, _method.__name__):
+        setattr(Store, _method.__name__, _method)

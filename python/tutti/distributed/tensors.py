@@ -1,0 +1,151 @@
+"""What counts as a tensor here, and what is asked of it before anything is sent."""
+
+import array
+import mmap
+from collections.abc import Sequence
+from typing import Any
+
+from tutti import _tutti
+from tutti.errors import InvalidArgument
+
+_BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
+# Types that were found to be tensors. Every call looks here first.
+known: set[type] = set(_BUFFERS)
+
+
+def is_tensor(value: Any) -> bool:
+    """A NumPy array, a torch tensor, anything with DLPack or the buffer protocol."""
+    kind = type(value)
+    if kind in known:
+        return True
+    if isinstance(value, type):
+        return False
+    if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__") or isinstance(value, _BUFFERS):
+        known.add(kind)
+        return True
+    try:
+        memoryview(value).release()
+    except TypeError:
+        return False
+    known.add(kind)
+    return True
+
+
+def check_single(value: Any, name: str) -> None:
+    """TypeError if it is no tensor."""
+    if type(value) not in known and not is_tensor(value):
+        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor\n"
+                        f"             but got {type(value)} instead.")
+
+
+def check_list(values: Any, name: str) -> None:
+    """TypeError if it is no list of tensors."""
+    if not isinstance(values, list):
+        if isinstance(values, tuple):
+            pass  # as good as a list
+        else:
+            raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor]\n"
+                            f"             but got {type(values)} instead.")
+    for value in values:
+        if type(value) not in known and not is_tensor(value):
+            raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor]\n"
+                            f"             but got {type(values)} with elements of type "
+                            f"{[type(element) for element in values]}.")
+
+
+def dtype_of(value: Any) -> str:
+    """tutti's name of the element type; the tensor's own where tutti does not know it."""
+    try:
+        return _tutti.dtype_name(value)
+    except TypeError:
+        return str(getattr(value, "dtype", type(value)))
+
+
+def _printed_dtype(value: Any) -> str:
+    dtype = getattr(value, "dtype", None)
+    return str(dtype) if dtype is not None else dtype_of(value)
+
+
+_PARTS = {"complex64": "float32", "complex128": "float64"}
+
+
+def check_same_dtype(*groups: Any) -> bool:
+    """ValueError if the tensors (or lists of them) have more than one dtype. A complex type and that
+    of its parts count as one; True if both occur."""
+    first: Any = None
+    mixed = False
+    for group in groups:
+        for value in group if isinstance(group, (list, tuple)) else (group,):
+            if first is None:
+                first = value
+                continue
+            mine, theirs = getattr(first, "dtype", None), getattr(value, "dtype", None)
+            if mine is not None and type(first) is type(value) and mine == theirs:
+                continue
+            a, b = dtype_of(first), dtype_of(value)
+            if a != b:
+                if _PARTS.get(a, a) != _PARTS.get(b, b):
+                    raise ValueError("Invalid usage of tensors with different dtypes"
+                                     f"Found {_printed_dtype(first)} and  {_printed_dtype(value)}")
+                mixed = True
+    return mixed
+
+
+def as_parts(value: Any) -> Any:
+    """A complex tensor as one of its parts, in place; anything else as it is."""
+    if dtype_of(value) not in _PARTS:
+        return value
+    if hasattr(value, "is_conj"):
+        import torch
+        return torch.view_as_real(value)
+    import numpy
+    whole = numpy.asarray(value)
+    return whole[..., None].view(whole.real.dtype)
+
+
+def is_complex(value: Any) -> bool:
+    """Its elements are complex numbers."""
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and "complex" in str(dtype)
+
+
+def shape_of(value: Any) -> tuple[int, ...]:
+    """Extents, the outermost first."""
+    shape = getattr(value, "shape", None)
+    if shape is None:
+        with memoryview(value) as view:
+            shape = view.shape
+    return tuple(int(extent) for extent in shape)
+
+
+def count_of(value: Any) -> int:
+    """Number of elements."""
+    return _tutti.count(value)
+
+
+def split_counts(value: Any, splits: Sequence[int] | None, size: int, side: str) -> list[int]:
+    """The numbers of elements behind splits of the outermost extent; None splits it evenly."""
+    shape = shape_of(value)
+    if not shape:
+        raise InvalidArgument(f"all_to_all_single: the {side} has no dimensions, so it cannot be split")
+    row = 1
+    for extent in shape[1:]:
+        row *= extent
+    if splits is None or len(splits) == 0:
+        if shape[0] % size != 0:
+            raise InvalidArgument(f"Tensor's dim 0 does not divide equally across group size: {shape[0]} rows of the "
+                                  f"{side} among {size} ranks; give split sizes")
+        return [shape[0] // size * row] * size
+    if len(splits) != size:
+        raise InvalidArgument(f"Number of tensor splits not equal to group size: {len(splits)} for the {side}, "
+                              f"{size} ranks")
+    counts = []
+    for split in splits:
+        number = int(split)
+        if number < 0:
+            raise InvalidArgument(f"a split size of {number} for the {side}; it must not be negative")
+        counts.append(number * row)
+    if sum(int(split) for split in splits) != shape[0]:
+        raise InvalidArgument(f"Split sizes doesn't match total dim 0 size: the {side} has {shape[0]} rows, the splits "
+                              f"sum up to {sum(int(split) for split in splits)}")
+    return counts

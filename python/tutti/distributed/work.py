@@ -1,0 +1,380 @@
+"""What an operation that was started gives back."""
+
+import enum
+import threading
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any
+
+from tutti import _tutti
+from tutti.distributed.constants import seconds_of
+from tutti.errors import TimeoutError
+
+
+class WorkResult(enum.Enum):
+    """How an operation ended."""
+
+    SUCCESS = 0
+    TIMEOUT = 1
+    COMM_ERROR = 2
+    UNKNOWN = 100
+
+
+class Future:
+    """A value that comes later. Callbacks run on one thread that all of them share, or at once."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Condition()
+        self._over = False
+        self._value: Any = None
+        self._error: BaseException | None = None
+        self._callbacks: list[Callable[["Future"], Any]] = []
+        self._work: Work | None = None
+
+    @classmethod
+    def _of_work(cls, work: "Work") -> "Future":
+        future = cls()
+        future._work = work
+        work._when_done(lambda: future._take(work))
+        return future
+
+    def _take(self, work: "Work") -> None:
+        problem = work.exception()
+        if problem is not None:
+            self._end(None, problem)
+        else:
+            self._end(work._value(), None)
+
+    def _end(self, value: Any, error: BaseException | None, again: bool = False) -> None:
+        with self._lock:
+            if self._over:
+                if again:
+                    raise RuntimeError("the future has its value already")
+                return
+            self._value, self._error, self._over = value, error, True
+            callbacks, self._callbacks = self._callbacks, []
+            self._lock.notify_all()
+        for callback in callbacks:
+            callback(self)
+
+    def set_result(self, result: Any) -> None:
+        """Give the value; once."""
+        self._end(result, None, again=True)
+
+    def set_exception(self, result: BaseException) -> None:
+        """Fail with that error; once."""
+        if not isinstance(result, BaseException):
+            raise TypeError(f"{result} is of type {type(result)}, not an Exception.")
+        self._end(None, result, again=True)
+
+    def done(self) -> bool:
+        """It has a value, or failed. Never blocks."""
+        if not self._over and self._work is not None and self._work.is_completed():
+            self._take(self._work)
+        return self._over
+
+    def wait(self) -> Any:
+        """The value, or raise what went wrong."""
+        if not self._over:
+            if self._work is not None:
+                try:
+                    self._work.wait()  # drives the operation
+                except Exception as problem:
+                    self._end(None, problem)
+                else:
+                    self._end(self._work._value(), None)
+            else:
+                with self._lock:
+                    while not self._over:
+                        self._lock.wait()
+        if self._error is not None:
+            raise self._error
+        return self._value
+
+    def value(self) -> Any:
+        """The value, if it is there; else RuntimeError, or what went wrong."""
+        if not self.done():
+            raise RuntimeError("the future has no value yet; wait() for it")
+        return self.wait()
+
+    def exception(self) -> BaseException | None:
+        """What went wrong; None if nothing has so far."""
+        return self._error if self.done() else None
+
+    def add_done_callback(self, callback: Callable[["Future"], Any]) -> None:
+        """Call `callback(self)` when done; at once if it is."""
+        with self._lock:
+            if not self._over:
+                self._callbacks.append(callback)
+                return
+        callback(self)
+
+    def then(self, callback: Callable[["Future"], Any]) -> "Future":
+        """A future of what `callback(self)` returns once this one is done."""
+        after = Future()
+
+        def go_on(done: "Future") -> None:
+            try:
+                after._end(callback(done), None)
+            except BaseException as problem:
+                after._end(None, problem)
+
+        self.add_done_callback(go_on)
+        return after
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        import asyncio
+        loop = asyncio.get_running_loop()
+        waiter = loop.create_future()
+
+        def wake(_: "Future") -> None:
+            loop.call_soon_threadsafe(lambda: waiter.done() or waiter.set_result(None))
+
+        if not self.done():
+            self.add_done_callback(wake)
+            yield from waiter.__await__()
+        return self.wait()
+
+
+class Work:
+    """An operation under way. Its tensors must not be touched until it is done.
+
+    Dropping it cancels nothing; its tensors are kept until then. `await work` gives the tensors that it
+    has written, `async for tensor in work` one after the other.
+    """
+
+    __slots__ = ("_low", "_after", "__weakref__")
+
+    def __init__(self, low: _tutti.Work | None = None) -> None:
+        self._low = low
+        self._after: Any = None  # what get_future gives, where it is not the tensors that were written
+
+    def wait(self, timeout: Any = None) -> bool:
+        """True when done, or raise what went wrong. `timeout`: a timedelta or seconds; zero and None mean
+        the operation's own. One that is over raises TimeoutError and cancels nothing."""
+        return self._low.wait(None if timeout is None else seconds_of(timeout))
+
+    def is_completed(self) -> bool:
+        """Done, well or badly? Never blocks."""
+        return self._low.is_completed()
+
+    def is_success(self) -> bool:
+        """Done, and well? Never blocks."""
+        return self._low.is_success()
+
+    def exception(self) -> BaseException | None:
+        """What went wrong, or None. Never blocks."""
+        return self._low.exception()
+
+    def synchronize(self) -> None:
+        """Wait: there is no stream that could do it instead."""
+        self.wait()
+
+    block_current_stream = synchronize
+
+    def result(self) -> list[Any]:
+        """The tensors that were written, once it is done."""
+        self.wait()
+        return self._value()
+
+    def source_rank(self) -> int:
+        """Of a recv that is done: the rank in the group that sent."""
+        rank = self._low.source_rank
+        if rank < 0:
+            raise RuntimeError("sourceRank() may only be called on work objects that correspond to a recv or "
+                               "recv-from-any call.")
+        return rank
+
+    _source_rank = source_rank
+
+    def get_future(self) -> Future:
+        """A future of the tensors that it writes."""
+        return Future._of_work(self)
+
+    def get_future_result(self) -> Future:
+        """A future of how it ended, which never fails."""
+
+        def ended(done: Future) -> WorkResult:
+            problem = done.exception()
+            if problem is None:
+                return WorkResult.SUCCESS
+            return WorkResult.TIMEOUT if isinstance(problem, TimeoutError) else WorkResult.COMM_ERROR
+
+        return self.get_future().then(ended)
+
+    def boxed(self) -> "Work":
+        return self
+
+    unbox = boxed
+
+    def _value(self) -> list[Any]:
+        if self._after is not None:
+            return self._after
+        return self._low.result
+
+    def _when_done(self, callback: Callable[[], Any]) -> None:
+        self._low.add_done_callback(lambda _: callback())
+
+    def __await__(self) -> Generator[Any, None, list[Any]]:
+        yield from self.get_future().__await__()
+        return self._value()
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        for tensor in await self:
+            yield tensor
+
+    def __repr__(self) -> str:
+        if not self.is_completed():
+            return "<tutti.distributed.Work: under way>"
+        problem = self.exception()
+        return f"<tutti.distributed.Work: {'done' if problem is None else f'failed: {problem}'}>"
+
+
+class Works(Work):
+    """Several operations that count as one: done when all are."""
+
+    __slots__ = ("_parts", "_missing", "_lock")
+
+    def __init__(self, parts: Sequence[Work], value: Any = None) -> None:
+        super().__init__()
+        self._parts = list(parts)
+        self._after = value
+
+    def wait(self, timeout: Any = None) -> bool:
+        limit = None if timeout is None else seconds_of(timeout)
+        wait_all(self._parts, limit)
+        return True
+
+    def is_completed(self) -> bool:
+        return all(part.is_completed() for part in self._parts)
+
+    def is_success(self) -> bool:
+        return all(part.is_success() for part in self._parts)
+
+    def exception(self) -> BaseException | None:
+        for part in self._parts:
+            problem = part.exception()
+            if problem is not None:
+                return problem
+        return None
+
+    def source_rank(self) -> int:
+        if len(self._parts) != 1:
+            raise RuntimeError("several operations have no one source; ask each of them")
+        return self._parts[0].source_rank()
+
+    _source_rank = source_rank
+
+    def _value(self) -> list[Any]:
+        if self._after is not None:
+            return self._after
+        return [tensor for part in self._parts for tensor in part._value()]
+
+    def _when_done(self, callback: Callable[[], Any]) -> None:
+        if not self._parts:
+            callback()
+            return
+        self._lock = threading.Lock()
+        self._missing = len(self._parts)
+
+        def one_less() -> None:
+            with self._lock:
+                self._missing -= 1
+                last = self._missing == 0
+            if last:
+                callback()
+
+        for part in self._parts:
+            part._when_done(one_less)
+
+    async def __aiter__(self) -> AsyncIterator[Any]:
+        async for part in as_completed(self._parts):
+            for tensor in part._value():
+                yield tensor
+
+
+class FollowedWork(Works):
+    """Works after which something is done once: copying results to where they belong."""
+
+    __slots__ = ("_then", "_then_lock", "_then_error")
+
+    def __init__(self, parts: Sequence[Work], then: Callable[[], Any], value: Any = None) -> None:
+        super().__init__(parts, value)
+        self._then: Callable[[], Any] | None = then
+        self._then_lock = threading.Lock()
+        self._then_error: BaseException | None = None
+        super()._when_done(self._follow)
+
+    def _follow(self) -> None:
+        with self._then_lock:
+            then, self._then = self._then, None
+            if then is None or Works.exception(self) is not None:
+                return
+            try:
+                then()
+            except Exception as problem:
+                self._then_error = problem
+
+    def wait(self, timeout: Any = None) -> bool:
+        super().wait(timeout)
+        self._follow()
+        if self._then_error is not None:
+            raise self._then_error
+        return True
+
+    def is_completed(self) -> bool:
+        return super().is_completed() and (self._then is None or Works.exception(self) is not None)
+
+    def exception(self) -> BaseException | None:
+        return super().exception() or self._then_error
+
+    def _when_done(self, callback: Callable[[], Any]) -> None:
+        def after() -> None:
+            self._follow()
+            callback()
+
+        super()._when_done(after)
+
+
+def wait_all(works: Iterable[Any], limit: float | None = None) -> None:
+    """Wait for all of them; raise the first error after the last one is done."""
+    import time
+    end = None if limit is None else time.monotonic() + limit
+    first: BaseException | None = None
+    for work in works:
+        try:
+            work.wait(None if end is None else max(end - time.monotonic(), 1e-9))
+        except Exception as problem:
+            first = first or problem
+    if first is not None:
+        raise first
+
+
+class _AsCompleted:
+    """Works in the order in which they end; `for` and `async for`."""
+
+    def __init__(self, works: Iterable[Work]) -> None:
+        self._works = list(works)
+
+    def _queue(self, put: Callable[[Work], Any]) -> None:
+        for work in self._works:
+            work._when_done(lambda work=work: put(work))
+
+    def __iter__(self) -> Iterator[Work]:
+        import queue
+        ended: queue.SimpleQueue[Work] = queue.SimpleQueue()
+        self._queue(ended.put)
+        for _ in self._works:
+            yield ended.get()
+
+    async def __aiter__(self) -> AsyncIterator[Work]:
+        import asyncio
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Queue[Work] = asyncio.Queue()
+        self._queue(lambda work: loop.call_soon_threadsafe(ended.put_nowait, work))
+        for _ in self._works:
+            yield await ended.get()
+
+
+def as_completed(works: Iterable[Work]) -> _AsCompleted:
+    """The works in the order in which they end: `for work in as_completed(works)`, or `async for`."""
+    return _AsCompleted(works)

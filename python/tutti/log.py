@@ -1,0 +1,40 @@
+"""The library's remarks, through Python's `logging`."""
+
+import logging
+
+from tutti import _tutti
+
+NAME = "tutti"
+_LEVELS = {
+    _tutti.LogLevel.DEBUG: logging.DEBUG,
+    _tutti.LogLevel.INFO: logging.INFO,
+    _tutti.LogLevel.WARNING: logging.WARNING,
+    _tutti.LogLevel.ERROR: logging.ERROR,
+}
+_installed = False
+
+
+def install(logger: logging.Logger | None = None, least: _tutti.LogLevel | None = None) -> None:
+    """Hands what the library remarks to `logger` (the one named "tutti", if not told), from the level
+    `least` on (that in TUTTI_LOG_LEVEL, if not told: warning). Replaces another sink."""
+    global _installed
+    to = logging.getLogger(NAME) if logger is None else logger
+
+    def sink(level: _tutti.LogLevel, text: str) -> None:
+        to.log(_LEVELS.get(level, logging.ERROR), "%s", text)
+
+    _tutti.set_log_sink(sink, _tutti.Config.from_environment().log_level if least is None else least)
+    _installed = True
+
+
+def install_once() -> None:
+    """`install`, unless that was done before: what `tutti.distributed` does when a world is made."""
+    if not _installed:
+        install()
+
+
+def remove() -> None:
+    """The library is silent, and stays so until the next `install`."""
+    global _installed
+    _tutti.set_log_sink(None)
+    _installed = True

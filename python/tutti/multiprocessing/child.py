@@ -1,0 +1,78 @@
+"""The process's side of `spawn`."""
+
+import ctypes
+import os
+import pathlib
+import pickle
+import signal
+import sys
+import time
+import traceback
+from typing import Any, NamedTuple
+
+from tutti.multiprocessing.shipping import Shipped
+
+_PR_SET_PDEATHSIG = 1
+# Codes of tutti's errors that tell of another rank's failure.
+_CONSEQUENCES = {"peer_lost", "peer_left", "aborted"}
+
+
+class Failure(NamedTuple):
+    """An exception that left the function of a process."""
+
+    when: float  # time.monotonic(), the same clock in all processes of a host
+    is_consequence: bool  # it only tells that another rank has failed
+    trace: str
+
+
+def main(index: int, parent: int, call: Shipped, error_file: str) -> None:
+    """Calls fn(index, *args); what leaves it is written to `error_file`."""
+    _die_with(parent)
+    try:
+        fn, args = call.open()
+        fn(index, *args)
+    except KeyboardInterrupt:
+        pass  # Ctrl-C goes to the parent too, which tells of it
+    except Exception as error:  # noqa: BLE001: whatever it is, the parent tells of it
+        failure = Failure(time.monotonic(), is_consequence(error),
+                          traceback.format_exc())
+        write(error_file, failure)
+        sys.exit(1)
+
+
+def is_consequence(error: BaseException) -> bool:
+    """Whether the error only tells that another rank has failed."""
+    return getattr(error, "code", None) in _CONSEQUENCES
+
+
+def write(path: str, value: Any) -> None:
+    """Who reads the file finds all of it, or no file."""
+    partial = path + ".partial"
+    with open(partial, "wb") as file:
+        pickle.dump(value, file, protocol=pickle.HIGHEST_PROTOCOL)
+    os.rename(partial, path)
+
+
+def read_failure(path: str) -> Failure | None:
+    """What the process has written, if it has."""
+    if not pathlib.Path(path).exists():
+        return None
+    with open(path, "rb") as file:
+        failure: Failure = pickle.load(file)
+    return failure
+
+
+def _die_with(parent: int) -> None:
+    """A parent that is killed leaves no processes behind."""
+    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) == 0 and _parent_is_gone(parent):
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _parent_is_gone(parent: int) -> bool:
+    try:
+        os.kill(parent, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        pass
+    return False

@@ -1,0 +1,94 @@
+"""Processes of this host that are the ranks of one world: the part that `run` and the pytest plug-in share."""
+
+import multiprocessing
+import os
+import pathlib
+import secrets
+import tempfile
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import Any
+
+from tutti.multiprocessing import child, shipping
+from tutti.multiprocessing.shipping import Shipped
+from tutti.multiprocessing.spawn import ProcessContext, start_processes
+
+_ADDRESS = "127.0.0.1"
+# Of a job that this process itself may belong to.
+_OF_ANOTHER_JOB = ("TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT")
+
+
+class Ticket:
+    """What each process is given: by it, it learns who it is, and hands in its result."""
+
+    def __init__(self, folder: str, size: int, env: Mapping[str, str], ports: Any) -> None:
+        self._folder = pathlib.Path(folder)
+        self._env = dict(env)
+        self._ports = ports
+        self.size = size
+        self.name = secrets.token_hex(8)
+        self.secret_file = self._folder / "secret"
+
+    def enter(self, rank: int) -> None:
+        """Tells this process who it is, by the variables that init_process_group reads."""
+        for name in _OF_ANOTHER_JOB:
+            os.environ.pop(name, None)
+        os.environ.update(self._env)
+        os.environ.update({
+            "RANK": str(rank), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(rank),
+            "LOCAL_WORLD_SIZE": str(self.size), "MASTER_ADDR": _ADDRESS,
+            "MASTER_PORT": str(self._ports.get()), "TUTTI_AGENT_STORE": "1", "TUTTI_JOB": self.name,
+            "TUTTI_SECRET_FILE": str(self.secret_file),
+        })
+
+    def put_result(self, rank: int, value: Any) -> None:
+        child.write(self.file("result", rank), Shipped(value))
+
+    def file(self, kind: str, rank: int) -> str:
+        """A file of that rank, in a folder that goes with the job."""
+        return str(self._folder / f"{kind}.{rank}")
+
+
+class Job:
+    """The parent's side: starts the processes, serves their store, ends what is left at the end."""
+
+    def __init__(self, size: int, start_method: str, env: Mapping[str, str] | None = None) -> None:
+        self._start_method = start_method
+        self._folder = tempfile.TemporaryDirectory(prefix="tutti-job-")
+        ports = multiprocessing.get_context(start_method).SimpleQueue()
+        self._ports = ports
+        self._store: Any = None
+        self.context: ProcessContext | None = None
+        self.ticket = Ticket(self._folder.name, size, env or {}, ports)
+        self.ticket.secret_file.touch(mode=0o600)
+        self.ticket.secret_file.write_bytes(secrets.token_bytes(32))
+
+    def __enter__(self) -> "Job":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self.context is not None:
+            self.context.end()
+        self._ports.close()
+        self._store = None
+        self._folder.cleanup()
+
+    def start(self, main: Callable[..., None], *args: Any) -> ProcessContext:
+        """Calls main(rank, ticket, *args) in each process; it begins with `ticket.enter(rank)`."""
+        from tutti import _tutti  # noqa: PLC0415: `import tutti.multiprocessing` alone stays quick
+
+        self.context = start_processes(main, (self.ticket, *args), self.ticket.size, join=False,
+                                       start_method=self._start_method)
+        assert self.context is not None
+        # Only now: a fork must not find half of the store's thread.
+        self._store = _tutti.TCPStore(_ADDRESS, 0, None, True, None, False, job=self.ticket.name,
+                                      secret=self.ticket.secret_file.read_bytes())
+        for _ in range(self.ticket.size):
+            self._ports.put(self._store.port)
+        return self.context
+
+    def result(self, rank: int) -> Any:
+        """What the rank handed in; FileNotFoundError if it did not."""
+        with open(self.ticket.file("result", rank), "rb") as file:
+            return shipping.loads(file.read()).open()

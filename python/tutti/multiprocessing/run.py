@@ -1,0 +1,80 @@
+"""`run`: a function on the ranks of a new world, and their results."""
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from tutti.multiprocessing import shipping
+from tutti.multiprocessing.job import Job, Ticket
+from tutti.multiprocessing.spawn import ProcessContext
+
+
+def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None, *, init: bool = True, backend: str | None = None,
+        timeout: float | timedelta | None = None, start_method: str | None = None,
+        env: Mapping[str, str] | None = None, grace_period: float = 5.0) -> list[Any]:
+    """Calls fn(*args, **kwargs) in `nprocs` new processes that are the ranks of a world, and returns
+    what they return, in the order of ranks. Works in notebooks too, with functions of their cells.
+
+    The world is there when `fn` is called (`tutti.distributed.get_rank()`, ...) and destroyed after
+    it; with `init=False` only the environment is set, and `fn` calls init_process_group itself. The
+    processes meet at a store of their own, on a port of their own, and know a secret: jobs do not
+    meet each other, and any number may follow each other.
+
+    nprocs: one per CPU that this process may use, if not told.
+    timeout: seconds for all of it; what still runs then is ended, and TimeoutError names the ranks.
+    env: variables for the processes, beside those that say who they are.
+    start_method: "spawn", "fork" or "forkserver"; if not told, "spawn", or "fork" where only that can
+        give `fn` to another process (a notebook's function, and cloudpickle is not installed).
+    grace_period: seconds that the other ranks have to end by themselves after the first failure.
+
+    Raises what `spawn` raises for the first rank that fails; the other ranks are ended before.
+    """
+    size = len(os.sched_getaffinity(0)) if nprocs is None else nprocs
+    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    deadline = None if seconds is None else time.monotonic() + seconds
+    with Job(size, start_method or _start_method(fn), env) as job:
+        context = job.start(_rank_main, fn, tuple(args), dict(kwargs or {}), init, backend)
+        while not context.join(_left(deadline), grace_period):
+            if deadline is not None and time.monotonic() >= deadline:
+                raise TimeoutError(_too_late(seconds, context))
+        return [_result(job, rank) for rank in range(size)]
+
+
+def _rank_main(rank: int, ticket: Ticket, fn: Callable[..., Any], args: tuple[Any, ...],
+               kwargs: dict[str, Any], init: bool, backend: str | None) -> None:
+    ticket.enter(rank)
+    if not init:
+        ticket.put_result(rank, fn(*args, **kwargs))
+        return
+    from tutti import distributed as dist  # noqa: PLC0415: only who makes a world needs it
+
+    dist.init_process_group(backend)
+    ticket.put_result(rank, fn(*args, **kwargs))
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def _result(job: Job, rank: int) -> Any:
+    try:
+        return job.result(rank)
+    except FileNotFoundError:
+        assert job.context is not None
+        raise RuntimeError(f"run: the process of rank {rank} (number {job.context.pids()[rank]}) ended without a "
+                           f"result: it was interrupted, or left by sys.exit(0)") from None
+
+
+def _start_method(fn: Callable[..., Any]) -> str:
+    return "spawn" if shipping.has_cloudpickle() or shipping.has_name(fn) else "fork"
+
+
+def _left(deadline: float | None) -> float | None:
+    return None if deadline is None else max(0.0, deadline - time.monotonic())
+
+
+def _too_late(seconds: float | None, context: ProcessContext) -> str:
+    late = ", ".join(str(rank) for rank in context.running())
+    return (f"run: after {seconds:g} s rank(s) {late} still ran and were ended; "
+            f"if they are only slow, give a longer timeout")

@@ -1,0 +1,84 @@
+"""Functions and their arguments on the way to another process, those of a notebook's cell included.
+
+Python's pickle sends a function as a name. What has no name that another process could look up, because
+it was defined in a notebook's cell, at the prompt or inside a function, is sent whole, with cloudpickle.
+"""
+
+import collections
+import io
+import pickle
+import sys
+from multiprocessing.reduction import ForkingPickler
+from typing import Any
+
+_HINT = ("; what is defined in a notebook's cell, at the prompt or inside a function goes to another process "
+         "with cloudpickle only: pip install cloudpickle, or put it into a module")
+
+
+def main_is_interactive() -> bool:
+    """Whether other processes cannot import our main module: it is a notebook, a prompt or -c."""
+    main = sys.modules.get("__main__")
+    return getattr(main, "__file__", None) is None and getattr(main, "__spec__", None) is None
+
+
+def has_cloudpickle() -> bool:
+    try:
+        import cloudpickle  # noqa: F401, PLC0415: only who ships needs it
+    except ImportError:
+        return False
+    return True
+
+
+def dumps(value: Any) -> bytes:
+    """Pickled `value`; queues and locks are allowed while a process is being started."""
+    if not main_is_interactive() or not has_cloudpickle():
+        try:
+            return bytes(ForkingPickler.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+        except (pickle.PicklingError, AttributeError, TypeError) as problem:
+            if not has_cloudpickle():
+                raise pickle.PicklingError(f"{problem}{_HINT}") from problem
+    return _dumps_whole(value)
+
+
+def _dumps_whole(value: Any) -> bytes:
+    import cloudpickle  # noqa: PLC0415: as above
+
+    class Pickler(cloudpickle.CloudPickler):
+        # What multiprocessing knows to send goes its way; everything else as cloudpickle does it.
+        dispatch_table = collections.ChainMap(cloudpickle.CloudPickler.dispatch_table,
+                                              ForkingPickler(io.BytesIO()).dispatch_table)
+
+    file = io.BytesIO()
+    Pickler(file).dump(value)
+    return file.getvalue()
+
+
+def loads(data: bytes) -> Any:
+    """What `dumps` has made bytes of."""
+    return pickle.loads(data)
+
+
+def has_name(fn: Any) -> bool:
+    """Whether another process finds `fn` by its name."""
+    module = sys.modules.get(getattr(fn, "__module__", None) or "")
+    found: Any = module
+    for part in getattr(fn, "__qualname__", "<none>").split("."):
+        found = getattr(found, part, None)
+    return found is fn and not (module is sys.modules.get("__main__") and main_is_interactive())
+
+
+class Shipped:
+    """A value that is unpickled only when it is asked for, where its errors can be told."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._bytes: bytes | None = None
+
+    def __getstate__(self) -> bytes:
+        return dumps(self._value)
+
+    def __setstate__(self, state: bytes) -> None:
+        self._bytes = state
+
+    def open(self) -> Any:
+        return self._value if self._bytes is None else loads(self._bytes)

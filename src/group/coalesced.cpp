@@ -1,0 +1,173 @@
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tutti/process_group.hpp>
+
+#include "group/factor.hpp"
+
+// Several tensors in one operation: put together piece by piece, as if they were one.
+namespace tutti {
+namespace {
+
+std::string number(std::size_t value) { return std::to_string(value); }
+
+/// Stands for the whole: dtype and count only.
+TensorView standing_for(std::span<const Piece> pieces, DType dtype) noexcept {
+  std::size_t count = 0;
+  for (const Piece& piece : pieces) count += piece.count;
+  return TensorView(nullptr, dtype, count);
+}
+
+DType dtype_of_all(std::span<const TensorView> views) noexcept {
+  return views.empty() ? DType::uint8 : views.front().dtype();
+}
+
+/// All tensors one after the other.
+std::vector<Piece> whole(std::span<const TensorView> views) {
+  std::vector<Piece> pieces;
+  pieces.reserve(views.size());
+  for (const TensorView& view : views) pieces.push_back({view, 0, view.count()});
+  return pieces;
+}
+
+/// The blocks of rank 0 of all tensors, then those of rank 1, ...
+std::vector<Piece> by_blocks(std::span<const TensorView> views, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  std::vector<Piece> pieces;
+  pieces.reserve(views.size() * ranks);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    for (const TensorView& view : views)
+      pieces.push_back({view, r * (view.count() / ranks), view.count() / ranks});
+  }
+  return pieces;
+}
+
+Collective call_of(Kind kind, Details& details, std::span<const Piece> outputs,
+                   std::span<const Piece> inputs, DType dtype) noexcept {
+  details.output_pieces = outputs;
+  details.input_pieces = inputs;
+  Collective call;
+  call.kind = kind;
+  call.output = standing_for(outputs, dtype);
+  call.input = standing_for(inputs, dtype);
+  call.details = &details;
+  return call;
+}
+
+[[noreturn]] void refuse(const char* what, std::string_view group, const std::string& text) {
+  raise(Status(Errc::invalid_argument,
+               std::string(what) + " in group '" + std::string(group) + "': " + text));
+}
+
+void check_list(const char* what, std::string_view group, std::span<const TensorView> views) {
+  if (views.empty()) refuse(what, group, "the list of tensors is empty");
+  for (std::size_t t = 1; t < views.size(); ++t) {
+    if (views[t].dtype() == views[0].dtype()) continue;
+    refuse(what, group,
+           "tensor " + number(t) + " is " + std::string(to_string(views[t].dtype())) +
+               ", but tensor 0 is " + std::string(to_string(views[0].dtype())) +
+               "; all must have one dtype: call once for each dtype");
+  }
+}
+
+/// That each tensor of `all` has a block of as many elements as its counterpart for each rank.
+void check_blocks(const char* what, std::string_view group, const char* name,
+                  std::span<const TensorView> all, std::span<const TensorView> blocks, int size) {
+  const auto ranks = static_cast<std::size_t>(size);
+  if (all.size() != blocks.size())
+    refuse(what, group,
+           number(all.size()) + " " + name + "s do not fit to " + number(blocks.size()) +
+               " tensors; give one for each");
+  for (std::size_t t = 0; t < all.size(); ++t) {
+    if (all[t].count() == blocks[t].count() * ranks) continue;
+    refuse(what, group,
+           std::string(name) + " " + number(t) + " has " + number(all[t].count()) +
+               " elements; it must have " + number(ranks) + " times its counterpart's " +
+               number(blocks[t].count()));
+  }
+}
+
+}  // namespace
+
+Work ProcessGroup::all_reduce_coalesced(std::span<const TensorView> buffers,
+                                        const AllReduceOptions& options) {
+  check_list("all_reduce_coalesced", name(), buffers);
+  if (buffers.size() == 1) return all_reduce(buffers.front(), options);
+  const std::vector<Piece> pieces = whole(buffers);
+  const DType dtype = dtype_of_all(buffers);
+  Factor factor(options.op, dtype, options.factor, options.factors);
+  Details details;
+  details.factor = factor.view();
+  Collective call = call_of(Kind::all_reduce, details, pieces, pieces, dtype);
+  call.op = options.op;
+  return submit(call, options.timeout, false);
+}
+
+Work ProcessGroup::broadcast_coalesced(std::span<const TensorView> buffers,
+                                       const BroadcastOptions& options) {
+  check_list("broadcast_coalesced", name(), buffers);
+  if (buffers.size() == 1) return broadcast(buffers.front(), options);
+  const std::vector<Piece> pieces = whole(buffers);
+  Details details;
+  Collective call = call_of(Kind::broadcast, details, pieces, pieces, dtype_of_all(buffers));
+  call.root = options.root;
+  return submit(call, options.timeout, false);
+}
+
+Work ProcessGroup::all_gather_coalesced(std::span<const TensorView> outputs,
+                                        std::span<const TensorView> inputs,
+                                        const AllGatherOptions& options) {
+  constexpr const char* kName = "all_gather_coalesced";
+  check_list(kName, name(), inputs);
+  check_list(kName, name(), outputs);
+  if (!options.output_counts.empty())
+    refuse(kName, name(), "output_counts: blocks must be alike on all ranks here");
+  const std::vector<Piece> in = whole(inputs);
+  std::vector<Piece> out;
+  if (size() > 1 && outputs.size() == inputs.size() * static_cast<std::size_t>(size())) {
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const TensorView& input = inputs[i % inputs.size()];
+      if (outputs[i].count() == input.count()) continue;
+      refuse(kName, name(),
+             "output " + number(i) + " has " + number(outputs[i].count()) +
+                 " elements, but input " + number(i % inputs.size()) + " has " +
+                 number(input.count()));
+    }
+    out = whole(outputs);
+  } else {
+    check_blocks(kName, name(), "output", outputs, inputs, size());
+    out = by_blocks(outputs, size());
+  }
+  if (outputs.front().dtype() != inputs.front().dtype())
+    refuse(kName, name(), "inputs and outputs must have one dtype");
+  Details details;
+  Collective call = call_of(Kind::all_gather, details, out, in, dtype_of_all(inputs));
+  return submit(call, options.timeout, false);
+}
+
+Work ProcessGroup::reduce_scatter_coalesced(std::span<const TensorView> outputs,
+                                            std::span<const TensorView> inputs,
+                                            const ReduceScatterOptions& options) {
+  constexpr const char* kName = "reduce_scatter_coalesced";
+  check_list(kName, name(), outputs);
+  check_list(kName, name(), inputs);
+  if (!options.input_counts.empty())
+    refuse(kName, name(), "input_counts: blocks must be alike on all ranks here");
+  if (options.factors.count() > 0)
+    refuse(kName, name(), "factors: give one number (factor) for all tensors");
+  check_blocks(kName, name(), "input", inputs, outputs, size());
+  if (outputs.front().dtype() != inputs.front().dtype())
+    refuse(kName, name(), "inputs and outputs must have one dtype");
+  const std::vector<Piece> in = by_blocks(inputs, size());
+  const std::vector<Piece> out = whole(outputs);
+  const DType dtype = dtype_of_all(outputs);
+  Factor factor(options.op, dtype, options.factor, options.factors);
+  Details details;
+  details.factor = factor.view();
+  Collective call = call_of(Kind::reduce_scatter, details, out, in, dtype);
+  call.op = options.op;
+  return submit(call, options.timeout, false);
+}
+
+}  // namespace tutti

@@ -1,0 +1,104 @@
+#include "group/pieces_check.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/kinds.hpp"
+#include "group/views_check.hpp"
+
+namespace tutti {
+namespace {
+
+/// Bytes of one piece that are in a row. What has strides is not judged.
+struct Bytes {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  bool written = false;
+};
+
+Bytes bytes_of(const Piece& piece, bool written) noexcept {
+  const std::size_t element = size_of(piece.view.dtype());
+  const auto begin = reinterpret_cast<std::uintptr_t>(piece.view.data()) + piece.first * element;
+  return {begin, begin + piece.count * element, written};
+}
+
+std::string check(std::span<const Piece> pieces, std::string_view name, DType dtype, bool written) {
+  for (const Piece& piece : pieces) {
+    if (piece.view.dtype() != dtype)
+      return "a piece of the " + std::string(name) + " is " +
+             std::string(to_string(piece.view.dtype())) + ", not " + std::string(to_string(dtype));
+    if (piece.first > piece.view.count() || piece.count > piece.view.count() - piece.first)
+      return "a piece of the " + std::string(name) + " goes beyond its tensor";
+    if (std::string wrong = check_memory(piece.view, name, written); !wrong.empty()) return wrong;
+  }
+  return {};
+}
+
+std::size_t count_of(std::span<const Piece> pieces) noexcept {
+  std::size_t count = 0;
+  for (const Piece& piece : pieces) count += piece.count;
+  return count;
+}
+
+/// Nothing is written twice, and nothing is read that is written elsewhere.
+bool overlap(std::span<const Piece> outputs, std::span<const Piece> inputs) {
+  std::vector<Bytes> all;
+  const auto collect = [&](std::span<const Piece> pieces, bool written) {
+    for (const Piece& piece : pieces) {
+      if (piece.count > 0 && piece.view.contiguous()) all.push_back(bytes_of(piece, written));
+    }
+  };
+  collect(outputs, true);
+  collect(inputs, false);
+  const auto before = [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; };
+  if (!std::is_sorted(all.begin(), all.end(), before)) std::sort(all.begin(), all.end(), before);
+  std::uintptr_t written = 0;  // ends of what begins earlier
+  std::uintptr_t read = 0;
+  Bytes last;
+  for (const Bytes& one : all) {
+    // A rank's own block may be both: then it is the same bytes, once of each.
+    const bool both = one.begin == last.begin && one.end == last.end && one.written != last.written;
+    if (!both && (one.begin < written || (one.written && one.begin < read))) return true;
+    (one.written ? written : read) = std::max(one.written ? written : read, one.end);
+    last = one;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string what_is_wrong_with_pieces(const Collective& call, int rank, int size) {
+  const Details& details = *call.details;
+  const auto in = details.input_pieces;
+  const auto out = details.output_pieces;
+  const Layout layout = traits_of(call.kind).layout;
+  if (layout == Layout::none || layout == Layout::exchange || layout == Layout::pair)
+    return "several tensors for an operation that takes one";
+  if (in.empty() || out.empty()) return "several tensors on one side only";
+  if (!details.inputs.empty() || !details.outputs.empty() || !details.input_counts.empty() ||
+      !details.output_counts.empty())
+    return "several tensors, and lists or counts of blocks beside";
+  const DType dtype = (layout == Layout::scatter ? call.output : call.input).dtype();
+  std::string wrong;
+  if (uses_input(call.kind, rank, call.root)) wrong = check(in, "input", dtype, false);
+  if (wrong.empty() && uses_output(call.kind, rank, call.root))
+    wrong = check(out, "output", dtype, true);
+  if (!wrong.empty()) return wrong;
+  const auto ranks = static_cast<std::size_t>(size);
+  const std::size_t have = count_of(layout == Layout::scatter ? in : out);
+  const std::size_t need =
+      count_of(layout == Layout::scatter ? out : in) * (layout == Layout::same ? 1 : ranks);
+  if (have != need || call.input.count() != count_of(in) || call.output.count() != count_of(out))
+    return "the tensors have " + std::to_string(have) + " elements in all, not " +
+           std::to_string(need);
+  // In place they are the same tensors.
+  const bool in_place = layout == Layout::same;
+  if (overlap(out, in_place ? std::span<const Piece>() : in))
+    return "two of the tensors overlap; call once for each";
+  return {};
+}
+
+}  // namespace tutti

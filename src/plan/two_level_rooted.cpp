@@ -1,0 +1,188 @@
+#include <vector>
+
+#include "plan/two_level.hpp"
+
+// reduce, gather and scatter on several hosts, in one piece: inside a host by staging, between
+// hosts one message (or one for each run of neighbours) in place of one for each rank. The root
+// leads its host, the first rank every other host.
+namespace tutti::plan {
+namespace {
+
+constexpr int kReady = 0;  // of a leader: what its host gets is staged
+
+struct Place {
+  explicit Place(const Shape& s) : hosts(s) {
+    const int root_host = s.topology->host_of[static_cast<std::size_t>(s.root)];
+    hosts.leaders[static_cast<std::size_t>(root_host)] = s.root;
+    hosts.leader = hosts.leaders[static_cast<std::size_t>(hosts.mine)];
+    at_root = hosts.mine == root_host;
+    leads = s.rank == hosts.leader;
+    for (int host = 0; host < hosts.count; ++host) {
+      if (host != root_host) others.push_back(host);
+    }
+  }
+  [[nodiscard]] Expr leader_of(int host) const {
+    return constant(hosts.leaders[static_cast<std::size_t>(host)]);
+  }
+
+  Hosts hosts;
+  bool at_root = false;     ///< the root is on this rank's host
+  bool leads = false;       ///< this rank is its host's leader
+  std::vector<int> others;  ///< the hosts that the root is not on
+};
+
+/// The blocks of the ranks of a host, as runs of neighbours.
+std::vector<Slice> runs_on(const Shape& s, int host) {
+  std::vector<Slice> runs;
+  for (int rank = 0; rank < s.size;) {
+    if (s.topology->host_of[static_cast<std::size_t>(rank)] != host) {
+      ++rank;
+      continue;
+    }
+    int end = rank + 1;
+    while (end < s.size && s.topology->host_of[static_cast<std::size_t>(end)] == host) ++end;
+    runs.push_back(blocks(constant(rank), end - rank));
+    rank = end;
+  }
+  return runs;
+}
+
+Program program(Kind kind, const Shape& s, const Place& place) {
+  Program p("two_level", kind, s);
+  p.schedule().region = true;
+  p.schedule().messages = place.hosts.count > 1;
+  return p;
+}
+
+Operand here(Slice slice) { return scratch(constant(0), slice); }
+
+}  // namespace
+
+Schedule two_level_gather(const Shape& s) {
+  const Place place(s);
+  Program p = program(Kind::gather, s, place);
+  const Slice own = block(constant(s.rank));
+  p.schedule().stage_slots = 1;
+  p.schedule().slot_parts = 0;
+  if (!place.leads) {
+    p.copy(p.stage(constant(0), own), input(own));
+    p.publish();
+    p.agree();
+    return p.take();
+  }
+  const bool is_root = s.rank == s.root;
+  const bool through = !is_root || place.hosts.count > 1;
+  p.schedule().scratch_slots = through ? 1 : 0;
+  p.publish();
+  if (is_root) {
+    for (const int host : place.others) {
+      for (const Slice& run : runs_on(s, host)) p.recv(place.leader_of(host), here(run));
+    }
+  }
+  for (const RankSet& set : place.hosts.local_without(s.rank)) p.await_line(set);
+  p.agree();
+  const auto collect = [&](auto to) {
+    p.copy(to(own), input(own));
+    for (const int rank : place.hosts.local) {
+      if (rank == s.rank) continue;
+      const Slice theirs = block(constant(rank));
+      p.copy(to(theirs), Program::stage_of(constant(rank), constant(0), theirs));
+    }
+  };
+  if (!is_root) {
+    collect([](Slice slice) { return here(slice); });
+    for (const Slice& run : runs_on(s, place.hosts.mine)) p.send(constant(s.root), here(run));
+    return p.take();
+  }
+  collect([](Slice slice) { return output(slice); });
+  for (const int host : place.others) {
+    p.await_recv(only(place.leader_of(host)));
+    for (int rank = 0; rank < s.size; ++rank) {
+      if (s.topology->host_of[static_cast<std::size_t>(rank)] != host) continue;
+      const Slice theirs = block(constant(rank));
+      p.copy(output(theirs), here(theirs));
+    }
+  }
+  return p.take();
+}
+
+Schedule two_level_scatter(const Shape& s) {
+  const Place place(s);
+  Program p = program(Kind::scatter, s, place);
+  const Slice own = block(constant(s.rank));
+  const Expr leader = constant(place.hosts.leader);
+  p.schedule().stage_slots = 1;
+  p.schedule().slot_parts = 0;
+  if (!place.leads) {
+    p.publish();
+    p.await_line(only(leader));
+    p.agree();
+    p.await(kReady, only(leader), constant(1));
+    p.copy(output(own), Program::stage_of(leader, constant(0), own));
+    return p.take();
+  }
+  const auto staged = [&](Slice slice) { return p.stage(constant(0), slice); };
+  p.publish();
+  p.agree();
+  if (s.rank == s.root) {
+    for (int rank = 0; rank < s.size; ++rank) {
+      if (rank != s.rank) p.copy(staged(block(constant(rank))), input(block(constant(rank))));
+    }
+    if (!place.hosts.alone()) p.signal(kReady, constant(1));
+    for (const int host : place.others) {
+      for (const Slice& run : runs_on(s, host)) p.send(place.leader_of(host), staged(run));
+    }
+    p.copy(output(own), input(own));
+    return p.take();
+  }
+  for (const Slice& run : runs_on(s, place.hosts.mine)) p.recv(constant(s.root), staged(run));
+  p.await_recv(only(constant(s.root)));
+  if (!place.hosts.alone()) p.signal(kReady, constant(1));
+  p.copy(output(own), staged(own));
+  return p.take();
+}
+
+// Hosts must be aligned: then a host's sum is a subtree of the tree of decisions A4.
+Schedule two_level_reduce(const Shape& s) {
+  if (!s.topology->aligned || s.topology->max_per_host == 1)
+    return s.size <= 16 ? direct_reduce(s) : binomial_reduce(s);
+  const Place place(s);
+  Program p = program(Kind::reduce, s, place);
+  p.schedule().stage_slots = 1;
+  if (!place.leads) {
+    p.copy(p.stage(constant(0), whole()), input(whole()));
+    p.publish();
+    p.agree();
+    return p.take();
+  }
+  const int n = place.hosts.count;
+  const bool is_root = s.rank == s.root;
+  // Slot h takes the sum of host h; a leader that is not the root has but its own.
+  if (n > 1) p.schedule().scratch_slots = is_root ? n : 1;
+  const auto slot_of = [&](int host) { return scratch(constant(is_root ? host : 0), whole()); };
+  p.publish();
+  if (is_root) {
+    for (const int host : place.others) p.recv(place.leader_of(host), slot_of(host));
+  }
+  for (const RankSet& set : place.hosts.local_without(s.rank)) p.await_line(set);
+  p.agree();
+  const int first = place.hosts.local.front();
+  const RankSet local = ranks_from(first, static_cast<int>(place.hosts.local.size()));
+  const bool whole_sum = n == 1;
+  p.reduce_stages(whole_sum ? output(whole()) : slot_of(place.hosts.mine), local, constant(0),
+                  whole(), true);
+  if (whole_sum) {
+    p.mark_last();
+    return p.take();
+  }
+  if (!is_root) {
+    p.send(constant(s.root), slot_of(0));
+    return p.take();
+  }
+  for (const int host : place.others) p.await_recv(only(place.leader_of(host)));
+  p.reduce_slots(output(whole()), ranks_from(0, n), constant(0), whole(), false);
+  p.mark_last();
+  return p.take();
+}
+
+}  // namespace tutti::plan

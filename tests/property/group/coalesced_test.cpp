@@ -1,0 +1,296 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <tutti/launch.hpp>
+#include <tutti/tutti.hpp>
+
+// Several tensors in one operation give bit by bit what a call for each gives.
+namespace tutti {
+namespace {
+
+using Transport = Config::TransportChoice;
+
+/// Floats in memory: in a row, or every second one, with marks that must stay as they are.
+class Tensor {
+ public:
+  Tensor(std::size_t count, bool strided)
+      : count_(count), step_(strided ? 2 : 1), memory_(count * step_ + 1, kMark) {}
+
+  [[nodiscard]] TensorView view() {
+    if (step_ == 1) return TensorView(memory_.data(), DType::float32, count_);
+    const std::int64_t shape[] = {static_cast<std::int64_t>(count_)};
+    const std::int64_t strides[] = {2};
+    return TensorView(memory_.data(), DType::float32, shape, strides);
+  }
+  void draw(std::mt19937_64& random) {
+    std::uniform_real_distribution<float> values(-1000, 1000);  // sums round
+    for (std::size_t i = 0; i < count_; ++i) memory_[i * step_] = values(random);
+  }
+  [[nodiscard]] bool operator==(const Tensor& other) const {
+    return memory_.size() == other.memory_.size() &&
+           std::memcmp(memory_.data(), other.memory_.data(), memory_.size() * sizeof(float)) == 0;
+  }
+
+ private:
+  static constexpr float kMark = -7.5F;
+  std::size_t count_;
+  std::size_t step_;
+  std::vector<float> memory_;
+};
+
+/// Some tensors; the same numbers of elements on every rank, each form for itself.
+struct Set {
+  std::vector<Tensor> tensors;
+
+  Set(const std::vector<std::size_t>& counts, std::size_t times, std::mt19937_64& own) {
+    for (const std::size_t count : counts) tensors.emplace_back(count * times, own() % 3 == 0);
+    for (Tensor& tensor : tensors) tensor.draw(own);
+  }
+  [[nodiscard]] std::vector<TensorView> views() {
+    std::vector<TensorView> all;
+    for (Tensor& tensor : tensors) all.push_back(tensor.view());
+    return all;
+  }
+};
+
+std::vector<std::size_t> draw_counts(std::mt19937_64& random, std::size_t most) {
+  std::vector<std::size_t> counts(2 + random() % 40);
+  const std::size_t limits[] = {1, 8, 100, 3000, most};
+  for (std::size_t& count : counts) count = random() % (limits[random() % 5] + 1);
+  return counts;
+}
+
+class Coalesced : public testing::TestWithParam<std::tuple<int, const char*>> {
+ protected:
+  static Config config() {
+    Config config;
+    const std::string way = std::get<1>(GetParam());
+    if (way == "tcp") config.transport = Transport::tcp;
+    if (way == "messages")
+      config.algorithms =
+          "all_reduce:direct,all_gather:ring,reduce_scatter:direct,"
+          "broadcast:scatter_all_gather_broadcast";
+    return config;
+  }
+  static void run(const std::function<void(ProcessGroup&)>& body) {
+    run_threads(std::get<0>(GetParam()), body, config());
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Sizes, Coalesced,
+                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
+                                          testing::Values("shm", "tcp", "messages")),
+                         [](const auto& one) {
+                           return std::string(std::get<1>(one.param)) +
+                                  std::to_string(std::get<0>(one.param));
+                         });
+
+TEST_P(Coalesced, GivesWhatSingleCallsGive) {
+  run([](ProcessGroup& world) {
+    std::mt19937_64 random(3);  // alike on every rank
+    std::mt19937_64 own(100 + static_cast<std::uint64_t>(world.rank()));
+    const auto size = static_cast<std::size_t>(world.size());
+    for (int round = 0; round < 5; ++round) {
+      const auto counts = draw_counts(random, 20'000);
+      const int root = static_cast<int>(random() % size);
+      const ReduceOp op = random() % 2 == 0 ? ReduceOp::sum : ReduceOp::avg;
+      Set together(counts, 1, own);
+      Set each = together;
+      world.all_reduce_coalesced(together.views(), {.op = op}).wait();
+      for (Tensor& one : each.tensors) world.all_reduce(one.view(), {.op = op}).wait();
+      EXPECT_EQ(together.tensors, each.tensors) << "all_reduce";
+
+      world.all_reduce_coalesced(together.views(), {.op = ReduceOp::premul_sum, .factor = 0.3})
+          .wait();
+      for (Tensor& one : each.tensors)
+        world.all_reduce(one.view(), {.op = ReduceOp::premul_sum, .factor = 0.3}).wait();
+      EXPECT_EQ(together.tensors, each.tensors) << "PREMUL_SUM";
+
+      Set sent(counts, 1, own);
+      each = sent;
+      world.broadcast_coalesced(sent.views(), {.root = root}).wait();
+      for (Tensor& one : each.tensors) world.broadcast(one.view(), {.root = root}).wait();
+      EXPECT_EQ(sent.tensors, each.tensors) << "broadcast";
+
+      Set inputs(counts, 1, own);
+      Set outputs(counts, size, own);
+      Set expected = outputs;
+      world.all_gather_coalesced(outputs.views(), inputs.views()).wait();
+      for (std::size_t t = 0; t < counts.size(); ++t)
+        world.all_gather(expected.tensors[t].view(), inputs.tensors[t].view()).wait();
+      EXPECT_EQ(outputs.tensors, expected.tensors) << "all_gather";
+
+      Set blocks(counts, 1, own);
+      expected = blocks;
+      world.reduce_scatter_coalesced(blocks.views(), outputs.views(), {.op = op}).wait();
+      for (std::size_t t = 0; t < counts.size(); ++t)
+        world.reduce_scatter(expected.tensors[t].view(), outputs.tensors[t].view(), {.op = op})
+            .wait();
+      EXPECT_EQ(blocks.tensors, expected.tensors) << "reduce_scatter";
+    }
+  });
+}
+
+TEST_P(Coalesced, GathersIntoListsOfEachRank) {
+  run([](ProcessGroup& world) {
+    const auto size = static_cast<std::size_t>(world.size());
+    std::vector<std::vector<int>> mine{std::vector<int>(3, world.rank()),
+                                       std::vector<int>(500, 10 * world.rank())};
+    std::vector<TensorView> inputs;
+    for (auto& one : mine) inputs.push_back(view_of(one));
+    std::vector<std::vector<int>> theirs;
+    for (std::size_t r = 0; r < size; ++r) {
+      theirs.emplace_back(3, -1);
+      theirs.emplace_back(500, -1);
+    }
+    std::vector<TensorView> outputs;
+    for (auto& one : theirs) outputs.push_back(view_of(one));
+    world.all_gather_coalesced(outputs, inputs).wait();
+    for (std::size_t r = 0; r < size; ++r) {
+      EXPECT_EQ(theirs[2 * r], std::vector<int>(3, static_cast<int>(r)));
+      EXPECT_EQ(theirs[2 * r + 1], std::vector<int>(500, 10 * static_cast<int>(r)));
+    }
+  });
+}
+
+TEST_P(Coalesced, WorksInPlaceAndWithManyInFlight) {
+  run([](ProcessGroup& world) {
+    const auto size = static_cast<std::size_t>(world.size());
+    const auto me = static_cast<std::size_t>(world.rank());
+    std::vector<std::vector<int>> wide(2 * 20, std::vector<int>(4 * size));
+    std::vector<std::vector<int>> sums(2 * 20, std::vector<int>(7, 1));
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < wide.size(); i += 2) {  // more than a window holds
+      std::vector<TensorView> blocks;
+      for (std::size_t t = i; t < i + 2; ++t) {
+        std::fill_n(wide[t].begin() + static_cast<std::ptrdiff_t>(4 * me), 4, world.rank() + 1);
+        blocks.push_back(view_of(std::span(wide[t]).subspan(4 * me, 4)));
+      }
+      const std::vector<TensorView> whole{view_of(wide[i]), view_of(wide[i + 1])};
+      works.push_back(world.all_gather_coalesced(whole, blocks));
+      const std::vector<TensorView> pair{view_of(sums[i]), view_of(sums[i + 1])};
+      works.push_back(world.all_reduce_coalesced(pair));
+    }
+    wait_all(works);
+    for (const auto& one : wide) {
+      for (std::size_t i = 0; i < one.size(); ++i) EXPECT_EQ(one[i], static_cast<int>(i / 4) + 1);
+    }
+    for (const auto& one : sums) EXPECT_EQ(one, std::vector<int>(7, world.size()));
+  });
+}
+
+TEST(CoalescedWork, CallsBackOnceWhenAllIsThere) {
+  run_threads(3, [](ProcessGroup& world) {
+    std::vector<int> a(10, 1);
+    std::vector<int> b(100'000, 2);
+    const std::vector<TensorView> both{view_of(a), view_of(b)};
+    std::atomic<int> seen{0};
+    struct Seen {
+      std::atomic<int>* count;
+      std::vector<int>*a, *b;
+    } seen_by{&seen, &a, &b};
+    Work work = world.all_reduce_coalesced(both);
+    work.on_done({[](void* context, const Status& status) noexcept {
+                    auto& all = *static_cast<Seen*>(context);
+                    if (status.ok() && all.a->back() == 3 && all.b->back() == 6) ++*all.count;
+                  },
+                  &seen_by});
+    work.wait();
+    while (seen == 0) std::this_thread::yield();
+    world.barrier().wait();
+    EXPECT_EQ(seen, 1);
+  });
+}
+
+TEST(CoalescedDisagreement, OfHowTheTensorsAreDividedIsAnError) {
+  for (const Transport transport : {Transport::automatic, Transport::tcp}) {
+    Config config;
+    config.transport = transport;
+    config.timeout = std::chrono::seconds(20);
+    std::atomic<int> errors{0};
+    run_threads(
+        3,
+        [&](ProcessGroup& world) {
+          std::vector<int> values(12, world.rank());
+          const std::size_t cut = world.rank() == 2 ? 5 : 4;  // 5 + 7, the others 4 + 8
+          const std::vector<TensorView> parts{view_of(std::span(values).first(cut)),
+                                              view_of(std::span(values).subspan(cut))};
+          try {
+            world.all_reduce_coalesced(parts).wait();
+            world.barrier().wait();
+          } catch (const DisagreementError& error) {
+            ++errors;
+          }
+          EXPECT_EQ(values, std::vector<int>(12, world.rank()));
+        },
+        config);
+    EXPECT_EQ(errors, 3);
+  }
+}
+
+TEST(CoalescedDisagreement, WithTheSameElementsInOneTensorIsAnError) {
+  std::atomic<int> errors{0};
+  run_threads(2, [&](ProcessGroup& world) {
+    std::vector<int> values(12, world.rank());
+    const std::vector<TensorView> parts{view_of(std::span(values).first(4)),
+                                        view_of(std::span(values).subspan(4))};
+    for (int round = 0; round < 3; ++round) {  // so that both plans are known
+      world.all_reduce_coalesced(parts).wait();
+      world.all_reduce(values).wait();
+    }
+    const std::vector<int> before = values;
+    try {
+      if (world.rank() == 0)
+        world.all_reduce_coalesced(parts).wait();
+      else
+        world.all_reduce(values).wait();
+    } catch (const DisagreementError& error) {
+      ++errors;
+      EXPECT_NE(std::string(error.what()).find("in several tensors"), std::string::npos)
+          << error.what();
+    }
+    EXPECT_EQ(values, before);
+  });
+  EXPECT_EQ(errors, 2);
+}
+
+TEST(CoalescedMisuse, IsToldAtTheCallAndHarmsNothing) {
+  run_threads(2, [](ProcessGroup& world) {
+    std::vector<float> a(4, 1);
+    std::vector<float> b(6, 1);
+    std::vector<int> c(4, 1);
+    std::vector<float> wide(8);
+    const auto views = [](auto&... one) { return std::vector<TensorView>{view_of(one)...}; };
+    EXPECT_THROW((void)world.all_reduce_coalesced({}), InvalidArgument);
+    EXPECT_THROW((void)world.all_reduce_coalesced(views(a, c)), InvalidArgument) << "dtypes";
+    EXPECT_THROW((void)world.all_reduce_coalesced(views(a, b, a)), InvalidArgument) << "twice";
+    const std::vector<TensorView> crossing{view_of(std::span(b).first(4)),
+                                           view_of(std::span(b).subspan(3))};
+    EXPECT_THROW((void)world.all_reduce_coalesced(crossing), InvalidArgument) << "overlap";
+    const std::vector<TensorView> nothing{view_of(a), TensorView(nullptr, DType::float32, 3)};
+    EXPECT_THROW((void)world.all_reduce_coalesced(nothing), InvalidArgument) << "null";
+    EXPECT_THROW((void)world.all_reduce_coalesced(views(a, b), {.op = ReduceOp::band}),
+                 InvalidArgument);
+    EXPECT_THROW((void)world.broadcast_coalesced(views(a, b), {.root = 2}), InvalidArgument);
+    EXPECT_THROW((void)world.all_gather_coalesced(views(wide, b), views(a, b)), InvalidArgument)
+        << "sizes";
+    EXPECT_THROW((void)world.all_gather_coalesced(views(wide), views(a, b)), InvalidArgument)
+        << "numbers of tensors";
+    EXPECT_THROW((void)world.reduce_scatter_coalesced(views(a, b), views(wide, b)),
+                 InvalidArgument);
+    world.all_reduce_coalesced(views(a, b)).wait();
+    EXPECT_EQ(a[3], 2);
+    EXPECT_EQ(b[5], 2);
+  });
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,1 @@
+"""Found by pytest: with it the tests of every folder can `import ranks`."""

@@ -1,0 +1,145 @@
+"""What tutti sees in an array, and what it refuses. A world of one rank, in this process."""
+
+import array
+import subprocess
+import sys
+
+import ml_dtypes
+import numpy as np
+import pytest
+import tutti
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tutti._tutti import count, dtype_name
+
+Premul = tutti.ReduceOp.PREMUL_SUM
+
+
+@pytest.fixture(scope="module")
+def world():
+    with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1) as group:
+        yield group
+
+
+@pytest.mark.parametrize("name", ["bool", "uint8", "int8", "uint16", "int16", "uint32", "int32",
+                                  "uint64", "int64", "float16", "float32", "float64", "complex64",
+                                  "complex128"])
+def test_numpys_dtypes(name):
+    assert dtype_name(np.zeros(3, name)) == name
+    assert dtype_name(np.zeros((), name)) == name and count(np.zeros((), name)) == 1
+    assert dtype_name(np.zeros((2, 0), name)) == name and count(np.zeros((2, 0), name)) == 0
+    assert dtype_name(np.dtype(name).type(1)) == name  # a NumPy scalar is an array without dimensions
+
+
+@pytest.mark.parametrize("kind, name", [(ml_dtypes.bfloat16, "bfloat16"),
+                                        (ml_dtypes.float8_e4m3fn, "float8_e4m3"),
+                                        (ml_dtypes.float8_e5m2, "float8_e5m2")])
+def test_the_types_of_ml_dtypes(kind, name, world):
+    assert dtype_name(np.zeros(3, kind)) == name
+    x = np.ones((4, 6), kind)
+    view = x[::2, ::-3].T
+    world.all_reduce(view, Premul, factor=2.0)
+    assert (view.astype(float) == 2).all() and x.astype(float).sum() == 4 * 6 + view.size
+    x.flags.writeable = False
+    with pytest.raises(TypeError, match="read-only"):
+        world.all_reduce(x)
+    out = np.zeros((4, 6), kind)
+    world.all_gather(out, x)
+    assert out.tobytes() == x.tobytes()
+
+
+@pytest.mark.parametrize("letter, name", [("b", "int8"), ("B", "uint8"), ("h", "int16"),
+                                          ("H", "uint16"), ("i", "int32"), ("I", "uint32"),
+                                          ("l", "int64"), ("L", "uint64"), ("q", "int64"),
+                                          ("Q", "uint64"), ("f", "float32"), ("d", "float64")])
+def test_arrays_of_the_standard_library(letter, name):
+    assert dtype_name(array.array(letter, [0])) == name
+    assert dtype_name(memoryview(bytearray(16)).cast(letter)) == name
+
+
+@pytest.mark.parametrize("wrong, why", [
+    (3, "is no array"), ([1.0], "is no array"), (None, "is no array"), ("text", "is no array"),
+    (np.array([None]), "does not know"), (np.zeros(3, "M8[s]"), "does not know"),
+    (np.zeros(3, "U4"), "does not know"), (np.zeros(3, ">f4"), "does not know"),
+    (np.zeros(3, "V3"), "does not know"), (np.zeros(3, np.longdouble), "does not know"),
+    (np.zeros(3, ml_dtypes.float8_e4m3), "does not know"), (np.zeros(3, ml_dtypes.int4), "does not know"),
+    (np.zeros(3, [("a", "f4"), ("b", "u1")])["a"], "no multiple"),
+    (np.frombuffer(bytearray(9), np.uint8)[1:].view(np.float64), "address"),
+    (np.zeros((2,) * 10)[(slice(None, None, -1),) * 10].transpose([0, 2, 1, 4, 3, 6, 5, 8, 7, 9]),
+     "more than 8 dimensions")])
+def test_what_is_refused(wrong, why, world):
+    for call in (lambda: world.all_reduce(wrong), lambda: world.all_gather(np.zeros(3), wrong),
+                 lambda: world.broadcast(wrong)):
+        with pytest.raises(TypeError, match=why):
+            call()
+    world.barrier()
+
+
+def test_read_only_is_refused_for_what_is_written(world):
+    frozen = np.zeros(4)
+    frozen.flags.writeable = False
+    for wrong in (frozen, b"abcd", memoryview(b"abcd")):
+        for call in (lambda: world.all_reduce(wrong), lambda: world.reduce(wrong),
+                     lambda: world.all_gather(wrong, wrong), lambda: world.scatter(wrong, wrong),
+                     lambda: world.irecv(wrong, 0), lambda: world.all_gather_list([wrong], wrong)):
+            with pytest.raises(TypeError, match="read-only"):
+                call()
+        out = bytearray(4) if isinstance(wrong, (bytes, memoryview)) else np.ones(4)
+        world.all_gather(out, wrong)
+        assert bytes(out) == bytes(wrong)
+        world.broadcast(wrong)  # the root only reads
+
+
+def test_many_dimensions_become_few(world):
+    x = np.ones((1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2))
+    world.all_reduce(x, Premul, factor=3)
+    assert (x == 3).all()
+    view = np.ones((2, 2, 2, 2, 2, 2, 2, 2, 4))[..., ::2]
+    world.all_reduce(view, Premul, factor=3)
+    assert (view == 3).all() and (view.base == 1).sum() == view.size
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.data(), shape=st.lists(st.integers(0, 4), max_size=6))
+def test_any_slices_are_used_in_place(world, data, shape):
+    x = np.ones(shape, np.int16)
+    view = x[(*(data.draw(st.slices(extent)) for extent in shape), ...)]
+    view = view.transpose(data.draw(st.permutations(range(view.ndim))))
+    expected = x.copy()
+    world.all_reduce(view, Premul, factor=5)
+    assert (view == 5).all() and x.sum() == expected.sum() + 4 * view.size
+
+
+def test_a_buffer_cannot_change_its_size_under_an_operation(world):
+    letters = bytearray(8)
+    work = world.irecv(letters, 0)
+    with pytest.raises(BufferError):
+        letters.append(1)
+    world.send(b"12345678", 0)
+    work.wait()
+    letters.append(1)
+    assert letters == b"12345678\x01"
+
+
+def test_results_are_the_callers_objects(world):
+    x, y = np.zeros(2), np.ones(2)
+    work = world.all_gather(x, y, async_op=True)
+    assert work.result[0] is x and len(work.result) == 1
+    work.wait()
+    assert work.result[0] is x
+    assert world.barrier(async_op=True).result == []
+
+
+def test_numpy_and_torch_are_not_imported():
+    told = subprocess.run([sys.executable, "-c", """
+import sys, tutti
+letters = bytearray(b"abc")
+with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1) as world:
+    world.all_reduce(letters)
+    try:
+        world.all_reduce(3)
+    except TypeError:
+        pass
+print([name for name in ("numpy", "torch", "mpi4py", "asyncio") if name in sys.modules])
+"""], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert told == "[]\n"

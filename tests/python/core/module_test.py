@@ -1,0 +1,199 @@
+"""The module itself: its stubs, its settings, importing, forking, ending."""
+
+import ast
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+import tutti
+from tutti import _tutti
+
+import ranks
+
+STUBS = pathlib.Path(_tutti.__file__).with_name("_tutti.pyi")
+
+
+def python(text, *options, **environment):
+    """What a Python program says; it must end well."""
+    done = subprocess.run([sys.executable, *options, "-c", text], capture_output=True, text=True,
+                          timeout=60, env=dict(os.environ, **environment))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def parameters(function):
+    """Names in order, after a star those that need their names."""
+    arguments = function.args
+    names = [a.arg for a in arguments.posonlyargs + arguments.args if a.arg != "self"]
+    return names + (["*"] + [a.arg for a in arguments.kwonlyargs] if arguments.kwonlyargs else [])
+
+
+def described(function):
+    """The same of a function of the module, by what its documentation begins with."""
+    text = function.__doc__.split("(", 1)[1]
+    tree = ast.parse("def f(" + text.split(") ->")[0].replace("ReduceOp.", "ReduceOp_")
+                     .replace("LogLevel.", "LogLevel_").replace("<tutti", "'<tutti") + "): 0")
+    return parameters(tree.body[0])
+
+
+def test_the_stubs_tell_the_truth():
+    tree = ast.parse(STUBS.read_text())
+    missing = []
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef):
+            if described(getattr(_tutti, node.name)) != parameters(node):
+                missing.append(node.name)
+        if isinstance(node, ast.ClassDef) and node.name not in ("ReduceOp", "LogLevel"):
+            real = getattr(_tutti, node.name)
+            told = set()
+            for member in node.body:
+                if isinstance(member, ast.AnnAssign):
+                    told.add(member.target.id)
+                    assert hasattr(real, member.target.id), (node.name, member.target.id)
+                elif isinstance(member, ast.FunctionDef):
+                    told.add(member.name)
+                    found = getattr(real, member.name, None)
+                    assert found is not None, (node.name, member.name)
+                    plain = not member.name.startswith("__") and not member.decorator_list
+                    if plain and described(found) != parameters(member):
+                        missing.append((node.name, member.name, described(found), parameters(member)))
+            untold = {name for name in vars(real) if not name.startswith("_")} - told
+            assert not untold, (node.name, untold)
+    assert not missing
+    names = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    names |= {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
+    assert {name for name in vars(_tutti) if not name.startswith("_")} <= names
+
+
+def test_everything_is_documented():
+    for name in tutti.__all__:
+        assert getattr(tutti, name).__doc__ or name == "ANY_SOURCE", name
+
+
+def test_import_is_quick_and_brings_nobody_along():
+    times = []
+    for _ in range(5):
+        said = python("""
+import sys, time
+begin = time.perf_counter()
+import tutti
+print(time.perf_counter() - begin)
+assert not {"numpy", "torch", "mpi4py", "asyncio", "typing"} & set(sys.modules)
+""", "-S", PYTHONPATH=str(pathlib.Path(tutti.__file__).parent.parent))
+        times.append(float(said))
+    print(f"import tutti: {statistics.median(times) * 1e3:.1f} ms")
+
+
+def test_versions_and_backends():
+    assert tutti.__version__ == _tutti.__version__ and tutti.__version__.count(".") == 2
+    for name in ("native", "tutti", "gloo", "GLOO"):
+        assert tutti.is_available(name)
+    for name in ("nccl", "mpi", ""):
+        assert not tutti.is_available(name)
+
+
+def test_settings():
+    config = tutti.Config.from_environment({"TUTTI_TIMEOUT": "5", "TUTTI_AGREE": "strict",
+                                            "TUTTI_TRANSPORT": "tcp", "TUTTI_CPUS": "3",
+                                            "TUTTI_LOG_LEVEL": "debug"})
+    assert (config.timeout, config.agree, config.transport, config.cpus, config.log_level) == (
+        timedelta(seconds=5), "strict", "tcp", 3, tutti.LogLevel.DEBUG)
+    config.timeout, config.cpus, config.agree = 2.5, None, "normal"
+    assert config.timeout == timedelta(seconds=2.5) and config.cpus is None
+    with pytest.raises(ValueError, match="'maybe' is none of normal, strict"):
+        config.agree = "maybe"
+    with pytest.raises(tutti.InvalidArgument, match="TUTTI_AGREE"):
+        tutti.Config.from_environment({"TUTTI_AGREE": "maybe"})
+    with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1,
+                                  config=config) as world:
+        assert world.timeout == timedelta(seconds=2.5) and tutti.is_initialized()
+    assert not tutti.is_initialized()
+
+
+def test_the_environment_is_read_at_init(tmp_path):
+    ranks.run("""
+        os.environ["TUTTI_TIMEOUT"] = "7"
+        world = tutti.init_process_group()
+        assert world.timeout.total_seconds() == 7
+        os.environ["TUTTI_AGREE"] = "maybe"
+        try:
+            tutti.init_process_group()
+        except tutti.InvalidArgument as problem:
+            assert "TUTTI_AGREE" in str(problem)
+        else:
+            raise AssertionError("the environment was not read again")
+    """, 2, tmp_path, init=False)
+
+
+def test_remarks_reach_the_sink():
+    said = python("""
+import subprocess, sys, threading, tutti
+heard, told = [], threading.Event()
+def sink(level, text):
+    heard.append((level, text))
+    told.set()
+tutti.set_log_sink(sink, tutti.LogLevel.INFO)
+store = tutti.TCPStore("127.0.0.1", 0, None, True)
+subprocess.run([sys.executable, "-c", f"import os, tutti; "
+                f"s = tutti.TCPStore('127.0.0.1', {store.port}); s.set('a', '1'); os._exit(0)"])
+assert told.wait(20)
+assert heard[0][0] is tutti.LogLevel.INFO and "has lost user" in heard[0][1]
+tutti.set_log_sink(None)
+print("fine")
+""")
+    assert said == "fine\n"
+
+
+def test_a_forked_child_starts_anew(tmp_path):
+    """Groups, Works and callbacks of the parent are of no use in a child; a world of its own is."""
+    ranks.run("""
+        import threading
+        work = world.irecv(np.zeros(3), 1 - RANK)
+        work.add_done_callback(lambda _: None)  # the thread of the callbacks runs
+        child = os.fork()
+        if child == 0:
+            try:
+                for call in (world.barrier, work.wait, lambda: world.new_group([0, 1]),
+                             lambda: world.send(np.zeros(3), 0)):
+                    try:
+                        call()
+                    except tutti.BackendError as problem:
+                        assert problem.code == "unsupported" and "fork" in str(problem), problem
+                    else:
+                        raise AssertionError("worked in a child")
+                own = tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1)
+                done = threading.Event()
+                own.irecv(np.zeros(3), 0).add_done_callback(lambda _: done.set())
+                own.send(np.ones(3), 0)
+                assert done.wait(20)
+                os._exit(0)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        world.send(np.ones(3), 1 - RANK)
+        work.wait()
+        world.barrier()
+    """, 2, tmp_path)
+
+
+def test_sub_interpreters_are_refused():
+    try:
+        import _xxsubinterpreters as interpreters
+    except ImportError:
+        interpreters = pytest.importorskip("_interpreters", reason="no sub-interpreters here")
+    interpreter = interpreters.create()
+    told = ("import sys; sys.path[:] = {!r}\ntry:\n  import tutti\nexcept ImportError as problem:\n"
+            "  pass\nelse:\n  raise SystemError('was imported')")
+    assert interpreters.run_string(interpreter, told.format(sys.path)) is None
+    interpreters.destroy(interpreter)
+    assert tutti.HashStore().num_keys() == 0
+
+
+def test_errors_have_pythons_classes_too():
+    for ours, theirs in ((tutti.InvalidArgument, ValueError), (tutti.TimeoutError, TimeoutError),
+                         (tutti.NetworkError, ConnectionError), (tutti.StoreError, RuntimeError)):
+        assert issubclass(ours, tutti.Error) and issubclass(ours, theirs)

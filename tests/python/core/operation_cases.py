@@ -1,0 +1,456 @@
+"""What the ranks of operations_test.py and property_test.py do: each function runs on every rank.
+
+Inputs are whole numbers so small that every order of additions gives the same, so `==` decides.
+"""
+
+import math
+
+import ml_dtypes
+import numpy as np
+import tutti
+from tutti import ReduceOp
+
+NARROW = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
+FLOATS = ["float16", "float32", "float64", *NARROW]
+WHOLE = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
+COMPLEX = ["complex64", "complex128"]
+DTYPES = ["bool", *WHOLE, *FLOATS, *COMPLEX]
+
+
+def dtype_named(name):
+    return np.dtype(getattr(ml_dtypes, name) if name in NARROW else name)
+
+
+def ops_of(name):
+    """Names of the ReduceOps that have a meaning for a dtype."""
+    if name == "bool":
+        return ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]
+    if name in WHOLE:
+        return ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]
+    if name in COMPLEX:
+        return ["SUM", "PRODUCT"]
+    return ["SUM", "PRODUCT", "MIN", "MAX"]
+
+
+def values(rank, count, dtype, seed=0):
+    """Rank `rank`'s elements; every rank can say everybody's."""
+    drawn = np.random.default_rng([seed, rank, count]).integers(0, 2, count)
+    if dtype in COMPLEX:
+        return (drawn + 1j * drawn[::-1]).astype(dtype_named(dtype))
+    return drawn.astype(dtype_named(dtype))
+
+
+def plain(array):
+    """In a type that NumPy computes with exactly."""
+    if array.dtype.kind == "b":
+        return array
+    if array.dtype.kind == "c":
+        return array.astype(np.complex128)
+    return array.astype(np.float64 if array.dtype.kind not in "iu" else array.dtype)
+
+
+def combined(op, arrays, dtype):
+    """What the reduction of these is."""
+    how = {"SUM": np.logical_or if dtype == "bool" else np.add,
+           "PRODUCT": np.logical_and if dtype == "bool" else np.multiply,
+           "MIN": np.minimum, "MAX": np.maximum, "BAND": np.bitwise_and,
+           "BOR": np.bitwise_or, "BXOR": np.bitwise_xor}[op]
+    result = plain(arrays[0]).copy()
+    for other in arrays[1:]:
+        result = how(result, plain(other))
+    return result.astype(dtype_named(dtype))
+
+
+def laid_out(flat, layout):
+    """`flat` in an array of layout (shape, steps, order): with gaps, backwards, transposed. The array,
+    and the memory around it with what it held."""
+    shape, steps, order = layout
+    room = np.full([max(1, extent * abs(step)) for extent, step in zip(shape, steps, strict=True)],
+                   1, flat.dtype)
+    view = room
+    if shape:
+        view = room[tuple(slice(None, None, step) for step in steps)]
+        view = view[tuple(slice(0, extent) for extent in shape)].transpose(order)
+    view[...] = flat.reshape(view.shape)
+    return view, room
+
+
+def filled(count, layout, dtype, flat=None):
+    """An array of `count` elements: of that layout if it has as many, else contiguous."""
+    if flat is None:
+        flat = np.zeros(count, dtype_named(dtype))
+    if layout is None or math.prod(layout[0]) != count:
+        return flat.copy(), None
+    return laid_out(flat, layout)
+
+
+def same(array, expected):
+    """Element by element; zeros of both signs are one."""
+    got = np.ascontiguousarray(array).reshape(-1)
+    assert got.dtype == expected.dtype, (got.dtype, expected.dtype)
+    wanted = np.ascontiguousarray(expected).reshape(-1)
+    assert got.shape == wanted.shape and (plain(got) == plain(wanted)).all(), (got, wanted)
+
+
+def gaps_are_left(view, room, before):
+    """What lies between the elements of the view has not changed."""
+    if room is None:
+        return
+    after = room.copy()
+    view[...] = np.zeros(view.shape, view.dtype)
+    cleared = room.copy()
+    mask = np.ones(1, view.dtype)
+    view[...] = mask
+    touched = cleared.tobytes() != room.tobytes()
+    assert touched or view.size == 0
+    inside = room != cleared if room.dtype.kind != "V" else (
+        np.frombuffer(room.tobytes(), f"u{room.itemsize}").reshape(room.shape)
+        != np.frombuffer(cleared.tobytes(), f"u{room.itemsize}").reshape(room.shape))
+    raw = f"u{room.itemsize}" if room.itemsize <= 8 else f"V{room.itemsize}"
+    assert (after.view(raw)[~inside] == before.view(raw)[~inside]).all()
+
+
+def finish(work, asynchronous):
+    """Waits where there is something to wait for."""
+    if asynchronous:
+        assert work.wait() is True and work.is_success() and work.exception() is None
+    else:
+        assert work is None
+
+
+def all_reduce(world, dtype, op, layouts, seed, asynchronous):
+    layout = layouts[world.rank % len(layouts)]
+    count = math.prod(layout[0])
+    x, room = filled(count, layout, dtype, values(world.rank, count, dtype, seed))
+    before = None if room is None else room.copy()
+    finish(world.all_reduce(x, ReduceOp[op], async_op=asynchronous), asynchronous)
+    same(x, combined(op, [values(r, count, dtype, seed) for r in range(world.size)], dtype))
+    gaps_are_left(x, room, before)
+
+
+def reduce(world, dtype, op, layouts, seed, root, asynchronous):
+    layout = layouts[world.rank % len(layouts)]
+    count = math.prod(layout[0])
+    mine = values(world.rank, count, dtype, seed)
+    x, _ = filled(count, layout, dtype, mine)
+    x.flags.writeable = world.rank == root
+    finish(world.reduce(x, root, ReduceOp[op], async_op=asynchronous), asynchronous)
+    same(x, combined(op, [values(r, count, dtype, seed) for r in range(world.size)], dtype)
+         if world.rank == root else mine)
+
+
+def broadcast(world, dtype, layouts, seed, root, asynchronous):
+    layout = layouts[world.rank % len(layouts)]
+    count = math.prod(layout[0])
+    x, room = filled(count, layout, dtype, values(world.rank, count, dtype, seed))
+    before = None if room is None else room.copy()
+    x.flags.writeable = world.rank != root
+    finish(world.broadcast(x, root, async_op=asynchronous), asynchronous)
+    x.flags.writeable = True
+    same(x, values(root, count, dtype, seed))
+    gaps_are_left(x, room, before)
+
+
+def uneven(counts, rank):
+    return counts[rank % len(counts)]
+
+
+def all_gather(world, dtype, counts, layout, seed, listed, asynchronous):
+    sizes = [uneven(counts, r) for r in range(world.size)]
+    mine = values(world.rank, sizes[world.rank], dtype, seed)
+    source, _ = filled(mine.size, layout, dtype, mine)
+    source.flags.writeable = False
+    everything = [values(r, n, dtype, seed) for r, n in enumerate(sizes)]
+    if listed:
+        outputs = [filled(n, layout, dtype)[0] for n in sizes]
+        finish(world.all_gather_list(outputs, source, async_op=asynchronous), asynchronous)
+        for output, expected in zip(outputs, everything, strict=True):
+            same(output, expected)
+        return
+    output = np.zeros(sum(sizes), dtype_named(dtype))
+    finish(world.all_gather(output, source, counts=sizes if len(set(counts)) > 1 else None,
+                            async_op=asynchronous), asynchronous)
+    same(output, np.concatenate(everything))
+
+
+def gather(world, dtype, count, layout, seed, root, listed, asynchronous):
+    mine = values(world.rank, count, dtype, seed)
+    source, _ = filled(count, layout, dtype, mine)
+    everything = [values(r, count, dtype, seed) for r in range(world.size)]
+    at_root = world.rank == root
+    if listed:
+        outputs = [filled(count, layout, dtype)[0] for _ in everything] if at_root else None
+        finish(world.gather_list(outputs, source, root, async_op=asynchronous), asynchronous)
+        for output, expected in zip(outputs or [], everything):
+            same(output, expected)
+        return
+    output = np.zeros(count * world.size, dtype_named(dtype)) if at_root else None
+    finish(world.gather(output, source, root, async_op=asynchronous), asynchronous)
+    if at_root:
+        same(output, np.concatenate(everything))
+
+
+def scatter(world, dtype, count, layout, seed, root, listed, asynchronous):
+    output, room = filled(count, layout, dtype)
+    before = None if room is None else room.copy()
+    parts = [values(100 + r, count, dtype, seed) for r in range(world.size)]
+    at_root = world.rank == root
+    if listed:
+        inputs = [filled(count, layout, dtype, part)[0] for part in parts] if at_root else None
+        finish(world.scatter_list(output, inputs, root, async_op=asynchronous), asynchronous)
+    else:
+        source = np.concatenate(parts) if at_root else None
+        finish(world.scatter(output, source, root, async_op=asynchronous), asynchronous)
+    same(output, parts[world.rank])
+    gaps_are_left(output, room, before)
+
+
+def reduce_scatter(world, dtype, op, counts, layout, seed, listed, asynchronous):
+    sizes = [uneven(counts, r) for r in range(world.size)]
+    blocks = [[values(100 * r + b, n, dtype, seed) for b, n in enumerate(sizes)]
+              for r in range(world.size)]
+    output, _ = filled(sizes[world.rank], layout, dtype)
+    if listed:
+        inputs = [filled(block.size, layout, dtype, block)[0] for block in blocks[world.rank]]
+        finish(world.reduce_scatter_list(output, inputs, ReduceOp[op], async_op=asynchronous),
+               asynchronous)
+    else:
+        source = np.concatenate(blocks[world.rank])
+        finish(world.reduce_scatter(output, source, ReduceOp[op],
+                                    counts=sizes if len(set(counts)) > 1 else None,
+                                    async_op=asynchronous), asynchronous)
+    same(output, combined(op, [its[world.rank] for its in blocks], dtype))
+
+
+def all_to_all(world, dtype, table, layout, seed, listed, asynchronous):
+    """table[i][j]: elements from rank i to rank j; square, at least as large as the world."""
+    me = world.rank
+    there = [table[me][r] for r in range(world.size)]
+    here = [table[r][me] for r in range(world.size)]
+
+    def block(source, target):
+        return values(100 * source + target, table[source][target], dtype, seed)
+
+    sent = [block(me, r) for r in range(world.size)]
+    expected = [block(r, me) for r in range(world.size)]
+    if listed:
+        inputs = [filled(part.size, layout, dtype, part)[0] for part in sent]
+        outputs = [filled(n, layout, dtype)[0] for n in here]
+        finish(world.all_to_all_list(outputs, inputs, async_op=asynchronous), asynchronous)
+        for output, wanted in zip(outputs, expected, strict=True):
+            same(output, wanted)
+        return
+    output = np.zeros(sum(here), dtype_named(dtype))
+    finish(world.all_to_all(output, np.concatenate(sent), output_splits=here, input_splits=there,
+                            async_op=asynchronous), asynchronous)
+    same(output, np.concatenate(expected))
+
+
+def messages(world, dtype, letters, layout, seed):
+    """letters: (from, to, tag, count); all at once, in an order of each rank's own."""
+    mine = [(i, letter) for i, letter in enumerate(letters)
+            if world.rank in (letter[0] % world.size, letter[1] % world.size)]
+    if not mine:
+        return
+    operations = []
+    waiting = []
+    for i, (source, target, tag, count) in mine:
+        source, target = source % world.size, target % world.size
+        content = values(1000 + i, count, dtype, seed)
+        if source == world.rank:
+            operations.append(("send", filled(count, layout, dtype, content)[0], target, tag))
+            waiting.append(None)
+        if target == world.rank:
+            into, _ = filled(count, layout, dtype)
+            operations.append(("recv", into, source, tag))
+            waiting.append((into, content, source))
+    works = world.batch_isend_irecv(operations)
+    for work, wanted in zip(works, waiting, strict=True):
+        work.wait()
+        if wanted is None:
+            assert work.source_rank == -1 and work.result == []
+            continue
+        into, content, source = wanted
+        assert work.source_rank == source and work.result[0] is into
+        same(into, content)
+
+
+def groups(world, members, seed):
+    """A group of some ranks in some order, told twice: as a list, and by colour and key."""
+    order = [member for member in dict.fromkeys(m % world.size for m in members)]
+    group = world.new_group(order, name="part")
+    mine = order.index(world.rank) if world.rank in order else None
+    twin = world.split(None if mine is None else 7, mine or 0)
+    assert (group is None) == (twin is None) == (mine is None)
+    for one in (group, twin):
+        if one is None:
+            continue
+        assert (one.rank, one.size, one.ranks) == (mine, len(order), order)
+        assert [one.group_rank(r) for r in order] == list(range(len(order)))
+        assert [one.global_rank(r) for r in range(one.size)] == order
+        with one:
+            all_reduce(one, "int32", "SUM", [((5,), (1,), (0,))], seed, False)
+        assert one.closed
+
+
+def factors(world, dtype):
+    """PREMUL_SUM with a number and with a factor for each element."""
+    kind = dtype_named(dtype)
+    x = np.ones(4, kind)
+    world.all_reduce(x, ReduceOp.PREMUL_SUM, factor=2)
+    same(x, np.full(4, 2 * world.size).astype(kind))
+    each = np.arange(4).astype(kind)
+    x = np.ones(4, kind)
+    work = world.all_reduce(x, ReduceOp.PREMUL_SUM, factor=each, async_op=True)
+    work.wait()
+    same(x, (np.arange(4) * world.size).astype(kind))
+    out = np.zeros(1, kind)
+    world.reduce_scatter(out, np.ones(world.size, kind), ReduceOp.PREMUL_SUM, factor=3.0)
+    same(out, np.full(1, 3 * world.size).astype(kind))
+
+
+def average(world, dtype):
+    kind = dtype_named(dtype)
+    x = np.full(3, world.rank * 2.0).astype(kind)
+    world.all_reduce(x, ReduceOp.AVG)
+    same(x, np.full(3, world.size - 1.0).astype(kind))
+
+
+def point_to_point(world):
+    """A ring, to oneself, from anybody, with tags out of order."""
+    me, size = world.rank, world.size
+    x = np.full(3, float(me))
+    y = np.zeros(3)
+    sending = world.isend(x, (me + 1) % size, tag=3)
+    assert world.recv(y, (me - 1) % size, tag=3) == (me - 1) % size
+    sending.wait()
+    assert (y == (me - 1) % size).all()
+    if me == 0:
+        heard = set()
+        for _ in range(size - 1):
+            sender = world.recv(y, tag=9)
+            assert (y == sender).all()
+            heard.add(sender)
+        assert heard == set(range(1, size))
+    else:
+        world.send(x, 0, tag=9)
+    if size > 1 and me < 2:
+        first, second = np.zeros(1), np.zeros(1)
+        if me == 0:
+            world.send(np.array([1.0]), 1, tag=1)
+            world.send(np.array([2.0]), 1, tag=2)
+        else:
+            world.recv(second, 0, tag=2)
+            world.recv(first, 0, tag=1)
+            assert (first[0], second[0]) == (1.0, 2.0)
+    world.barrier()
+
+
+def kinds_of_memory(world):
+    """Every kind of array, as input and as output of one operation."""
+    import array
+    import torch
+
+    class OnlyDlpack:
+        def __init__(self, inside):
+            self.inside = inside
+
+        def __dlpack__(self, **options):
+            return self.inside.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.inside.__dlpack_device__()
+
+    def made(kind, numbers):
+        flat = np.array(numbers, np.float32)
+        if kind == "numpy":
+            return flat, flat
+        if kind == "strided":
+            wide = np.zeros(2 * flat.size, np.float32)
+            wide[::2] = flat
+            return wide[::2], wide[::2]
+        if kind == "torch":
+            tensor = torch.from_numpy(flat)
+            return tensor, flat
+        if kind == "parameter":
+            tensor = torch.nn.Parameter(torch.from_numpy(flat))
+            return tensor, flat
+        if kind == "shared":
+            tensor = torch.from_numpy(flat).share_memory_()
+            return tensor, tensor.numpy()
+        if kind == "dlpack":
+            return OnlyDlpack(flat), flat
+        if kind == "array":
+            inside = array.array("f", numbers)
+            return inside, np.frombuffer(inside, np.float32)
+        if kind == "memoryview":
+            inside = bytearray(flat.tobytes())
+            return memoryview(inside).cast("f"), np.frombuffer(inside, np.float32)
+        raise KeyError(kind)
+
+    kinds = ["numpy", "strided", "torch", "parameter", "shared", "dlpack", "array", "memoryview"]
+    for source in kinds:
+        for target in kinds:
+            given, _ = made(source, [world.rank, 1.0])
+            output, seen = made(target, [0.0] * 2 * world.size)
+            world.all_gather(output, given)
+            assert seen.tolist() == [x for r in range(world.size) for x in (r, 1.0)], (source, target)
+    for kind in kinds:
+        given, seen = made(kind, [1.0, world.rank])
+        work = world.all_reduce(given, async_op=True)
+        work.wait()
+        assert seen.tolist() == [world.size, sum(range(world.size))], kind
+        assert work.result[0] is given
+    letters = bytearray(4 * world.size)
+    world.all_gather(letters, b"%4d" % world.rank)
+    assert letters == b"".join(b"%4d" % r for r in range(world.size))
+
+
+def wrong_arguments(world):
+    """The call is refused before anything is sent, and the group goes on."""
+    x = np.zeros(3)
+    size = world.size
+    refused = [
+        (lambda: world.broadcast(x, size), "root"),
+        (lambda: world.reduce(x, -1), "root"),
+        (lambda: world.all_gather(np.zeros(3 * size + 1), x), "elements"),
+        (lambda: world.all_gather_list([x] * (size + 1), x), "list of"),
+        (lambda: world.all_gather(np.zeros(3 * size), x, counts=[3] * (size + 1)), "counts"),
+        (lambda: world.scatter(x, np.zeros(3 * size + 1), world.rank), "elements"),
+        (lambda: world.reduce_scatter(x, np.zeros(3 * size + 1)), "elements"),
+        (lambda: world.all_to_all(np.zeros(4), x), "elements"),
+        (lambda: world.all_to_all(x, np.zeros(3), output_splits=[3] + [0] * (size - 1)),
+         "one side only"),
+        (lambda: world.all_reduce(x, ReduceOp.BAND), "BAND"),
+        (lambda: world.all_reduce(x, factor=2.0), "factor"),
+        (lambda: world.all_reduce(x, ReduceOp.PREMUL_SUM), "factor"),
+        (lambda: world.send(x, size), "receiver"),
+        (lambda: world.recv(x, size), "sender"),
+        (lambda: world.send(x, 0, tag=-1), "tag"),
+        (lambda: world.batch_isend_irecv([]), "empty"),
+        (lambda: world.barrier(timeout=-1), "timeout"),
+        (lambda: world.new_group([size]), "not a rank"),
+        (lambda: world.new_group([0, 0]), "twice"),
+        (lambda: world.new_subgroups(size + 1), "divided"),
+        (lambda: world.global_rank(size), "rank"),
+        (lambda: world.all_reduce(np.broadcast_to(np.zeros(1), 3)), "read-only"),
+        (lambda: world.all_gather_list(np.zeros((size, 3)), x), "must be a list"),
+        (lambda: world.batch_isend_irecv([("put", x, 0, 0)]), "each operation"),
+        (lambda: world.barrier(timeout="soon"), "timeout"),
+        (lambda: world.all_gather([0.0] * 3 * size, x), "the output, a list, is no array"),
+    ]
+    for call, why in refused:
+        try:
+            call()
+        except (tutti.InvalidArgument, TypeError) as problem:
+            assert why in str(problem), (why, problem)
+        else:
+            raise AssertionError(f"not refused: {why}")
+    if size > 1 and world.rank == 0:
+        try:
+            world.recv(x, 1, timeout=0)
+        except ValueError:
+            pass
+        else:
+            raise AssertionError("a timeout of 0 was taken")
+    world.all_reduce(x)

@@ -1,0 +1,349 @@
+"""Stores: what each can do, one's own in Python, meeting in them, Ctrl-C, fork."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+import tutti
+
+import ranks
+
+SOON = 0.5  # seconds from the signal to the exception
+
+
+class Dictionary(tutti.Store):
+    """A store of one's own: only what must be defined."""
+
+    def __init__(self):
+        super().__init__()
+        self.values = {}
+        self.changed = threading.Condition()
+        self.calls = set()
+
+    def set(self, key, value):
+        self.calls.add(("set", type(key), type(value)))
+        with self.changed:
+            self.values[key] = value
+            self.changed.notify_all()
+
+    def get(self, key):
+        self.wait([key], timedelta(seconds=20))
+        return self.values[key]
+
+    def add(self, key, amount):
+        with self.changed:
+            total = int(self.values.get(key, b"0")) + amount
+            self.values[key] = b"%d" % total
+            self.changed.notify_all()
+        return total
+
+    def check(self, keys):
+        return all(key in self.values for key in keys)
+
+    def wait(self, keys, timeout):
+        self.calls.add(("wait", type(keys), type(timeout)))
+        with self.changed:
+            if not self.changed.wait_for(lambda: self.check(keys), timeout.total_seconds()):
+                raise TimeoutError(f"{keys} are not all there")
+
+    def compare_set(self, key, expected, desired):
+        with self.changed:
+            if key not in self.values:
+                if expected:
+                    return expected
+                self.values[key] = desired
+            elif self.values[key] == expected:
+                self.values[key] = desired
+            self.changed.notify_all()
+            return self.values[key]
+
+    def delete_key(self, key):
+        return self.values.pop(key, None) is not None
+
+    def list_keys(self):
+        return sorted(self.values)
+
+
+@pytest.fixture(params=["hash", "file", "tcp", "prefix", "python", "python prefix"])
+def store(request, tmp_path):
+    if request.param == "hash":
+        return tutti.HashStore()
+    if request.param == "file":
+        return tutti.FileStore(str(tmp_path / "store"), 1)
+    if request.param == "tcp":
+        return tutti.TCPStore("127.0.0.1", 0, 1, True)
+    if request.param == "prefix":
+        return tutti.PrefixStore("some", tutti.HashStore())
+    if request.param == "python prefix":
+        return tutti.PrefixStore("some", Dictionary())
+    return Dictionary()
+
+
+def test_what_every_store_can_do(store):
+    start = 1 if isinstance(store, tutti.TCPStore) else 0  # it counts who has joined
+    store.set("a", b"\x00\xff")
+    assert store.get("a") == b"\x00\xff"
+    assert store.add("n", 2) == 2 and store.add("n", -3) == -1 and store.get("n") == b"-1"
+    assert store.check(["a", "n"]) and not store.check(["a", "b"])
+    assert store.compare_set("a", b"no", b"new") == b"\x00\xff"
+    assert store.compare_set("a", b"\x00\xff", b"new") == b"new"
+    assert store.compare_set("c", b"", b"first") == b"first"
+    assert store.compare_set("d", b"some", b"first") == b"some" and not store.check(["d"])
+    assert store.num_keys() == 3 + start
+    assert [key for key in store.list_keys() if key != "init/"] == ["a", "c", "n"]
+    assert store.delete_key("c") and not store.delete_key("c")
+    store.append("a", b"+")
+    store.append("e", b"x")
+    assert store.multi_get(["a", "e"]) == [b"new+", b"x"]
+    store.multi_set(["f", "g"], [b"1", b"2"])
+    assert store.multi_get(["g", "f"]) == [b"2", b"1"]
+    store.wait(["a", "g"], timedelta(seconds=5))
+    store.queue_push("q", b"1")
+    store.queue_push("q", b"2")
+    assert store.queue_len("q") == 2
+    assert [store.queue_pop("q"), store.queue_pop("q", False)] == [b"1", b"2"]
+    with pytest.raises(IndexError, match="empty"):
+        store.queue_pop("q", block=False)
+
+
+def test_text_bytes_and_buffers(store):
+    if not isinstance(store, Dictionary):  # whose keys are those that it is called with
+        store.set(b"k", "tex\u00e4t")
+        assert store.get("k") == "tex\u00e4t".encode()
+        store.set("\u00e4", memoryview(b"abc"))
+        assert store.get(b"\xc3\xa4") == b"abc"
+        for wrong in (3, None, 1.5):
+            with pytest.raises(TypeError, match="str or bytes"):
+                store.set("k", wrong)
+            with pytest.raises(TypeError, match="str or bytes"):
+                store.get(wrong)
+        with pytest.raises(ValueError, match="1 keys, but 2"):
+            store.multi_set(["a"], [b"1", b"2"])
+        with pytest.raises(tutti.InvalidArgument, match="key"):
+            store.set("k" * 5000, b"")
+
+
+def test_waiting_for_what_does_not_come(store):
+    begin = time.monotonic()
+    for call in (lambda: store.wait(["never"], timedelta(seconds=0.1)),
+                 lambda: store.queue_pop("never", timeout=0.1) if hasattr(store, "timeout") else None,
+                 lambda: store.multi_get(["never"], timeout=0.1)):
+        with pytest.raises(TimeoutError):
+            call()
+    assert time.monotonic() - begin < 10
+
+
+def test_others_run_while_one_thread_waits(store):
+    told = []
+    thread = threading.Thread(target=lambda: told.append(store.get("later")))
+    thread.start()
+    store.set("later", b"x")
+    thread.join(20)
+    assert told == [b"x"]
+
+
+def test_timeouts(store):
+    if isinstance(store, Dictionary):
+        return
+    store.set_timeout(0.05)
+    assert store.timeout == timedelta(milliseconds=50)
+    with pytest.raises(tutti.TimeoutError):
+        store.get("never")
+    store.set_timeout(timedelta(seconds=7))
+    assert store.timeout == timedelta(seconds=7)
+    for wrong in (-1, float("nan"), "soon", None):
+        with pytest.raises((ValueError, TypeError)):
+            store.set_timeout(wrong)
+
+
+def test_python_gets_text_bytes_and_timedeltas():
+    store = Dictionary()
+    under = tutti.PrefixStore("p", store)
+    under.set(b"key", "value")
+    assert under.get("key") == b"value" and store.values == {"p/key": b"value"}
+    assert store.calls == {("set", str, bytes), ("wait", list, timedelta)}
+    assert under.underlying_store is store and under.prefix == "p"
+
+
+def test_what_a_store_of_ones_own_lacks_or_does_wrong():
+    class Empty(tutti.Store):
+        pass
+
+    class Strange(Dictionary):
+        def add(self, key, amount):
+            return "many"
+
+        def check(self, keys):
+            raise KeyError("broken")
+
+    with pytest.raises(tutti.BackendError, match="the Empty does not define"):
+        Empty().set("a", b"")
+    strange = tutti.PrefixStore("p", Strange())
+    with pytest.raises(tutti.StoreError, match="add returned something else"):
+        strange.add("n", 1)
+    with pytest.raises(tutti.StoreError, match=r"check raised KeyError\('broken'\)"):
+        strange.check(["n"])
+
+
+def test_a_class_may_change_a_part_of_our_stores():
+    class Counted(tutti.HashStore):
+        def __init__(self):
+            super().__init__()
+            self.count = 0
+
+        def set(self, key, value):
+            self.count += 1
+            super().set(key, value + b"!")
+
+    store = Counted()
+    store.set("a", b"1")
+    under = tutti.PrefixStore("p", store)
+    under.set("b", b"2")
+    assert (store.count, store.get("a"), under.get("b")) == (2, b"1!", b"2!")
+
+
+def test_tcp_store_of_several_processes(tmp_path):
+    ranks.run("""
+        port = int(os.environ["MASTER_PORT"])
+        size = int(os.environ["WORLD_SIZE"])
+        store = tutti.TCPStore("127.0.0.1", port, size, RANK == 0, timeout=20)
+        assert store.host == "127.0.0.1" and store.port == port
+        store.set(f"rank {RANK}", str(RANK))
+        assert store.multi_get([f"rank {r}" for r in range(size)]) == [b"%d" % r for r in range(size)]
+        world = tutti.init_process_group(store=store, rank=RANK, world_size=size)
+        x = np.ones(3)
+        world.all_reduce(x)
+        assert (x == size).all()
+    """, 3, tmp_path, init=False)
+
+
+def test_tcp_store_tells_who_is_missing_and_refuses_strangers():
+    with pytest.raises(tutti.TimeoutError, match="1 of 2 users"):
+        tutti.TCPStore("127.0.0.1", 0, 2, True, timeout=0.1)
+    with pytest.raises(ValueError, match="port"):
+        tutti.TCPStore("127.0.0.1", 70000)
+    served = tutti.TCPStore("127.0.0.1", 0, None, True, secret=b"0123456789abcdef")
+    with pytest.raises(tutti.Error):
+        tutti.TCPStore("127.0.0.1", served.port, timeout=2, secret=b"another one 123456")
+    tutti.TCPStore("127.0.0.1", served.port, timeout=5, secret=b"0123456789abcdef").set("a", "1")
+    assert served.get("a") == b"1"
+
+
+def test_meeting_in_a_store_that_python_defines(tmp_path):
+    """Each rank's store is a Python class over a file store; the world keeps it."""
+    ranks.run("""
+        import gc
+        class Mine(tutti.Store):
+            def __init__(self, under):
+                super().__init__()
+                self.under = under
+                self.calls = 0
+            def set(self, key, value):
+                self.calls += 1
+                self.under.set(key, value)
+            def get(self, key):
+                return self.under.get(key)
+            def add(self, key, amount):
+                return self.under.add(key, amount)
+            def check(self, keys):
+                return self.under.check(keys)
+            def wait(self, keys, timeout):
+                self.under.wait(keys, timeout)
+            def compare_set(self, key, expected, desired):
+                return self.under.compare_set(key, expected, desired)
+            def delete_key(self, key):
+                return self.under.delete_key(key)
+            def list_keys(self):
+                return self.under.list_keys()
+        mine = Mine(tutti.FileStore(os.path.join(FOLDER, "store"), 3))
+        world = tutti.init_process_group(store=mine, rank=RANK, world_size=3, timeout=20)
+        assert mine.calls > 0
+        del mine
+        gc.collect()
+        x = np.ones(3)
+        world.all_reduce(x)
+        assert (x == 3).all()
+        world.close()
+    """, 3, tmp_path, init=False)
+
+
+def test_meeting_by_an_exchange(tmp_path):
+    ranks.run("""
+        store = tutti.FileStore(os.path.join(FOLDER, "store"), 3)
+        calls = []
+        def exchange(name, mine):
+            calls.append(name)
+            assert isinstance(mine, bytes)
+            store.set(f"{name}/{RANK}", mine)
+            return store.multi_get([f"{name}/{r}" for r in range(3)])
+        world = tutti.init_process_group(rank=RANK, world_size=3, exchange=exchange, timeout=20)
+        x = np.ones(3)
+        world.all_reduce(x)
+        assert (x == 3).all() and len(calls) >= 2
+    """, 3, tmp_path, init=False)
+
+
+@pytest.mark.parametrize("make", ["tutti.HashStore()", "tutti.TCPStore('127.0.0.1', 0, 1, True)",
+                                  "tutti.FileStore(os.path.join(FOLDER, 's'))"])
+@pytest.mark.parametrize("call", ["store.get('never')", "store.wait(['never'])",
+                                  "store.queue_pop('never')"])
+def test_ctrl_c_ends_waiting_for_a_store(make, call, tmp_path):
+    with ranks.Job(f"""
+        store = {make}
+        say("blocking")
+        try:
+            {call}
+        except KeyboardInterrupt:
+            say(f"interrupted at {{time.monotonic()}}")
+            os._exit(0)  # what was asked goes on alone until its timeout
+    """, 1, tmp_path, init=False) as job:
+        job.await_said(0, "blocking")
+        job.await_asleep(0)
+        sent = job.interrupt(0)
+        said = job.finish()[0]
+        assert float(said.split("interrupted at ")[1].split()[0]) - sent < SOON
+
+
+def test_ctrl_c_ends_joining_a_store(tmp_path):
+    with ranks.Job("""
+        say("blocking")
+        try:
+            tutti.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), 2, True)
+        except KeyboardInterrupt:
+            say(f"interrupted at {time.monotonic()}")
+            os._exit(0)
+    """, 1, tmp_path, init=False) as job:
+        job.await_said(0, "blocking")
+        job.await_asleep(0)
+        sent = job.interrupt(0)
+        said = job.finish()[0]
+        assert float(said.split("interrupted at ")[1].split()[0]) - sent < SOON
+
+
+def test_a_forked_child_is_told_and_does_not_end_the_parents_store():
+    told = subprocess.run([sys.executable, "-c", """
+import os, tutti
+store = tutti.TCPStore("127.0.0.1", 0, 1, True)
+client = tutti.TCPStore("127.0.0.1", store.port)
+client.set_will("gone", b"the child said good-bye")
+child = os.fork()
+if child == 0:
+    for one in (store, client):
+        try:
+            one.get("a", timeout=1)
+        except tutti.BackendError as problem:
+            assert "fork" in str(problem), problem
+        else:
+            os._exit(1)
+    del one, store, client
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+client.set("a", b"1")
+assert store.get("a") == b"1" and not store.check(["gone"])
+print("fine")
+"""], capture_output=True, text=True, timeout=60, check=True).stdout
+    assert told == "fine\n"

@@ -1,0 +1,210 @@
+"""A Work from several threads, with callbacks, and in asyncio."""
+
+import ranks
+
+
+def test_callbacks_are_called_once_and_may_start_operations(tmp_path):
+    ranks.run("""
+        import threading
+        called = []
+        done = threading.Event()
+        def after(work):
+            called.append((threading.get_ident(), work.is_success(), work.result[0] is x))
+            world_too.all_reduce(y)  # an operation inside, waited for
+            done.set()
+        world_too = world.new_group([0, 1])
+        x, y = np.ones(100_000), np.ones(3)
+        if RANK == 0:
+            work = world.all_reduce(x, async_op=True)
+            work.add_done_callback(after)
+            tell("registered")
+        else:
+            await_told("registered")
+            work = world.all_reduce(x, async_op=True)
+            work.add_done_callback(after)
+        assert done.wait(20)
+        assert (y == 2).all() and (x == 2).all()
+        work.wait()
+        late = []
+        work.add_done_callback(late.append)  # it is done: at once
+        assert late == [work] and len(called) == 1 and called[0][1:] == (True, True)
+        if RANK == 0:
+            assert called[0][0] != threading.get_ident()
+    """, 2, tmp_path)
+
+
+def test_a_callback_keeps_its_work_and_hears_of_failures(tmp_path):
+    ranks.run("""
+        import gc, threading
+        done = threading.Event()
+        seen = []
+        def after(work):
+            seen.append(work.exception())
+            done.set()
+        if RANK == 0:
+            world.all_reduce(np.ones(3), async_op=True).add_done_callback(after)
+            gc.collect()
+            tell("waiting")
+            assert done.wait(20)
+            assert isinstance(seen[0], tutti.NetworkError) and seen[0].culprit == 1, seen
+        else:
+            await_told("waiting")
+            os._exit(0)
+    """, 2, tmp_path)
+
+
+def test_what_a_callback_raises_is_told_and_stops_nobody(tmp_path):
+    ranks.run("""
+        import threading
+        told = []
+        sys.unraisablehook = told.append
+        done = threading.Event()
+        def bad(work):
+            raise KeyError("my mistake")
+        x = np.ones(100_000)
+        if RANK == 0:
+            work = world.all_reduce(x, async_op=True)
+            work.add_done_callback(bad)
+            work.add_done_callback(lambda _: done.set())
+            tell("registered")
+            assert done.wait(20)
+            assert len(told) == 1 and isinstance(told[0].exc_value, KeyError)
+            try:
+                work.add_done_callback(3)
+            except TypeError:
+                pass
+            else:
+                raise AssertionError("3 can be called")
+        else:
+            await_told("registered")
+            world.all_reduce(x)
+        world.barrier()
+        told.clear()  # they hold the callback
+    """, 2, tmp_path)
+
+
+def test_many_threads_wait_for_one_work(tmp_path):
+    ranks.run("""
+        import threading
+        x = np.ones(10)
+        if RANK == 0:
+            work = world.all_reduce(x, async_op=True)
+            seen = []
+            def waits():
+                work.wait()
+                seen.append(float(x[0]))
+            def asks():
+                while not work.is_completed():
+                    time.sleep(0.001)
+                seen.append(float(x[0]))
+            threads = [threading.Thread(target=waits) for _ in range(4)]
+            threads += [threading.Thread(target=asks) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            tell("waiting")
+            for thread in threads:
+                thread.join(20)
+            assert seen == [2.0] * 6, seen
+        else:
+            await_told("waiting")
+            world.all_reduce(x)
+    """, 2, tmp_path)
+
+
+def test_await_and_as_completed(tmp_path):
+    ranks.run("""
+        import asyncio
+        async def main():
+            x = np.ones(100_000)
+            ticks = 0
+            async def tick():
+                nonlocal ticks
+                while True:
+                    await asyncio.sleep(0)
+                    ticks += 1
+            ticking = asyncio.create_task(tick())
+            if RANK == 0:
+                for _ in range(10):
+                    await asyncio.sleep(0.002)
+            result = await world.all_reduce(x, async_op=True)
+            assert result[0] is x and (x == 2).all()
+            works = [world.all_reduce(np.full(2, i), async_op=True) for i in range(5)]
+            seen = set()
+            async for work in tutti.as_completed(works):
+                assert work.is_success()
+                seen.add(works.index(work))
+            assert seen == set(range(5))
+            assert await world.barrier(async_op=True) == []
+            assert ticks > 0
+            ticking.cancel()
+        asyncio.run(main())
+        async def broken():
+            if RANK == 1:
+                world.abort("enough")
+            try:
+                await world.all_reduce(np.ones(2), async_op=True)
+            except tutti.BackendError as problem:
+                assert "enough" in str(problem)
+            else:
+                raise AssertionError("the group is not broken")
+        asyncio.run(broken())
+    """, 2, tmp_path)
+
+
+def test_a_cancelled_await_leaves_the_operation(tmp_path):
+    ranks.run("""
+        import asyncio
+        async def main():
+            x = np.ones(3)
+            if RANK == 0:
+                work = world.all_reduce(x, async_op=True)
+                async def waits():
+                    await work
+                task = asyncio.create_task(waits())
+                await asyncio.sleep(0.05)
+                task.cancel()
+                try:
+                    await task
+                except asyncio.CancelledError:
+                    pass
+                tell("cancelled")
+                await work
+            else:
+                while not os.path.exists(os.path.join(FOLDER, "cancelled")):
+                    await asyncio.sleep(0.001)
+                await world.all_reduce(x, async_op=True)
+            assert (x == 2).all()
+        asyncio.run(main())
+    """, 2, tmp_path)
+
+
+def test_leaving_with_callbacks_outstanding(tmp_path):
+    """The process ends although an operation, its callback and a log sink are left."""
+    ranks.run("""
+        tutti.set_log_sink(lambda level, text: None, tutti.LogLevel.DEBUG)
+        if RANK == 0:
+            world.irecv(np.ones(3), 1).add_done_callback(lambda _: None)
+        world.barrier()
+    """, 2, tmp_path, leaks=True)
+
+
+def test_a_with_block_closes_and_tells_the_others_of_exceptions(tmp_path):
+    ranks.run("""
+        try:
+            with world:
+                world.barrier()
+                if RANK == 1:
+                    raise KeyError("oh")
+                world.recv(np.zeros(1), 1)
+        except KeyError:
+            assert RANK == 1
+        except tutti.BackendError as problem:
+            assert RANK == 0 and "KeyError('oh')" in str(problem), problem
+        assert world.closed
+        try:
+            world.barrier()
+        except tutti.InvalidArgument as problem:
+            assert "closed" in str(problem)
+        else:
+            raise AssertionError("a closed group can be used")
+    """, 2, tmp_path)

@@ -1,0 +1,449 @@
+"""What ranks do in the tests of tutti.distributed: functions of a Crew. Each asserts on its rank."""
+
+import asyncio
+import datetime
+import warnings
+
+import numpy as np
+
+import tutti.distributed as dist
+from tutti.distributed import process_group
+from tutti.distributed.backend import BackendConfig
+
+
+def adopt(low):
+    """Makes the crew's world the one of tutti.distributed: the same as init_process_group would."""
+    if process_group.world.default is None:
+        pg = process_group.ProcessGroup(low, list(range(low.size)), "gloo", BackendConfig("gloo"),
+                                        process_group.world.next_name(), "default_pg")
+        process_group.world.default = process_group.world.add(pg)
+    return dist.get_rank(), dist.get_world_size()
+
+
+def raises(kind, part, call):
+    try:
+        call()
+    except kind as problem:
+        assert part in str(problem), problem
+        return problem
+    raise AssertionError(f"no {kind.__name__} was raised")
+
+
+def collectives(low):
+    r, n = adopt(low)
+    x = np.full((3, 2), r + 1, np.float32)
+    assert dist.all_reduce(x) is None
+    assert (x == n * (n + 1) // 2).all()
+    dist.reduce(y := np.full(4, r, np.int64), n - 1, dist.ReduceOp.MAX)
+    assert (y == (n - 1 if r == n - 1 else r)).all()
+    dist.broadcast(y := np.full(4, r), n - 1)
+    assert (y == n - 1).all()
+    out = [np.zeros(i + 1, np.int32) for i in range(n)]
+    dist.all_gather(out, np.full(r + 1, r, np.int32))
+    assert all((o == i).all() for i, o in enumerate(out))
+    for shape in ((n * 2, 3), (n, 2, 3)):
+        whole = np.zeros(shape)
+        dist.all_gather_into_tensor(whole, np.full((2, 3), float(r)))
+        assert (whole.reshape(n, -1) == np.arange(n)[:, None]).all()
+    out = [np.zeros(2) for _ in range(n)] if r == 0 else None
+    dist.gather(np.full(2, float(r)), out)
+    assert r or all((o == i).all() for i, o in enumerate(out))
+    dist.gather_single(whole := np.zeros((n, 2)) if r == 0 else None, np.full(2, float(r)), 0)
+    assert r or (whole == np.arange(n)[:, None]).all()
+    dist.scatter(got := np.zeros(2), [np.full(2, i + 0.5) for i in range(n)] if r == n - 1 else None, n - 1)
+    assert (got == r + 0.5).all()
+    dist.scatter_single(got := np.zeros(2), np.arange(2.0 * n) if r == 0 else None, 0)
+    assert (got == [2 * r, 2 * r + 1]).all()
+    dist.reduce_scatter(got := np.zeros(2), [np.full(2, float(i)) for i in range(n)])
+    assert (got == n * r).all()
+    dist.reduce_scatter_single(got := np.zeros(1), np.arange(float(n)), dist.ReduceOp.AVG)
+    assert (got == r).all()
+    dist.all_to_all_single(got := np.zeros((n, 2)), np.full((n, 2), float(r)))
+    assert (got == np.arange(n)[:, None]).all()
+    splits = [(r + i) % 3 for i in range(n)]
+    dist.all_to_all_single(got := np.zeros((sum(splits), 2)), np.full((sum(splits), 2), float(r)), splits, splits)
+    assert (got[:, 0] == np.repeat(np.arange(n), splits)).all()
+    out = [np.zeros(r + i, np.uint8) for i in range(n)]
+    dist.all_to_all(out, [np.full(r + i, r, np.uint8) for i in range(n)])
+    assert all((o == i).all() for i, o in enumerate(out))
+    dist.all_reduce(x := np.ones(3), dist.premul_sum(0.5))
+    assert (x == 0.5 * n).all()
+    dist.all_reduce(x := np.ones(3), dist.premul_sum(np.arange(3.0)))
+    assert (x == n * np.arange(3)).all()
+    dist.barrier()
+    dist.monitored_barrier()
+    dist.monitored_barrier(timeout=datetime.timedelta(seconds=20), wait_all_ranks=True)
+    dist.all_reduce(bytearray(b"ab"), timeout=20)
+
+
+def point_to_point(low):
+    r, n = adopt(low)
+    x, y = np.full(3, float(r)), np.zeros(3)
+    # To oneself: send raises, isend and irecv work.
+    raises(ValueError, "destination rank should not be the same", lambda: dist.send(x, r))
+    works = [dist.irecv(y, r, tag=3), dist.isend(x, r, tag=3)]
+    assert [work.wait() for work in works] == [True, True] and (y == r).all()
+    assert works[0].source_rank() == r
+    raises(RuntimeError, "sourceRank", lambda: works[1].source_rank())
+    if n == 1:
+        return
+    ops = [dist.P2POp(dist.isend, x, (r + 1) % n), dist.P2POp(dist.irecv, y, (r - 1) % n)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert (y == (r - 1) % n).all()
+    if r == 0:
+        seen = sorted(dist.recv(y) for _ in range(n - 1))
+        assert seen == list(range(1, n))
+    else:
+        dist.send(x, 0)
+    group = dist.new_group([n - 1, 0])
+    if r == n - 1:
+        dist.send(x, group=group, group_dst=0)
+    elif r == 0:
+        assert dist.recv(y, group=group) == n - 1  # global rank
+        assert (y == n - 1).all()
+
+
+def works(low):
+    r, n = adopt(low)
+    x = np.ones(4)
+    work = dist.all_reduce(x, async_op=True)
+    assert work.wait(datetime.timedelta(seconds=20)) is True and work.is_completed() and work.is_success()
+    assert work.exception() is None and work.result()[0] is x
+    future = work.get_future()
+    assert future.wait()[0] is x and future.done() and future.value()[0] is x
+    assert future.then(lambda f: f.value()[0].sum()).then(lambda f: f.value() * 2).wait() == 8 * n
+    failed = future.then(lambda f: 1 // 0)
+    raises(ZeroDivisionError, "", failed.wait)
+    assert isinstance(failed.exception(), ZeroDivisionError)
+    assert work.get_future_result().wait() is dist.WorkResult.SUCCESS
+    heard = []
+    dist.all_reduce(x, async_op=True).get_future().add_done_callback(heard.append)
+    dist.barrier()
+    own = dist.Future()
+    own.set_result(3)
+    assert own.wait() == 3
+    raises(RuntimeError, "", lambda: own.set_result(4))
+
+    async def main():
+        [got] = await dist.all_reduce(x, async_op=True)
+        assert got is x
+        async for got in dist.all_reduce(x, async_op=True):
+            assert got is x
+        assert await dist.barrier(async_op=True) == []
+        both = [dist.all_reduce(np.ones(1), async_op=True), dist.barrier(async_op=True)]
+        ended = [done async for done in dist.as_completed(both)]
+        assert set(map(id, ended)) == set(map(id, both))
+        assert (await dist.all_reduce(x, async_op=True).get_future())[0] is x
+
+    asyncio.run(main())
+    assert len(list(dist.as_completed([dist.barrier(async_op=True) for _ in range(3)]))) == 3
+    # Too short: nothing is cancelled.
+    if n > 1:
+        if r == 0:
+            work = dist.barrier(async_op=True)
+            raises(TimeoutError, "", lambda: work.wait(0.01))
+            dist.send(x, 1)
+            assert work.wait()
+        else:
+            if r == 1:
+                dist.recv(x, 0)
+            dist.barrier()
+    while not heard:  # the callback's thread
+        pass
+
+
+def groups(low):
+    r, n = adopt(low)
+    evens = [i for i in range(n) if i % 2 == 0]
+    with dist.new_group(evens) as even:
+        if r in evens:
+            assert dist.get_process_group_ranks(even) == evens and dist.get_rank(even) == evens.index(r)
+            x = np.ones(2)
+            dist.all_reduce(x, group=even)
+            assert (x == len(evens)).all()
+            assert dist.get_global_rank(even, len(evens) - 1) == evens[-1]
+        else:
+            assert even is dist.GroupMember.NON_GROUP_MEMBER and even == -100
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                assert dist.all_reduce(np.ones(1), group=even) is None
+                assert dist.recv(np.ones(1), 0, group=even) == -1
+            assert str(heard[0].message) == (f"Running all_reduce on global rank {r} which does not belong to the "
+                                             f"given group.")
+            assert dist.get_rank(even) == -1 and dist.get_world_size(even) == -1
+    if r in evens:
+        assert even.closed
+        raises(ValueError, "has been destroyed", lambda: dist.all_reduce(np.ones(1), group=even))
+    # The order of the list counts where it is not to be sorted.
+    backwards = dist.new_group(list(range(n))[::-1], sort_ranks=False)
+    assert dist.get_rank(backwards) == n - 1 - r
+    dist.broadcast(x := np.full(1, r), 0, group=backwards)
+    assert x == 0
+    dist.broadcast(x := np.full(1, r), group=backwards, group_src=0)
+    assert x == n - 1
+    current, every = dist.new_subgroups(1)
+    assert len(every) == n and current is every[r] and dist.get_world_size(current) == 1
+    halves = [list(range(n // 2)), list(range(n // 2, n))]
+    part = dist.split_group(split_ranks=[half for half in halves if half])
+    dist.all_reduce(x := np.ones(1), group=part)
+    assert x == len(halves[0] if r < n // 2 else halves[1])
+    assert dist.split_group(split_ranks=[[0]]) is None or r == 0
+    for _ in range(2):  # only the members call, twice with the same ranks
+        if r in evens:
+            local = dist.new_group(evens, use_local_synchronization=True)
+            dist.all_reduce(x := np.ones(1), group=local)
+            assert x == len(evens)
+    dist.barrier()
+
+
+def mesh(low):
+    r, n = adopt(low)
+    rows = 2 if n % 2 == 0 else 1
+    m = dist.init_device_mesh("cpu", (rows, n // rows), mesh_dim_names=("a", "b"))
+    assert m.get_coordinate() == (r // (n // rows), r % (n // rows)) and m.size() == n and m.size(0) == rows
+    for name in ("a", "b"):
+        dist.all_reduce(x := np.full(1, r), group=m.get_group(name))
+        line = m.mesh[:, m.get_coordinate()[1]] if name == "a" else m.mesh[m.get_coordinate()[0]]
+        assert x == line.sum() and m[name].mesh.tolist() == line.tolist()
+    assert m._flatten("ab").mesh.tolist() == list(range(n)) and m["ab"].get_local_rank() == r
+    raises(KeyError, "Invalid mesh_dim_names", lambda: m["c"])
+    assert m == dist.DeviceMesh("cpu", np.arange(n).reshape(rows, n // rows), mesh_dim_names=("a", "b"))
+    assert dist.DeviceMesh.from_group(dist.group.WORLD, "cpu").get_group() is dist.group.WORLD
+    fold = dist.init_device_mesh("cpu", (n,), mesh_dim_names=("all",))._unflatten(0, (rows, n // rows), ("x", "y"))
+    assert fold.shape == (rows, n // rows) and fold.mesh_dim_names == ("x", "y")
+
+
+def multigpu(low):
+    r, n = adopt(low)
+    xs = [np.ones(4, np.float32) for _ in range(8)]
+    dist.all_reduce_multigpu(xs)
+    assert all((x == 8 * n).all() for x in xs)
+    xs = [np.full(2, float(r * 3 + j)) for j in range(3)]
+    dist.reduce_multigpu(xs, n - 1, dist.ReduceOp.MAX, dst_tensor=1)
+    assert xs[0][0] == r * 3 and xs[1][0] == (3 * n - 1 if r == n - 1 else r * 3 + 1)
+    xs = [np.full(2, float(r * 3 + j)) for j in range(3)]
+    dist.all_reduce_multigpu(xs, dist.ReduceOp.AVG)
+    assert all(x[0] == (3 * n - 1) / 2 for x in xs)
+    dist.broadcast_multigpu(xs := [np.full(2, r * 10 + j) for j in range(3)], n - 1, src_tensor=2)
+    assert all((x == (n - 1) * 10 + 2).all() for x in xs)
+    outs = [[np.zeros(1) for _ in range(2 * n)] for _ in range(2)]
+    work = dist.all_gather_multigpu(outs, [np.full(1, r * 10.0 + j) for j in range(2)], async_op=True)
+    work.wait()
+    assert all(outs[i][k * 2 + j] == k * 10 + j for i in range(2) for k in range(n) for j in range(2))
+    if n > 1:
+        raises(ValueError, "lists of one length", lambda: dist.all_reduce_multigpu([np.ones(1)] * (1 + (r == 1))))
+    dist.barrier()  # the group is as it was
+
+
+def coalesced(low):
+    r, n = adopt(low)
+    xs = [np.full(k, r + 1) for k in (1, 5, 2)]
+    assert dist.all_reduce_coalesced(xs, async_op=True).wait() is not None
+    assert all((x == n * (n + 1) // 2).all() for x in xs)
+    outs = [[np.zeros(2), np.zeros(3)] for _ in range(n)]
+    dist.all_gather_coalesced(outs, [np.full(2, float(r)), np.full(3, r + 0.5)])
+    assert all((outs[i][0] == i).all() and (outs[i][1] == i + 0.5).all() for i in range(n))
+    whole = [np.zeros(n), np.zeros(2 * n)]
+    dist.all_gather_into_tensor_coalesced(whole, [np.full(1, float(r)), np.full(2, float(r))])
+    assert whole[1].tolist() == np.repeat(np.arange(n), 2).tolist()
+    parts = [np.zeros(1), np.zeros(2)]
+    dist.reduce_scatter_tensor_coalesced(parts, [np.arange(1.0 * n), np.arange(2.0 * n)])
+    assert parts[1].tolist() == [2 * r * n, (2 * r + 1) * n]
+    with dist._coalescing_manager(async_ops=True) as manager:
+        a, b = np.ones(3), np.full(2, r)
+        dist.all_reduce(a)
+        dist.broadcast(b, n - 1)
+    manager.wait()
+    assert (a == n).all() and (b == n - 1).all()
+
+
+def objects(low, weights_only):
+    r, n = adopt(low)
+    large = np.arange(300_000.0) + r
+    objs = [None] * n
+    dist.all_gather_object(objs, {"rank": r, "large": large, "text": "x" * r}, weights_only=weights_only)
+    assert all(o["rank"] == i and o["large"][0] == i and o["text"] == "x" * i for i, o in enumerate(objs))
+    objs[0]["large"][0] = -1  # what arrives is writable
+    mine = [1, {"a": large}, None] if r == n - 1 else [None] * 3
+    dist.broadcast_object_list(mine, n - 1, weights_only=weights_only)
+    assert mine[0] == 1 and (mine[1]["a"] == np.arange(300_000.0) + n - 1).all() and mine[2] is None
+    got = [None] * n if r == 0 else None
+    dist.gather_object((r, large), got, weights_only=weights_only)
+    assert r or [(a, b[0]) for a, b in got] == [(i, float(i)) for i in range(n)]
+    out = [None]
+    dist.scatter_object_list(out, [(i, large) for i in range(n)] if r == 0 else None, weights_only=weights_only)
+    assert out[0][0] == r and out[0][1][0] == 0
+    if n > 1 and r == 1:
+        dist.send_object_list(["a", large], 0)
+    if n > 1 and r == 0:
+        pair = [None, None]
+        assert dist.recv_object_list(pair, weights_only=weights_only) == 1 and pair[0] == "a" and pair[1][0] == 1
+    # Lists of other lengths: who receives says so, and the group goes on.
+    if n > 1:
+        places = [1, 2] if r == 0 else [None]
+        if r == 0:
+            dist.broadcast_object_list(places, 0)
+        else:
+            raises(ValueError, "2 objects", lambda: dist.broadcast_object_list(places, 0))
+    dist.barrier()
+
+
+class Dangerous:
+    """Unpickling it calls a function of this module."""
+
+    def __reduce__(self):
+        return remember, ("called",)
+
+
+remembered = []
+
+
+def remember(text):
+    remembered.append(text)
+    return text
+
+
+def weights_only(low):
+    import pickle
+    r, n = adopt(low)
+    remembered.clear()
+    root = [Dangerous()] if r == 0 else [None]
+    if r == 0:
+        dist.broadcast_object_list(root, 0)
+    else:
+        raises(pickle.UnpicklingError, "weights_only", lambda: dist.broadcast_object_list(root, 0, weights_only=True))
+        assert not remembered
+    dist.add_safe_globals([remember])
+    root = [Dangerous()] if r == 0 else [None]
+    dist.broadcast_object_list(root, 0, weights_only=True)
+    dist.clear_safe_globals()
+    assert r == 0 or remembered == ["called"]
+
+
+def missing_rank(low):
+    """Everybody but the last rank comes to a monitored barrier."""
+    r, n = adopt(low)
+    if n > 1 and r < n - 1:
+        text = f"Rank {n - 1} failed to pass monitoredBarrier in 300 ms" if r == 0 else f"Rank {r} successfully"
+        raises(RuntimeError, text, lambda: dist.monitored_barrier(timeout=datetime.timedelta(milliseconds=300)))
+    dist.barrier()
+    if n > 1 and r == n - 1:  # its own turn comes too late
+        raises(RuntimeError, f"Rank {r} successfully",
+               lambda: dist.monitored_barrier(timeout=datetime.timedelta(milliseconds=100)))
+    dist.barrier()
+
+
+def wrong_calls(low):
+    """Nothing is sent, so the group is as it was."""
+    r, n = adopt(low)
+    x = np.ones(2)
+    read_only = np.ones(2)
+    read_only.flags.writeable = False
+    raises(TypeError, "read-only", lambda: dist.all_reduce(read_only))
+    raises(TypeError, "", lambda: dist.all_reduce(np.array([object()])))
+    raises(TypeError, "Expected parameter `tensor`", lambda: dist.all_reduce([1.0]))
+    raises(TypeError, "Expected parameter `op`", lambda: dist.all_reduce(x, "sum"))
+    raises(ValueError, "factor", lambda: dist.all_reduce(x, dist.ReduceOp.PREMUL_SUM))
+    raises(ValueError, "complex", lambda: dist.all_reduce(np.ones(2, complex), dist.ReduceOp.MAX))
+    raises(ValueError, "rank", lambda: dist.broadcast(x, n))
+    raises(ValueError, "0 to", lambda: dist.isend(x, n))
+    raises(ValueError, "tag", lambda: dist.isend(x, r, tag=-1))
+    raises(TypeError, "timeout", lambda: dist.all_reduce(np.ones(2), async_op=True).wait("soon"))
+    raises(ValueError, "divide equally", lambda: dist.all_to_all_single(np.ones(n + 1), np.ones(n + 1))) if n > 1 \
+        else None
+    raises(ValueError, "dtypes", lambda: dist.all_gather([np.ones(2, np.int32)] * n, x))
+    raises(TypeError, "list", lambda: dist.all_gather_object(3, 1))
+    raises(ValueError, "places", lambda: dist.all_gather_object([], 1))
+    raises(TypeError, "timedelta", lambda: dist.new_group([0], timeout=3))
+    raises(RuntimeError, "NCCL", lambda: dist.new_group([0], backend="nccl"))
+    raises(ValueError, "unknown", lambda: dist.new_group([0], backend="unknown"))
+    dist.all_reduce(x)
+    assert (x == n).all()
+
+
+def mixed_complex(low):
+    """A complex tensor and its parts count as one dtype."""
+    r, n = adopt(low)
+    out = [np.zeros((3, 2), np.float32) for _ in range(n)]
+    dist.all_gather(out, np.full(3, r + 1j, np.complex64))
+    assert all((o == [i, 1]).all() for i, o in enumerate(out))
+
+
+def methods(low):
+    """The methods of a group with torch's option classes."""
+    r, n = adopt(low)
+    pg = dist.group.WORLD
+    assert pg.rank() == r and pg.size() == n and pg.name() == "gloo"
+    x = np.ones(2)
+    assert pg.allreduce([x]).wait() and (x == n).all()
+    options = dist.AllreduceOptions()
+    options.reduceOp = dist.ReduceOp.MAX
+    pg.allreduce([x := np.full(1, r)], options).wait()
+    assert x == n - 1
+    pg.broadcast([x := np.full(1, r)], dist.BroadcastOptions(rootRank=n - 1)).wait()
+    assert x == n - 1
+    pg.barrier().wait()
+    pg.allgather([[np.zeros(1) for _ in range(n)]], [np.ones(1)]).wait()
+
+
+def property_case(low, seed):
+    """A random program, the same on every rank: operations on groups, arrays of random form."""
+    r, n = adopt(low)
+    choose = np.random.default_rng(seed)
+    groups = [None]
+    for _ in range(2):
+        members = sorted(choose.choice(n, size=int(choose.integers(1, n + 1)), replace=False).tolist())
+        groups.append((dist.new_group(members), members))
+    pending = []
+    for step in range(12):
+        chosen = groups[int(choose.integers(len(groups)))]
+        group, members = (None, list(range(n))) if chosen is None else chosen
+        kind = int(choose.integers(5))
+        shape = tuple(int(k) for k in choose.integers(0, 5, size=int(choose.integers(0, 4))))
+        dtype = [np.float32, np.float64, np.int16, np.int64, np.uint8][int(choose.integers(5))]
+        root = members[int(choose.integers(len(members)))]
+        order, flip, later = choose.permutation(len(shape)), bool(choose.integers(2)), bool(choose.integers(2))
+        if r not in members:
+            continue
+
+        def form(values):
+            """The values in an array of random strides."""
+            whole = np.zeros(tuple(2 * k for k in shape), dtype).transpose(order)
+            view = whole.transpose(np.argsort(order))[(..., *(slice(None, None, 2) for _ in shape))]
+            view = view[::-1] if flip and shape else view
+            view[...] = values
+            return view
+
+        def value(rank):
+            return (np.arange(int(np.prod(shape))).reshape(shape) * 3 + rank + step) % 5
+
+        if kind == 0:
+            x, want = form(value(r)), sum(value(m) for m in members)
+            work = dist.all_reduce(x, group=group, async_op=later)
+        elif kind == 1:
+            x, want = form(value(r)), value(root)
+            work = dist.broadcast(x, root, group, async_op=later)
+        elif kind == 2:
+            x, want = form(value(r)), value(r)
+            if r == root:
+                want = np.max([value(m) for m in members], axis=0)
+            work = dist.reduce(x, root, dist.ReduceOp.MAX, group, async_op=later)
+        elif kind == 3:
+            x = [form(np.zeros(shape)) for _ in members]
+            want = [value(m) for m in members]
+            work = dist.all_gather(x, form(value(r)), group, async_op=later)
+        else:
+            x = [form(np.zeros(shape)) for _ in members]
+            want = [value(m) + members.index(r) for m in members]
+            work = dist.all_to_all(x, [form(value(r) + i) for i in range(len(members))], group, async_op=later)
+        pending.append((work, x, want))
+    for position in choose.permutation(len(pending)) if pending else []:
+        work, x, want = pending[position]
+        if work is not None:
+            work.wait()
+        for got, wanted in zip(x, want) if isinstance(x, list) else [(x, want)]:
+            assert (got == np.asarray(wanted).astype(got.dtype)).all(), (seed, got, wanted)
+    for group, members in groups[1:]:
+        dist.destroy_process_group(group)
+    dist.barrier()

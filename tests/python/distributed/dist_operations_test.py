@@ -1,0 +1,36 @@
+"""tutti.distributed on 1 to 8 processes."""
+
+import pathlib
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import ranks
+
+CASES = pathlib.Path(__file__).parent / "dist_cases"
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3, 4, 5, 8])
+def crew(request):
+    with ranks.Crew(request.param, CASES) as made:
+        yield made
+
+
+@pytest.mark.parametrize("case", [
+    "collectives", "point_to_point", "works", "groups", "mesh", "multigpu", "coalesced", "weights_only",
+    "missing_rank", "wrong_calls", "mixed_complex", "methods"])
+def test_case(crew, case):
+    crew.run(case)
+
+
+@pytest.mark.parametrize("weights_only", [False, True])
+def test_objects(crew, weights_only):
+    crew.run("objects", weights_only)
+
+
+@settings(max_examples=15, deadline=None, print_blob=True,
+          suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_random_programs(crew, seed):
+    crew.run("property_case", seed)

@@ -1,0 +1,86 @@
+"""The programs in docs/tutorial.md, docs/python.md and the front pages run, and say what the pages say."""
+
+import os
+import pathlib
+import re
+import secrets
+import socket
+import subprocess
+import sys
+
+import pytest
+
+LIMIT = 60
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+LAUNCHER = [sys.executable, "-m", "tutti.distributed.run"]
+
+
+def programs(page):
+    """The Python blocks of a page."""
+    return re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(source):
+        path = tmp_path / "program.py"
+        path.write_text(source)
+        return str(path)
+    return write
+
+
+def run(*command):
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+MEAN, PI = (next(text for text in programs("docs/tutorial.md") if word in text) for word in ("mean", "share_of_pi"))
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_the_first_program(ranks, script):
+    said = run(*LAUNCHER, "--nproc-per-node", str(ranks), script(MEAN))
+    assert said == f"{ranks} process(es): mean 499.5\n"
+
+
+def test_on_two_hosts_that_take_each_other_for_strangers(script, tmp_path):
+    secret = tmp_path / "job.secret"
+    secret.touch(mode=0o600)
+    secret.write_bytes(secrets.token_bytes(32))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = str(probe.getsockname()[1])
+    path = script(MEAN)
+    nodes = [subprocess.Popen(
+        [*LAUNCHER, "--nnodes", "2", "--node-rank", str(node), "--master-addr", "127.0.0.1", "--master-port", port,
+         "--nproc-per-node", "2", "--secret-file", str(secret), path],
+        env={**os.environ, "TUTTI_HOST_ID": f"host {node}"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True) for node in (0, 1)]
+    try:
+        said = [node.communicate(timeout=LIMIT) for node in nodes]
+    finally:
+        for node in nodes:
+            node.kill()
+    assert [node.returncode for node in nodes] == [0, 0], said
+    assert said[0][0] == "4 process(es): mean 499.5\n" and said[1][0] == ""
+
+
+def test_from_a_program_of_ones_own(script):
+    said = run(sys.executable, script("import numpy as np\nimport tutti.distributed as dist\n" + PI))
+    assert said.startswith("[3.14159265") and said.count(",") == 3
+
+
+def test_programs_of_the_page_about_python(script):
+    first, second = (text for text in programs("docs/python.md") if "import tutti" in text)
+    said = run(*LAUNCHER, "--nproc-per-node", "2", script(first))
+    assert sorted(said.splitlines()) == ["0 [3. 3. 3. 3.]", "1 [3. 3. 3. 3.]"]
+    assert run(sys.executable, script(second)) == "[0, 10, 20, 30]\n"
+
+
+@pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "python/README.md"])
+def test_programs_of_the_front_pages(page, script):
+    found = programs(page)
+    assert found
+    for text in found:
+        run(*LAUNCHER, "--nproc-per-node", "2", script(text))

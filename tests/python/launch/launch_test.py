@@ -1,0 +1,133 @@
+"""`tuttirun`, `python -m tutti.distributed.launch` and `.run` with Python programs."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from tutti import _programs
+from tutti.distributed import launch
+
+LIMIT = 50
+TELL = """
+import os, sys
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "ROLE_RANK")
+print(sys.argv[1:], [os.environ[name] for name in names], sys.executable, flush=True)
+"""
+SUM = """
+import array, sys
+import tutti.distributed as dist
+dist.init_process_group("gloo", init_method="env://")
+x = array.array("d", [dist.get_rank() + 1.0])
+dist.all_reduce(x)
+assert x[0] == 6, x
+dist.destroy_process_group()
+print("sum", x[0], flush=True)
+"""
+
+
+def start(*command, **options):
+    environment = {name: value for name, value in os.environ.items()
+                   if name not in ("PYTHON", "PYTHON_EXEC")}
+    return subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LIMIT,
+                          check=False, env=environment, **options)
+
+
+def module(name, *arguments):
+    return start(sys.executable, "-m", f"tutti.distributed.{name}", *arguments)
+
+
+@pytest.fixture
+def script(tmp_path):
+    def write(source):
+        path = tmp_path / "script.py"
+        path.write_text(source)
+        return path
+    return write
+
+
+def lines_of(done):
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.splitlines())
+
+
+def environment_of(rank, size):
+    return [str(rank), str(size), str(rank), str(size), "0", str(rank)]
+
+
+@pytest.mark.parametrize(("options", "passed"), [
+    (["--nproc_per_node=2"], "--local_rank={}"),
+    (["--nproc-per-node", "2"], "--local-rank={}"),
+    (["--nproc_per_node", "2", "--use_env"], None),
+    (["--use-env", "--nproc-per-node=2"], None),
+    (["--nnodes=1", "--node_rank=0", "--master_addr=127.0.0.1", "--nproc_per_node=2"], "--local_rank={}"),
+])
+def test_launch_gives_the_local_rank_as_it_once_did(options, passed, script):
+    said = lines_of(module("launch", *options, script(TELL), "--epochs", "3"))
+    expected = [(["--epochs", "3"] if passed is None else [passed.format(rank), "--epochs", "3"])
+                for rank in range(2)]
+    assert said == sorted(f"{arguments} {environment_of(rank, 2)} {sys.executable}"
+                          for rank, arguments in enumerate(expected))
+
+
+@pytest.mark.parametrize("name", ["launch", "run"])
+def test_one_process_without_options(name, script):
+    arguments = ["--local-rank=0"] if name == "launch" else []
+    assert lines_of(module(name, script(TELL))) == [f"{arguments} {environment_of(0, 1)} {sys.executable}"]
+
+
+@pytest.mark.parametrize("option", ["--nproc_per_node=3", "--nproc-per-node=3"])
+def test_run_is_tuttirun(option, script):
+    assert lines_of(module("run", option, script(SUM))) == ["sum 6.0"] * 3
+
+
+def test_tuttirun_runs_scripts_with_the_python_of_its_environment(script):
+    command = shutil.which("tuttirun", path=os.path.dirname(sys.executable))
+    if command is None:
+        pytest.skip("tutti is not installed here; ./dev test python does that")
+    assert lines_of(start(command, "--nproc-per-node", 3, script(SUM))) == ["sum 6.0"] * 3
+    assert lines_of(start(command, script(TELL))) == [f"[] {environment_of(0, 1)} {sys.executable}"]
+
+
+def test_modules_run_too(script):
+    path = script(SUM)
+    done = start(sys.executable, "-m", "tutti.distributed.run", "--nproc-per-node=3", "-m", "script",
+                 cwd=path.parent)
+    assert lines_of(done) == ["sum 6.0"] * 3
+
+
+def test_a_failure_is_the_launchers_exit_status(script):
+    path = script("import os, sys; sys.exit(5 if os.environ['RANK'] == '1' else 0)")
+    done = module("launch", "--nproc-per-node=2", path)
+    assert done.returncode == 5 and "exit code 5" in done.stderr.replace("status", "code")
+
+
+def test_from_python_a_failure_is_an_exception(script, capfd):
+    launch.main(["--nproc-per-node=2", str(script(TELL))])
+    assert len(capfd.readouterr().out.splitlines()) == 2
+    with pytest.raises(subprocess.CalledProcessError) as caught:
+        launch.main([str(script("raise SystemExit(9)"))])
+    assert caught.value.returncode == 9
+
+
+def test_what_is_not_there_is_named(monkeypatch, tmp_path):
+    with pytest.raises(FileNotFoundError, match="no-such-program is not in"):
+        _programs.path_of("no-such-program")
+    script = tmp_path / "tutti-other"
+    script.write_text("#!/bin/sh\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError):  # a script of that name would start us again
+        _programs.path_of("tutti-other")
+
+
+def test_the_module_run_can_be_called_as_the_function():
+    done = start(sys.executable, "-c", """
+import tutti.distributed as dist
+function = dist.run
+import tutti.distributed.run as module
+print(function is not module, callable(dist.run), dist.run(max, 2, args=(3, 4)))
+""")
+    assert done.stdout == "True True [4, 4]\n", done.stderr

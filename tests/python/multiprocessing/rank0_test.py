@@ -1,0 +1,126 @@
+"""Helpers of rank 0, and the library's remarks in `logging`."""
+
+import logging
+import queue
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tutti
+import tutti.distributed as dist
+from tutti import log, rank0
+
+LIMIT = 30.0
+
+
+def talk():
+    rank0.print("hello from", dist.get_rank())
+    return rank0.rank(), rank0.world_size(), rank0.is_rank0(), rank0.only(lambda: "done")()
+
+
+def first(path):
+    with rank0.first() as ours:
+        if ours:
+            time.sleep(0.1)
+            with open(path, "x", encoding="utf-8") as file:
+                file.write("data")
+        with open(path, encoding="utf-8") as file:
+            return ours, file.read()
+
+
+def bars():
+    bar = rank0.progress(range(3), file=open("/dev/null", "w", encoding="utf-8"))
+    hidden = bar.disable  # it says so only until the end
+    return list(bar), hidden
+
+
+def records():
+    heard = []
+
+    class Handler(logging.Handler):
+        def emit(self, record):
+            heard.append((record.rank, record.world_size, record.getMessage()))
+
+    logger = rank0.logger("job")
+    logger.setLevel(logging.INFO)
+    logger.addHandler(Handler())
+    logger.info("started")
+    logger.error("wrong")
+    assert rank0.logger("job").filters == logger.filters  # asked twice, filtered once
+    return heard
+
+
+def test_rank_0_alone_prints_and_calls(capfd):
+    results = dist.run(talk, 2, start_method="fork")
+    assert results == [(0, 2, True, "done"), (1, 2, False, None)]
+    assert capfd.readouterr().out.splitlines() == ["hello from 0"]
+
+
+def test_rank_0_goes_first(tmp_path):
+    assert dist.run(first, 3, args=(str(tmp_path / "data"),)) == [(True, "data")] + [(False, "data")] * 2
+
+
+def test_bars_are_shown_once():
+    pytest.importorskip("tqdm")
+    assert dist.run(bars, 2) == [([0, 1, 2], False), ([0, 1, 2], True)]
+
+
+def test_without_tqdm_it_is_the_plain_loop(monkeypatch):
+    monkeypatch.setitem(sys.modules, "tqdm.auto", None)
+    assert list(rank0.progress([1, 2])) == [1, 2]
+    with pytest.raises(ImportError, match="pip install tqdm"):
+        rank0.progress()
+
+
+def test_records_know_their_rank_and_others_are_quiet():
+    assert dist.run(records, 2) == [[(0, 2, "started"), (0, 2, "wrong")], [(1, 2, "wrong")]]
+
+
+def test_without_a_world_the_environment_counts(monkeypatch):
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert (rank0.rank(), rank0.world_size(), rank0.is_rank0()) == (3, 4, False)
+    monkeypatch.delenv("RANK")
+    monkeypatch.delenv("WORLD_SIZE")
+    assert (rank0.rank(), rank0.world_size(), rank0.is_rank0()) == (0, 1, True)
+    with rank0.first() as ours:
+        assert ours
+
+
+def test_the_library_speaks_through_logging():
+    # A store remarks that a user was killed.
+    heard = queue.Queue()
+    logger = logging.Logger("mine", logging.INFO)
+    handler = logging.Handler()
+    handler.emit = heard.put
+    logger.addHandler(handler)
+    log.install(logger, tutti.LogLevel.INFO)
+    try:
+        store = tutti.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+        source = f"import os, tutti; s = tutti.TCPStore('127.0.0.1', {store.port}); os.kill(os.getpid(), 9)"
+        subprocess.run([sys.executable, "-c", source], timeout=LIMIT, check=False)
+        record = heard.get(timeout=LIMIT)
+    finally:
+        log.remove()
+    assert record.levelno == logging.INFO and "has lost user" in record.getMessage()
+
+
+def test_a_world_installs_it_once():
+    source = """
+import logging
+from tutti import log
+import tutti.distributed as dist
+assert not log._installed
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+assert log._installed
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LIMIT,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_levels_are_loggings():
+    assert set(log._LEVELS) == set(tutti.LogLevel) - {tutti.LogLevel.OFF}
+    assert [log._LEVELS[level] for level in sorted(log._LEVELS)] == [10, 20, 30, 40]

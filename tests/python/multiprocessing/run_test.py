@@ -1,0 +1,195 @@
+"""dist.run, and ranks as threads."""
+
+import array
+import gc
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tutti
+import tutti.distributed as dist
+import tutti.multiprocessing as mp
+
+LIMIT = 40.0
+
+
+def add(values):
+    x = array.array("d", [values[dist.get_rank()]])
+    dist.all_reduce(x)
+    return dist.get_rank(), x[0]
+
+
+def large(count):
+    return bytes([dist.get_rank()]) * count
+
+
+def own_world():
+    assert not dist.is_initialized()
+    dist.init_process_group("gloo")
+    assert dist.get_rank() == int(os.environ["RANK"]) == int(os.environ["LOCAL_RANK"])
+    return dist.get_world_size(), os.environ.get("MY_VARIABLE")
+
+
+def fail_on(who):
+    if dist.get_rank() == who:
+        raise ValueError("no coffee")
+    dist.barrier()
+
+
+def die_on(who):
+    if dist.get_rank() == who:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+
+
+def sleep_on(who):
+    if dist.get_rank() == who:
+        time.sleep(100)
+
+
+def leave():
+    if dist.get_rank() == 1:
+        sys.exit(0)
+
+
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_results_come_in_the_order_of_ranks(method):
+    assert dist.run(add, 3, args=([1, 2, 4],), start_method=method) == [(0, 7), (1, 7), (2, 7)]
+    assert dist.run(add, 1, kwargs={"values": [5]}, start_method=method) == [(0, 5)]
+    assert not dist.is_initialized()  # ours is another process
+
+
+def test_large_results():
+    count = 20_000_000
+    results = dist.run(large, 2, args=(count,))
+    assert [len(result) for result in results] == [count] * 2 and results[1][-1] == 1
+
+
+def test_the_function_may_make_its_world_itself():
+    # Variables of a job that this process may itself belong to are not handed on.
+    os.environ["TUTTI_JOB"] = "another"
+    try:
+        assert dist.run(own_world, 2, init=False, env={"MY_VARIABLE": "x"}) == [(2, "x")] * 2
+    finally:
+        del os.environ["TUTTI_JOB"]
+
+
+@pytest.mark.parametrize("who", [0, 1])
+def test_the_rank_to_blame_is_told(who):
+    with pytest.raises(mp.ProcessRaisedException, match="no coffee") as caught:
+        dist.run(fail_on, 2, args=(who,))
+    assert caught.value.error_index == who
+    with pytest.raises(mp.ProcessExitedException, match="SIGKILL") as caught:
+        dist.run(die_on, 2, args=(who,))
+    assert caught.value.error_index == who
+
+
+def test_timeout_names_who_still_ran():
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"after 3 s rank\(s\) 1 still ran"):
+        dist.run(sleep_on, 2, args=(1,), timeout=3)
+    assert time.monotonic() - begin < LIMIT
+
+
+def test_who_leaves_early_has_no_result():
+    with pytest.raises(RuntimeError, match="rank 1 .* ended without a result"):
+        dist.run(leave, 2)
+
+
+def python(source):
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LIMIT,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+NAMELESS = """
+import sys
+{before}
+import tutti.distributed as dist
+class Result:
+    def __init__(self, rank): self.rank = rank
+def work(factor):
+    return Result(dist.get_rank() * factor)
+print([result.rank for result in dist.run(work, 2, args=(5,))])
+"""
+
+
+@pytest.mark.parametrize("before", ["", "sys.modules['cloudpickle'] = None"])
+def test_functions_without_a_name(before):
+    # As in a notebook: neither the function nor the class of its result could be imported. Without
+    # cloudpickle the processes are forks; the result must then have a class that has a name.
+    source = NAMELESS.format(before=before)
+    if before:
+        source = source.replace("return Result(dist.get_rank() * factor)",
+                                "return dist.get_rank() * factor").replace("result.rank", "result")
+    assert python(source) == "[0, 5]\n"
+
+
+def test_a_script_of_its_own(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("""
+import tutti.distributed as dist
+def work():
+    return dist.get_rank() + 10
+if __name__ == "__main__":
+    print(dist.run(work, 2))
+""")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.stdout == "[10, 11]\n", done.stderr
+
+
+def test_a_fork_of_a_process_with_a_world_is_refused():
+    assert python("""
+import os
+import tutti.distributed as dist
+dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+try:
+    dist.run(max, 2, args=(1, 2), start_method="fork")
+except RuntimeError as problem:
+    assert "destroy_process_group" in str(problem)
+    print("refused", dist.run(max, 2, args=(1, 2)))
+""") == "refused [2, 2]\n"
+
+
+def open_descriptors():
+    gc.collect()  # a traceback may still hold processes
+    return len(list(pathlib.Path("/proc/self/fd").iterdir()))
+
+
+def test_nothing_is_left_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    dist.run(add, 2, args=([1, 2],))  # starts multiprocessing's own helper, which stays
+    descriptors = open_descriptors()
+    dist.run(add, 2, args=([1, 2],))
+    with pytest.raises(mp.ProcessRaisedException):
+        dist.run(fail_on, 2, args=(0,))
+    assert not list(tmp_path.iterdir())
+    assert open_descriptors() == descriptors
+
+
+def test_threads_are_ranks():
+    def body(world, word):
+        x = array.array("d", [1.0, world.rank])
+        world.all_reduce(x)
+        return word, world.rank, list(x)
+
+    assert mp.run_threads(body, 3, ("a",)) == [("a", rank, [3, 3]) for rank in range(3)]
+
+
+def test_the_first_error_of_a_thread_is_raised():
+    def body(world):
+        if world.rank == 1:
+            raise ValueError("no coffee")
+        with pytest.raises(tutti.Error):
+            world.barrier()
+
+    with pytest.raises(ValueError, match="no coffee"):
+        mp.run_threads(body, 3)
+    with pytest.raises(ValueError, match="nthreads"):
+        mp.run_threads(body, 0)

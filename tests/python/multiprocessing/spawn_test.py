@@ -1,0 +1,260 @@
+"""spawn and start_processes: torch.multiprocessing's behaviour."""
+
+import os
+import pathlib
+import pickle
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import tutti.multiprocessing as mp
+
+METHODS = ["spawn", "fork", "forkserver"]
+LONG = 30.0  # seconds; nothing of it is waited for when all is well
+
+
+def note(index, folder):
+    (pathlib.Path(folder) / f"{index}").write_text(str(os.getpid()))
+
+
+def fail_if(index, who, folder):
+    note(index, folder)
+    if index == who:
+        raise ValueError(f"no coffee on {index}")
+    time.sleep(LONG)
+
+
+def kill_if(index, who, folder):
+    note(index, folder)
+    if index == who:
+        os.kill(os.getpid(), signal.SIGKILL)
+    time.sleep(LONG)
+
+
+def exit_if(index, who):
+    if index == who:
+        sys.exit(7)
+
+
+def put(index, queue):
+    queue.put((index, mp.current_process().daemon))
+
+
+def ignore_sigterm(index, folder):
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    note(index, folder)
+    if index == 0:
+        wait_for(folder, 2)
+        raise ValueError("first")
+    time.sleep(LONG)
+
+
+def wait_for(folder, count):
+    """Until so many processes have noted themselves."""
+    until = time.monotonic() + LONG
+    while len(list(pathlib.Path(folder).iterdir())) < count:
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+def gone(folder):
+    """Whether all processes that noted themselves have ended."""
+    return not any(os.path.exists(f"/proc/{file.read_text()}")
+                   for file in pathlib.Path(folder).iterdir())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_process_gets_its_index(method, tmp_path):
+    assert mp.start_processes(note, (str(tmp_path),), nprocs=3, start_method=method) is None
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["0", "1", "2"]
+    pids = {file.read_text() for file in tmp_path.iterdir()}
+    assert len(pids) == 3 and str(os.getpid()) not in pids
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_first_exception_ends_the_rest_and_shows_its_traceback(method, tmp_path):
+    begin = time.monotonic()
+    with pytest.raises(mp.ProcessRaisedException) as caught:
+        mp.start_processes(fail_if, (1, str(tmp_path)), nprocs=3, start_method=method)
+    assert time.monotonic() - begin < LONG
+    error = caught.value
+    assert error.error_index == 1
+    assert "Process 1 terminated with the following error" in str(error)
+    assert "no coffee on 1" in error.msg and "in fail_if" in error.msg
+    assert error.error_pid == error.pid == int((tmp_path / "1").read_text())
+    assert gone(tmp_path)
+
+
+def test_signal_is_named(tmp_path):
+    with pytest.raises(mp.ProcessExitedException, match="process 0 terminated with signal SIGKILL") as caught:
+        mp.spawn(kill_if, (0, str(tmp_path)), nprocs=2)
+    error = caught.value
+    assert (error.error_index, error.exit_code, error.signal_name) == (0, -signal.SIGKILL, "SIGKILL")
+    assert gone(tmp_path)
+
+
+def test_exit_code_is_told():
+    with pytest.raises(mp.ProcessExitedException, match="process 1 terminated with exit code 7") as caught:
+        mp.spawn(exit_if, (1,), nprocs=2)
+    assert (caught.value.exit_code, caught.value.signal_name) == (7, None)
+
+
+@pytest.mark.parametrize("error", [
+    mp.ProcessRaisedException("trace", 2, 77), mp.ProcessExitedException("died", 1, 78, -9, "SIGKILL")])
+def test_exceptions_travel(error):
+    again = pickle.loads(pickle.dumps(error))
+    assert type(again) is type(error) and vars(again) == vars(error)
+    assert isinstance(error, mp.ProcessException) and str(again) == str(error)
+
+
+def test_without_join_there_is_a_context(tmp_path):
+    context = mp.spawn(fail_if, (5, str(tmp_path)), nprocs=2, join=False, daemon=True)
+    assert isinstance(context, mp.ProcessContext)
+    assert len(set(context.pids())) == 2 and len(context.processes) == len(context.error_files) == 2
+    assert all(process.daemon for process in context.processes)
+    assert context.join(timeout=0.01) is False
+    wait_for(tmp_path, 2)
+    os.kill(context.pids()[1], signal.SIGTERM)
+    with pytest.raises(mp.ProcessExitedException, match="SIGTERM"):
+        while not context.join(timeout=LONG):
+            pass
+    assert context.join() is True  # when all is over it may be asked again
+    assert gone(tmp_path)
+
+
+def test_who_needs_longer_has_the_grace_period(tmp_path):
+    context = mp.start_processes(leave_late, (str(tmp_path),), nprocs=2, join=False)
+    with pytest.raises(mp.ProcessRaisedException, match="first"):
+        while not context.join(grace_period=LONG):
+            pass
+    assert (tmp_path / "left").exists()  # it was not ended
+
+
+def leave_late(index, folder):
+    if index == 0:
+        raise ValueError("first")
+    time.sleep(0.3)
+    (pathlib.Path(folder) / "left").touch()
+
+
+def test_who_does_not_listen_is_killed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["tutti.multiprocessing.spawn"], "_BEFORE_KILL", 0.2)
+    with pytest.raises(mp.ProcessRaisedException, match="first"):
+        mp.spawn(ignore_sigterm, (str(tmp_path),), nprocs=2)
+    assert gone(tmp_path)
+
+
+class PeerLost(RuntimeError):
+    code = "peer_lost"
+
+
+def cause_comes_second(index, folder):
+    if index == 0:
+        raise PeerLost("rank 1 has died")
+    wait_for_failure = pathlib.Path(folder)
+    while not any(wait_for_failure.iterdir()):
+        time.sleep(0.005)
+    raise ValueError("the cause")
+
+
+def test_a_consequence_is_not_blamed(tmp_path):
+    context = mp.start_processes(cause_comes_second, (str(tmp_path),), nprocs=2, join=False)
+    context.processes[0].join(LONG)
+    (tmp_path / "go").touch()
+    with pytest.raises(mp.ProcessRaisedException, match="the cause") as caught:
+        while not context.join():
+            pass
+    assert caught.value.error_index == 1
+
+
+def test_queues_and_everything_else_of_multiprocessing():
+    queue = mp.get_context("spawn").Queue()
+    mp.spawn(put, (queue,), nprocs=2)
+    assert sorted(queue.get(timeout=LONG) for _ in range(2)) == [(0, False), (1, False)]
+    import multiprocessing
+    for name in multiprocessing.__all__:
+        assert getattr(mp, name) is getattr(multiprocessing, name)
+    assert mp.shared_memory.SharedMemory and mp.connection.wait
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        _ = mp.no_such_thing
+
+
+def test_another_start_method_warns(tmp_path):
+    with pytest.warns(FutureWarning, match="start_processes"):
+        mp.spawn(note, (str(tmp_path),), start_method="fork")
+    assert (tmp_path / "0").exists()
+    with pytest.raises(ValueError, match="nprocs"):
+        mp.spawn(note, (str(tmp_path),), nprocs=0)
+    with pytest.warns(FutureWarning, match="ProcessContext"):
+        assert isinstance(mp.SpawnContext([], []), mp.ProcessContext)
+
+
+def python(source, **options):
+    return subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LONG,
+                          check=False, **options)
+
+
+def test_functions_without_a_name_are_sent_whole():
+    # The main module of -c is, like a notebook's, none that another process could import.
+    done = python("""
+import tutti.multiprocessing as mp
+class Point:
+    def __init__(self, x): self.x = x
+def outer(factor):
+    return lambda index, queue, point: queue.put((index, factor * point.x))
+queue = mp.get_context("spawn").Queue()
+mp.spawn(outer(7), (queue, Point(6)), nprocs=2)
+print(sorted(queue.get(timeout=20) for _ in range(2)))
+""")
+    assert done.stdout == "[(0, 42), (1, 42)]\n", done.stderr
+
+
+def test_without_cloudpickle_the_error_says_what_to_do():
+    done = python("""
+import sys
+sys.modules["cloudpickle"] = None  # as if it were not installed
+import tutti.multiprocessing as mp
+mp.spawn(lambda index: None)
+""")
+    assert done.returncode == 1 and "pip install cloudpickle" in done.stderr
+
+
+def test_ctrl_c_ends_the_processes(tmp_path):
+    source = f"""
+import sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import spawn_test
+import tutti.multiprocessing as mp
+mp.spawn(spawn_test.fail_if, (5, {str(tmp_path)!r}), nprocs=2)
+"""
+    with subprocess.Popen([sys.executable, "-c", source], stderr=subprocess.PIPE, text=True) as parent:
+        try:
+            wait_for(tmp_path, 2)
+            parent.send_signal(signal.SIGINT)
+            _, problem = parent.communicate(timeout=LONG)
+        finally:
+            parent.kill()
+    assert parent.returncode == -signal.SIGINT and "KeyboardInterrupt" in problem
+    assert gone(tmp_path)
+
+
+def test_processes_end_with_a_killed_parent(tmp_path):
+    source = f"""
+import sys
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import spawn_test
+import tutti.multiprocessing as mp
+mp.spawn(spawn_test.fail_if, (5, {str(tmp_path)!r}), nprocs=2)
+"""
+    with subprocess.Popen([sys.executable, "-c", source]) as parent:
+        try:
+            wait_for(tmp_path, 2)
+        finally:
+            parent.kill()
+    until = time.monotonic() + LONG
+    while not gone(tmp_path):
+        assert time.monotonic() < until
+        time.sleep(0.01)

@@ -1,0 +1,121 @@
+"""The wheel that these tests run from: what it holds, and that it needs no compiler."""
+
+import importlib.metadata
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import urllib.parse
+import zipfile
+
+import pytest
+
+LIMIT = 60
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+# What every Linux with Python and a C++ runtime has.
+SYSTEM = {"linux-vdso.so.1", "libc.so.6", "libm.so.6", "libstdc++.so.6", "libgcc_s.so.1", "libdl.so.2",
+          "libpthread.so.0", "ld-linux-x86-64.so.2"}
+PROGRAM = """
+import array
+import tutti.distributed as dist
+dist.init_process_group()
+x = array.array("f", [1.0, dist.get_rank()])
+dist.all_reduce(x)
+assert list(x) == [2.0, 1.0], x
+print("rank", dist.get_rank(), flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel():
+    """The file that tutti was installed from."""
+    try:
+        text = importlib.metadata.distribution("tutti").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        text = None
+    if text is None:
+        pytest.skip("tutti was not installed from a wheel; ./dev test python does that")
+    url = urllib.parse.urlparse(json.loads(text)["url"])
+    return pathlib.Path(urllib.parse.unquote(url.path))
+
+
+@pytest.fixture(scope="module")
+def names(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@pytest.fixture(scope="module")
+def fresh(wheel, tmp_path_factory):
+    """A new virtual environment with tutti in it and nothing else."""
+    folder = tmp_path_factory.mktemp("fresh")
+    run(sys.executable, "-m", "venv", "--without-pip", folder)
+    run(sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "install", "--no-index",
+        "--disable-pip-version-check", "-q", wheel)
+    return folder
+
+
+def run(*command, env=None):
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=LIMIT,
+                          check=False, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_one_wheel_per_python_and_one_from_the_stable_abi_on(wheel, names):
+    version = sys.version_info[:2]
+    tag = "cp312-abi3" if version >= (3, 12) else "cp{0}{1}-cp{0}{1}".format(*version)
+    assert f"-{tag}-linux_" in wheel.name
+    module = "tutti/_tutti.abi3.so" if version >= (3, 12) else "tutti/_tutti.cpython-"
+    assert any(name.startswith(module) for name in names)
+
+
+def test_it_holds_types_programs_and_libraries(names):
+    assert {"tutti/py.typed", "tutti/_tutti.pyi", "tutti/_bin/tuttirun", "tutti/_bin/tutti",
+            "tutti/pytest_plugin.py"} <= names
+    sources = {path.relative_to(ROOT / "python").as_posix() for path in
+               (ROOT / "python" / "tutti").rglob("*.py")}
+    assert sources <= names
+    assert not any(name.startswith(("tests/", "src/")) or name.endswith((".a", ".hpp")) for name in names)
+
+
+def test_metadata(fresh):
+    text = next(fresh.glob("lib/*/site-packages/tutti-*.dist-info/METADATA")).read_text(encoding="utf-8")
+    declared = re.findall(r"^Classifier: Programming Language :: Python :: (3\.\d+)$", text, re.MULTILINE)
+    assert declared == ["3.10", "3.11", "3.12", "3.13", "3.14"]
+    version = re.search(r"^  VERSION (\S+)$", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8"),
+                        re.MULTILINE)[1]
+    assert f"Version: {version}\n" in text and "Requires-Python: >=3.10\n" in text
+    assert not re.search(r"^Requires-Dist: (?!.*extra ==)", text, re.MULTILINE)
+
+
+def test_no_library_of_this_machine_is_needed(fresh):
+    package = next(fresh.glob("lib/*/site-packages/tutti"))
+    for file in (*package.glob("_tutti*.so"), *package.glob("_bin/*")):
+        needed = dict(re.findall(r"^\s+(\S+)(?: => (\S+))? \(", run("ldd", file), re.MULTILINE))
+        foreign = {name for name, path in needed.items() if os.path.basename(name) not in SYSTEM
+                   and not os.path.realpath(path).startswith(os.path.realpath(package))}
+        assert not foreign, file
+
+
+def test_two_ranks_where_there_is_no_compiler(fresh, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    # Nothing but this environment: no compiler, not even a shell.
+    said = run(fresh / "bin" / "tuttirun", "--nproc-per-node", 2, program,
+               env={"PATH": str(fresh / "bin"), "HOME": str(tmp_path)})
+    assert sorted(said.splitlines()) == ["rank 0", "rank 1"]
+
+
+def test_the_other_program_runs(fresh):
+    assert "doctor" in run(fresh / "bin" / "tutti", "--help")
+
+
+def test_importing_it_imports_no_heavy_package():
+    heavy = "{'torch', 'mpi4py', 'numpy', 'ml_dtypes', 'cloudpickle', 'tqdm'}"
+    for name in ("tutti", "tutti.distributed", "tutti.multiprocessing", "tutti.rank0"):
+        said = run(sys.executable, "-c", f"import sys, {name}; print(sorted({heavy} & set(sys.modules)))")
+        assert said == "[]\n", name

@@ -1,0 +1,177 @@
+"""@pytest.mark.ranks: tests that run on several processes."""
+
+import array
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+
+import pytest
+
+import tutti.distributed as dist
+
+LIMIT = 60
+
+# One session runs all of it: each of these tests is looked at by one of ours.
+INNER = """
+import os, signal, time, unittest
+import array
+import pytest
+import tutti.distributed as dist
+
+@pytest.mark.ranks(2)
+def test_sum(tmp_path):
+    x = array.array("d", [1.0, 2.0])
+    dist.all_reduce(x)
+    assert list(x) == [2.0, 4.0]
+    (tmp_path / str(dist.get_rank())).touch()   # a folder that all ranks share
+    dist.barrier()
+    assert len(list(tmp_path.iterdir())) == 2
+
+def test_without_mark():
+    assert not dist.is_initialized()
+
+@pytest.mark.ranks(1, 2, 3)
+@pytest.mark.parametrize("word", ["a", "b"])
+def test_sizes(word, request):
+    assert f"{dist.get_world_size()} ranks" in request.node.name
+
+@pytest.mark.ranks(3)
+def test_wrong():
+    value = dist.get_rank() * 10
+    if dist.get_rank() == 1:
+        assert value == 11
+    dist.barrier()
+
+@pytest.mark.ranks(2)
+def test_talks():
+    print("hello from", dist.get_rank())
+    assert dist.get_rank() == 0
+
+@pytest.mark.ranks(2)
+def test_dies():
+    if dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+
+def wait_for_godot():
+    time.sleep(100)
+
+@pytest.mark.ranks(2, timeout=2)
+def test_hangs():
+    if dist.get_rank() == 1:
+        wait_for_godot()
+
+@pytest.mark.ranks(2)
+def test_skips():
+    pytest.skip("not today")
+
+@pytest.mark.ranks(2)
+@pytest.mark.xfail(reason="known", strict=True)
+def test_expected_to_fail():
+    assert False
+
+@pytest.mark.ranks(2, init=False)
+def test_own_world():
+    assert not dist.is_initialized()
+    dist.init_process_group("gloo")
+    assert dist.get_rank() == int(os.environ["RANK"])
+
+@pytest.mark.ranks
+def test_no_number():
+    pass
+
+@pytest.mark.ranks("4")
+def test_no_whole_number():
+    pass
+
+@pytest.mark.ranks(2, size=3)
+def test_unknown_option():
+    pass
+
+class TestOld(unittest.TestCase):
+    @pytest.mark.ranks(2)
+    def test_method(self):
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    """By the name of the test: (passed, skipped, failure or error; the text that is shown, its output)."""
+    folder = tmp_path_factory.mktemp("inner")
+    (folder / "inner_test.py").write_text(INNER)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers",
+               "--junitxml=results.xml", "-o", "junit_logging=all", "inner_test.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    found = {}
+    for case in ElementTree.parse(folder / "results.xml").getroot().iter("testcase"):
+        kind, text = "passed", ""
+        for child in case:
+            if child.tag in ("failure", "error", "skipped"):
+                kind = child.tag
+                text = child.get("message") if kind == "skipped" else child.text
+        found[case.get("name")] = kind, text, case.findtext("system-out") or ""
+    return found
+
+
+def test_passes_when_all_ranks_pass(results):
+    assert results["test_sum"][0] == "passed"
+    assert results["test_without_mark"][0] == "passed"
+
+
+def test_several_numbers_of_ranks(results):
+    sizes = {name: one[0] for name, one in results.items() if name.startswith("test_sizes")}
+    assert len(sizes) == 6 and set(sizes.values()) == {"passed"}, results
+
+
+def test_a_failure_names_its_rank(results):
+    kind, text, _ = results["test_wrong"]
+    assert kind == "failure"
+    assert "failed on ranks 1, " in text and " of 3 ranks" in text and "---- rank 1 ----" in text
+    assert "assert 10 == 11" in text
+    # Whose failure is a consequence is told in a line, without a traceback.
+    assert "---- rank 0, because of it ----" in text and text.count("def test_wrong") == 1
+
+
+def test_output_of_ranks_is_captured(results):
+    kind, text, output = results["test_talks"]
+    assert kind == "failure" and "failed on rank 1 of 2 ranks; passed on 0" in text
+    assert "hello from 0" in output and "hello from 1" in output
+
+
+def test_death_is_told(results):
+    kind, text, _ = results["test_dies"]
+    assert kind == "failure" and "---- rank 1 ----\nprocess 1 terminated with signal SIGKILL" in text
+
+
+def test_a_hang_shows_where_each_rank_stands(results):
+    kind, text, _ = results["test_hangs"]
+    assert kind == "failure" and "failed on rank 1 of 2 ranks; passed on 0" in text
+    assert "was still running after 2 s; it stood here:" in text
+    assert text.index("in wait_for_godot") < text.index("in test_hangs")
+    assert "_bootstrap" not in text
+
+
+def test_skips_and_expected_failures(results):
+    assert results["test_skips"][0] == "skipped" and "rank 0: not today" in results["test_skips"][1]
+    assert results["test_expected_to_fail"][0] == "skipped" and "known" in results["test_expected_to_fail"][1]
+
+
+def test_without_world(results):
+    assert results["test_own_world"][0] == "passed"
+
+
+@pytest.mark.parametrize(("name", "problem"), [
+    ("test_no_number", "give a number of processes"), ("test_no_whole_number", "give a number of processes"),
+    ("test_unknown_option", "do not know size"), ("test_method", "not for unittest.TestCase")])
+def test_wrong_marks_are_told(results, name, problem):
+    kind, text, _ = results[name]
+    assert kind in ("failure", "error") and problem in text
+
+
+@pytest.mark.ranks(3)
+def test_runs_on_all_ranks_itself():
+    ones = array.array("d", [1.0, dist.get_rank()])
+    dist.all_reduce(ones)
+    assert list(ones) == [3.0, 3.0] and dist.get_world_size() == 3

@@ -1,0 +1,276 @@
+#include <gtest/gtest.h>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "os/address.hpp"
+#include "secure/stream.hpp"
+
+namespace tutti::secure {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using Bytes = std::vector<std::byte>;
+
+constexpr auto kPatience = 10s;
+
+Digest key_of(unsigned char first) {
+  Digest key{};
+  key[0] = std::byte{first};
+  key[31] = std::byte{7};
+  return key;
+}
+
+Bytes bytes_of(std::size_t size, std::uint64_t seed = 1) {
+  std::mt19937_64 random(seed);
+  Bytes bytes(size);
+  for (std::byte& one : bytes) one = static_cast<std::byte>(random() & 0xff);
+  return bytes;
+}
+
+/// Two ends of one TCP connection.
+struct Pair {
+  Stream client;
+  Stream server;
+
+  Pair() {
+    auto address = os::Address::parse("127.0.0.1", 0);
+    auto listener = os::listen_tcp(address.value());
+    auto where = os::local_address(listener.value().get());
+    auto dialled = os::connect_tcp(where.value(), Clock::now() + kPatience);
+    client = Stream(std::move(dialled.value()));
+    auto accepted = os::accept_connection(listener.value().get());
+    server = Stream(std::move(accepted.value()));
+  }
+  Status encrypt(const Digest& at_client, const Digest& at_server, Tls::Use use = Tls::Use::busy,
+                 std::uint64_t records_per_key = 1 << 20) {
+    if (Status s = client.encrypt(at_client, {Tls::Role::client, use, records_per_key}); !s)
+      return s;
+    return server.encrypt(at_server, {Tls::Role::server, use, records_per_key});
+  }
+  /// What each end says in the end: ok where both are proven.
+  std::pair<Status, Status> shake() {
+    Status at_client;
+    std::thread other([&] { at_client = client.shake_until(Clock::now() + kPatience); });
+    Status at_server = server.shake_until(Clock::now() + kPatience);
+    if (!at_server) server.reset();
+    other.join();
+    return {at_client, at_server};
+  }
+};
+
+/// Moves all bytes from one end to the other, in one thread, `piece` bytes a write.
+Bytes carry(Stream& from, Stream& to, std::span<const std::byte> bytes, std::size_t piece,
+            std::size_t window = 100'000) {
+  Bytes arrived;
+  Bytes buffer(window);
+  const std::size_t all = bytes.size();
+  const auto deadline = Clock::now() + kPatience;
+  while (arrived.size() < all) {
+    if (Clock::now() > deadline) {
+      ADD_FAILURE() << "only " << arrived.size() << " of " << all << " bytes arrived";
+      break;
+    }
+    const Moved sent = from.write_some(bytes.first(std::min(piece, bytes.size())));
+    EXPECT_EQ(sent.error, 0);
+    bytes = bytes.subspan(sent.bytes);
+    const Moved got = to.read_some(buffer);
+    EXPECT_EQ(got.error, 0) << to.trouble();
+    EXPECT_FALSE(got.ended);
+    arrived.insert(arrived.end(), buffer.begin(),
+                   buffer.begin() + static_cast<std::ptrdiff_t>(got.bytes));
+    if (got.error != 0 || got.ended) break;
+  }
+  return arrived;
+}
+
+class EncryptedStream : public testing::TestWithParam<Tls::Use> {};
+
+TEST_P(EncryptedStream, CarriesBytesOfAllSizesBothWays) {
+  Pair pair;
+  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1), GetParam()).ok());
+  const auto [client, server] = pair.shake();
+  ASSERT_TRUE(client.ok()) << client.message();
+  ASSERT_TRUE(server.ok()) << server.message();
+  for (const std::size_t size : {1UL, 63UL, 16383UL, 16384UL, 16385UL, 70'000UL, 3'000'000UL}) {
+    const Bytes bytes = bytes_of(size, size);
+    EXPECT_TRUE(carry(pair.client, pair.server, bytes, size) == bytes) << size;
+    EXPECT_TRUE(carry(pair.server, pair.client, bytes, 777'777) == bytes) << size;
+  }
+}
+
+TEST_P(EncryptedStream, TakesNewKeysOnTheWay) {
+  Pair pair;
+  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1), GetParam(), 3).ok());
+  const auto [client, server] = pair.shake();
+  ASSERT_TRUE(client.ok() && server.ok());
+  const Bytes bytes = bytes_of(1'000'000);
+  EXPECT_TRUE(carry(pair.client, pair.server, bytes, 200'000) == bytes);
+  EXPECT_TRUE(carry(pair.server, pair.client, bytes, 10'000) == bytes);
+}
+
+TEST_P(EncryptedStream, SaysThatThereIsMoreThanTheSocketTellsOf) {
+  Pair pair;
+  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1), GetParam()).ok());
+  const auto [client, server] = pair.shake();
+  ASSERT_TRUE(client.ok() && server.ok());
+  const Bytes bytes = bytes_of(5000);
+  ASSERT_TRUE(pair.client.write_all(bytes, Clock::now() + kPatience).ok());
+  Bytes head(64);
+  ASSERT_TRUE(pair.server.read_all(head, Clock::now() + kPatience).ok());
+  pollfd entry{pair.server.fd(), POLLIN, 0};
+  ASSERT_EQ(::poll(&entry, 1, 0), 0) << "the socket itself has more: tests nothing";
+  EXPECT_TRUE(pair.server.may_have_unread());
+  Bytes rest(10'000);
+  EXPECT_EQ(pair.server.read_some(rest).bytes, bytes.size() - head.size());
+  EXPECT_FALSE(pair.server.may_have_unread());
+}
+
+INSTANTIATE_TEST_SUITE_P(Uses, EncryptedStream, testing::Values(Tls::Use::busy, Tls::Use::quiet));
+
+TEST(Encryption, HidesWhatIsSent) {
+  for (const bool encrypted : {false, true}) {
+    Pair pair;
+    if (encrypted) {
+      ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1)).ok());
+      const auto [client, server] = pair.shake();
+      ASSERT_TRUE(client.ok() && server.ok());
+    }
+    const Bytes marker = bytes_of(200);
+    ASSERT_TRUE(pair.client.write_all(marker, Clock::now() + kPatience).ok());
+    Bytes raw(4096);
+    pollfd entry{pair.server.fd(), POLLIN, 0};
+    ASSERT_EQ(::poll(&entry, 1, 10'000), 1);
+    const ssize_t got = recv(pair.server.fd(), raw.data(), raw.size(), 0);
+    ASSERT_GE(got, 200);
+    raw.resize(static_cast<std::size_t>(got));
+    const bool seen =
+        std::search(raw.begin(), raw.end(), marker.begin(), marker.begin() + 16) != raw.end();
+    EXPECT_EQ(seen, !encrypted);
+  }
+}
+
+TEST(Encryption, NeedsTheSameKey) {
+  Pair pair;
+  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(2)).ok());
+  const auto [client, server] = pair.shake();
+  EXPECT_EQ(server.code(), Errc::refused) << server.message();
+  EXPECT_EQ(client.code(), Errc::refused) << client.message();
+  EXPECT_NE(client.message().find("could not be encrypted (TLS: "), std::string::npos)
+      << client.message();
+}
+
+TEST(Encryption, IsRefusedToAPlainPeer) {
+  Pair pair;
+  ASSERT_TRUE(pair.server.encrypt(key_of(1), {Tls::Role::server}).ok());
+  ASSERT_TRUE(pair.client.write_all(bytes_of(500), Clock::now() + kPatience).ok());
+  const Status status = pair.server.shake_until(Clock::now() + kPatience);
+  EXPECT_EQ(status.code(), Errc::refused) << status.message();
+}
+
+TEST(Encryption, DoesNotWaitLongerThanItIsToldTo) {
+  Pair pair;
+  ASSERT_TRUE(pair.server.encrypt(key_of(1), {Tls::Role::server}).ok());
+  const Status silent = pair.server.shake_until(Clock::now() + 50ms);
+  EXPECT_EQ(silent.code(), Errc::timeout) << silent.message();
+  pair.client.reset();
+  const Status gone = pair.server.shake_until(Clock::now() + kPatience);
+  EXPECT_EQ(gone.code(), Errc::peer_lost) << gone.message();
+}
+
+TEST(Encryption, SeesThatBytesWereChangedOnTheWay) {
+  Pair pair;
+  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1)).ok());
+  const auto [client, server] = pair.shake();
+  ASSERT_TRUE(client.ok() && server.ok());
+  const Bytes good = bytes_of(100);
+  ASSERT_TRUE(pair.client.write_all(good, Clock::now() + kPatience).ok());
+  // A record of the right form that nobody with the key has made.
+  Bytes forged = bytes_of(5 + 100);
+  forged[0] = std::byte{23};
+  forged[1] = forged[2] = std::byte{3};
+  forged[3] = std::byte{0};
+  forged[4] = std::byte{100};
+  ASSERT_EQ(::send(pair.client.fd(), forged.data(), forged.size(), MSG_NOSIGNAL), 105);
+  Bytes buffer(1000);
+  std::size_t arrived = 0;
+  Moved got;
+  const auto deadline = Clock::now() + kPatience;
+  while (got.error == 0 && !got.ended && Clock::now() < deadline) {
+    got = pair.server.read_some(buffer);
+    arrived += got.bytes;
+  }
+  EXPECT_EQ(arrived, good.size()) << "what came before counts";
+  EXPECT_EQ(got.error, EBADMSG);
+  EXPECT_NE(pair.server.trouble().find("bad record mac"), std::string::npos)
+      << pair.server.trouble();
+  EXPECT_EQ(pair.server.write_some(buffer).bytes, 0U);
+}
+
+TEST(Encryption, EndsWithoutAFarewellAsAPlainConnectionDoes) {
+  for (const bool encrypted : {false, true}) {
+    Pair pair;
+    if (encrypted) {
+      ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1)).ok());
+      const auto [client, server] = pair.shake();
+      ASSERT_TRUE(client.ok() && server.ok());
+    }
+    const Bytes last = bytes_of(300);
+    ASSERT_TRUE(pair.client.write_all(last, Clock::now() + kPatience).ok());
+    pair.client.reset();
+    Bytes buffer(1000);
+    Bytes arrived;
+    Moved got;
+    const auto deadline = Clock::now() + kPatience;
+    while (!got.ended && got.error == 0 && Clock::now() < deadline) {
+      got = pair.server.read_some(buffer);
+      arrived.insert(arrived.end(), buffer.begin(),
+                     buffer.begin() + static_cast<std::ptrdiff_t>(got.bytes));
+    }
+    EXPECT_TRUE(got.ended) << got.error;
+    EXPECT_TRUE(arrived == last) << "what came before the end counts";
+    // Nobody is there: an error and no signal.
+    int error = 0;
+    while (error == 0 && Clock::now() < deadline) error = pair.server.write_some(buffer).error;
+    EXPECT_NE(error, 0);
+  }
+}
+
+TEST(Encryption, KeepsLittleForAPeerThatDoesNotRead) {
+  Pair pair;
+  ASSERT_TRUE(pair.encrypt(key_of(1), key_of(1)).ok());
+  const auto [client, server] = pair.shake();
+  ASSERT_TRUE(client.ok() && server.ok());
+  const Bytes bytes = bytes_of(1'000'000);
+  std::size_t taken = 0;
+  std::size_t last = 1;
+  while (last > 0 && taken < 1'000'000'000) taken += last = pair.client.write_some(bytes).bytes;
+  ASSERT_EQ(last, 0U);
+  EXPECT_GT(pair.client.unsent(), 0U);
+  EXPECT_LT(pair.client.unsent(), 100'000U);
+  Bytes buffer(1'000'000);
+  std::size_t arrived = 0;
+  const auto deadline = Clock::now() + kPatience;
+  while (arrived < taken && Clock::now() < deadline) {
+    pair.client.write({});
+    arrived += pair.server.read_some(buffer).bytes;
+  }
+  EXPECT_EQ(arrived, taken);
+  EXPECT_EQ(pair.client.unsent(), 0U);
+}
+
+TEST(Encryption, NeedsASecret) {
+  EXPECT_EQ(check_can_encrypt({}).code(), Errc::invalid_argument);
+  EXPECT_NE(check_can_encrypt({}).message().find("TUTTI_SECRET_FILE"), std::string::npos);
+  EXPECT_TRUE(check_can_encrypt(key_of(1)).ok());
+}
+
+}  // namespace
+}  // namespace tutti::secure

@@ -1,0 +1,186 @@
+// The TCP store where its connections are encrypted.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/store.hpp>
+#include "os/socket.hpp"
+#include "store/handshake.hpp"
+#include "store/tcp_client.hpp"
+#include "store/tcp_server.hpp"
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::TcpStore;
+using namespace tutti::store;
+
+namespace os = tutti::os;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Secret = std::vector<std::byte>;
+
+const Secret kSecret(32, std::byte{7});
+const Secret kOther(32, std::byte{8});
+
+TcpServerOptions encrypted() {
+  TcpServerOptions options;
+  options.address = os::Address::parse("127.0.0.1", 0).value();
+  options.secret = kSecret;
+  options.encrypt = true;
+  return options;
+}
+
+std::unique_ptr<TcpServer> serve(TcpServerOptions options) {
+  auto server = TcpServer::start(std::move(options));
+  EXPECT_TRUE(server) << server.status().message();
+  return std::move(server).value();
+}
+
+std::shared_ptr<TcpStore> join(const TcpServer& server, const Secret& secret = kSecret,
+                               bool encrypt = true) {
+  return tutti::make_tcp_store(
+      {.port = server.address().port(), .timeout = 10s, .secret = secret, .encrypt = encrypt});
+}
+
+template <class Call>
+std::string refusal_of(Call&& call) {
+  const auto start = Clock::now();
+  try {
+    call();
+  } catch (const tutti::NetworkError& error) {
+    EXPECT_LT(Clock::now() - start, 5s) << "tried for long what cannot help";
+    return error.what();
+  }
+  return "not refused";
+}
+
+TEST(TlsStore, NamesWhatDiffers) {
+  const auto server = serve(encrypted());
+  EXPECT_THAT(refusal_of([&] { join(*server, kSecret, false); }),
+              HasSubstr("it encrypts its connections and this process does not"));
+  EXPECT_THAT(refusal_of([&] { join(*server, kOther); }), HasSubstr("it has another secret"));
+  TcpServerOptions options = encrypted();
+  options.encrypt = false;
+  const auto plain = serve(options);
+  EXPECT_THAT(refusal_of([&] { join(*plain); }),
+              HasSubstr("it does not encrypt its connections, but this process does"));
+  options.secret.clear();
+  const auto open = serve(options);
+  EXPECT_THAT(refusal_of([&] { join(*open); }), HasSubstr("it has no secret"));
+}
+
+TEST(TlsStore, NeedsASecret) {
+  EXPECT_THROW(tutti::make_tcp_store({.serve = true, .encrypt = true}), tutti::InvalidArgument);
+  EXPECT_THROW(tutti::make_tcp_store({.port = 1, .encrypt = true}), tutti::InvalidArgument);
+  TcpServerOptions options = encrypted();
+  options.secret.clear();
+  EXPECT_EQ(TcpServer::start(options).status().code(), Errc::invalid_argument);
+}
+
+TEST(TlsStore, CarriesMuchForManyThreadsOfOneUser) {
+  const auto server = serve(encrypted());
+  const auto store = join(*server);
+  // More than the server keeps unread before it stops reading requests.
+  constexpr int kThreads = 10;
+  const std::string large(std::size_t{9} << 20, 'x');
+  store->set("large", large);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      const std::string mine = "of " + std::to_string(t);
+      EXPECT_TRUE(store->get("large", 20s) == large);
+      for (int i = 0; i < 50; ++i) {
+        store->set(mine, std::string(static_cast<std::size_t>(i * 1000), 'y'));
+        EXPECT_EQ(store->get(mine).size(), static_cast<std::size_t>(i * 1000));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
+  const auto server = serve(encrypted());
+  const auto witness = join(*server);
+  Request first;
+  first.op = Op::set_will;
+  first.keys = {"lost"};
+  first.values = {"with the first word"};
+  auto client = TcpClient::connect({"127.0.0.1", server->address().port()}, {kSecret, "", 0, true},
+                                   Clock::now() + 10s, &first);
+  ASSERT_TRUE(client) << client.status().message();
+  client.value().reset();  // no good-bye
+  EXPECT_EQ(witness->get("lost", 5s), "with the first word");
+}
+
+/// A user that has proven himself, and with whom TLS does not begin.
+os::Fd half_open(const TcpServer& server) {
+  auto fd = os::connect_tcp(server.address(), Clock::now() + 5s);
+  const auto deadline = Clock::now() + 5s;
+  const Credentials mine{kSecret, "", 0, true};
+  auto hello = make_hello(mine);
+  EXPECT_TRUE(os::send_all(fd.value().get(), *hello, deadline));
+  Reply reply{};
+  EXPECT_TRUE(os::receive_all(fd.value().get(), reply, deadline));
+  auto proof = make_client_proof(*hello, reply, mine);
+  EXPECT_TRUE(os::send_all(fd.value().get(), *proof, deadline));
+  return std::move(fd).value();
+}
+
+bool hung_up(const os::Fd& fd, Clock::duration within) {
+  std::array<std::byte, 4096> buffer;
+  const auto deadline = Clock::now() + within;
+  while (true) {
+    auto got = os::receive_some(fd.get(), buffer);
+    if (!got || !got->has_value()) return true;
+    auto ready = os::wait_ready(fd.get(), POLLIN, deadline);
+    if (!ready || !*ready) return false;
+  }
+}
+
+TEST(TlsStore, DropsWhoDoesNotBeginInTime) {
+  TcpServerOptions options = encrypted();
+  options.hello_timeout = 300ms;
+  const auto server = serve(options);
+  const auto store = join(*server);
+  const os::Fd silent = half_open(*server);
+  EXPECT_TRUE(hung_up(silent, 5s));
+  store->set("still", "served");
+  EXPECT_EQ(join(*server)->get("still"), "served");
+}
+
+TEST(TlsStore, DropsWhoSpeaksSomethingElse) {
+  TcpServerOptions options = encrypted();
+  options.hello_timeout = 60s;
+  const auto server = serve(options);
+  const auto store = join(*server);
+  for (const std::string word : {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\xff\xff", "tuttist"}) {
+    const os::Fd stranger = half_open(*server);
+    std::string text = word;
+    text.resize(2000, 'z');
+    EXPECT_TRUE(os::send_all(stranger.get(), std::as_bytes(std::span(text)), Clock::now() + 5s));
+    EXPECT_TRUE(hung_up(stranger, 5s)) << word;
+  }
+  store->set("still", "served");
+  EXPECT_EQ(store->get("still"), "served");
+}
+
+TEST(TlsStore, KeepsAtMostSoManyWithWhomTlsDoesNotBegin) {
+  TcpServerOptions options = encrypted();
+  options.hello_timeout = 60s;
+  options.max_strangers = 8;
+  const auto server = serve(options);
+  std::vector<os::Fd> strangers;
+  for (int i = 0; i < 30; ++i) strangers.push_back(half_open(*server));
+  EXPECT_TRUE(hung_up(strangers.front(), 5s)) << "the oldest had to go";
+  join(*server)->set("still", "served");
+}
+
+}  // namespace

@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Builds the wheels of all Pythons that are here, and tries each of them.
+
+    build_wheels.py [--folder dist] [python3.10 ...]
+
+Pythons before 3.12 get a wheel each, the others share one (the stable ABI). Each wheel is installed into a new
+virtual environment of every Python that it is for, and two ranks add up a number, started by the installed
+tuttirun with nothing in PATH that could compile. Without names: python3.10 to python3.14, those found in PATH.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+SUPPORTED = ["python3.10", "python3.11", "python3.12", "python3.13", "python3.14"]
+BUILD_LIMIT = 3600
+TRY_LIMIT = 120
+PROGRAM = """
+import array
+import tutti.distributed as dist
+dist.init_process_group()
+x = array.array("d", [dist.get_rank() + 1.0])
+dist.all_reduce(x)
+assert x[0] == 3
+dist.destroy_process_group()
+"""
+
+
+def run(*command, limit=TRY_LIMIT, **options):
+    subprocess.run([str(word) for word in command], check=True, timeout=limit, **options)
+
+
+def version_of(python):
+    """(3, 12), or None if it is not there or too old for us."""
+    code = "import sys; print(*sys.version_info[:2])"
+    try:
+        said = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True,
+                              timeout=TRY_LIMIT).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    version = tuple(map(int, said.split()))
+    return version if version >= (3, 10) else None
+
+
+def build(python, version, folder, scratch):
+    """The wheel for this Python; one that serves it is not built again."""
+    shared = version >= (3, 12)
+    tag = "cp312-abi3" if shared else f"cp{version[0]}{version[1]}-"
+    found = sorted(folder.glob(f"tutti-*-{tag}*.whl"))
+    if found and shared:
+        return found[-1]
+    for old in found:
+        old.unlink()
+    pip = environment(python, scratch / "build") / "bin" / "pip"
+    run(pip, "install", "-q", "--disable-pip-version-check", "scikit-build-core>=0.11,<2", "nanobind>=3,<4")
+    # Build folders of different Pythons hold the same objects: ccache knows them by their relative names.
+    settings = {**os.environ, "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
+    run(pip, "wheel", ROOT, "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "-w",
+        folder, limit=BUILD_LIMIT, env=settings)
+    return sorted(folder.glob(f"tutti-*-{tag}*.whl"))[-1]
+
+
+def environment(python, folder):
+    run(python, "-m", "venv", "--clear", folder)
+    return folder
+
+
+def attempt(python, wheel, scratch):
+    """Two ranks with the wheel alone."""
+    fresh = environment(python, scratch / "try")
+    run(fresh / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "--no-index", wheel)
+    program = scratch / "program.py"
+    program.write_text(PROGRAM, encoding="utf-8")
+    run(fresh / "bin" / "tuttirun", "--nproc-per-node", 2, program,
+        env={"PATH": str(fresh / "bin"), "HOME": str(scratch)})
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "dist", help="where the wheels go")
+    parser.add_argument("pythons", nargs="*", help="interpreters [those found of 3.10 to 3.14]")
+    args = parser.parse_args()
+    pythons = args.pythons or [name for name in SUPPORTED if shutil.which(name)]
+    args.folder.mkdir(exist_ok=True)
+    for old in [] if args.pythons else args.folder.glob("tutti-*.whl"):
+        old.unlink()  # none is taken for one of this build
+    tried = 0
+    for python in pythons:
+        version = version_of(python)
+        if version is None:
+            print(f"{python}: not there, or older than 3.10")
+            continue
+        with tempfile.TemporaryDirectory(prefix="tutti-wheels-") as scratch:
+            wheel = build(python, version, args.folder, pathlib.Path(scratch))
+            attempt(python, wheel, pathlib.Path(scratch))
+        tried += 1
+        print(f"{python}: {wheel.name} works", flush=True)
+    return 0 if tried else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
