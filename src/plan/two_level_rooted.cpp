@@ -94,9 +94,10 @@ Schedule two_level_gather(const Shape& s) {
     for (const Slice& run : runs_on(s, place.hosts.mine)) p.send(constant(s.root), here(run));
     return p.take();
   }
+  // Before anything is written: a leader has compared its host before it sends.
+  for (const int host : place.others) p.await_recv(only(place.leader_of(host)));
   collect([](Slice slice) { return output(slice); });
   for (const int host : place.others) {
-    p.await_recv(only(place.leader_of(host)));
     for (int rank = 0; rank < s.size; ++rank) {
       if (s.topology->host_of[static_cast<std::size_t>(rank)] != host) continue;
       const Slice theirs = block(constant(rank));

@@ -49,6 +49,7 @@ void measure(Config config) {
     if (blocks) {  // the rings of outboxes are taken into use once
       test::CallPlan first =
           test::plan_of(operation, {.count = kElements / 4}, world.rank(), world.size(), value);
+      first.in = first.out = test::Form::strided;
       test::PreparedCall<float>(first).run(world);
     }
     test::CallPlan plan =
