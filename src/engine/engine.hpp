@@ -269,9 +269,8 @@ class Engine final : public transport::Sink {
   /// A transport may take frames as fast as we make them, and tell of it later only: so few copies
   /// of strided elements are made at a time (512 KiB).
   static constexpr int kMostBounces = 4;
-  /// Copies some elements of a view with strides for a frame to this peer.
-  const std::byte* bounce(Peer& peer, OutFrame& frame, const Elements& elements, std::size_t first,
-                          std::size_t count) noexcept;
+  /// Room for such a copy in a frame to this peer: kMaxFramePayload bytes.
+  std::byte* bounce(Peer& peer, OutFrame& frame) noexcept;
   // agreement.cpp
   void begin_agreement(Op& op) noexcept;
   bool advance_tokens(Op& op) noexcept;

@@ -81,8 +81,9 @@ void Mailbox::transmit(int rank, FrameHeader header, Transfer* send) noexcept {
       payload = static_cast<const std::byte*>(send->view.data()) + header.offset;
     } else {
       const std::size_t element = size_of(send->view.dtype());
-      payload = engine_.bounce(peer, frame, Elements{.view = &send->view}, header.offset / element,
-                               header.payload_bytes / element);
+      std::byte* const copy = engine_.bounce(peer, frame);
+      kernels::pack(copy, send->view, header.offset / element, header.payload_bytes / element);
+      payload = copy;
     }
     send->moved += header.payload_bytes;
   }

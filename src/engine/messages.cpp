@@ -157,8 +157,11 @@ bool Engine::pump(Op& op, int rank) noexcept {
     frame.seq = op.seq;
     const std::uint64_t inside = stream.sent - post.begin;
     const std::byte* payload = post.data == nullptr ? nullptr : post.data + inside;
-    if (post.data == nullptr && bytes > 0)
-      payload = bounce(peer, frame, post.elements, inside / element, bytes / element);
+    if (post.data == nullptr && bytes > 0) {
+      std::byte* const copy = bounce(peer, frame);
+      post.elements.pack(copy, inside / element, bytes / element);
+      payload = copy;
+    }
     stream.sent += bytes;
     if (eager) peer.eager_sent += eager_cost(bytes);
     if (stream.sent == post.end) ++stream.send_at;
@@ -171,14 +174,12 @@ bool Engine::pump(Op& op, int rank) noexcept {
   return moved;
 }
 
-const std::byte* Engine::bounce(Peer& peer, OutFrame& frame, const Elements& elements,
-                                std::size_t first, std::size_t count) noexcept {
+std::byte* Engine::bounce(Peer& peer, OutFrame& frame) noexcept {
   if (!buffers_.empty()) {
     frame.bounce = std::move(buffers_.back());
     buffers_.pop_back();
   }
   frame.bounce.resize(transport::kMaxFramePayload);
-  elements.pack(frame.bounce.data(), first, count);
   ++peer.bounces;
   return frame.bounce.data();
 }

@@ -94,7 +94,7 @@ Schedule two_level_gather(const Shape& s) {
     for (const Slice& run : runs_on(s, place.hosts.mine)) p.send(constant(s.root), here(run));
     return p.take();
   }
-  // Other hosts first: what they send says that their ranks agree, and nothing is written before.
+  // Before anything is written: a leader has compared its host before it sends.
   for (const int host : place.others) p.await_recv(only(place.leader_of(host)));
   collect([](Slice slice) { return output(slice); });
   for (const int host : place.others) {

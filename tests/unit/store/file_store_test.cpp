@@ -367,11 +367,12 @@ TEST_F(FileStoreTest, AKilledUsersForkedHelperKeepsNothingAlive) {
     const pid_t helper = fork();
     char byte = 0;
     if (helper == 0) {
+      // It says so itself: until it runs, nothing of it can have closed the file.
+      if (::write(told[1], &byte, 1) != 1) _exit(2);
       while (read(hold[0], &byte, 1) < 0) {  // until the test lets go
       }
       _exit(0);
     }
-    if (::write(told[1], &byte, 1) != 1) _exit(2);
     while (true) pause();
   });
   char byte = 0;
