@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "factor.hpp"
 #include "group.hpp"
 #include "running.hpp"
 
@@ -21,17 +22,6 @@ using Counts = std::optional<std::vector<std::size_t>>;
 
 std::span<const std::size_t> span_of(const Counts& counts) {
   return counts ? std::span<const std::size_t>(*counts) : std::span<const std::size_t>();
-}
-
-// Puts a PREMUL_SUM's factor into the options of an operation: a number, or an array.
-template <class Options>
-void take_factor(nb::handle factor, Memory& memory, Options& options) {
-  if (factor.is_none()) return;
-  if (PyFloat_Check(factor.ptr()) || PyLong_Check(factor.ptr())) {
-    options.factor = nb::cast<double>(factor);
-  } else {
-    options.factors = memory.one(factor, "factor", Use::read);
-  }
 }
 
 nb::object all_reduce(const GroupHandle& self, nb::handle array, ReduceOp op, nb::handle factor,

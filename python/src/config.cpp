@@ -143,6 +143,7 @@ void bind_config(nb::module_& module) {
           },
           "\"auto\", \"shm\" or \"tcp\".")
       .def_rw("algorithms", &Config::algorithms, "E.g. \"all_reduce:ring\".")
+      .def_rw("tls", &Config::tls, "Every TCP connection is encrypted; there must be a secret.")
       .def_rw("cpus", &Config::cpus, nb::arg().none(), "That the ranks of this host have together.")
       .def_rw("host_id", &Config::host_id, "Ranks with different ids share no memory.")
       .def_rw("log_level", &Config::log_level, "Least level that reaches the log sink.");

@@ -60,6 +60,18 @@ nb::object new_subgroups(const GroupHandle& self, int group_size, std::string na
               });
 }
 
+void monitored_barrier(const GroupHandle& self, nb::handle timeout, bool wait_all_ranks) {
+  Kept::release_done();
+  const Group group = self.open();
+  const MonitoredBarrierOptions options{.timeout = timeout_of(timeout),
+                                        .wait_all_ranks = wait_all_ranks};
+  run_interruptibly([group, options] { group->monitored_barrier(options); },
+                    [&] {
+                      interrupt(*group);  // then it fails at once
+                      return true;
+                    });
+}
+
 nb::object health(const GroupHandle& self) {
   const Status status = self.open()->health();
   return status.ok() ? nb::none() : exception_of(status);
@@ -165,6 +177,10 @@ void bind_group(nb::module_& module) {
            "Divide: ranks of one colour make a group, ordered by key, then by rank.")
       .def("new_subgroups", &new_subgroups, "group_size"_a, nb::kw_only(), name, timeout,
            "Divide into groups of ranks that follow each other; the one that this rank is in.")
+      .def("monitored_barrier", &monitored_barrier, nb::kw_only(), timeout,
+           "wait_all_ranks"_a = false,
+           "A barrier that tells who has not come: rank 0 waits so long for the others, and names\n"
+           "the first (or all) in its TimeoutError. Slower; for finding out where a program hangs.")
       .def("health", &health, "None, or what broke the group.")
       .def("abort", &abort, "reason"_a, "Break the group here and on every other member.")
       .def("close", &GroupHandle::close,
@@ -174,6 +190,7 @@ void bind_group(nb::module_& module) {
       .def("__exit__", &leave, "kind"_a.none(), "problem"_a.none(), "trace"_a.none())
       .def("__repr__", &repr);
   bind_collectives(group);
+  bind_coalesced(group);
   bind_transfers(group);
 }
 

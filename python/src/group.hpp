@@ -49,6 +49,7 @@ class GroupHandle {
 void bind_group(nanobind::module_& module);
 /// Adds the operations to the class.
 void bind_collectives(nanobind::class_<GroupHandle>& group);
+void bind_coalesced(nanobind::class_<GroupHandle>& group);
 void bind_transfers(nanobind::class_<GroupHandle>& group);
 
 }  // namespace tutti::python

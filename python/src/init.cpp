@@ -70,10 +70,11 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   return object_of(share(std::move(**made)));
 }
 
-bool is_available(std::string backend) {
+// The names by which other libraries' programs ask for it count, too.
+bool is_available_as(std::string backend) {
   std::transform(backend.begin(), backend.end(), backend.begin(),
                  [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return backend == "native" || backend == "tutti" || backend == "gloo";
+  return is_available(backend == "tutti" || backend == "gloo" ? "native" : backend);
 }
 
 }  // namespace
@@ -86,7 +87,7 @@ void bind_init(nb::module_& module) {
              "Make the group of all processes of the job; what is None stands in the environment,\n"
              "which is read now. Blocks until all have joined.");
   module.def("is_initialized", &is_initialized, "A world of this process lives.");
-  module.def("is_available", &is_available, "backend"_a,
+  module.def("is_available", &is_available_as, "backend"_a,
              "Whether this build has that engine: \"native\" (also \"tutti\", \"gloo\").");
 }
 

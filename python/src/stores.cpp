@@ -111,7 +111,7 @@ std::shared_ptr<TcpStore> join(const TcpStoreOptions& options, bool wait_for_wor
 
 void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
                    std::optional<int> world_size, bool is_master, nb::handle timeout,
-                   bool wait_for_workers, nb::bytes secret, std::string job,
+                   bool wait_for_workers, nb::bytes secret, bool encrypt, std::string job,
                    std::uint32_t generation, nb::handle linger) {
   if (port < 0 || port > 65535)
     throw nb::value_error(("TCPStore: " + std::to_string(port) + " is no port").c_str());
@@ -124,6 +124,7 @@ void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
   options.linger = ms_of(linger, options.linger);
   const auto* const bytes = static_cast<const std::byte*>(secret.data());
   options.secret.assign(bytes, bytes + secret.size());
+  options.encrypt = encrypt;
   options.job = std::move(job);
   options.generation = generation;
   auto made = std::make_shared<std::shared_ptr<TcpStore>>();
@@ -155,7 +156,8 @@ void bind_stores(nb::module_& module) {
       "`world_size` have connected, unless wait_for_workers is False.")
       .def("__init__", &new_tcp_store, "host_name"_a, "port"_a = 0, "world_size"_a = nb::none(),
            "is_master"_a = false, timeout, "wait_for_workers"_a = true, nb::kw_only(),
-           "secret"_a = nb::bytes("", 0), "job"_a = "", "generation"_a = 0, linger)
+           "secret"_a = nb::bytes("", 0), "encrypt"_a = false, "job"_a = "", "generation"_a = 0,
+           linger)
       .def_prop_ro("host", &TcpStoreHandle::host)
       .def_prop_ro("port", &TcpStoreHandle::port);
 

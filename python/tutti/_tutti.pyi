@@ -72,6 +72,7 @@ class Config:
     agree: Literal["normal", "strict"]
     transport: Literal["auto", "shm", "tcp"]
     algorithms: str
+    tls: bool
     cpus: int | None
     host_id: str
     log_level: LogLevel
@@ -204,6 +205,32 @@ class ProcessGroup:
                         timeout: Timeout = None, async_op: bool = False) -> Work | None:
         """The same with one array for each rank, of any sizes."""
 
+    # Several arrays of one dtype in one operation, with one Work: many small ones in the time of one.
+    # The same number of arrays, of the same sizes, on every rank; lists or tuples.
+
+    def all_reduce_coalesced(self, arrays: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *,
+                             factor: Factor = None, timeout: Timeout = None,
+                             async_op: bool = False) -> Work | None:
+        """all_reduce of each. `factor`: one number, or one for each element of all in a row."""
+
+    def broadcast_coalesced(self, arrays: Sequence[Array], root: int = 0, *,
+                            timeout: Timeout = None, async_op: bool = False) -> Work | None:
+        """broadcast of each."""
+
+    def all_gather_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], *,
+                             timeout: Timeout = None, async_op: bool = False) -> Work | None:
+        """all_gather of each: outputs[t] has size times the elements of inputs[t], or
+        outputs[r * len(inputs) + t] is where inputs[t] of rank r goes."""
+
+    def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array],
+                                 op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
+                                 timeout: Timeout = None, async_op: bool = False) -> Work | None:
+        """reduce_scatter of each: inputs[t] has size times the elements of outputs[t]."""
+
+    def monitored_barrier(self, *, timeout: Timeout = None, wait_all_ranks: bool = False) -> None:
+        """A barrier that tells who has not come: rank 0 waits so long for the others, and names the
+        first (or all) in its TimeoutError; the group is then broken. Slower than barrier."""
+
     def barrier(self, *, timeout: Timeout = None, async_op: bool = False) -> Work | None:
         """Done when every rank has called it."""
 
@@ -333,7 +360,7 @@ class TCPStore(Store):
 
     def __init__(self, host_name: str, port: int = 0, world_size: int | None = None,
                  is_master: bool = False, timeout: Timeout = None,
-                 wait_for_workers: bool = True, *, secret: bytes = b"", job: str = "",
+                 wait_for_workers: bool = True, *, secret: bytes = b"", encrypt: bool = False, job: str = "",
                  generation: int = 0, linger: float | timedelta = 1.0) -> None:
         """`wait_for_workers`: the master returns when all `world_size` have connected."""
     @property

@@ -36,6 +36,23 @@ def test_timeout_names_who_did_not_come(tmp_path):
     """, 2, tmp_path)
 
 
+def test_monitored_barrier_names_who_did_not_come(tmp_path):
+    ranks.run("""
+        if RANK in (1, 2):
+            await_told("timed out")
+        else:
+            try:
+                world.monitored_barrier(timeout=0.3, wait_all_ranks=True)
+            except tutti.TimeoutError as problem:
+                assert "1" in str(problem) and "2" in str(problem), problem
+                assert problem.culprit == 1
+            else:
+                raise AssertionError("ranks 1 and 2 have not come")
+            if RANK == 0:
+                tell("timed out")
+    """, 4, tmp_path)
+
+
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_death_names_who_died(asynchronous, tmp_path):
     with ranks.Job(f"""

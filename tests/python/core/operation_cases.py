@@ -454,3 +454,48 @@ def wrong_arguments(world):
         else:
             raise AssertionError("a timeout of 0 was taken")
     world.all_reduce(x)
+
+
+def coalesced(world, dtype, counts, layout, seed, asynchronous):
+    """Several arrays in one operation: as a call for each."""
+    size, me = world.size, world.rank
+    everybody = range(size)
+
+    def drawn(rank, which, count):
+        return values(100 * which + rank, count, dtype, seed)
+
+    arrays = [filled(n, layout, dtype, drawn(me, t, n))[0] for t, n in enumerate(counts)]
+    finish(world.all_reduce_coalesced(arrays, async_op=asynchronous), asynchronous)
+    for t, n in enumerate(counts):
+        same(arrays[t], combined("SUM", [drawn(r, t, n) for r in everybody], dtype))
+
+    arrays = tuple(filled(n, layout, dtype, drawn(me, t, n))[0] for t, n in enumerate(counts))
+    finish(world.broadcast_coalesced(arrays, size - 1, async_op=asynchronous), asynchronous)
+    for t, n in enumerate(counts):
+        same(arrays[t], drawn(size - 1, t, n))
+
+    inputs = [filled(n, layout, dtype, drawn(me, t, n))[0] for t, n in enumerate(counts)]
+    outputs = [np.zeros(n * size, dtype_named(dtype)) for n in counts]
+    finish(world.all_gather_coalesced(outputs, inputs, async_op=asynchronous), asynchronous)
+    for t, n in enumerate(counts):
+        same(outputs[t], np.concatenate([drawn(r, t, n) for r in everybody]))
+    outputs = [filled(n, layout, dtype)[0] for _ in everybody for n in counts]
+    finish(world.all_gather_coalesced(outputs, inputs, async_op=asynchronous), asynchronous)
+    for r in everybody:
+        for t, n in enumerate(counts):
+            same(outputs[r * len(counts) + t], drawn(r, t, n))
+
+    inputs = [np.concatenate([drawn(10 * me + b, t, n) for b in everybody])
+              for t, n in enumerate(counts)]
+    outputs = [filled(n, layout, dtype)[0] for n in counts]
+    finish(world.reduce_scatter_coalesced(outputs, inputs, async_op=asynchronous), asynchronous)
+    for t, n in enumerate(counts):
+        same(outputs[t], combined("SUM", [drawn(10 * r + me, t, n) for r in everybody], dtype))
+
+
+def monitored(world):
+    """All come, so nobody is named."""
+    for _ in range(3):
+        world.monitored_barrier(timeout=20)
+        world.monitored_barrier(wait_all_ranks=True)
+    world.barrier()

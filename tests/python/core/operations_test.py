@@ -62,6 +62,17 @@ def test_large_ones(crew):
     crew.run("messages", "float32", [(0, 1, 0, 300_000), (1, 0, 0, 300_000)], large[1], 13)
 
 
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_several_arrays_in_one_operation(crew, asynchronous):
+    for dtype in ("int32", "bfloat16", "complex64"):
+        for counts in ([12], [12, 0, 5], [1] * 20, [70_000, 12]):
+            crew.run("coalesced", dtype, counts, LAYOUTS[3], 17, asynchronous)
+
+
+def test_monitored_barrier(crew):
+    crew.run("monitored")
+
+
 def test_sends_and_recvs(crew):
     crew.run("point_to_point")
 
