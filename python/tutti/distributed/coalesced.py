@@ -11,11 +11,8 @@ from tutti.distributed.tensors import check_list, check_same_dtype, is_tensor
 from tutti.distributed.work import Future, Work, Works
 
 
-def _end(works: Works, async_op: bool) -> Future | None:
-    if async_op:
-        return works.get_future()
-    works.wait()
-    return None
+def _future(low: Any) -> Future | None:
+    return None if low is None else Work(low).get_future()
 
 
 def all_reduce_coalesced(tensors: Sequence[Any], op: Any = RedOpType.SUM, group: Any = None, async_op: bool = False,
@@ -31,10 +28,7 @@ def all_reduce_coalesced(tensors: Sequence[Any], op: Any = RedOpType.SUM, group:
     pg = member_group(group, "all_reduce_coalesced")
     if pg is None:
         return None
-    low = pg._low
-    works = [Work(low.all_reduce(tensor, low_op, factor=factor, timeout=timeout, async_op=True))
-             for tensor in tensors]
-    return _end(Works(works, list(tensors)), async_op)
+    return _future(pg._low.all_reduce_coalesced(tensors, low_op, factor=factor, timeout=timeout, async_op=async_op))
 
 
 def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[Any]], input_tensor_list: Sequence[Any],
@@ -54,11 +48,8 @@ def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[Any]], input_ten
     if len(output_tensor_lists) != size or any(len(row) != len(input_tensor_list) for row in output_tensor_lists):
         raise ValueError(f"all_gather_coalesced: output_tensor_lists must hold {size} lists (one for each rank) of "
                          f"{len(input_tensor_list)} tensors (one for each input)")
-    low = pg._low
-    works = [Work(low.all_gather_list([row[j] for row in output_tensor_lists], tensor, timeout=timeout,
-                                      async_op=True))
-             for j, tensor in enumerate(input_tensor_list)]
-    return _end(Works(works, [tensor for row in output_tensor_lists for tensor in row]), async_op)
+    return _future(pg._low.all_gather_coalesced([tensor for row in output_tensor_lists for tensor in row],
+                                                input_tensor_list, timeout=timeout, async_op=async_op))
 
 
 def all_gather_into_tensor_coalesced(output_tensors: Sequence[Any], input_tensors: Sequence[Any], group: Any = None,
@@ -70,10 +61,8 @@ def all_gather_into_tensor_coalesced(output_tensors: Sequence[Any], input_tensor
     pg = member_group(group, "all_gather_into_tensor_coalesced")
     if pg is None:
         return None
-    low = pg._low
-    works = Works([Work(low.all_gather(output, tensor, timeout=timeout, async_op=True))
-                   for output, tensor in zip(output_tensors, input_tensors)])
-    return works if async_op else _waited(works)
+    low = pg._low.all_gather_coalesced(output_tensors, input_tensors, timeout=timeout, async_op=async_op)
+    return None if low is None else Work(low)
 
 
 def reduce_scatter_tensor_coalesced(output_tensors: Sequence[Any], input_tensors: Sequence[Any],
@@ -89,19 +78,15 @@ def reduce_scatter_tensor_coalesced(output_tensors: Sequence[Any], input_tensors
     pg = member_group(group, "reduce_scatter_tensor_coalesced")
     if pg is None:
         return None
-    low = pg._low
-    works = Works([Work(low.reduce_scatter(output, tensor, low_op, factor=factor, timeout=timeout, async_op=True))
-                   for output, tensor in zip(output_tensors, input_tensors)])
-    return works if async_op else _waited(works)
+    low = pg._low.reduce_scatter_coalesced(output_tensors, input_tensors, low_op, factor=factor, timeout=timeout,
+                                           async_op=async_op)
+    return None if low is None else Work(low)
 
 
 def _check_pairs(outputs: Sequence[Any], inputs: Sequence[Any], operation: str) -> None:
     if len(outputs) != len(inputs):
         raise ValueError(f"{operation}: {len(outputs)} outputs for {len(inputs)} inputs")
-
-
-def _waited(works: Works) -> None:
-    works.wait()
+    check_same_dtype(outputs, inputs)
 
 
 class _Started:
@@ -129,9 +114,10 @@ class _Started:
 
 
 _COALESCED = frozenset({
-    "all_reduce", "broadcast", "reduce", "all_gather", "all_gather_list", "gather", "gather_list", "scatter",
-    "scatter_list", "reduce_scatter", "reduce_scatter_list", "all_to_all", "all_to_all_list", "barrier", "isend",
-    "irecv", "batch_isend_irecv"})
+    "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_coalesced",
+    "all_gather_list", "gather", "gather_list", "scatter", "scatter_list", "reduce_scatter",
+    "reduce_scatter_coalesced", "reduce_scatter_list", "all_to_all", "all_to_all_list", "barrier", "isend", "irecv",
+    "batch_isend_irecv"})
 
 
 class _CoalescingManager:
