@@ -344,8 +344,7 @@ void TcpServer::Loop::handle_hello_on_loop(Connection& connection) {
   }
   connection.reply = answer->reply;
   send_on_loop(connection, {answer->reply.begin(), answer->reply.end()});
-  if (answer->refusal == Refusal::encryption_needed ||
-      answer->refusal == Refusal::no_encryption) {
+  if (answer->refusal == Refusal::encryption_needed || answer->refusal == Refusal::no_encryption) {
     // He is told, too, but the others wait for him until their time is over.
     base::log_limited(base::Level::warning, "store.encryption",
                       fmt::format("the store at {} has refused {}: one of the two encrypts its "
