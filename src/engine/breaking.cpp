@@ -17,6 +17,7 @@ using transport::FrameType;
 namespace {
 
 constexpr std::size_t kBrokenEarly = 256;
+constexpr std::size_t kMostReason = 4096;  // bytes of the reason that an abort tells
 
 }  // namespace
 
@@ -96,7 +97,7 @@ void Engine::tell_remote(Group& group, const Status& cause) noexcept {
   header.group = group.id;
   header.seq = static_cast<std::uint64_t>(cause.code());
   header.offset = static_cast<std::uint64_t>(cause.culprit().value_or(-1) + 1);
-  std::string text(cause.message().substr(0, 4096));
+  std::string text(cause.message().substr(0, kMostReason));
   for (const Member& member : group.members) {
     if (member.local < 0) control(member.global, header, text);
   }
@@ -186,7 +187,8 @@ void Engine::on_control(int peer, const FrameHeader& header,
       Status cause(code > 0 && code <= static_cast<std::uint64_t>(Errc::internal)
                        ? static_cast<Errc>(code)
                        : Errc::internal,
-                   std::string(reinterpret_cast<const char*>(payload.data()), payload.size()));
+                   std::string(reinterpret_cast<const char*>(payload.data()),
+                               std::min<std::size_t>(payload.size(), kMostReason)));
       const auto culprit = static_cast<std::int64_t>(header.offset) - 1;
       if (culprit >= 0 && culprit < world_.size) cause.with_culprit(static_cast<int>(culprit));
       if (group != nullptr) {
@@ -258,7 +260,8 @@ void Engine::disagreement_in_lines(Op& op, int other) noexcept {
       return;
     }
   }
-  if (!ask_history(op, other)) tell_disagreement(group, other, nullptr, op.seq);
+  if (op.state != Op::State::running || !ask_history(op, other))
+    tell_disagreement(group, other, nullptr, op.seq);
 }
 
 void Engine::disagreement(Op& op, int other, const CallCode* theirs,
@@ -278,7 +281,7 @@ void Engine::disagreement(Op& op, int other, const CallCode* theirs,
       disagreement_in_lines(op, other);
       return;
     }
-    if (ask_history(op, other)) return;
+    if (op.state == Op::State::running && ask_history(op, other)) return;
   }
   tell_disagreement(group, other, theirs, their_seq);
 }
@@ -308,8 +311,9 @@ void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs,
 
 void Engine::local_peer_died(int local_index) noexcept {
   const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(local_index)];
-  // What it had published or sent whole still counts; a pass takes a part of a full outbox.
-  for (int pass = 0; pass < 8 && progress(); ++pass) {
+  // What it had published or sent whole still counts; a pass takes a part of a full outbox, and
+  // some 20 take the longest one.
+  for (int pass = 0; pass < 64 && progress(); ++pass) {
   }
   // acquire: pairs with leaving; its last lines lie before it.
   peers_[static_cast<std::size_t>(peer.rank)].died = true;

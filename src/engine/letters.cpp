@@ -100,6 +100,9 @@ void Engine::release_letters(const Mailbox& mail, std::size_t peer) noexcept {
   if (with.into_mail != &mail) return;
   world_.route[peer]->drop_arriving(static_cast<int>(peer));
   with.into_mail = nullptr;
+  // Nobody will tell of its end: what it counted is free again.
+  if (is_letter(with.arriving))
+    took_letter(static_cast<int>(peer), letter_cost(with.arriving.payload_bytes));
 }
 
 void Engine::took_letter(int global, std::uint64_t cost) noexcept {

@@ -104,7 +104,7 @@ void Mailbox::tick(TimePoint now) noexcept {
     if (transfer.state != Transfer::State::running) continue;
     if (transfer.deadline == TimePoint{}) {
       transfer.started = now;
-      transfer.deadline = now + transfer.timeout;
+      transfer.deadline = deadline_after(now, transfer.timeout);
     }
     if (check_left(transfer)) return;
     if (now >= transfer.deadline) time_out(transfer, now);

@@ -17,6 +17,13 @@ inline constexpr auto kInquireAgain = std::chrono::milliseconds(500);
 /// Who is asked for its last calls has so long to answer.
 inline constexpr auto kHistoryTime = std::chrono::seconds(2);
 
+/// Without overflow: a limit that is too far away is none.
+[[nodiscard]] inline std::chrono::steady_clock::time_point deadline_after(
+    std::chrono::steady_clock::time_point now, std::chrono::nanoseconds limit) noexcept {
+  constexpr auto kNever = std::chrono::steady_clock::time_point::max();
+  return limit < kNever - now ? now + limit : kNever;
+}
+
 [[nodiscard]] inline std::string seconds_text(std::chrono::nanoseconds duration) {
   char text[32];
   std::snprintf(text, sizeof(text), "%.3g s", std::chrono::duration<double>(duration).count());

@@ -96,7 +96,7 @@ void Engine::tick() noexcept {
       op->started = now;
       op->asked = TimePoint{};
       op->inquired = now + kInquireAfter - kInquireAgain;
-      op->deadline = now + op->call.timeout;
+      op->deadline = deadline_after(now, op->call.timeout);
     }
     if (op->suspect >= 0) check_history(*op, now);
     if (op->state == Op::State::running && op->suspect < 0) check_calls(*op);

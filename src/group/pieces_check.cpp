@@ -16,13 +16,14 @@ namespace {
 struct Bytes {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
+  std::size_t number = 0;  ///< of its first element, from the first one of this rank's block on
   bool written = false;
 };
 
-Bytes bytes_of(const Piece& piece, bool written) noexcept {
+Bytes bytes_of(const Piece& piece, std::size_t number, bool written) noexcept {
   const std::size_t element = size_of(piece.view.dtype());
   const auto begin = reinterpret_cast<std::uintptr_t>(piece.view.data()) + piece.first * element;
-  return {begin, begin + piece.count * element, written};
+  return {begin, begin + piece.count * element, number, written};
 }
 
 std::string check(std::span<const Piece> pieces, std::string_view name, DType dtype, bool written) {
@@ -43,16 +44,21 @@ std::size_t count_of(std::span<const Piece> pieces) noexcept {
   return count;
 }
 
-/// Nothing is written twice, and nothing is read that is written elsewhere.
-bool overlap(std::span<const Piece> outputs, std::span<const Piece> inputs) {
+/// Nothing is written twice, and nothing is read that is written elsewhere. Of both sides: the
+/// number of the first element of this rank's block.
+bool overlap(std::span<const Piece> outputs, std::size_t own_output, std::span<const Piece> inputs,
+             std::size_t own_input) {
   std::vector<Bytes> all;
-  const auto collect = [&](std::span<const Piece> pieces, bool written) {
+  const auto collect = [&](std::span<const Piece> pieces, std::size_t own, bool written) {
+    std::size_t number = std::size_t{0} - own;  // may wrap: it is only compared
     for (const Piece& piece : pieces) {
-      if (piece.count > 0 && piece.view.contiguous()) all.push_back(bytes_of(piece, written));
+      if (piece.count > 0 && piece.view.contiguous())
+        all.push_back(bytes_of(piece, number, written));
+      number += piece.count;
     }
   };
-  collect(outputs, true);
-  collect(inputs, false);
+  collect(outputs, own_output, true);
+  collect(inputs, own_input, false);
   const auto before = [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; };
   if (!std::is_sorted(all.begin(), all.end(), before)) std::sort(all.begin(), all.end(), before);
   std::uintptr_t written = 0;  // ends of what begins earlier
@@ -60,7 +66,8 @@ bool overlap(std::span<const Piece> outputs, std::span<const Piece> inputs) {
   Bytes last;
   for (const Bytes& one : all) {
     // A rank's own block may be both: then it is the same bytes, once of each.
-    const bool both = one.begin == last.begin && one.end == last.end && one.written != last.written;
+    const bool both = one.begin == last.begin && one.end == last.end && one.number == last.number &&
+                      one.written != last.written;
     if (!both && (one.begin < written || (one.written && one.begin < read))) return true;
     (one.written ? written : read) = std::max(one.written ? written : read, one.end);
     last = one;
@@ -96,7 +103,10 @@ std::string what_is_wrong_with_pieces(const Collective& call, int rank, int size
            std::to_string(need);
   // In place they are the same tensors.
   const bool in_place = layout == Layout::same;
-  if (overlap(out, in_place ? std::span<const Piece>() : in))
+  const std::size_t own =
+      static_cast<std::size_t>(rank) * count_of(layout == Layout::scatter ? out : in);
+  if (overlap(out, layout == Layout::gather ? own : 0, in_place ? std::span<const Piece>() : in,
+              layout == Layout::scatter ? own : 0))
     return "two of the tensors overlap; call once for each";
   return {};
 }

@@ -287,8 +287,8 @@ nanoseconds Driver::prepare_sleep() noexcept {
     if (deadline != TimePoint::max()) {
       most = std::clamp(nanoseconds(deadline - engine_.world().now()), nanoseconds(0), most);
     }
-  } else if (engine_.has_finished()) {
-    most = nanoseconds(0);
+  } else if (engine_.has_finished() || engine_.progress()) {
+    most = nanoseconds(0);  // an encrypted connection may hold bytes that no descriptor tells of
   }
   token_.unlock();
   return most;

@@ -286,6 +286,20 @@ TEST(CoalescedMisuse, IsToldAtTheCallAndHarmsNothing) {
         << "numbers of tensors";
     EXPECT_THROW((void)world.reduce_scatter_coalesced(views(a, b), views(wide, b)),
                  InvalidArgument);
+    // In place is this rank's own block; another's is written while it would be read.
+    std::vector<float> more(8);
+    const auto half = [&](std::vector<float>& of, int rank) {
+      return view_of(std::span(of).subspan(rank == 0 ? 0 : 4, 4));
+    };
+    const int other = 1 - world.rank();
+    const std::vector<TensorView> theirs{half(wide, other), half(more, other)};
+    EXPECT_THROW((void)world.all_gather_coalesced(views(wide, more), theirs), InvalidArgument);
+    EXPECT_THROW((void)world.reduce_scatter_coalesced(theirs, views(wide, more)), InvalidArgument);
+    const std::vector<TensorView> ours{half(wide, world.rank()), half(more, world.rank())};
+    const std::vector<TensorView> swapped{ours[1], ours[0]};
+    EXPECT_THROW((void)world.all_gather_coalesced(views(wide, more), swapped), InvalidArgument);
+    world.all_gather_coalesced(views(wide, more), ours).wait();
+    world.reduce_scatter_coalesced(ours, views(wide, more)).wait();
     world.all_reduce_coalesced(views(a, b)).wait();
     EXPECT_EQ(a[3], 2);
     EXPECT_EQ(b[5], 2);
