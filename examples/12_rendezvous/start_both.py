@@ -2,6 +2,7 @@
 """Starts the two programs by hand, a second apart, in both orders and by each way to meet.
 
     start_both.py 12_rendezvous_leaves 12_rendezvous_stays
+    start_both.py ../python/12_rendezvous/leaves.py ../python/12_rendezvous/stays.py
 """
 
 import os
@@ -31,7 +32,8 @@ def meet(programs: list[str], method: str, variables: dict[str, str], order: lis
             if turn > 0:
                 time.sleep(APART)
             mine = {**clean, **variables, **({"RANK": str(rank)} if variables else {})}
-            running[rank] = subprocess.Popen([programs[rank], method], env=mine, text=True,
+            python = [sys.executable] if programs[rank].endswith(".py") else []
+            running[rank] = subprocess.Popen([*python, programs[rank], method], env=mine, text=True,
                                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         for rank, program in running.items():
             said, _ = program.communicate(timeout=LIMIT)

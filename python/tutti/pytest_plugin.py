@@ -13,12 +13,16 @@ stands. `ranks(4, init=False)`: no world, only the environment that init_process
 
 Fixtures are set up once, in pytest's own process, before the ranks are forked from it: all ranks see
 the same tmp_path. What a rank changes in memory ends with it.
+
+What pytest captures shows the output of one rank after the other's. With -s, and in tests that capture
+for themselves (capsys, capfd and their kin), it goes where it would go without ranks.
 """
 
 import faulthandler
 import os
 import pathlib
 import signal
+import sys
 import time
 import unittest
 import warnings
@@ -34,6 +38,9 @@ from tutti.multiprocessing.job import Job, Ticket
 _TIMEOUT = 60.0
 _GRACE = 5.0  # for the other ranks, once one has failed
 _PARAMETER = "_ranks"
+# Fixtures by which a test looks at its own output.
+_CAPTURING = {"capsys", "capsysbinary", "capteesys", "capfd", "capfdbinary"}
+_STREAMS = ("stdout", "stderr")
 
 
 class Outcome(NamedTuple):
@@ -87,37 +94,44 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def _outcomes(item: pytest.Function, size: int, timeout: float, init: bool) -> list[Outcome]:
+    with Job(size, "fork") as job:
+        try:
+            return _outcomes_of(job, item, timeout, init)
+        finally:
+            _show_output(job)
+
+
+def _outcomes_of(job: Job, item: pytest.Function, timeout: float, init: bool) -> list[Outcome]:
     deadline = time.monotonic() + timeout
     late = f"was still running after {timeout:g} s"
     died: dict[int, str] = {}
-    with Job(size, "fork") as job:
-        with warnings.catch_warnings():
-            # Newer Pythons warn of any fork beside threads; the child only runs the test.
-            warnings.simplefilter("ignore", DeprecationWarning)
-            context = job.start(_rank_main, item, init)
-        stacks: dict[int, str] = {}
+    with warnings.catch_warnings():
+        # Newer Pythons warn of any fork beside threads; the child only runs the test.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        context = job.start(_rank_main, item, init)
+    stacks: dict[int, str] = {}
+    try:
+        while not context.join(max(0.0, deadline - time.monotonic()), _GRACE):
+            if time.monotonic() >= deadline:
+                stacks = dict(_stacks(job, context.running(), context.pids()))
+                break
+    except ProcessException as problem:
+        died[problem.error_index] = str(problem)
+    context.end()
+    outcomes = []
+    for rank in range(job.ticket.size):
         try:
-            while not context.join(max(0.0, deadline - time.monotonic()), _GRACE):
-                if time.monotonic() >= deadline:
-                    stacks = dict(_stacks(job, context.running(), context.pids()))
-                    break
-        except ProcessException as problem:
-            died[problem.error_index] = str(problem)
-        context.end()
-        outcomes = []
-        for rank in range(size):
-            try:
-                outcomes.append(job.result(rank))
-            except FileNotFoundError:
-                if rank in stacks:
-                    text = f"{late}; it stood here:\n{stacks[rank]}"
-                    outcomes.append(Outcome("failed", text, deadline))
-                elif rank in died:
-                    outcomes.append(Outcome("failed", died[rank]))
-                else:
-                    text = "was ended because another rank had failed"
-                    outcomes.append(Outcome("failed", text, deadline, True))
-        return outcomes
+            outcomes.append(job.result(rank))
+        except FileNotFoundError:
+            if rank in stacks:
+                text = f"{late}; it stood here:\n{stacks[rank]}"
+                outcomes.append(Outcome("failed", text, deadline))
+            elif rank in died:
+                outcomes.append(Outcome("failed", died[rank]))
+            else:
+                text = "was ended because another rank had failed"
+                outcomes.append(Outcome("failed", text, deadline, True))
+    return outcomes
 
 
 def _rank_main(rank: int, ticket: Ticket, item: pytest.Function, init: bool) -> None:
@@ -125,7 +139,28 @@ def _rank_main(rank: int, ticket: Ticket, item: pytest.Function, init: bool) -> 
     with open(ticket.file("stack", rank), "w", encoding="utf-8") as stack:
         faulthandler.register(signal.SIGUSR1, file=stack)
         ticket.enter(rank)
+        if item.config.getoption("capture") != "no" and not _CAPTURING & set(item.fixturenames):
+            _keep_output(rank, ticket)
         ticket.put_result(rank, _call(item, init))
+
+
+def _keep_output(rank: int, ticket: Ticket) -> None:
+    """Into files of this rank: what pytest captures is one file, in which the ranks' words would mix."""
+    for number, name in enumerate(_STREAMS, 1):
+        with open(ticket.file(name, rank), "wb") as file:
+            os.dup2(file.fileno(), number)
+        setattr(sys, name, open(number, "w", buffering=1, encoding="utf-8", errors="backslashreplace",
+                                closefd=False))
+
+
+def _show_output(job: Job) -> None:
+    """Rank by rank, to pytest."""
+    for name in _STREAMS:
+        for rank in range(job.ticket.size):
+            file = pathlib.Path(job.ticket.file(name, rank))
+            text = file.read_text(encoding="utf-8", errors="replace") if file.exists() else ""
+            if text:
+                print(f"---- rank {rank} ----", text.removesuffix("\n"), sep="\n", file=getattr(sys, name))
 
 
 def _call(item: pytest.Function, init: bool) -> Outcome:

@@ -7,11 +7,32 @@ from tutti import _tutti
 from tutti.distributed.constants import default_store_timeout
 
 Store = _tutti.Store
-HashStore = _tutti.HashStore
+
+
+# torch's Store has these two. They go into each class below, and not into the library's own: that stays
+# the same whatever is imported, and its classes take one base only, so there is no place between them.
+def _has_extended_api(self: Store) -> bool:
+    """append, multi_get, multi_set and queues are to be had: of every store."""
+    return True
+
+
+def _clone(self: Store) -> Store:
+    """A store for another thread: this one, which any thread may use."""
+    return self
+
+
+class HashStore(_tutti.HashStore):
+    """Inside this process, for threads and tests."""
+
+    has_extended_api = _has_extended_api
+    clone = _clone
 
 
 class PrefixStore(_tutti.PrefixStore):
     """A part of another store: every key k is `<prefix>/k` there."""
+
+    has_extended_api = _has_extended_api
+    clone = _clone
 
     @property
     def _underlying_non_prefix_store(self) -> Store:
@@ -26,6 +47,9 @@ class TCPStore(_tutti.TCPStore):
 
     `multi_tenant` and `use_libuv` are taken and change nothing: there is one kind of server here.
     """
+
+    has_extended_api = _has_extended_api
+    clone = _clone
 
     def __init__(self, host_name: str, port: int = 0, world_size: int | None = None, is_master: bool = False,
                  timeout: timedelta = default_store_timeout, wait_for_workers: bool = True,
@@ -46,21 +70,9 @@ class FileStore(_tutti.FileStore):
     """In a file, for processes that share a file system. `world_size`: how many will use it; the last of
     them removes the file."""
 
+    has_extended_api = _has_extended_api
+    clone = _clone
+
     def __init__(self, file_name: str, world_size: int | None = -1, **more: Any) -> None:
         users = None if world_size is None or world_size <= 0 else world_size
         super().__init__(file_name, users, **more)
-
-
-def has_extended_api(self: Store) -> bool:
-    """append, multi_get, multi_set and queues are to be had: of every store."""
-    return True
-
-
-def clone(self: Store) -> Store:
-    """A store for another thread: this one, which any thread may use."""
-    return self
-
-
-for _method in (has_extended_api, clone):
-    if not hasattr(Store, _method.__name__):
-        setattr(Store, _method.__name__, _method)

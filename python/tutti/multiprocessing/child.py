@@ -1,11 +1,14 @@
 """The process's side of `spawn`."""
 
 import ctypes
+import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
 import pickle
 import signal
 import sys
+import threading
 import time
 import traceback
 from typing import Any, NamedTuple
@@ -25,8 +28,9 @@ class Failure(NamedTuple):
     trace: str
 
 
-def main(index: int, parent: int, call: Shipped, error_file: str) -> None:
-    """Calls fn(index, *args); what leaves it is written to `error_file`."""
+def main(index: int, parent: int | None, call: Shipped, error_file: str) -> None:
+    """Calls fn(index, *args); what leaves it is written to `error_file`. `parent` is the process that has
+    forked this one, and whose end ends it; None if a server has forked it for the parent."""
     _die_with(parent)
     try:
         fn, args = call.open()
@@ -62,17 +66,19 @@ def read_failure(path: str) -> Failure | None:
     return failure
 
 
-def _die_with(parent: int) -> None:
+def _die_with(parent: int | None) -> None:
     """A parent that is killed leaves no processes behind."""
-    if ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) == 0 and _parent_is_gone(parent):
+    if parent is None:
+        watched = multiprocessing.parent_process()
+        assert watched is not None
+        threading.Thread(target=_die_after, args=(watched.sentinel,), name="tutti parent watch",
+                         daemon=True).start()
+    # Asked after the kernel was told: whenever the parent dies, one of the two notices. Its number would
+    # be there longer than itself, until somebody has fetched its exit status.
+    elif ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM) == 0 and os.getppid() != parent:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _parent_is_gone(parent: int) -> bool:
-    try:
-        os.kill(parent, 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        pass
-    return False
+def _die_after(sentinel: int) -> None:
+    multiprocessing.connection.wait([sentinel])
+    os.kill(os.getpid(), signal.SIGTERM)

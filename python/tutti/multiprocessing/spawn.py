@@ -158,11 +158,11 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
     error_files = [os.path.join(folder, f"error.{index}") for index in range(nprocs)]
     call = Shipped((fn, tuple(args)))
+    parent = None if start_method == "forkserver" else os.getpid()
     processes: list[Any] = []
     try:
         for index, error_file in enumerate(error_files):
-            process = start.Process(target=child.main, args=(index, os.getpid(), call, error_file),
-                                    daemon=daemon)
+            process = start.Process(target=child.main, args=(index, parent, call, error_file), daemon=daemon)
             process.start()
             processes.append(process)
         context = ProcessContext(processes, error_files, remove)

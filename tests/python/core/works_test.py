@@ -138,8 +138,12 @@ def test_await_and_as_completed(tmp_path):
             assert ticks > 0
             ticking.cancel()
         asyncio.run(main())
+        # An abort breaks what still runs elsewhere: the other's barrier, too.
+        if RANK == 0:
+            tell("through")
         async def broken():
             if RANK == 1:
+                await_told("through")
                 world.abort("enough")
             try:
                 await world.all_reduce(np.ones(2), async_op=True)

@@ -21,26 +21,38 @@ RANKS = {
     "08_send_recv": [2, 3],
     "09_spawn": [],
     "10_every_operation": [1, 4],
+    "11_rows_and_columns": [1, 4, 5],
+    "14_linear_regression": [1, 4],
 }
+# Those below have tests of their own.
+MEETING = "12_rendezvous"
+LOCAL_RANK = "13_local_rank"
 TRAINING = "20_digits_training"
+ALL = {*RANKS, MEETING, LOCAL_RANK, TRAINING}
 CASES = [(name, ranks) for name, all_ranks in RANKS.items() for ranks in all_ranks or [None]]
 
 
-def run(name, ranks):
-    file = FOLDER / f"{name}.py"
-    launcher = [] if ranks is None else ["-m", "tutti.distributed.run", "--nproc-per-node", str(ranks)]
-    done = subprocess.run([sys.executable, *launcher, str(file)], capture_output=True, text=True,
-                          timeout=LIMIT, check=False)
+def python(*arguments):
+    done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, timeout=LIMIT, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
+def run(name, ranks):
+    launcher = [] if ranks is None else ["-m", "tutti.distributed.run", "--nproc-per-node", str(ranks)]
+    return python(*launcher, str(FOLDER / f"{name}.py"))
+
+
+def names_in(folder, kind):
+    """The examples there: a file each, or a folder."""
+    return {file.stem for file in folder.iterdir() if file.name[:2].isdigit() and (
+        file.suffix == kind or file.is_dir())}
+
+
 def test_the_list_is_complete():
-    assert {file.stem for file in FOLDER.glob("*.py")} == {*RANKS, TRAINING}
+    assert names_in(FOLDER, ".py") == ALL
     # Each has a counterpart in C++, and each in C++ one here.
-    in_cpp = {file.stem for file in FOLDER.parent.glob("*.cpp")} | {
-        folder.name for folder in FOLDER.parent.iterdir() if folder.name == TRAINING}
-    assert in_cpp == {*RANKS, TRAINING}
+    assert names_in(FOLDER.parent, ".cpp") == ALL
 
 
 @pytest.mark.parametrize(("name", "ranks"), CASES, ids=[f"{name}-{ranks}" for name, ranks in CASES])
@@ -52,6 +64,23 @@ def test_example(name, ranks):
         assert said.count("[rank 0]") == 3
     else:
         assert said
+
+
+def test_two_programs_meet():
+    start_both = FOLDER.parent / MEETING / "start_both.py"
+    said = python(str(start_both), *(str(FOLDER / MEETING / f"{which}.py") for which in ("leaves", "stays")))
+    assert said.count("has met the other") == 12  # two programs, two orders, three ways
+
+
+@pytest.mark.parametrize(("options", "told_by"), [
+    (["--nproc-per-node=3"], "environment"),
+    (["--use-env", "--pass-local-rank", "--nproc_per_node=3"], "environment"),
+    (["--pass-local-rank", "--nproc-per-node=3"], "argument"),
+    (["--pass-local-rank", "--nproc_per_node=3"], "argument")])
+def test_local_rank(options, told_by):
+    said = python("-m", "tutti.distributed.run", *options, str(FOLDER / f"{LOCAL_RANK}.py"), "--expect", told_by)
+    assert sorted(said.splitlines()) == [f"rank {rank} takes device {rank} (told by the {told_by})"
+                                         for rank in range(3)]
 
 
 def test_training_ends_with_the_same_bits_on_1_2_and_4_processes():

@@ -52,18 +52,49 @@ def ignore_sigterm(index, folder):
     time.sleep(LONG)
 
 
+def stay(index, folder):
+    note(index, folder)
+    time.sleep(10 * LONG)  # who only sleeps it out has not been ended
+
+
+def noted(folder):
+    """The numbers of the processes that have noted themselves."""
+    texts = [file.read_text() for file in pathlib.Path(folder).iterdir()]
+    return [int(text) for text in texts if text]  # none: it is just writing
+
+
 def wait_for(folder, count):
     """Until so many processes have noted themselves."""
     until = time.monotonic() + LONG
-    while len(list(pathlib.Path(folder).iterdir())) < count:
+    while len(noted(folder)) < count:
         assert time.monotonic() < until
         time.sleep(0.005)
 
 
+def state(pid):
+    """A letter of the kernel's, as ps shows it; X if the process is no more. One that has ended stays, as Z,
+    until its exit status is fetched: that of an orphan by process 1, which may take its time."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
 def gone(folder):
     """Whether all processes that noted themselves have ended."""
-    return not any(os.path.exists(f"/proc/{file.read_text()}")
-                   for file in pathlib.Path(folder).iterdir())
+    return all(state(pid) in "ZX" for pid in noted(folder))
+
+
+def await_gone(folder):
+    until = time.monotonic() + LONG
+    try:
+        while not gone(folder):
+            assert time.monotonic() < until, [(pid, state(pid)) for pid in noted(folder)]
+            time.sleep(0.01)
+    finally:
+        for pid in noted(folder):
+            if state(pid) not in "ZX":
+                os.kill(pid, signal.SIGKILL)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -241,20 +272,40 @@ mp.spawn(spawn_test.fail_if, (5, {str(tmp_path)!r}), nprocs=2)
     assert gone(tmp_path)
 
 
-def test_processes_end_with_a_killed_parent(tmp_path):
+@pytest.mark.parametrize("method", METHODS)
+def test_processes_end_with_a_killed_parent(method, tmp_path):
     source = f"""
 import sys
 sys.path.insert(0, {os.path.dirname(__file__)!r})
 import spawn_test
 import tutti.multiprocessing as mp
-mp.spawn(spawn_test.fail_if, (5, {str(tmp_path)!r}), nprocs=2)
+mp.start_processes(spawn_test.stay, ({str(tmp_path)!r},), nprocs=2, start_method={method!r})
 """
     with subprocess.Popen([sys.executable, "-c", source]) as parent:
         try:
             wait_for(tmp_path, 2)
         finally:
             parent.kill()
-    until = time.monotonic() + LONG
-    while not gone(tmp_path):
-        assert time.monotonic() < until
-        time.sleep(0.01)
+    await_gone(tmp_path)
+
+
+def test_a_process_that_begins_after_its_parents_death_ends(tmp_path):
+    source = f"""
+import os, sys, time
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import spawn_test
+from tutti.multiprocessing import child
+from tutti.multiprocessing.shipping import Shipped
+parent = os.getpid()
+if os.fork() != 0:
+    os._exit(0)
+while os.getppid() == parent:
+    time.sleep(0.005)
+spawn_test.note(0, {str(tmp_path)!r})
+child.main(0, parent, Shipped((spawn_test.stay, ({str(tmp_path)!r},))), {str(tmp_path / "error")!r})
+"""
+    # Its exit status is fetched last: till then its number is in use, and says nothing.
+    with subprocess.Popen([sys.executable, "-c", source]) as parent:
+        wait_for(tmp_path, 1)
+        assert state(parent.pid) == "Z"
+        await_gone(tmp_path)

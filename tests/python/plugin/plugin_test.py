@@ -44,12 +44,20 @@ def test_wrong():
 
 @pytest.mark.ranks(2)
 def test_talks():
-    print("hello from", dist.get_rank())
+    for turn in range(100):
+        print("hello", turn, "from", dist.get_rank())
+        os.write(2, b"error %d of %d\\n" % (turn, dist.get_rank()))
     assert dist.get_rank() == 0
+
+@pytest.mark.ranks(2)
+def test_looks_at_its_own_output(capsys):
+    print("hello from", dist.get_rank())
+    assert capsys.readouterr().out == f"hello from {dist.get_rank()}\\n"
 
 @pytest.mark.ranks(2)
 def test_dies():
     if dist.get_rank() == 1:
+        print("last words")
         os.kill(os.getpid(), signal.SIGKILL)
     dist.barrier()
 
@@ -95,15 +103,21 @@ class TestOld(unittest.TestCase):
 """
 
 
+def run_inner(folder, *options):
+    """What pytest said."""
+    (folder / "inner_test.py").write_text(INNER)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", *options,
+               "inner_test.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 1, done.stdout + done.stderr
+    return done.stdout
+
+
 @pytest.fixture(scope="module")
 def results(tmp_path_factory):
     """By the name of the test: (passed, skipped, failure or error; the text that is shown, its output)."""
     folder = tmp_path_factory.mktemp("inner")
-    (folder / "inner_test.py").write_text(INNER)
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers",
-               "--junitxml=results.xml", "-o", "junit_logging=all", "inner_test.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
-    assert done.returncode == 1, done.stdout + done.stderr
+    run_inner(folder, "--junitxml=results.xml", "-o", "junit_logging=all")
     found = {}
     for case in ElementTree.parse(folder / "results.xml").getroot().iter("testcase"):
         kind, text = "passed", ""
@@ -111,7 +125,8 @@ def results(tmp_path_factory):
             if child.tag in ("failure", "error", "skipped"):
                 kind = child.tag
                 text = child.get("message") if kind == "skipped" else child.text
-        found[case.get("name")] = kind, text, case.findtext("system-out") or ""
+        streams = (case.findtext("system-out") or "") + (case.findtext("system-err") or "")
+        found[case.get("name")] = kind, text, streams
     return found
 
 
@@ -137,7 +152,21 @@ def test_a_failure_names_its_rank(results):
 def test_output_of_ranks_is_captured(results):
     kind, text, output = results["test_talks"]
     assert kind == "failure" and "failed on rank 1 of 2 ranks; passed on 0" in text
-    assert "hello from 0" in output and "hello from 1" in output
+    for line in ("hello {} from {}", "error {} of {}"):
+        assert "\n".join(f"---- rank {rank} ----\n" + "\n".join(line.format(turn, rank) for turn in range(100))
+                         for rank in range(2)) in output
+    assert results["test_looks_at_its_own_output"][0] == "passed"
+    assert "---- rank 1 ----\nlast words\n" in results["test_dies"][2]
+
+
+def test_output_is_captured_in_python_only(tmp_path):
+    said = run_inner(tmp_path, "--capture=sys", "-k", "test_talks")
+    assert "---- rank 0 ----\nhello 0 from 0\n" in said and "---- rank 1 ----\nhello 0 from 1\n" in said
+
+
+def test_output_is_not_captured_with_s(tmp_path):
+    said = run_inner(tmp_path, "-s", "--tb=no", "-k", "test_talks")
+    assert "---- rank 0 ----" not in said and said.count("hello") == 200
 
 
 def test_death_is_told(results):

@@ -1,0 +1,22 @@
+"""One of two different programs that meet without a launcher: this one serves the meeting, if that has to be
+served, and ends as soon as it has met the other. Start them in any order:
+
+    python leaves.py tcp://127.0.0.1:29511 &
+    python stays.py tcp://127.0.0.1:29511
+
+or both with file:///shared/meeting-7, or with env:// and RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT in the
+environment.
+"""
+
+import sys
+from datetime import timedelta
+
+import tutti.distributed as dist
+
+method = sys.argv[1] if len(sys.argv) > 1 else "env://"
+# With env:// RANK and WORLD_SIZE say it.
+place = {} if method == "env://" else {"rank": 0, "world_size": 2}
+dist.init_process_group(init_method=method, timeout=timedelta(seconds=20), **place)
+assert dist.get_world_size() == 2
+print(f"rank {dist.get_rank()} of {dist.get_world_size()} has met the other and goes")
+dist.destroy_process_group()
