@@ -1,11 +1,13 @@
 """Objects as bytes: pickle's protocol 5, with big buffers beside it instead of in it."""
 
+import functools
 import io
 import pickle
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tutti.distributed import plain
 from tutti.errors import Error
 
 _BIG = 1 << 16  # bytes from which on a buffer travels by itself, uncopied
@@ -153,8 +155,45 @@ def clear_safe_globals() -> None:
     _added.clear()
 
 
-class SafeUnpickler(pickle.Unpickler):
-    """Reads plain data, arrays and tensors; runs nothing that a peer names."""
+class _Memo(dict[int, Any]):
+    """The unpickler's memory, which knows where in it a dtype stands."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._places: dict[int, list[int]] = {}  # by address; what stands here lives as long as the memo
+
+    def __setitem__(self, place: int, value: Any) -> None:
+        numpy = sys.modules.get("numpy")
+        if numpy is not None and isinstance(value, numpy.dtype):
+            self._places.setdefault(id(value), []).append(place)
+        super().__setitem__(place, value)
+
+    def replace(self, old: Any, new: Any) -> None:
+        """`new` wherever `old` stands."""
+        for place in self._places.pop(id(old), []):
+            if self[place] is old:
+                self[place] = new
+
+
+class SafeUnpickler(pickle._Unpickler):
+    """Reads plain data, arrays and tensors; runs nothing that a peer names, and gives no state to what
+    would believe it. Python's own unpickler, not C's, since only its opcodes can be guarded."""
+
+    dispatch = dict(pickle._Unpickler.dispatch)
+
+    def __init__(self, file: io.BytesIO, *, buffers: Iterable[Any]) -> None:
+        super().__init__(file, buffers=buffers)
+        self._size = file.getbuffer().nbytes
+        self.memo: _Memo = _Memo()
+
+    def load(self) -> Any:
+        try:
+            return super().load()
+        except (pickle.UnpicklingError, ImportError):
+            raise
+        except Exception as problem:  # of bytes that are no pickle, or of a class that refuses its arguments
+            raise pickle.UnpicklingError(f"weights_only: the object cannot be read: {type(problem).__name__}: "
+                                         f"{problem}") from problem
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) in _added:
@@ -162,8 +201,61 @@ class SafeUnpickler(pickle.Unpickler):
         names = _SAFE.get(module, set())
         if (names is None or name in names) and "." not in name and not name.startswith("__"):
             found = super().find_class(module, name)
+            if name in plain.CHECKED:
+                return functools.partial(plain.CHECKED[name], found)
             if names is not None or isinstance(found, type):
                 return found
         raise pickle.UnpicklingError(
             f"weights_only: the object wants {module}.{name}, which is not plain data; if any of your peers may call "
             f"it with any arguments, allow it with tutti.distributed.add_safe_globals([{name}])")
+
+    def _check_call(self, function: Any, args: Any) -> None:
+        if not any(function is each for each in _added.values()):
+            plain.check_call(function, args)
+
+    def _load_reduce(self) -> None:
+        self._check_call(self.stack[-2], self.stack[-1])
+        self.load_reduce()
+
+    def _load_newobj(self) -> None:
+        self._check_call(self.stack[-2], self.stack[-1])
+        self.load_newobj()
+
+    def _load_newobj_ex(self) -> None:
+        if self.stack[-1] and not any(self.stack[-3] is each for each in _added.values()):
+            raise plain.refused("names arguments")
+        self._check_call(self.stack[-3], self.stack[-2])
+        self.load_newobj_ex()
+
+    def _instantiate(self, klass: Any, args: Any) -> None:
+        self._check_call(klass, tuple(args))
+        super()._instantiate(klass, args)
+
+    def _load_bytearray8(self) -> None:
+        size = int.from_bytes(self.read(8), "little")
+        if size > self._size:
+            raise plain.refused(f"announces {size} bytes")
+        self.append(bytearray(self.read(size)))
+
+    def _load_build(self) -> None:
+        state, target = self.stack[-1], self.stack[-2]
+        numpy = sys.modules.get("numpy")
+        if any(type(target) is each for each in _added.values()):
+            self.load_build()
+        elif numpy is not None and isinstance(target, numpy.dtype):
+            self.stack.pop()
+            self.stack[-1] = made = plain.dtype_of_state(target, state)
+            self.memo.replace(target, made)
+        elif numpy is not None and type(target) is numpy.ndarray:
+            plain.check_array_state(target, state)
+            self.load_build()
+        elif type(target).__name__ == "UUID" and type(target).__module__ == "uuid" and type(state) is dict:
+            self.load_build()
+        else:
+            raise plain.refused(f"gives a state to {target if isinstance(target, type) else type(target)}")
+
+    dispatch[pickle.REDUCE[0]] = _load_reduce
+    dispatch[pickle.NEWOBJ[0]] = _load_newobj
+    dispatch[pickle.NEWOBJ_EX[0]] = _load_newobj_ex
+    dispatch[pickle.BYTEARRAY8[0]] = _load_bytearray8
+    dispatch[pickle.BUILD[0]] = _load_build

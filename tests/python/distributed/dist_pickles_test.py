@@ -1,0 +1,187 @@
+"""What weights_only reads, and what a hostile peer's pickle cannot do to it."""
+
+import collections
+import datetime
+import decimal
+import fractions
+import pickle
+import sys
+import uuid
+
+import numpy as np
+import pytest
+
+from tutti.distributed import add_safe_globals, clear_safe_globals
+from tutti.distributed.pickling import Packed, unpack
+
+
+def read(value):
+    packed = Packed(value)
+    return unpack(packed.body, [bytearray(each) for each in packed.buffers], True)
+
+
+DTYPES = [
+    np.dtype(each) for each in (
+        "f8", ">i4", "U5", ">U5", "S3", "V4", "M8[ns]", "m8[7D]", "M8", ">M8[us]", "O", "?", "c16", ("i4", (2, 3)),
+        [], [("a", "i4"), ("b", "O")], [(("title", "a"), "i4"), ("b", "f8")],
+        [("a", [("x", ">f4"), ("y", "M8[s]")], (2,)), ("b", "U3")],
+        {"names": ["a", "b"], "formats": ["i4", "f8"], "offsets": [16, 4], "itemsize": 40},
+        {"names": ["all", "half"], "formats": ["i4", "i2"], "offsets": [0, 2]})
+] + [np.dtype([("a", "i1"), ("b", "f8"), ("c", np.dtype([("x", "i1"), ("y", "i4")], align=True))], align=True)]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_dtypes_come_back(dtype):
+    got = read(dtype)
+    assert got == dtype and got.isalignedstruct == dtype.isalignedstruct and got.hasobject == dtype.hasobject
+    assert got.fields == dtype.fields and got.itemsize == dtype.itemsize and got.byteorder == dtype.byteorder
+    twice = read([dtype, {"again": dtype}])  # by the memo
+    assert twice[0] == dtype == twice[1]["again"]
+    for shape in ((), (0,), (3,), (2, 2)):
+        for array in (np.zeros(shape, dtype), np.asfortranarray(np.zeros(shape, dtype))):
+            got = read(array)
+            usual = pickle.loads(pickle.dumps(array, protocol=5))  # which turns some to the machine's byte order
+            assert got.dtype == usual.dtype and got.shape == array.shape and (got == array).all()
+    if dtype.kind != "O" and dtype.subdtype is None:
+        one = np.zeros(1, dtype)[0]
+        assert read(one).tobytes() == one.tobytes()
+        assert read(one).dtype == one.dtype
+
+
+def test_metadata_of_dtypes_comes_back():
+    for name in ("f8", "M8[s]"):
+        assert read(np.dtype(name, metadata={"unit": "m"})).metadata["unit"] == "m"
+
+
+def test_narrow_floats_come_back():
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes is not installed")
+    for kind in (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn):
+        array = np.arange(4).astype(kind)
+        got = read(array)
+        assert got.dtype == array.dtype and (got == array).all() and read(array[1]) == array[1]
+
+
+@pytest.mark.parametrize("value", [
+    uuid.UUID(int=5), datetime.datetime(2020, 1, 2, tzinfo=datetime.timezone.utc), datetime.timedelta(3), 1 + 2j,
+    decimal.Decimal("1.5"), fractions.Fraction(-3, 4), range(10**30), slice(1, None), bytearray(b"abc"), {1, 2},
+    frozenset("ab"), collections.OrderedDict(a=1), collections.deque([1], 5), collections.Counter("aab"),
+    collections.defaultdict(list, a=[1]), b"", "x", object, [np.float32(2.5), np.str_("a")]])
+def test_plain_values_come_back(value):
+    assert read(value) == value
+
+
+def test_objects_in_arrays_come_back():
+    array = np.array([1, "a", None, [2]], object)
+    assert read(array).tolist() == array.tolist()
+    record = np.zeros(2, [("a", "O"), ("b", "i4")])
+    assert read(record).tolist() == record.tolist() and read(record[0]) == record[0]
+
+
+class Built:
+    """A class that a user may add."""
+
+
+def test_added_classes_keep_their_state():
+    value = Built()
+    value.number = 7
+    add_safe_globals([Built])
+    try:
+        assert read(value).number == 7
+    finally:
+        clear_safe_globals()
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+        read(value)
+
+
+class Call:
+    """Pickled as a call with a state."""
+
+    def __init__(self, function, *args, state=None):
+        self.how = (function, args) if state is None else (function, args, state)
+
+    def __reduce__(self):
+        return self.how
+
+
+def dtype_with(text, *state):
+    return Call(np.dtype, text, False, True, state=state)
+
+
+def array_with(dtype, data, shape=(1,)):
+    return Call(np.zeros(0).__reduce__()[0], np.ndarray, (0,), b"b", state=(1, shape, dtype, False, data))
+
+
+def test_a_peer_does_not_choose_the_flags_of_a_dtype():
+    hidden = dtype_with("V8", 3, "|", None, ("a",), {"a": (np.dtype("O"), 0)}, 8, 1, 0)
+    assert read(hidden).hasobject
+    assert read([hidden, hidden])[1].hasobject
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+        read(array_with(hidden, b"\x41" * 8))
+
+
+I4 = np.dtype("i4")
+HOSTILE = {
+    "a field beyond the end": dtype_with("V8", 3, "|", None, ("a",), {"a": (I4, 1 << 20)}, 8, 1, 0),
+    "a field before the start": dtype_with("V8", 3, "|", None, ("a",), {"a": (I4, -8)}, 8, 1, 0),
+    "another size": dtype_with("V8", 3, "|", (I4, (2,)), None, None, 4096, 1, 0),
+    "a size of a simple one": dtype_with("U5", 3, "<", None, None, None, 400, 4, 8),
+    "a structure of a number": dtype_with("f8", 3, "|", None, ("a",), {"a": (I4, 0)}, 8, 1, 0),
+    "a name without a field": dtype_with("V8", 3, "|", None, ("b",), {"a": (I4, 0)}, 8, 1, 0),
+    "a field that is none": dtype_with("V8", 3, "|", None, ("a",), {"a": 7}, 8, 1, 0),
+    "an order of its own": dtype_with("f8", 3, "x", None, None, None, -1, -1, 0),
+    "a unit of its own": dtype_with("M8", 4, "<", None, None, None, -1, -1, 0, (None, (b"parsec", 1, 1, 1))),
+    "no state": dtype_with("f8", 3),
+    "objects of bytes": array_with(np.dtype("O"), b"\x41" * 8),
+    "too few objects": array_with(np.dtype("O"), [], (1 << 40,)),
+    "too few bytes": array_with(np.dtype("f8"), b"1", (1 << 40,)),
+    "a shape below nothing": array_with(np.dtype("f8"), b"12345678", (-1, -1)),
+    "a scalar of too few bytes": Call(np.float64(1).__reduce__()[0], np.dtype("U1000"), b"1"),
+    "an object of bytes": Call(np.float64(1).__reduce__()[0], np.dtype("O"), b"12345678"),
+    "a method of a class": Call(fractions.Fraction, "1", state=(None, {"__add__": 1})),
+    "an attribute of a value": Call(decimal.Decimal, "1", state={"real": 1}),
+    "a large list": Call(list, range(10**12)),
+    "a large set": Call(set, range(10**12)),
+    "large bytes": Call(bytes, 10**15),
+    "a large bytearray": Call(bytearray, 10**15),
+    "a large number": Call(fractions.Fraction, "1e999999999"),
+    "large memory": Call(np.ndarray, (1 << 40,)),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_hostile_objects_are_refused(what):
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+        read(HOSTILE[what])
+
+
+def test_classes_get_no_state():
+    hostile = b"\x80\x04cfractions\nFraction\nN}\x8c\x07__add__K\x01s\x86b."
+    with pytest.raises(pickle.UnpicklingError, match="weights_only"):
+        unpack(hostile, [], True)
+    assert fractions.Fraction(1) + 1 == 2
+
+
+def test_an_array_gets_its_state_once():
+    some, none = [(1, (n,), np.dtype("i8"), False, b"12345678" * n) for n in (1, 0)]
+
+    def body(*states):
+        make = b"\x80\x04c" + np.zeros(0).__reduce__()[0].__module__.encode() + b"\n_reconstruct\n"
+        build = b"".join(_without_frame(each) + b"b" for each in states)
+        return make + b"cnumpy\nndarray\nK\x00\x85C\x01b\x87R" + build + b"."
+
+    assert unpack(body(none, some), [], True).tolist() == [int.from_bytes(b"12345678", sys.byteorder)]
+    with pytest.raises(pickle.UnpicklingError, match="twice"):
+        unpack(body(some, none), [], True)
+
+
+def _without_frame(value):
+    """The opcodes that make `value`, to stand among others."""
+    return pickle.dumps(value, protocol=3)[2:-1]
+
+
+@pytest.mark.parametrize("body", [
+    b"", b".", b"\x80", b"\xff.", b"h\x05.", b"(((((", b"b.", b"R.", b"\x80\x05\x96" + (1 << 40).to_bytes(8, "little"),
+    b"\x80\x05\x97.", b"\x80\x04\x93."])
+def test_what_is_no_pickle_is_told(body):
+    with pytest.raises(pickle.UnpicklingError):
+        unpack(body, [], True)
