@@ -63,6 +63,13 @@ class DeviceMesh:
             init_process_group()
         if len(set(self._ranks)) != len(self._ranks):
             raise RuntimeError("DeviceMesh cannot have duplicate values, but found duplicates in the mesh")
+        size = len(default_group()._ranks)
+        if len(self._ranks) > size:
+            raise RuntimeError(f"Mesh should not be bigger than default world size {size}, but found "
+                               f"{len(self._ranks)} ranks!")
+        for rank in self._ranks:
+            if not 0 <= rank < size:
+                raise ValueError(f"DeviceMesh: rank {rank} is none of the world's 0 to {size - 1}")
         self._own = default_group()._own
         self._root: DeviceMesh | None = None
         self._flattened: dict[str, DeviceMesh] = {}
