@@ -8,7 +8,7 @@ Big arrays and tensors travel from their memory into memory, uncopied.
 from collections.abc import Sequence
 from typing import Any
 
-from tutti.distributed.exchange import OBJECT_TAG
+from tutti.distributed.exchange import OBJECT_PART_TAG, OBJECT_TAG
 from tutti.distributed.process_group import (ProcessGroup, global_rank_of, member_group, rank_in_group)
 from tutti.distributed.collectives import _check_list_of_root, _first_rank
 from tutti.distributed.p2p import _not_to_self
@@ -16,6 +16,7 @@ from tutti.distributed.pickling import META_BYTES, Packed, read_meta, read_sizes
 from tutti.distributed.work import wait_all
 
 _TAG = OBJECT_TAG
+_PART_TAG = OBJECT_PART_TAG
 
 
 def broadcast_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
@@ -106,15 +107,15 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     every = bytearray(META_BYTES * size)
     low.gather(every if root == pg._own else None, packed.meta, root, timeout=timeout)
     if root != pg._own:
-        wait_all([low.isend(each, root, tag=_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)])
+        wait_all([low.isend(each, root, tag=_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)])
         return
     metas = [read_meta(every[META_BYTES * r:META_BYTES * (r + 1)]) for r in range(size)]
-    sends = [low.isend(each, root, tag=_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)]
+    sends = [low.isend(each, root, tag=_PART_TAG, timeout=timeout) for each in (packed.body, *packed.buffers)]
     bodies = [room(body) for _, body in metas]
-    wait_all([low.irecv(body, r, tag=_TAG, timeout=timeout) for r, body in enumerate(bodies)])
+    wait_all([low.irecv(body, r, tag=_PART_TAG, timeout=timeout) for r, body in enumerate(bodies)])
     rooms = [[room(each) for each in read_sizes(memoryview(bodies[r]), buffers)]
              for r, (buffers, _) in enumerate(metas)]
-    wait_all([low.irecv(each, r, tag=_TAG, timeout=timeout) for r in range(size) for each in rooms[r]])
+    wait_all([low.irecv(each, r, tag=_PART_TAG, timeout=timeout) for r in range(size) for each in rooms[r]])
     wait_all(sends)
     assert object_gather_list is not None
     for r in range(size):
@@ -142,22 +143,22 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
                              f"have one for each of {size} ranks")
         packed = [Packed(each) for each in scatter_object_input_list]
         low.scatter(meta, b"".join(each.meta for each in packed), root, timeout=timeout)
-        sends = [low.isend(part, r, tag=_TAG, timeout=timeout)
+        sends = [low.isend(part, r, tag=_PART_TAG, timeout=timeout)
                  for r, each in enumerate(packed) for part in (each.body, *each.buffers)]
     else:
         low.scatter(meta, None, root, timeout=timeout)
-    scatter_object_output_list[0] = _receive(pg, meta, root, weights_only, timeout)
+    scatter_object_output_list[0] = _receive(pg, meta, root, _PART_TAG, weights_only, timeout)
     wait_all(sends)
 
 
-def _receive(pg: ProcessGroup, meta: Any, src: int, weights_only: bool, timeout: Any) -> Any:
+def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, weights_only: bool, timeout: Any) -> Any:
     """What follows a meta: body and buffers, as messages of one rank."""
     low = pg._low
     buffers, size = read_meta(meta)
     body = room(size)
-    low.recv(body, src, tag=_TAG, timeout=timeout)
+    low.recv(body, src, tag=tag, timeout=timeout)
     rooms = [room(each) for each in read_sizes(memoryview(body), buffers)]
-    wait_all([low.irecv(each, src, tag=_TAG, timeout=timeout) for each in rooms])
+    wait_all([low.irecv(each, src, tag=tag, timeout=timeout) for each in rooms])
     return unpack(body, rooms, weights_only)
 
 
@@ -188,6 +189,6 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: Any 
         raise TypeError(f"recv_object_list: object_list must be a list, not {type(object_list)}")
     meta = bytearray(META_BYTES)
     peer = pg._low.recv(meta, peer, tag=_TAG, timeout=timeout)
-    objects = _receive(pg, meta, peer, weights_only, timeout)
+    objects = _receive(pg, meta, peer, _TAG, weights_only, timeout)
     _fill(object_list, objects, "recv_object_list", global_rank_of(pg, peer))
     return global_rank_of(pg, peer)

@@ -213,13 +213,13 @@ def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
     if group_rank is not None:
         if global_rank is not None:
             raise ValueError("Can't specify both group_rank and global_rank")
-        return group_rank
+        return _no_wildcard(pg, group_rank)
     if global_rank is None:
         if default is None:
             raise ValueError("Must specify global_rank or group_rank")
         return default
     if type(global_rank) is int and pg is world.default:
-        return global_rank
+        return _no_wildcard(pg, global_rank)
     position = pg._index.get(global_rank)
     if position is None:
         if isinstance(global_rank, bool) or not isinstance(global_rank, int):
@@ -228,6 +228,14 @@ def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
             raise TypeError(f"a rank is a whole number, not {global_rank!r}")
         raise ValueError(f"Global rank {global_rank} is not part of group {pg}")
     return position
+
+
+def _no_wildcard(pg: ProcessGroup, rank: int) -> int:
+    """The rank; ValueError below 0, which would mean anybody further down."""
+    if rank < 0:
+        raise ValueError(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}; to receive from anybody leave "
+                         f"the rank out")
+    return rank
 
 
 def global_rank_of(pg: ProcessGroup, group_rank: int) -> int:

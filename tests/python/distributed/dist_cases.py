@@ -153,6 +153,39 @@ def works(low):
         pass
 
 
+def nobody_is_minus_one(low):
+    """-1 is no rank; only None means anybody. Nothing is received, so the group is as it was."""
+    r, n = adopt(low)
+    x = np.ones(2)
+    for where in ({"src": -1}, {"group_src": -1}):
+        for call in (lambda: dist.recv(x, **where), lambda: dist.irecv(x, **where),
+                     lambda: dist.recv_object_list([None], **where)):
+            raises(ValueError, "rank -1 is none of the group's", call)
+    for call in (lambda: dist.P2POp(dist.irecv, x, -1), lambda: dist.send(x, -1), lambda: dist.broadcast(x, -1)):
+        raises(ValueError, "rank -1", call)
+    dist.all_reduce(x)
+    assert (x == n).all()
+
+
+def objects_and_lists(low):
+    """Who waits for a list of anybody's gets one, not a part of a gather or scatter that comes before."""
+    from tutti.distributed.exchange import OBJECT_TAG
+    from tutti.distributed.pickling import META_BYTES
+    r, n = adopt(low)
+    for operation in ("gather", "scatter"):
+        waiting = dist.group.WORLD._low.irecv(meta := bytearray(META_BYTES), None, tag=OBJECT_TAG)  # of a list
+        if operation == "gather":
+            dist.gather_object(r, got := [None] * n if r == 0 else None)
+            assert r or got == list(range(n))
+        else:
+            dist.scatter_object_list(out := [None], list(range(n)) if r == 0 else None)
+            assert out == [r]
+        assert not waiting.is_completed()
+        dist.barrier()
+        end = dist.group.WORLD._low.isend(bytes(META_BYTES), (r + 1) % n, tag=OBJECT_TAG)
+        assert waiting.wait() and end.wait() and meta == bytes(META_BYTES)
+
+
 def groups(low):
     r, n = adopt(low)
     evens = [i for i in range(n) if i % 2 == 0]

@@ -19,7 +19,8 @@ def crew(request):
 
 @pytest.mark.parametrize("case", [
     "collectives", "point_to_point", "works", "groups", "mesh", "multigpu", "coalesced", "weights_only",
-    "missing_rank", "wrong_calls", "mixed_complex", "methods", "several_as_one", "timeouts"])
+    "missing_rank", "wrong_calls", "nobody_is_minus_one", "objects_and_lists",
+    "mixed_complex", "methods", "several_as_one", "timeouts"])
 def test_case(crew, case):
     crew.run(case)
 
