@@ -9,6 +9,7 @@ from tutti.distributed.constants import default_store_timeout
 from tutti.distributed.stores import FileStore, PrefixStore, Store, TCPStore
 
 Meeting = tuple[Store, int, int]
+_MOST_OF_SECRET = 1 << 16  # bytes
 _OURS = ("env", "tcp", "file")
 handlers: dict[str, Callable[..., Iterator[Meeting]]] = {}
 
@@ -73,6 +74,28 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -
     return _ours(scheme, with_rank(url, rank, world_size), options.get("timeout", default_store_timeout))
 
 
+def _launchers_store(host: str, master_port: int, timeout: timedelta) -> TCPStore:
+    """The store that tuttirun or dist.run serves, as init_process_group joins it."""
+    from tutti import _tutti  # noqa: PLC0415: only here
+
+    text = os.environ.get("TUTTI_STORE_PORT")
+    port = master_port if text is None else _number(text, "TUTTI_STORE_PORT")
+    return TCPStore(host, port, None, False, timeout, secret=_secret(),
+                    encrypt=_tutti.Config.from_environment().tls, job=os.environ.get("TUTTI_JOB", ""))
+
+
+def _secret() -> bytes:
+    """The job's, from the descriptor or the file that the environment names; empty if it names none."""
+    descriptor, path = os.environ.get("TUTTI_SECRET_FD"), os.environ.get("TUTTI_SECRET_FILE")
+    if descriptor is not None:
+        number = _number(descriptor, "TUTTI_SECRET_FD")
+        return os.pread(number, _MOST_OF_SECRET, 0)  # others read there, too: the place in it stays
+    if path is None:
+        return b""
+    with open(path, "rb") as file:
+        return file.read(_MOST_OF_SECRET)
+
+
 def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Meeting]:
     parts, query = parsed(url), query_of(url)
 
@@ -107,6 +130,9 @@ def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Meeting]:
         if parts.port is None:
             raise error("tcp", "port number missing")
         host, number = parts.hostname or "127.0.0.1", parts.port
-    store = TCPStore(host, number, size, rank == 0, timeout)
+    if scheme == "env" and os.environ.get("TUTTI_AGENT_STORE") == "1":
+        store = _launchers_store(host, number, timeout)
+    else:
+        store = TCPStore(host, number, size, rank == 0, timeout)
     yield PrefixStore("rendezvous", store) if scheme == "env" else store, rank, size
     raise RuntimeError(f"Unable to perform re-rendezvous using {scheme}:// method")

@@ -3,6 +3,7 @@
 import multiprocessing
 import os
 import pathlib
+import pickle
 import secrets
 import tempfile
 from collections.abc import Callable, Mapping
@@ -10,7 +11,6 @@ from types import TracebackType
 from typing import Any
 
 from tutti.multiprocessing import child, shipping
-from tutti.multiprocessing.shipping import Shipped
 from tutti.multiprocessing.spawn import ProcessContext, start_processes
 
 _ADDRESS = "127.0.0.1"
@@ -41,8 +41,12 @@ class Ticket:
             "TUTTI_SECRET_FILE": str(self.secret_file),
         })
 
+    def environment(self) -> dict[str, str]:
+        """That of the processes, but for who they are."""
+        return {**os.environ, **self._env}
+
     def put_result(self, rank: int, value: Any) -> None:
-        child.write(self.file("result", rank), Shipped(value))
+        child.write(self.file("result", rank), shipping.dumps_by_value(value))
 
     def file(self, kind: str, rank: int) -> str:
         """A file of that rank, in a folder that goes with the job."""
@@ -82,8 +86,9 @@ class Job:
                                        start_method=self._start_method)
         assert self.context is not None
         # Only now: a fork must not find half of the store's thread.
+        tls = _tutti.Config.from_environment(self.ticket.environment()).tls
         self._store = _tutti.TCPStore(_ADDRESS, 0, None, True, None, False, job=self.ticket.name,
-                                      secret=self.ticket.secret_file.read_bytes())
+                                      secret=self.ticket.secret_file.read_bytes(), encrypt=tls)
         for _ in range(self.ticket.size):
             self._ports.put(self._store.port)
         return self.context
@@ -91,4 +96,8 @@ class Job:
     def result(self, rank: int) -> Any:
         """What the rank handed in; FileNotFoundError if it did not."""
         with open(self.ticket.file("result", rank), "rb") as file:
-            return shipping.loads(file.read()).open()
+            shipped = pickle.load(file)
+        try:
+            return shipping.loads(shipped)
+        except FileNotFoundError as problem:  # of the value's own making: there is a result
+            raise RuntimeError(f"the result of rank {rank} cannot be read: {problem}") from problem

@@ -40,6 +40,20 @@ def dumps(value: Any) -> bytes:
     return _dumps_whole(value)
 
 
+def dumps_by_value(value: Any) -> bytes:
+    """Pickled `value`, which may be read when this process has ended: nothing in it is a descriptor or
+    shared memory of ours, as what multiprocessing sends between living processes is."""
+    if not main_is_interactive() or not has_cloudpickle():
+        try:
+            return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
+        except (pickle.PicklingError, AttributeError, TypeError) as problem:
+            if not has_cloudpickle():
+                raise pickle.PicklingError(f"{problem}{_HINT}") from problem
+    import cloudpickle  # noqa: PLC0415: as above
+
+    return bytes(cloudpickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
+
+
 def _dumps_whole(value: Any) -> bytes:
     import cloudpickle  # noqa: PLC0415: as above
 
@@ -54,7 +68,7 @@ def _dumps_whole(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """What `dumps` has made bytes of."""
+    """What `dumps` or `dumps_by_value` has made bytes of."""
     return pickle.loads(data)
 
 

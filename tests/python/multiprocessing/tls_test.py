@@ -1,0 +1,57 @@
+"""Jobs whose store and connections are encrypted, and the launcher's store by rendezvous()."""
+
+import array
+import subprocess
+import sys
+
+import pytest
+
+import tutti.distributed as dist
+
+
+def add():
+    x = array.array("d", [dist.get_rank() + 1.0])
+    dist.all_reduce(x)
+    return x[0]
+
+
+def meet():
+    assert not dist.is_initialized()
+    store, rank, size = next(dist.rendezvous("env://"))
+    store.set(f"from {rank}", str(rank))
+    return [store.get(f"from {peer}") for peer in range(size)]
+
+
+def test_a_job_may_be_encrypted():
+    assert dist.run(add, 2, env={"TUTTI_TLS": "1", "TUTTI_TRANSPORT": "tcp"}, start_method="fork") == [3.0, 3.0]
+
+
+def test_the_environment_of_the_parent_counts_too(monkeypatch):
+    monkeypatch.setenv("TUTTI_TLS", "1")
+    assert dist.run(add, 2, start_method="fork") == [3.0, 3.0]
+
+
+@pytest.mark.parametrize("tls", ["0", "1"])
+def test_the_store_of_the_job_may_be_used(tls):
+    assert dist.run(meet, 3, init=False, env={"TUTTI_TLS": tls}, start_method="fork") == [[b"0", b"1", b"2"]] * 3
+
+
+SCRIPT = """
+import os, sys
+import tutti.distributed as dist
+assert os.environ["TUTTI_SECRET_FD"]
+store, rank, size = next(dist.rendezvous("env://"))
+store.set(f"from {rank}", str(rank))
+assert [store.get(f"from {peer}") for peer in range(size)] == [b"0", b"1"]
+dist.init_process_group("gloo")
+dist.barrier()
+print("met", flush=True)
+"""
+
+
+def test_the_store_of_tuttirun_may_be_used(tmp_path):
+    path = tmp_path / "script.py"
+    path.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "-m", "tutti.distributed.run", "--nproc-per-node=2", str(path)],
+                          capture_output=True, text=True, timeout=50, check=False)
+    assert (done.returncode, done.stdout.split()) == (0, ["met", "met"]), done.stderr
