@@ -1,5 +1,6 @@
 """A barrier that names who has not come."""
 
+import functools
 import time
 from datetime import timedelta
 from typing import Any
@@ -9,6 +10,8 @@ from tutti.distributed.exchange import BARRIER_TAG
 from tutti.distributed.process_group import ProcessGroup, member_group
 from tutti.errors import Error, TimeoutError
 
+# Seconds, of the messages: one that runs out breaks the group, and how late a rank comes is not for them to judge.
+_ENDLESS = 10.0 * 365 * 86400
 _TEXT = 512  # bytes of an answer: who was missing
 
 
@@ -39,8 +42,7 @@ def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_
 
 def _collect(pg: ProcessGroup, tag: int, limit: float, wait_all_ranks: bool) -> None:
     low, end = pg._low, time.monotonic() + limit
-    patience = limit + 3600  # of the messages: that they end is not what this is about
-    words = {rank: low.irecv(bytearray(1), rank, tag=tag, timeout=patience) for rank in range(1, len(pg._ranks))}
+    words = {rank: low.irecv(bytearray(1), rank, tag=tag, timeout=_ENDLESS) for rank in range(1, len(pg._ranks))}
     missing: list[int] = []
     reason: BaseException | None = None
     for rank, word in words.items():
@@ -52,8 +54,11 @@ def _collect(pg: ProcessGroup, tag: int, limit: float, wait_all_ranks: bool) -> 
             if not wait_all_ranks:
                 break
     came = [rank for rank, word in words.items() if rank not in missing and word.is_completed()]
-    answer = ", ".join(str(pg._ranks[rank]) for rank in missing).encode()[:_TEXT]
-    for work in [low.isend(answer.ljust(_TEXT, b"\0"), rank, tag=tag, timeout=patience) for rank in came]:
+    answer = ", ".join(str(pg._ranks[rank]) for rank in missing).encode()[:_TEXT].ljust(_TEXT, b"\0")
+    for rank, word in words.items():
+        if rank not in came:
+            word.add_done_callback(functools.partial(_answer_late, low, answer, rank, tag))
+    for work in [low.isend(answer, rank, tag=tag, timeout=_ENDLESS) for rank in came]:
         try:
             work.wait()
         except Error as problem:
@@ -65,15 +70,24 @@ def _collect(pg: ProcessGroup, tag: int, limit: float, wait_all_ranks: bool) -> 
         raise BarrierError(text) from reason
 
 
+def _answer_late(low: Any, answer: bytes, rank: int, tag: int, word: Any) -> None:
+    """Who comes when rank 0 has given up is told so, too."""
+    if word.exception() is not None:  # the group is broken, or gone
+        return
+    try:
+        low.isend(answer, rank, tag=tag, timeout=_ENDLESS)
+    except Error:  # it broke meanwhile; everybody hears of that by itself
+        pass
+
+
 def _report(pg: ProcessGroup, tag: int, limit: float) -> None:
     low = pg._low
-    patience = limit + 3600
     answer = bytearray(_TEXT)
     came = f"Rank {pg._ranks[pg._own]} successfully reached monitoredBarrier, but "
     try:
-        low.isend(b"\1", 0, tag=tag, timeout=patience)
+        low.isend(b"\1", 0, tag=tag, timeout=_ENDLESS)
         # Rank 0 gives up after its own limit, and tells us then.
-        low.irecv(answer, 0, tag=tag, timeout=patience).wait(2 * limit + 1)
+        low.irecv(answer, 0, tag=tag, timeout=_ENDLESS).wait(2 * limit + 1)
     except Error as problem:
         raise BarrierError(f"{came}received errors while waiting for send/recv from rank 0. Please check rank 0 logs "
                            f"for faulty rank. ({problem})") from problem

@@ -403,8 +403,8 @@ def missing_rank(low):
         raises(RuntimeError, text, lambda: dist.monitored_barrier(timeout=datetime.timedelta(milliseconds=300)))
     dist.barrier()
     if n > 1 and r == n - 1:  # its own turn comes too late
-        raises(RuntimeError, f"Rank {r} successfully",
-               lambda: dist.monitored_barrier(timeout=datetime.timedelta(milliseconds=100)))
+        text = f"rank 0 says: {r} did not come"
+        raises(RuntimeError, text, lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=20)))
     dist.barrier()
 
 
