@@ -19,6 +19,7 @@ for themselves (capsys, capfd and their kin), it goes where it would go without 
 """
 
 import faulthandler
+import inspect
 import os
 import pathlib
 import signal
@@ -46,7 +47,7 @@ _STREAMS = ("stdout", "stderr")
 class Outcome(NamedTuple):
     """How the test went on one rank."""
 
-    kind: str  # "passed", "skipped", "failed"
+    kind: str  # "passed", "skipped", "xfailed", "failed"
     text: str = ""
     when: float = 0.0
     is_consequence: bool = False  # it only tells that another rank has failed
@@ -71,6 +72,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if not isinstance(item, pytest.Function) or isinstance(item.parent, pytest.Class) and issubclass(
             item.parent.obj, unittest.TestCase):
         pytest.fail("the marker ranks is for test functions, not for unittest.TestCase", pytrace=False)
+    if inspect.iscoroutinefunction(item.obj) or inspect.isasyncgenfunction(item.obj):
+        pytest.fail("the marker ranks is for plain functions: an async def would not be run; make it a function that "
+                    "calls asyncio.run", pytrace=False)
     if not marker.args or not all(isinstance(size, int) and size > 0 for size in marker.args):
         pytest.fail(f"ranks{marker.args}: give a number of processes, as in @pytest.mark.ranks(4)",
                     pytrace=False)
@@ -175,6 +179,8 @@ def _call(item: pytest.Function, init: bool) -> Outcome:
             dist.destroy_process_group()
     except pytest.skip.Exception as reason:
         return Outcome("skipped", str(reason))
+    except pytest.xfail.Exception as reason:
+        return Outcome("xfailed", str(reason))
     except BaseException as error:  # noqa: BLE001: the parent tells of it
         text = str(item.repr_failure(pytest.ExceptionInfo.from_current()))
         return Outcome("failed", text, time.monotonic(), child.is_consequence(error))
@@ -204,6 +210,9 @@ def _without_machinery(stack: str) -> str:
 def _judge(outcomes: list[Outcome]) -> None:
     failed = sorted((rank for rank, one in enumerate(outcomes) if one.kind == "failed"),
                     key=lambda rank: (outcomes[rank].is_consequence, outcomes[rank].when))
+    for rank, one in enumerate(outcomes):
+        if one.kind == "xfailed" and all(outcomes[other].is_consequence for other in failed):
+            pytest.xfail(f"rank {rank}: {one.text}")
     if failed:
         passed = [str(rank) for rank, one in enumerate(outcomes) if one.kind == "passed"]
         pieces = [f"failed on {_list(failed)} of {len(outcomes)} ranks"
