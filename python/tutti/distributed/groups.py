@@ -59,8 +59,10 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
             import hashlib
             # Who is not in the group does not count it: its name comes from its ranks.
             base = hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest()
-            times = sum(1 for name in world.groups if name.startswith(base))
-            name = f"{base}_{times}" if times else base
+            name, times = base, 0
+            while name in world.groups:
+                times += 1
+                name = f"{base}_{times}"
             low = exchange.make_among(parent, listed, name, timeout or _default_timeout(parent))
         else:
             name = world.next_name()

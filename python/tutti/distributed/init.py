@@ -165,7 +165,6 @@ def _mark_tracebacks(rank: int) -> None:
     if world.excepthook is not None:
         return
     before = sys.excepthook
-    world.excepthook = before
 
     def hook(kind: Any, problem: BaseException, trace: Any) -> None:
         if before is not sys.__excepthook__ or world.default is None:
@@ -176,6 +175,7 @@ def _mark_tracebacks(rank: int) -> None:
         sys.stderr.write("".join(f"[rank{rank}]: {line}\n" for line in text.rstrip("\n").split("\n")))
 
     sys.excepthook = hook
+    world.excepthook = (hook, before)
 
 
 def destroy_process_group(group: Any = None) -> None:
@@ -192,8 +192,9 @@ def destroy_process_group(group: Any = None) -> None:
             groups = list(world.groups.values())
             hook = world.excepthook
             world.clear()
-            if hook is not None:
-                sys.excepthook = hook
+            # A program that has set its own since keeps it.
+            if hook is not None and sys.excepthook is hook[0]:
+                sys.excepthook = hook[1]
             for each in reversed(groups):
                 each._low.close()
         else:

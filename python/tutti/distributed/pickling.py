@@ -4,13 +4,14 @@ import functools
 import io
 import pickle
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tutti.distributed import plain
 from tutti.errors import Error
 
 _BIG = 1 << 16  # bytes from which on a buffer travels by itself, uncopied
+_DEEPEST = 5000  # tuples in tuples; pickle itself writes fewer
 _MOST = 1 << 46  # no size beyond this is believed
 
 
@@ -175,6 +176,14 @@ class _Memo(dict[int, Any]):
                 self[place] = new
 
 
+def _then_check_depth(load: Callable[[Any], None]) -> Callable[[Any], None]:
+    def checked(self: Any) -> None:
+        load(self)
+        self._check_depth()
+
+    return checked
+
+
 class SafeUnpickler(pickle._Unpickler):
     """Reads plain data, arrays and tensors; runs nothing that a peer names, and gives no state to what
     would believe it. Python's own unpickler, not C's, since only its opcodes can be guarded."""
@@ -185,6 +194,7 @@ class SafeUnpickler(pickle._Unpickler):
         super().__init__(file, buffers=buffers)
         self._size = file.getbuffer().nbytes
         self.memo: _Memo = _Memo()
+        self._depths: dict[int, int] = {}  # of tuples in tuples, by address
 
     def load(self) -> Any:
         try:
@@ -231,6 +241,17 @@ class SafeUnpickler(pickle._Unpickler):
         self._check_call(klass, tuple(args))
         super()._instantiate(klass, args)
 
+    def _check_depth(self) -> None:
+        """Of tuples in tuples: their hash calls itself without a limit, as keys of a dict for example."""
+        made = self.stack[-1]
+        depth = 1 + max((self._depths.get(id(each), 1) for each in made if type(each) in (tuple, frozenset)), default=0)
+        if depth > _DEEPEST:
+            raise plain.refused(f"nests more than {_DEEPEST} tuples")
+        if depth > 1:
+            self._depths[id(made)] = depth
+        else:
+            self._depths.pop(id(made), None)  # of one that is gone and lay there
+
     def _load_bytearray8(self) -> None:
         size = int.from_bytes(self.read(8), "little")
         if size > self._size:
@@ -254,6 +275,9 @@ class SafeUnpickler(pickle._Unpickler):
         else:
             raise plain.refused(f"gives a state to {target if isinstance(target, type) else type(target)}")
 
+    for _opcode in (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.FROZENSET):
+        dispatch[_opcode[0]] = _then_check_depth(dispatch[_opcode[0]])
+    del _opcode
     dispatch[pickle.REDUCE[0]] = _load_reduce
     dispatch[pickle.NEWOBJ[0]] = _load_newobj
     dispatch[pickle.NEWOBJ_EX[0]] = _load_newobj_ex

@@ -128,7 +128,7 @@ class _World:
         self.groups: dict[str, ProcessGroup] = {}  # by name, in the order of their making
         self.count = 0
         self.store: Any = None
-        self.excepthook: Any = None
+        self.excepthook: Any = None  # ours, and the one before it
 
     def next_name(self) -> str:
         """Every rank counts every group, so names are alike everywhere."""

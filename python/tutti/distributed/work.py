@@ -54,7 +54,15 @@ class Future:
             callbacks, self._callbacks = self._callbacks, []
             self._lock.notify_all()
         for callback in callbacks:
+            self._call(callback)
+
+    def _call(self, callback: Callable[["Future"], Any]) -> None:
+        """An error of a callback is logged: the other callbacks and who waits have no part in it."""
+        try:
             callback(self)
+        except Exception:
+            import logging  # large, and mostly not needed
+            logging.getLogger("tutti").exception("a callback of a future failed: %r", callback)
 
     def set_result(self, result: Any) -> None:
         """Give the value; once."""
@@ -101,12 +109,12 @@ class Future:
         return self._error if self.done() else None
 
     def add_done_callback(self, callback: Callable[["Future"], Any]) -> None:
-        """Call `callback(self)` when done; at once if it is."""
+        """Call `callback(self)` when done; at once if it is. An error that leaves it is logged."""
         with self._lock:
             if not self._over:
                 self._callbacks.append(callback)
                 return
-        callback(self)
+        self._call(callback)
 
     def then(self, callback: Callable[["Future"], Any]) -> "Future":
         """A future of what `callback(self)` returns once this one is done."""

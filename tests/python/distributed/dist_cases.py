@@ -9,6 +9,7 @@ import numpy as np
 import tutti.distributed as dist
 from tutti.distributed import process_group
 from tutti.distributed.backend import BackendConfig
+from tutti.errors import DisagreementError
 
 
 def adopt(low):
@@ -167,6 +168,18 @@ def nobody_is_minus_one(low):
     assert (x == n).all()
 
 
+def splits_on_some(low):
+    """No splits on one rank, equal ones on the others."""
+    r, n = adopt(low)
+    if n == 1:
+        return
+    group = dist.new_group(timeout=datetime.timedelta(seconds=20))
+    splits = None if r == 0 else [1] * n
+    raises(DisagreementError, "", lambda: dist.all_to_all_single(np.zeros(n), np.ones(n), splits, splits, group=group))
+    dist.barrier()
+    dist.destroy_process_group(group)
+
+
 def objects_and_lists(low):
     """Who waits for a list of anybody's gets one, not a part of a gather or scatter that comes before."""
     from tutti.distributed.exchange import OBJECT_TAG
@@ -228,6 +241,14 @@ def groups(low):
         if r in evens:
             local = dist.new_group(evens, use_local_synchronization=True)
             dist.all_reduce(x := np.ones(1), group=local)
+            assert x == len(evens)
+    if r in evens:  # a name is taken again only when its group is gone
+        first, second = [dist.new_group(evens, use_local_synchronization=True) for _ in range(2)]
+        dist.destroy_process_group(first)
+        third = dist.new_group(evens, use_local_synchronization=True)
+        assert third.group_name != second.group_name and not second.closed and not third.closed
+        for living in (second, third):
+            dist.all_reduce(x := np.ones(1), group=living)
             assert x == len(evens)
     dist.barrier()
 

@@ -212,6 +212,20 @@ raise LookupError("something")
             assert f"[rank{rank}]: LookupError: something".encode() in problem, problem.decode()
 
 
+def test_a_hook_of_the_programs_own_stays(tmp_path):
+    run("""
+        before = sys.excepthook
+        dist.init_process_group("gloo")
+        assert sys.excepthook is not before
+        dist.destroy_process_group()
+        assert sys.excepthook is before
+        dist.init_process_group("gloo")
+        own = sys.excepthook = lambda *problem: None
+        dist.destroy_process_group()
+        assert sys.excepthook is own
+    """, 1, tmp_path)
+
+
 def test_importing_it_imports_nothing_big(tmp_path):
     run("""
         import subprocess

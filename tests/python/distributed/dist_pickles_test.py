@@ -161,6 +161,17 @@ def test_classes_get_no_state():
     assert fractions.Fraction(1) + 1 == 2
 
 
+def test_tuples_do_not_nest_without_end():
+    for wrap in (b"\x85", b"K\x01\x86", b"K\x01K\x01\x87"):
+        with pytest.raises(pickle.UnpicklingError, match="nests more than"):
+            key = b")" + wrap * 1_000_000 if wrap == b"\x85" else b")" + wrap * 10_000
+            unpack(b"\x80\x04}" + key + b"K\x01s.", [], True)
+    deep = ()
+    for _ in range(200):
+        deep = (deep, frozenset([deep]))[:1]
+    assert read({deep: 1}) == {deep: 1}
+
+
 def test_an_array_gets_its_state_once():
     some, none = [(1, (n,), np.dtype("i8"), False, b"12345678" * n) for n in (1, 0)]
 

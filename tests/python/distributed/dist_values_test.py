@@ -124,6 +124,16 @@ def test_futures():
         failed.wait()
 
 
+def test_callbacks_that_fail_are_logged(caplog):
+    future, heard = dist.Future(), []
+    future.add_done_callback(lambda _: 1 / 0)
+    future.add_done_callback(lambda done: heard.append(done.value()))
+    future.set_result(3)
+    assert heard == [3] and future.wait() == 3
+    future.add_done_callback(lambda _: {}["missing"])  # at once
+    assert [record.exc_info[0] for record in caplog.records] == [ZeroDivisionError, KeyError]
+
+
 def test_before_init():
     for call in (dist.get_rank, dist.get_world_size, dist.get_backend, dist.barrier, lambda: dist.new_group([0])):
         with pytest.raises(ValueError, match="Default process group has not been initialized"):
