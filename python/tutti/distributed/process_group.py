@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from tutti import _tutti
+from tutti.errors import InvalidArgument
 
 _UNINITIALISED = "Default process group has not been initialized, please make sure to call init_process_group."
 _INVALID = "Invalid process group specified"
@@ -233,8 +234,8 @@ def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
 def _no_wildcard(pg: ProcessGroup, rank: int) -> int:
     """The rank; ValueError below 0, which would mean anybody further down."""
     if rank < 0:
-        raise ValueError(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}; to receive from anybody leave "
-                         f"the rank out")
+        raise InvalidArgument(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}; to receive from anybody "
+                              f"leave the rank out")
     return rank
 
 
