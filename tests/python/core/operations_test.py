@@ -77,10 +77,10 @@ def test_sends_and_recvs(crew):
     crew.run("point_to_point")
 
 
+# 1 and 3 processes show it, and each imports torch, which takes seconds.
+@pytest.mark.parametrize("crew", [1, 3], indirect=True)
 def test_every_kind_of_memory(crew):
     pytest.importorskip("torch", reason="torch is not installed")
-    if crew.size not in (1, 3):
-        pytest.skip("1 and 3 processes show it, and each imports torch, which takes seconds")
     crew.run("kinds_of_memory")
 
 

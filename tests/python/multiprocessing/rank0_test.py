@@ -63,7 +63,7 @@ def test_rank_0_goes_first(tmp_path):
 
 
 def test_bars_are_shown_once():
-    pytest.importorskip("tqdm")
+    pytest.importorskip("tqdm", reason="tqdm, an extra, is not installed")
     assert dist.run(bars, 2) == [([0, 1, 2], False), ([0, 1, 2], True)]
 
 
