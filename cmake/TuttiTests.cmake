@@ -12,7 +12,7 @@ function(tutti_register_test)
   cmake_parse_arguments(arg "RUN_SERIAL" "NAME;TIMEOUT;PROCESSORS;RESULTS"
                         "COMMAND;LABELS" ${ARGN})
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 20)
+    set(arg_TIMEOUT 60)
   endif()
   cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}/tests"
              OUTPUT_VARIABLE folder)

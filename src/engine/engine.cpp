@@ -266,9 +266,8 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.asynchronous = asynchronous;
   op.fused = bound.one_shot && call.input.contiguous() && call.output.contiguous() &&
              op.output_pieces.empty();
-  op.stream_stage = far_ && seq % kProbeEvery != 0;
-  op.read_bytes = 0;
-  op.read_time = {};
+  op.stream_stage = bound.stage_bytes >= shm::Cores::kLeastBytes && hands_over_far(op);
+  op.observed = false;
   op.deadline = TimePoint{};
   op.frames_out = 0;
   op.failed = false;
@@ -363,7 +362,6 @@ bool Engine::prepare_memory(Engine& engine, Op& op, Status& why) noexcept {
 
 void Engine::finish(Op& op) noexcept {
   Group& group = *op.group;
-  if (op.read_bytes > 0) observe(op);
   end(op);
   while (group.done_upto < group.started) {
     const Op& next = group.op_at(group.done_upto + 1);

@@ -17,6 +17,7 @@
 #include "engine/group.hpp"
 #include "engine/staging.hpp"
 #include "transport/region.hpp"
+#include "transport/shm/cores.hpp"
 #include "transport/transport.hpp"
 
 namespace tutti::engine {
@@ -133,6 +134,7 @@ class Engine final : public transport::Sink {
   /// Control frames or data still wait to be handed to a transport.
   [[nodiscard]] bool has_unsent() const noexcept;
   [[nodiscard]] const World& world() const noexcept { return world_; }
+  [[nodiscard]] const transport::shm::Cores& cores() const noexcept { return cores_; }
   [[nodiscard]] std::string name_of(const Group& group, int rank) const;
 
   // transport::Sink
@@ -224,10 +226,14 @@ class Engine final : public transport::Sink {
   bool await_counters(Op& op, const plan::Step& step) noexcept;
   int find_winner(const Op& op, const plan::Step& step) const noexcept;
   void copy(Op& op, const plan::Step& step) noexcept;
-  /// Learns from how fast an operation could read what peers had staged in their caches. Where the
-  /// cores share no cache (far), handing cached lines over is several times slower than memory, so
-  /// staging then goes past the cache. Local: it changes how bytes are stored, never which.
-  void observe(const Op& op) noexcept;
+  /// Learns from what the rank whose turn it is has staged in its cache whether handing it over is
+  /// dear (Cores), and tells the others. Once per operation. It changes how bytes are stored, never
+  /// which.
+  void observe(Op& op, int rank, const void* staged, std::size_t bytes) noexcept;
+  /// Should what we stage in this operation go past the cache?
+  [[nodiscard]] bool hands_over_far(const Op& op) noexcept;
+  /// Whose staging this operation may look at.
+  [[nodiscard]] static int sampled_rank(const Op& op) noexcept;
   void reduce(Op& op, const plan::Step& step) noexcept;
   static void reduce_home(Op& op, std::byte* stage, int k, const plan::Range& range) noexcept;
   std::byte* place(Op& op, const plan::Operand& operand, int rank,
@@ -343,11 +349,9 @@ class Engine final : public transport::Sink {
   std::vector<Mailbox*> mail_;  ///< of the groups that have one
   std::uint64_t letters_ = 0;   ///< sends and recvs that run, over all groups
   unsigned notes_ = 0;
-  bool far_ = false;
-  int slow_reads_ = 0;  ///< operations one after the other
-  /// While far, every so many operations one is staged in the cache, to see whether it still is.
-  static constexpr std::uint64_t kProbeEvery = 32;
-  int queued_ = 0;  ///< calls that wait for a slot, over all groups
+  transport::shm::Cores cores_;
+  bool others_far_ = false;  ///< one of our host says so
+  int queued_ = 0;           ///< calls that wait for a slot, over all groups
   bool removing_ = false;
 };
 

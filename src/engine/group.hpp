@@ -108,10 +108,9 @@ struct Op {
   TimePoint inquired{};  ///< when those we wait for were told last what we are doing
   TimePoint asked{};     ///< when the deadline had passed and the others were asked where they are
   bool asynchronous = false;
-  bool fused = false;                    ///< runs as one stride (see BoundPlan::one_shot)
-  bool stream_stage = false;             ///< staging goes around the cache (see Engine::observe)
-  std::size_t read_bytes = 0;            ///< that peers had staged in the cache ...
-  std::chrono::nanoseconds read_time{};  ///< ... and how long reading them took
+  bool fused = false;         ///< runs as one stride (see BoundPlan::one_shot)
+  bool stream_stage = false;  ///< staging goes around the cache (see Engine::observe)
+  bool observed = false;      ///< has been looked at for that
   std::vector<Callback> callbacks;
 };
 

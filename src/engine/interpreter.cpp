@@ -15,15 +15,10 @@ using plan::Range;
 using plan::Space;
 using plan::Step;
 using plan::StepKind;
+using transport::shm::Cores;
 
 namespace {
 
-constexpr std::size_t kObserved = 16 * 1024;  // from here on a clock (24 ns) costs nothing
-// Bytes per second of cached lines from a peer below which cores are far: measured 10-25e9 near,
-// 2-4e9 far, of which the half that lies on our own core with more ranks than cores is as fast as
-// ever.
-constexpr double kFarBelow = 5e9;
-constexpr int kSlowReads = 2;                   // a single one may have been interrupted
 constexpr std::size_t kBlockBytes = 16 * 1024;  // of what passes through a temporary: stays in L1
 
 int member_at(const plan::RankSet& set, int index, int size, const Op& op) noexcept {
@@ -273,12 +268,33 @@ int Engine::find_winner(const Op& op, const Step& step) const noexcept {
   return -1;
 }
 
-void Engine::observe(const Op& op) noexcept {
-  // Over a whole operation: with more ranks than cores some peers are on our own core.
-  const double rate = static_cast<double>(op.read_bytes) /
-                      (std::chrono::duration<double>(op.read_time).count() + 1e-9);
-  slow_reads_ = rate < kFarBelow ? slow_reads_ + 1 : 0;
-  far_ = slow_reads_ >= kSlowReads || (far_ && slow_reads_ > 0);
+int Engine::sampled_rank(const Op& op) noexcept {
+  const auto others = static_cast<std::uint64_t>(op.group->size - 1);
+  return static_cast<int>(
+      (static_cast<std::uint64_t>(op.group->rank) + 1 + op.seq / Cores::kSampleEvery % others) %
+      (others + 1));
+}
+
+void Engine::observe(Op& op, int rank, const void* staged, std::size_t bytes) noexcept {
+  if (op.stream_stage || op.observed || bytes < Cores::kLeastBytes || rank != sampled_rank(op))
+    return;
+  op.observed = true;
+  if (bytes < Cores::kLargeBytes && op.seq % Cores::kSampleEvery != 0) return;
+  const bool before = cores_.far();
+  cores_.add(Cores::read_one_line(static_cast<const std::byte*>(staged), bytes, world_.now));
+  // relaxed: a hint.
+  if (cores_.far() != before)
+    world_.regions->header().far.store(cores_.far() ? 1 : 0, std::memory_order_relaxed);
+}
+
+bool Engine::hands_over_far(const Op& op) noexcept {
+  if (op.seq % Cores::kSampleEvery == 0) {
+    // relaxed: a hint.
+    others_far_ = std::ranges::any_of(world_.regions->peers, [](const auto& peer) {
+      return peer.arena != nullptr && peer.header().far.load(std::memory_order_relaxed) != 0;
+    });
+  }
+  return (cores_.far() || others_far_) && op.seq % Cores::kProbeEvery != 0;
 }
 
 void Engine::copy(Op& op, const Step& step) noexcept {
@@ -319,22 +335,11 @@ void Engine::copy(Op& op, const Step& step) noexcept {
     std::byte* const dst = place(op, step.dst, op.group->rank, to);
     const std::byte* const src = place(op, step.src, from, range);
     if (dst == src) return;
-    if (bytes >= kObserved) {
-      if (step.dst.space == Space::stage && op.stream_stage) {
-        kernels::copy_nt(dst, src, bytes);
-        return;
-      }
-      if (from != op.group->rank && !op.stream_stage) {
-        const TimePoint begin = world_.now();
-        if (bound.stream_out)
-          kernels::copy_nt(dst, src, bytes);
-        else
-          kernels::copy(dst, src, bytes);
-        op.read_bytes += bytes;
-        op.read_time += world_.now() - begin;
-        return;
-      }
+    if (bytes >= Cores::kLargeBytes && step.dst.space == Space::stage && op.stream_stage) {
+      kernels::copy_nt(dst, src, bytes);
+      return;
     }
+    if (from != op.group->rank) observe(op, from, src, bytes);
     if (bytes <= 16 && bytes >= 8) {
       kernels::copy_few(dst, src, bytes);
     } else if (bound.stream_out && step.dst.space == Space::output) {
@@ -345,8 +350,8 @@ void Engine::copy(Op& op, const Step& step) noexcept {
   }
 }
 
-/// Our part of a result goes to our output and, past the cache, to our staging: fetching it back
-/// from there would cost as much as reading another rank's part.
+/// Our part of a result goes to our output and to our staging in one pass. Past the cache, fetching
+/// it back from there would cost as much as reading another rank's part; in it, a second reading.
 void Engine::reduce_home(Op& op, std::byte* stage, int k, const Range& range) noexcept {
   const BoundPlan& bound = *op.plan;
   const std::size_t element = bound.binding.element;
@@ -357,7 +362,7 @@ void Engine::reduce_home(Op& op, std::byte* stage, int k, const Range& range) no
     const std::size_t n = std::min(step_count, range.count - at);
     std::byte* const to = bound.stream_out ? block : output + at * element;
     bound.reduce(to, op.sources.data(), k, n);
-    kernels::stream(stage + at * element, to, n * element);
+    (op.stream_stage ? kernels::stream : kernels::copy)(stage + at * element, to, n * element);
     if (bound.stream_out) kernels::stream(output + at * element, block, n * element);
     for (int i = 0; i < k; ++i) {
       const auto index = static_cast<std::size_t>(i);
@@ -401,26 +406,21 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
   if (strided_source < 0 && !scatter) [[likely]] {
     std::byte* const dst = place(op, step.dst, group.rank, range);
     const std::size_t bytes = range.count * bound.binding.element;
-    if (bytes < kObserved) {
-      combine(dst, range.count, false);
-    } else if (op.stream_stage && step.dst.space == Space::stage) {
-      // Only what is complete: a partial sum in the output would be taken for the result.
-      const bool home = step.last && op.agreed && !average && bound.kind == Kind::all_reduce &&
-                        op.call.output.contiguous() && op.output_pieces.empty();
-      if (home)
-        reduce_home(op, dst, k, range);
-      else
-        combine(dst, range.count, true);
-    } else if (op.stream_stage) {
-      combine(dst, range.count, false);
-    } else {
-      const TimePoint begin = world_.now();
-      combine(dst, range.count, false);
-      if (step.sources == plan::Sources::stages) {
-        op.read_bytes += bytes * static_cast<std::size_t>(k - 1);
-        op.read_time += world_.now() - begin;
+    if (step.sources == plan::Sources::stages && bytes >= Cores::kLeastBytes) {
+      for (int i = 0; i < k; ++i) {
+        const int rank = member_at(step.ranks, i, group.size, op);
+        if (rank != group.rank) observe(op, rank, op.sources[static_cast<std::size_t>(i)], bytes);
       }
     }
+    // Only what is complete: a partial sum in the output would be taken for the result.
+    const bool home = step.last && op.agreed && !average && bound.kind == Kind::all_reduce &&
+                      step.dst.space == Space::stage && bytes >= Cores::kLargeBytes &&
+                      op.call.output.contiguous() && op.output_pieces.empty();
+    if (home)
+      reduce_home(op, dst, k, range);
+    else
+      combine(dst, range.count,
+              op.stream_stage && step.dst.space == Space::stage && bytes >= Cores::kLargeBytes);
     return;
   }
   // Views with strides, several tensors: block by block through temporaries.

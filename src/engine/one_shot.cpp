@@ -16,11 +16,7 @@ using plan::StepKind;
 
 namespace {
 
-// Where cores are far, staging goes past the cache from here on.
-constexpr std::size_t kStreamBytes = 4 * 1024;
-constexpr std::size_t kTimedBytes = 16 * 1024;  // from here on a clock (24 ns) costs nothing ...
-constexpr std::uint64_t kTimedEvery = 16;       // ... and below now and then
-constexpr std::uint32_t kAwait = 2;             // index of the step that waits
+constexpr std::uint32_t kAwait = 2;  // index of the step that waits
 
 bool is_whole(const plan::Operand& operand, Space space) noexcept {
   return operand.space == space && operand.slice.shape == Slice::Shape::whole &&
@@ -54,7 +50,7 @@ bool Engine::advance_one_shot(Op& op) noexcept {
     // else fetch the line in between, and it had to be fetched back.
     if (bytes <= 16 && bytes >= 8)
       kernels::copy_few(op.stage, input, bytes);
-    else if (op.stream_stage && bytes >= kStreamBytes)
+    else if (op.stream_stage && bytes >= shm::Cores::kLeastBytes)
       kernels::copy_nt(op.stage, input, bytes);
     else
       kernels::copy(op.stage, input, bytes);
@@ -69,14 +65,11 @@ bool Engine::advance_one_shot(Op& op) noexcept {
   void* const output = op.call.output.data();
   // In place our own values are still there, and perhaps not in the cache where they are staged.
   if (input == output) op.sources[static_cast<std::size_t>(group.rank)] = input;
-  const bool timed = !op.stream_stage && bytes >= kStreamBytes &&
-                     (bytes >= kTimedBytes || op.seq % kTimedEvery == 0);
-  const TimePoint begin = timed ? world_.now() : TimePoint{};
-  bound.reduce(output, op.sources.data(), group.size, bound.binding.count);
-  if (timed) {
-    op.read_bytes = bytes * static_cast<std::size_t>(group.size - 1);
-    op.read_time = world_.now() - begin;
+  if (bytes >= shm::Cores::kLeastBytes && group.size > 1) {
+    const int rank = sampled_rank(op);
+    observe(op, rank, op.stage_of[static_cast<std::size_t>(rank)], bytes);
   }
+  bound.reduce(output, op.sources.data(), group.size, bound.binding.count);
   op.pc = 5;
   finish(op);
   return true;

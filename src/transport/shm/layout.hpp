@@ -15,7 +15,7 @@
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
-inline constexpr std::uint32_t kLayoutVersion = 3;
+inline constexpr std::uint32_t kLayoutVersion = 4;
 
 inline constexpr int kWindow = 8;                ///< operations of a group in flight
 inline constexpr int kCounters = 2;              ///< counters of an operation
@@ -84,6 +84,8 @@ struct ArenaHeader {
   std::uint64_t generation;
   std::uint64_t start_time;                     ///< reserved: 0 today
   alignas(64) std::atomic<std::uint32_t> left;  ///< 1: this rank has ended in peace (A7)
+  std::atomic<std::uint32_t>
+      far;  ///< 1: to take over what others stage in their caches is dear here
 };
 static_assert(sizeof(ArenaHeader) <= 4096);
 
@@ -94,6 +96,8 @@ struct alignas(64) Mail {
   std::atomic<std::uint64_t> taken;  ///< bytes of the other's outbox that we have read, only grows
   /// Bytes that we have put into our outbox for the other, only grows; | kLastWord: that was all.
   std::atomic<std::uint64_t> written;
+  /// 1: to take the other's frames out of its cache is dear here; long ones go past it.
+  std::atomic<std::uint32_t> far;
 };
 static_assert(sizeof(Mail) == 64);
 inline constexpr std::uint64_t kLastWord = 1;
@@ -101,6 +105,8 @@ inline constexpr std::uint64_t kLastWord = 1;
 /// type kSkipType, of which nothing else counts, says that the next stands at the ring's begin.
 inline constexpr std::size_t kOutboxAlign = 64;
 inline constexpr std::uint8_t kSkipType = 255;
+/// In `reserved` of a head in an outbox: its payload went past the writer's cache.
+inline constexpr std::uint16_t kPastCache = 1;
 
 /// Why a group broke, in words, written by the rank that found out and read by the others of its
 /// host.

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/copy.hpp"
 #include "transport/shm/doorbell.hpp"
 
 namespace tutti::transport::shm {
@@ -28,6 +29,7 @@ constexpr std::size_t kLeastFull =
     OutboxTransport::kShortCycle - 2 * OutboxTransport::kMostFrame - kOutboxAlign;
 // A long payload is shown to the receiver in pieces, so that it copies one while we copy the next.
 constexpr std::size_t kPiece = 4096;
+constexpr std::size_t kPieceFar = 16 * 1024;  // each ends with a fence that waits for memory
 static_assert(kPiece % kOutboxAlign == 0);
 // From one peer in one poll, so that whoever wants the token gets it soon.
 constexpr std::size_t kTakePerPoll = 256 * 1024;
@@ -117,16 +119,33 @@ void OutboxTransport::send(int peer, const FrameHeader& header, const std::byte*
     if (!populate(*to, bytes)) return;
   }
   std::byte* const at = to->out + place;
-  std::memcpy(at, &header, sizeof header);
+  const bool past = goes_past(*to, header.payload_bytes);
+  const std::size_t piece = past ? kPieceFar : kPiece;
+  const auto put = [past](std::byte* there, const std::byte* from, std::size_t some) {
+    if (past)
+      kernels::copy_nt(there, from, some);
+    else
+      copy(there, from, some);
+  };
+  FrameHeader head = header;
+  if (past) head.reserved = kPastCache;
+  std::memcpy(at, &head, sizeof head);
   std::size_t copied = 0;
-  for (; header.payload_bytes - copied > kPiece; copied += kPiece) {
-    copy(at + sizeof header + copied, payload + copied, kPiece);
-    say_written(*to, begin + sizeof header + copied + kPiece);
+  for (; header.payload_bytes - copied > piece; copied += piece) {
+    put(at + sizeof header + copied, payload + copied, piece);
+    say_written(*to, begin + sizeof header + copied + piece);
   }
-  copy(at + sizeof header + copied, payload + copied, header.payload_bytes - copied);
+  put(at + sizeof header + copied, payload + copied, header.payload_bytes - copied);
   to->written = begin + bytes;
   to->token = token;
   say_written(*to, to->written);
+}
+
+bool OutboxTransport::goes_past(Peer& to, std::size_t payload) noexcept {
+  if (payload < Cores::kLeastBytes) return false;
+  // relaxed: a hint.
+  return to.theirs->far.load(std::memory_order_relaxed) != 0 &&
+         ++to.long_frames % Cores::kProbeEvery != 0;
 }
 
 void OutboxTransport::lengthen(Peer& to) noexcept {
@@ -228,7 +247,7 @@ bool OutboxTransport::take_header(Peer& from, std::uint64_t written) noexcept {
   const auto type = static_cast<FrameType>(header.type);
   // Leaving is told by the counters of the outbox, not by a frame.
   if (type < kFirstFrameType || type > kLastFrameType || type == FrameType::leave ||
-      header.reserved != 0) {
+      (header.reserved & ~kPastCache) != 0) {
     break_rules(from, "sent a frame of an unknown type");
     return false;
   }
@@ -237,6 +256,10 @@ bool OutboxTransport::take_header(Peer& from, std::uint64_t written) noexcept {
     break_rules(from, "announced a frame that is longer than allowed");
     return false;
   }
+  from.sample =
+      header.payload_bytes >= Cores::kLeastBytes && header.reserved == 0 &&
+      (header.payload_bytes >= Cores::kLargeBytes || ++from.in_cache % Cores::kSampleEvery == 0);
+  header.reserved = 0;
   const std::span<std::byte> target = sink_->on_header(from.rank, header);
   if (target.empty() || target.size() < header.payload_bytes) {
     lose(from, Status(Errc::refused,
@@ -256,6 +279,8 @@ bool OutboxTransport::take_header(Peer& from, std::uint64_t written) noexcept {
 bool OutboxTransport::take_payload(Peer& from, std::uint64_t written) noexcept {
   const std::uint32_t rest = from.header.payload_bytes - from.copied;
   const std::uint64_t there = std::min<std::uint64_t>(rest, written - from.taken);
+  if (from.sample && there >= Cores::kLeastBytes) [[unlikely]]
+    sample(from, from.in + place_of(from.taken));
   if (from.target != nullptr)
     copy(from.target + from.copied, from.in + place_of(from.taken), there);
   from.copied += static_cast<std::uint32_t>(there);
@@ -265,6 +290,15 @@ bool OutboxTransport::take_payload(Peer& from, std::uint64_t written) noexcept {
   from.inside = false;
   if (from.target != nullptr) sink_->on_frame(from.rank, from.header);
   return !from.gone;
+}
+
+void OutboxTransport::sample(Peer& from, const std::byte* payload) noexcept {
+  from.sample = false;
+  const bool before = from.cores.far();
+  from.cores.add(Cores::read_one_line(payload, Cores::kLeastBytes, std::chrono::steady_clock::now));
+  // relaxed: a hint.
+  if (from.cores.far() != before)
+    from.mine->far.store(from.cores.far() ? 1 : 0, std::memory_order_relaxed);
 }
 
 void OutboxTransport::drop_arriving(int peer) noexcept {

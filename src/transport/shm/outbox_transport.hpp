@@ -8,6 +8,7 @@
 #include <tutti/error.hpp>
 
 #include "transport/region.hpp"
+#include "transport/shm/cores.hpp"
 #include "transport/transport.hpp"
 
 namespace tutti::transport::shm {
@@ -72,6 +73,7 @@ class OutboxTransport final : public Transport {
     std::size_t populated = 0;        ///< ... that have pages
     std::uint64_t token = 0;
     std::uint64_t told_token = 0;
+    std::uint64_t long_frames = 0;  ///< sent, of those that may go past the cache
     // From it.
     const Mail* theirs = nullptr;
     const std::byte* in = nullptr;
@@ -81,7 +83,10 @@ class OutboxTransport final : public Transport {
     FrameHeader header;
     std::byte* target = nullptr;  ///< of its payload; null: it is dropped
     std::uint32_t copied = 0;
-    bool gone = false;  ///< left, lost or refused: `why`
+    std::uint64_t in_cache = 0;  ///< frames so long that the peer wrote in its cache
+    bool sample = false;         ///< the one that arrives is to be looked at
+    Cores cores;                 ///< what that taught
+    bool gone = false;           ///< left, lost or refused: `why`
     bool told = false;
     Status why;
   };
@@ -94,6 +99,9 @@ class OutboxTransport final : public Transport {
   void take(Peer& from, std::uint64_t word) noexcept;
   [[nodiscard]] bool take_header(Peer& from, std::uint64_t written) noexcept;
   [[nodiscard]] bool take_payload(Peer& from, std::uint64_t written) noexcept;
+  /// Should this frame go past the cache?
+  [[nodiscard]] static bool goes_past(Peer& to, std::size_t payload) noexcept;
+  static void sample(Peer& from, const std::byte* payload) noexcept;
   void lengthen(Peer& to) noexcept;
   [[nodiscard]] bool populate(Peer& to, std::size_t end) noexcept;
   void say_taken(Peer& from) noexcept;

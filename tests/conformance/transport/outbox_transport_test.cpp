@@ -51,6 +51,38 @@ TEST(Outbox, LapsOfShortFrames) {
 
 TEST(Outbox, LapsOfLongFrames) { run_laps(kMaxFramePayload, shm::kOutboxBytes); }
 
+TEST(Outbox, PastTheCacheTheyArriveTheSame) {
+  Ranks<OutboxFixture> ranks(2);
+  std::atomic<std::uint32_t>& far = ranks.fixture().regions(1).mail(0).far;
+  Stream stream{0, 1, {}, {}};
+  for (int round = 0; round < 8; ++round) {
+    for (const std::size_t size : {0, 64, 4095, 4096, 4097, 16383, 16384, 100001, 131072})
+      stream.sizes.push_back(size);
+  }
+  const auto round_trip = [&](std::size_t to) {
+    while (stream.memory.size() < to) {
+      const std::size_t next = stream.memory.size();
+      stream.memory.push_back(payload_of(next, stream.sizes[next]));
+      far = next % 5 != 0;  // whatever it has learned
+      ASSERT_NE(ranks.try_send(0, 1, head_of(next, stream.sizes[next]), stream.memory[next].data()),
+                0U);
+      ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == next + 1; }));
+    }
+  };
+  round_trip(stream.sizes.size());
+  stream.check(ranks);
+  // The first frame is one of no bytes, and the fourth, of 4096, the first that may go past it.
+  const std::byte* const ring = ranks.fixture().regions(0).outbox(1);
+  const std::size_t fourth = 64 + (64 + 64) + (64 + 4096);
+  FrameHeader head;
+  std::memcpy(&head, ring + fourth, sizeof head);
+  EXPECT_EQ(head.payload_bytes, 4096U);
+  EXPECT_EQ(head.reserved, shm::kPastCache);
+  std::memcpy(&head, ring + 64 + 128, sizeof head);
+  EXPECT_EQ(head.payload_bytes, 4095U);
+  EXPECT_EQ(head.reserved, 0U);
+}
+
 TEST(Outbox, OnlySoManyRingsAreLong) {
   constexpr int kPeers = shm::OutboxTransport::kLongRings + 2;
   Ranks<OutboxFixture> ranks(kPeers + 1);
@@ -223,7 +255,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Lie{"ReservedField",
                         [](shm::Mail& mail, std::byte* ring) {
                           FrameHeader header = head_of(1, 0);
-                          header.reserved = 1;
+                          header.reserved = shm::kPastCache << 1;
                           put(ring, header);
                           mail.written = 64;
                         }},

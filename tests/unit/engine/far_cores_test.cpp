@@ -12,6 +12,7 @@ namespace tutti::engine {
 namespace {
 
 using std::chrono::milliseconds;
+using transport::shm::Cores;
 
 int looks = 0;  // at the clock
 
@@ -112,7 +113,38 @@ TEST_F(FarCores, LargeOnesStagePastTheCacheAndAreRight) {
 
 TEST_F(FarCores, SmallOnesLearnItFromSamples) {
   make(2);
-  EXPECT_GE(untimed_of(200, 1500), 170);  // 6 KB
+  EXPECT_GE(untimed_of(200, 1500), 190);  // 6 KB
+  for (const auto& engine : engines_) EXPECT_TRUE(engine->cores().far());
+}
+
+TEST_F(FarCores, TheSmallestTeachNothing) {
+  make(2);
+  EXPECT_EQ(untimed_of(100, 1000), 100);  // less than a page
+  for (const auto& engine : engines_) EXPECT_FALSE(engine->cores().far());
+}
+
+TEST(Cores, SomeSlowSamplesAmongTheLastMakeThemFar) {
+  using std::chrono::nanoseconds;
+  const nanoseconds fast{60};
+  const nanoseconds slow{280};
+  Cores cores;
+  for (int i = 0; i < 20; ++i) cores.add(i % 8 < 2 ? slow : fast);  // interruptions
+  EXPECT_FALSE(cores.far());
+  for (int i = 0; i < 8; ++i) cores.add(i % 2 == 0 ? slow : fast);  // half of the peers on our core
+  EXPECT_TRUE(cores.far());
+  for (int i = 0; i < 3; ++i) cores.add(fast);
+  EXPECT_TRUE(cores.far());
+  for (int i = 0; i < 2; ++i) cores.add(fast);
+  EXPECT_FALSE(cores.far());
+}
+
+TEST(Cores, TheLineThatIsReadLiesInWhatIsStaged) {
+  // At any place: also where half a page before or behind would be another page.
+  std::vector<std::byte> staged(3 * 4096);
+  for (const std::size_t bytes : {Cores::kLeastBytes, Cores::kLeastBytes + 1, std::size_t{8000}}) {
+    for (std::size_t at = 0; at + bytes <= staged.size(); at += 64)
+      EXPECT_GE(Cores::read_one_line(staged.data() + at, bytes, slow_clock), milliseconds(1));
+  }
 }
 
 TEST_F(FarCores, MoreThanTwoRanks) {
@@ -122,7 +154,7 @@ TEST_F(FarCores, MoreThanTwoRanks) {
 
 TEST_F(FarCores, OutputsPastTheCacheToo) {
   make(2);
-  EXPECT_GE(untimed_of(5, (std::size_t{4} << 20) + 3), 3);  // 16 MiB
+  EXPECT_GE(untimed_of(6, (std::size_t{4} << 20) + 3), 3);  // 16 MiB
 }
 
 }  // namespace

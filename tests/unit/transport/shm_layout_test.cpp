@@ -18,7 +18,7 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kGiB = 1024 * kMiB;
 
 TEST(ShmLayout, HasTheFrozenVersion) {
-  EXPECT_EQ(kLayoutVersion, 3U);
+  EXPECT_EQ(kLayoutVersion, 4U);
   EXPECT_EQ(kMagic, 0x3169747475745454U);
 }
 
@@ -88,6 +88,7 @@ TEST(ShmLayout, ArenaHeader) {
   EXPECT_EQ(offsetof(ArenaHeader, generation), 40U);
   EXPECT_EQ(offsetof(ArenaHeader, start_time), 48U);
   EXPECT_EQ(offsetof(ArenaHeader, left), 64U);
+  EXPECT_EQ(offsetof(ArenaHeader, far), 68U);
   EXPECT_EQ(sizeof(ArenaHeader), 128U);
 }
 
@@ -125,11 +126,13 @@ TEST(ShmLayout, Note) {
 TEST(ShmLayout, MailAndOutboxes) {
   EXPECT_EQ(offsetof(Mail, taken), 0U);
   EXPECT_EQ(offsetof(Mail, written), 8U);
+  EXPECT_EQ(offsetof(Mail, far), 16U);
   EXPECT_EQ(sizeof(Mail), 64U);
   EXPECT_EQ(alignof(Mail), 64U);
   EXPECT_EQ(kLastWord, 1U);
   EXPECT_EQ(kOutboxAlign, 64U);
   EXPECT_EQ(kSkipType, 255U);
+  EXPECT_EQ(kPastCache, 1U);
 }
 
 TEST(ShmLayout, Page) {

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+namespace tutti::transport::shm {
+
+/// How dear it is to take memory over from another core's cache, learned from samples: the time
+/// that one line takes which a peer has written last. Where the cores share no cache (far), what is
+/// handed over goes past it, which only its writer can do: so readers tell what they have learned.
+/// A virtual machine's host may move its CPUs at any time.
+class Cores {
+ public:
+  /// A sample needs so many bytes that a peer has left in its cache.
+  static constexpr std::size_t kLeastBytes = 4096;
+  /// From here on the clock (24 ns) of a sample costs nothing; of smaller ones every so many do.
+  static constexpr std::size_t kLargeBytes = 16 * 1024;
+  static constexpr std::uint64_t kSampleEvery = 16;
+  /// While far, every so many are handed over in the cache all the same, to see whether it still
+  /// is.
+  static constexpr std::uint64_t kProbeEvery = 32;
+
+  /// `took`: as read_one_line measures it.
+  void add(std::chrono::nanoseconds took) noexcept {
+    slow_ = static_cast<std::uint8_t>(slow_ << 1 | (took > kSlow ? 1 : 0));
+    const int slow = std::popcount(slow_);
+    // A single one may have been interrupted, and with more ranks than cores some peers are on our
+    // own core.
+    far_ = slow >= kManySlow || (far_ && slow > kFewSlow);
+  }
+  [[nodiscard]] bool far() const noexcept { return far_; }
+
+  /// Reads a line in the middle of what a peer has written, by the clock `now`. Its page was
+  /// touched before, so that no translation is measured.
+  template <class Now>
+  static std::chrono::nanoseconds read_one_line(const std::byte* written, std::size_t bytes,
+                                                Now now) noexcept {
+    const auto* const line = reinterpret_cast<const volatile unsigned char*>(written) + bytes / 2;
+    // The same page, within `bytes`, and too far away for a prefetch.
+    const bool upper_half = (reinterpret_cast<std::uintptr_t>(line) & kHalfPage) != 0;
+    const auto* const other = upper_half ? line - kApart : line + kApart;
+    (void)*other;
+    const auto begin = now();  // waits for what was read before
+    (void)*line;
+    return now() - begin;
+  }
+
+ private:
+  static constexpr std::uintptr_t kHalfPage = 2048;
+  static constexpr std::ptrdiff_t kApart = 2048 - 64;
+  // Measured 30-50 ns near and 120-160 far, with about 20 of the clock itself.
+  static constexpr std::chrono::nanoseconds kSlow{90};
+  static constexpr int kManySlow = 3;
+  static constexpr int kFewSlow = 1;
+
+  std::uint8_t slow_ = 0;  ///< of the last 8 samples
+  bool far_ = false;
+};
+
+}  // namespace tutti::transport::shm
