@@ -412,10 +412,12 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
         if (rank != group.rank) observe(op, rank, op.sources[static_cast<std::size_t>(i)], bytes);
       }
     }
-    // Only what is complete: a partial sum in the output would be taken for the result.
+    // Only what is complete: a partial sum in the output would be taken for the result. And not two
+    // kinds of stores at once (16 MiB: 3.8 ms instead of 3.2).
     const bool home = step.last && op.agreed && !average && bound.kind == Kind::all_reduce &&
                       step.dst.space == Space::stage && bytes >= Cores::kLargeBytes &&
-                      op.call.output.contiguous() && op.output_pieces.empty();
+                      op.call.output.contiguous() && op.output_pieces.empty() &&
+                      (op.stream_stage || !bound.stream_out);
     if (home)
       reduce_home(op, dst, k, range);
     else

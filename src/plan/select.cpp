@@ -117,8 +117,7 @@ constexpr Row kTable[] = {
     {Kind::barrier, Where::mixed, kAnyRanks, kAny, "two_level_barrier", 0},
 
     {Kind::broadcast, Where::fit, kAnyRanks, 64 * kKiB, "broadcast_one_shot", 0},
-    {Kind::broadcast, Where::fit, kAnyRanks, 2 * kMiB, "broadcast_chunked", 128 * kKiB},
-    {Kind::broadcast, Where::fit, kAnyRanks, kAny, "broadcast_chunked", 256 * kKiB},
+    {Kind::broadcast, Where::fit, kAnyRanks, kAny, "broadcast_chunked", 512 * kKiB},
     {Kind::broadcast, Where::crowded, kAnyRanks, 256 * kKiB, "broadcast_one_shot", 0},
     {Kind::broadcast, Where::crowded, kAnyRanks, kAny, "broadcast_chunked", 256 * kKiB},
     {Kind::broadcast, Where::spread, 2, kAny, "binomial_broadcast", 128 * kKiB},
@@ -129,7 +128,7 @@ constexpr Row kTable[] = {
 
     {Kind::all_reduce, Where::fit, 2, 32 * kKiB, "one_shot", 0},
     {Kind::all_reduce, Where::fit, kAnyRanks, 4 * kKiB, "one_shot", 0},
-    {Kind::all_reduce, Where::fit, kAnyRanks, 2 * kMiB - 1, "slice_owner", 128 * kKiB},
+    {Kind::all_reduce, Where::fit, kAnyRanks, 4 * kMiB, "slice_owner", 512 * kKiB},
     {Kind::all_reduce, Where::fit, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
     {Kind::all_reduce, Where::crowded, kAnyRanks, 1 * kKiB, "one_shot", 0},
     {Kind::all_reduce, Where::crowded, kAnyRanks, 16 * kKiB, "shared_one_shot", 0},
@@ -146,8 +145,7 @@ constexpr Row kTable[] = {
     {Kind::all_reduce, Where::mixed, kAnyRanks, kAny, "direct", 256 * kKiB},
 
     {Kind::reduce, Where::fit, kAnyRanks, 8 * kKiB, "one_shot", 0},
-    {Kind::reduce, Where::fit, kAnyRanks, 2 * kMiB - 1, "slice_owner", 128 * kKiB},
-    {Kind::reduce, Where::fit, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
+    {Kind::reduce, Where::fit, kAnyRanks, kAny, "slice_owner", 512 * kKiB},
     {Kind::reduce, Where::crowded, kAnyRanks, 16 * kKiB, "one_shot", 0},
     {Kind::reduce, Where::crowded, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
     {Kind::reduce, Where::spread, 2, kAny, "direct", 256 * kKiB},
@@ -161,8 +159,7 @@ constexpr Row kTable[] = {
     {Kind::reduce, Where::mixed, kAnyRanks, kAny, "owners", 256 * kKiB},
 
     {Kind::all_gather, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
-    {Kind::all_gather, Where::fit, kAnyRanks, 2 * kMiB - 1, "chunked", 64 * kKiB},
-    {Kind::all_gather, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::all_gather, Where::fit, kAnyRanks, kAny, "chunked", 128 * kKiB},
     {Kind::all_gather, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
     {Kind::all_gather, Where::crowded, kAnyRanks, kAny, "chunked", 256 * kKiB},
     {Kind::all_gather, Where::spread, 16, kAny, "direct", 0},
@@ -171,7 +168,7 @@ constexpr Row kTable[] = {
     {Kind::all_gather, Where::mixed, kAnyRanks, kAny, "two_level", 512 * kKiB},
 
     {Kind::gather, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
-    {Kind::gather, Where::fit, kAnyRanks, kAny, "chunked", 128 * kKiB},
+    {Kind::gather, Where::fit, kAnyRanks, kAny, "chunked", 512 * kKiB},
     {Kind::gather, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
     {Kind::gather, Where::crowded, kAnyRanks, kAny, "chunked", 256 * kKiB},
     {Kind::gather, Where::spread, 16, kAny, "direct", 0},
@@ -181,7 +178,7 @@ constexpr Row kTable[] = {
     {Kind::gather, Where::mixed, kAnyRanks, kAny, "direct", 0},
 
     {Kind::scatter, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
-    {Kind::scatter, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::scatter, Where::fit, kAnyRanks, kAny, "chunked", 512 * kKiB},
     {Kind::scatter, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
     {Kind::scatter, Where::crowded, kAnyRanks, kAny, "chunked", 512 * kKiB},
     {Kind::scatter, Where::spread, 16, kAny, "direct", 0},
@@ -191,8 +188,7 @@ constexpr Row kTable[] = {
     {Kind::scatter, Where::mixed, kAnyRanks, kAny, "direct", 0},
 
     {Kind::reduce_scatter, Where::fit, kAnyRanks, 64 * kKiB, "one_shot", 0},
-    {Kind::reduce_scatter, Where::fit, kAnyRanks, 2 * kMiB - 1, "chunked", 128 * kKiB},
-    {Kind::reduce_scatter, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::reduce_scatter, Where::fit, kAnyRanks, kAny, "chunked", 512 * kKiB},
     {Kind::reduce_scatter, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
     {Kind::reduce_scatter, Where::crowded, kAnyRanks, kAny, "chunked", 512 * kKiB},
     {Kind::reduce_scatter, Where::spread, kAnyRanks, kAny, "direct", 256 * kKiB},

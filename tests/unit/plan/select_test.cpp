@@ -52,8 +52,9 @@ TEST(Select, OnOneHostWithACpuForEach) {
   EXPECT_EQ(reduce(8, two).algorithm, "one_shot");
   EXPECT_EQ(reduce(32 * kKiB, two).algorithm, "one_shot");
   EXPECT_EQ(reduce(32 * kKiB + 1, two).algorithm, "slice_owner");
-  EXPECT_EQ(reduce(256 * kKiB, two).chunk_bytes, 128 * kKiB);
-  EXPECT_EQ(reduce(2048 * kKiB, two).chunk_bytes, 256 * kKiB);
+  EXPECT_EQ(reduce(256 * kKiB, two).chunk_bytes, 512 * kKiB);
+  EXPECT_EQ(reduce(4096 * kKiB, two).chunk_bytes, 512 * kKiB);
+  EXPECT_EQ(reduce(4097 * kKiB, two).chunk_bytes, 256 * kKiB);
 }
 
 TEST(Select, OnOneHostWithMoreRanksThanCpus) {
