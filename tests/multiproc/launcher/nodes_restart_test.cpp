@@ -55,6 +55,21 @@ class TuttirunRestart : public testing::Test {
                 " ]; then trap 'echo told' TERM; trap 'exit 0' INT; echo ready; "
                 "while :; do sleep 1; done; fi; echo ready; exec sleep 1000"};
   }
+  /// Worker 0 of node 1 fails when the gate is opened. Those of node 0 say "told" when they are
+  /// asked to end, and do when `leave` is opened.
+  [[nodiscard]] std::vector<std::string> program_held_by(const Gate& leave) const {
+    return {"--max-restarts",
+            "5",
+            "--grace",
+            "60",
+            "bash",
+            "-c",
+            "if [ $TORCHELASTIC_RESTART_COUNT != 0 ]; then echo again; exec sleep 1000; fi; "
+            "if [ $GROUP_RANK$LOCAL_RANK = 10 ]; then echo ready; " +
+                gate.pass() + "; exit 9; fi; if [ $GROUP_RANK = 0 ]; then trap 'echo told; " +
+                leave.pass() + "; exit 0' TERM; echo ready; while :; do sleep 1; done; fi; " +
+                "echo ready; exec sleep 1000"};
+  }
   /// Both nodes run, then a worker of `failing` fails.
   void fail(Tuttirun& first, Tuttirun& second) const {
     first.read_until("ready", 2);
@@ -107,6 +122,25 @@ TEST_F(TuttirunRestart, AnInterruptOfTheServingNodeEndsTheOneThatWaitsForIt) {
   EXPECT_EQ(Tuttirun::count(second.out, "again"), 0);
 }
 
+TEST_F(TuttirunRestart, AnInterruptOfTheOneThatWaitsEndsTheServingNode) {
+  const Gate leave("leave");
+  const auto rest = program_held_by(leave);
+  Tuttirun first(node(0, port, rest));
+  Tuttirun second(node(1, port, rest));
+  fail(first, second);
+  first.read_until("told", 2);
+  second.read_error_until("starting all workers again");
+  second.signal(SIGINT);
+  EXPECT_EQ(second.wait(), 128 + SIGINT) << second.err;
+  // It hears of it while its own workers still end.
+  first.read_error_until(
+      "does not start its workers again: tuttirun on node 1 was ended by SIGINT");
+  leave.open_once();
+  leave.open_once();
+  EXPECT_EQ(first.wait(), 128 + SIGINT) << first.err;
+  EXPECT_EQ(Tuttirun::count(first.out, "again"), 0);
+}
+
 TEST_F(TuttirunRestart, AKilledLauncherEndsTheRestartedOther) {
   const auto rest = program(0, "$GROUP_RANK = 1");
   Tuttirun first(node(0, port, rest));
@@ -148,18 +182,7 @@ TEST_F(TuttirunRestart, AKilledLauncherIsNotRestartedWithout) {
 
 TEST_F(TuttirunRestart, ANodeThatCannotStartAgainTellsTheOther) {
   const Gate leave("leave");
-  const std::vector<std::string> rest = {
-      "--max-restarts",
-      "5",
-      "--grace",
-      "60",
-      "bash",
-      "-c",
-      "if [ $TORCHELASTIC_RESTART_COUNT != 0 ]; then exec sleep 1000; fi; "
-      "if [ $GROUP_RANK$LOCAL_RANK = 10 ]; then echo ready; " +
-          gate.pass() + "; exit 9; fi; if [ $GROUP_RANK = 0 ]; then trap 'echo told; " +
-          leave.pass() + "; exit 0' TERM; echo ready; while :; do sleep 1; done; fi; " +
-          "echo ready; exec sleep 1000"};
+  const auto rest = program_held_by(leave);
   Tuttirun first(node(0, port, rest));
   Tuttirun second(node(1, port, rest));
   fail(first, second);
