@@ -8,6 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <csignal>
+#include <fstream>
+
 #include "tuttirun_process.hpp"
 
 using testing::HasSubstr;
@@ -35,6 +38,18 @@ class Gate {
   std::string path_;
   tutti::os::Fd fd_;
 };
+
+/// The guardian of a tuttirun; 0: none.
+pid_t guardian_of(pid_t launcher) {
+  const std::string pid = std::to_string(launcher);
+  std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
+  for (pid_t child = 0; children >> child;) {
+    std::string name;
+    std::ifstream("/proc/" + std::to_string(child) + "/comm") >> name;
+    if (name == "tuttirun-guard") return child;
+  }
+  return 0;
+}
 
 class TuttirunRestart : public testing::Test {
  protected:
@@ -197,6 +212,31 @@ TEST_F(TuttirunRestart, ANodeThatCannotStartAgainTellsTheOther) {
   EXPECT_THAT(first.err, HasSubstr("cannot start the workers again"));
   EXPECT_EQ(second.wait(), 127) << second.err;
   EXPECT_THAT(second.err, HasSubstr("node 0 cannot start the workers again"));
+}
+
+TEST_F(TuttirunRestart, ANodeWhoseGuardianWasKilledTellsTheOther) {
+  const Gate leave("leave");
+  const auto rest = program_held_by(leave);
+  Tuttirun first(node(0, port, rest));
+  Tuttirun second(node(1, port, rest));
+  fail(first, second);
+  first.read_until("told", 2);
+  second.read_error_until("starting all workers again");
+  const pid_t guardian = guardian_of(first.pid());
+  ASSERT_GT(guardian, 0);
+  auto end = tutti::os::open_pidfd(guardian);
+  ASSERT_TRUE(end);
+  ASSERT_EQ(kill(guardian, SIGKILL), 0);
+  auto ended =
+      tutti::os::wait_ready(end->get(), POLLIN, Tuttirun::Clock::now() + std::chrono::seconds(20));
+  ASSERT_TRUE(ended.ok());
+  ASSERT_TRUE(*ended);
+  leave.open_once();
+  leave.open_once();
+  // No worker runs without one.
+  EXPECT_EQ(first.wait(), 127) << first.err;
+  EXPECT_EQ(second.wait(), 127) << second.err;
+  EXPECT_EQ(Tuttirun::count(first.out, "again"), 0);
 }
 
 TEST_F(TuttirunRestart, ANodeThatMayNotRestartTellsTheOther) {
