@@ -34,8 +34,8 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
         wait_all(works)
         for p, size in zip(peers, sizes):
             if int.from_bytes(size, "little") > _LARGEST_CARD:
-                raise Error(f"group {name}: rank {p} of the parent announced a card of {int.from_bytes(size, 'little')} "
-                            "bytes, which cannot be")
+                raise Error(f"group {name}: rank {p} of the parent announced a card of "
+                            f"{int.from_bytes(size, 'little')} bytes, which cannot be")
         texts = [bytearray(data if p == own else int.from_bytes(sizes[p], "little")) for p in range(len(peers))]
         works = [low.isend(data, peers[p], tag=tag, timeout=limit) for p in others if data]
         works += [low.irecv(texts[p], peers[p], tag=tag, timeout=limit) for p in others if texts[p]]

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 _DEEPEST = 5000  # tuples in tuples; pickle itself writes fewer
-_DEEPEST_BARE = 32  # what has no trashcan in what has none
+_DEEPEST_BARE = 2000  # containers without a trashcan in each other; the end of one takes 100 bytes of the stack or so
+_ARRAY = 10  # an array counts for so many of them
 _ALIKE = 100  # keys of one container with one hash
 _SMALL = 1 << 60  # integers below it hash to themselves
 
@@ -29,7 +30,7 @@ class Limits:
         self._buffers = tuple(buffers)
         self._beside = {id(each) for each in buffers}
         self._tuples: dict[int, tuple[int, int]] = {}  # depth and weight by address, where a look does not tell them
-        self._bare: dict[int, _Bare] = {}
+        self._bare: dict[int, tuple[Any, list[Any] | None]] = {}
         self._alike: dict[int, dict[int, int]] = {}  # by address of the container: keys by hash
 
     def copy(self, size: int) -> None:
@@ -103,39 +104,79 @@ class Limits:
             if alike[place] > _ALIKE:
                 raise refused("has keys with one hash")
 
-    def hold(self, parent: Any, children: Iterable[Any]) -> None:
-        """They come into `parent`, a container without a trashcan: it ends by ending them, and they theirs, on one
-        stack. A pickle of plain data completes what it puts into others, so the depth is known here."""
-        depth = 1
-        for child in children:
-            if self.is_bare(child):
-                held = self._bare.setdefault(id(child), _Bare(child))
-                held.sealed = True
-                depth = max(depth, 1 + held.depth)
-        if depth == 1:
-            return
-        mine = self._bare.setdefault(id(parent), _Bare(parent))
-        if depth > mine.depth and mine.sealed:
-            raise refused(f"puts a {type(parent).__name__} into others before it is whole")
-        mine.depth = max(mine.depth, depth)
-        if mine.depth > _DEEPEST_BARE:
-            raise refused(f"nests more than {_DEEPEST_BARE} of deque, defaultdict and arrays of objects")
+    def bare(self, container: Any, objects: list[Any] | None = None) -> Any:
+        """A container without a trashcan: its end calls those of its elements, and they theirs, on one stack. (list,
+        tuple, dict, set, OrderedDict and Counter put it off when they nest.) `objects` are an array's for good.
+        Kept until the pickle is read, so that none ends before it is known how deep they are in each other."""
+        self._bare[id(container)] = container, objects
+        return container
 
-    @staticmethod
-    def is_bare(value: Any) -> bool:
-        """A container whose end calls that of its elements at once. Those with a trashcan (list, tuple, dict, set,
-        and what derives from dict in Python) put it off when they nest."""
-        kind = type(value)
-        if kind is collections.deque or kind is collections.defaultdict:
-            return True
-        numpy = sys.modules.get("numpy")
-        return numpy is not None and issubclass(kind, (numpy.ndarray, numpy.void)) and bool(value.dtype.hasobject)
+    def check_ends(self) -> None:
+        """The value is whole: may it end at once? If not, it is taken apart."""
+        holding = [each for each, _ in self._bare.values() if any(map(_holds, self._elements(each)))]
+        if sum(self._room(id(each)) for each in holding) > _DEEPEST_BARE and self._deepest(holding) > _DEEPEST_BARE:
+            self.take_apart()
+            raise refused(f"nests more than {_DEEPEST_BARE} deques, {_DEEPEST_BARE} defaultdicts or "
+                          f"{_DEEPEST_BARE // _ARRAY} arrays of objects")
+
+    def _room(self, address: int) -> int:
+        """What it takes of the stack, in deques."""
+        if address not in self._bare:
+            return 0
+        return 1 if isinstance(self._bare[address][0], (collections.deque, dict)) else _ARRAY
+
+    def take_apart(self) -> None:
+        """Empty those that the pickle has made, so that whatever held them may end."""
+        held = [self._elements(each) for each, _ in self._bare.values()]
+        for each, _ in self._bare.values():
+            if isinstance(each, (collections.deque, dict)):
+                each.clear()
+            elif each.base is None:  # not a structure, which is one with its array
+                each[...] = sys.modules["numpy"].zeros((), each.dtype)
+        held.clear()
+
+    def _elements(self, container: Any) -> list[Any]:
+        known = self._bare.get(id(container))
+        if known is not None and known[1] is not None:
+            return known[1]
+        if isinstance(container, dict):
+            return [*container, *container.values()]
+        return list(container) if _holds(container) else []
+
+    def _deepest(self, roots: list[Any]) -> int:
+        """At most so many bare containers, in deques, are in each other: heights from those that hold none upwards, and
+        all that are left, which are in rings or hold them, at once."""
+        holders: dict[int, list[int]] = {}
+        waits_for: dict[int, int] = {}
+        left = list(roots)
+        while left:
+            each = left.pop()
+            if id(each) in waits_for:
+                continue
+            inner = [element for element in self._elements(each) if _holds(element)]
+            waits_for[id(each)] = len(inner)
+            for element in inner:
+                holders.setdefault(id(element), []).append(id(each))
+            left += inner
+        heights = dict.fromkeys(waits_for, 0)
+        ready = [each for each, count in waits_for.items() if count == 0]
+        highest = 0
+        while ready:
+            each = ready.pop()
+            del waits_for[each]
+            heights[each] += self._room(each)
+            highest = max(highest, heights[each])
+            for holder in holders.get(each, ()):
+                heights[holder] = max(heights[holder], heights[each])
+                waits_for[holder] -= 1
+                if waits_for[holder] == 0:
+                    ready.append(holder)
+        return highest + sum(map(self._room, waits_for))
 
 
-class _Bare:
-    """How deep a bare container nests. Keeps it, so that nothing else gets its address."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-        self.depth = 1
-        self.sealed = False  # it is in another
+def _holds(value: Any) -> bool:
+    """Is it a container of any objects?"""
+    if isinstance(value, (list, tuple, dict, set, frozenset, collections.deque)):
+        return True
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(value, (numpy.ndarray, numpy.void)) and bool(value.dtype.hasobject)

@@ -49,7 +49,7 @@ def _moment(*kinds: tuple[type, ...]) -> Maker:
 def _deque(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
     if not fits(args, ((tuple, list), (int, NoneType)), 0) or (args and args[0]):
         raise call_refused(function)
-    return function(*args)
+    return limits.bare(function(*args))
 
 
 def _counter(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
@@ -63,7 +63,7 @@ def _counter(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
 def _defaultdict(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
     if len(args) > 1 or any(each is not None and not isinstance(each, type) for each in args):
         raise call_refused(function)
-    return function(*args)
+    return limits.bare(function(*args))
 
 
 def _fraction(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:

@@ -43,9 +43,7 @@ def _scalar(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
             limits.work(parts_of(dtype))
             if dtype == data.dtype:
                 made = data[()]
-                if limits.is_bare(made):
-                    limits.hold(made, [data])
-                return made
+                return limits.bare(made, [data]) if isinstance(made, numpy.void) else made
     raise refused("makes a scalar of something else than its bytes")
 
 
@@ -122,7 +120,7 @@ def array_state(limits: Limits, array: Any, state: Any) -> Any:
             raise refused(f"has an array of {count} objects with other data than that")
         limits.copy(count)  # bytes that they have in a pickle, at the least
         limits.pad(count * dtype.itemsize)
-        limits.hold(array, data if dtype.kind == "O" else _objects_of(limits, dtype, data))
+        limits.bare(array, list(data) if dtype.kind == "O" else _objects_of(limits, dtype, data))
         return 1, shape, dtype, fortran, data
     if type(data) is not bytes or len(data) != count * dtype.itemsize:
         raise refused(f"has an array of {count} elements with other data than that")

@@ -83,10 +83,14 @@ class _SafeUnpickler(pickle._Unpickler):
 
     def load(self) -> Any:
         try:
-            return super().load()
+            value = super().load()
+            self._limits.check_ends()
+            return value
         except (pickle.UnpicklingError, ImportError):
+            self._limits.take_apart()
             raise
         except Exception as problem:  # of bytes that are no pickle, or of a class that refuses its arguments
+            self._limits.take_apart()
             # Only a text is shown: to print anything else that came may take for ever.
             text = problem.args[0] if problem.args and type(problem.args[0]) is str else ""
             raise pickle.UnpicklingError(f"weights_only: the object cannot be read: {type(problem).__name__} "
@@ -161,17 +165,12 @@ class _SafeUnpickler(pickle._Unpickler):
             raise refused(f"puts elements into {type(container).__name__}")
 
     def _load_append(self) -> None:
-        self._put(self.stack[-2], self.stack[-1:])
+        self._target(self.stack[-2], plain.LISTS)
         self.load_append()
 
     def _load_appends(self) -> None:
-        self._put(self.metastack[-1][-1], self.stack)
+        self._target(self.metastack[-1][-1], plain.LISTS)
         self.load_appends()
-
-    def _put(self, container: Any, items: list[Any]) -> None:
-        self._target(container, plain.LISTS)
-        if self._limits.is_bare(container):
-            self._limits.hold(container, items)
 
     def _load_setitem(self) -> None:
         self._set(self.stack[-3], self.stack[-2:])
@@ -184,8 +183,6 @@ class _SafeUnpickler(pickle._Unpickler):
     def _set(self, container: Any, items: list[Any]) -> None:
         self._target(container, plain.DICTS)
         self._limits.keys(container, items[::2])
-        if self._limits.is_bare(container):
-            self._limits.hold(container, items[1::2])
 
     def _load_additems(self) -> None:
         container = self.metastack[-1][-1]
@@ -235,7 +232,8 @@ for _opcode in (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3):
 for _opcode, _load in {
         pickle.REDUCE: _SafeUnpickler._load_reduce, pickle.NEWOBJ: _SafeUnpickler._load_newobj,
         pickle.NEWOBJ_EX: _SafeUnpickler._load_newobj_ex, pickle.BUILD: _SafeUnpickler._load_build,
-        pickle.BYTEARRAY8: _SafeUnpickler._load_bytearray8, pickle.READONLY_BUFFER: _SafeUnpickler._load_readonly_buffer,
+        pickle.BYTEARRAY8: _SafeUnpickler._load_bytearray8,
+        pickle.READONLY_BUFFER: _SafeUnpickler._load_readonly_buffer,
         pickle.FROZENSET: _SafeUnpickler._load_frozenset, pickle.APPEND: _SafeUnpickler._load_append,
         pickle.APPENDS: _SafeUnpickler._load_appends, pickle.SETITEM: _SafeUnpickler._load_setitem,
         pickle.SETITEMS: _SafeUnpickler._load_setitems, pickle.ADDITEMS: _SafeUnpickler._load_additems}.items():

@@ -26,8 +26,9 @@ SECONDS = 20  # for one pickle; each takes some milliseconds
 STRUCTURE = np.dtype([("a", "O"), ("b", ">U3"), ("c", [("x", "f4"), ("y", "O", (2,))])])
 VALUES = [
     None, True, 5, -(10**40), 1.5, "text", b"bytes", bytearray(b"abc"), [1, [2, []]], (1, (2, ()), [3]), {1: {2: "a"}},
-    {1, (2, 3)}, frozenset([1, frozenset()]), 1 + 2j, slice(1, None), range(10**30), object, collections.OrderedDict(a=1),
-    collections.deque([1, [2]], 5), collections.Counter("aab"), collections.defaultdict(list, a=[1]),
+    {1, (2, 3)}, frozenset([1, frozenset()]), 1 + 2j, slice(1, None), range(10**30), object,
+    collections.OrderedDict(a=1), collections.deque([1, [2]], 5), collections.Counter("aab"),
+    collections.defaultdict(list, a=[1]),
     datetime.datetime(2020, 1, 2, tzinfo=datetime.timezone.utc), datetime.date(1, 1, 1), datetime.time(1, 2),
     datetime.timedelta(3, 4, 5), datetime.timezone(datetime.timedelta(hours=1), "x"), decimal.Decimal("1.5e7"),
     fractions.Fraction(3, 4), uuid.UUID(int=5), np.arange(5), np.zeros((2, 3), ">i4"), np.array(["a", "bc"]),
@@ -38,13 +39,15 @@ VALUES = [
 ]
 # Those that attacks are made of.
 HOT = [np.array([["a"]], object), np.zeros(1, "i8"), np.zeros(1, "O"), [1, 2], [], slice(None), slice(0, 1), 0, 1, 8,
-       range(10**12), 10**14, "O", "C", np.dtype("O"), np.dtype("i8"), b"\1" * 8, bytearray(8), collections.deque([1]), (1,), {},
-       bytes, np.ndarray, decimal.Decimal("1e99999999"), fractions.Fraction(1, 3), STRUCTURE, np.zeros(1, STRUCTURE)]
+       range(10**12), 10**14, "O", "C", np.dtype("O"), np.dtype("i8"), b"\1" * 8, bytearray(8),
+       collections.deque([1]), (1,), {}, bytes, np.ndarray, decimal.Decimal("1e99999999"), fractions.Fraction(1, 3),
+       STRUCTURE, np.zeros(1, STRUCTURE)]
 GLOBALS = sorted(set(safe._CALLS) | {(module, name) for module, names in safe._NAMES.items() for name in names}
                  | {("numpy.dtypes", "StringDType"), ("numpy.dtypes", "ObjectDType")})
 GLOBALS = [each for each in GLOBALS if each[0] not in ("torch", "numpy.core.multiarray", "numpy.core.numeric")]
-FORBIDDEN = [("os", "system"), ("builtins", "eval"), ("builtins", "getattr"), ("numpy", "load"), ("numpy", "frombuffer"),
-             ("builtins", "list.append"), ("operator", "attrgetter"), ("functools", "partial"), ("copyreg", "_reconstructor")]
+FORBIDDEN = [("os", "system"), ("builtins", "eval"), ("builtins", "getattr"), ("numpy", "load"),
+             ("numpy", "frombuffer"), ("builtins", "list.append"), ("operator", "attrgetter"), ("functools", "partial"),
+             ("copyreg", "_reconstructor")]
 INTEGERS = [0, 1, 2, 3, 7, 8, 64, 255, 256, 65535, 1 << 20, (1 << 31) - 1, -1, -8, -(1 << 31)]
 
 
@@ -68,8 +71,8 @@ def integer(draw):
 
 
 def text(draw):
-    value = draw.choice(["a", "b", "C", "F", "K", "<", ">", "|", "O", "O8", "i8", "U3", "V8", "V16", "M8", "S100000000", "T",
-                         "1e999999999", "3/4", "int", "is_safe", "int64", "bool", "é" * 3])
+    value = draw.choice(["a", "b", "C", "F", "K", "<", ">", "|", "O", "O8", "i8", "U3", "V8", "V16", "M8", "S100000000",
+                         "T", "1e999999999", "3/4", "int", "is_safe", "int64", "bool", "é" * 3])
     return pickle.dumps(value, 2)[2:-1].rpartition(b"q\x00")[0]
 
 
@@ -78,9 +81,8 @@ def name(draw):
     return f"c{module}\n{what}\n".encode()
 
 
-FIXED = [b"N", b"\x88", b"\x89", b")", b"]", b"}", b"\x8f", b"(", b"(", b"t", b"\x85", b"\x86", b"\x87", b"R", b"R", b"\x81",
-         b"\x92", b"b", b"b", b"a", b"e", b"s", b"u", b"\x90", b"\x91", b"\x94", b"\x94", b"0", b"1", b"2", b"l", b"d", b"o", b"\x97",
-         b"\x98", b"C\x08\x01\x00\x00\x00\x00\x00\x00\x00", b"\x96\x08\x00\x00\x00\x00\x00\x00\x00abcdefgh", b"Q",
+FIXED = [*(bytes([each]) for each in b"N\x88\x89)]}\x8f((t\x85\x86\x87RR\x81\x92bbaesu\x90\x91\x94\x94012ldo\x97\x98"),
+         b"C\x08\x01\x00\x00\x00\x00\x00\x00\x00", b"\x96\x08\x00\x00\x00\x00\x00\x00\x00abcdefgh", b"Q",
          b"\x82\x01", b"G\x3f\xf0\x00\x00\x00\x00\x00\x00"]
 
 
@@ -101,8 +103,9 @@ def opcode(draw, pool):
 
 GETS = (pickle.BINGET, pickle.LONG_BINGET)
 PUSHES = {*b"NKMJGCBXhj])}(", 0x88, 0x89, 0x8a, 0x8b, 0x8c, 0x8f, 0x96, 0x97}
-ENDS = [(1, b"a"), (1, b"b"), (1, b"R"), (1, b"\x98"), (1, b"\x85R"), (2, b"s"), (2, b"s"), (2, b"\x86R"), (0, b"e"), (0, b"u"),
-        (0, b"\x90"), (0, b"tR"), (0, b"\x91")]  # how many values they take, and what takes them; 0: those since a mark
+# How many values they take, and what takes them; 0: those since a mark.
+ENDS = [(1, b"a"), (1, b"b"), (1, b"R"), (1, b"\x98"), (1, b"\x85R"), (2, b"s"), (2, b"s"), (2, b"\x86R"), (0, b"e"),
+        (0, b"u"), (0, b"\x90"), (0, b"tR"), (0, b"\x91")]
 
 
 def moved(opcodes, first, by):
@@ -135,18 +138,24 @@ def recomposed(draw, pool):
     for _ in range(draw.choice([1, 1, 2, 3])):
         how = draw.random()
         pushes = [at for at, each in enumerate(opcodes) if each[0] in PUSHES]
-        at = draw.choice(pushes)
-        if how < 0.4:
-            places = opcodes[:at].count(pickle.MEMOIZE)
-            if places:
-                opcodes[at] = pickle.LONG_BINGET + draw.randrange(places).to_bytes(4, "little")
-        elif how < 0.6:
+        data = [at for at in pushes
+                if opcodes[at][:1] in (pickle.BYTEARRAY8, pickle.SHORT_BINBYTES, pickle.EMPTY_TUPLE)]
+        at = draw.choice(data if data and draw.random() < 0.4 else pushes)
+        if how < 0.5:
+            made = [b for b, each in zip([b"", *opcodes], opcodes[:at]) if each == pickle.MEMOIZE]
+            whole = [place for place, b in enumerate(made) if b in (b"R", b"]", b"}")]
+            if made:
+                place = draw.choice(whole) if whole and draw.random() < 0.7 else draw.randrange(len(made))
+                opcodes[at] = pickle.LONG_BINGET + place.to_bytes(4, "little")
+        elif how < 0.65:
             put(opcodes, at, 1, fragment_of(draw))
         else:
             whole = [at + 1 for at, each in enumerate(opcodes) if each in (b"R", b"b", b"]", b"}", b"\x8f")]
             at = draw.choice(whole or [len(opcodes)])
             count, end = draw.choice(ENDS)
             fragments = [fragment_of(draw) for _ in range(count or draw.randrange(4))]
+            if end == b"s" and draw.random() < 0.3:
+                fragments[1] = opcodes_of(slice(None))[0]  # the key: the last is put first
             put(opcodes, at, 0, [end])
             for each in fragments:
                 put(opcodes, at, 0, each)
@@ -189,7 +198,8 @@ def value(draw, pool, depth=0):
     """Opcodes that push one value: a constant, something of the pool, a container, or a call with some arguments."""
     how = draw.random() if depth < 4 else 0.1
     if how < 0.25:
-        return draw.choice([integer(draw), text(draw), b"N", b"\x88", b")", b"C\x08" + bytes(8), b"h" + bytes([draw.randrange(8)])])
+        return draw.choice([integer(draw), text(draw), b"N", b"\x88", b")", b"C\x08" + bytes(8),
+                            b"h" + bytes([draw.randrange(8)])])
     if how < 0.4:
         return b"".join(draw.choice(pool)[0])
     parts = b"".join(value(draw, pool, depth + 1) for _ in range(draw.randrange(4)))
@@ -252,7 +262,8 @@ class Watch:
             return
         if event == "pickle.find_class":
             self.found.add(args)
-            if args not in safe._CALLS and args[1] not in safe._NAMES.get(args[0], ()) and args[0] not in safe._CLASSES_OF:
+            if (args not in safe._CALLS and args[1] not in safe._NAMES.get(args[0], ())
+                    and args[0] not in safe._CLASSES_OF):
                 self.seen.append((event, args))
         elif event not in self.HARMLESS:
             self.seen.append((event, str(args)[:200]))
