@@ -79,11 +79,23 @@ def _dtype_of_state(limits: Limits, kind: Any, state: Any) -> Any:
     if made.kind != kind.kind or itemsize not in (-1, made.itemsize):
         raise refused("has a dtype with other sizes than its own")
     if more:
-        if type(more) is not dict:
+        if type(more) is not dict or not all(map(_is_note, more)) or not all(map(_is_note_or_notes, more.values())):
             raise refused("has a dtype with strange metadata")
-        limits.copy(4 * len(more))
-        made = numpy.dtype(made, metadata=dict(more))
+        limits.copy(4 * (len(more) + sum(len(each) for each in more.values() if type(each) is dict)))
+        made = numpy.dtype(made, metadata={name: dict(each) if type(each) is dict else each
+                                           for name, each in more.items()})
     return made
+
+
+def _is_note(value: Any) -> bool:
+    """What metadata says; no container, since dtypes end without a trashcan."""
+    return type(value) in (str, bytes, bool, int, float, type(None)) or isinstance(value, type)
+
+
+def _is_note_or_notes(value: Any) -> bool:
+    if type(value) is dict:
+        return all(map(_is_note, value)) and all(map(_is_note, value.values()))
+    return _is_note(value)
 
 
 def _simple(kind: Any, order: Any, unit: Any) -> Any:

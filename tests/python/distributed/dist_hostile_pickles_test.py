@@ -146,6 +146,8 @@ ADDRESSES = {
     "a time at hour 99": of(Call(datetime.time, b"\x63" + bytes(5))),
     "a UUID of a list": of(Call(uuid.UUID, state={"int": []})),
     "a class with a state": body(b"cuuid\nUUID\n}X\x03\x00\x00\x00intK\x01sb"),
+    "metadata that nests": of(np.dtype("f8", metadata={"a": np.zeros(1)})),
+    "metadata of lists": of(np.dtype("f8", metadata={"a": {"b": []}})),
     "a text from objects": of(array_of(STRUCTURE, [(None, [], np.zeros((1, 1), object))])),
     "an array from lists": of(array_of(STRUCTURE, [(None, "", [[None]])])),
     "a structure from a list": of(array_of(STRUCTURE, [[None, "", np.zeros((1, 1), object)]])),
