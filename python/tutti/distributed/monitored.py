@@ -91,7 +91,7 @@ def _report(pg: ProcessGroup, tag: int, limit: float) -> None:
     except Error as problem:
         raise BarrierError(f"{came}received errors while waiting for send/recv from rank 0. Please check rank 0 logs "
                            f"for faulty rank. ({problem})") from problem
-    names = bytes(answer).rstrip(b"\0").decode()
+    names = bytes(answer).rstrip(b"\0").decode(errors="replace")
     if names:
         raise BarrierError(f"{came}received errors while waiting for send/recv from rank 0. Please check rank 0 logs "
                            f"for faulty rank. (rank 0 says: {names} did not come)")
