@@ -266,8 +266,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.asynchronous = asynchronous;
   op.fused = bound.one_shot && call.input.contiguous() && call.output.contiguous() &&
              op.output_pieces.empty();
-  op.stream_stage = bound.stage_bytes >= shm::Cores::kLeastBytes && hands_over_far(op);
-  op.observed = false;
+  decide_handing_over(op);
   op.deadline = TimePoint{};
   op.frames_out = 0;
   op.failed = false;

@@ -230,8 +230,11 @@ class Engine final : public transport::Sink {
   /// dear (Cores), and tells the others. Once per operation. It changes how bytes are stored, never
   /// which.
   void observe(Op& op, int rank, const void* staged, std::size_t bytes) noexcept;
-  /// Should what we stage in this operation go past the cache?
-  [[nodiscard]] bool hands_over_far(const Op& op) noexcept;
+  /// The same from its arrival line, which it wrote last.
+  void observe_line(Op& op, int rank, const transport::shm::Slot& slot) noexcept;
+  void learn(std::chrono::nanoseconds took) noexcept;
+  /// Whether what we stage goes past the cache, and what is looked at.
+  void decide_handing_over(Op& op) noexcept;
   /// Whose staging this operation may look at.
   [[nodiscard]] static int sampled_rank(const Op& op) noexcept;
   void reduce(Op& op, const plan::Step& step) noexcept;

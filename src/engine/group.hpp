@@ -59,6 +59,9 @@ struct Stream {
   void clear() noexcept;
 };
 
+/// What an operation looks at to learn how dear handing memory over is, once.
+enum class Sample : std::uint8_t { none, line, staged };
+
 /// One operation in flight: a slot of its group's window.
 struct Op {
   enum class State : std::uint8_t { free, running, done };
@@ -109,8 +112,8 @@ struct Op {
   TimePoint asked{};     ///< when the deadline had passed and the others were asked where they are
   bool asynchronous = false;
   bool fused = false;         ///< runs as one stride (see BoundPlan::one_shot)
-  bool stream_stage = false;  ///< staging goes around the cache (see Engine::observe)
-  bool observed = false;      ///< has been looked at for that
+  bool stream_stage = false;  ///< staging goes around the cache (see Engine::decide_handing_over)
+  Sample sample = Sample::none;
   std::vector<Callback> callbacks;
 };
 

@@ -211,6 +211,8 @@ bool Engine::await_lines(Op& op, const Step& step) noexcept {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.block == nullptr && !find_block(group, member)) return false;
     const shm::Line& line = member.block->slots[window_slot].line;
+    if (op.sample == Sample::line) [[unlikely]]
+      observe_line(op, rank, member.block->slots[window_slot]);
     // acquire: pairs with the release in publish; payload and fingerprint lie before it.
     if (line.epoch.load(std::memory_order_acquire) != op.seq) return false;
     if (line.fingerprint != op.fingerprint) [[unlikely]] {
@@ -276,25 +278,49 @@ int Engine::sampled_rank(const Op& op) noexcept {
 }
 
 void Engine::observe(Op& op, int rank, const void* staged, std::size_t bytes) noexcept {
-  if (op.stream_stage || op.observed || bytes < Cores::kLeastBytes || rank != sampled_rank(op))
-    return;
-  op.observed = true;
+  if (op.sample != Sample::staged || bytes < Cores::kLeastBytes || rank != sampled_rank(op)) return;
+  op.sample = Sample::none;
   if (bytes < Cores::kLargeBytes && op.seq % Cores::kSampleEvery != 0) return;
+  learn(Cores::read_one_line(static_cast<const std::byte*>(staged), bytes, world_.now));
+}
+
+void Engine::observe_line(Op& op, int rank, const shm::Slot& slot) noexcept {
+  if (rank != sampled_rank(op)) return;
+  op.sample = Sample::none;
+  // Another line of the same page, so that no translation is measured. relaxed: nothing is used.
+  (void)slot.counters[1].value.load(std::memory_order_relaxed);
+  const TimePoint begin = world_.now();
+  const bool there = slot.line.epoch.load(std::memory_order_relaxed) == op.seq;
+  const std::chrono::nanoseconds took = world_.now() - begin;
+  if (there) learn(took);  // else it is the line of long ago, which may be anywhere
+}
+
+void Engine::learn(std::chrono::nanoseconds took) noexcept {
   const bool before = cores_.far();
-  cores_.add(Cores::read_one_line(static_cast<const std::byte*>(staged), bytes, world_.now));
+  cores_.add(took);
   // relaxed: a hint.
   if (cores_.far() != before)
     world_.regions->header().far.store(cores_.far() ? 1 : 0, std::memory_order_relaxed);
 }
 
-bool Engine::hands_over_far(const Op& op) noexcept {
+void Engine::decide_handing_over(Op& op) noexcept {
+  op.stream_stage = false;
+  op.sample = Sample::none;
+  if (op.plan->stage_bytes < Cores::kLeastBytes) return;
   if (op.seq % Cores::kSampleEvery == 0) {
     // relaxed: a hint.
     others_far_ = std::ranges::any_of(world_.regions->peers, [](const auto& peer) {
       return peer.arena != nullptr && peer.header().far.load(std::memory_order_relaxed) != 0;
     });
   }
-  return (cores_.far() || others_far_) && op.seq % Cores::kProbeEvery != 0;
+  op.stream_stage = (cores_.far() || others_far_) && op.seq % Cores::kProbeEvery != 0;
+  if (op.stream_stage) return;
+  // With more ranks than cores a peer's staging may have left its cache before we come to it.
+  const bool crowded = world_.regions->peers.size() > static_cast<std::size_t>(world_.cpus);
+  if (!crowded)
+    op.sample = Sample::staged;
+  else if (op.seq % Cores::kSampleEvery == 0)
+    op.sample = Sample::line;
 }
 
 void Engine::copy(Op& op, const Step& step) noexcept {

@@ -20,7 +20,7 @@ TimePoint slow_clock() noexcept { return TimePoint{std::chrono::hours(1) + milli
 
 class FarCores : public testing::Test {
  protected:
-  void make(int size) {
+  void make(int size, int cpus = 8) {
     const auto ranks = static_cast<std::size_t>(size);
     memory_ = std::make_unique<transport::sim::Memory>(std::vector<int>(ranks, 0));
     GroupSpec spec;
@@ -31,7 +31,7 @@ class FarCores : public testing::Test {
       World world;
       world.rank = r;
       world.size = size;
-      world.cpus = size;
+      world.cpus = cpus;
       world.regions = &memory_->regions(r);
       world.host_of.assign(ranks, 0);
       world.local_of = memory_->local_of(r);
@@ -150,6 +150,16 @@ TEST(Cores, TheLineThatIsReadLiesInWhatIsStaged) {
 TEST_F(FarCores, MoreThanTwoRanks) {
   make(3);
   for (const std::size_t count : {50000, 100003}) EXPECT_GE(untimed_of(36, count), 32);
+}
+
+TEST_F(FarCores, MoreRanksThanCoresLookAtLines) {
+  make(3, 2);
+  // Only who comes late finds a line at its first look: the last of the three, who tells the
+  // others.
+  EXPECT_GE(untimed_of(300, 1500), 240);
+  EXPECT_FALSE(engines_[0]->cores().far());
+  EXPECT_TRUE(engines_[2]->cores().far());
+  EXPECT_EQ(memory_->regions(0).peers[2].header().far.load(), 1U);
 }
 
 TEST_F(FarCores, OutputsPastTheCacheToo) {
