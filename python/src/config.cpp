@@ -17,6 +17,7 @@
 #include "callbacks.hpp"
 #include "kept.hpp"
 #include "owned.hpp"
+#include "shown.hpp"
 #include "timeout.hpp"
 
 namespace nb = nanobind;
@@ -67,8 +68,7 @@ class Remark : public Errand {
       : sink_(std::move(sink)), level_(level), text_(text) {}
   void run() noexcept override {
     try {
-      (*sink_)(level_, nb::steal(PyUnicode_DecodeUTF8(
-                           text_.data(), static_cast<Py_ssize_t>(text_.size()), "replace")));
+      (*sink_)(level_, shown_object(text_));
     } catch (nb::python_error& problem) {
       report_unraisable(problem, "the log sink of tutti");
     }

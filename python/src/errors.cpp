@@ -6,6 +6,8 @@
 #include <exception>
 #include <string>
 
+#include "shown.hpp"
+
 namespace nb = nanobind;
 
 namespace tutti::python {
@@ -29,7 +31,7 @@ const char* class_of(Errc code) noexcept {
 
 nb::object exception_of(const Status& status) {
   nb::object type = nb::module_::import_("tutti.errors").attr(class_of(status.code()));
-  nb::object problem = type(std::string(status.message()));
+  nb::object problem = type(shown_object(status.message()));
   problem.attr("code") = std::string(to_string(status.code()));
   problem.attr("culprit") = status.culprit();
   return problem;

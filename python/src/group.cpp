@@ -14,6 +14,7 @@
 
 #include "errors.hpp"
 #include "kept.hpp"
+#include "shown.hpp"
 #include "timeout.hpp"
 #include "waiting.hpp"
 
@@ -98,11 +99,11 @@ void leave(GroupHandle& self, nb::handle kind, nb::handle problem, nb::handle) {
   self.close();
 }
 
-std::string repr(const GroupHandle& self) {
+nb::object repr(const GroupHandle& self) {
   const Group group = self;
-  if (group == nullptr) return "<tutti.ProcessGroup, closed>";
-  return "<tutti.ProcessGroup '" + std::string(group->name()) + "' rank " +
-         std::to_string(group->rank()) + " of " + std::to_string(group->size()) + ">";
+  if (group == nullptr) return shown_object("<tutti.ProcessGroup, closed>");
+  return shown_object("<tutti.ProcessGroup '" + std::string(group->name()) + "' rank " +
+                      std::to_string(group->rank()) + " of " + std::to_string(group->size()) + ">");
 }
 
 }  // namespace

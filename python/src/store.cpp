@@ -14,6 +14,7 @@
 
 #include "kept.hpp"
 #include "python_store.hpp"
+#include "shown.hpp"
 #include "timeout.hpp"
 #include "waiting.hpp"
 
@@ -180,7 +181,7 @@ nb::object queue_pop(nb::handle self, nb::handle queue, bool block, nb::handle t
   const auto value = call<std::optional<std::string>>(
       self, "queue_pop", Waits::no,
       [name, limit](Store& store) { return store.queue_try_pop(name, limit); });
-  if (!value) throw nb::index_error(("queue_pop: the queue '" + name + "' is empty").c_str());
+  if (!value) raise_shown(PyExc_IndexError, "queue_pop: the queue '" + name + "' is empty");
   return value_object(*value);
 }
 
@@ -293,8 +294,8 @@ void bind_store(nb::module_& module) {
       .def("__repr__", [](nb::handle self) {
         const auto& handle = nb::cast<const StoreHandle&>(self);
         const std::string type = nb::cast<std::string>(nb::str(self.type().attr("__name__")));
-        return handle.inner() ? "<" + type + ": " + handle.inner()->describe() + ">"
-                              : "<" + type + ">";
+        return shown_object(handle.inner() ? "<" + type + ": " + handle.inner()->describe() + ">"
+                                           : "<" + type + ">");
       });
 }
 

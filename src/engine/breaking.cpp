@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/shown.hpp"
 #include "engine/engine.hpp"
 #include "engine/extent.hpp"
 #include "engine/mailbox.hpp"
@@ -67,8 +68,8 @@ void Engine::tell_local(Group& group, const Status& cause) noexcept {
   if (group.local_members.empty()) return;
   const int index = static_cast<int>(notes_++ % unsigned{shm::kNotes});
   auto& note = reinterpret_cast<shm::Note*>(world_.regions->arena + shm::kNotesOffset)[index];
-  const std::string_view text = cause.message();
-  note.length = static_cast<std::uint32_t>(std::min(text.size(), sizeof(note.text)));
+  const std::string_view text = base::cut(cause.message(), sizeof(note.text));
+  note.length = static_cast<std::uint32_t>(text.size());
   std::memcpy(note.text, text.data(), note.length);
   const std::uint64_t word = shm::break_word(static_cast<std::uint8_t>(cause.code()), index,
                                              world_.regions->self, cause.culprit().value_or(-1));
@@ -97,7 +98,7 @@ void Engine::tell_remote(Group& group, const Status& cause) noexcept {
   header.group = group.id;
   header.seq = static_cast<std::uint64_t>(cause.code());
   header.offset = static_cast<std::uint64_t>(cause.culprit().value_or(-1) + 1);
-  std::string text(cause.message().substr(0, kMostReason));
+  std::string text(base::cut(cause.message(), kMostReason));
   for (const Member& member : group.members) {
     if (member.local < 0) control(member.global, header, text);
   }
@@ -111,7 +112,7 @@ Status Engine::cause_of(const Group& group, std::uint64_t word) const {
   if (reporter < world_.regions->peers.size()) {
     const auto& note = reinterpret_cast<const shm::Note*>(world_.regions->peers[reporter].arena +
                                                           shm::kNotesOffset)[index];
-    text.assign(note.text, std::min<std::size_t>(note.length, sizeof(note.text)));
+    text = base::shown({note.text, std::min<std::size_t>(note.length, sizeof(note.text))});
   }
   const auto code = static_cast<std::uint8_t>(word & 0xff);
   Status cause(code > 0 && code <= static_cast<std::uint8_t>(Errc::internal)
@@ -187,8 +188,8 @@ void Engine::on_control(int peer, const FrameHeader& header,
       Status cause(code > 0 && code <= static_cast<std::uint64_t>(Errc::internal)
                        ? static_cast<Errc>(code)
                        : Errc::internal,
-                   std::string(reinterpret_cast<const char*>(payload.data()),
-                               std::min<std::size_t>(payload.size(), kMostReason)));
+                   base::shown({reinterpret_cast<const char*>(payload.data()), payload.size()},
+                               kMostReason));
       const auto culprit = static_cast<std::int64_t>(header.offset) - 1;
       if (culprit >= 0 && culprit < world_.size) cause.with_culprit(static_cast<int>(culprit));
       if (group != nullptr) {

@@ -89,24 +89,46 @@ Engine::Engine(World world)
 
 Engine::~Engine() = default;
 
-bool Engine::given_up_by_all(Group& group) const noexcept {
-  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
+/// Died or left: it reads nobody's lines any more, and its own stay as they are.
+bool Engine::is_gone(const Member& member) const noexcept {
+  if (peers_[static_cast<std::size_t>(member.global)].died) return true;
+  const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(member.local)];
+  return peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving
+}
+
+/// Looks for the lines of every member of our host, and says so once all are found. Each is looked
+/// for, whatever becomes of the others: one that is passed over could use its slot anew before we
+/// look again.
+bool Engine::settle(Group& group) noexcept {
+  std::atomic<std::uint64_t>& done = group.block->done.value;
+  if (done.load(std::memory_order_relaxed) == kSettled) return true;  // ours alone to write
+  bool all = true;
+  for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(group, member) && !is_gone(member)) all = false;
+  }
+  // release: pairs with given_up_by_all and has_closed.
+  done.store(all ? kSettled : kClosed, std::memory_order_release);
+  return all;
+}
+
+/// Of a group that is settled.
+bool Engine::given_up_by_all(const Group& group) const noexcept {
+  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
+    const Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (is_gone(member)) return true;
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];
-    if (peers_[static_cast<std::size_t>(member.global)].died) return true;
-    if (peer.header().left.load(std::memory_order_acquire) != 0) return true;  // pairs with leaving
-    if (member.block == nullptr && !find_block(group, member)) return false;
     // Its slot may serve another group by now: then it has given this one up too.
     if (peer.group_id(member.slot).load(std::memory_order_acquire) != group.id) return true;
-    // acquire: pairs with remove_group; its reads of our memory lie before it.
-    return member.block->done.value.load(std::memory_order_acquire) == kGivenUp;
+    // acquire: pairs with settle; its reads of our memory lie before it.
+    return member.block->done.value.load(std::memory_order_acquire) == kSettled;
   });
 }
 
 void Engine::sweep_retired() noexcept {
   std::erase_if(retired_, [&](const std::unique_ptr<Group>& group) {
-    if (!given_up_by_all(*group)) return false;
+    if (!settle(*group) || !given_up_by_all(*group)) return false;
     staging_.forget(*group);
     return true;
   });
@@ -191,9 +213,10 @@ void Engine::remove_group(Group& group) noexcept {
     fail_all(group, Status(Errc::aborted, "group '" + group.name + "' was destroyed"));
   removing_ = false;
   // Peers may still look for our last lines, so these and the id stay until all have given up the
-  // group too (E7). release: pairs with passed_by_all; our reads of their memory lie before it.
-  group.block->done.value.store(kGivenUp, std::memory_order_release);
-  group.done_upto = kGivenUp;
+  // group too (E7). The store in it pairs with passed_by_all, too: our reads of their memory lie
+  // before it.
+  (void)settle(group);
+  group.done_upto = kClosed;
   closed_ids_.push_back(group.id);
   if (closed_ids_.size() > 4096) closed_ids_.pop_front();
   drop_held(group);

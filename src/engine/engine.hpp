@@ -205,7 +205,9 @@ class Engine final : public transport::Sink {
   // engine.cpp
   [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || letters_ > 0; }
   [[nodiscard]] int free_slot() noexcept;
-  [[nodiscard]] bool given_up_by_all(Group& group) const noexcept;
+  [[nodiscard]] bool is_gone(const Member& member) const noexcept;
+  bool settle(Group& group) noexcept;
+  [[nodiscard]] bool given_up_by_all(const Group& group) const noexcept;
   void sweep_retired() noexcept;
   void break_if_lost_already(Group& group) noexcept;
   bool start(Group& group, const Collective& call, bool asynchronous) noexcept;

@@ -125,8 +125,18 @@ struct Member {
   int slot = -1;  ///< its slot number for this group, for break words
 };
 
-/// `done` of a rank that has given up the group: it reads nobody's lines any more.
-inline constexpr std::uint64_t kGivenUp = ~std::uint64_t{0};
+/// `done` of a rank that has given up the group: it reads nobody's lines any more ...
+inline constexpr std::uint64_t kClosed = ~std::uint64_t{0} - 1;
+/// ... and knows where each member of its host has its lines, so it will also see when a slot
+/// serves another group. Until all are there nobody uses its slot anew: a member that could not be
+/// found any more would look like one that has not made the group yet.
+inline constexpr std::uint64_t kSettled = ~std::uint64_t{0};
+
+/// Has the rank whose lines these are given up the group? What it did in it lies before that.
+[[nodiscard]] inline bool has_closed(const transport::shm::GroupBlock& block) noexcept {
+  // acquire: pairs with remove_group.
+  return block.done.value.load(std::memory_order_acquire) >= kClosed;
+}
 
 /// One group on one rank. Owned by the engine; touched under the driver token only, except where
 /// said.

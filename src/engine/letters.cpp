@@ -180,6 +180,10 @@ void Engine::on_letter_frame(int peer, const FrameHeader& header) noexcept {
     return;
   }
   const int rank = rank_of(*group, peer);
+  if (rank < 0) {  // the group was made meanwhile, without this peer
+    if (is_letter(header)) took_letter(peer, cost);
+    return;
+  }
   switch (static_cast<FrameType>(header.type)) {
     case FrameType::p2p_letter:
       mail_of(*group).on_letter(rank, header, into == nullptr ? from.buffer.data() : nullptr);

@@ -491,10 +491,11 @@ void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
   }
   if (from.keep) {
     // Between its head and its end the operation may have begun, or the receive been posted, or the
-    // group been broken.
+    // group been made (without this peer), or broken.
     Group* const group = group_of(header.group);
+    const int rank = group == nullptr ? -1 : rank_of(*group, peer);
     if (group == nullptr ? is_closed(header.group)
-                         : group->broken.load(std::memory_order_relaxed)) {
+                         : rank < 0 || group->broken.load(std::memory_order_relaxed)) {
       took(peer, header);
       return;
     }
@@ -502,7 +503,7 @@ void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
     if (group == nullptr) return;
     Op& op = group->op_at(header.seq);
     if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
-      deliver_held(op, rank_of(*group, peer));
+      deliver_held(op, rank);
     }
     return;
   }

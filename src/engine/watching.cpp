@@ -238,10 +238,7 @@ void Engine::check_left(Op& op) noexcept {
           world_.regions->peers[static_cast<std::size_t>(member.local)];
       left =
           peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving (host.cpp)
-      if (!left && member.block != nullptr) {
-        // acquire: pairs with remove_group.
-        left = member.block->done.value.load(std::memory_order_acquire) == kGivenUp;
-      }
+      if (!left && member.block != nullptr) left = has_closed(*member.block);
     } else {
       left = peers_[static_cast<std::size_t>(member.global)].left;
     }

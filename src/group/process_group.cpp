@@ -9,6 +9,7 @@
 #include <tutti/backend.hpp>
 
 #include "base/kinds.hpp"
+#include "base/shown.hpp"
 #include "group/call_check.hpp"
 #include "group/factor.hpp"
 
@@ -146,7 +147,7 @@ void ProcessGroup::abort(std::string_view reason) {
   impl_->backend->abort(Status(Errc::aborted, "group '" + impl_->name + "' was aborted by " +
                                                   impl_->backend->whereabouts(rank()) + ", rank " +
                                                   std::to_string(rank()) + ": " +
-                                                  std::string(reason)));
+                                                  base::shown(reason)));
 }
 
 void wait_all(std::span<Work> works) {

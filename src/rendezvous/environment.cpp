@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdlib>
 
+#include "base/shown.hpp"
 #include "store/secret.hpp"
 
 namespace tutti::rendezvous {
@@ -63,7 +64,7 @@ Result<std::optional<int>> Environment::number(const char* name) const {
   const auto [stop, error] = std::from_chars(value->data(), end, parsed);
   if (error != std::errc() || stop != end || value->empty())
     return cannot_join(
-        fmt::format("{} is \"{}\", which is not a whole number", name, value->substr(0, 64)));
+        fmt::format("{} is \"{}\", which is not a whole number", name, base::shown(*value, 64)));
   return std::optional<int>(parsed);
 }
 
@@ -119,7 +120,7 @@ Result<bool> agent_serves(const Environment& environment) {
   if (!value || *value == "0") return false;
   if (*value == "1") return true;
   return cannot_join(
-      fmt::format("TUTTI_AGENT_STORE is \"{}\", it must be 0 or 1", value->substr(0, 64)));
+      fmt::format("TUTTI_AGENT_STORE is \"{}\", it must be 0 or 1", base::shown(*value, 64)));
 }
 
 }  // namespace tutti::rendezvous

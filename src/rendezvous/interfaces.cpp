@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <net/if.h>
 
+#include "base/shown.hpp"
 #include "rendezvous/environment.hpp"
 
 namespace tutti::rendezvous {
@@ -21,7 +22,7 @@ Result<InterfaceChoice> parse_interfaces(std::string_view variable, std::string_
     return cannot_join(fmt::format(
         "{} is \"{}\", which {}; it must be names with commas between, such as eth0,eth1, with = "
         "before them for whole names only, or ^ for any but these",
-        variable, text.substr(0, 128), why));
+        variable, base::shown(text, 128), why));
   };
   InterfaceChoice choice;
   choice.exact = exact;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/shown.hpp"
 #include "os/address.hpp"
 #include "os/host.hpp"
 #include "os/route.hpp"
@@ -48,7 +49,7 @@ Result<std::optional<os::Address>> chosen(const Environment& environment, int fa
     if (best == nullptr) {
       return cannot_join(fmt::format(
           "{} is \"{}\", but no interface of host {} that is up matches it; there are{}", variable,
-          text->substr(0, 128), os::host_name(), known));
+          base::shown(*text, 128), os::host_name(), known));
     }
     return std::optional<os::Address>(best->address);
   }

@@ -10,6 +10,7 @@
 #include <mutex>
 
 #include "base/log.hpp"
+#include "base/shown.hpp"
 #include "os/address.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/url.hpp"
@@ -32,7 +33,7 @@ Status check_master(const std::string& host, int port, const char* variable) {
     return cannot_join(
         fmt::format("MASTER_ADDR is \"{}\", {}; set it to the address or name of the "
                     "host of rank 0",
-                    host.substr(0, 256), why));
+                    base::shown(host, 256), why));
   };
   if (host.empty()) return complain("which is empty");
   constexpr std::size_t kLongestName = 253;  // of the domain name system

@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "base/shown.hpp"
+
 namespace tutti::rendezvous {
 namespace {
 
@@ -24,7 +26,7 @@ class Parser {
     if (text_.empty()) return bad("is empty");
     if (end == std::string_view::npos) {
       if (text_.front() == '/')
-        return bad(fmt::format("is a bare path; write file://{}", text_.substr(0, kShown)));
+        return bad(fmt::format("is a bare path; write file://{}", base::shown(text_, kShown)));
       return bad("has no scheme");
     }
     const std::string_view scheme = text_.substr(0, end);
@@ -34,11 +36,12 @@ class Parser {
       if (Status s = read_query(rest.substr(query + 1)); !s) return s;
       rest = rest.substr(0, query);
     }
-    Status read = scheme == "env"   ? read_env(rest)
-                  : scheme == "tcp" ? read_tcp(rest)
-                  : scheme == "file"
-                      ? read_file(rest)
-                      : bad(fmt::format("has the unknown scheme \"{}\"", scheme.substr(0, kShown)));
+    Status read =
+        scheme == "env"   ? read_env(rest)
+        : scheme == "tcp" ? read_tcp(rest)
+        : scheme == "file"
+            ? read_file(rest)
+            : bad(fmt::format("has the unknown scheme \"{}\"", base::shown(scheme, kShown)));
     if (!read) return read;
     return url_;
   }
@@ -47,7 +50,7 @@ class Parser {
   [[nodiscard]] Status bad(std::string_view why) const {
     return Status(Errc::invalid_argument,
                   fmt::format("cannot join the job: init_method \"{}\" {}; {}",
-                              text_.substr(0, kShown), why, kForms));
+                              base::shown(text_, kShown), why, kForms));
   }
 
   static std::optional<int> number(std::string_view text) {
@@ -70,7 +73,7 @@ class Parser {
                                                                 : nullptr;
       if (wanted == nullptr) {
         return bad(fmt::format("has the unknown parameter \"{}\", known are rank and world_size",
-                               name.substr(0, kShown)));
+                               base::shown(name, kShown)));
       }
       if (*wanted) return bad(fmt::format("gives {} twice", name));
       const std::string_view value =
@@ -78,7 +81,7 @@ class Parser {
       *wanted = number(value);
       if (!*wanted)
         return bad(fmt::format("gives {} as \"{}\", which is not a whole number", name,
-                               value.substr(0, kShown)));
+                               base::shown(value, kShown)));
     }
     return {};
   }
@@ -110,7 +113,7 @@ class Parser {
     const std::optional<int> value = number(port);
     if (!value || *value < 1 || *value > 65535) {
       return bad(fmt::format("has the port \"{}\", ports are 1 to 65535, the same on all ranks",
-                             port.substr(0, kShown)));
+                             base::shown(port, kShown)));
     }
     url_.port = static_cast<std::uint16_t>(*value);
     return {};

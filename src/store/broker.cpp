@@ -5,10 +5,36 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/shown.hpp"
+
 namespace tutti::store {
 namespace {
 
 constexpr std::size_t kNamesInTimeout = 16;
+constexpr std::size_t kShown = 128;  // bytes of a key or value in a message
+
+// What is kept counts beside its bytes, so that names alone, or empty values, find an end too: the
+// nodes of tables and the strings in them, rounded up.
+constexpr std::size_t kKeyCost = 128;
+constexpr std::size_t kQueueCost = 768;  // an empty std::deque has a block already
+constexpr std::size_t kQueuedCost = 48;
+constexpr std::size_t kWaitingCost = 512;     // itself, its deadline, its place in a line
+constexpr std::size_t kWaitingItemCost = 48;  // each of its keys
+
+std::size_t cost_of_key(const std::string& key, const std::string& value) noexcept {
+  return kKeyCost + key.size() + value.size();
+}
+std::size_t cost_of_queue(const std::string& name) noexcept { return kQueueCost + name.size(); }
+std::size_t cost_of_queued(const std::string& value) noexcept { return kQueuedCost + value.size(); }
+std::size_t cost_of_waiting(const Request& request) noexcept {
+  std::size_t cost = kWaitingCost;
+  std::size_t longest = 0;
+  for (const std::string& key : request.keys) {
+    cost += kWaitingItemCost + key.size();
+    longest = std::max(longest, key.size());
+  }
+  return cost + 2 * longest;  // the line it stands in has its name, and it has that too
+}
 
 bool waits(Op op) noexcept {
   return op == Op::get || op == Op::wait || op == Op::multi_get || op == Op::queue_pop;
@@ -43,10 +69,13 @@ std::optional<Response> Broker::submit(Request request, Ticket ticket, Clock::ti
   if (!waits(request.op)) return execute(request);
   const std::optional<std::string> name = missing(request);
   if (!name) return execute(request);
+  const std::size_t cost = cost_of_waiting(request);
+  if (Status status = reserve(cost); !status) return failure(status);
   const Clock::time_point deadline = now + std::chrono::milliseconds(request.timeout_ms);
   const bool queue = request.op == Op::queue_pop;
   Waiting& waiting = waiting_[ticket];
   waiting.request = std::move(request);
+  waiting.cost = cost;
   waiting.deadline = deadlines_.emplace(deadline, ticket);
   enqueue(ticket, *name, queue);
   return std::nullopt;
@@ -56,8 +85,7 @@ void Broker::cancel(Ticket ticket) {
   const auto entry = waiting_.find(ticket);
   if (entry == waiting_.end()) return;
   unqueue(ticket, entry->second);
-  deadlines_.erase(entry->second.deadline);
-  waiting_.erase(entry);
+  forget(entry);
 }
 
 void Broker::expire(Clock::time_point now) {
@@ -98,7 +126,7 @@ Response Broker::execute(Request& request) {
     case Op::delete_key: {
       const auto entry = table_.find(request.keys[0]);
       if (entry == table_.end()) return number(0);
-      used_bytes_ -= entry->first.size() + entry->second.size();
+      used_bytes_ -= cost_of_key(entry->first, entry->second);
       table_.erase(entry);
       return number(1);
     }
@@ -147,8 +175,8 @@ Status Broker::reserve(std::size_t more, std::size_t less) {
 
 Response Broker::set(const std::string& key, std::string text) {
   const auto entry = table_.find(key);
-  const std::size_t less = entry == table_.end() ? 0 : key.size() + entry->second.size();
-  if (Status status = reserve(key.size() + text.size(), less); !status) return failure(status);
+  const std::size_t less = entry == table_.end() ? 0 : cost_of_key(key, entry->second);
+  if (Status status = reserve(cost_of_key(key, text), less); !status) return failure(status);
   if (entry != table_.end())
     entry->second = std::move(text);
   else
@@ -167,12 +195,12 @@ Response Broker::add(const std::string& key, std::int64_t amount) {
       return failure(Errc::invalid_argument,
                      fmt::format("the value of key \"{}\" is not a number that fits 64 bits: "
                                  "\"{}\"",
-                                 key, text.substr(0, 64)));
+                                 base::shown(key, kShown), base::shown(text, kShown)));
     }
   }
   if (__builtin_add_overflow(sum, amount, &sum)) {
-    return failure(Errc::invalid_argument,
-                   fmt::format("the sum in key \"{}\" does not fit 64 bits", key));
+    return failure(Errc::invalid_argument, fmt::format("the sum in key \"{}\" does not fit 64 bits",
+                                                       base::shown(key, kShown)));
   }
   Response response = set(key, fmt::format("{}", sum));
   response.number = sum;
@@ -197,8 +225,9 @@ Response Broker::append(const std::string& key, const std::string& text) {
   if (entry == table_.end()) return set(key, text);
   if (entry->second.size() + text.size() > limits_.value_bytes) {
     return failure(Errc::invalid_argument,
-                   fmt::format("the value of key \"{}\" would have {} bytes, {} is the limit", key,
-                               entry->second.size() + text.size(), limits_.value_bytes));
+                   fmt::format("the value of key \"{}\" would have {} bytes, {} is the limit",
+                               base::shown(key, kShown), entry->second.size() + text.size(),
+                               limits_.value_bytes));
   }
   if (Status status = reserve(text.size()); !status) return failure(status);
   entry->second += text;
@@ -212,7 +241,8 @@ Response Broker::push(const std::string& queue, std::string text) {
     finish(ticket, value(std::move(text)));
     return {};
   }
-  if (Status status = reserve(text.size()); !status) return failure(status);
+  const std::size_t first = queues_.contains(queue) ? 0 : cost_of_queue(queue);
+  if (Status status = reserve(first + cost_of_queued(text)); !status) return failure(status);
   queues_[queue].push_back(std::move(text));
   return {};
 }
@@ -222,9 +252,12 @@ Response Broker::pop(const std::string& queue) {
   if (entry == queues_.end()) return number(0);
   Response response = value(std::move(entry->second.front()));
   response.number = 1;
-  used_bytes_ -= response.values[0].size();
+  used_bytes_ -= cost_of_queued(response.values[0]);
   entry->second.pop_front();
-  if (entry->second.empty()) queues_.erase(entry);
+  if (entry->second.empty()) {
+    used_bytes_ -= cost_of_queue(entry->first);
+    queues_.erase(entry);
+  }
   return response;
 }
 
@@ -281,10 +314,14 @@ void Broker::unqueue(Ticket ticket, const Waiting& waiting) {
 }
 
 void Broker::finish(Ticket ticket, Response response) {
-  const auto entry = waiting_.find(ticket);
+  forget(waiting_.find(ticket));
+  answers_.emplace_back(ticket, std::move(response));
+}
+
+void Broker::forget(std::unordered_map<Ticket, Waiting>::iterator entry) {
+  used_bytes_ -= entry->second.cost;
   deadlines_.erase(entry->second.deadline);
   waiting_.erase(entry);
-  answers_.emplace_back(ticket, std::move(response));
 }
 
 }  // namespace tutti::store

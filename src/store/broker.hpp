@@ -42,6 +42,7 @@ class Broker {
   struct Waiting {
     Request request;
     std::string name;  // the key or queue it stands in line for now
+    std::size_t cost = 0;
     std::multimap<Clock::time_point, Ticket>::iterator deadline;
   };
   using Line = std::list<Ticket>;
@@ -63,9 +64,10 @@ class Broker {
   void enqueue(Ticket ticket, const std::string& name, bool queue);
   void unqueue(Ticket ticket, const Waiting& waiting);
   void finish(Ticket ticket, Response response);
+  void forget(std::unordered_map<Ticket, Waiting>::iterator entry);
 
   Limits limits_;
-  std::size_t used_bytes_ = 0;
+  std::size_t used_bytes_ = 0;  // of keys, queues and who waits, as they are counted in broker.cpp
   std::unordered_map<std::string, std::string> table_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;
   std::unordered_map<Ticket, Waiting> waiting_;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "base/shown.hpp"
+
 namespace tutti::store {
 
 std::string_view to_string(Op op) noexcept {
@@ -78,7 +80,7 @@ Status check_request(const Request& request, const Limits& limits) {
     if (key.empty()) return bad("a key must not be empty");
     if (key.size() > limits.key_bytes) {
       return bad(fmt::format("a key of {} bytes is too long, {} is the limit: \"{}...\"",
-                             key.size(), limits.key_bytes, key.substr(0, 32)));
+                             key.size(), limits.key_bytes, base::shown(key, 32)));
     }
   }
   for (const std::string& value : request.values) {

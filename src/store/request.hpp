@@ -69,7 +69,8 @@ struct Limits {
   std::size_t items = 65536;
   /// Of one request or response, behind its header.
   std::size_t body_bytes = Store::kMaxValueBytes + (std::size_t{1} << 20);
-  /// Of all keys and values a server keeps.
+  /// Of all that a server keeps: keys, queues, values, requests that wait; each counts some bytes
+  /// more than it has.
   std::size_t total_bytes = std::size_t{1} << 30;
 };
 

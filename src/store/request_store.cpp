@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/shown.hpp"
+
 namespace tutti::store {
 namespace {
 
@@ -19,7 +21,7 @@ std::string quoted(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
-    text += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", names[i].substr(0, 128));
+    text += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", base::shown(names[i], 128));
   if (names.size() > kShown) text += fmt::format(" and more");
   return text;
 }
@@ -29,8 +31,8 @@ std::string quoted(const std::vector<std::string>& names) {
 Status describe_failure(Op op, const std::string& name, std::size_t count, const Response& response,
                         Store::Clock::duration timeout, const std::string& store) {
   std::string call = fmt::format("store {}", to_string(op));
-  if (count == 1) call += fmt::format("(\"{}\")", name.substr(0, 128));
-  if (count > 1) call += fmt::format("(\"{}\" and {} more)", name.substr(0, 128), count - 1);
+  if (count == 1) call += fmt::format("(\"{}\")", base::shown(name, 128));
+  if (count > 1) call += fmt::format("(\"{}\" and {} more)", base::shown(name, 128), count - 1);
   if (response.code != Errc::timeout || !response.text.empty())
     return Status(response.code, fmt::format("{}: {}", call, response.text));
   if (op == Op::queue_pop) {

@@ -457,12 +457,12 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
 void TcpServer::Loop::deliver_on_loop() {
   for (const auto& [ticket, response] : broker_.take_answers()) {
     const auto owner = owners_.find(ticket);
+    if (owner == owners_.end()) continue;  // doomed by an answer before this one
     Connection& connection = *connections_.at(owner->second);
     owners_.erase(owner);
     const auto waiting = connection.waiting.find(ticket);
     const std::uint64_t request_id = waiting->second;
     connection.waiting.erase(waiting);
-    if (connection.doomed) continue;
     respond_on_loop(connection, response, request_id);
     if (!connection.doomed) update_watch_on_loop(connection);
   }
@@ -522,6 +522,12 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
   // Buried at the end of the turn: callers up the stack still hold the reference.
   connection.doomed = true;
   anyone_doomed_ = true;
+  // At once: what others push or set until then must not be given to him.
+  for (const auto& [ticket, request_id] : connection.waiting) {
+    broker_.cancel(ticket);
+    owners_.erase(ticket);
+  }
+  connection.waiting.clear();
   if (connection.left) return;
   if (connection.state == State::open) {
     base::log(base::Level::info, fmt::format("the store at {} has lost user {}: {}",
@@ -551,10 +557,6 @@ std::vector<std::pair<std::string, std::string>> TcpServer::Loop::bury_doomed_on
     if (!connection.doomed) {
       ++entry;
       continue;
-    }
-    for (const auto& [ticket, request_id] : connection.waiting) {
-      broker_.cancel(ticket);
-      owners_.erase(ticket);
     }
     if (connection.state == State::open) {
       --open_count_;

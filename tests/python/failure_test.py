@@ -91,6 +91,26 @@ def test_abort_tells_the_others_why(tmp_path):
     """, 2, tmp_path)
 
 
+@pytest.mark.parametrize("hosts", [1, 2])
+def test_a_long_reason_is_cut_between_characters(tmp_path, hosts):
+    ranks.run(f"""
+        os.environ["TUTTI_HOST_ID"] = str(RANK % {hosts})
+        world = tutti.init_process_group(timeout=20)
+        reason = "x" + "\u00e4\u65e5\U0001f600" * 1000
+        if RANK == 0:
+            world.abort(reason)
+        try:
+            world.barrier()
+        except tutti.BackendError as problem:
+            text = str(problem)
+            assert problem.code == "aborted", problem
+            told = text[text.index("x\u00e4"):]
+            assert len(told) > 100 and reason.startswith(told), text
+        else:
+            raise AssertionError("the group is not broken")
+    """, 2, tmp_path, init=False)
+
+
 def test_a_forked_child_is_told_and_disturbs_nobody(tmp_path):
     ranks.run("""
         early = world.all_reduce(np.ones(100_000), async_op=True) if RANK == 0 else None

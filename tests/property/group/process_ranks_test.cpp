@@ -1,4 +1,5 @@
 #include "block_programs.hpp"
+#include "group_churn.hpp"
 #include "programs.hpp"
 
 #include <algorithm>
@@ -54,6 +55,11 @@ TEST(ProcessRanks, GiveTheSameOnTwoHosts) {
   config.host_id = std::atoi(rank) % 2 == 0 ? "even" : "odd";
   ProcessGroup world = init_process_group({.config = config});
   test::run_program(world, 41, 10, 200'000);
+}
+
+TEST(ProcessRanks, KeepNoSlotsOfGroupsThatAreClosed) {
+  ProcessGroup world = init_process_group();
+  test::churn_groups(world, 43, 300);
 }
 
 TEST(ProcessRanks, TakeSeveralTensorsAtOnceAndWaitForTheLatest) {

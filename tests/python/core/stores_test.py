@@ -127,6 +127,29 @@ def test_text_bytes_and_buffers(store):
             store.set("k" * 5000, b"")
 
 
+def test_errors_show_foreign_bytes(store):
+    if isinstance(store, Dictionary):  # whose errors are its own
+        return
+    store.set("k", b"\x80")
+    with pytest.raises(tutti.Error) as problem:
+        store.add("k", 1)
+    if not isinstance(problem.value, tutti.StoreError):  # that of one in Python tells Python's
+        assert "\\x80" in str(problem.value)
+    with pytest.raises(tutti.TimeoutError) as late:
+        store.get(b"\xff", timeout=0.1)
+    assert "xff" in str(late.value) or "\\udcff" in str(late.value)
+    with pytest.raises(IndexError, match="empty"):
+        store.queue_pop(b"q\xff", block=False)
+    with pytest.raises(tutti.InvalidArgument, match="too long"):
+        store.set(b"\xc3\xa4" * 5000, b"")
+    with pytest.raises(tutti.InvalidArgument, match="too long"):
+        store.set(b"\xff" * 5000, b"")
+    # A key keeps its bytes, as os.fsdecode does it.
+    store.set(b"k\xff", b"1")
+    assert b"k\xff" in [key.encode("utf-8", "surrogateescape") for key in store.list_keys()]
+    assert repr(tutti.PrefixStore("pr\u00e4fix", store))
+
+
 def test_waiting_for_what_does_not_come(store):
     begin = time.monotonic()
     for call in (lambda: store.wait(["never"], timedelta(seconds=0.1)),

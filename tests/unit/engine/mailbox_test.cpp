@@ -82,11 +82,11 @@ class MailboxTest : public testing::Test {
     world.populate = [](std::byte*, std::size_t) { return Status(); };
     return world;
   }
-  Group& group(std::uint64_t id = 1) {
+  Group& group(std::uint64_t id = 1, std::vector<int> ranks = {0, 1, 2}) {
     GroupSpec spec;
     spec.id = id;
     spec.name = "group " + std::to_string(id);
-    spec.ranks = {0, 1, 2};
+    spec.ranks = std::move(ranks);
     Result<Group*> made = engine_.add_group(spec);
     EXPECT_TRUE(made.ok());
     return **made;
@@ -461,6 +461,55 @@ TEST_F(MailboxTest, RemovingAGroupEndsWhatRuns) {
   EXPECT_EQ(told, 1);
   EXPECT_FALSE(engine_.busy());
   EXPECT_TRUE(letter_from(1, 1, {5})) << "of a group that is closed: dropped";
+}
+
+// The peer's frame begins when nobody has made its group, and ends when we have: without the peer.
+TEST_F(MailboxTest, AStrangersLetterThatArrivesWhileTheGroupIsMadeIsDropped) {
+  const FrameHeader header = letter(1, kUnasked, 0, true, 5);
+  const std::span<std::byte> into = engine_.on_header(1, header);
+  ASSERT_GE(into.size(), kUnasked);
+  std::fill(into.begin(), into.end(), std::byte{9});
+  Group& others = group(5, {0, 2});
+  Bytes got(4);
+  const auto ticket = recv(others, got, kAnySource);
+  engine_.on_frame(1, header);
+  EXPECT_FALSE(done(others, ticket)) << "it is no member";
+  EXPECT_TRUE(letter_from(2, 1, {1, 2, 3, 4}, 0, 5));
+  EXPECT_TRUE(done(others, ticket));
+  EXPECT_EQ(got, (Bytes{1, 2, 3, 4}));
+  EXPECT_EQ(engine_.source(others, ticket), 1) << "global rank 2";
+  // What it took counts no longer: as much as ever may come unasked.
+  group();
+  EXPECT_TRUE(letter_from(1, 1, Bytes(kUnasked)));
+  EXPECT_TRUE(letter_from(1, 2, Bytes(kUnasked)));
+}
+
+TEST_F(MailboxTest, AStrangersDataThatArrivesWhileTheGroupIsMadeIsDropped) {
+  FrameHeader header;
+  header.type = static_cast<std::uint8_t>(FrameType::data);
+  header.flags = 1;  // unasked
+  header.group = 5;
+  header.seq = 1;
+  header.payload_bytes = kUnasked;
+  const std::span<std::byte> into = engine_.on_header(1, header);
+  ASSERT_GE(into.size(), kUnasked);
+  std::fill(into.begin(), into.end(), std::byte{9});
+  Group& others = group(5, {0, 2});
+  Bytes got(4);
+  Collective call;
+  call.kind = Kind::broadcast;
+  call.root = 1;
+  call.timeout = seconds(1);
+  call.input = view_of(got);
+  call.output = call.input;
+  const auto ticket = engine_.submit(others, call, false);
+  engine_.on_frame(1, header);
+  EXPECT_FALSE(done(others, ticket));
+  EXPECT_FALSE(others.broken);
+  EXPECT_EQ(got, Bytes(4));
+  EXPECT_EQ(transport_.frames(FrameType::credit), 1) << "it is not held, and counts no longer";
+  // A whole frame of the group is refused, as the group is known by now.
+  EXPECT_FALSE(hear(1, header, std::vector<std::byte>(kUnasked)));
 }
 
 TEST(Shelves, AreFirstInFirstOutPerKey) {

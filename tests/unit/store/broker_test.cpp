@@ -45,7 +45,7 @@ TEST(Broker, AnswersWhoWaitedInOneStep) {
 }
 
 TEST(Broker, SetsWhatIsAbsentAndNothingElse) {
-  Broker broker({.total_bytes = 20});
+  Broker broker({.total_bytes = 1000});
   EXPECT_FALSE(submit(broker, request(Op::get, {"will"}), 1));
   EXPECT_TRUE(broker.set_if_absent("will", "done"));
   const auto answers = broker.take_answers();
@@ -54,7 +54,7 @@ TEST(Broker, SetsWhatIsAbsentAndNothingElse) {
   submit(broker, request(Op::set, {"empty"}, {""}));
   EXPECT_TRUE(broker.set_if_absent("empty", "no"));
   EXPECT_THAT(submit(broker, request(Op::get, {"empty"}))->values, ElementsAre(""));
-  EXPECT_EQ(broker.set_if_absent("more", std::string(20, 'x')).code(), Errc::store);
+  EXPECT_EQ(broker.set_if_absent("more", std::string(1000, 'x')).code(), Errc::store);
 }
 
 TEST(Broker, AKeyThatWasDeletedAgainIsWaitedForAgain) {
@@ -117,18 +117,112 @@ TEST(Broker, CancelledRequestsLeaveNothing) {
 
 TEST(Broker, KeepsNoMoreThanItMay) {
   Limits limits;
-  limits.total_bytes = 100;
+  limits.total_bytes = 10'000;
   Broker broker(limits);
-  EXPECT_EQ(submit(broker, request(Op::set, {"k"}, {std::string(99, 'v')}))->code, Errc::ok);
-  EXPECT_EQ(submit(broker, request(Op::set, {"l"}, {"v"}))->code, Errc::store);
+  // A key counts 128 bytes more than it has, a queue 768, a value in it 48.
+  EXPECT_EQ(submit(broker, request(Op::set, {"k"}, {std::string(9871, 'v')}))->code, Errc::ok);
+  EXPECT_EQ(submit(broker, request(Op::set, {"l"}, {""}))->code, Errc::store);
   EXPECT_EQ(submit(broker, request(Op::append, {"k"}, {"v"}))->code, Errc::store);
-  EXPECT_EQ(submit(broker, request(Op::queue_push, {"q"}, {"v"}))->code, Errc::store);
-  EXPECT_EQ(submit(broker, request(Op::set, {"k"}, {std::string(50, 'w')}))->code, Errc::ok);
-  EXPECT_EQ(submit(broker, request(Op::queue_push, {"q"}, {std::string(49, 'v')}))->code, Errc::ok);
-  EXPECT_EQ(submit(broker, request(Op::queue_push, {"q"}, {"v"}))->code, Errc::store);
+  EXPECT_EQ(submit(broker, request(Op::queue_push, {"q"}, {""}))->code, Errc::store);
+  EXPECT_EQ(submit(broker, request(Op::set, {"k"}, {std::string(5871, 'w')}))->code, Errc::ok);
+  EXPECT_EQ(submit(broker, request(Op::queue_push, {"q"}, {std::string(3183, 'v')}))->code,
+            Errc::ok);
+  EXPECT_EQ(submit(broker, request(Op::queue_push, {"q"}, {""}))->code, Errc::store);
   EXPECT_EQ(submit(broker, request(Op::queue_pop, {"q"}))->code, Errc::ok);
   EXPECT_EQ(submit(broker, request(Op::delete_key, {"k"}))->number, 1);
-  EXPECT_EQ(submit(broker, request(Op::set, {"k"}, {std::string(99, 'v')}))->code, Errc::ok);
+  EXPECT_EQ(submit(broker, request(Op::set, {"k"}, {std::string(9871, 'v')}))->code, Errc::ok);
+}
+
+// Fills it with `more(i)`, i counting up, until it is refused. How many were taken; -1: no end.
+template <class More>
+int fill(Broker& broker, More more) {
+  for (int i = 0; i < 100'000; ++i) {
+    const auto response = submit(broker, more(i), static_cast<Broker::Ticket>(i + 1));
+    if (response && response->code == Errc::store) return i;
+  }
+  return -1;
+}
+
+TEST(Broker, NamesAndEmptyValuesCountToo) {
+  const Limits limits = [] {
+    Limits small;
+    small.total_bytes = 100'000;
+    return small;
+  }();
+  const auto name = [](int i) { return "name " + std::to_string(i); };
+  {
+    Broker broker(limits);
+    EXPECT_GT(fill(broker, [&](int i) { return request(Op::queue_push, {name(i)}, {""}); }), 50)
+        << "empty values, ever new queues";
+  }
+  {
+    Broker broker(limits);
+    EXPECT_GT(fill(broker, [&](int) { return request(Op::queue_push, {"q"}, {""}); }), 1000)
+        << "empty values, one queue";
+  }
+  {
+    Broker broker(limits);
+    EXPECT_GT(fill(broker, [&](int i) { return request(Op::set, {name(i)}, {""}); }), 500);
+  }
+  {
+    Broker broker(limits);
+    EXPECT_GT(fill(broker, [&](int i) { return request(Op::append, {name(i)}, {""}); }), 500);
+  }
+  {
+    Broker broker(limits);
+    EXPECT_GT(fill(broker, [&](int i) { return request(Op::add, {name(i)}); }), 500);
+  }
+  {
+    Broker broker(limits);
+    EXPECT_GT(fill(broker,
+                   [&](int i) {
+                     return request(Op::compare_set, {name(i)}, {"", ""});
+                   }),
+              500);
+  }
+  for (const Op op : {Op::get, Op::wait, Op::queue_pop}) {
+    Broker broker(limits);
+    const int taken = fill(broker, [&](int i) { return request(op, {name(i)}); });
+    EXPECT_GT(taken, 100) << to_string(op);
+  }
+}
+
+TEST(Broker, WhatIsGoneCountsNoLonger) {
+  Limits limits;
+  limits.total_bytes = 4000;
+  Broker broker(limits);
+  for (int round = 0; round < 1000; ++round) {
+    const std::string name = "name " + std::to_string(round);
+    ASSERT_EQ(submit(broker, request(Op::set, {name}, {"value"}))->code, Errc::ok) << round;
+    ASSERT_EQ(submit(broker, request(Op::append, {name}, {"more"}))->code, Errc::ok);
+    ASSERT_EQ(submit(broker, request(Op::delete_key, {name}))->number, 1);
+    for (const char* const value : {"", "two"})
+      ASSERT_EQ(submit(broker, request(Op::queue_push, {name}, {value}))->code, Errc::ok);
+    ASSERT_EQ(submit(broker, request(Op::queue_pop, {name}))->code, Errc::ok);
+    ASSERT_EQ(submit(broker, request(Op::queue_try_pop, {name}))->number, 1);
+    // Those who wait: answered, cancelled, their time over.
+    ASSERT_FALSE(submit(broker, request(Op::queue_pop, {name}), 1));
+    ASSERT_EQ(submit(broker, request(Op::queue_push, {name}, {"value"}))->code, Errc::ok);
+    ASSERT_FALSE(submit(broker, request(Op::multi_get, {"a", name}), 2));
+    broker.cancel(2);
+    ASSERT_FALSE(submit(broker, request(Op::wait, {name, "b"}), 3));
+    broker.expire(kStart + 100ms);
+    ASSERT_EQ(broker.take_answers().size(), 2U);
+  }
+}
+
+TEST(Broker, AMessageShowsForeignBytesAndIsCutBetweenCharacters) {
+  Broker broker;
+  submit(broker, request(Op::set, {"k\xff"}, {"\x80"}));
+  auto response = submit(broker, request(Op::add, {"k\xff"}));
+  EXPECT_EQ(response->code, Errc::invalid_argument);
+  EXPECT_THAT(response->text, testing::HasSubstr(R"(key "k\xff")"));
+  EXPECT_THAT(response->text, testing::HasSubstr(R"("\x80")"));
+  std::string long_text = "x";
+  for (int i = 0; i < 100; ++i) long_text += "\xc3\xa9";
+  submit(broker, request(Op::set, {"k"}, {long_text}));
+  response = submit(broker, request(Op::add, {"k"}));
+  EXPECT_THAT(response->text, testing::HasSubstr('"' + long_text.substr(0, 127) + '"'));
 }
 
 TEST(Broker, ManyNamesOfOneLongValueMakeNoEndlessAnswer) {

@@ -316,22 +316,95 @@ TEST(TcpStore, AUserWhoNeverReadsIsDropped) {
   EXPECT_EQ(store->get("big").size(), std::size_t{1} << 20);
 }
 
+// Keeps the server's thread in its first remark until it is let go.
+class Holdup {
+ public:
+  Holdup() {
+    tutti::base::set_log_sink(
+        [this](tutti::base::Level, std::string_view) {
+          std::unique_lock lock(mutex_);
+          held_ = true;
+          changed_.notify_all();
+          changed_.wait_for(lock, 10s, [this] { return released_; });
+        },
+        tutti::base::Level::info);
+  }
+  ~Holdup() {
+    release();
+    tutti::base::set_log_sink({});
+  }
+  bool wait() {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, 10s, [this] { return held_; });
+  }
+  void release() {
+    const std::lock_guard lock(mutex_);
+    released_ = true;
+    changed_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool held_ = false;
+  bool released_ = false;
+};
+
+// Sends what makes the server hang up.
+void break_a_rule(const os::Fd& fd) {
+  std::vector<std::byte> bytes(kHeaderBytes);
+  bytes[5] = std::byte{1};  // reserved
+  ASSERT_TRUE(os::send_all(fd.get(), bytes, Clock::now() + 5s));
+}
+
+// Asks to pop, and returns when the server knows.
+void wait_in_queue(const os::Fd& fd, const std::string& queue) {
+  Request request;
+  request.op = Op::queue_pop;
+  request.timeout_ms = 60000;
+  request.keys = {queue};
+  ASSERT_TRUE(os::send_all(fd.get(), encode_request(request, 1), Clock::now() + 5s));
+  Request marker;
+  marker.op = Op::num_keys;
+  ASSERT_TRUE(os::send_all(fd.get(), encode_request(marker, 2), Clock::now() + 5s));
+  std::array<std::byte, kHeaderBytes> answer;  // of the second: the first waits
+  ASSERT_TRUE(os::receive_all(fd.get(), answer, Clock::now() + 5s));
+  ASSERT_EQ(parse_header(answer, {})->id, 2U);
+}
+
+TEST(TcpStore, WhoIsLostInTheSameTurnTakesNothingFromAQueue) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  os::Fd first = dial_and_prove(*server);
+  os::Fd victim = dial_and_prove(*server);
+  os::Fd pusher = dial_and_prove(*server);
+  wait_in_queue(victim, "q");
+  {
+    // While the server is held up over the first one, the victim breaks a rule and another pushes:
+    // it then finds both at once, in this order.
+    Holdup holdup;
+    break_a_rule(first);
+    ASSERT_TRUE(holdup.wait());
+    break_a_rule(victim);
+    Request push;
+    push.op = Op::queue_push;
+    push.keys = {"q"};
+    push.values = {"value"};
+    ASSERT_TRUE(os::send_all(pusher.get(), encode_request(push, 1), Clock::now() + 5s));
+    holdup.release();
+    std::array<std::byte, kHeaderBytes> answer;
+    ASSERT_TRUE(os::receive_all(pusher.get(), answer, Clock::now() + 5s));
+    ASSERT_TRUE(hung_up(victim, 5s));
+  }
+  EXPECT_EQ(store->queue_pop("q", 5s), "value");
+}
+
 TEST(TcpStore, WhoDiesWaitingTakesNothingFromAQueue) {
   auto server = serve();
   auto store = join(server->address().port());
   {
     os::Fd victim = dial_and_prove(*server);
-    Request request;
-    request.op = Op::queue_pop;
-    request.timeout_ms = 60000;
-    request.keys = {"q"};
-    ASSERT_TRUE(os::send_all(victim.get(), encode_request(request, 1), Clock::now() + 5s));
-    Request marker;
-    marker.op = Op::num_keys;
-    ASSERT_TRUE(os::send_all(victim.get(), encode_request(marker, 2), Clock::now() + 5s));
-    std::array<std::byte, kHeaderBytes> answer;  // of the second: the first waits
-    ASSERT_TRUE(os::receive_all(victim.get(), answer, Clock::now() + 5s));
-    ASSERT_EQ(parse_header(answer, {})->id, 2U);
+    wait_in_queue(victim, "q");
     ::shutdown(victim.get(), SHUT_WR);
     ASSERT_TRUE(hung_up(victim, 5s)) << "the server has noticed";
   }

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <string_view>
+
+namespace tutti::python {
+
+/// A text of the library as a str, whatever bytes it holds: what is no UTF-8 becomes U+FFFD. For
+/// messages and reprs, which must never fail over a name that they tell. (Keys: `key_object`, which
+/// keeps every byte.) Needs the GIL.
+[[nodiscard]] inline nanobind::object shown_object(std::string_view text) {
+  return nanobind::steal(
+      PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()), "replace"));
+}
+
+/// Raises a built-in exception of Python's with such a text. Needs the GIL.
+[[noreturn]] inline void raise_shown(PyObject* type, std::string_view text) {
+  PyErr_SetObject(type, shown_object(text).ptr());
+  throw nanobind::python_error();
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,68 @@
+#include "base/shown.hpp"
+
+#include <algorithm>
+
+namespace tutti::base {
+namespace {
+
+constexpr std::size_t kLongest = 4;  // bytes of a character
+
+unsigned byte_at(std::string_view text, std::size_t at) noexcept {
+  return static_cast<unsigned char>(text[at]);
+}
+
+bool continues(unsigned byte) noexcept { return (byte & 0xc0) == 0x80; }
+
+/// Bytes of the character at the beginning of a text that is not empty; 0: that is no UTF-8.
+std::size_t character(std::string_view text) noexcept {
+  const unsigned first = byte_at(text, 0);
+  if (first < 0x80) return 1;
+  // 0xc0 and 0xc1 would be longer than they need, and 0xf5 and more are beyond Unicode.
+  const std::size_t length = first >= 0xf5   ? 0
+                             : first >= 0xf0 ? 4
+                             : first >= 0xe0 ? 3
+                             : first >= 0xc2 ? 2
+                                             : 0;
+  if (length == 0 || length > text.size()) return 0;
+  for (std::size_t i = 1; i < length; ++i) {
+    if (!continues(byte_at(text, i))) return 0;
+  }
+  const unsigned second = byte_at(text, 1);
+  if (first == 0xe0 && second < 0xa0) return 0;   // longer than it needs
+  if (first == 0xf0 && second < 0x90) return 0;   // same
+  if (first == 0xed && second >= 0xa0) return 0;  // half of a pair of UTF-16
+  if (first == 0xf4 && second >= 0x90) return 0;  // beyond Unicode
+  return length;
+}
+
+}  // namespace
+
+std::string_view cut(std::string_view text, std::size_t most) noexcept {
+  if (text.size() <= most) return text;
+  // Does a character reach over the place? It would begin at most three bytes before.
+  for (std::size_t back = 1; back < kLongest && back <= most; ++back) {
+    const std::size_t length = character(text.substr(most - back));
+    if (length > back) return text.substr(0, most - back);
+    if (length > 0 || !continues(byte_at(text, most - back))) break;
+  }
+  return text.substr(0, most);
+}
+
+std::string shown(std::string_view text, std::size_t most) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  text = cut(text, most);
+  std::string whole;
+  whole.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = character(text);
+    if (length == 0) {
+      whole += {'\\', 'x', kDigits[byte_at(text, 0) >> 4], kDigits[byte_at(text, 0) & 0xf]};
+    } else {
+      whole += text.substr(0, length);
+    }
+    text.remove_prefix(std::max<std::size_t>(length, 1));
+  }
+  return whole;
+}
+
+}  // namespace tutti::base

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+// Texts for people that hold what others gave: names, keys, values, reasons. Such bytes may be
+// anything, and a message that is not UTF-8 cannot be shown by whoever gets it (Python refuses it).
+namespace tutti::base {
+
+/// The beginning of a text in UTF-8: at most `most` bytes, none of a character that does not fit
+/// whole. Bytes that are no UTF-8 stay as they are.
+[[nodiscard]] std::string_view cut(std::string_view text, std::size_t most) noexcept;
+
+/// The text for a message: `cut` to `most` bytes, then each byte that is no UTF-8 as \xHH, so the
+/// result is UTF-8, of at most 4 * `most` bytes.
+[[nodiscard]] std::string shown(std::string_view text, std::size_t most = std::string_view::npos);
+
+}  // namespace tutti::base

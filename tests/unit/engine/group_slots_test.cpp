@@ -1,0 +1,210 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "transport/sim/memory.hpp"
+
+// Engines of one host that make and close groups in any order: a slot serves another group once all
+// members have given the first one up, and none stays taken for ever.
+namespace tutti::engine {
+namespace {
+
+TimePoint now() noexcept { return TimePoint(std::chrono::hours(1)); }
+
+class Host {
+ public:
+  explicit Host(int size) : memory_(std::vector<int>(static_cast<std::size_t>(size), 0)) {
+    const auto count = static_cast<std::size_t>(size);
+    for (int rank = 0; rank < size; ++rank) {
+      World world;
+      world.rank = rank;
+      world.size = size;
+      world.regions = &memory_.regions(rank);
+      world.host_of.assign(count, 0);
+      world.local_of = memory_.local_of(rank);
+      world.route.assign(count, nullptr);
+      world.whereabouts.assign(count, "");
+      world.now = now;
+      world.populate = [](std::byte*, std::size_t) { return Status(); };
+      engines_.push_back(std::make_unique<Engine>(std::move(world)));
+      everybody_.push_back(rank);
+    }
+    groups_.resize(count);
+  }
+
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(engines_.size()); }
+  [[nodiscard]] Engine& engine(int rank) noexcept {
+    return *engines_[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] transport::Regions& regions(int rank) noexcept { return memory_.regions(rank); }
+
+  /// The rank makes group `id`; the slot that it took, -1 where it has none. `ranks`: its members,
+  /// none: all.
+  int make(int rank, std::uint64_t id, std::vector<int> ranks = {}) {
+    GroupSpec spec;
+    spec.id = id;
+    spec.name = "group " + std::to_string(id);
+    spec.ranks = ranks.empty() ? everybody_ : std::move(ranks);
+    Result<Group*> made = engine(rank).add_group(spec);
+    if (!made.ok()) return -1;
+    groups_[static_cast<std::size_t>(rank)][id] = *made;
+    return (*made)->slot;
+  }
+  void close(int rank, std::uint64_t id) {
+    auto& groups = groups_[static_cast<std::size_t>(rank)];
+    engine(rank).remove_group(*groups.at(id));
+    groups.erase(id);
+  }
+  /// Slots that this rank cannot use though it has no group: those among its first `most`.
+  [[nodiscard]] int leaked(int rank, int most) {
+    std::set<int> free;
+    for (int i = 0; i < most; ++i)
+      free.insert(make(rank, kAlone + static_cast<unsigned>(i), {rank}));
+    for (int i = 0; i < most; ++i) close(rank, kAlone + static_cast<unsigned>(i));
+    int lost = 0;
+    for (int slot = 0; slot < most; ++slot) lost += free.contains(slot) ? 0 : 1;
+    return lost;
+  }
+  /// All look around twice, as they do whenever they make or close a group.
+  void look_around() {
+    for (int round = 0; round < 2; ++round) {
+      for (int rank = 0; rank < size(); ++rank) {
+        make(rank, kAlone, {rank});
+        close(rank, kAlone);
+      }
+    }
+  }
+
+ private:
+  static constexpr std::uint64_t kAlone = 1'000'001;
+
+  transport::sim::Memory memory_;
+  std::vector<std::unique_ptr<Engine>> engines_;
+  std::vector<int> everybody_;
+  std::vector<std::unordered_map<std::uint64_t, Group*>> groups_;  // by rank
+};
+
+TEST(GroupSlots, AMemberBehindOneThatStaysIsLookedForToo) {
+  Host host(3);
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(host.make(rank, 1), 0);
+  // Rank 0 is the first to close: rank 1 has not given up yet, and rank 2 uses its slot anew before
+  // rank 0 looks again.
+  for (int rank = 0; rank < 3; ++rank) host.close(rank, 1);
+  for (int rank = 2; rank >= 0; --rank) EXPECT_EQ(host.make(rank, 3), 0) << "rank " << rank;
+}
+
+TEST(GroupSlots, AMemberThatMakesTheGroupAfterOthersHaveClosedIt) {
+  Host host(3);
+  host.make(0, 1);
+  host.make(1, 1);
+  host.close(0, 1);
+  host.close(1, 1);
+  host.look_around();
+  EXPECT_EQ(host.leaked(0, 4), 1) << "rank 2 may come and read our lines";
+  EXPECT_EQ(host.leaked(1, 4), 1);
+  host.make(2, 1);
+  host.close(2, 1);
+  host.look_around();
+  for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(host.leaked(rank, 4), 0) << "rank " << rank;
+}
+
+TEST(GroupSlots, AMemberThatNeverComesIsWaitedForUntilItLeavesOrDies) {
+  for (const bool dies : {false, true}) {
+    Host host(3);
+    for (int rank = 0; rank < 2; ++rank) host.make(rank, 1);
+    for (int rank = 0; rank < 2; ++rank) host.close(rank, 1);
+    host.look_around();
+    EXPECT_EQ(host.leaked(0, 4), 1);
+    if (dies) {
+      for (int rank = 0; rank < 2; ++rank) host.engine(rank).local_peer_died(2);
+    } else {
+      // release: pairs with is_gone.
+      host.regions(2).header().left.store(1, std::memory_order_release);
+    }
+    host.look_around();
+    for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(host.leaked(rank, 4), 0) << "rank " << rank;
+  }
+}
+
+TEST(GroupSlots, AMemberThatDiesWithTheGroupOpenHoldsNothing) {
+  Host host(4);
+  for (int rank = 0; rank < 4; ++rank) host.make(rank, 1);
+  host.close(0, 1);
+  for (const int rank : {0, 1, 2}) host.engine(rank).local_peer_died(3);
+  host.close(1, 1);
+  host.close(2, 1);
+  host.look_around();
+  for (const int rank : {0, 1, 2}) EXPECT_EQ(host.leaked(rank, 4), 0) << "rank " << rank;
+}
+
+/// What one rank does, in its order; how the ranks' steps mix follows from the seed.
+struct Step {
+  std::uint64_t id = 0;
+  bool makes = false;
+};
+
+class ManyGroups : public testing::TestWithParam<int> {};
+
+TEST_P(ManyGroups, MadeAndClosedInAnyOrderLeaveNoSlotTaken) {
+  constexpr int kMostOpen = 6;
+  const auto groups = std::uint64_t{600};
+  for (const bool together : {true, false}) {  // is a group closed only once all have made it?
+    std::mt19937_64 random(static_cast<std::uint64_t>(GetParam()) * 2 + (together ? 1 : 0));
+    Host host(GetParam());
+    const auto size = static_cast<std::size_t>(host.size());
+    std::vector<std::vector<Step>> steps(size);
+    for (std::vector<Step>& all : steps) {
+      std::vector<std::uint64_t> open;
+      const auto close_one = [&] {
+        const std::size_t which = random() % open.size();
+        all.push_back({open[which], false});
+        open.erase(open.begin() + static_cast<std::ptrdiff_t>(which));
+      };
+      for (std::uint64_t id = 1; id <= groups; ++id) {
+        while (open.size() >= kMostOpen || (!open.empty() && random() % 2 == 0)) close_one();
+        all.push_back({id, true});
+        open.push_back(id);
+      }
+      while (!open.empty()) close_one();
+    }
+    std::vector<int> makers(groups + 1);
+    std::vector<std::size_t> at(size);
+    const auto left = [&] {
+      for (std::size_t rank = 0; rank < size; ++rank) {
+        if (at[rank] < steps[rank].size()) return true;
+      }
+      return false;
+    };
+    while (left()) {
+      const auto rank = static_cast<std::size_t>(random() % size);
+      // Often several at once: some run ahead of the others.
+      for (std::size_t n = random() % 4; n > 0 && at[rank] < steps[rank].size(); --n) {
+        const Step step = steps[rank][at[rank]];
+        if (together && !step.makes && makers[step.id] < host.size()) break;
+        // A rank that runs ahead keeps what the others have not made: not more than there is room.
+        if (step.makes && step.id > 64 && makers[step.id - 64] < host.size()) break;
+        ++at[rank];
+        if (!step.makes) {
+          host.close(static_cast<int>(rank), step.id);
+          continue;
+        }
+        ++makers[step.id];
+        ASSERT_GE(host.make(static_cast<int>(rank), step.id), 0) << "group " << step.id;
+      }
+    }
+    host.look_around();
+    for (int rank = 0; rank < host.size(); ++rank)
+      EXPECT_EQ(host.leaked(rank, 256), 0) << "rank " << rank << ", together " << together;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Sizes, ManyGroups, testing::Values(2, 3, 4, 8));
+
+}  // namespace
+}  // namespace tutti::engine
