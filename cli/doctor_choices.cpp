@@ -92,8 +92,8 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
                 config.tls ? "TLS 1.3 on every TCP connection" : "no: TUTTI_TLS=1 switches it on");
   if (config.transport == Config::TransportChoice::shm && job.hosts > 1)
     findings.wrong("TUTTI_TRANSPORT=shm refuses to start on several hosts: unset it");
-  if (config.agree == Config::Agree::strict && topology.hosts > 1)
-    findings.wrong("TUTTI_AGREE=strict is offered within one host so far: unset it");
+  if (config.agree == Config::Agree::strict)
+    findings.fact("agreement", "strict: nobody writes before the calls of all were compared");
   findings.fact("waiting",
                 per_host <= cpus
                     ? fmt::format("spins, then sleeps: {} ranks of a host, {} CPUs", per_host, cpus)

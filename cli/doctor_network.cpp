@@ -20,6 +20,7 @@
 #include "os/host.hpp"
 #include "os/route.hpp"
 #include "os/socket.hpp"
+#include "rendezvous/interfaces.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -131,6 +132,19 @@ void look_at_ways(Findings& findings) {
   }
 }
 
+/// At which of its addresses a rank would listen.
+void look_at_choice(Findings& findings) {
+  const auto chosen = rendezvous::choose_interface(rendezvous::Environment({}), AF_INET);
+  if (!chosen.ok()) {
+    findings.wrong(std::string(chosen.status().message()));
+  } else if (const auto& one = chosen.value()) {
+    findings.fact("listens on", fmt::format("{} ({}), as {} says", one->interface.address.host(),
+                                            one->interface.name, one->variable));
+  } else {
+    findings.fact("listens on", "the address by which it reaches the master");
+  }
+}
+
 }  // namespace
 
 void look_at_network(Findings& findings) {
@@ -138,6 +152,7 @@ void look_at_network(Findings& findings) {
   list_interfaces(findings);
   look_at_name(findings);
   look_at_ways(findings);
+  look_at_choice(findings);
   const auto loopback = os::Address::parse("127.0.0.1", 0);
   if (loopback) {
     const auto listener = os::listen_tcp(loopback.value());
@@ -151,14 +166,6 @@ void look_at_network(Findings& findings) {
                 fmt::format("{} (there are: {}); reno for our connections on loopback",
                             line_of(folder + "tcp_congestion_control"),
                             line_of(folder + "tcp_available_congestion_control")));
-  for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
-    if (std::getenv(name) != nullptr) {
-      findings.hint(
-          fmt::format("{} is set and means nothing to tutti: each rank takes the "
-                      "interface by which it reaches MASTER_ADDR",
-                      name));
-    }
-  }
 }
 
 void look_at_peers(Findings& findings) {

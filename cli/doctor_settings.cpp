@@ -12,6 +12,7 @@
 #include "base/nearest.hpp"
 #include "cli/doctor.hpp"
 #include "plan/select.hpp"
+#include "rendezvous/environment.hpp"
 #include "secure/tls.hpp"
 #include "store/secret.hpp"
 
@@ -112,8 +113,13 @@ void look_at_job(const Variables& variables, Findings& findings) {
   const auto port = number(variables, "MASTER_PORT", findings);
   if (port && (*port < 1 || *port > 65535))
     findings.wrong(fmt::format("MASTER_PORT is {}, ports are 1 to 65535", *port));
+  const auto store = number(variables, "TUTTI_STORE_PORT", findings);
+  if (store && (*store < 1 || *store > 65535))
+    findings.wrong(fmt::format("TUTTI_STORE_PORT is {}, ports are 1 to 65535", *store));
+  const auto agent = rendezvous::agent_serves(rendezvous::Environment({}));
+  if (!agent.ok()) findings.wrong(std::string(agent.status().message()));
   const auto secret = variables.find("TUTTI_SECRET_FILE");
-  if (secret != variables.end()) {
+  if (secret != variables.end() && !secret->second.empty()) {
     const auto read = store::read_secret_file(secret->second);
     if (!read.ok()) findings.wrong(std::string(read.status().message()));
   }
@@ -136,13 +142,12 @@ Config look_at_settings(Findings& findings) {
   const Variables variables = environment();
   const std::vector<std::string> settings = names_of_settings();
   std::vector<std::string> known = settings;
-  for (const char* name :
-       {"TUTTI_AGENT_STORE", "TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE"})
-    known.emplace_back(name);
+  known.insert(known.end(), rendezvous::kMeetingVariables.begin(),
+               rendezvous::kMeetingVariables.end());
   bool any = false;
   std::vector<std::string> shown = known;
-  for (const char* name :
-       {"RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"})
+  for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "RANK", "WORLD_SIZE",
+                           "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"})
     shown.emplace_back(name);
   for (const std::string& name : shown) {
     const auto found = variables.find(name);

@@ -7,7 +7,9 @@ Public classes, structs, enums and functions in include/tutti/ have a /// commen
 declarations down to the next empty line; accessors with their body in place need none); every
 environment variable TUTTI_... that the code reads stands in docs/configuration.md, and nothing else
 does; every setting is a field of Config with a row in that page's table, and the library reads none
-past it; links between pages lead somewhere.
+past it; the variables by which ranks meet stand in the one list of them, and those of other launchers on
+that page; the settings that all ranks must have alike are the ones that pages name; links between
+pages lead somewhere.
 """
 
 import argparse
@@ -24,6 +26,12 @@ FIELD = re.compile(r"^  (?!using|static|enum|struct|\[\[)[\w:<>]+ (\w+)(?: = [^;
                    re.MULTILINE)
 # Variables of a job, by which processes find each other, are read where they meet.
 MEETING = "src/rendezvous/environment.cpp"
+MEETING_FOLDER = "src/rendezvous"
+MEETING_LIST = re.compile(r"kMeetingVariables = \{([^}]*)\}")
+OTHERS = re.compile(r'"((?:OMPI|PMIX?|MPI|SLURM|TORCH|GLOO|NCCL)_[A-Za-z0-9_]+)"')
+AGREED = "src/base/agreed_settings.hpp"
+AGREED_PAGES = ("docs/errors.md", "docs/fingerprint.md")
+AGREED_ROW = re.compile(r"^\|\s*`(TUTTI_[A-Z0-9_]+)`\s*\|.*\|\s*yes, checked\s*\|$", re.MULTILINE)
 GETENV = re.compile(r'\bgetenv\s*\(\s*"(TUTTI_[A-Z0-9_]+)"')
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
@@ -164,6 +172,62 @@ def settings_outside_config(root):
         yield f"docs/configuration.md: no variable for Config's field {field}"
 
 
+def meeting_variables(root):
+    """One list of the variables of ours that meeting reads; `tutti doctor` goes by it, too."""
+    header = root / MEETING.replace(".cpp", ".hpp")
+    if not header.exists():
+        return
+    text = header.read_text(encoding="utf-8")
+    found = MEETING_LIST.search(text)
+    listed = set(VARIABLE.findall(found.group(1))) if found else set()
+    settings = set(VARIABLE.findall((root / CONFIG[1]).read_text(encoding="utf-8")))
+    read = set()
+    for path in sorted((root / MEETING_FOLDER).glob("*.[ch]pp")):
+        code = path.read_text(encoding="utf-8")
+        if path == header:
+            code = code.replace(found.group(0), "") if found else code
+        for name in VARIABLE.findall(code):
+            read.add(name)
+            if name not in listed | settings:
+                where = path.relative_to(root).as_posix()
+                yield f"{where}: {name} does not stand in kMeetingVariables ({MEETING_FOLDER})"
+    for name in sorted(listed - read):
+        yield f"{header.relative_to(root).as_posix()}: nothing in {MEETING_FOLDER} reads {name}"
+
+
+def unlisted_variables_of_others(root):
+    page = root / "docs" / "configuration.md"
+    known = page.read_text(encoding="utf-8") if page.exists() else ""
+    for folder in ("src", "python"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.suffix not in SUFFIXES or not path.is_file():
+                continue
+            for name in OTHERS.findall(path.read_text(encoding="utf-8")):
+                if not re.search(rf"\b{name}\b", known):
+                    where = path.relative_to(root).as_posix()
+                    yield f"{where}: {name} does not stand in docs/configuration.md"
+
+
+def agreed_settings(root):
+    """What messages, pages and the table say must be equal on all ranks is one and the same."""
+    header = root / AGREED
+    if not header.exists():
+        return
+    names = re.findall(r"TUTTI_[A-Z0-9_]+", header.read_text(encoding="utf-8").split("kAgreedSettings", 1)[1])
+    table = AGREED_ROW.findall((root / "docs" / "configuration.md").read_text(encoding="utf-8"))
+    if set(table) != set(names):
+        yield (f"docs/configuration.md: checked to be equal are {', '.join(sorted(table))}, but {AGREED} "
+               f"says {', '.join(sorted(names))}")
+    quoted = re.search(r'"([^"]*)"', header.read_text(encoding="utf-8").split("kAgreedSettings", 1)[1])
+    for page in AGREED_PAGES:
+        text = re.sub(r"\s+", " ", (root / page).read_text(encoding="utf-8"))
+        for name in names:
+            if name not in text:
+                yield f"{page}: does not name {name}, which all ranks must have alike"
+        if page == AGREED_PAGES[0] and text.count(quoted.group(1)) < 2:
+            yield f"{page}: its messages do not say \"{quoted.group(1)}\""
+
+
 def dead_links(root):
     pages = [path for path in sorted(root.rglob("*.md"))
              if path.relative_to(root).parts[0] not in ("build", ".git")]
@@ -181,7 +245,9 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=default)
     args = parser.parse_args()
     faults = [*undocumented(args.root), *unlisted_variables(args.root),
-              *settings_outside_config(args.root), *dead_links(args.root)]
+              *settings_outside_config(args.root), *meeting_variables(args.root),
+              *unlisted_variables_of_others(args.root), *agreed_settings(args.root),
+              *dead_links(args.root)]
     print("\n".join(faults + [f"{len(faults)} documentation faults"]))
     return 1 if faults else 0
 

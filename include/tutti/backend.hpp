@@ -57,7 +57,7 @@ class Backend {
                                                     std::string name) noexcept = 0;
   /// The group's last handle is gone; Works of it may still run. Our own engine does nothing here.
   virtual void close(std::chrono::nanoseconds drain) noexcept = 0;
-  /// Which host a rank runs on, for messages: "rank 3 (node-7)".
+  /// Where a rank runs, for messages: "node-7, pid 501".
   [[nodiscard]] virtual std::string whereabouts(int rank) const = 0;
 
   /// Every handle and every Work holds one. relaxed: whoever takes another has one already.

@@ -25,16 +25,19 @@ enum class ReduceOp : std::uint8_t {
   premul_sum = 8,  ///< each rank's input times its own factor, summed up
 };
 
+/// Number of ops; every valid ReduceOp is below it.
+inline constexpr int kReduceOpCount = 9;
+
 /// "SUM", "MAX", ... as torch.distributed spells them.
 [[nodiscard]] std::string_view to_string(ReduceOp op) noexcept;
 
-/// Kinds of operations. Numbers are part of fingerprints and of the wire: only append.
+/// Kinds of operations. Numbers are part of fingerprints and of the wire: only append (4 is not
+/// used).
 enum class Kind : std::uint8_t {
   barrier = 0,
   broadcast = 1,
   all_reduce = 2,
   new_group = 3,  ///< creation of a sub-group: a barrier whose digest is the list of ranks
-  close = 4,      ///< reserved, never called: destroying a group compares nothing today
   reduce = 5,
   all_gather = 6,
   gather = 7,

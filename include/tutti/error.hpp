@@ -21,7 +21,8 @@ enum class Errc : unsigned char {
   refused,           ///< no connection, wrong secret, wrong job or a foreign protocol
   store,             ///< the store is gone or answered nonsense
   interrupted,       ///< Ctrl-C in a blocking call; group broken
-  aborted,           ///< the group was aborted by its own process
+  aborted,           ///< a rank aborted the group, left an operation by an exception, or destroyed
+                     ///< the group under a running one
   resource,          ///< the system refused memory, descriptors or threads
   unsupported,       ///< this build or backend cannot do it
   internal,          ///< our bug

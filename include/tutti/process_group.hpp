@@ -19,7 +19,8 @@ class Backend;
 /// What an all_reduce may be told beside its buffer.
 struct AllReduceOptions {
   ReduceOp op = ReduceOp::sum;
-  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element.
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element (whose
+  /// memory belongs to the operation until its Work is done, as the buffer's does).
   std::optional<double> factor = std::nullopt;
   TensorView factors = {};
   /// Absent: the group's.
@@ -35,7 +36,8 @@ struct BroadcastOptions {  ///< What a broadcast may be told beside its buffer.
 struct ReduceOptions {  ///< What a reduce may be told beside its buffer.
   int root = 0;         ///< the rank that gets the result
   ReduceOp op = ReduceOp::sum;
-  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element.
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element (whose
+  /// memory belongs to the operation until its Work is done, as the buffer's does).
   std::optional<double> factor = std::nullopt;
   TensorView factors = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
@@ -60,7 +62,8 @@ struct ScatterOptions {  ///< What a scatter may be told beside its buffers.
 
 struct ReduceScatterOptions {  ///< What a reduce_scatter may be told beside its buffers.
   ReduceOp op = ReduceOp::sum;
-  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element.
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element (whose
+  /// memory belongs to the operation until its Work is done, as the buffer's does).
   std::optional<double> factor = std::nullopt;
   TensorView factors = {};
   /// Elements of each rank's block where they differ: the same numbers on every rank. Read during
@@ -144,7 +147,7 @@ struct MonitoredBarrierOptions {  ///< What a monitored_barrier may be told.
 struct NewGroupOptions {  ///< What a new group may be told beside its ranks.
   /// For messages; absent: made from the ranks.
   std::string name = {};
-  /// Default timeout of the new group's operations; absent: the parent's.
+  /// Default timeout of the new group's operations, more than 0; absent: the parent's.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Everything a program needs. Interop with other tensor libraries is included by name, if wanted.
+/// Everything a program needs.
 
 #include <tutti/collective.hpp>
 #include <tutti/config.hpp>

@@ -11,8 +11,9 @@ namespace tutti {
 
 class Backend;
 
-/// Called once when an operation is done, on the progress thread. New operations may be called
-/// inside, and other ones waited for. Must not throw.
+/// Called once when an operation is done, on the progress thread; with the last handle or Work of a
+/// world it may be called on the thread that drops that one (see Work::on_done). New operations may
+/// be called inside, and other ones waited for. Must not throw.
 struct Callback {
   void (*function)(void* context, const Status& status) noexcept = nullptr;
   void* context = nullptr;
@@ -27,6 +28,9 @@ struct Callback {
 /// Threads:  one thread at a time per Work; different Works from different threads.
 /// Errors:   a failure of the world stays in the Work and in its group: `wait` throws it, `error`
 /// tells it.
+/// Empty:    a Work that was default-made, moved from or detached has no operation: it is done
+///           (`done` and `wait_for` are true), without an error, and `wait` and `on_done` throw
+///           InvalidArgument. After a success that was waited for, only `on_done` does.
 class [[nodiscard]] Work {
  public:
   Work() noexcept = default;
@@ -55,14 +59,16 @@ class [[nodiscard]] Work {
   [[nodiscard]] Status error() const;
   /// Of a recv that is done: the rank of the group that sent. Anything else: -1. Never blocks.
   [[nodiscard]] int source_rank() const noexcept;
-  /// Calls back once when done, on the progress thread (or at once, in a forked child). The
-  /// callback must keep a handle of the group alive: with the group's last handle or Work its
-  /// callbacks go too.
+  /// Calls back once when done, on the progress thread (or at once, in a forked child). Keep a
+  /// handle or a Work of the group until then: who drops the last one ends what still runs of the
+  /// group, its callbacks get `aborted`, and with the last one of the whole world they are called
+  /// on the thread that drops it. A success that was waited for has let go of its operation:
+  /// InvalidArgument, as for an empty Work.
   void on_done(const Callback& callback);
   /// Gives the operation up: the destructor will not wait. The buffers must then outlive the
   /// operation by other means (Python and torch keep them alive).
   void detach() noexcept;
-  /// False for a default-made or moved-from Work.
+  /// False for a default-made, moved-from or detached Work.
   [[nodiscard]] bool valid() const noexcept { return backend_ != nullptr || succeeded_; }
 
   /// `co_await work`: resumes on the progress thread when done, then behaves as `wait`.

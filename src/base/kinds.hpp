@@ -19,26 +19,43 @@ enum class Layout : std::uint8_t {
   pair,      ///< one rank's output is another rank's input
 };
 
+/// Which ranks.
+enum class On : std::uint8_t {
+  all,
+  root,
+  others,  ///< all but the root
+};
+
+/// Whether the blocks of the ranks may differ in size.
+enum class Uneven : std::uint8_t {
+  no,
+  agreed,    ///< all ranks give the same sizes
+  pairwise,  ///< what a rank has for another is what that one expects, and nobody else knows
+};
+
 struct KindTraits {
   std::string_view name;
   Layout layout = Layout::none;
   bool reduces = false;  ///< has a reduce op
   bool rooted = false;   ///< has a root
+  On reads = On::all;    ///< who has an input
+  On writes = On::all;   ///< who has an output
+  Uneven uneven = Uneven::no;
 };
 
 /// Row by row in the order of the numbers.
 inline constexpr KindTraits kKindTraits[] = {
     {"barrier"},
-    {"broadcast", Layout::same, false, true},
+    {"broadcast", Layout::same, false, true, On::root, On::others},
     {"all_reduce", Layout::same, true, false},
     {"new_group"},
-    {"close"},
-    {"reduce", Layout::same, true, true},
-    {"all_gather", Layout::gather, false, false},
-    {"gather", Layout::gather, false, true},
-    {"scatter", Layout::scatter, false, true},
-    {"reduce_scatter", Layout::scatter, true, false},
-    {"all_to_all", Layout::exchange, false, false},
+    {"unused"},  // no kind has the number 4
+    {"reduce", Layout::same, true, true, On::all, On::root},
+    {"all_gather", Layout::gather, false, false, On::all, On::all, Uneven::agreed},
+    {"gather", Layout::gather, false, true, On::all, On::root},
+    {"scatter", Layout::scatter, false, true, On::root, On::all},
+    {"reduce_scatter", Layout::scatter, true, false, On::all, On::all, Uneven::agreed},
+    {"all_to_all", Layout::exchange, false, false, On::all, On::all, Uneven::pairwise},
     {"send", Layout::pair, false, false},
     {"recv", Layout::pair, false, false},
 };
@@ -57,16 +74,16 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
   return traits_of(kind).layout != Layout::none;
 }
 
+[[nodiscard]] constexpr bool is_on(On on, int rank, int root) noexcept {
+  return on == On::all || (on == On::root) == (rank == root);
+}
+
 /// Does this rank read from its input / write to its output?
 [[nodiscard]] constexpr bool uses_input(Kind kind, int rank, int root) noexcept {
-  const KindTraits& t = traits_of(kind);
-  if (!t.rooted || t.layout == Layout::gather || kind == Kind::reduce) return has_data(kind);
-  return rank == root;  // broadcast, scatter
+  return has_data(kind) && is_on(traits_of(kind).reads, rank, root);
 }
 [[nodiscard]] constexpr bool uses_output(Kind kind, int rank, int root) noexcept {
-  const KindTraits& t = traits_of(kind);
-  if (t.rooted && (t.layout == Layout::gather || kind == Kind::reduce)) return rank == root;
-  return has_data(kind) && !(kind == Kind::broadcast && rank == root);
+  return has_data(kind) && is_on(traits_of(kind).writes, rank, root);
 }
 
 }  // namespace tutti

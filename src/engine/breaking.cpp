@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/agreed_settings.hpp"
 #include "base/shown.hpp"
 #include "engine/engine.hpp"
 #include "engine/extent.hpp"
@@ -214,13 +215,19 @@ void Engine::on_control(int peer, const FrameHeader& header,
       FrameHeader pong = header;
       pong.type = static_cast<std::uint8_t>(FrameType::pong);
       pong.seq = group == nullptr ? 0 : group->submitted;
+      pong.flags = is_closed(header.group) ? transport::kGivenUpFlag : std::uint8_t{0};
       control(peer, pong);
       return;
     }
-    case FrameType::pong:
+    case FrameType::pong: {
       from.pong = world_.now();
       from.pong_seq = header.seq;
+      const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+      // Frames come in order, so whatever it had sent in this group has come before.
+      if (rank >= 0 && (header.flags & transport::kGivenUpFlag) != 0)
+        group->members[static_cast<std::size_t>(rank)].given_up = true;
       return;
+    }
     case FrameType::token: {
       const int rank = group == nullptr ? -1 : rank_of(*group, peer);
       if (group != nullptr && (rank < 0 || group->broken)) return;
@@ -302,7 +309,7 @@ void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs,
   } else {
     text += "the calls of " + name_of(group, group.rank) + " and " + name_of(group, other) +
             " before operation " + std::to_string(seq) + " " + engine::describe(ours) +
-            " or their settings (TUTTI_AGREE, TUTTI_ALGO) differ";
+            " or their settings (" + std::string(base::kAgreedSettings) + ") differ";
   }
   text +=
       ". All ranks must call the same operations in the same order with the same dtype, count, "

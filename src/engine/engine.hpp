@@ -323,6 +323,7 @@ class Engine final : public transport::Sink {
   [[nodiscard]] Standing standing_of(const Op& op, int rank, bool waited) noexcept;
   [[nodiscard]] std::string state_of(const Member& member) const;
   void check_left(Op& op) noexcept;
+  bool has_given_up(Group& group, Member& member) noexcept;
   void inquire(Op& op, TimePoint now) noexcept;
   void ping(const Op& op, int rank) noexcept;
   void check_queue(Group& group, TimePoint now) noexcept;

@@ -40,7 +40,7 @@ std::uint64_t digest_of(std::span<const Piece> pieces) {
   return (hash & ~std::uint64_t{1}) | 2;
 }
 
-/// One table that all ranks must give alike (all_gather, reduce_scatter).
+/// One table that all ranks must give alike (Uneven::agreed).
 void agree_on(Extent& extent, const std::vector<std::size_t>& counts) {
   const bool even = std::all_of(counts.begin(), counts.end(),
                                 [&](std::size_t count) { return count == counts.front(); });
@@ -78,9 +78,9 @@ Extent extent_of(const Collective& call, int size) {
   const Details& details = *call.details;
   const std::vector<std::size_t> in = counts_of(details.inputs, details.input_counts);
   const std::vector<std::size_t> out = counts_of(details.outputs, details.output_counts);
-  if (call.kind == Kind::all_gather) agree_on(extent, out);
-  if (call.kind == Kind::reduce_scatter) agree_on(extent, in);
-  if (layout == Layout::exchange && !in.empty()) {
+  const Uneven uneven = traits_of(call.kind).uneven;
+  if (uneven == Uneven::agreed) agree_on(extent, layout == Layout::gather ? out : in);
+  if (uneven == Uneven::pairwise && !in.empty()) {
     // Even where this rank's numbers happen to be alike: the others cannot know it.
     extent.in_ends = ends_of(in);
     extent.out_ends = ends_of(out);

@@ -123,6 +123,8 @@ struct Member {
   int local = -1;  ///< index among the ranks of our host; -1: another host
   const transport::shm::GroupBlock* block = nullptr;  ///< its lines, once found; local ranks only
   int slot = -1;  ///< its slot number for this group, for break words
+  /// It is known to have given the group up, and all that it had sent in it has come.
+  bool given_up = false;
 };
 
 /// `done` of a rank that has given up the group: it reads nobody's lines any more ...

@@ -155,6 +155,7 @@ class Mailbox {
   // mailbox_watch.cpp
   [[nodiscard]] std::string text_of(const Transfer& transfer) const;
   [[nodiscard]] bool has_left(int rank) const noexcept;
+  void find_given_up() noexcept;
   [[nodiscard]] bool check_left(const Transfer& transfer) noexcept;
   [[nodiscard]] bool check_break_words() noexcept;
   void ping(int rank) noexcept;

@@ -31,10 +31,19 @@ std::string Mailbox::running_text() {
   return {};
 }
 
-/// It has ended, and everything that it had to say has come.
+/// It has ended or destroyed the group, and everything that it had to say has come.
 bool Mailbox::has_left(int rank) const noexcept {
   const Member& member = group_.members[static_cast<std::size_t>(rank)];
-  return rank != group_.rank && engine_.peers_[static_cast<std::size_t>(member.global)].left;
+  return rank != group_.rank &&
+         (member.given_up || engine_.peers_[static_cast<std::size_t>(member.global)].left);
+}
+
+/// Looks for ranks of our host that have destroyed the group: what they had sent then comes in.
+void Mailbox::find_given_up() noexcept {
+  for (const int rank : group_.local_members) {
+    (void)engine_.has_given_up(group_, group_.members[static_cast<std::size_t>(rank)]);
+    if (group_.broken) return;
+  }
 }
 
 /// True if the group was broken.
@@ -52,14 +61,15 @@ bool Mailbox::check_left(const Transfer& transfer) noexcept {
   if (who < 0) return false;
   std::string text = text_of(transfer) + ": ";
   const bool anybody = transfer.rank == kAnySource;
-  text += anybody ? "all other ranks have ended and sent nothing for it, the last of them "
-                  : std::string();
+  text += anybody ? "all other ranks have ended, or destroyed the group, and sent nothing for it, "
+                    "the last of them "
+                  : "";
   text += engine_.name_of(group_, who);
   if (!anybody) {
-    text += transfer.kind == Kind::send ? " has ended without receiving it"
-                                        : " has ended and sent nothing for it";
+    text += " has ended, or destroyed the group, ";
+    text += transfer.kind == Kind::send ? "without receiving it" : "and sent nothing for it";
   }
-  text += ". Every send needs its recv before either rank ends; the group is broken.";
+  text += ". Every send needs its recv before either rank does; the group is broken.";
   engine_.break_group(group_, Status(Errc::peer_left, std::move(text)).with_culprit(who));
   return true;
 }
@@ -99,6 +109,8 @@ void Mailbox::note_waited(const Transfer& transfer) noexcept {
 void Mailbox::tick(TimePoint now) noexcept {
   next_deadline_ = TimePoint::max();
   if (running_ == 0 || check_break_words()) return;
+  find_given_up();
+  if (running_ == 0 || group_.broken) return;
   std::fill(waited_.begin(), waited_.end(), false);
   for (Transfer& transfer : transfers_) {
     if (transfer.state != Transfer::State::running) continue;

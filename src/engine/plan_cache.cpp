@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/kinds.hpp"
+#include "kernels/narrow.hpp"
 #include "plan/builders.hpp"
 #include "plan/select.hpp"
 #include "transport/shm/layout.hpp"
@@ -23,7 +24,7 @@ bool rounds(const Collective& call, DType dtype) noexcept {
 
 /// Partial sums would have to travel as float32 (decisions A5): one step adds all inputs instead.
 bool sums_narrow(const Collective& call, DType dtype) noexcept {
-  return traits_of(call.kind).reduces && dtype >= DType::float16 && size_of(dtype) <= 2;
+  return traits_of(call.kind).reduces && kernels::is_narrow(dtype);
 }
 
 /// Blocks of several ranks that land in the output with nothing between: see Op::listening.

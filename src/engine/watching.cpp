@@ -224,6 +224,31 @@ void Engine::inquire(Op& op, TimePoint now) noexcept {
   }
 }
 
+/// Has this member destroyed its end of the group? Then all that it had sent in it has come here.
+/// Of a rank of another host a pong tells it.
+bool Engine::has_given_up(Group& group, Member& member) noexcept {
+  if (member.given_up || member.local < 0 || member.local == world_.regions->self)
+    return member.given_up;
+  if (member.block == nullptr && !find_block(group, member)) return false;
+  // acquire: pairs with remove_group.
+  if (!has_closed(*member.block)) return false;
+  // It may have broken the group before it gave it up: then that is the cause.
+  const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(member.local)];
+  // acquire: pairs with tell_local.
+  const std::uint64_t word = peer.page->break_words[member.slot].load(std::memory_order_acquire);
+  if (word != 0) {
+    break_group(group, cause_of(group, word));
+    return false;
+  }
+  // What it had sent lies in its outbox before that word. A pass takes a part of a full one, and
+  // some 20 take the longest (see local_peer_died).
+  transport::Transport* const transport = world_.route[static_cast<std::size_t>(member.global)];
+  for (int pass = 0; transport != nullptr && pass < 64 && transport->poll(); ++pass) {
+  }
+  member.given_up = true;
+  return true;
+}
+
 void Engine::check_left(Op& op) noexcept {
   // What comes by message may be on its way still: the connection itself tells of its end.
   const auto& steps = op.plan->schedule->steps;
@@ -231,26 +256,28 @@ void Engine::check_left(Op& op) noexcept {
                           (op.pc < steps.size() && steps[op.pc].kind == StepKind::await_recv);
   find_waiting(op, waiting_);
   for (const int rank : waiting_) {
-    const Member& member = op.group->members[static_cast<std::size_t>(rank)];
+    Member& member = op.group->members[static_cast<std::size_t>(rank)];
     bool left = false;
     if (member.local >= 0 && !by_message) {
       const transport::RegionPeer& peer =
           world_.regions->peers[static_cast<std::size_t>(member.local)];
       left =
           peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving (host.cpp)
-      if (!left && member.block != nullptr) left = has_closed(*member.block);
     } else {
       left = peers_[static_cast<std::size_t>(member.global)].left;
     }
+    left = left || has_given_up(*op.group, member);
+    if (op.state != Op::State::running) return;  // of what had come meanwhile
     if (!left) continue;
     // It may have published just before it left: look once more behind the word.
     if (advance(op); op.state != Op::State::running) return;
     const std::vector<int> still = waiting_for(op);
     if (std::find(still.begin(), still.end(), rank) == still.end()) continue;
     break_group(*op.group,
-                Status(Errc::peer_left, op_text(op) + ": " + name_of(*op.group, rank) +
-                                            " has ended without taking part. Every rank must make "
-                                            "this call before it ends; the group is broken.")
+                Status(Errc::peer_left,
+                       op_text(op) + ": " + name_of(*op.group, rank) +
+                           " has ended, or destroyed the group, without taking part. Every rank "
+                           "must make this call before it does; the group is broken.")
                     .with_culprit(rank));
     return;
   }

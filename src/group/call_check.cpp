@@ -1,12 +1,13 @@
 #include "group/call_check.hpp"
 
-#include <cstdint>
+#include <cstddef>
 #include <numeric>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "base/kinds.hpp"
+#include "group/overlap.hpp"
 #include "group/pieces_check.hpp"
 #include "group/views_check.hpp"
 
@@ -14,14 +15,6 @@ namespace tutti {
 namespace {
 
 std::string number(std::size_t value) { return std::to_string(value); }
-
-/// The bytes of two contiguous views have some in common. What has strides is not judged.
-bool overlap(const TensorView& a, const TensorView& b) noexcept {
-  if (a.count() == 0 || b.count() == 0 || !a.contiguous() || !b.contiguous()) return false;
-  const auto a_begin = reinterpret_cast<std::uintptr_t>(a.data());
-  const auto b_begin = reinterpret_cast<std::uintptr_t>(b.data());
-  return a_begin < b_begin + b.size_bytes() && b_begin < a_begin + a.size_bytes();
-}
 
 /// One side of a call: one tensor, or one for each rank.
 struct Side {
@@ -83,20 +76,40 @@ std::vector<std::size_t> counts_of(const Side& side, int size) {
   return counts;
 }
 
+/// The tensors of a side one after the other.
+std::vector<Piece> pieces_of(const Side& side) {
+  std::vector<Piece> pieces;
+  for (const TensorView& view : side.blocks) pieces.push_back({view, 0, view.count()});
+  if (!side.listed()) pieces.push_back({side.whole, 0, side.whole.count()});
+  return pieces;
+}
+
+/// What is written must not be written twice, nor read elsewhere, where one side is a list.
+std::string check_lists(const Side& output, std::size_t own_output, const Side& input,
+                        std::size_t own_input) {
+  const std::vector<Piece> out = pieces_of(output);
+  if (overlap(out, 0, {}, 0))
+    return "two tensors of the " + std::string(output.name) +
+           " overlap; each must have memory of its own";
+  if (overlap(out, own_output, pieces_of(input), own_input)) return "input and output overlap";
+  return {};
+}
+
 /// The side of all blocks against the side of one block (Layout::gather and scatter).
-std::string check_blocks(const Side& all, const TensorView& own, std::string_view own_name,
-                         bool uneven, int rank, int size) {
+std::string check_blocks(const Side& all, const Side& one, bool gathers, bool uneven, int rank,
+                         int size) {
   const auto ranks = static_cast<std::size_t>(size);
+  const TensorView& own = one.whole;
   const bool told = all.listed() || !all.counts.empty();
   if (!told && all.whole.count() != own.count() * ranks)
     return "the " + std::string(all.name) + " has " + number(all.whole.count()) +
-           " elements; it must have " + number(ranks) + " times the " + std::string(own_name) +
+           " elements; it must have " + number(ranks) + " times the " + std::string(one.name) +
            "'s " + number(own.count());
   const std::vector<std::size_t> counts = counts_of(all, size);
   const auto mine = counts[static_cast<std::size_t>(rank)];
   if (mine != own.count())
     return "block " + number(static_cast<std::size_t>(rank)) + " of the " + std::string(all.name) +
-           " has " + number(mine) + " elements, but this rank's " + std::string(own_name) +
+           " has " + number(mine) + " elements, but this rank's " + std::string(one.name) +
            " has " + number(own.count());
   std::size_t first = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -104,18 +117,18 @@ std::string check_blocks(const Side& all, const TensorView& own, std::string_vie
       return "the " + std::string(all.name) + " for rank " + number(r) + " has " +
              number(counts[r]) + " elements, not " + number(own.count()) +
              "; all blocks must have the same number";
-    if (all.listed() && r != static_cast<std::size_t>(rank) && overlap(all.blocks[r], own))
-      return "input and output overlap";
     if (r < static_cast<std::size_t>(rank)) first += counts[r];
   }
-  const auto* const block =
-      all.listed() ? all.blocks[static_cast<std::size_t>(rank)].data()
-                   : static_cast<const std::byte*>(all.whole.data()) + first * size_of(own.dtype());
-  const bool overlaps = all.listed() ? overlap(all.blocks[static_cast<std::size_t>(rank)], own)
-                                     : overlap(all.whole, own);
-  if (overlaps && block != own.data())
-    return "input and output overlap; only this rank's own block may be both";
-  return {};
+  std::string wrong;
+  if (all.listed()) {
+    wrong = gathers ? check_lists(all, first, one, 0) : check_lists(one, 0, all, first);
+  } else if (overlap(all.whole, own)) {
+    const auto* const block =
+        static_cast<const std::byte*>(all.whole.data()) + first * size_of(own.dtype());
+    if (block != own.data()) wrong = "input and output overlap";
+  }
+  if (wrong.starts_with("input and")) wrong += "; only this rank's own block may be both";
+  return wrong;
 }
 
 std::string check_exchange(const Side& input, const Side& output, int rank, int size) {
@@ -135,16 +148,10 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
   if (sent[mine] != got[mine])
     return "this rank sends itself " + number(sent[mine]) + " elements but expects " +
            number(got[mine]);
-  const auto side_overlaps = [&](const TensorView& view) {
-    if (!output.listed()) return overlap(view, output.whole);
-    for (const TensorView& other : output.blocks) {
-      if (overlap(view, other)) return true;
-    }
-    return false;
-  };
-  bool shared = !input.listed() && side_overlaps(input.whole);
-  for (const TensorView& view : input.blocks) shared = shared || side_overlaps(view);
-  return shared ? "input and output overlap" : "";
+  // No block may be both, not even this rank's own: numbers that never meet.
+  constexpr std::size_t kApart = std::size_t{1} << (8 * sizeof(std::size_t) - 1);
+  if (input.listed() || output.listed()) return check_lists(output, 0, input, kApart);
+  return overlap(input.whole, output.whole) ? "input and output overlap" : "";
 }
 
 std::string check_factor(const Collective& call, const TensorView& factor) {
@@ -199,12 +206,11 @@ std::string what_is_wrong(const Collective& call, int rank, int size) {
              number(call.output.count()) + "; it must have the input's dtype and count";
     case Layout::gather:
       if (!writes) break;
-      wrong = check_blocks(output, call.input, "input", call.kind == Kind::all_gather, rank, size);
+      wrong = check_blocks(output, input, true, traits.uneven == Uneven::agreed, rank, size);
       break;
     case Layout::scatter:
       if (!reads) break;
-      wrong =
-          check_blocks(input, call.output, "output", call.kind == Kind::reduce_scatter, rank, size);
+      wrong = check_blocks(input, output, false, traits.uneven == Uneven::agreed, rank, size);
       break;
     case Layout::exchange: wrong = check_exchange(input, output, rank, size); break;
     case Layout::none:

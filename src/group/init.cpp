@@ -129,7 +129,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   (*context)->keep(meeting.store);
   Result<native::NativeBackend*> backend =
       native::NativeBackend::make_world(*context, options.name);
-  if (!backend) raise(backend.status());
+  if (!backend) give_up(backend.status());
   std::vector<int> globals(static_cast<std::size_t>(meeting.size));
   std::iota(globals.begin(), globals.end(), 0);
   return ProcessGroup(*backend, options.name, std::move(globals), config.timeout);

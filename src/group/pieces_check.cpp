@@ -1,30 +1,15 @@
 #include "group/pieces_check.hpp"
 
-#include <algorithm>
-#include <cstdint>
+#include <cstddef>
 #include <span>
 #include <string_view>
-#include <vector>
 
 #include "base/kinds.hpp"
+#include "group/overlap.hpp"
 #include "group/views_check.hpp"
 
 namespace tutti {
 namespace {
-
-/// Bytes of one piece that are in a row. What has strides is not judged.
-struct Bytes {
-  std::uintptr_t begin = 0;
-  std::uintptr_t end = 0;
-  std::size_t number = 0;  ///< of its first element, from the first one of this rank's block on
-  bool written = false;
-};
-
-Bytes bytes_of(const Piece& piece, std::size_t number, bool written) noexcept {
-  const std::size_t element = size_of(piece.view.dtype());
-  const auto begin = reinterpret_cast<std::uintptr_t>(piece.view.data()) + piece.first * element;
-  return {begin, begin + piece.count * element, number, written};
-}
 
 std::string check(std::span<const Piece> pieces, std::string_view name, DType dtype, bool written) {
   for (const Piece& piece : pieces) {
@@ -42,37 +27,6 @@ std::size_t count_of(std::span<const Piece> pieces) noexcept {
   std::size_t count = 0;
   for (const Piece& piece : pieces) count += piece.count;
   return count;
-}
-
-/// Nothing is written twice, and nothing is read that is written elsewhere. Of both sides: the
-/// number of the first element of this rank's block.
-bool overlap(std::span<const Piece> outputs, std::size_t own_output, std::span<const Piece> inputs,
-             std::size_t own_input) {
-  std::vector<Bytes> all;
-  const auto collect = [&](std::span<const Piece> pieces, std::size_t own, bool written) {
-    std::size_t number = std::size_t{0} - own;  // may wrap: it is only compared
-    for (const Piece& piece : pieces) {
-      if (piece.count > 0 && piece.view.contiguous())
-        all.push_back(bytes_of(piece, number, written));
-      number += piece.count;
-    }
-  };
-  collect(outputs, own_output, true);
-  collect(inputs, own_input, false);
-  const auto before = [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; };
-  if (!std::is_sorted(all.begin(), all.end(), before)) std::sort(all.begin(), all.end(), before);
-  std::uintptr_t written = 0;  // ends of what begins earlier
-  std::uintptr_t read = 0;
-  Bytes last;
-  for (const Bytes& one : all) {
-    // A rank's own block may be both: then it is the same bytes, once of each.
-    const bool both = one.begin == last.begin && one.end == last.end && one.number == last.number &&
-                      one.written != last.written;
-    if (!both && (one.begin < written || (one.written && one.begin < read))) return true;
-    (one.written ? written : read) = std::max(one.written ? written : read, one.end);
-    last = one;
-  }
-  return false;
 }
 
 }  // namespace

@@ -34,8 +34,9 @@ void ProcessGroup::check_transfer(Collective& call,
     wrong = "a tag must not be negative";
   } else if (call.timeout <= std::chrono::nanoseconds(0)) {
     wrong = "the timeout must be positive";
-  } else if (call.kind == Kind::recv && overlaps_itself(call.output)) {
-    wrong = "the buffer has a stride of 0, so several elements share memory; receive elsewhere";
+  } else {
+    const bool written = call.kind == Kind::recv;
+    wrong = check_memory(written ? call.output : call.input, "buffer", written);
   }
   if (wrong.empty()) return;
   raise(Status(Errc::invalid_argument,

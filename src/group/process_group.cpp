@@ -47,10 +47,13 @@ struct ProcessGroup::Impl {
   std::chrono::nanoseconds timeout;
 
   /// Bit per dtype for each kind and op that the backend is known to do: asked once.
-  std::array<std::array<std::atomic<std::uint32_t>, 16>, kKindCount> known{};
+  static constexpr std::size_t kOps = 16;
+  static_assert(kReduceOpCount <= kOps && kDTypeCount <= 32, "else two of them would share a bit");
+  std::array<std::array<std::atomic<std::uint32_t>, kOps>, kKindCount> known{};
 
   bool supports(const Collective& call) {
-    auto& bits = known[static_cast<std::size_t>(call.kind)][static_cast<std::size_t>(call.op) % 16];
+    auto& bits =
+        known[static_cast<std::size_t>(call.kind)][static_cast<std::size_t>(call.op) % kOps];
     const bool by_output = traits_of(call.kind).layout == Layout::scatter;
     const DType dtype = (by_output ? call.output : call.input).dtype();
     const std::uint32_t bit = std::uint32_t{1} << static_cast<unsigned>(dtype);

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -20,6 +22,13 @@ std::string listed(std::span<const int> ranks) {
   std::string list;
   for (const int rank : ranks) list += (list.empty() ? "" : ",") + std::to_string(rank);
   return list;
+}
+
+/// Before anything is done: a group with such a timeout would refuse every call.
+void check_options(const NewGroupOptions& options, const char* what, std::string_view parent) {
+  if (!options.timeout || *options.timeout > std::chrono::nanoseconds(0)) return;
+  raise(Status(Errc::invalid_argument, std::string(what) + " in group '" + std::string(parent) +
+                                           "': the timeout must be positive"));
 }
 
 }  // namespace
@@ -55,6 +64,7 @@ std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
     raise(Status(Errc::invalid_argument,
                  "new_group in group '" + std::string(name()) + "': " + text));
   };
+  check_options(options, "new_group", name());
   std::uint64_t digest = kFnvBasis;
   std::vector<bool> seen(static_cast<std::size_t>(size()));
   for (const int one : ranks) {
@@ -71,6 +81,7 @@ std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
 
 std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,
                                                 const NewGroupOptions& options) {
+  check_options(options, "split", name());
   struct Entry {
     std::int64_t with = 0;  ///< 1: in a group
     std::int64_t color = 0;
@@ -94,6 +105,7 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
 }
 
 ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& options) {
+  check_options(options, "new_subgroups", name());
   if (group_size < 1 || group_size > size() || size() % group_size != 0) {
     raise(Status(Errc::invalid_argument,
                  "new_subgroups in group '" + std::string(name()) + "': " + std::to_string(size()) +

@@ -40,7 +40,7 @@ void Work::wait() {
   if (backend_ == nullptr) {
     if (succeeded_) return;
     raise(Status(Errc::invalid_argument,
-                 "Work::wait on an empty Work: it was moved from or never started"));
+                 "Work::wait on an empty Work: it was moved from, detached or never started"));
   }
   Status outcome;
   (void)backend_->wait(ticket_, std::nullopt, outcome);

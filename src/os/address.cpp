@@ -134,6 +134,11 @@ bool Address::is_loopback() const noexcept {
   return (ntohl(v4().sin_addr.s_addr) >> 24) == 127;
 }
 
+bool Address::is_link_local() const noexcept {
+  if (family() == AF_INET6) return IN6_IS_ADDR_LINKLOCAL(&v6().sin6_addr);
+  return (ntohl(v4().sin_addr.s_addr) >> 16) == 0xa9fe;  // 169.254
+}
+
 bool Address::is_unspecified() const noexcept {
   if (family() == AF_INET6) return IN6_IS_ADDR_UNSPECIFIED(&v6().sin6_addr);
   return v4().sin_addr.s_addr == htonl(INADDR_ANY);

@@ -37,6 +37,7 @@ class Address {
   [[nodiscard]] std::string to_string() const;
 
   [[nodiscard]] bool is_loopback() const noexcept;
+  [[nodiscard]] bool is_link_local() const noexcept;
   [[nodiscard]] bool is_unspecified() const noexcept;
   [[nodiscard]] bool is_multicast() const noexcept;
   /// The IPv4 address 255.255.255.255.

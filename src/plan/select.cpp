@@ -215,7 +215,7 @@ Where where_of(const Topology& t, int cpus) noexcept {
 bool may_run(const Algorithm& a, const Query& q, const Topology& t) noexcept {
   return (!a.one_host || t.one_host()) &&
          (!q.narrow || !traits_of(q.kind).reduces || a.single_pass) &&
-         (!q.uneven || q.kind != Kind::all_to_all || a.any_splits) &&
+         (!q.uneven || traits_of(q.kind).uneven != Uneven::pairwise || a.any_splits) &&
          (!a.even_blocks || q.even_blocks);
 }
 

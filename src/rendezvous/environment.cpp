@@ -56,6 +56,12 @@ std::optional<std::string> Environment::text(const char* name) const {
   return value == nullptr ? std::optional<std::string>() : std::string(value);
 }
 
+std::optional<std::string> Environment::filled(const char* name) const {
+  std::optional<std::string> value = text(name);
+  if (value && value->empty()) value.reset();
+  return value;
+}
+
 Result<std::optional<int>> Environment::number(const char* name) const {
   const std::optional<std::string> value = text(name);
   if (!value) return std::optional<int>();
@@ -107,16 +113,18 @@ Status check_place(const Place& place) {
 }
 
 Result<std::vector<std::byte>> read_secret(const Environment& environment) {
-  auto fd = environment.number("TUTTI_SECRET_FD");
-  if (!fd) return fd.status();
-  if (*fd) return store::read_secret_fd(**fd);
-  if (const auto path = environment.text("TUTTI_SECRET_FILE"))
+  if (environment.filled("TUTTI_SECRET_FD")) {
+    auto fd = environment.number("TUTTI_SECRET_FD");
+    if (!fd) return fd.status();
+    return store::read_secret_fd(**fd);
+  }
+  if (const auto path = environment.filled("TUTTI_SECRET_FILE"))
     return store::read_secret_file(*path);
   return std::vector<std::byte>();
 }
 
 Result<bool> agent_serves(const Environment& environment) {
-  const auto value = environment.text("TUTTI_AGENT_STORE");
+  const auto value = environment.filled("TUTTI_AGENT_STORE");
   if (!value || *value == "0") return false;
   if (*value == "1") return true;
   return cannot_join(

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <functional>
 #include <optional>
@@ -15,6 +16,16 @@ namespace tutti::rendezvous {
 /// invalid_argument: "cannot join the job: <what>".
 [[nodiscard]] Status cannot_join(std::string_view what);
 
+/// All variables of ours that are read while processes find each other, beside the settings
+/// (Config). Where one is read, it stands here; tools/check_docs.py looks.
+inline constexpr std::array kMeetingVariables = {"TUTTI_AGENT_STORE",   "TUTTI_JOB",
+                                                 "TUTTI_SECRET_FD",     "TUTTI_SECRET_FILE",
+                                                 "TUTTI_SOCKET_IFNAME", "TUTTI_STORE_PORT"};
+
+/// Those that name network interfaces; the first that is set and not empty counts.
+inline constexpr std::array kInterfaceVariables = {"TUTTI_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME",
+                                                   "NCCL_SOCKET_IFNAME"};
+
 class Environment {
  public:
   using Lookup = std::function<const char*(const char* name)>;
@@ -22,6 +33,8 @@ class Environment {
   explicit Environment(Lookup lookup) : lookup_(std::move(lookup)) {}
 
   [[nodiscard]] std::optional<std::string> text(const char* name) const;
+  /// The same, but an empty one counts as not set.
+  [[nodiscard]] std::optional<std::string> filled(const char* name) const;
   /// Nothing if it is not set.
   /// Errors: invalid_argument if it is not a whole number; names the variable.
   Result<std::optional<int>> number(const char* name) const;

@@ -4,6 +4,7 @@
 #include <net/if.h>
 
 #include "base/shown.hpp"
+#include "os/host.hpp"
 #include "rendezvous/environment.hpp"
 
 namespace tutti::rendezvous {
@@ -49,6 +50,39 @@ Result<InterfaceChoice> parse_interfaces(std::string_view variable, std::string_
     if (comma == std::string_view::npos) return choice;
     rest.remove_prefix(comma + 1);
   }
+}
+
+Result<std::optional<ChosenInterface>> choose_interface(const Environment& environment,
+                                                        int family) {
+  for (const char* const variable : kInterfaceVariables) {
+    const auto text = environment.filled(variable);
+    if (!text) continue;
+    auto choice = parse_interfaces(variable, *text, variable[0] == 'G');
+    if (!choice) return choice.status();
+    auto all = os::interfaces();
+    if (!all) return all.status();
+    const os::Interface* best = nullptr;
+    std::size_t best_cost = 0;
+    std::string known;
+    for (const os::Interface& one : *all) {
+      if (known.find(one.name) == std::string::npos) known += " " + one.name;
+      const auto place = choice->place_of(one.name);
+      if (!place || (choice->excludes && one.is_loopback)) continue;
+      // The place in the list counts most, then the family, then whether others can use it at all.
+      const std::size_t cost = *place * 4 + (one.address.family() == family ? 0U : 2U) +
+                               (one.address.is_link_local() ? 1U : 0U);
+      if (best != nullptr && best_cost <= cost) continue;
+      best = &one;
+      best_cost = cost;
+    }
+    if (best == nullptr) {
+      return cannot_join(fmt::format(
+          "{} is \"{}\", but no interface of host {} that is up matches it; there are{}", variable,
+          base::shown(*text, 128), os::host_name(), known));
+    }
+    return std::optional(ChosenInterface{variable, *best});
+  }
+  return std::optional<ChosenInterface>();
 }
 
 }  // namespace tutti::rendezvous

@@ -8,6 +8,9 @@
 
 #include <tutti/error.hpp>
 
+#include "os/route.hpp"
+#include "rendezvous/environment.hpp"
+
 namespace tutti::rendezvous {
 
 inline constexpr std::size_t kMostInterfaces = 64;
@@ -28,5 +31,15 @@ struct InterfaceChoice {
 /// the variable.
 Result<InterfaceChoice> parse_interfaces(std::string_view variable, std::string_view text,
                                          bool exact);
+
+/// An interface that the environment has asked for.
+struct ChosenInterface {
+  const char* variable = "";  ///< which asked: one of kInterfaceVariables
+  os::Interface interface;    ///< its first address of the family, else of any
+};
+/// Of the interfaces that the environment asks for the best one of this host that is up; nothing if
+/// it asks for none. Errors: invalid_argument if none matches, naming the variable and what there
+/// is; those of `parse_interfaces`.
+Result<std::optional<ChosenInterface>> choose_interface(const Environment& environment, int family);
 
 }  // namespace tutti::rendezvous

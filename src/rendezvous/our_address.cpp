@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/shown.hpp"
 #include "os/address.hpp"
 #include "os/host.hpp"
 #include "os/route.hpp"
@@ -16,44 +15,12 @@ namespace {
 // Addresses for documents, which no host has: they only ask for the way out of here.
 constexpr const char* kOutside[] = {"192.0.2.1", "2001:db8::1"};
 
-bool is_link_local(const os::Address& address) {
-  const std::string host = address.host();
-  return host.starts_with("fe80:") || host.starts_with("169.254.");
-}
-
-// Of the interfaces that the environment asks for, the first address of that family, else of any.
-// Nothing if it asks for none.
+// The address of the interface that the environment asks for; nothing if it asks for none.
 Result<std::optional<os::Address>> chosen(const Environment& environment, int family) {
-  for (const char* const variable :
-       {"TUTTI_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
-    const auto text = environment.text(variable);
-    if (!text || text->empty()) continue;
-    auto choice = parse_interfaces(variable, *text, variable[0] == 'G');
-    if (!choice) return choice.status();
-    auto all = os::interfaces();
-    if (!all) return all.status();
-    const os::Interface* best = nullptr;
-    std::size_t best_cost = 0;
-    std::string known;
-    for (const os::Interface& one : *all) {
-      if (known.find(one.name) == std::string::npos) known += " " + one.name;
-      const auto place = choice->place_of(one.name);
-      if (!place || (choice->excludes && one.is_loopback)) continue;
-      // The place in the list counts most, then the family, then whether others can use it at all.
-      const std::size_t cost = *place * 4 + (one.address.family() == family ? 0U : 2U) +
-                               (is_link_local(one.address) ? 1U : 0U);
-      if (best != nullptr && best_cost <= cost) continue;
-      best = &one;
-      best_cost = cost;
-    }
-    if (best == nullptr) {
-      return cannot_join(fmt::format(
-          "{} is \"{}\", but no interface of host {} that is up matches it; there are{}", variable,
-          base::shown(*text, 128), os::host_name(), known));
-    }
-    return std::optional<os::Address>(best->address);
-  }
-  return std::optional<os::Address>();
+  auto found = choose_interface(environment, family);
+  if (!found) return found.status();
+  if (!*found) return std::optional<os::Address>();
+  return std::optional<os::Address>((*found)->interface.address);
 }
 
 /// By which address other hosts reach us, if there is a way to any.
@@ -62,7 +29,7 @@ Result<std::optional<std::string>> towards_outside() {
     auto target = os::Address::parse(outside, 9);
     if (!target) return target.status();
     auto ours = os::address_towards(*target);
-    if (ours && !ours->is_loopback() && !is_link_local(*ours))
+    if (ours && !ours->is_loopback() && !ours->is_link_local())
       return std::optional<std::string>(ours->host());
   }
   return std::optional<std::string>();

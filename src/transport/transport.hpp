@@ -6,9 +6,10 @@
 
 #include <tutti/error.hpp>
 
-// How messages travel between two ranks. TCP and the simulated network implement it.
-// Everything here is called by whoever holds the context's driver token: one thread at a time, and
-// never blocks. "peer" is a rank of the world (the context), not of a group.
+// How messages travel between two ranks. Implemented by TCP, by the outboxes of shared memory
+// (shm), and by the simulated network. Everything here is called by whoever holds the context's
+// driver token: one thread at a time, and never blocks. "peer" is a rank of the world (the
+// context), not of a group.
 namespace tutti::transport {
 
 /// Fixed head of every frame, 64 bytes, little endian; docs/wire.md freezes it.
@@ -51,6 +52,10 @@ inline constexpr FrameType kLastFrameType = FrameType::history;
   return header.type >= static_cast<std::uint8_t>(FrameType::p2p_letter) &&
          header.type <= static_cast<std::uint8_t>(FrameType::p2p_data);
 }
+
+/// Of a pong's flags: its sender has given the group up, and everything that it had to say in the
+/// group lies before this frame.
+inline constexpr std::uint8_t kGivenUpFlag = 2;
 
 inline constexpr std::uint32_t kMaxFramePayload = 128 * 1024;
 

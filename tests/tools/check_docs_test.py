@@ -110,6 +110,47 @@ class CheckDocs(PlantedTree):
         self.plant("src/engine/engine.cpp", 'std::getenv("TUTTI_SPEED");\n')
         self.assert_fault("check_docs", "engine.cpp: reads TUTTI_SPEED; settings are fields")
 
+    def plant_meeting(self, listed='"TUTTI_JOB", "TUTTI_STORE_PORT"', read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT");'):
+        self.plant_config()
+        self.plant("src/rendezvous/environment.hpp", f"constexpr std::array kMeetingVariables = {{{listed}}};\n")
+        self.plant("src/rendezvous/meet.cpp", read + "\n")
+        self.plant("docs/configuration.md", "| `TUTTI_SPEED` | `speed` |\n`TUTTI_JOB` `TUTTI_STORE_PORT`\n")
+
+    def test_meeting_reads_what_is_listed(self):
+        self.plant_meeting()
+        self.assert_clean("check_docs")
+        self.plant_meeting(read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT"); text("TUTTI_SPEED");')
+        self.assert_clean("check_docs")  # a setting
+        self.plant_meeting(listed='"TUTTI_JOB"')
+        self.assert_fault("check_docs", "meet.cpp: TUTTI_STORE_PORT does not stand in kMeetingVariables")
+        self.plant_meeting(read='text("TUTTI_JOB");')
+        self.assert_fault("check_docs", "nothing in src/rendezvous reads TUTTI_STORE_PORT")
+
+    def test_variable_of_another_launcher_must_be_listed(self):
+        self.plant("src/rendezvous/a.cpp", '{"PMI_RANK", "SLURM_PROCID"}\n')
+        self.plant("docs/configuration.md", "`PMI_RANK`\n")
+        self.assert_fault("check_docs", "a.cpp: SLURM_PROCID does not stand in docs/configuration.md")
+        self.plant("docs/configuration.md", "`PMI_RANK` `SLURM_PROCID`\n")
+        self.assert_clean("check_docs")
+
+    def plant_agreed(self, errors="(TUTTI_A or TUTTI_B): TUTTI_A or TUTTI_B", fingerprint="TUTTI_A TUTTI_B",
+                     last="yes, checked"):
+        self.plant("src/base/agreed_settings.hpp", 'constexpr std::string_view kAgreedSettings = "TUTTI_A or TUTTI_B";\n')
+        self.plant("src/base/a.cpp", '"TUTTI_A" "TUTTI_B"\n')
+        self.plant("docs/errors.md", errors + "\n")
+        self.plant("docs/fingerprint.md", fingerprint + "\n")
+        self.plant("docs/configuration.md", f"| `TUTTI_A` | `a` | yes, checked |\n| `TUTTI_B` | `b` | {last} |\n")
+
+    def test_settings_that_must_be_equal_are_named_alike(self):
+        self.plant_agreed()
+        self.assert_clean("check_docs")
+        self.plant_agreed(last="no")
+        self.assert_fault("check_docs", "checked to be equal are TUTTI_A, but")
+        self.plant_agreed(errors="(TUTTI_A or TUTTI_B): TUTTI_A")
+        self.assert_fault("check_docs", 'docs/errors.md: its messages do not say "TUTTI_A or TUTTI_B"')
+        self.plant_agreed(fingerprint="TUTTI_A")
+        self.assert_fault("check_docs", "docs/fingerprint.md: does not name TUTTI_B")
+
     def test_dead_link(self):
         self.plant("docs/a.md", "[b](b.md#part) [out](https://example.org/x)\n")
         self.assert_fault("check_docs", "docs/a.md: link to b.md leads nowhere")

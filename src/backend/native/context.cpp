@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backend/native/progress_thread.hpp"
+#include "base/agreed_settings.hpp"
 #include "base/log.hpp"
 #include "plan/select.hpp"
 #include "transport/shm/outbox_transport.hpp"
@@ -94,6 +95,7 @@ Result<Card> decode(const std::string& text) {
   }
 }
 
+/// What all ranks must have alike; base::kAgreedSettings names it.
 std::uint64_t digest_of(const Config& config) {
   std::string text = "agree=" + std::to_string(static_cast<int>(config.agree)) +
                      ";transport=" + std::to_string(static_cast<int>(config.transport)) +
@@ -164,11 +166,10 @@ Status Context::build(const ContextOptions& options) {
     Result<Card> card = decode((*texts)[static_cast<std::size_t>(r)]);
     if (!card) return card.status();
     if (card->settings != mine.settings) {
-      return Status(
-          Errc::disagreement,
-          "settings differ: rank " + std::to_string(rank_) + " and rank " + std::to_string(r) +
-              " have other values of TUTTI_AGREE, TUTTI_TRANSPORT, TUTTI_ALGO or TUTTI_TLS; give "
-              "all ranks the same");
+      return Status(Errc::disagreement,
+                    "settings differ: rank " + std::to_string(rank_) + " and rank " +
+                        std::to_string(r) + " have other values of " +
+                        std::string(base::kAgreedSettings) + "; give all ranks the same");
     }
     const bool share = config_.transport != Config::TransportChoice::tcp;
     const std::string key = share ? card->host.host_key : "rank " + std::to_string(r);

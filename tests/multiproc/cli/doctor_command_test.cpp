@@ -123,6 +123,34 @@ TEST(Doctor, LooksAtTheVariablesOfAJob) {
   EXPECT_THAT(nowhere.text, HasSubstr("MASTER_ADDR is xxx"));
 }
 
+TEST(Doctor, KnowsTheVariablesByWhichRanksMeet) {
+  // As tuttirun sets them for every worker.
+  const Answer worker = doctor({"TUTTI_AGENT_STORE=1", "TUTTI_JOB=job", "TUTTI_STORE_PORT=29501"});
+  EXPECT_EQ(worker.code, 0) << worker.text;
+  EXPECT_THAT(worker.text, AllOf(HasSubstr("TUTTI_STORE_PORT"), Not(HasSubstr("means nothing"))));
+  const Answer wrong = doctor({"TUTTI_STORE_PORT=70000", "TUTTI_AGENT_STORE=yes"});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.text, AllOf(HasSubstr("TUTTI_STORE_PORT is 70000"),
+                                HasSubstr("TUTTI_AGENT_STORE is \"yes\"")));
+  EXPECT_EQ(doctor({"TUTTI_AGENT_STORE=", "TUTTI_SECRET_FILE="}).code, 0) << "as if not set";
+}
+
+TEST(Doctor, ShowsTheInterfaceThatIsChosen) {
+  EXPECT_THAT(doctor({}).text, HasSubstr("the address by which it reaches the master"));
+  for (const std::string name :
+       {"TUTTI_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
+    const Answer answer = doctor({name + "=lo"});
+    EXPECT_EQ(answer.code, 0) << answer.text;
+    EXPECT_THAT(answer.text, AllOf(HasSubstr("127.0.0.1 (lo), as " + name + " says"),
+                                   Not(HasSubstr("means nothing"))));
+    const Answer none = doctor({name + "=none0"});
+    EXPECT_EQ(none.code, 1);
+    EXPECT_THAT(none.text, HasSubstr(name + " is \"none0\", but no interface of host"));
+  }
+  EXPECT_THAT(doctor({"TUTTI_SOCKET_IFNAME=lo", "GLOO_SOCKET_IFNAME=none0"}).text,
+              HasSubstr("as TUTTI_SOCKET_IFNAME says"));
+}
+
 TEST(Doctor, LooksAtTheSecretFile) {
   const File secret;
   std::ofstream(secret.path()) << std::string(32, 's');
@@ -156,6 +184,9 @@ TEST(Doctor, ShowsWhatWouldBeChosen) {
                                   HasSubstr("up to 16 KiB: shared_one_shot")));
   const Answer asked = doctor({"TUTTI_ALGO=all_reduce:ring"}, {"--ranks", "4"});
   EXPECT_THAT(asked.text, HasSubstr("ring"));
+  const Answer strict = doctor({"TUTTI_AGREE=strict"}, {"--ranks", "4", "--hosts", "2"});
+  EXPECT_EQ(strict.code, 0) << strict.text;
+  EXPECT_THAT(strict.text, HasSubstr("strict: nobody writes before"));
   const Answer refused = doctor({"TUTTI_TRANSPORT=shm"}, {"--ranks", "4", "--hosts", "2"});
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.text, HasSubstr("TUTTI_TRANSPORT=shm refuses"));

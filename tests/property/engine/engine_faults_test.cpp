@@ -16,12 +16,14 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-enum class Fault : std::uint8_t { kill, drop, freeze, short_freeze, leave, disagree };
-constexpr std::array kFaults{Fault::kill,     Fault::kill,    Fault::kill,         Fault::drop,
-                             Fault::drop,     Fault::freeze,  Fault::short_freeze, Fault::leave,
-                             Fault::disagree, Fault::disagree};
+enum class Fault : std::uint8_t { kill, drop, freeze, short_freeze, leave, let_go, disagree };
+constexpr std::array kFaults{Fault::kill,     Fault::kill,     Fault::kill,         Fault::drop,
+                             Fault::drop,     Fault::freeze,   Fault::short_freeze, Fault::leave,
+                             Fault::disagree, Fault::disagree, Fault::let_go};
 
 constexpr auto kTimeout = seconds(2);
+// Who has only destroyed its groups is found out by asking, group after group: long before this.
+constexpr auto kLongTimeout = seconds(60);
 constexpr auto kInTime =
     milliseconds(100);  // from a death or a broken connection to the last error
 
@@ -146,7 +148,8 @@ void Incident::strike() {
     case Fault::drop: simulation_->network().drop(victim_, other_, milliseconds(5)); break;
     case Fault::freeze:
     case Fault::short_freeze: simulation_->freeze(victim_); break;
-    case Fault::leave: play_->stop_calling(victim_); break;
+    case Fault::leave:
+    case Fault::let_go: play_->stop_calling(victim_); break;
     case Fault::disagree: break;
   }
 }
@@ -156,6 +159,9 @@ bool Incident::go(const std::function<bool()>& finished, std::chrono::nanosecond
   const auto act = [&](int rank) {
     if (fault_ == Fault::leave && struck_ && rank == victim_ && !play_->has_pending(rank)) {
       simulation_->leave(rank);
+    }
+    if (fault_ == Fault::let_go && struck_ && rank == victim_ && !play_->has_pending(rank)) {
+      play_->let_go(rank);
     }
     return play_->act(rank);
   };
@@ -181,7 +187,8 @@ void Incident::judge(const Ending& ending) {
       right = concerned && contains(ranks, other_) && code == Errc::peer_lost &&
               (culprit == place || culprit == place_of(ranks, other_));
       break;
-    case Fault::leave: right = concerned && code == Errc::peer_left && culprit == place; break;
+    case Fault::leave:
+    case Fault::let_go: right = concerned && code == Errc::peer_left && culprit == place; break;
     case Fault::freeze:
       // Who waits for the victim is late for others.
       right = !concerned || ending.when >= thawed_at_
@@ -246,7 +253,8 @@ std::string Incident::wrong() {
   std::map<int, Script> own;
   if (fault_ == Fault::disagree) own = disagreeing();
   simulation_ = std::make_unique<Simulation>(setup_);
-  play_ = std::make_unique<Play>(*simulation_, script_, kTimeout, own);
+  play_ = std::make_unique<Play>(*simulation_, script_,
+                                 fault_ == Fault::let_go ? kLongTimeout : kTimeout, own);
   const std::uint64_t after_calls = random_.below(play_->script_of(victim_).items.size());
   const std::uint64_t and_steps = random_.below(200);
   std::uint64_t since = 0;
@@ -293,7 +301,7 @@ std::string Incident::wrong() {
 }
 
 TEST(EngineFaults, EverySurvivorLearnsWhoDidIt) {
-  std::array<std::uint64_t, 6> failed{};
+  std::array<std::uint64_t, 7> failed{};
   for_each_seed(6000, [&](std::uint64_t seed) {
     Incident incident(seed);
     const std::string wrong = incident.wrong();
@@ -302,7 +310,7 @@ TEST(EngineFaults, EverySurvivorLearnsWhoDidIt) {
   });
   if (std::getenv("TUTTI_SEEDS") == nullptr && std::getenv("TUTTI_SEED") == nullptr) {
     for (const Fault fault :
-         {Fault::kill, Fault::drop, Fault::freeze, Fault::leave, Fault::disagree}) {
+         {Fault::kill, Fault::drop, Fault::freeze, Fault::leave, Fault::let_go, Fault::disagree}) {
       EXPECT_GT(failed[static_cast<std::size_t>(fault)], 50u)
           << "fault " << static_cast<int>(fault);
     }

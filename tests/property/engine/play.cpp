@@ -35,7 +35,39 @@ bool Play::finished(int rank) const {
 }
 
 void Play::stop_calling(int rank) {
-  players_[static_cast<std::size_t>(rank)].at = script_of(rank).items.size();
+  Player& player = players_[static_cast<std::size_t>(rank)];
+  player.stopped_at = player.at;
+  player.at = script_of(rank).items.size();
+}
+
+void Play::let_go(int rank) {
+  Player& player = players_[static_cast<std::size_t>(rank)];
+  if (std::exchange(player.has_let_go, true)) return;
+  const Script& script = script_of(rank);
+  for (std::size_t i = player.stopped_at; i < script.items.size(); ++i) {
+    const Item& item = script.items[i];
+    const auto& ranks = script.groups[static_cast<std::size_t>(item.group)].ranks;
+    if (item.action == Action::make && std::count(ranks.begin(), ranks.end(), rank) > 0)
+      (void)make(rank, item.group);
+  }
+  for (const auto& [index, group] : player.groups) simulation_.engine(rank).remove_group(*group);
+  player.groups.clear();
+}
+
+bool Play::make(int rank, int group) {
+  const GroupPlan& plan = script_.groups[static_cast<std::size_t>(group)];
+  GroupSpec spec;
+  spec.id = plan.id;
+  spec.name = plan.name;
+  spec.ranks = plan.ranks;
+  spec.timeout = timeout_;
+  Result<Group*> made = simulation_.engine(rank).add_group(spec);
+  if (!made) {
+    complain("cannot make " + plan.name + ": " + std::string(made.status().message()));
+    return false;
+  }
+  players_[static_cast<std::size_t>(rank)].groups[group] = *made;
+  return true;
 }
 
 std::size_t Play::calls(int rank) const { return players_[static_cast<std::size_t>(rank)].calls; }
@@ -87,21 +119,9 @@ bool Play::next_item(int rank) {
       call(rank, item);
       break;
     }
-    case Action::make: {
-      const GroupPlan& plan = script.groups[static_cast<std::size_t>(item.group)];
-      GroupSpec spec;
-      spec.id = plan.id;
-      spec.name = plan.name;
-      spec.ranks = plan.ranks;
-      spec.timeout = timeout_;
-      Result<Group*> made = simulation_.engine(rank).add_group(spec);
-      if (!made) {
-        complain("cannot make " + plan.name + ": " + std::string(made.status().message()));
-        return false;
-      }
-      player.groups[item.group] = *made;
+    case Action::make:
+      if (!make(rank, item.group)) return false;
       break;
-    }
     case Action::remove: {
       Group* const group = player.groups.at(item.group);
       const bool pending = std::any_of(player.pending.begin(), player.pending.end(),

@@ -38,6 +38,9 @@ class Play {
   [[nodiscard]] bool finished(int rank) const;
   /// This rank makes no further calls; it still ends what it has begun.
   void stop_calling(int rank);
+  /// After stop_calling, with no call pending: destroys all groups of this rank, and makes and
+  /// destroys those that it would have made. Once.
+  void let_go(int rank);
   /// Calls made by a rank so far.
   [[nodiscard]] std::size_t calls(int rank) const;
   [[nodiscard]] bool has_pending(int rank) const;
@@ -67,6 +70,8 @@ class Play {
   };
   struct Player {
     std::size_t at = 0;
+    std::size_t stopped_at = 0;  ///< of stop_calling
+    bool has_let_go = false;
     std::size_t most = 1;  ///< calls pending at once
     std::size_t calls = 0;
     std::vector<std::unique_ptr<Call>> pending;
@@ -75,6 +80,7 @@ class Play {
   };
 
   bool next_item(int rank);
+  bool make(int rank, int group);
   void call(int rank, const Item& item);
   void end(int rank, Call& call, const Status& status);
   bool end_one(int rank);

@@ -119,12 +119,12 @@ Script make_script(Random& random, const ScriptOptions& options) {
     return group;
   };
   const auto remove_group = [&](int group) {
-    Item close;
-    close.kind = Kind::close;
-    close.group = group;
-    script.items.push_back(close);
-    close.action = Action::remove;
-    script.items.push_back(close);
+    Item last;  // all wait for all before the first of them lets go
+    last.kind = Kind::new_group;
+    last.group = group;
+    script.items.push_back(last);
+    last.action = Action::remove;
+    script.items.push_back(last);
   };
   std::vector<int> open{add_group(options.ranks)};
   for (int i = 0; i < options.items; ++i) {

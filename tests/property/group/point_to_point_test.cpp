@@ -433,6 +433,11 @@ TEST_P(PointToPointBothWays, IsToldAtTheCallAndHarmsNothing) {
         const std::int64_t still[] = {0};
         const TensorView one(data.data(), DType::float32, shape, still);
         EXPECT_THROW(world.recv(one, other), InvalidArgument);
+        const TensorView nowhere(nullptr, DType::float32, 4);
+        EXPECT_THROW(world.send(nowhere, other), InvalidArgument);
+        EXPECT_THROW(world.recv(nowhere, other), InvalidArgument);
+        const P2POp lost[] = {P2POp::isend(data, other), P2POp::irecv(nowhere, other)};
+        EXPECT_THROW((void)world.batch_isend_irecv(lost), InvalidArgument);
         // Of a batch nothing is started when one is wrong.
         const P2POp batch[] = {P2POp::isend(data, other), P2POp::irecv(data, 5)};
         EXPECT_THROW((void)world.batch_isend_irecv(batch), InvalidArgument);

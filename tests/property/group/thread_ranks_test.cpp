@@ -236,6 +236,10 @@ TEST(ThreadRanksMisuse, IsToldAtTheCallAndHarmsNothing) {
     EXPECT_THROW((void)world.all_reduce(data, {.op = ReduceOp::band}), InvalidArgument);
     EXPECT_THROW((void)world.new_group({0, 0}), InvalidArgument);
     EXPECT_THROW((void)world.new_group({5}), InvalidArgument);
+    const NewGroupOptions at_once{.timeout = std::chrono::seconds(0)};
+    EXPECT_THROW((void)world.new_group({0}, at_once), InvalidArgument);
+    EXPECT_THROW((void)world.split(0, 0, at_once), InvalidArgument);
+    EXPECT_THROW((void)world.new_subgroups(1, at_once), InvalidArgument);
     EXPECT_THROW((void)world.global_rank(2), InvalidArgument);
     world.all_reduce(data).wait();
     EXPECT_EQ(data[3], 2);

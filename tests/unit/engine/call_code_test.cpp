@@ -37,9 +37,10 @@ TEST(CallCode, IsFrozen) {
   call.kind = Kind::new_group;
   call.digest = 0x1234;
   EXPECT_EQ(encode_in(call), (CallCode{0xffffffff00ffff03ULL, 0, 0x1234}));
-  call.kind = Kind::close;
+  call.kind = Kind::reduce;  // 5: no kind has the number 4
+  call.root = 0;
   call.digest = 0;
-  EXPECT_EQ(encode_in(call), (CallCode{0xffffffff00ffff04ULL, 0, 0}));
+  EXPECT_EQ(encode_in(call), (CallCode{0x00000000000b0405ULL, 1000, 0}));
 }
 
 TEST(CallCode, ChainIsFrozen) {

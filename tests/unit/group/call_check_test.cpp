@@ -129,6 +129,47 @@ TEST(CallCheck, OverlapsAreToldButForTheOwnBlock) {
   EXPECT_THAT(exchange.wrong(), HasSubstr("overlap"));
 }
 
+TEST(CallCheck, TensorsOfAListMustNotOverlapWhereTheyAreWritten) {
+  Given gather(Kind::all_gather, 4, 0);
+  gather.details.outputs = gather.list(gather.out.data(), 4, 0);
+  EXPECT_EQ(gather.wrong(1), "");
+  gather.call.input = gather.views[1];
+  EXPECT_EQ(gather.wrong(1), "") << "in place";
+  EXPECT_EQ(gather.wrong(2), "input and output overlap; only this rank's own block may be both");
+  gather.call.input = TensorView(gather.in.data(), DType::float32, 4);
+  gather.views[3] = gather.views[0];
+  EXPECT_THAT(gather.wrong(1), HasSubstr("two tensors of the output overlap"));
+  gather.views[3] = TensorView(gather.out.data() + 22, DType::float32, 4);
+  EXPECT_THAT(gather.wrong(1), HasSubstr("two tensors of the output overlap"));
+  // What has strides is not judged.
+  gather.views[3] = TensorView(gather.out.data(), DType::float32, std::array<std::int64_t, 1>{4},
+                               std::array<std::int64_t, 1>{2});
+  EXPECT_EQ(gather.wrong(1), "");
+  // What is only read may be the same twice.
+  Given scatter(Kind::reduce_scatter, 0, 4);
+  scatter.details.inputs = scatter.list(scatter.in.data(), 4, 0);
+  scatter.views[3] = scatter.views[0];
+  EXPECT_EQ(scatter.wrong(1), "");
+  scatter.call.output = scatter.views[1];
+  EXPECT_EQ(scatter.wrong(1), "");
+  scatter.views[2] = scatter.views[1];
+  EXPECT_THAT(scatter.wrong(1), HasSubstr("only this rank's own block"));
+  EXPECT_THAT(scatter.wrong(2), HasSubstr("only this rank's own block"));
+  Given exchange(Kind::all_to_all, 0, 0);
+  std::vector<TensorView> in;
+  for (std::size_t r = 0; r < 4; ++r)
+    in.emplace_back(exchange.in.data() + 10 * r, DType::float32, 4);
+  exchange.details.inputs = in;
+  exchange.details.outputs = exchange.list(exchange.out.data(), 4, 0);
+  EXPECT_EQ(exchange.wrong(1), "");
+  in[1] = exchange.views[1];
+  EXPECT_EQ(exchange.wrong(1), "input and output overlap");
+  in[1] = in[0];
+  EXPECT_EQ(exchange.wrong(1), "");
+  exchange.views[1] = exchange.views[0];
+  EXPECT_THAT(exchange.wrong(1), HasSubstr("two tensors of the output overlap"));
+}
+
 TEST(CallCheck, RootTimeoutAndFactorMustBeRight) {
   Given root(Kind::gather, 4, 0);
   root.call.root = 4;

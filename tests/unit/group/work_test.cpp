@@ -74,5 +74,28 @@ TEST(Work, WaitAfterWaitForGivesTheSameAnswer) {
   });
 }
 
+TEST(Work, WithoutAnOperationIsDoneAndSaysSo) {
+  run_threads(1, [](ProcessGroup& world) {
+    Work moved = world.barrier();
+    Work taken = std::move(moved);
+    Work detached = world.barrier();
+    detached.detach();
+    Work made;
+    Called called;
+    for (Work* const empty : {&moved, &detached, &made}) {  // NOLINT: what was moved from is meant
+      EXPECT_FALSE(empty->valid());
+      EXPECT_TRUE(empty->done());
+      EXPECT_TRUE(empty->wait_for(0ms));
+      EXPECT_TRUE(empty->error().ok());
+      EXPECT_EQ(empty->source_rank(), -1);
+      EXPECT_THROW(empty->wait(), InvalidArgument);
+      EXPECT_THROW(empty->on_done(called.callback()), InvalidArgument);
+    }
+    taken.wait();
+    EXPECT_THROW(taken.on_done(called.callback()), InvalidArgument);
+    EXPECT_EQ(called.times, 0);
+  });
+}
+
 }  // namespace
 }  // namespace tutti

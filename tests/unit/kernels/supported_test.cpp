@@ -16,7 +16,7 @@
 namespace tutti::kernels {
 namespace {
 
-constexpr int kOpCount = 9;
+constexpr int kOpCount = kReduceOpCount;
 
 std::vector<std::string> cells_of(const std::string& line) {
   std::vector<std::string> cells;

@@ -123,6 +123,15 @@ TEST(FromEnv, SenselessValuesAreNamed) {
   }
 }
 
+TEST(FromEnv, AnEmptyVariableOfOursCountsAsNotSet) {
+  Variables variables = good();
+  for (const char* name : {"TUTTI_AGENT_STORE", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE"})
+    variables[name] = "";
+  auto result = from_env(settings_of(variables));
+  ASSERT_TRUE(result) << message_of(result);
+  EXPECT_TRUE(result->secret.empty());
+}
+
 TEST(FromEnv, ArgumentsBeatTheEnvironment) {
   Settings settings = settings_of({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "0"}});
   settings.rank = 0;

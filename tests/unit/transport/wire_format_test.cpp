@@ -76,6 +76,7 @@ TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(FrameType::p2p_data), 10);
   EXPECT_EQ(static_cast<int>(FrameType::token), 11);
   EXPECT_EQ(static_cast<int>(FrameType::history), 12);
+  EXPECT_EQ(kGivenUpFlag, 2);
   EXPECT_EQ(kMaxFramePayload, 131072U);
   EXPECT_EQ(secure::kWireVersion, 1);
   EXPECT_EQ(static_cast<int>(secure::Refusal::none), 0);

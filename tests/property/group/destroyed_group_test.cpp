@@ -1,0 +1,144 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/launch.hpp>
+#include <tutti/tutti.hpp>
+
+// A rank destroys its end of a group and lives on: what it had given arrives, and whoever needs
+// more of it hears so long before the timeout, on one host and between hosts.
+namespace tutti {
+namespace {
+
+using std::chrono::minutes;
+using Transport = Config::TransportChoice;
+
+constexpr int kGone = 1;  // the rank that destroys the group
+
+Config config_of(Transport transport) {
+  Config config;
+  config.transport = transport;
+  // Far beyond the time limit of the test: an error that comes at all came because of the rank.
+  config.timeout = minutes(60);
+  return config;
+}
+
+/// Runs a call that must fail because that rank has destroyed the group.
+template <class Call>
+void expect_gone(Call&& call) {
+  try {
+    call();
+    ADD_FAILURE() << "no error";
+  } catch (const NetworkError& error) {
+    EXPECT_EQ(error.code(), Errc::peer_left) << error.what();
+    EXPECT_EQ(error.culprit(), kGone) << error.what();
+  }
+}
+
+/// The two that are left wait for each other, in the world: what comes then may break the group for
+/// both.
+void meet(ProcessGroup& group) {
+  const int other = 2 - group.rank();
+  std::vector<int> values(1, group.rank());
+  Work send = group.isend(values, other, {.tag = 9});
+  std::vector<int> got(1);
+  group.recv(got, other, {.tag = 9});
+  send.wait();
+  EXPECT_EQ(got.front(), other);
+}
+
+class DestroyedGroup : public testing::TestWithParam<Transport> {
+ protected:
+  /// `stay`: what the ranks of a group of three do with it; `go`: what rank 1 does before it
+  /// destroys it. All go on in the world afterwards.
+  template <class Stay, class Go>
+  static void run(Stay stay, Go go) {
+    run_threads(
+        3,
+        [&](ProcessGroup& world) {
+          std::optional<ProcessGroup> group = world.new_group({0, 1, 2});
+          if (world.rank() == kGone)
+            go(*group);
+          else
+            stay(*group, world);
+          group.reset();
+          world.barrier().wait();
+          EXPECT_TRUE(world.health().ok()) << world.health().message();
+        },
+        config_of(GetParam()));
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Ways, DestroyedGroup,
+                         testing::Values(Transport::automatic, Transport::tcp));
+
+TEST_P(DestroyedGroup, AnOperationThatNeedsItEndsSoon) {
+  run(
+      [](ProcessGroup& group, ProcessGroup&) {
+        std::vector<int> values(100, group.rank());
+        expect_gone([&] { group.all_reduce(values).wait(); });
+        expect_gone([&] { group.barrier().wait(); });  // the group is broken, with the same cause
+      },
+      [](ProcessGroup&) {});
+}
+
+TEST_P(DestroyedGroup, WhatItHadGivenArrivesFirst) {
+  for (const std::size_t count : {std::size_t{10}, std::size_t{100'000}}) {
+    run(
+        [&](ProcessGroup& group, ProcessGroup& world) {
+          std::vector<int> values(count);
+          group.broadcast(values, {.root = kGone}).wait();
+          EXPECT_EQ(values.back(), static_cast<int>(count) - 1);
+          meet(world);
+          expect_gone([&] { group.barrier().wait(); });
+        },
+        [&](ProcessGroup& group) {
+          std::vector<int> values(count);
+          std::iota(values.begin(), values.end(), 0);
+          group.broadcast(values, {.root = kGone}).wait();
+        });
+  }
+}
+
+TEST_P(DestroyedGroup, ARankThatNeedsNothingOfItGetsNoError) {
+  run(
+      [](ProcessGroup& group, ProcessGroup&) {
+        meet(group);
+        EXPECT_TRUE(group.health().ok()) << group.health().message();
+      },
+      [](ProcessGroup&) {});
+}
+
+TEST_P(DestroyedGroup, ARecvFromItEndsSoonButGetsWhatItSent) {
+  for (const std::size_t count : {std::size_t{10}, std::size_t{10'000}}) {
+    run(
+        [&](ProcessGroup& group, ProcessGroup& world) {
+          std::vector<int> values(count);
+          EXPECT_EQ(group.recv(values, kGone), kGone);
+          EXPECT_EQ(values.back(), group.rank());
+          meet(world);
+          expect_gone([&] { group.recv(values, kGone); });
+        },
+        [&](ProcessGroup& group) {
+          for (const int to : {0, 2}) {
+            const std::vector<int> values(count, to);
+            group.send(values, to);
+          }
+        });
+  }
+}
+
+TEST_P(DestroyedGroup, ALargeSendToItEndsSoon) {
+  run(
+      [](ProcessGroup& group, ProcessGroup&) {
+        const std::vector<int> values(100'000);
+        expect_gone([&] { group.send(values, kGone); });
+      },
+      [](ProcessGroup&) {});
+}
+
+}  // namespace
+}  // namespace tutti
