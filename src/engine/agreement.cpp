@@ -53,10 +53,10 @@ bool Engine::all_heard(Op& op) noexcept {
   return op.state == Op::State::running && op.suspect < 0;
 }
 
-// --- Strict: tokens. In round k every rank tells the rank 2^k further on that it has entered the
-// call, and that all it has heard of have too. A token says its sender's call; each is compared
-// with ours before the next is sent, so whoever has those of all rounds knows that all calls are
-// equal.
+// --- Strict, and where blocks are handed on (BoundPlan::hands_on): tokens. In round k every rank
+// tells the rank 2^k further on that it has entered the call, and that all it has heard of have
+// too. A token says its sender's call; each is compared with ours before the next is sent, so
+// whoever has those of all rounds knows that all calls are equal.
 
 void Engine::begin_agreement(Op& op) noexcept {
   Group& group = *op.group;
@@ -67,7 +67,7 @@ void Engine::begin_agreement(Op& op) noexcept {
     if (rank == group.rank) continue;
     auto& held =
         peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)].held;
-    const auto token = std::find_if(held.begin(), held.end(), [&](const Held& one) {
+    const auto token = std::find_if(held.begin(), held.end(), [&](const HeldFrames::Frame& one) {
       return one.header.group == group.id && one.header.seq == op.seq &&
              static_cast<FrameType>(one.header.type) == FrameType::token;
     });
@@ -118,7 +118,7 @@ bool Engine::advance_tokens(Op& op) noexcept {
   return moved;
 }
 
-/// Strict: the calls of all ranks were compared with ours.
+/// The calls of all ranks were compared with ours.
 bool Engine::all_compared(Op& op) noexcept {
   if (op.strict) return op.token_round >= rounds_of(op.group->size);
   return await_all_lines(op);

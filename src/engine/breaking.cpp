@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "base/agreed_settings.hpp"
+#include "base/kinds.hpp"
 #include "base/shown.hpp"
 #include "engine/engine.hpp"
 #include "engine/extent.hpp"
@@ -303,9 +304,13 @@ void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs,
   CallCode ours;
   std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), ours.begin());
   if (theirs != nullptr && *theirs != ours) {
+    const std::string our_call = engine::describe(ours);
+    const std::string their_call = engine::describe(*theirs);
     text += "as operation " + std::to_string(seq) + " " + name_of(group, group.rank) + " called " +
-            engine::describe(ours) + " but " + name_of(group, other) + " called " +
-            engine::describe(*theirs);
+            our_call + " but " + name_of(group, other) + " called " + their_call;
+    // Digests have no words.
+    if (our_call == their_call)
+      text += has_data(static_cast<Kind>(ours[0] & 0xff)) ? " of other sizes" : " of other ranks";
   } else {
     text += "the calls of " + name_of(group, group.rank) + " and " + name_of(group, other) +
             " before operation " + std::to_string(seq) + " " + engine::describe(ours) +

@@ -76,8 +76,6 @@ Engine::Engine(World world)
   active_.reserve(256);
   ticked_.reserve(256);
   waiting_.reserve(peers_.size());
-  buffers_.reserve(64);
-  small_buffers_.reserve(256);
   for (transport::Transport* transport : world_.route) {
     if (transport == nullptr) continue;
     if (std::find(transports_.begin(), transports_.end(), transport) == transports_.end()) {
@@ -284,7 +282,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.agreed = false;
   op.listening = bound.hears_all;
   op.suspect = -1;
-  op.strict = group.strict && !group.one_host();
+  op.strict = bound.hands_on || (group.strict && !group.one_host());
   op.home = {};
   op.asynchronous = asynchronous;
   op.fused = bound.one_shot && call.input.contiguous() && call.output.contiguous() &&

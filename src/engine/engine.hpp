@@ -14,7 +14,9 @@
 #include <tutti/error.hpp>
 
 #include "engine/fifo.hpp"
+#include "engine/frame_buffers.hpp"
 #include "engine/group.hpp"
+#include "engine/held_frames.hpp"
 #include "engine/staging.hpp"
 #include "transport/region.hpp"
 #include "transport/shm/cores.hpp"
@@ -145,10 +147,6 @@ class Engine final : public transport::Sink {
 
  private:
   friend class Mailbox;  // a part of this machine, of which each group has one
-  struct Held {
-    transport::FrameHeader header;
-    std::vector<std::byte> data;
-  };
   struct OutFrame {
     std::uint64_t token = 0;
     Op* op = nullptr;  ///< nullptr: a control frame, or the operation has ended
@@ -166,7 +164,7 @@ class Engine final : public transport::Sink {
     Fifo<OutFrame> out;
     int bounces = 0;  ///< frames of `out` that hold a copy of strided elements
     Fifo<Control> control;
-    std::pmr::deque<Held> held;
+    HeldFrames held;
     std::uint64_t eager_sent = 0;
     std::uint64_t eager_acked = 0;
     std::uint64_t eager_seen = 0;  ///< what came unasked, by heads
@@ -178,8 +176,8 @@ class Engine final : public transport::Sink {
     TimePoint pong{};            ///< last answer
     std::uint64_t pong_seq = 0;  ///< of the group that was asked about
     Postage post;
-    std::deque<Held> early;        ///< letters of groups that we have not made yet
-    Mailbox* into_mail = nullptr;  ///< the arriving frame is data of a message
+    std::deque<HeldFrames::Frame> early;  ///< letters of groups that we have not made yet
+    Mailbox* into_mail = nullptr;         ///< the arriving frame is data of a message
     // The frame that is arriving.
     transport::FrameHeader arriving;
     Op* into = nullptr;
@@ -276,7 +274,8 @@ class Engine final : public transport::Sink {
   [[nodiscard]] Group* group_of(std::uint64_t id) noexcept;
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
   void release_frames(Op& op) noexcept;
-  void recycle(std::vector<std::byte> buffer) noexcept;
+  [[nodiscard]] bool may_hold(const Peer& from,
+                              const transport::FrameHeader& header) const noexcept;
   /// A transport may take frames as fast as we make them, and tell of it later only: so few copies
   /// of strided elements are made at a time (512 KiB).
   static constexpr int kMostBounces = 4;
@@ -348,8 +347,7 @@ class Engine final : public transport::Sink {
   std::vector<Peer> peers_;
   std::vector<transport::Transport*> transports_;  ///< each once
   std::vector<Finished> finished_;
-  std::vector<std::vector<std::byte>> buffers_;  ///< free ones, of a frame each
-  std::vector<std::vector<std::byte>> small_buffers_;
+  FrameBuffers buffers_;
   std::uint32_t breaks_seen_ = 0;
   int message_ops_ = 0;
   std::vector<Mailbox*> mail_;  ///< of the groups that have one

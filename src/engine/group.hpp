@@ -71,7 +71,7 @@ struct Op {
   bool detailed = false;  ///< has some of what comes from Details
   // Agreement, see agreement.cpp.
   bool listening = false;       ///< nothing is used before all whose blocks we get are compared
-  bool strict = false;          ///< tokens go round
+  bool strict = false;          ///< tokens go round before anything is written
   int token_round = 0;          ///< rounds that are complete
   bool token_sent = false;      ///< ... the token of the next one has gone out
   std::uint32_t tokens = 0;     ///< bit k: that of round k has come

@@ -98,7 +98,7 @@ bool Engine::advance(Op& op) noexcept {
         if (!await_lines(op, step)) return moved;
         break;
       case StepKind::agree:
-        if (op.group->strict && !all_compared(op)) return moved;
+        if ((op.strict || op.group->strict) && !all_compared(op)) return moved;
         op.agreed = true;
         break;
       case StepKind::reduce: reduce(op, step); break;

@@ -17,6 +17,12 @@ namespace {
 constexpr std::uint64_t kMostTag = 0x80000000;  // one more than a caller may use
 static_assert(static_cast<std::uint32_t>(kMonitoredBarrierTag) == kMostTag);
 
+// What the letters of a peer take while they wait for their recvs, all in all: what is kept of
+// each, and their bytes in buffers of at most 8 times the size.
+static_assert(kLetters * (sizeof(Arrival) + Shelves::kEach) + 8 * kUnaskedPool <= std::uint64_t{16}
+                                                                                      << 20);
+static_assert(sizeof(HeldFrames::Frame) <= sizeof(Arrival) + Shelves::kEach);  // without a group
+
 bool is_letter(const FrameHeader& header) noexcept {
   return static_cast<FrameType>(header.type) == FrameType::p2p_letter;
 }
@@ -199,16 +205,17 @@ void Engine::on_letter_frame(int peer, const FrameHeader& header) noexcept {
 /// What came for a group before it was made here.
 void Engine::adopt_early(Group& group) noexcept {
   for (std::size_t p = 0; p < peers_.size(); ++p) {
-    std::deque<Held>& early = peers_[p].early;
+    std::deque<HeldFrames::Frame>& early = peers_[p].early;
     if (early.empty()) continue;
     const int rank = rank_of(group, static_cast<int>(p));
     // First all out, as a mismatch breaks the group.
-    std::vector<Held> ours;
-    for (Held& held : early) {
+    std::vector<HeldFrames::Frame> ours;
+    for (HeldFrames::Frame& held : early) {
       if (held.header.group == group.id) ours.push_back(std::move(held));
     }
-    std::erase_if(early, [&](const Held& held) { return held.header.group == group.id; });
-    for (const Held& held : ours) {
+    std::erase_if(early,
+                  [&](const HeldFrames::Frame& held) { return held.header.group == group.id; });
+    for (const HeldFrames::Frame& held : ours) {
       if (rank < 0 || group.broken)
         took_letter(static_cast<int>(p), letter_cost(held.header.payload_bytes));
       else

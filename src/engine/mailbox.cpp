@@ -17,7 +17,6 @@ namespace {
 constexpr int kSlotBits = 24;
 constexpr std::uint64_t kSlots = std::uint64_t{1} << kSlotBits;
 constexpr std::uint64_t kMailTicket = std::uint64_t{1} << 63;
-constexpr std::size_t kSmall = 2048;  // a buffer of Engine::recycle
 constexpr std::size_t kBlockBytes = 16 * 1024;
 
 void fill(const TensorView& to, const std::byte* from, std::uint64_t bytes) noexcept {
@@ -256,7 +255,7 @@ void Mailbox::post_recv(Transfer& recv) noexcept {
   free_arrivals_.push_back(found);
   const std::byte* const payload = arrival.data.empty() ? arrival.few.data() : arrival.data.data();
   match(recv, arrival, arrival.whole ? payload : nullptr);
-  engine_.recycle(std::move(arrival.data));
+  engine_.buffers_.give(std::move(arrival.data));
 }
 
 bool Mailbox::fits(const Transfer& recv, const Arrival& arrival) noexcept {
@@ -318,11 +317,7 @@ void Mailbox::shelve(const Arrival& arrival, const std::byte* payload) noexcept 
   if (kept.whole && kept.bytes > 0) {
     std::byte* to = kept.few.data();
     if (kept.bytes > kept.few.size()) {
-      if (kept.bytes <= kSmall && !engine_.small_buffers_.empty()) {
-        kept.data = std::move(engine_.small_buffers_.back());
-        engine_.small_buffers_.pop_back();
-      }
-      kept.data.resize(kept.bytes <= kSmall ? kSmall : kept.bytes);
+      kept.data = engine_.buffers_.take(kept.bytes);
       to = kept.data.data();
     }
     std::memcpy(to, payload, kept.bytes);
@@ -339,7 +334,7 @@ void Mailbox::fail() noexcept {
       engine_.took_letter(group_.members[static_cast<std::size_t>(arrival.source)].global,
                           arrival.whole ? letter_cost(arrival.bytes) : 0);
     }
-    engine_.recycle(std::move(arrival.data));
+    engine_.buffers_.give(std::move(arrival.data));
   }
   arrivals_.clear();
   free_arrivals_.clear();

@@ -1,8 +1,10 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
+#include "transport/shm/layout.hpp"
 
 // Messages of operations: posts, credit, matching, frames that come early. docs/wire.md tells the
 // rules.
@@ -24,8 +26,33 @@ constexpr std::uint64_t kEagerReport = 64 * 1024;
 constexpr std::uint64_t kEagerLeast = 64;
 constexpr std::size_t kControlQueue = 4096;
 constexpr std::uint8_t kFlagEager = 1;
-constexpr std::size_t kSmallFrame = 2048;
-constexpr std::size_t kHeldFrames = 65536;
+// A larger frame that is held keeps the buffer into which it came; a smaller one is copied.
+constexpr std::size_t kCopied = std::size_t{16} * 1024;
+// What may be held of one peer, in bytes of memory with the bookkeeping of each frame: so much at
+// any time, and so much more for each operation with messages that runs here. Who keeps to the
+// rules stays below, whatever the sizes of its frames: what comes unasked takes at most 9 times
+// what it counts, of an operation that we have not begun there are three control frames at most
+// (want, credit, token) from each of those that the peer has under way, and of one that runs here
+// no more is held than comes without credit for its receives.
+constexpr std::size_t kMostHeld = std::size_t{16} << 20;
+constexpr std::size_t kMostHeldOfEach = std::size_t{1} << 20;
+constexpr std::size_t kMostPerByte = 9;
+static_assert(HeldFrames::kBookkeeping + FrameBuffers::size_for(1) <= kMostPerByte * kEagerLeast);
+constexpr bool takes_at_most(std::size_t per_byte) {
+  for (std::size_t i = 1; i < FrameBuffers::kSizes.size(); ++i) {
+    const std::size_t least = FrameBuffers::kSizes[i - 1] + 1;  // that get a buffer of this size
+    if (HeldFrames::kBookkeeping + FrameBuffers::kSizes[i] > per_byte * least) return false;
+  }
+  return true;
+}
+static_assert(takes_at_most(kMostPerByte));
+static_assert(kMostPerByte * kEagerPerPeer + std::size_t{3} * transport::shm::kWindow *
+                                                 transport::shm::kMaxGroups *
+                                                 HeldFrames::kBookkeeping <=
+              kMostHeld);
+static_assert(kMostPerByte * kEagerPerStream <= kMostHeldOfEach);
+// Control frames of one operation come soon after each other.
+constexpr std::size_t kLookBack = 64;
 
 int member_at(const plan::RankSet& set, int index, int size, const Op& op) noexcept {
   std::int64_t rank =
@@ -39,6 +66,12 @@ int peer_of(const Step& step, const Op& op) noexcept {
 }
 
 bool is_eager(const FrameHeader& header) noexcept { return (header.flags & kFlagEager) != 0; }
+
+/// Frames without payload that are held where the operation has not begun yet.
+bool is_held_early(const FrameHeader& header) noexcept {
+  const auto type = static_cast<FrameType>(header.type);
+  return type == FrameType::want || type == FrameType::credit || type == FrameType::token;
+}
 
 std::uint64_t eager_cost(std::uint64_t bytes) noexcept { return std::max(bytes, kEagerLeast); }
 
@@ -175,11 +208,7 @@ bool Engine::pump(Op& op, int rank) noexcept {
 }
 
 std::byte* Engine::bounce(Peer& peer, OutFrame& frame) noexcept {
-  if (!buffers_.empty()) {
-    frame.bounce = std::move(buffers_.back());
-    buffers_.pop_back();
-  }
-  frame.bounce.resize(transport::kMaxFramePayload);
+  frame.bounce = buffers_.take(transport::kMaxFramePayload);
   ++peer.bounces;
   return frame.bounce.data();
 }
@@ -271,24 +300,31 @@ void Engine::took(int global, const FrameHeader& header) noexcept {
 
 void Engine::drop_held(const Group& group) noexcept {
   for (std::size_t p = 0; p < peers_.size(); ++p) {
-    std::erase_if(peers_[p].held, [&](Held& held) {
+    peers_[p].held.erase_if([&](HeldFrames::Frame& held) {
       if (held.header.group != group.id) return false;
       took(static_cast<int>(p), held.header);
-      recycle(std::move(held.data));
+      buffers_.give(std::move(held.data));
       return true;
     });
   }
 }
 
 void Engine::hold_control(int peer, const FrameHeader& header) noexcept {
-  Peer& from = peers_[static_cast<std::size_t>(peer)];
-  for (Held& held : from.held) {
+  HeldFrames& all = peers_[static_cast<std::size_t>(peer)].held;
+  for (std::size_t back = 1; back <= std::min(all.size(), kLookBack); ++back) {
+    HeldFrames::Frame& held = all[all.size() - back];
     if (held.header.group != header.group || held.header.seq != header.seq) continue;
     if (held.header.type != header.type) continue;
     held.header.offset = std::max(held.header.offset, header.offset);  // the later says it all
     return;
   }
-  if (from.held.size() < kHeldFrames) from.held.push_back({header, {}});
+  all.push(header, {});
+}
+
+/// Is there room for one more, should it have to be held?
+bool Engine::may_hold(const Peer& from, const FrameHeader& header) const noexcept {
+  const std::size_t most = kMostHeld + static_cast<std::size_t>(message_ops_) * kMostHeldOfEach;
+  return from.held.memory() + HeldFrames::memory_of(header) <= most;
 }
 
 bool Engine::is_closed(std::uint64_t id) const noexcept {
@@ -341,7 +377,7 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
       continue;
     }
     arrived(op, rank, it->header, it->data.data());
-    recycle(std::move(it->data));
+    buffers_.give(std::move(it->data));
     it = peer.held.erase(it);
   }
 }
@@ -401,13 +437,7 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
   from.keep = false;
   if (header.payload_bytes > transport::kMaxFramePayload) return {};
   const auto into_buffer = [&]() -> std::span<std::byte> {
-    if (from.buffer.empty() && !buffers_.empty()) {
-      from.buffer = std::move(buffers_.back());
-      buffers_.pop_back();
-    }
-    // One size for all, so that buffers can go round without ever growing again.
-    if (from.buffer.size() < transport::kMaxFramePayload)
-      from.buffer.resize(transport::kMaxFramePayload);
+    if (from.buffer.empty()) from.buffer = buffers_.take(transport::kMaxFramePayload);
     return {from.buffer.data(), std::max<std::size_t>(header.payload_bytes, 1)};
   };
   if (transport::is_p2p(header)) {
@@ -415,7 +445,9 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
     if (!expects_letter(peer, header, into)) return {};
     return into.empty() ? into_buffer() : into;
   }
-  if (static_cast<FrameType>(header.type) != FrameType::data) return into_buffer();
+  if (static_cast<FrameType>(header.type) != FrameType::data)
+    return !is_held_early(header) || may_hold(from, header) ? into_buffer()
+                                                            : std::span<std::byte>();
   Group* const group = group_of(header.group);
   if (is_eager(header)) {
     from.eager_seen += eager_cost(header.payload_bytes);
@@ -450,33 +482,29 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
         // A stream has no holes and repeats nothing, so what is held of it is bounded by its
         // credit.
         if (header.offset != std::max(stream.received, stream.kept)) return {};
-        // Beyond what may come unasked, only what we gave credit for.
-        const std::uint64_t most = std::max(kEagerPerStream, stream.granted);
-        if (header.offset > most || header.payload_bytes > most - header.offset) return {};
+        // Beyond what may come before it has a receive, credit was given for receives that are
+        // posted: nothing of it has to wait.
+        if (header.offset > kEagerPerStream ||
+            header.payload_bytes > kEagerPerStream - header.offset)
+          return {};
       }
     }
   }
   // Before we have begun an operation nobody has credit for it: only what came unasked is held.
   const bool early = group == nullptr || header.seq > group->started;
-  if (from.keep && ((early && !is_eager(header)) || from.held.size() >= kHeldFrames)) return {};
+  if (from.keep && ((early && !is_eager(header)) || !may_hold(from, header))) return {};
   return into_buffer();
 }
 
 void Engine::hold(Peer& from, const FrameHeader& header) noexcept {
-  if (header.payload_bytes > kSmallFrame) {
-    from.held.push_back({header, std::move(from.buffer)});
-    from.buffer.clear();
-    return;
+  std::vector<std::byte> data;
+  if (header.payload_bytes > kCopied) {
+    data = std::exchange(from.buffer, {});
+  } else if (header.payload_bytes > 0) {
+    data = buffers_.take(header.payload_bytes);
+    std::memcpy(data.data(), from.buffer.data(), header.payload_bytes);
   }
-  // Many small frames may be held: each in no more memory than it needs.
-  // Several at a time, so that a little more lateness than ever before asks for none.
-  constexpr int kAtOnce = 16;
-  for (int i = 0; small_buffers_.empty() || (i > 0 && i < kAtOnce); ++i)
-    small_buffers_.emplace_back(kSmallFrame);
-  std::vector<std::byte> small = std::move(small_buffers_.back());
-  small_buffers_.pop_back();
-  std::memcpy(small.data(), from.buffer.data(), header.payload_bytes);
-  from.held.push_back({header, std::move(small)});
+  from.held.push(header, std::move(data));
 }
 
 void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
@@ -503,7 +531,13 @@ void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
     if (group == nullptr) return;
     Op& op = group->op_at(header.seq);
     if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
-      deliver_held(op, rank);
+      Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+      // Behind others that wait: it waits with them, and none of them is looked at again.
+      if (stream.kept > stream.received && stream.kept == header.offset &&
+          op.fingerprint == header.fingerprint)
+        stream.kept += header.payload_bytes;
+      else
+        deliver_held(op, rank);
     }
     return;
   }
@@ -527,16 +561,9 @@ void Engine::on_sent(int peer, std::uint64_t token) noexcept {
     }
     if (frame.mail != nullptr) frame.mail->on_sent(frame.seq);
     if (frame.bounce.size() == transport::kMaxFramePayload) --to.bounces;
-    recycle(std::move(frame.bounce));
+    buffers_.give(std::move(frame.bounce));
     to.out.pop_front();
   }
-}
-
-void Engine::recycle(std::vector<std::byte> buffer) noexcept {
-  if (buffer.size() == transport::kMaxFramePayload)
-    buffers_.push_back(std::move(buffer));
-  else if (buffer.size() == kSmallFrame)
-    small_buffers_.push_back(std::move(buffer));
 }
 
 void Engine::release_frames(Op& op) noexcept {

@@ -37,6 +37,15 @@ bool hears_all(const plan::Schedule& schedule) noexcept {
   });
 }
 
+/// Blocks that a rank hands on out of its output: whose first one comes knows nothing yet of the
+/// ranks whose blocks come last.
+bool hands_on(const plan::Schedule& schedule) noexcept {
+  if (!schedule.messages || traits_of(schedule.kind).layout != Layout::gather) return false;
+  return std::any_of(schedule.steps.begin(), schedule.steps.end(), [](const plan::Step& step) {
+    return step.kind == plan::StepKind::send && step.src.space == plan::Space::output;
+  });
+}
+
 plan::BlockTable table_of(const std::vector<std::size_t>& ends, std::size_t each) {
   if (ends.empty()) return plan::BlockTable::even(each);
   plan::BlockTable table;
@@ -119,6 +128,7 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   bound.code = code;
   bound.schedule = &schedule;
   bound.hears_all = hears_all(schedule);
+  bound.hands_on = hands_on(schedule);
   if (traits_of(call.kind).reduces) {
     // AVG divides in the step that completes a sum; PREMUL_SUM has multiplied the input before.
     const bool sums = call.op == ReduceOp::avg || call.op == ReduceOp::premul_sum;

@@ -46,6 +46,7 @@ struct BoundPlan {
   bool stream_out = false;    ///< copies to the output go around the cache
   bool splits = false;        ///< each pair of ranks has its own number of elements
   bool hears_all = false;     ///< every block comes by message right from its rank into the output
+  bool hands_on = false;      ///< ... or by way of others' outputs: tokens go round first
   std::size_t input_first = 0;   ///< number of the first element of this rank's input ...
   std::size_t output_first = 0;  ///< ... and output
   CallCode code{};

@@ -6,6 +6,7 @@
 namespace tutti::engine {
 
 Shelves::Shelves() : buckets_(64, kNone) {
+  static_assert(sizeof(Queue) + sizeof(Node) + sizeof(std::uint32_t) <= kEach);
   queues_.reserve(64);
   nodes_.reserve(64);
 }

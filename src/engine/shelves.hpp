@@ -16,6 +16,7 @@ class Shelves {
     [[nodiscard]] bool operator==(const Key&) const noexcept = default;
   };
   static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  static constexpr std::size_t kEach = 32;  ///< bytes of memory that an item takes at most
 
   Shelves();
   void push(Key key, std::uint32_t item);

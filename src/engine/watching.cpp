@@ -41,7 +41,7 @@ void Engine::find_waiting(Op& op, std::vector<int>& ranks) noexcept {
   }
   const auto& steps = op.plan->schedule->steps;
   const bool agrees = op.pc < steps.size() && steps[op.pc].kind == StepKind::agree;
-  if (op.listening || (agrees && op.group->strict)) {
+  if (op.listening || (agrees && (op.strict || op.group->strict))) {
     find_unheard(op, ranks);
     if (agrees || !ranks.empty()) return;
   }
@@ -191,7 +191,7 @@ void Engine::check_calls(Op& op) noexcept {
   if (op.plan->schedule->messages) return;  // frames are compared as they are used
   for (int rank = 0; rank < op.group->size; ++rank) {
     const int global = op.group->members[static_cast<std::size_t>(rank)].global;
-    for (const Held& held : peers_[static_cast<std::size_t>(global)].held) {
+    for (const HeldFrames::Frame& held : peers_[static_cast<std::size_t>(global)].held) {
       if (held.header.group != op.group->id || held.header.seq != op.seq) continue;
       if (static_cast<FrameType>(held.header.type) != FrameType::data) continue;
       CallCode theirs;

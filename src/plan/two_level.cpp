@@ -68,7 +68,9 @@ Schedule two_level_barrier(const Shape& s) {
   Program p = program("two_level_barrier", Kind::barrier, s, hosts);
   p.publish();
   if (s.rank != hosts.leader) {
-    // The leader has compared our line before it signals, so it need not show its own.
+    // The leader has compared our line before it signals, if it is in a barrier: in another
+    // operation it signals as well.
+    p.await_line(only(constant(hosts.leader)));
     p.await(kLeader, only(constant(hosts.leader)), constant(1));
     p.agree();
     return p.take();

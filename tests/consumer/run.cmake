@@ -13,7 +13,8 @@ if(HOW STREQUAL "find_package")
   step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/prefix")
   set(how "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
 else()
-  set(how "-DTUTTI_SOURCE=${SOURCE}")
+  set(how "-DTUTTI_SOURCE=${SOURCE}" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
+          -DTUTTI_PRECOMPILE=ON)
 endif()
 
 step(

@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
+#include <deque>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <random>
+#include <string_view>
 #include <thread>
 
 #include <tutti/log.hpp>
@@ -41,97 +45,167 @@ bool is_group_without(const std::string& text, int rank) {
   return true;
 }
 
-/// Users that the stores of this process have lost without a good-bye.
-std::atomic<int>& lost_users() {
-  static std::atomic<int> count = 0;
-  return count;
-}
+/// Users that the stores of this process have lost without a good-bye, by port.
+class LostUsers {
+ public:
+  static LostUsers& get() {
+    static LostUsers all;
+    return all;
+  }
+  /// "the store at 127.0.0.1:39211 has lost user ..."
+  void note(std::string_view text) {
+    const std::size_t end = text.find(" has lost user");
+    if (end == std::string_view::npos) return;
+    const std::size_t colon = text.rfind(':', end);
+    if (colon == std::string_view::npos) return;
+    const std::lock_guard lock(mutex_);
+    ++counts_[std::string(text.substr(colon + 1, end - colon - 1))];
+  }
+  [[nodiscard]] bool any(int port) {
+    const std::lock_guard lock(mutex_);
+    return counts_.erase(std::to_string(port)) > 0;
+  }
 
-/// One job of `size` ranks, one of which dies `delay` after its start (early) or after all were
-/// ready.
-void kill_one(std::mt19937& random, Tally& tally, bool agent, const std::string& transport,
-              const std::string& folder) {
-  const int size = 2 + static_cast<int>(random() % 3);
-  const int victim = static_cast<int>(random() % static_cast<unsigned>(size));
-  const bool early = random() % 2 == 0;
-  const auto delay = std::chrono::microseconds(random() % (early ? 60'000 : 40'000));
-  SCOPED_TRACE("size " + std::to_string(size) + " victim " + std::to_string(victim) +
-               (early ? " early " : " late ") + std::to_string(delay.count()) + " us " + transport +
-               (agent ? " agent" : " rank 0 serves"));
-  std::shared_ptr<TcpStore> store;
+ private:
+  std::mutex mutex_;
+  std::map<std::string, int> counts_;
+};
+
+/// One job, a rank of which is killed.
+class KilledJob {
+ public:
+  KilledJob(std::mt19937& random, bool agent, std::string transport)
+      : agent_(agent),
+        transport_(std::move(transport)),
+        size_(2 + static_cast<int>(random() % 3)),
+        victim_(static_cast<int>(random() % static_cast<unsigned>(size_))),
+        early_(random() % 2 == 0),
+        delay_(random() % (early_ ? 60'000 : 40'000)),
+        seed_(random()),
+        trace_("size " + std::to_string(size_) + " victim " + std::to_string(victim_) +
+               (early_ ? " early " : " late ") + std::to_string(delay_.count()) + " us " +
+               transport_ + (agent_ ? " agent" : " rank 0 serves")) {}
+
+  /// Starts it, and kills the victim so long after its start (early) or after all were ready.
+  void kill(Tally& tally, const std::string& folder);
+  /// Have all ended? Waits for that no longer than so.
+  [[nodiscard]] bool over(Clock::time_point deadline);
+  /// What the survivors have told, and what they left.
+  void judge(Tally& tally);
+
+ private:
+  void judge_survivor(int rank, Tally& tally);
+
+  bool agent_;
+  std::string transport_;
+  int size_;
+  int victim_;
+  bool early_;
+  std::chrono::microseconds delay_;
+  unsigned long seed_;
+  std::string trace_;
+  std::shared_ptr<TcpStore> store_;
+  std::vector<Worker> workers_;
+  std::vector<std::optional<os::ExitStatus>> ends_;
+  long long killed_ = 0;
+  bool joined_ = false;
+  int at_deadline_ = 0;
+};
+
+void KilledJob::kill(Tally& tally, const std::string& folder) {
+  SCOPED_TRACE(trace_);
   JobOptions options;
-  options.size = size;
-  options.arguments = {"churn", std::to_string(random()), "1000000"};
-  options.environment = way(transport);
+  options.size = size_;
+  options.arguments = {"churn", std::to_string(seed_), "1000000"};
+  options.environment = way(transport_);
   options.environment.push_back(kTimeout);
   options.environment.push_back("TMPDIR=" + folder);
-  if (agent) store = serve_store(transport, options);
-  const int lost_before = lost_users();
-  int at_deadline = 0;
-  std::vector<Worker> workers = start_job(options);
-  if (!early) {
-    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+  if (agent_) {
+    store_ = serve_store(transport_, options);
+    (void)LostUsers::get().any(store_->port());  // of one before it with the same port
+  }
+  workers_ = start_job(options);
+  ends_.resize(workers_.size());
+  if (!early_) {
+    for (Worker& worker : workers_) ASSERT_TRUE(worker.hear("ready", in(kHang)));
   }
   const auto before = Clock::now();
-  std::this_thread::sleep_for(delay);
+  std::this_thread::sleep_for(delay_);
   tally.oversleep.push_back(
-      std::chrono::duration<double, std::milli>(Clock::now() - before - delay).count());
-  Worker& dying = workers[static_cast<std::size_t>(victim)];
-  const long long killed = now_ns();
+      std::chrono::duration<double, std::milli>(Clock::now() - before - delay_).count());
+  Worker& dying = workers_[static_cast<std::size_t>(victim_)];
+  killed_ = now_ns();
   dying.signal(SIGKILL);
   ++tally.kills;
-  const auto end = dying.wait(in(kHang));
+  auto& end = ends_[static_cast<std::size_t>(victim_)] = dying.wait(in(kHang));
   ASSERT_TRUE(end);
-  const bool joined = dying.hear("ready", in(0)).has_value();
-  if (!joined) ++tally.in_init;
-  for (int rank = 0; rank < size; ++rank) {
-    if (rank == victim) continue;
-    Worker& worker = workers[static_cast<std::size_t>(rank)];
-    const auto status = worker.wait(in(kHang));
-    ASSERT_TRUE(status) << "rank " << rank << " hangs";
-    const auto error = worker.hear("error", in(0));
-    ASSERT_TRUE(error) << "rank " << rank << " ended with " << status->shell_code();
-    EXPECT_EQ(status->shell_code(), 3) << error->text;
-    const bool names = error->text.find("rank " + std::to_string(victim)) != std::string::npos ||
-                       error->text.find("ranks ") != std::string::npos ||
-                       (victim == 0 && !agent && error->text.find("store") != std::string::npos);
-    // A group without the victim is not broken by its death; but a member that has ended over it
-    // leaves those who wait for it there, and they are told so.
-    const bool left_alone = is_group_without(error->text, victim) &&
-                            error->text.find("without taking part") != std::string::npos;
-    EXPECT_TRUE(names || left_alone) << error->text;
-    const double took = static_cast<double>(error->at - killed) / 1e6;
-    // It was killed before it had told the store of itself (or, as rank 0, before it served one):
-    // then nobody can know more than at the deadline. Whoever the store knew is in `latency`.
-    const bool never_came = error->text.find(" not joined ") != std::string::npos ||
-                            error->text.find("cannot reach the store") != std::string::npos;
-    if (!joined && never_came) {
-      EXPECT_GT(took, 1000) << error->text;
-      ++at_deadline;
-      if (std::getenv("FAULT_VERBOSE")) std::printf("at the deadline: %s\n", error->text.c_str());
-    } else {
-      tally.latency.push_back(took);
-      if (took > 100 || std::getenv("FAULT_VERBOSE"))
-        std::printf("%.1f ms (%s, %d of %d, %s): %s\n", took, transport.c_str(), victim, size,
-                    joined ? "joined" : "in init", error->text.c_str());
-    }
-    const auto left = worker.hear("left", in(0));
-    ASSERT_TRUE(left);
-    int held = 0;
-    int holds = 0;
-    int mapped = 0;
-    int threads = 0;
-    char comma = 0;
-    std::istringstream numbers(left->text);
-    numbers >> held >> comma >> mapped >> comma >> threads >> holds >> comma >> mapped >> comma >>
-        threads;
-    // The progress thread's two epolls and its eventfd are made once per process.
-    EXPECT_LE(holds, held + 3) << left->text << "; " << error->text;
-    EXPECT_EQ(mapped, 0) << error->text;
-    EXPECT_EQ(threads, 1) << error->text;
+  joined_ = dying.hear("ready", in(0)).has_value();
+  if (!joined_) ++tally.in_init;
+}
+
+bool KilledJob::over(Clock::time_point deadline) {
+  for (std::size_t rank = 0; rank < workers_.size(); ++rank) {
+    if (!ends_[rank]) ends_[rank] = workers_[rank].wait(deadline);
+    if (!ends_[rank]) return false;
   }
-  tally.at_deadline += at_deadline;
-  if (at_deadline > 0 && lost_users() > lost_before) tally.known_late += at_deadline;
+  return true;
+}
+
+void KilledJob::judge(Tally& tally) {
+  SCOPED_TRACE(trace_);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank != victim_) judge_survivor(rank, tally);
+    if (::testing::Test::HasFatalFailure()) return;
+  }
+  tally.at_deadline += at_deadline_;
+  if (at_deadline_ > 0 && agent_ && LostUsers::get().any(store_->port()))
+    tally.known_late += at_deadline_;
+}
+
+void KilledJob::judge_survivor(int rank, Tally& tally) {
+  Worker& worker = workers_[static_cast<std::size_t>(rank)];
+  const auto& status = ends_[static_cast<std::size_t>(rank)];
+  ASSERT_TRUE(status) << "rank " << rank << " hangs";
+  const auto error = worker.hear("error", in(0));
+  ASSERT_TRUE(error) << "rank " << rank << " ended with " << status->shell_code();
+  EXPECT_EQ(status->shell_code(), 3) << error->text;
+  const bool names = error->text.find("rank " + std::to_string(victim_)) != std::string::npos ||
+                     error->text.find("ranks ") != std::string::npos ||
+                     (victim_ == 0 && !agent_ && error->text.find("store") != std::string::npos);
+  // A group without the victim is not broken by its death; but a member that has ended over it
+  // leaves those who wait for it there, and they are told so.
+  const bool left_alone = is_group_without(error->text, victim_) &&
+                          error->text.find("without taking part") != std::string::npos;
+  EXPECT_TRUE(names || left_alone) << error->text;
+  const double took = static_cast<double>(error->at - killed_) / 1e6;
+  // It was killed before it had told the store of itself (or, as rank 0, before it served one):
+  // then nobody can know more than at the deadline. Whoever the store knew is in `latency`.
+  const bool never_came = error->text.find(" not joined ") != std::string::npos ||
+                          error->text.find("cannot reach the store") != std::string::npos;
+  if (!joined_ && never_came) {
+    EXPECT_GT(took, 1000) << error->text;
+    ++at_deadline_;
+    if (std::getenv("FAULT_VERBOSE")) std::printf("at the deadline: %s\n", error->text.c_str());
+  } else {
+    tally.latency.push_back(took);
+    if (took > 100 || std::getenv("FAULT_VERBOSE"))
+      std::printf("%.1f ms (%s, %d of %d, %s): %s\n", took, transport_.c_str(), victim_, size_,
+                  joined_ ? "joined" : "in init", error->text.c_str());
+  }
+  const auto left = worker.hear("left", in(0));
+  ASSERT_TRUE(left);
+  int held = 0;
+  int holds = 0;
+  int mapped = 0;
+  int threads = 0;
+  char comma = 0;
+  std::istringstream numbers(left->text);
+  numbers >> held >> comma >> mapped >> comma >> threads >> holds >> comma >> mapped >> comma >>
+      threads;
+  // The progress thread's two epolls and its eventfd are made once per process.
+  EXPECT_LE(holds, held + 3) << left->text << "; " << error->text;
+  EXPECT_EQ(mapped, 0) << error->text;
+  EXPECT_EQ(threads, 1) << error->text;
 }
 
 void kill_many(int kills, unsigned seed, const std::string& transport) {
@@ -139,14 +213,31 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
   const std::set<std::string> before = shared_memory_files();
   std::mt19937 random(seed);
   Tally tally;
-  set_log_sink(
-      [](LogLevel, std::string_view text) {
-        if (text.find("has lost user") != std::string_view::npos) ++lost_users();
-      },
-      LogLevel::info);
+  set_log_sink([](LogLevel, std::string_view text) { LostUsers::get().note(text); },
+               LogLevel::info);
+  // Survivors of one that never reached the store wait for their deadline, asleep. Others are
+  // killed meanwhile; what is measured, the survivors measure themselves.
+  constexpr double kSoon = 0.5;
+  constexpr std::size_t kMostWaiting = 8;
+  std::deque<std::unique_ptr<KilledJob>> waiting;
+  const auto judge_oldest = [&] {
+    (void)waiting.front()->over(in(kHang));
+    waiting.front()->judge(tally);
+    waiting.pop_front();
+  };
   for (int i = 0; i < kills && !::testing::Test::HasFatalFailure(); ++i) {
-    kill_one(random, tally, i % 2 == 0, transport, folder.path());
+    auto job = std::make_unique<KilledJob>(random, i % 2 == 0, transport);
+    job->kill(tally, folder.path());
+    if (::testing::Test::HasFatalFailure()) break;
+    if (job->over(in(kSoon)))
+      job->judge(tally);
+    else
+      waiting.push_back(std::move(job));
+    while (!waiting.empty() && (waiting.size() > kMostWaiting || waiting.front()->over(in(0))))
+      judge_oldest();
   }
+  while (!waiting.empty() && !::testing::Test::HasFatalFailure()) judge_oldest();
+  waiting.clear();
   const double p99 = at(tally.latency, 0.99);
   const double busy = at(tally.oversleep, 0.99);
   std::printf(

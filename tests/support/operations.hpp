@@ -13,7 +13,8 @@
 namespace tutti::test {
 
 struct Operation {
-  enum class Blocks { even, list, counts };  ///< how blocks are given: alike, a list, with counts
+  /// How elements are given: blocks alike, in a list, with counts; or several tensors.
+  enum class Blocks { even, list, counts, several };
   std::string_view name;
   Kind kind = Kind::barrier;
   Blocks blocks = Blocks::even;
@@ -44,6 +45,14 @@ inline constexpr Operation kOperations[] = {
     {"new_group", Kind::new_group},
 };
 
+/// Those of several tensors in one operation.
+inline constexpr Operation kCoalesced[] = {
+    {"all_reduce_coalesced", Kind::all_reduce, Operation::Blocks::several},
+    {"broadcast_coalesced", Kind::broadcast, Operation::Blocks::several},
+    {"all_gather_coalesced", Kind::all_gather, Operation::Blocks::several},
+    {"reduce_scatter_coalesced", Kind::reduce_scatter, Operation::Blocks::several},
+};
+
 /// Point to point: each rank sends to the next one.
 inline constexpr Operation kRing = {"send_recv", Kind::send};
 
@@ -60,7 +69,16 @@ struct Arguments {
   int root = 0;
   ReduceOp op = ReduceOp::sum;
   int members = 0;  ///< new_group: how many of the ranks; 0: all
+  /// Several tensors: elements of each, or of its block for each rank; empty: tensors_of(count).
+  std::vector<std::size_t> tensors = {};
 };
+
+/// So many elements in three tensors, one of them of a single element.
+inline std::vector<std::size_t> tensors_of(std::size_t count) {
+  const std::size_t first = count / 2;
+  const std::size_t second = count > first ? 1 : 0;
+  return {first, second, count - first - second};
+}
 
 /// What rank `from` gives to rank `to`, element i: small whole numbers, so that sums are exact.
 inline double plain_value(int from, std::size_t to, std::size_t i) {
@@ -87,6 +105,16 @@ inline CallPlan plan_of(const Operation& operation, const Arguments& arguments, 
       return arguments.count + static_cast<std::size_t>(from + 2 * to);
     return arguments.count + static_cast<std::size_t>(to);
   };
+  if (operation.blocks == Operation::Blocks::several) {
+    plan.tensors = arguments.tensors.empty() ? tensors_of(arguments.count) : arguments.tensors;
+    std::vector<std::size_t> of_all = plan.tensors;
+    for (std::size_t& count : of_all) count *= static_cast<std::size_t>(size);
+    const Layout layout = traits_of(operation.kind).layout;
+    plan.in = plan.out = Form::list;
+    plan.in_counts = layout == Layout::scatter ? of_all : plan.tensors;
+    if (layout != Layout::same) plan.out_counts = layout == Layout::gather ? of_all : plan.tensors;
+    return plan;
+  }
   const std::vector<std::size_t> mine{block(rank, rank)};
   std::vector<std::size_t> row;
   std::vector<std::size_t> column;

@@ -32,7 +32,10 @@ struct CallPlan {
   std::vector<std::size_t> in_counts;  ///< elements of each block
   std::vector<std::size_t> out_counts;
   std::vector<int> members;  ///< new_group
-  /// What rank `from` gives to rank `to` (0 where all get the same), element i.
+  /// Several tensors in one operation: elements of each, or of its block for each rank; empty: one.
+  std::vector<std::size_t> tensors;
+  /// What rank `from` gives to rank `to` (0 where all get the same), element i. Of several tensors
+  /// `to` counts all of them for rank 0 first.
   std::function<double(int from, std::size_t to, std::size_t i)> value;
 };
 
@@ -66,6 +69,7 @@ class PreparedCall {
 
   /// Any kind but new_group and send.
   [[nodiscard]] Work start(ProcessGroup& group) {
+    if (!plan_.tensors.empty()) return start_several(group);
     const bool root = plan_.rank == plan_.root;
     switch (plan_.kind) {
       case Kind::all_reduce: return group.all_reduce(in_.tensor(), {.op = plan_.op});
@@ -110,9 +114,9 @@ class PreparedCall {
     }
     const bool root = plan_.rank == plan_.root;
     if (plan_.kind == Kind::all_reduce || (plan_.kind == Kind::reduce && root))
-      return in_.wrong([&](std::size_t, std::size_t i) { return combined(0, i); });
+      return in_.wrong([&](std::size_t b, std::size_t i) { return combined(b, i); });
     if (plan_.kind == Kind::broadcast)
-      return in_.wrong([&](std::size_t, std::size_t i) { return value(plan_.root, 0, i); });
+      return in_.wrong([&](std::size_t b, std::size_t i) { return value(plan_.root, b, i); });
     std::size_t all = inputs_changed();
     if (plan_.kind == Kind::gather && !root) return all + out_.touched();
     all += out_.wrong([&](std::size_t b, std::size_t i) { return expected(b, i); });
@@ -133,6 +137,16 @@ class PreparedCall {
   }
 
  private:
+  [[nodiscard]] Work start_several(ProcessGroup& group) {
+    switch (plan_.kind) {
+      case Kind::broadcast: return group.broadcast_coalesced(in_.list(), {.root = plan_.root});
+      case Kind::all_gather: return group.all_gather_coalesced(out_.list(), in_.list());
+      case Kind::reduce_scatter:
+        return group.reduce_scatter_coalesced(out_.list(), in_.list(), {.op = plan_.op});
+      default: break;
+    }
+    return group.all_reduce_coalesced(in_.list(), {.op = plan_.op});
+  }
   static typename Side<T>::Form form_of(Form form) {
     return static_cast<typename Side<T>::Form>(static_cast<int>(form));
   }
@@ -141,6 +155,10 @@ class PreparedCall {
   }
   /// Block b of our input. With one rank an input of one block is a block for rank 0 all the same.
   [[nodiscard]] double given(std::size_t b, std::size_t i) const {
+    if (!plan_.tensors.empty() && plan_.kind == Kind::reduce_scatter) {
+      const std::size_t each = plan_.tensors[b];
+      return value(plan_.rank, i / each * plan_.tensors.size() + b, i % each);
+    }
     return value(plan_.rank, plan_.in_counts.size() > 1 ? b : 0, i);
   }
   [[nodiscard]] std::size_t inputs_changed() const {
@@ -156,6 +174,11 @@ class PreparedCall {
   }
   [[nodiscard]] double expected(std::size_t b, std::size_t i) const {
     const auto me = static_cast<std::size_t>(plan_.rank);
+    if (!plan_.tensors.empty()) {
+      const std::size_t each = plan_.tensors[b];
+      return plan_.kind == Kind::all_gather ? value(static_cast<int>(i / each), b, i % each)
+                                            : combined(me * plan_.tensors.size() + b, i);
+    }
     switch (plan_.kind) {
       case Kind::all_gather:
       case Kind::gather: return value(static_cast<int>(b), 0, i);

@@ -22,6 +22,11 @@ class Side {
     for (const std::size_t count : counts_) all += count;
     const std::size_t step = form_ == Form::strided ? 2 : 1;
     memory_.assign((all + counts_.size() + 1) * step, T(kMark));
+    std::size_t begin = 0;
+    for (const std::size_t count : counts_) {
+      begins_.push_back(begin);
+      begin += count + (form_ == Form::list ? 1 : 0);
+    }
   }
 
   [[nodiscard]] bool listed() const { return form_ == Form::list; }
@@ -68,13 +73,13 @@ class Side {
  private:
   static constexpr int kMark = -77;
   [[nodiscard]] std::size_t place(std::size_t block, std::size_t index) const {
-    std::size_t at = index;
-    for (std::size_t b = 0; b < block; ++b) at += counts_[b] + (form_ == Form::list ? 1 : 0);
+    const std::size_t at = begins_[block] + index;
     return form_ == Form::strided ? at * 2 : at;
   }
 
   Form form_;
   std::vector<std::size_t> counts_;
+  std::vector<std::size_t> begins_;  ///< of the blocks, in elements
   std::vector<T> memory_;
 };
 

@@ -262,10 +262,11 @@ bool OutboxTransport::take_header(Peer& from, std::uint64_t written) noexcept {
   header.reserved = 0;
   const std::span<std::byte> target = sink_->on_header(from.rank, header);
   if (target.empty() || target.size() < header.payload_bytes) {
-    lose(from, Status(Errc::refused,
-                      fmt::format("rank {} sent a frame that fits nothing (type {}, group {:016x}, "
-                                  "operation {}): it is not listened to any more",
-                                  from.rank, header.type, header.group, header.seq)));
+    lose(from,
+         Status(Errc::refused,
+                fmt::format("rank {} sent a frame that fits nothing, or one too many (type {}, "
+                            "group {:016x}, operation {}): it is not listened to any more",
+                            from.rank, header.type, header.group, header.seq)));
     return false;
   }
   from.inside = true;

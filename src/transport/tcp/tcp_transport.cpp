@@ -308,10 +308,11 @@ void TcpTransport::judge(Connection& from, FrameReader::Outcome outcome) {
                                            "is dropped; does it run another version of tutti?",
                                            who(from.peer), header.type)));
     case FrameReader::Outcome::refused:
-      return lose(from, Status(Errc::refused,
-                               fmt::format("{} sent a frame that fits nothing (type {}, group "
-                                           "{:016x}, operation {}): its connection is dropped",
-                                           who(from.peer), header.type, header.group, header.seq)));
+      return lose(from,
+                  Status(Errc::refused,
+                         fmt::format("{} sent a frame that fits nothing, or one too many (type {}, "
+                                     "group {:016x}, operation {}): its connection is dropped",
+                                     who(from.peer), header.type, header.group, header.seq)));
   }
 }
 

@@ -7,6 +7,7 @@
 #include "conformance/transport/outbox_fixture.hpp"
 #include "conformance/transport/transport_contract.hpp"
 #include "os/futex.hpp"
+#include "support/sanitized.hpp"
 
 namespace tutti::transport::test {
 
@@ -14,11 +15,7 @@ INSTANTIATE_TYPED_TEST_SUITE_P(Outbox, TransportContract, OutboxFixture);
 
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr bool kSanitized = true;
-#else
-constexpr bool kSanitized = false;
-#endif
+using tutti::test::kSanitized;
 
 /// Fills the ring from rank 0 to rank 1. Frames that fitted.
 std::size_t fill(Ranks<OutboxFixture>& ranks, std::size_t bytes) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -62,11 +63,11 @@ class Recorder : public Sink {
 inline std::vector<std::byte> payload_of(std::uint64_t number, std::size_t size) {
   std::vector<std::byte> bytes(size);
   std::uint64_t state = number * 0x9e3779b97f4a7c15ULL + 1;
-  for (std::byte& b : bytes) {
+  for (std::size_t at = 0; at < size; at += sizeof state) {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;
-    b = static_cast<std::byte>(state & 0xff);
+    std::memcpy(&bytes[at], &state, std::min(sizeof state, size - at));
   }
   return bytes;
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,14 +13,35 @@
 // how large the call. Every rank generates the same cells.
 namespace tutti::test {
 
-enum class Aspect { operation, dtype, count, root, reduce_op, order };
-inline constexpr Aspect kAspects[] = {Aspect::operation, Aspect::dtype,     Aspect::count,
-                                      Aspect::root,      Aspect::reduce_op, Aspect::order};
+enum class Aspect {
+  operation,
+  dtype,
+  count,
+  root,
+  reduce_op,
+  order,
+  // Of several tensors in one operation:
+  tensors,    ///< as many elements in fewer tensors
+  division,   ///< ... in as many tensors of other sizes
+  single,     ///< ... in one, without _coalesced
+  one_dtype,  ///< a tensor of another type: the odd one's call is refused and nothing is sent
+};
+inline constexpr Aspect kAspects[] = {
+    Aspect::operation, Aspect::dtype,   Aspect::count,    Aspect::root,   Aspect::reduce_op,
+    Aspect::order,     Aspect::tensors, Aspect::division, Aspect::single, Aspect::one_dtype};
 
 inline std::string_view name_of(Aspect aspect) {
-  constexpr std::string_view kNames[] = {"operation", "dtype",     "count",
-                                         "root",      "reduce op", "order"};
+  constexpr std::string_view kNames[] = {
+      "operation", "dtype",   "count", "root",          "reduce op",
+      "order",     "tensors", "sizes", "single tensor", "dtype of one tensor"};
   return kNames[static_cast<int>(aspect)];
+}
+
+/// Every operation in every form, those of several tensors included.
+inline std::vector<Operation> cell_operations() {
+  std::vector<Operation> all(std::begin(kOperations), std::end(kOperations));
+  all.insert(all.end(), std::begin(kCoalesced), std::end(kCoalesced));
+  return all;
 }
 
 /// Can ranks that call this operation differ in that at all?
@@ -33,6 +55,10 @@ inline bool has(const Operation& operation, Aspect aspect) {
     case Aspect::count: return has_data(operation.kind) || operation.kind == Kind::new_group;
     case Aspect::root: return traits.rooted;
     case Aspect::reduce_op: return traits.reduces;
+    case Aspect::tensors:
+    case Aspect::division:
+    case Aspect::single:
+    case Aspect::one_dtype: return operation.blocks == Operation::Blocks::several;
   }
   return false;
 }
@@ -66,11 +92,12 @@ enum class Cells {
 inline std::vector<Cell> make_cells(int size, Cells which) {
   constexpr std::size_t kSizes = std::size(kCellCounts);
   const int odds[] = {size - 1, 0, size / 2};
+  const std::vector<Operation> operations = cell_operations();
   std::vector<Cell> cells;
   std::size_t turn = 0;
-  for (const Operation& operation : kOperations) {
+  for (const Operation& operation : operations) {
     std::vector<Operation> others;
-    for (const Operation& other : kOperations) {
+    for (const Operation& other : operations) {
       if (other.kind != operation.kind) others.push_back(other);
     }
     for (const Aspect aspect : kAspects) {
@@ -102,6 +129,33 @@ inline bool uses_what_differs(const Operation& operation, int root, int rank, in
   const bool of_root_only = operation.kind == Kind::broadcast || operation.kind == Kind::scatter;
   if (of_root_only) return rank != root && (rank == odd || root == odd);
   return true;
+}
+
+/// One rank calls a monitored_barrier and all others something else, or the other way round.
+struct MonitoredCell {
+  Operation other;
+  int odd = 0;
+  bool odd_monitors = false;  ///< the odd one calls the barrier
+
+  [[nodiscard]] bool monitors(int rank) const { return (rank == odd) == odd_monitors; }
+  [[nodiscard]] std::string text() const {
+    const std::string barrier = "monitored_barrier";
+    const std::string another(other.name);
+    return (odd_monitors ? barrier : another) + " on rank " + std::to_string(odd) + ", " +
+           (odd_monitors ? another : barrier) + " on all others";
+  }
+};
+
+/// Both ways round, with rank 0 as the odd one and not; with `each`: for every operation, else they
+/// take turns, from `turn` on.
+inline std::vector<MonitoredCell> make_monitored_cells(int size, bool each, std::size_t turn) {
+  const std::vector<Operation> operations = cell_operations();
+  std::vector<MonitoredCell> cells;
+  for (std::size_t at = 0; at < (each ? 4 * operations.size() : 4); ++at) {
+    const Operation& other = operations[each ? at / 4 : (turn * 4 + at) * 5 % operations.size()];
+    cells.push_back({other, at % 2 == 0 ? size - 1 : 0, at % 4 >= 2});
+  }
+  return cells;
 }
 
 }  // namespace tutti::test

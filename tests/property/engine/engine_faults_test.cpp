@@ -98,8 +98,8 @@ std::map<int, Script> Incident::disagreeing() {
   for (std::size_t i = 0; i < script_.items.size(); ++i) {
     const Item& item = script_.items[i];
     const auto& ranks = script_.groups[static_cast<std::size_t>(item.group)].ranks;
-    const bool ordinary =
-        item.kind == Kind::all_reduce || item.kind == Kind::broadcast || item.kind == Kind::barrier;
+    const bool ordinary = item.kind == Kind::all_reduce || item.kind == Kind::broadcast ||
+                          item.kind == Kind::barrier || item.kind == Kind::all_gather;
     if (item.action == Action::call && ordinary && ranks.size() > 1 && contains(ranks, victim_)) {
       candidates.push_back(i);
     }
@@ -119,12 +119,17 @@ std::map<int, Script> Incident::disagreeing() {
   }
   const auto size = script_.groups[static_cast<std::size_t>(item.group)].ranks.size();
   switch (item.kind == Kind::barrier ? 0 : random_.below(4)) {
-    case 0: item.kind = item.kind == Kind::all_reduce ? Kind::broadcast : Kind::all_reduce; break;
+    case 0:
+      item.kind = item.kind == Kind::all_reduce ? Kind::broadcast : Kind::all_reduce;
+      item.uneven = false;
+      break;
     case 1: item.count += 1 + random_.below(100); break;
     case 2: item.dtype = item.dtype == DType::float32 ? DType::int32 : DType::float32; break;
     default:
       if (item.kind == Kind::broadcast)
         item.root = (item.root + 1) % static_cast<int>(size);
+      else if (item.kind == Kind::all_gather)
+        item.count += 1;
       else
         item.op = item.op == ReduceOp::sum ? ReduceOp::max : ReduceOp::sum;
   }
@@ -215,10 +220,13 @@ void Incident::judge(const Ending& ending) {
 void Incident::judge_untouched(const Ending& ending) {
   const Item& item = play_->script_of(ending.rank).items[ending.item];
   if (ending.item < changed_ || !ending.output_touched) return;
-  const bool from_victim = script_.groups[static_cast<std::size_t>(item.group)]
-                               .ranks[static_cast<std::size_t>(item.root)] == victim_;
+  const auto& ranks = script_.groups[static_cast<std::size_t>(item.group)].ranks;
+  const bool from_victim = ranks[static_cast<std::size_t>(item.root)] == victim_;
+  const bool victims_block =
+      ending.rank == victim_ || block_of(item, place_of(ranks, victim_), 0) > 0;
   const bool promised = item.kind == Kind::all_reduce ||
-                        (item.kind == Kind::broadcast && (ending.rank == victim_ || from_victim));
+                        (item.kind == Kind::broadcast && (ending.rank == victim_ || from_victim)) ||
+                        (item.kind == Kind::all_gather && victims_block);
   if (promised) {
     complain("rank " + std::to_string(ending.rank) + ", item " + std::to_string(ending.item) +
              ": the output was written although the ranks disagree");

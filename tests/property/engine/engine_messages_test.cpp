@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -39,7 +40,10 @@ struct Message {
 std::vector<std::byte> bytes_of(const Message& message) {
   std::vector<std::byte> bytes(message.count * size_of(message.dtype));
   Random random(message.number * 11 + 7);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random.next() >> 32);
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {
+    const std::uint64_t drawn = random.next();
+    std::memcpy(&bytes[at], &drawn, std::min(sizeof(drawn), bytes.size() - at));
+  }
   return bytes;
 }
 

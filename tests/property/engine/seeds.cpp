@@ -42,7 +42,7 @@ Setup random_setup(Random& random, std::uint64_t seed) {
   setup.links.window_bytes = static_cast<std::size_t>(random.between(1, 400'000));
   setup.links.pieces = static_cast<int>(random.between(1, 5));
   if (random.chance(50)) {
-    for (const Kind kind : {Kind::barrier, Kind::broadcast, Kind::all_reduce}) {
+    for (const Kind kind : {Kind::barrier, Kind::broadcast, Kind::all_reduce, Kind::all_gather}) {
       std::vector<std::string_view> names;
       for (const plan::Algorithm& one : plan::algorithms()) {
         if (one.kind == kind && one.order == plan::OrderClass::binomial) names.push_back(one.name);

@@ -2,15 +2,13 @@
 
 #include <algorithm>
 
+#include "support/sanitized.hpp"
+
 // The operations on blocks with ranks as threads: what tsan can see.
 namespace tutti {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kRounds = 6;
-#else
-constexpr int kRounds = 25;
-#endif
+constexpr int kRounds = test::kSanitized ? 6 : 25;
 
 class BlockRanks : public testing::TestWithParam<int> {};
 

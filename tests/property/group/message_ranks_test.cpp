@@ -8,16 +8,14 @@
 
 #include <tutti/backend.hpp>
 
+#include "support/sanitized.hpp"
+
 // Algorithms that go by messages, asked for by name, among ranks of one host: their frames go
 // through the outboxes.
 namespace tutti {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kRounds = 3;
-#else
-constexpr int kRounds = 15;
-#endif
+constexpr int kRounds = test::kSanitized ? 3 : 15;
 
 constexpr std::array kAlgorithms{
     "all_reduce:ring,broadcast:binomial_broadcast,barrier:direct_barrier",

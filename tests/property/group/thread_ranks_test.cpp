@@ -8,15 +8,13 @@
 #include <mutex>
 #include <string>
 
+#include "support/sanitized.hpp"
+
 // Ranks as threads over the real mapping: what tsan can see.
 namespace tutti {
 namespace {
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int kRounds = 6;
-#else
-constexpr int kRounds = 30;
-#endif
+constexpr int kRounds = test::kSanitized ? 6 : 30;
 
 class ThreadRanks : public testing::TestWithParam<int> {};
 

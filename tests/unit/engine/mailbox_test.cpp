@@ -6,6 +6,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
+#include "support/memory_in_use.hpp"
 #include "transport/sim/memory.hpp"
 
 // One engine of three, and a transport that only notes what is sent: which recv gets which message,
@@ -311,6 +312,23 @@ TEST_F(MailboxTest, EvenEmptyLettersAreCounted) {
   for (std::uint64_t number = 1; number <= kLetters; ++number)
     ASSERT_TRUE(letter_from(1, number, {}, static_cast<int>(number)));
   EXPECT_FALSE(letter_from(1, kLetters + 1, {}));
+}
+
+TEST_F(MailboxTest, LettersThatWaitAreBoundedWithAllThatIsKeptOfThem) {
+  for (const bool made : {true, false}) {
+    SCOPED_TRACE(made ? "in a group" : "in a group that nobody made");
+    const int peer = made ? 1 : 2;  // each has its own bounds
+    if (made) group();
+    const std::size_t before = test::memory_in_use();
+    std::uint64_t number = 1;
+    const std::uint64_t id = made ? 1 : 7;
+    for (; number <= kUnaskedPool / 65; ++number)
+      ASSERT_TRUE(letter_from(peer, number, Bytes(65), static_cast<int>(number), id));
+    for (; number <= kLetters; ++number)
+      ASSERT_TRUE(hear(peer, letter(number, 100'000, static_cast<int>(number), false, id)));
+    EXPECT_FALSE(hear(peer, letter(number, 100'000, 0, false, id)));
+    EXPECT_LE(test::memory_in_use() - before, std::size_t{20} << 20);
+  }
 }
 
 TEST_F(MailboxTest, ALiarIsRefused) {

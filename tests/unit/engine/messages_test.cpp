@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "support/memory_in_use.hpp"
+#include "transport/shm/layout.hpp"
 #include "transport/sim/memory.hpp"
 
 // One engine, and a transport that only notes what is sent: credit, the window, and what happens
@@ -110,7 +112,7 @@ class MessagesTest : public testing::Test {
   /// Rank 1 says something. True unless it was refused.
   bool hear(const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
     const std::span<std::byte> into = engine_.on_header(1, header);
-    if (into.size() < header.payload_bytes) return false;
+    if (into.empty() || into.size() < header.payload_bytes) return false;
     std::copy(payload.begin(), payload.end(), into.begin());
     engine_.on_frame(1, header);
     return true;
@@ -218,6 +220,63 @@ TEST_F(MessagesTest, MoreThanItsPoolIsRefused) {
     EXPECT_TRUE(hear(data(world, seq, 5, kEager), payload));
   }
   EXPECT_FALSE(hear(data(world, 99, 5, 1), payload));
+}
+
+TEST_F(MessagesTest, FramesOfOneByteAreHeldNoFurtherThanLargeOnes) {
+  Group& world = group(1);
+  std::vector<float> one(1);
+  broadcast(world, one, 1);
+  const std::uint64_t fingerprint = fingerprint_of(1, 1, 1);
+  FrameHeader header = data(world, 1, fingerprint, 5);
+  header.flags = 0;  // as if we had asked for it
+  const std::size_t before = test::memory_in_use();
+  ASSERT_TRUE(hear(header, std::vector<std::byte>(5)));  // fits no receive: all others wait for it
+  header.payload_bytes = 1;
+  std::size_t held = 1;
+  for (header.offset = 5; hear(header, std::vector<std::byte>(1)); ++header.offset) ++held;
+  EXPECT_LT(header.offset, kEager) << "not the memory was the limit";
+  EXPECT_LE(held * HeldFrames::memory_of(header), std::size_t{17} << 20);
+  EXPECT_LE(test::memory_in_use() - before, std::size_t{24} << 20);
+  EXPECT_EQ(one, std::vector<float>(1));
+}
+
+TEST_F(MessagesTest, WhatHasCreditNeverWaits) {
+  Group& world = group(1);
+  std::vector<float> large(100'000);
+  broadcast(world, large, 1);
+  settle();
+  ASSERT_EQ(transport_.sent.back().type, static_cast<std::uint8_t>(FrameType::credit));
+  const std::uint64_t fingerprint = fingerprint_of(1, large.size(), 1);
+  FrameHeader header = data(world, 1, fingerprint, 100'000);
+  header.flags = 0;
+  EXPECT_TRUE(hear(header, std::vector<std::byte>(100'000)));
+  header.offset = 100'000;
+  header.payload_bytes = 40'000;  // beyond the end of the receive that it begins in
+  EXPECT_FALSE(hear(header, std::vector<std::byte>(40'000)));
+}
+
+TEST_F(MessagesTest, ControlFramesThatWaitAreBoundedToo) {
+  const std::size_t before = test::memory_in_use();
+  std::uint64_t held = 0;
+  while (hear(frame(FrameType::want, 1, held + 1, 0))) ++held;
+  // As many as an honest peer can have under way, and no more than their memory allows.
+  EXPECT_GE(held, std::uint64_t{3} * transport::shm::kWindow * transport::shm::kMaxGroups);
+  EXPECT_LE(held * HeldFrames::kBookkeeping, std::size_t{16} << 20);
+  EXPECT_LE(test::memory_in_use() - before, std::size_t{32} << 20);
+}
+
+class EagerFrames : public MessagesTest, public testing::WithParamInterface<std::size_t> {};
+INSTANTIATE_TEST_SUITE_P(Bytes, EagerFrames, testing::Values(1, 64, 65, 257, 2049, 16'385, 65'536),
+                         testing::PrintToStringParamName());
+
+TEST_P(EagerFrames, TakeLittleMoreThanTheyCount) {
+  Group& world = group(1);
+  const std::vector<std::byte> payload(GetParam());
+  const std::size_t before = test::memory_in_use();
+  std::size_t held = 0;
+  while (hear(data(world, held + 1, 5, payload.size()), payload)) ++held;
+  EXPECT_EQ(held, kPool / std::max<std::size_t>(payload.size(), 64)) << "an honest peer is refused";
+  EXPECT_LE(test::memory_in_use() - before, 10 * kPool + (std::size_t{1} << 20));
 }
 
 TEST_F(MessagesTest, APayloadThatEndsAfterTheCallHasBegunIsUsed) {

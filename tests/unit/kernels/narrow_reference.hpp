@@ -70,10 +70,12 @@ float widen(T value) {
   return values[value.bits];
 }
 
+/// All of them, until the next call.
 template <Narrow T>
-std::vector<float> widened(const std::vector<T>& values) {
-  std::vector<float> result;
-  for (const T value : values) result.push_back(widen(value));
+const std::vector<float>& widened(const std::vector<T>& values) {
+  static thread_local std::vector<float> result;
+  result.resize(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) result[i] = widen(values[i]);
   return result;
 }
 

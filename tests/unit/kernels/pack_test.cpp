@@ -35,6 +35,14 @@ struct Layout {
     return offset;
   }
 
+  /// offset_of every element, worked out once.
+  [[nodiscard]] const std::vector<std::int64_t>& offsets() const {
+    if (offsets_.empty()) {
+      for (std::size_t i = 0; i < count(); ++i) offsets_.push_back(offset_of(i));
+    }
+    return offsets_;
+  }
+
   [[nodiscard]] std::string text() const {
     std::string text;
     for (std::size_t d = 0; d < shape.size(); ++d) {
@@ -42,6 +50,8 @@ struct Layout {
     }
     return text;
   }
+
+  mutable std::vector<std::int64_t> offsets_ = {};
 };
 
 /// Memory that holds all elements of a layout and knows where element 0 is.
@@ -50,9 +60,9 @@ struct Memory {
   explicit Memory(const Layout& layout) {
     std::int64_t low = 0;
     std::int64_t high = 0;
-    for (std::size_t i = 0; i < layout.count(); ++i) {
-      low = std::min(low, layout.offset_of(i));
-      high = std::max(high, layout.offset_of(i));
+    for (const std::int64_t offset : layout.offsets()) {
+      low = std::min(low, offset);
+      high = std::max(high, offset);
     }
     origin = -low;
     values.resize(static_cast<std::size_t>(high - low + 1));
@@ -73,7 +83,7 @@ void check_pack(const Layout& layout, std::size_t first, std::size_t count) {
   Memory<T> memory(layout);
   std::vector<T> packed(count + 2, T(125));
   std::vector<T> wanted = packed;
-  for (std::size_t i = 0; i < count; ++i) wanted[1 + i] = memory.at(layout.offset_of(first + i));
+  for (std::size_t i = 0; i < count; ++i) wanted[1 + i] = memory.at(layout.offsets()[first + i]);
   pack(packed.data() + 1, memory.view(layout), first, count);
   EXPECT_EQ(packed, wanted) << layout.text() << "first " << first << " count " << count;
 }
@@ -84,7 +94,7 @@ void check_unpack(const Layout& layout, std::size_t first, std::size_t count) {
   Memory<T> wanted(layout);
   std::vector<T> packed(count);
   for (std::size_t i = 0; i < count; ++i) packed[i] = T(static_cast<int>(i * 3 % 127));
-  for (std::size_t i = 0; i < count; ++i) wanted.at(layout.offset_of(first + i)) = packed[i];
+  for (std::size_t i = 0; i < count; ++i) wanted.at(layout.offsets()[first + i]) = packed[i];
   unpack(memory.view(layout), first, count, packed.data());
   EXPECT_EQ(memory.values, wanted.values)
       << layout.text() << "first " << first << " count " << count;

@@ -92,11 +92,14 @@ T combine(ReduceOp op, T a, T b) {
 /// The tree as rounds: in the round of distance d, rank i takes what rank i + d has, where i is a
 /// multiple of 2 d.
 template <class T>
-T tree(ReduceOp op, std::vector<T> values) {
+T tree(ReduceOp op, const std::vector<T>& leaves) {
   if constexpr (Narrow<T>) {
-    if (values.size() == 1) return values[0];
-    return narrowed<T>(tree<float>(op, widened(values)));
+    if (leaves.size() == 1) return leaves[0];
+    return narrowed<T>(tree<float>(op, widened(leaves)));
   } else {
+    // Kept: it is asked for every element, and memory is what costs most under sanitizers.
+    static thread_local std::vector<T> values;
+    values.assign(leaves.begin(), leaves.end());
     for (std::size_t d = 1; d < values.size(); d *= 2) {
       for (std::size_t i = 0; i + d < values.size(); i += 2 * d) {
         values[i] = combine<T>(op, values[i], values[i + d]);
