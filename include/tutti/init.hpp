@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -22,6 +23,11 @@ struct InitOptions {
   std::optional<std::string> init_method = std::nullopt;
   /// To meet in a store of your own instead; kept as long as the world lives.
   std::shared_ptr<Store> store = nullptr;
+  /// Name of this meeting: processes meet that give the same, whatever groups they were in before;
+  /// empty is a name, too. Under one name the same ranks may meet again and again. Where ranks have
+  /// new numbers, or processes have come or gone (the survivors of a failure), take a name that was
+  /// not used in this job. Up to 128 bytes without control characters.
+  std::string meeting = {};
   std::optional<int> rank = std::nullopt;  ///< absent: as the URL says; RANK; the launcher's
   std::optional<int> size = std::nullopt;  ///< absent: as the URL says; WORLD_SIZE; the launcher's
   std::optional<std::string> master_addr = std::nullopt;
@@ -36,7 +42,8 @@ struct InitOptions {
                                                                   const std::string& mine)>;
   /// For who has a store of his own (bindings): then no other is used, called only during init and
   /// from the thread that called it. `rank` and `size` must be given, equal on all ranks with or
-  /// without it; `master_addr` only tells by which address the others reach us (absent: loopback).
+  /// without it; `master_addr` only tells by which address the others reach us (absent on all: the
+  /// ranks tell each other where they are; on one host that is the loopback).
   Exchange exchange = {};
 };
 
@@ -49,6 +56,11 @@ struct InitOptions {
 ///           come), StoreError, NetworkError (wrong secret, another job), DisagreementError (a rank
 ///           given twice, unequal sizes or settings).
 [[nodiscard]] ProcessGroup init_process_group(const InitOptions& options = {});
+
+/// The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, checked as init_process_group does;
+/// empty if neither is set. For a store that the program makes itself: TcpStoreOptions::secret.
+/// Errors: InvalidArgument (too short, of another user, open to others, not there).
+[[nodiscard]] std::vector<std::byte> job_secret();
 
 /// Can a world be made on the backend of this name here? ProcessGroup::backend() tells which one it
 /// runs on: "native", the only one today.

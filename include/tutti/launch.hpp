@@ -13,12 +13,14 @@
 namespace tutti {
 
 /// Runs `body` as `size` ranks that are threads of this process, over real shared memory: for tests
-/// and small jobs. Each gets its own world. Returns when all have ended.
+/// and small jobs. Each gets its own world. Returns when all have ended. Without a config that of
+/// the environment holds.
 ///
 /// Errors: the first exception of a rank (by time) is thrown again; the other ranks then end with
-///         errors of their own, because the group of a rank that throws is broken.
+///         errors of their own, because the group of a rank that throws is broken. InvalidArgument
+///         for a variable that is not understood.
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
-                 const Config& config = {});
+                 const std::optional<Config>& config = std::nullopt);
 
 /// What `spawn` may be told beside the function and the number of processes.
 struct SpawnOptions {

@@ -174,7 +174,8 @@ struct TcpStoreOptions {  ///< Where the store is, and who may use it.
   std::chrono::milliseconds linger = std::chrono::seconds(1);
   /// For connecting, and the default of every call.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
-  /// Known to all users; both sides prove that they know it. Empty: no proof is asked for.
+  /// Known to all users, who prove it to each other; 32 bytes or more. Empty: no proof is asked
+  /// for.
   std::vector<std::byte> secret = {};
   /// Encrypt the connection (TLS 1.3), with a key that comes from the secret; the same at the
   /// server and its users.

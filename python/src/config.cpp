@@ -82,7 +82,9 @@ class Remark : public Errand {
 
 void set_sink(nb::object sink, LogLevel least) {
   if (sink.is_none()) {
-    set_log_sink({}, least);
+    // OFF is for good: no init that finds a level in the environment makes it speak again.
+    const bool silent = least == LogLevel::off;
+    set_log_sink(silent ? LogSink([](LogLevel, std::string_view) {}) : LogSink(), least);
     return;
   }
   if (PyCallable_Check(sink.ptr()) == 0)
@@ -107,7 +109,7 @@ void bind_config(nb::module_& module) {
       .value("OFF", LogLevel::off);
   module.def("set_log_sink", &set_sink, "sink"_a.none(), "least"_a = LogLevel::warning,
              "Where the library's remarks go. The sink is called soon after, on the thread of the\n"
-             "callbacks.");
+             "callbacks. None: warnings and errors to standard error; with OFF nothing.");
 
   nb::class_<Config>(module, "Config",
                      "Every setting that an environment variable can give; "

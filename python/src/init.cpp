@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstddef>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,7 +52,7 @@ InitOptions::Exchange exchange_of(nb::object function) {
 nb::object init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
                 std::optional<int> size, std::optional<std::string> master_addr,
                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
-                std::string name, nb::object exchange) {
+                std::string name, std::string meeting, nb::object exchange) {
   Kept::release_done();
   InitOptions options;
   options.init_method = std::move(init_method);
@@ -63,6 +64,7 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   options.timeout = timeout_of(timeout);
   options.config = std::move(config);
   options.name = std::move(name);
+  options.meeting = std::move(meeting);
   if (!exchange.is_none()) options.exchange = exchange_of(std::move(exchange));
   auto made = std::make_shared<std::optional<ProcessGroup>>();
   // Nobody can call init back: an interrupted one goes on alone, until its timeout.
@@ -83,9 +85,17 @@ void bind_init(nb::module_& module) {
   const auto none = [](const char* name) { return nb::arg(name) = nb::none(); };
   module.def("init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
              none("rank"), none("world_size"), none("master_addr"), none("master_port"),
-             none("timeout"), none("config"), "name"_a = "world", none("exchange"),
+             none("timeout"), none("config"), "name"_a = "world", "meeting"_a = "",
+             none("exchange"),
              "Make the group of all processes of the job; what is None stands in the environment,\n"
              "which is read now. Blocks until all have joined.");
+  module.def(
+      "job_secret",
+      [] {
+        const std::vector<std::byte> secret = job_secret();
+        return nb::bytes(secret.data(), secret.size());
+      },
+      "The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set.");
   module.def("is_initialized", &is_initialized, "A world of this process lives.");
   module.def("is_available", &is_available_as, "backend"_a,
              "Whether this build has that engine: \"native\" (also \"tutti\", \"gloo\").");

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 #include <tutti/log.hpp>
 #include <tutti/version.hpp>
@@ -49,7 +50,8 @@ NB_MODULE(_tutti, module) {
       "array"_a.none(), "Number of elements that tutti sees.");
   // At exit what is done goes while there is still an interpreter; the rest belongs to the process.
   nb::module_::import_("atexit").attr("register")(nb::cpp_function([] {
-    tutti::set_log_sink({});
+    // Nor to standard error: what ends now is told by who ends.
+    tutti::set_log_sink([](tutti::LogLevel, std::string_view) {});
     python::end_callbacks();
     python::Kept::release_done();
   }));

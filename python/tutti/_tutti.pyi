@@ -63,7 +63,8 @@ class LogLevel(enum.IntEnum):
 
 def set_log_sink(sink: Callable[[LogLevel, str], object] | None,
                  least: LogLevel = LogLevel.WARNING) -> None:
-    """Where the library's remarks go. The sink is called soon after, on a thread of its own."""
+    """Where the library's remarks go. The sink is called soon after, on a thread of its own. None, as at the
+    start: warnings and errors to standard error; with OFF nothing."""
 
 class Config:
     """Every setting that an environment variable can give; see docs/configuration.md."""
@@ -288,11 +289,16 @@ def init_process_group(
         init_method: str | None = None, *, store: Store | None = None, rank: int | None = None,
         world_size: int | None = None, master_addr: str | None = None,
         master_port: int | None = None, timeout: Timeout = None, config: Config | None = None,
-        name: str = "world",
+        name: str = "world", meeting: str = "",
         exchange: Callable[[str, bytes], Sequence[bytes]] | None = None) -> ProcessGroup:
     """Make the group of all processes of the job; what is None stands in the environment, which is
-    read now. Blocks until all have joined. `exchange` is for who has a store of his own: it gives
-    each rank everybody's bytes, in the order of ranks."""
+    read now. Blocks until all have joined. Those meet who give the same `meeting`: survivors of a
+    failure, with new ranks, take a name that was not used before. `exchange` is for who has a store
+    of his own: it gives each rank everybody's bytes, in the order of ranks."""
+
+def job_secret() -> bytes:
+    """The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set.
+    InvalidArgument: it is too short, another user's, open to others, or not there."""
 
 class Store:
     """A small table that the ranks of a job share: keys and values are bytes (str: UTF-8).

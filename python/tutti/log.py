@@ -16,7 +16,8 @@ _installed = False
 
 def install(logger: logging.Logger | None = None, least: _tutti.LogLevel | None = None) -> None:
     """Hands what the library remarks to `logger` (the one named "tutti", if not told), from the level
-    `least` on (that in TUTTI_LOG_LEVEL, if not told: warning). Replaces another sink."""
+    `least` on (that in TUTTI_LOG_LEVEL, if not told: warning). Replaces another sink. A world that is made
+    later changes the level only where TUTTI_LOG_LEVEL is set or a Config is given."""
     global _installed
     to = logging.getLogger(NAME) if logger is None else logger
 
@@ -36,5 +37,5 @@ def install_once() -> None:
 def remove() -> None:
     """The library is silent, and stays so until the next `install`."""
     global _installed
-    _tutti.set_log_sink(None)
+    _tutti.set_log_sink(None, _tutti.LogLevel.OFF)
     _installed = True

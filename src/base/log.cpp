@@ -1,5 +1,7 @@
 #include "base/log.hpp"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <map>
 #include <mutex>
@@ -21,6 +23,14 @@ State& state() {
   return *kState;
 }
 
+// Where remarks go while the program has set no sink: what matters, in one piece.
+void to_standard_error(Level level, std::string_view text) {
+  if (level < Level::warning) return;
+  std::string line = level == Level::warning ? "tutti: warning: " : "tutti: error: ";
+  line.append(text).push_back('\n');
+  (void)!::write(STDERR_FILENO, line.data(), line.size());
+}
+
 }  // namespace
 
 void set_log_level(Level least) {
@@ -33,10 +43,10 @@ void log(Level level, std::string_view text) noexcept {
     LogSink sink;
     {
       const std::lock_guard lock(state().mutex);
-      if (level < state().least || !state().sink) return;
+      if (level < state().least || level >= Level::off) return;
       sink = state().sink;
     }
-    sink(level, text);
+    sink ? sink(level, text) : to_standard_error(level, text);
   } catch (...) {  // a sink that throws has nobody to tell
   }
 }

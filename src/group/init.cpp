@@ -22,6 +22,7 @@ Status without(const std::string& what) {
 /// exchange.
 Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tls) {
   if (options.store || options.init_method) return without("neither store nor init_method");
+  if (!options.meeting.empty()) return without("no name of a meeting: it says itself who meets");
   if (!options.rank || !options.size) return without("rank and size must be given");
   if (*options.size < 1 || *options.rank < 0 || *options.rank >= *options.size) {
     return without("rank " + std::to_string(*options.rank) + " is none of " +
@@ -40,7 +41,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tl
   }
   meeting.rank = *options.rank;
   meeting.size = *options.size;
-  meeting.master_addr = options.master_addr.value_or("127.0.0.1");
+  meeting.master_addr = options.master_addr.value_or("");
   meeting.generation = 1;
   // Rank 0 draws what tells this world from others, and proves membership.
   std::string drawn;
@@ -71,7 +72,10 @@ ProcessGroup init_process_group(const InitOptions& options) {
     if (!read) raise(read.status());
     config = *read;
   }
-  base::set_log_level(config.log_level);
+  // Where nobody says a level, that of set_log_sink stays.
+  const rendezvous::Environment environment({});
+  if (options.config || !environment.text("TUTTI_LOG_LEVEL").value_or("").empty())
+    base::set_log_level(config.log_level);
   if (options.timeout) config.timeout = *options.timeout;
   if (config.timeout <= std::chrono::nanoseconds(0)) {
     raise(Status(Errc::invalid_argument, "init_process_group: the timeout must be positive"));
@@ -81,6 +85,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   rendezvous::Settings settings;
   settings.init_method = options.init_method;
   settings.store = options.store;
+  settings.meeting = options.meeting;
   settings.rank = options.rank;
   settings.size = options.size;
   settings.master_addr = options.master_addr;
@@ -103,7 +108,11 @@ ProcessGroup init_process_group(const InitOptions& options) {
                                  meeting.size));
   }
 
-  Result<std::string> ours = rendezvous::our_address(meeting, settings, deadline);
+  const rendezvous::Gather gather = [&](const std::string& name, const std::string& mine) {
+    if (options.exchange) return options.exchange(name, mine);
+    return rendezvous::exchange(*meeting.store, name, meeting.rank, meeting.size, mine, deadline);
+  };
+  Result<std::string> ours = rendezvous::our_address(meeting, settings, gather);
   if (!ours) give_up(ours.status());
   native::ContextOptions context_options;
   context_options.rank = meeting.rank;
@@ -114,10 +123,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   context_options.bind_host = *ours;
   context_options.config = config;
   context_options.deadline = deadline;
-  context_options.exchange = [&](const std::string& name, const std::string& mine) {
-    if (options.exchange) return options.exchange(name, mine);
-    return rendezvous::exchange(*meeting.store, name, meeting.rank, meeting.size, mine, deadline);
-  };
+  context_options.exchange = gather;
   // A given store is the caller's, who may keep it longer than this world: no mark is left there.
   if (meeting.store && !options.store && rendezvous::leave_mark(*meeting.store, meeting.rank)) {
     context_options.first_lost = [store = meeting.store, rank_0_serves = meeting.rank_0_serves] {
@@ -133,6 +139,12 @@ ProcessGroup init_process_group(const InitOptions& options) {
   std::vector<int> globals(static_cast<std::size_t>(meeting.size));
   std::iota(globals.begin(), globals.end(), 0);
   return ProcessGroup(*backend, options.name, std::move(globals), config.timeout);
+}
+
+std::vector<std::byte> job_secret() {
+  Result<std::vector<std::byte>> secret = rendezvous::read_secret(rendezvous::Environment({}));
+  if (!secret) raise(secret.status());
+  return std::move(*secret);
 }
 
 bool is_available(std::string_view backend) noexcept { return backend == native::kName; }

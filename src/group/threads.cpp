@@ -55,8 +55,12 @@ class Exchange {
 
 }  // namespace
 
-void run_threads(int size, const std::function<void(ProcessGroup&)>& body, const Config& config) {
+void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
+                 const std::optional<Config>& given) {
   if (size < 1) raise(Status(Errc::invalid_argument, "run_threads: size must be at least 1"));
+  const Result<Config> read = given ? Result<Config>(*given) : Config::from_environment();
+  if (!read) raise(read.status());
+  const Config& config = read.value();
   Exchange exchange(size);
   std::vector<std::byte> secret;
   if (config.tls) {  // nobody else is to know it

@@ -185,9 +185,11 @@ std::optional<Status> Exchange::claim() {
   if (stands == claim) return std::nullopt;
   return Status(
       Errc::disagreement,
-      fmt::format("rank {} of {} was given to two processes {}: {} and {}; give each process its "
-                  "own RANK, and each job its own MASTER_PORT",
-                  rank_, size_, where(), stands.substr(0, stands.find('#')), who_));
+      fmt::format(
+          "rank {} of {} was given to two processes {}: {} and {}; give each process its "
+          "own RANK, each job its own MASTER_PORT, and survivors of a failure a new name to "
+          "meet under",
+          rank_, size_, where(), stands.substr(0, stands.find('#')), who_));
 }
 
 bool Exchange::arrive(const std::string& mine) {
@@ -287,7 +289,9 @@ Status Exchange::who_is_missing() {
   return Status(
       Errc::timeout,
       fmt::format("{} {} of {} {} not joined after {:.1f} s {}; were {} started, with "
-                  "the same MASTER_ADDR and MASTER_PORT (or init_method)?",
+                  "the same MASTER_ADDR and MASTER_PORT (or init_method)? Survivors of a failure "
+                  "that have new ranks need a new name to meet under (InitOptions::meeting, "
+                  "group_name)",
                   missing == 1 ? "rank" : "ranks", names, size_, missing == 1 ? "has" : "have",
                   took, where(), missing == 1 ? "it" : "they"));
 }

@@ -68,7 +68,7 @@ Result<std::string> whereabouts() {
 }  // namespace
 
 Result<std::string> our_address(const Rendezvous& rendezvous, const Settings& settings,
-                                Deadline deadline) {
+                                const Gather& gather) {
   const Environment environment(settings.environment);
   if (!rendezvous.master_addr.empty())
     return towards_master(rendezvous.master_addr, rendezvous.master_port, environment);
@@ -76,8 +76,7 @@ Result<std::string> our_address(const Rendezvous& rendezvous, const Settings& se
   if (!picked) return picked.status();
   auto mine = whereabouts();
   if (!mine) return mine.status();
-  auto all =
-      exchange(*rendezvous.store, "hosts", rendezvous.rank, rendezvous.size, *mine, deadline);
+  auto all = gather("hosts", *mine);
   if (!all) return all.status();
   if (*picked) return (*picked)->host();
   if (std::ranges::all_of(*all, [&](const std::string& other) { return other == *mine; }))

@@ -8,12 +8,14 @@
 #include <iterator>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "base/log.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/url.hpp"
+#include "store/handshake.hpp"
 #include "store/secret.hpp"
 #include "store/tcp_store.hpp"
 
@@ -51,7 +53,7 @@ Status check_master(const std::string& host, int port, const char* variable) {
   return {};
 }
 
-// Counts the groups of this process per store and rank (ranks may be threads).
+// Counts the groups of this process per store, name of the meeting and rank (ranks may be threads).
 class Generations {
  public:
   std::uint64_t next(const std::string& key) {
@@ -73,14 +75,34 @@ Generations& generations() {
   return instance;
 }
 
+// Once per job, however many groups it makes.
+bool is_first_warning(const std::string& job) {
+  static std::mutex mutex;
+  static std::set<std::string> warned;
+  const std::lock_guard lock(mutex);
+  return warned.insert(job).second;
+}
+
 void warn_without_secret(const Rendezvous& rendezvous) {
   if (rendezvous.rank != 0 || !rendezvous.secret.empty()) return;
   const auto address = os::Address::parse(rendezvous.master_addr, rendezvous.master_port);
   if (rendezvous.master_addr == "localhost" || (address && address.value().is_loopback())) return;
+  if (!is_first_warning(
+          fmt::format("{}:{} {}", rendezvous.master_addr, rendezvous.master_port, rendezvous.job)))
+    return;
   base::log(base::Level::warning,
             fmt::format("the job at {}:{} has no secret: whoever reaches that port can join or "
                         "disturb it; give all processes the same TUTTI_SECRET_FILE",
                         rendezvous.master_addr, rendezvous.master_port));
+}
+
+// The number by which a store of rank 0 is known that serves a meeting with a name. These have no
+// order: who comes too early to the next one must not be taken for late.
+std::uint32_t number_of_meeting(const std::string& meeting, std::uint64_t generation) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
+  for (const char c : fmt::format("{} {}", generation, meeting))
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  return store::kUnorderedGeneration | static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 
 // What all ways have in common: a checked place and the job's secret.
@@ -101,11 +123,28 @@ class Meeting {
  private:
   // Where the ranks of one host meet that know nothing but each other's launcher.
   [[nodiscard]] std::string local_path() const;
+  // Part of a store that belongs to this meeting: of all its groups.
+  [[nodiscard]] std::string part() const {
+    return settings_.meeting.empty() ? "tutti/" : fmt::format("tutti/named/{}/", settings_.meeting);
+  }
+  // By which this process counts the groups it makes at one place.
+  [[nodiscard]] std::string counter(const std::string& place) const {
+    return fmt::format("{} {} {}", place, result_.rank, settings_.meeting);
+  }
+  // What the ranks find each other by; `store` is the whole one.
+  void take_part_of(const std::shared_ptr<Store>& store) {
+    result_.store = make_prefix_store(fmt::format("{}{}", part(), result_.generation), store);
+  }
+  // The connections of ranks are told from those of other meetings of this job.
+  Rendezvous found() {
+    if (!settings_.meeting.empty()) result_.job += "\n" + settings_.meeting;
+    return std::move(result_);
+  }
   // Rank, size and secret into the result; `how` names the way that needs them.
   Status settle(std::string_view how);
   Result<Rendezvous> over_tcp(std::string host, int port, bool agent);
   Result<Rendezvous> over_file(const std::string& path);
-  Result<Rendezvous> over_store(const std::shared_ptr<Store>& store, const std::string& key);
+  Result<Rendezvous> over_store(const std::shared_ptr<Store>& store, const std::string& place);
   [[nodiscard]] Status failed(const Error& error) const {
     return Status(error.code(), fmt::format("rank {} of {} cannot join the job: {}", result_.rank,
                                             result_.size, error.what()));
@@ -215,8 +254,7 @@ Result<Rendezvous> Meeting::by_store() {
         "TUTTI_SECRET_FILE");
   }
   try {
-    return over_store(settings_.store,
-                      fmt::format("{} {}", settings_.store->describe(), result_.rank));
+    return over_store(settings_.store, settings_.store->describe());
   } catch (const Error& error) {
     return failed(error);
   }
@@ -243,8 +281,8 @@ std::string Meeting::local_path() const {
 Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   result_.master_addr = std::move(host);
   result_.master_port = static_cast<std::uint16_t>(port);
-  const std::string key = fmt::format("{}:{} {} {}", result_.master_addr, result_.master_port,
-                                      result_.rank, result_.job);
+  const std::string key =
+      counter(fmt::format("{}:{} {}", result_.master_addr, result_.master_port, result_.job));
   result_.generation = generations().next(key);
 
   TcpStoreOptions options;
@@ -258,7 +296,9 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   if (!agent) {
     options.serve = result_.rank == 0;
     options.users = result_.size;
-    options.generation = static_cast<std::uint32_t>(result_.generation);
+    options.generation = settings_.meeting.empty()
+                             ? static_cast<std::uint32_t>(result_.generation)
+                             : number_of_meeting(settings_.meeting, result_.generation);
     warn_without_secret(result_);
   }
   try {
@@ -272,19 +312,19 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
       // The launcher's store outlives groups and, where a worker is a script, even processes: it
       // counts for us. A server of rank 0 is new each time.
       first.op = store::Op::enroll;
-      first.keys = {fmt::format("tutti/joined/{}", result_.rank), "tutti/", "/" + key_of_will};
+      first.keys = {fmt::format("{}joined/{}", part(), result_.rank), part(), "/" + key_of_will};
     } else {
       first.op = store::Op::set_will;
-      first.keys = {fmt::format("tutti/{}/{}", result_.generation, key_of_will)};
+      first.keys = {fmt::format("{}{}/{}", part(), result_.generation, key_of_will)};
     }
     const store::JoinedStore joined = store::join_tcp_store(options, &first);
     if (agent) result_.generation = static_cast<std::uint64_t>(joined.answer.number);
-    result_.store = make_prefix_store(fmt::format("tutti/{}", result_.generation), joined.store);
+    take_part_of(joined.store);
   } catch (const Error& error) {
     return failed(error);
   }
   generations().made(key, result_.generation);
-  return result_;
+  return found();
 }
 
 Result<Rendezvous> Meeting::over_file(const std::string& path) {
@@ -297,16 +337,17 @@ Result<Rendezvous> Meeting::over_file(const std::string& path) {
     options.own_only = true;
     options.timeout = settings_.timeout;
     const std::shared_ptr<Store> store = make_file_store(options);
-    return over_store(store, fmt::format("{} {}", path, result_.rank));
+    return over_store(store, path);
   } catch (const Error& error) {
     return failed(error);
   }
 }
 
 Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
-                                       const std::string& key) {
+                                       const std::string& place) {
+  const std::string key = counter(place);
   result_.generation = generations().next(key);
-  result_.store = make_prefix_store(fmt::format("tutti/{}", result_.generation), store);
+  take_part_of(store);
   // Tells this job from others and, unless one was given, proves that a peer belongs to it: nobody
   // knows it who cannot read the store.
   std::string drawn;
@@ -326,7 +367,19 @@ Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
       result_.secret.push_back(static_cast<std::byte>(letter));
   }
   generations().made(key, result_.generation);
-  return result_;
+  return found();
+}
+
+Status check_meeting(const std::string& name) {
+  if (name.size() > kMostMeetingBytes) {
+    return cannot_join(fmt::format("the name of the meeting has {} bytes, at most {} are taken",
+                                   name.size(), kMostMeetingBytes));
+  }
+  for (const char c : name) {
+    if (static_cast<unsigned char>(c) < ' ' || c == 127)
+      return cannot_join("the name of the meeting has a control character in it");
+  }
+  return {};
 }
 
 }  // namespace
@@ -336,6 +389,7 @@ Result<Rendezvous> from_env(const Settings& settings) { return Meeting(settings)
 Result<Rendezvous> find_others(const Settings& settings) {
   if (settings.store && settings.init_method)
     return cannot_join("a store and init_method were given; give one of them");
+  if (Status s = check_meeting(settings.meeting); !s) return s;
   Meeting meeting(settings);
   if (settings.store) return meeting.by_store();
   if (!settings.init_method) return meeting.by_env();

@@ -32,7 +32,8 @@ struct Rendezvous {
   /// Known to all processes of the job and to nobody else; empty if there is none.
   std::vector<std::byte> secret;
   std::string job;
-  /// Counts the groups this rank has made on this store, from 1; equal on all ranks.
+  /// Counts the groups this rank has made on this store (under this name), from 1; equal on all
+  /// ranks.
   std::uint64_t generation = 0;
   /// The store ends with rank 0.
   bool rank_0_serves = false;
@@ -44,6 +45,9 @@ struct Settings {
   std::optional<std::string> init_method;
   /// To meet here; then there is no init_method.
   std::shared_ptr<Store> store;
+  /// Those meet who give the same; empty is the meeting of who gives none. Where ranks have changed
+  /// or processes are new, who counts his own groups counts wrong, so such a set takes a new name.
+  std::string meeting = {};
   std::optional<int> rank;
   std::optional<int> size;
   std::optional<int> local_rank;
@@ -57,17 +61,23 @@ struct Settings {
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
 };
 
+inline constexpr std::size_t kMostMeetingBytes = 128;
+
 /// Finds the others where the settings say. Reaches the store before it returns, but does not wait
 /// for the other ranks: `exchange` does.
 /// Errors: invalid_argument for what is missing or senseless, timeout, refused, store.
 Result<Rendezvous> find_others(const Settings& settings);
 
+/// Gives each rank everybody's text under that name, in the order of ranks.
+using Gather = std::function<Result<std::vector<std::string>>(const std::string& name,
+                                                              const std::string& mine)>;
+
 /// The address at which this rank listens, so that all others reach it (decided by, in this order,
 /// TUTTI_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; the way to the master; on one host
-/// the loopback). Where there is no master, asks the other ranks where they are, so all must call
-/// it. Errors: invalid_argument (no such interface), refused (no way), those of `exchange`.
+/// the loopback). Where there is no master, asks the other ranks by `gather` where they are, so all
+/// must call it. Errors: invalid_argument (no such interface), refused (no way), those of `gather`.
 Result<std::string> our_address(const Rendezvous& rendezvous, const Settings& settings,
-                                Deadline deadline);
+                                const Gather& gather);
 
 /// The rendezvous of torch.distributed's `env://`.
 ///

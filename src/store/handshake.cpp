@@ -99,7 +99,8 @@ Refusal refusal_of(const Hello& hello, const Credentials& mine) {
     return refusal;
   const std::uint64_t generation = take(bytes.subspan(kGenerationAt, 4));
   if (mine.generation == 0 || generation == mine.generation) return Refusal::none;
-  return generation > mine.generation ? Refusal::earlier_generation : Refusal::later_generation;
+  const bool comes_next = generation > mine.generation || mine.generation >= kUnorderedGeneration;
+  return comes_next ? Refusal::earlier_generation : Refusal::later_generation;
 }
 
 Status refused(std::string_view why) { return Status(Errc::refused, std::string(why)); }
@@ -122,7 +123,7 @@ Status to_status(std::uint64_t refusal) {
     case Refusal::wrong_secret:
       return refused("it has another secret; give all processes the same TUTTI_SECRET_FILE");
     case Refusal::earlier_generation:
-      return Status(Errc::peer_left, "it still serves the job's previous group");
+      return Status(Errc::peer_left, "it still serves another group of the job");
     case Refusal::later_generation:
       return refused("it already serves a later group of this job; do all ranks make as many?");
     case Refusal::encryption_needed:

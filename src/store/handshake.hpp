@@ -36,6 +36,10 @@ inline constexpr std::size_t kHelloBytes = 64;
 inline constexpr std::size_t kReplyBytes = 80;
 inline constexpr std::size_t kVerdictBytes = 8;
 
+/// Generations from here on have no order: who looks for one of them, or comes to one of them and
+/// looks for another, tries again until that one is served.
+inline constexpr std::uint32_t kUnorderedGeneration = std::uint32_t{1} << 31;
+
 using Hello = std::array<std::byte, kHelloBytes>;
 using Reply = std::array<std::byte, kReplyBytes>;
 using Proof = std::array<std::byte, kProofBytes>;
@@ -48,7 +52,7 @@ enum class Refusal : std::uint32_t {
   no_secret = 3,      ///< the client has a secret, the server none
   other_job = 4,
   wrong_secret = 5,
-  earlier_generation = 6,  ///< the server will make room for the one the client looks for
+  earlier_generation = 6,  ///< the server may make room for the one the client looks for
   later_generation = 7,    ///< the client is late
   encryption_needed = 8,   ///< the server encrypts, the client does not
   no_encryption = 9,       ///< the client encrypts, the server does not

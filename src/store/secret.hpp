@@ -11,7 +11,7 @@
 namespace tutti::store {
 
 inline constexpr std::size_t kMadeSecretBytes = 32;
-inline constexpr std::size_t kLeastSecretBytes = 16;
+inline constexpr std::size_t kLeastSecretBytes = 32;
 inline constexpr std::size_t kMostSecretBytes = 4096;
 
 /// A new secret in memory that children can inherit and nobody can change.

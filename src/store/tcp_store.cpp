@@ -5,6 +5,7 @@
 #include "os/address.hpp"
 #include "secure/stream.hpp"
 #include "store/request_store.hpp"
+#include "store/secret.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_store.hpp"
@@ -96,6 +97,12 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first)
     raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
   if (!options.serve && options.port == 0)
     raise(Status(Errc::invalid_argument, "a store's user needs the port of its server"));
+  if (!options.secret.empty() && options.secret.size() < kLeastSecretBytes) {
+    raise(Status(Errc::invalid_argument,
+                 fmt::format("the store's secret has {} bytes, it must have at least {}; make one "
+                             "with: head -c 32 /dev/urandom",
+                             options.secret.size(), kLeastSecretBytes)));
+  }
   if (options.encrypt) raise_if(secure::check_can_encrypt(options.secret));
   const auto deadline = Store::Clock::now() +
                         std::min<Store::Clock::duration>(options.timeout, std::chrono::hours(24));

@@ -46,11 +46,13 @@ class Backend(str):
     @classmethod
     def register_backend(cls, name: str, func: Callable[..., Any], extended_api: bool = False,
                          devices: str | Sequence[str] | None = None) -> None:
-        """Make `name` known to init_process_group and new_group.
+        """Make `name` known to init_process_group, new_group and its kin.
 
         `func(store, rank, world_size, timeout)` makes the group on each member; with `extended_api`
         it is `func(options, pg_options)`, where options has store, group_rank, group_size, group_id,
-        global_ranks_in_group and timeout. It returns a tutti.ProcessGroup.
+        global_ranks_in_group and timeout. It returns a tutti.ProcessGroup with that rank and size.
+        `store` is a part of the world's for this group alone. So for new_group the world must have a
+        store: one that was given, or one that this backend's own world was made in; else RuntimeError.
         """
         if not isinstance(name, str) or not name:
             raise ValueError("Backend constructor parameter must be string-ish")

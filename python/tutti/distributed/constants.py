@@ -3,6 +3,8 @@
 from datetime import timedelta
 from typing import Any
 
+from tutti import _tutti
+
 default_pg_timeout = timedelta(minutes=30)
 default_store_timeout = timedelta(minutes=5)
 
@@ -11,6 +13,11 @@ def check_timedelta(timeout: Any) -> None:
     """As init_process_group, new_group and monitored_barrier want it."""
     if not isinstance(timeout, timedelta):
         raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
+
+
+def timeout_or_default(timeout: timedelta | None) -> timedelta:
+    """What a call gives, else what TUTTI_TIMEOUT says now, else `default_pg_timeout`."""
+    return _tutti.Config.from_environment().timeout if timeout is None else timeout
 
 
 def seconds_of(timeout: Any) -> float | None:

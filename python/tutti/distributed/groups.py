@@ -1,13 +1,13 @@
 """Making groups of some of the ranks."""
 
-import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from tutti.distributed import exchange
+from tutti import _tutti
+from tutti.distributed import exchange, plugins
 from tutti.distributed.backend import engine_of
-from tutti.distributed.constants import check_timedelta, default_pg_timeout
+from tutti.distributed.constants import check_timedelta, timeout_or_default
 from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, get_world_size,
                                              member_group, world)
 
@@ -63,17 +63,17 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
             while name in world.groups:
                 times += 1
                 name = f"{base}_{times}"
-            low = exchange.make_among(parent, listed, name, timeout or _default_timeout(parent))
         else:
             name = world.next_name()
-            low = parent._low.new_group(listed, name=_shown(name, group_desc),
-                                        timeout=timeout or _default_timeout(parent))
+        limit = timeout_or_default(timeout or None)
+        plugin = plugins.of(engine[1])
+        if plugin is not None:
+            low = plugins.make_sub_group(plugin, parent, listed, name, limit, pg_options)
+        elif use_local_synchronization:
+            low = exchange.make_among(parent, listed, name, limit)
+        else:
+            low = parent._low.new_group(listed, name=_shown(name, group_desc), timeout=limit)
         return _register(low, listed, engine, name, group_desc)
-
-
-def _default_timeout(parent: ProcessGroup) -> timedelta:
-    """As init_process_group: 30 minutes, unless the environment has another."""
-    return parent._low.timeout if "TUTTI_TIMEOUT" in os.environ else default_pg_timeout
 
 
 def _shown(name: str, desc: str | None) -> str:
@@ -101,7 +101,7 @@ def new_subgroups(group_size: int | None = None, group: Any = None, timeout: tim
     if size % group_size != 0:
         raise ValueError(f"The world size ({size}) must be divisible by '{group_size=}'")
     lists = [parent._ranks[first:first + group_size] for first in range(0, size, group_size)]
-    return _enumerated(parent, lists, timeout, backend, group_desc)
+    return _enumerated(parent, lists, timeout, backend, group_desc, pg_options)
 
 
 def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None,
@@ -120,11 +120,11 @@ def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]
             if rank in seen:
                 raise ValueError(f"Rank {rank} has appeared in both subgroup {seen[rank]} and {list(ranks)}")
             seen[rank] = list(ranks)
-    return _enumerated(parent, lists, timeout, backend, group_desc)
+    return _enumerated(parent, lists, timeout, backend, group_desc, pg_options)
 
 
 def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: timedelta | None, backend: str | None,
-                desc: str | None) -> tuple[Any, list[Any]]:
+                desc: str | None, pg_options: Any = None) -> tuple[Any, list[Any]]:
     """All of them by one operation: ranks of a list have one colour."""
     if timeout is not None:
         check_timedelta(timeout)
@@ -133,9 +133,15 @@ def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: timedelta
     colour = next((number for number, ranks in enumerate(lists) if me in ranks), None)
     with world.lock:
         names = [world.next_name() for _ in lists]
-        low = parent._low.split(colour, 0 if colour is None else lists[colour].index(me),
-                                name=_shown("" if colour is None else names[colour], desc),
-                                timeout=timeout or _default_timeout(parent))
+        limit = timeout_or_default(timeout or None)
+        plugin = plugins.of(engine[1])
+        low: _tutti.ProcessGroup | None
+        if plugin is None:
+            low = parent._low.split(colour, 0 if colour is None else lists[colour].index(me),
+                                    name=_shown("" if colour is None else names[colour], desc), timeout=limit)
+        else:
+            low = None if colour is None else plugins.make_sub_group(plugin, parent, lists[colour], names[colour],
+                                                                     limit, pg_options)
         groups = [_register(low if number == colour else None, ranks, engine, names[number], desc)
                   for number, ranks in enumerate(lists)]
     return (None if colour is None else groups[colour]), groups
@@ -168,13 +174,13 @@ def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | No
                 raise ValueError(f"split_group: rank {rank} stands in two lists")
             seen.add(rank)
     lists = [[parent._ranks[rank] for rank in sorted(ranks)] for ranks in split_ranks]
-    mine, _ = _enumerated(parent, lists, timeout, backend, group_desc)
+    mine, _ = _enumerated(parent, lists, timeout, backend, group_desc, pg_options)
     return mine
 
 
 def shrink_group(ranks_to_exclude: list[int], group: Any = None, shrink_flags: int = 0,
                  pg_options: Any = None) -> ProcessGroup:
-    """Not to be had: a group that has lost a rank is broken, and the rest makes a new one."""
+    """Not to be had: always raises. Survivors of a failure make a new world (docs/guide.md, "After a failure")."""
     if not isinstance(ranks_to_exclude, list):
         raise TypeError(f"ranks_to_exclude must be a list, but got {type(ranks_to_exclude).__name__}. Example: "
                         f"[1, 3, 5] to exclude ranks 1, 3, and 5.")
@@ -183,5 +189,7 @@ def shrink_group(ranks_to_exclude: list[int], group: Any = None, shrink_flags: i
         raise ValueError(f"Cannot shrink a process group with size {get_world_size(group)}. Group must have at least "
                          f"2 ranks to support shrinking.")
     name = getattr(pg, "_name", pg)
-    raise TypeError(f"Process group backend for '{name}' does not support shrinking operations. Make a group of those "
-                    f"who stay: new_group(ranks, use_local_synchronization=True)")
+    raise TypeError(f"Process group backend for '{name}' does not support shrinking operations. If all ranks live, "
+                    f"new_group(ranks) makes a group of some. If one was lost, those who stay let go of the world and "
+                    f"make a new one, with new ranks and under a new name: destroy_process_group(), then "
+                    f"init_process_group(store=..., rank=..., world_size=..., group_name=...)")

@@ -7,8 +7,9 @@ from typing import Any
 
 from tutti import _tutti
 from tutti.distributed import meeting
-from tutti.distributed.backend import Backend, engine_of
-from tutti.distributed.constants import check_timedelta, default_pg_timeout
+from tutti.distributed import plugins
+from tutti.distributed.backend import engine_of
+from tutti.distributed.constants import check_timedelta, timeout_or_default
 from tutti.distributed.process_group import (DESTROYED, ProcessGroup, default_group, is_non_member, world)
 
 _OTHER_LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -69,7 +70,8 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     CPU memory. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
     now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank and
     world_size. What is given here beats the environment. `timeout`: of init and of operations that say
-    none, 30 minutes unless given.
+    none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: those meet who give the same.
+    Survivors of a failure, who have new ranks, take a name that was not used before.
     """
     if world.default is not None:
         raise ValueError("trying to initialize the default process group twice!")
@@ -82,15 +84,14 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
             raise AssertionError("rank must be non-negative if using store")
     if timeout is not None:
         check_timedelta(timeout)
+    if not isinstance(group_name, str):
+        raise TypeError(f"init_process_group: group_name is text, not {group_name!r}")
     check_device_id(device_id)
     name, config = engine_of(backend)
     options: dict[str, Any] = {"rank": None if rank == -1 else rank,
-                               "world_size": None if world_size == -1 else world_size}
-    if timeout is not None:
-        options["timeout"] = timeout
-    elif "TUTTI_TIMEOUT" not in os.environ:
-        options["timeout"] = default_pg_timeout
-    limit = timeout or default_pg_timeout
+                               "world_size": None if world_size == -1 else world_size,
+                               "timeout": timeout_or_default(timeout), "meeting": group_name}
+    limit = options["timeout"]
     if store is None:
         url = init_method or "env://"
         if not isinstance(url, str):
@@ -110,10 +111,15 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     from tutti import log  # noqa: PLC0415: `import tutti.distributed` does without logging
 
     log.install_once()
-    plugin = _plugin_of(config)
+    plugin = plugins.of(config)
     if store is not None:
         options["store"] = store
-    low = _custom(plugin, options, store, limit, pg_options) if plugin else _tutti.init_process_group(**options)
+    if plugin is None:
+        low = _tutti.init_process_group(**options)
+    else:
+        store, rank, world_size = _place_of(options)
+        part = plugins.part_of(store, f"default_pg/{group_name}" if group_name else "default_pg")
+        low = plugins.make(plugin, part, rank, list(range(world_size)), "0", limit, pg_options)
     with world.lock:
         world.clear()
         world.store = store
@@ -122,42 +128,12 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     _mark_tracebacks(low.rank)
 
 
-def _plugin_of(config: Any) -> Any:
-    for engine in config.device_backend_map.values():
-        if engine in Backend._plugins:
-            return Backend._plugins[engine]
-    return None
-
-
-class GroupOptions:
-    """What a plug-in that was registered with extended_api is told."""
-
-    def __init__(self, store: Any, rank: int, size: int, name: str, ranks: list[int], timeout: timedelta) -> None:
-        self.store = store
-        self.group_rank = rank
-        self.group_size = size
-        self.group_id = name
-        self.global_ranks_in_group = ranks
-        self.timeout = timeout
-
-
-def _custom(plugin: Any, options: dict[str, Any], store: Any, timeout: timedelta,
-            pg_options: Any) -> _tutti.ProcessGroup:
-    make, extended = plugin
-    if store is None:
-        url = options.get("init_method", "env://")
-        rank, size = (-1 if options[name] is None else options[name] for name in ("rank", "world_size"))
-        store, rank, size = next(meeting.rendezvous(url, rank, size, timeout=timeout))
-    else:
-        rank, size = options["rank"], options["world_size"]
-    store = meeting.PrefixStore("default_pg", store)
-    if extended:
-        made = make(GroupOptions(store, rank, size, "0", list(range(size)), timeout), pg_options)
-    else:
-        made = make(store, rank, size, timeout)
-    if not isinstance(made, _tutti.ProcessGroup):
-        raise TypeError(f"the function of a registered backend must return a tutti.ProcessGroup, not {type(made)}")
-    return made
+def _place_of(options: dict[str, Any]) -> meeting.Meeting:
+    """The store, our rank and the number of ranks, for an engine that is given all three."""
+    if "store" in options:
+        return options["store"], options["rank"], options["world_size"]
+    rank, size = (-1 if options[name] is None else options[name] for name in ("rank", "world_size"))
+    return next(meeting.rendezvous(options.get("init_method", "env://"), rank, size, timeout=options["timeout"]))
 
 
 def _mark_tracebacks(rank: int) -> None:

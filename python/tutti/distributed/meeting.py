@@ -9,7 +9,6 @@ from tutti.distributed.constants import default_store_timeout
 from tutti.distributed.stores import FileStore, PrefixStore, Store, TCPStore
 
 Meeting = tuple[Store, int, int]
-_MOST_OF_SECRET = 1 << 16  # bytes
 _OURS = ("env", "tcp", "file")
 handlers: dict[str, Callable[..., Iterator[Meeting]]] = {}
 
@@ -58,7 +57,8 @@ def with_rank(url: str, rank: int, world_size: int) -> str:
 
 def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Iterator[Meeting]:
     """Yields (store, rank, world_size) for a URL: env://, tcp://host:port?rank=&world_size=,
-    file:///path?rank=&world_size=, or a registered scheme."""
+    file:///path?rank=&world_size=, or a registered scheme. A store over TCP has the job's secret, and is
+    encrypted where TUTTI_TLS says so, as that of init_process_group."""
     if not isinstance(url, (str, bytes)):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
     if not isinstance(rank, int):
@@ -74,26 +74,18 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -
     return _ours(scheme, with_rank(url, rank, world_size), options.get("timeout", default_store_timeout))
 
 
-def _launchers_store(host: str, master_port: int, timeout: timedelta) -> TCPStore:
-    """The store that tuttirun or dist.run serves, as init_process_group joins it."""
+def _store_port(master_port: int) -> int:
+    """Where the launcher's store is, if not there."""
+    text = os.environ.get("TUTTI_STORE_PORT")
+    return master_port if text is None else _number(text, "TUTTI_STORE_PORT")
+
+
+def _jobs_store(host: str, port: int, size: int | None, serve: bool, timeout: timedelta) -> TCPStore:
+    """A store that is as closed as that of init_process_group: with the job's secret, name and encryption."""
     from tutti import _tutti  # noqa: PLC0415: only here
 
-    text = os.environ.get("TUTTI_STORE_PORT")
-    port = master_port if text is None else _number(text, "TUTTI_STORE_PORT")
-    return TCPStore(host, port, None, False, timeout, secret=_secret(),
+    return TCPStore(host, port, size, serve, timeout, secret=_tutti.job_secret(),
                     encrypt=_tutti.Config.from_environment().tls, job=os.environ.get("TUTTI_JOB", ""))
-
-
-def _secret() -> bytes:
-    """The job's, from the descriptor or the file that the environment names; empty if it names none."""
-    descriptor, path = os.environ.get("TUTTI_SECRET_FD"), os.environ.get("TUTTI_SECRET_FILE")
-    if descriptor is not None:
-        number = _number(descriptor, "TUTTI_SECRET_FD")
-        return os.pread(number, _MOST_OF_SECRET, 0)  # others read there, too: the place in it stays
-    if path is None:
-        return b""
-    with open(path, "rb") as file:
-        return file.read(_MOST_OF_SECRET)
 
 
 def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Meeting]:
@@ -131,8 +123,8 @@ def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Meeting]:
             raise error("tcp", "port number missing")
         host, number = parts.hostname or "127.0.0.1", parts.port
     if scheme == "env" and os.environ.get("TUTTI_AGENT_STORE") == "1":
-        store = _launchers_store(host, number, timeout)
+        store = _jobs_store(host, _store_port(number), None, False, timeout)
     else:
-        store = TCPStore(host, number, size, rank == 0, timeout)
+        store = _jobs_store(host, number, size, rank == 0, timeout)
     yield PrefixStore("rendezvous", store) if scheme == "env" else store, rank, size
     raise RuntimeError(f"Unable to perform re-rendezvous using {scheme}:// method")

@@ -7,12 +7,13 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_START_TIMEOUT = 60.0
+_START_TIMEOUT = 60.0  # seconds for all threads to start; operations have the world's own timeout
 
 
-def run_threads(fn: Callable[..., T], nthreads: int, args: tuple[Any, ...] = ()) -> list[T]:
+def run_threads(fn: Callable[..., T], nthreads: int, args: tuple[Any, ...] = (), config: Any = None) -> list[T]:
     """Calls fn(world, *args) in `nthreads` threads, each with its own world of that size, over real shared
     memory; returns what they return, in the order of ranks. For tests, debuggers and a first try.
+    `config`: a tutti.Config; without it that of the environment holds (TUTTI_TIMEOUT and its kin).
 
     `world` is a tutti.ProcessGroup; `tutti.distributed` knows one world per process and is not for this.
     Raises the first exception (by time); the other ranks then end with errors of their own, because the group
@@ -28,7 +29,7 @@ def run_threads(fn: Callable[..., T], nthreads: int, args: tuple[Any, ...] = ())
         from tutti import _tutti  # noqa: PLC0415: `import tutti.multiprocessing` alone stays quick
 
         try:
-            with _tutti.init_process_group(rank=rank, world_size=nthreads, timeout=_START_TIMEOUT,
+            with _tutti.init_process_group(rank=rank, world_size=nthreads, config=config,
                                            exchange=meeting.of(rank)) as world:
                 results[rank] = fn(world, *args)
         except BaseException as error:  # noqa: BLE001: told by the caller's thread

@@ -56,7 +56,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   check(tutti::Config::from_environment(lookup));
   // Descriptors only: opening what is named there may do something.
   if (!variables.contains("TUTTI_SECRET_FILE")) {
-    if (auto secret = read_secret(environment)) require(secret->empty() || secret->size() >= 16);
+    if (auto secret = read_secret(environment)) require(secret->empty() || secret->size() >= 32);
   }
   for (const auto& [name, value] : variables) {
     auto choice = parse_interfaces(name.substr(0, 64), value, false);

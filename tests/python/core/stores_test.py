@@ -249,10 +249,12 @@ def test_tcp_store_tells_who_is_missing_and_refuses_strangers():
         tutti.TCPStore("127.0.0.1", 0, 2, True, timeout=0.1)
     with pytest.raises(ValueError, match="port"):
         tutti.TCPStore("127.0.0.1", 70000)
-    served = tutti.TCPStore("127.0.0.1", 0, None, True, secret=b"0123456789abcdef")
+    served = tutti.TCPStore("127.0.0.1", 0, None, True, secret=b"0123456789abcdef" * 2)
     with pytest.raises(tutti.Error):
-        tutti.TCPStore("127.0.0.1", served.port, timeout=2, secret=b"another one 123456")
-    tutti.TCPStore("127.0.0.1", served.port, timeout=5, secret=b"0123456789abcdef").set("a", "1")
+        tutti.TCPStore("127.0.0.1", served.port, timeout=2, secret=b"another one 123456 that is long enough")
+    tutti.TCPStore("127.0.0.1", served.port, timeout=5, secret=b"0123456789abcdef" * 2).set("a", "1")
+    with pytest.raises(tutti.InvalidArgument, match="it must have at least 32"):
+        tutti.TCPStore("127.0.0.1", served.port, secret=b"s" * 31)
     assert served.get("a") == b"1"
 
 

@@ -1,10 +1,13 @@
 """Joining the job by every way there is, leaving it, and joining again."""
 
+import signal
 import textwrap
 
 import pytest
 
 import ranks
+import tutti
+import tutti.distributed as dist
 
 SIZES = [1, 2, 4]
 PRELUDE = """
@@ -160,6 +163,185 @@ def test_engines_of_ones_own(tmp_path):
         check()
         dist.barrier()
         dist.destroy_process_group()
+    """, 2, tmp_path)
+
+
+@pytest.mark.parametrize("own_world", [True, False])
+def test_groups_of_engines_of_ones_own(own_world, tmp_path):
+    run(f"""
+        limit = datetime.timedelta(seconds=20)
+        told = []
+        def make(options, pg_options):
+            told.append((options.group_rank, options.group_size, options.global_ranks_in_group, pg_options))
+            return tutti.init_process_group(store=options.store, rank=options.group_rank,
+                                            world_size=options.group_size, timeout=options.timeout)
+        dist.Backend.register_backend("tapir", make, extended_api=True, devices="cpu")
+        if {own_world}:
+            dist.init_process_group("tapir", timeout=limit)
+            told.clear()
+        else:
+            store = dist.FileStore(os.path.join(FOLDER, "store"), SIZE)
+            dist.init_process_group("gloo", store=store, rank=RANK, world_size=SIZE, timeout=limit)
+        group = dist.new_group([0, 2], limit, backend=None if {own_world} else "tapir", pg_options="mine")
+        if RANK == 1:
+            assert group == dist.GroupMember.NON_GROUP_MEMBER and not told
+        else:
+            assert told == [(RANK // 2, 2, [0, 2], "mine")] and dist.get_backend(group) == "tapir"
+            x = np.full(5, RANK + 1)
+            dist.all_reduce(x, group=group)
+            assert (x == 4).all()
+        told.clear()
+        mine, _ = dist.new_subgroups_by_enumeration([[1], [0, 2]], limit, backend="tapir")
+        assert told == [(0, 1, [1], None) if RANK == 1 else (RANK // 2, 2, [0, 2], None)]
+        assert dist.get_world_size(mine) == (1 if RANK == 1 else 2)
+        alone = dist.new_group([RANK], limit, backend="tapir", use_local_synchronization=True)
+        assert dist.get_world_size(alone) == 1 and told[-1] == (0, 1, [RANK], None)
+        dist.barrier()
+        dist.destroy_process_group()
+    """, 3, tmp_path)
+
+
+def test_engines_of_ones_own_need_a_store_and_keep_their_word(tmp_path):
+    run("""
+        def other(store, rank, size, timeout):
+            return tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1)
+        dist.Backend.register_backend("tapir", other, devices="cpu")
+        dist.Backend.register_backend("zebra", lambda *_: "a group", devices="cpu")
+        first = dist.FileStore(os.path.join(FOLDER, "first"))
+        raises(ValueError, f"rank {RANK} of 2",
+               lambda: dist.init_process_group("tapir", store=first, rank=RANK, world_size=SIZE))
+        dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
+        raises(RuntimeError, "give init_process_group that backend too, or a store=",
+               lambda: dist.new_group([0, 1], backend="tapir"))
+        check()
+        dist.barrier()
+        dist.destroy_process_group()
+        store = dist.FileStore(os.path.join(FOLDER, "store"), SIZE)
+        dist.init_process_group("gloo", store=store, rank=RANK, world_size=SIZE)
+        raises(TypeError, "must return a tutti.ProcessGroup", lambda: dist.new_group([RANK], backend="zebra"))
+        dist.barrier()
+    """, 2, tmp_path)
+
+
+MEET_AGAIN = """
+        limit = datetime.timedelta(seconds=20)
+        dist.init_process_group(timeout=limit, rank=RANK, world_size=4, **way)
+        if RANK == 1:
+            dist.all_reduce(np.ones(10))
+            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            while True:
+                dist.all_reduce(np.ones(10))
+        except dist.DistBackendError as problem:
+            lost, why = problem.culprit, str(problem)
+        assert lost == 1, why
+        raises(TypeError, "group_name", lambda: dist.shrink_group([lost]))
+        dist.destroy_process_group()
+        for _ in range(2):  # the same ranks may use the name again
+            dist.init_process_group(timeout=limit, rank=RANK - (RANK > lost), world_size=3, group_name="without 1",
+                                    **way)
+            x = np.full(1000, RANK + 1)
+            dist.all_reduce(x)
+            assert (x == 8).all() and dist.get_world_size() == 3
+            dist.destroy_process_group()
+"""
+
+
+def meet_again(way, folder):
+    with ranks.Job(PRELUDE + textwrap.dedent(way) + textwrap.dedent(MEET_AGAIN), 4, folder, init=False) as job:
+        job.finish({1: -signal.SIGKILL})
+
+
+def test_survivors_meet_again_in_a_tcp_store(tmp_path):
+    served = tutti.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    meet_again(f'way = dict(store=dist.TCPStore("127.0.0.1", {served.port}))', tmp_path)
+
+
+def test_survivors_meet_again_in_the_launchers_store(tmp_path, monkeypatch):
+    served = tutti.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+    monkeypatch.setenv("TUTTI_STORE_PORT", str(served.port))
+    monkeypatch.setenv("TUTTI_AGENT_STORE", "1")
+    meet_again("way = {}", tmp_path)
+
+
+def test_survivors_meet_again_in_a_file(tmp_path):
+    meet_again('way = dict(store=dist.FileStore(os.path.join(FOLDER, "store")))', tmp_path)
+
+
+def test_survivors_meet_again_at_a_file_url(tmp_path):
+    meet_again('way = dict(init_method=f"file://{FOLDER}/store")', tmp_path)
+
+
+def test_group_names_that_cannot_be(tmp_path):
+    run("""
+        raises(TypeError, "group_name is text", lambda: dist.init_process_group(group_name=3))
+        raises(ValueError, "the name of the meeting has 200 bytes",
+               lambda: dist.init_process_group(group_name="x" * 200))
+    """, 1, tmp_path)
+
+
+@pytest.mark.parametrize("url", ["env://", "tcp://127.0.0.1:{port}"])
+def test_the_store_of_a_url_is_as_closed_as_the_worlds(url, tmp_path, monkeypatch):
+    secret = tmp_path / "secret"
+    secret.touch(mode=0o600)
+    secret.write_bytes(b"s" * 32)
+    monkeypatch.setenv("TUTTI_SECRET_FILE", str(secret))
+    monkeypatch.setenv("TUTTI_TLS", "1")
+    monkeypatch.setenv("TUTTI_JOB", "this one")
+    run(f"""
+        port = int(os.environ["MASTER_PORT"])
+        store, rank, size = next(dist.rendezvous({url!r}.format(port=port), RANK, SIZE))
+        store.set(f"key{{rank}}", "value")
+        store.wait([f"key{{r}}" for r in range(size)], datetime.timedelta(seconds=20))
+        if RANK == 1:
+            def join(**options):
+                return lambda: dist.TCPStore("127.0.0.1", port, timeout=datetime.timedelta(seconds=5), **options)
+            raises(tutti.NetworkError, "asks for the job's secret", join(job="this one"))
+            raises(tutti.NetworkError, "another job", join(secret=b"s" * 32, encrypt=True))
+            raises(tutti.NetworkError, "it encrypts", join(secret=b"s" * 32, job="this one"))
+            raises(tutti.NetworkError, "another secret", join(secret=b"t" * 32, encrypt=True, job="this one"))
+            join(secret=b"s" * 32, encrypt=True, job="this one")()
+        store.set(f"end{{rank}}", "")
+        store.wait([f"end{{r}}" for r in range(size)], datetime.timedelta(seconds=20))
+    """, 2, tmp_path)
+
+
+def test_the_secret_is_read_in_one_way(tmp_path, monkeypatch):
+    secret = tmp_path / "secret"
+    monkeypatch.setenv("TUTTI_SECRET_FILE", str(secret))
+    for mode, text, problem in ((0o600, b"s" * 31, "holds 31 bytes"), (0o644, b"s" * 32, "chmod 600"),
+                                (0o600, b"s" * 5000, "too many bytes")):
+        secret.write_bytes(text)
+        secret.chmod(mode)
+        with pytest.raises(tutti.InvalidArgument, match=problem):
+            next(dist.rendezvous("tcp://127.0.0.1:0", 0, 1))
+    secret.write_bytes(b"s" * 32)
+    assert tutti.job_secret() == b"s" * 32
+    monkeypatch.delenv("TUTTI_SECRET_FILE")
+    assert tutti.job_secret() == b""
+
+
+def test_the_timeout_of_the_environment(tmp_path):
+    run("""
+        seconds = lambda n: datetime.timedelta(seconds=n)
+        os.environ["TUTTI_TIMEOUT"] = "40"
+        told = []
+        def meet(url, timeout):
+            told.append(timeout)
+            yield dist.FileStore(os.path.join(FOLDER, "here" + url[-1]), SIZE), RANK, SIZE
+        dist.register_rendezvous_handler("here", meet)
+        dist.init_process_group("gloo", "here://1")
+        assert told == [seconds(40)] and dist.group.WORLD.timeout == seconds(40)
+        dist.destroy_process_group()
+        dist.init_process_group("gloo", "here://2", timeout=seconds(15))
+        assert told[1:] == [seconds(15)] and dist.group.WORLD.timeout == seconds(15)
+        assert dist.new_group([0, 1]).timeout == seconds(40)  # what the variable says, not what the world has
+        assert dist.new_group([0, 1], seconds(3)).timeout == seconds(3)
+        os.environ["TUTTI_TIMEOUT"] = "50"
+        assert dist.split_group(split_ranks=[[0, 1]]).timeout == seconds(50)
+        del os.environ["TUTTI_TIMEOUT"]
+        assert dist.new_group([0, 1]).timeout == dist.default_pg_timeout
+        dist.barrier()
     """, 2, tmp_path)
 
 

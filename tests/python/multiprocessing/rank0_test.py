@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+import ranks
 import tutti
 import tutti.distributed as dist
 from tutti import log, rank0
@@ -119,6 +120,66 @@ assert log._installed
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LIMIT,
                           check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_world_leaves_the_level_alone(monkeypatch):
+    monkeypatch.delenv("TUTTI_LOG_LEVEL", raising=False)
+    source = """
+import logging, queue, subprocess, sys
+import tutti
+from tutti import log
+heard = queue.Queue()
+logger = logging.Logger("mine", logging.INFO)
+handler = logging.Handler()
+handler.emit = heard.put
+logger.addHandler(handler)
+log.install(logger, tutti.LogLevel.INFO)
+with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1):
+    pass
+store = tutti.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
+source = f"import os, tutti; s = tutti.TCPStore('127.0.0.1', {store.port}); os.kill(os.getpid(), 9)"
+subprocess.run([sys.executable, "-c", source], check=False)
+assert "has lost user" in heard.get(timeout=20).getMessage()
+"""
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=LIMIT,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+
+
+WARNS = """
+import sys
+from datetime import timedelta
+import tutti, tutti.distributed as dist
+from tutti import log
+if sys.argv[1] == "removed":
+    log.remove()
+for _ in range(2):
+    if sys.argv[1] == "dist":
+        dist.init_process_group(timeout=timedelta(seconds=20))
+        dist.destroy_process_group()
+    else:
+        tutti.init_process_group(timeout=20).close()
+"""
+
+
+@pytest.mark.parametrize("way, times", [("core", 1), ("dist", 1), ("removed", 0), ("error", 0), ("secret", 0)])
+def test_a_job_without_a_secret_warns_once(way, times, tmp_path, monkeypatch):
+    for name in ("MASTER_ADDR", "TUTTI_LOG_LEVEL"):
+        monkeypatch.delenv(name, raising=False)  # rank 0 then serves on all addresses
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "1"), ("MASTER_PORT", str(ranks.free_port()))):
+        monkeypatch.setenv(name, value)
+    if way == "error":
+        monkeypatch.setenv("TUTTI_LOG_LEVEL", "error")
+    if way == "secret":
+        secret = tmp_path / "secret"
+        secret.touch(mode=0o600)
+        secret.write_bytes(b"s" * 32)
+        monkeypatch.setenv("TUTTI_SECRET_FILE", str(secret))
+    done = subprocess.run([sys.executable, "-c", WARNS, way], capture_output=True, text=True, timeout=LIMIT,
+                          check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("has no secret: whoever reaches that port can join") == times, done.stderr
+    assert done.stderr.count("\n") == times, done.stderr
 
 
 def test_levels_are_loggings():

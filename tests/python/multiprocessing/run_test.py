@@ -194,3 +194,16 @@ def test_the_first_error_of_a_thread_is_raised():
         mp.run_threads(body, 3)
     with pytest.raises(ValueError, match="nthreads"):
         mp.run_threads(body, 0)
+
+
+def test_threads_have_the_timeout_of_the_environment(monkeypatch):
+    def seconds(world):
+        return world.timeout.total_seconds()
+
+    monkeypatch.setenv("TUTTI_TIMEOUT", "7")
+    assert mp.run_threads(seconds, 2) == [7, 7]
+    config = tutti.Config()
+    config.timeout = 3
+    assert mp.run_threads(seconds, 2, config=config) == [3, 3]
+    monkeypatch.delenv("TUTTI_TIMEOUT")
+    assert mp.run_threads(seconds, 2) == [1800, 1800]

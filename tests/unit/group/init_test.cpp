@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <barrier>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <string>
@@ -8,6 +10,9 @@
 #include <vector>
 
 #include <tutti/init.hpp>
+#include <tutti/launch.hpp>
+
+#include "base/log.hpp"
 
 namespace tutti {
 namespace {
@@ -28,6 +33,7 @@ class Meeting {
     const std::lock_guard lock(mutex_);
     return texts_[name];
   }
+  bool was_asked_for(const std::string& name) const { return texts_.contains(name); }
 
  private:
   std::barrier<> both_{2};
@@ -35,14 +41,14 @@ class Meeting {
   std::map<std::string, std::vector<std::string>> texts_;
 };
 
-TEST(InitProcessGroup, MeetsThroughTheExchangeOfTheCaller) {
-  Meeting meeting;
+void meet_by_exchange(Meeting& meeting, std::optional<std::string> master) {
   std::vector<double> sums(2);
   const auto rank_main = [&](int rank) {
     InitOptions options;
     options.rank = rank;
     options.size = 2;
     options.timeout = 10s;
+    options.master_addr = master;
     options.exchange = [&, rank](const std::string& name, const std::string& mine) {
       return meeting.run(rank, name, mine);
     };
@@ -55,6 +61,18 @@ TEST(InitProcessGroup, MeetsThroughTheExchangeOfTheCaller) {
   rank_main(0);
   other.join();
   EXPECT_EQ(sums, (std::vector<double>{3, 3}));
+}
+
+TEST(InitProcessGroup, MeetsThroughTheExchangeOfTheCaller) {
+  Meeting meeting;
+  meet_by_exchange(meeting, std::nullopt);
+  EXPECT_TRUE(meeting.was_asked_for("hosts")) << "so that ranks of other hosts reach us";
+}
+
+TEST(InitProcessGroup, WithAMasterTheExchangeNeedNotTellWhereTheRanksAre) {
+  Meeting meeting;
+  meet_by_exchange(meeting, "127.0.0.1");
+  EXPECT_FALSE(meeting.was_asked_for("hosts"));
 }
 
 TEST(InitProcessGroup, WantsRankAndSizeWithAnExchange) {
@@ -77,6 +95,60 @@ TEST(InitProcessGroup, TellsThatTheExchangeFailed) {
     return Status(Errc::store, "the store is on fire");
   };
   EXPECT_THROW((void)init_process_group(options), StoreError);
+}
+
+ProcessGroup alone(std::optional<Config> config = {}) {
+  InitOptions options;
+  options.store = make_hash_store();
+  options.rank = 0;
+  options.size = 1;
+  options.config = std::move(config);
+  return init_process_group(options);
+}
+
+TEST(InitProcessGroup, KeepsTheLevelOfTheSinkUnlessOneIsSaid) {
+  std::vector<std::string> heard;
+  set_log_sink([&](LogLevel, std::string_view text) { heard.emplace_back(text); }, LogLevel::debug);
+  ::unsetenv("TUTTI_LOG_LEVEL");
+  { const ProcessGroup world = alone(); }
+  base::log(LogLevel::debug, "nobody said a level");
+  ::setenv("TUTTI_LOG_LEVEL", "error", 1);
+  { const ProcessGroup world = alone(); }
+  base::log(LogLevel::warning, "the variable says error");
+  ::unsetenv("TUTTI_LOG_LEVEL");
+  Config config;
+  config.log_level = LogLevel::info;
+  { const ProcessGroup world = alone(config); }
+  base::log(LogLevel::debug, "the config says info");
+  base::log(LogLevel::info, "and that is heard");
+  set_log_sink({});
+  EXPECT_EQ(heard, (std::vector<std::string>{"nobody said a level", "and that is heard"}));
+}
+
+TEST(InitProcessGroup, TakesNoNameOfAMeetingWithAnExchange) {
+  InitOptions options;
+  options.rank = 0;
+  options.size = 1;
+  options.meeting = "somewhere";
+  options.exchange = [](const std::string&, const std::string& mine) {
+    return Result<std::vector<std::string>>(std::vector<std::string>{mine});
+  };
+  EXPECT_THROW((void)init_process_group(options), InvalidArgument);
+}
+
+TEST(RunThreads, WithoutAConfigReadsTheEnvironment) {
+  ::setenv("TUTTI_TIMEOUT", "7", 1);
+  std::atomic<int> as_told = 0;
+  run_threads(2, [&](ProcessGroup& world) { as_told += world.timeout() == 7s ? 1 : 0; });
+  EXPECT_EQ(as_told, 2);
+  Config config;
+  config.timeout = 9s;
+  run_threads(
+      1, [](ProcessGroup& world) { EXPECT_EQ(world.timeout(), 9s); }, config);
+  ::unsetenv("TUTTI_TIMEOUT");
+  ::setenv("TUTTI_AGREE", "maybe", 1);
+  EXPECT_THROW(run_threads(1, [](ProcessGroup&) {}), InvalidArgument);
+  ::unsetenv("TUTTI_AGREE");
 }
 
 TEST(IsAvailable, KnowsTheBackendsThatAWorldCanRunOn) {

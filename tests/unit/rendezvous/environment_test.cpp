@@ -167,6 +167,9 @@ TEST(FromEnv, ASecretFileIsCheckedAndUsed) {
   EXPECT_THAT(message_of(open_to_all), AllOf(HasSubstr("0644"), HasSubstr("chmod 600")));
   write("short", 0600);
   EXPECT_THAT(message_of(from_env(settings_of(variables))), HasSubstr("holds 5 bytes"));
+  write(std::string(31, 's'), 0600);
+  EXPECT_THAT(message_of(from_env(settings_of(variables))),
+              AllOf(HasSubstr("holds 31 bytes"), HasSubstr("32 to 4096")));
   write(std::string(5000, 's'), 0600);
   EXPECT_THAT(message_of(from_env(settings_of(variables))), HasSubstr("too many bytes"));
   write(std::string(32, 's'), 0600);

@@ -10,6 +10,8 @@
 #include <optional>
 #include <thread>
 
+#include <tutti/log.hpp>
+
 #include "os/socket.hpp"
 #include "rendezvous/rendezvous.hpp"
 
@@ -63,7 +65,10 @@ std::vector<std::string> meet(int size, const std::function<Settings(int)>& sett
       EXPECT_EQ(found->rank, rank);
       EXPECT_EQ(found->size, size);
       const auto deadline = Clock::now() + 10s;
-      auto address = our_address(*found, settings, deadline);
+      auto address =
+          our_address(*found, settings, [&](const std::string& name, const std::string& mine) {
+            return exchange(*found->store, name, rank, size, mine, deadline);
+          });
       ASSERT_TRUE(address) << message_of(address);
       auto all =
           exchange(*found->store, "test", rank, size, std::to_string(rank) + *address, deadline);
@@ -108,7 +113,7 @@ TEST_F(FileUrl, AnEmptyFileWillDo) {
 TEST_F(FileUrl, SecretsAreDrawnForEachMeeting) {
   auto one = find_others(settings_of({}, url + "?rank=0&world_size=1"));
   ASSERT_TRUE(one) << message_of(one);
-  EXPECT_GE(one->secret.size(), 16U);
+  EXPECT_GE(one->secret.size(), 32U);
   const auto first = one->secret;
   const std::string job = one->job;
   one = tutti::Status(Errc::timeout, "let go");
@@ -193,6 +198,53 @@ TEST(GivenStore, Meets) {
   EXPECT_THAT(message_of(find_others(settings)), HasSubstr("give one of them"));
 }
 
+TEST(GivenStore, OthersMeetUnderANewName) {
+  auto store = tutti::make_hash_store();
+  const auto meet_as = [&](int size, const std::string& name) {
+    return meet(size, [&](int rank) {
+      Settings settings = settings_of({});
+      settings.store = store;
+      settings.rank = rank;
+      settings.size = size;
+      settings.meeting = name;
+      return settings;
+    });
+  };
+  // Ranks 0 and 1 have made more groups than rank 2, so what each counts for itself differs.
+  EXPECT_EQ(meet_as(3, "").size(), 3U);
+  EXPECT_EQ(meet_as(2, "").size(), 2U);
+  EXPECT_EQ(meet_as(3, "three again").size(), 3U);
+  EXPECT_EQ(meet_as(3, "three again").size(), 3U)
+      << "the same ranks may do it as often as they like";
+  EXPECT_EQ(meet_as(2, "1").size(), 2U) << "a name is no number";
+}
+
+TEST(GivenStore, WorldsOfOtherNamesAreOtherJobs) {
+  auto store = tutti::make_hash_store();
+  std::map<std::string, std::string> jobs;
+  for (const char* const name : {"", "a", "b"}) {
+    Settings settings = settings_of({{"TUTTI_JOB", "job"}});
+    settings.store = store;
+    settings.rank = 0;
+    settings.size = 1;
+    settings.meeting = name;
+    auto found = find_others(settings);
+    ASSERT_TRUE(found) << message_of(found);
+    jobs.emplace(found->job, name);
+  }
+  EXPECT_EQ(jobs.size(), 3U);
+}
+
+TEST(Meeting, ANameThatCannotBeIsRefused) {
+  for (const std::string& name : {std::string(129, 'x'), std::string("two\nlines")}) {
+    Settings settings = settings_of({}, "tcp://127.0.0.1:1?rank=0&world_size=1");
+    settings.meeting = name;
+    auto found = find_others(settings);
+    EXPECT_EQ(found.status().code(), Errc::invalid_argument);
+    EXPECT_THAT(message_of(found), HasSubstr("the name of the meeting"));
+  }
+}
+
 TEST(Launchers, TheirVariablesAreUnderstood) {
   const std::vector<std::pair<const char*, Variables>> launchers = {
       {"Open MPI",
@@ -260,6 +312,23 @@ TEST(Env, RankZeroMayLeaveTheMasterOut) {
     return settings_of(variables);
   });
   EXPECT_EQ(texts.size(), 3U);
+}
+
+TEST(Env, AJobWithoutASecretWarnsOnceWhereOthersReachIt) {
+  std::vector<std::string> heard;
+  tutti::set_log_sink([&](tutti::LogLevel, std::string_view text) { heard.emplace_back(text); });
+  const std::string port = free_port();
+  const auto join = [&](Variables variables) {
+    variables.insert({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", port}});
+    auto found = find_others(settings_of(variables));
+    EXPECT_TRUE(found) << message_of(found);
+  };
+  join({{"MASTER_ADDR", "127.0.0.1"}});
+  EXPECT_EQ(heard.size(), 0U) << "nobody else reaches the loopback";
+  join({});  // all addresses
+  join({});
+  EXPECT_THAT(heard, testing::ElementsAre(AllOf(HasSubstr("has no secret"), HasSubstr(port))));
+  tutti::set_log_sink({});
 }
 
 TEST(Env, TheStoreMayHaveAPortOfItsOwn) {

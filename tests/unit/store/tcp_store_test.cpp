@@ -89,6 +89,20 @@ std::size_t open_descriptors() {
   return count;
 }
 
+TEST(TcpStore, AShortSecretIsRefusedBeforeAnythingIsSent) {
+  for (const bool serve : {true, false}) {
+    try {
+      (void)tutti::make_tcp_store({.port = static_cast<std::uint16_t>(serve ? 0 : 1),
+                                   .serve = serve,
+                                   .timeout = 10s,
+                                   .secret = std::vector<std::byte>(31, std::byte{1})});
+      ADD_FAILURE() << "31 bytes were taken";
+    } catch (const tutti::InvalidArgument& error) {
+      EXPECT_THAT(error.what(), AllOf(HasSubstr("31 bytes"), HasSubstr("at least 32")));
+    }
+  }
+}
+
 TEST(TcpStore, ThePortCanBeUsedAgainAtOnce) {
   std::uint16_t port = 0;
   for (int round = 0; round < 5; ++round) {

@@ -270,6 +270,22 @@ TEST(StoreHandshake, WhoDoesNotBelongIsToldWhy) {
   EXPECT_EQ(check_reply(*hello, none, mine).code(), Errc::refused);
 }
 
+TEST(StoreHandshake, AGenerationWithoutOrderIsWaitedFor) {
+  const auto answer_to = [](std::uint32_t mine, std::uint32_t served) {
+    const Credentials client{kSecret, "job", mine};
+    auto hello = make_hello(client);
+    auto answer = answer_hello(*hello, {kSecret, "job", served});
+    return check_reply(*hello, answer->reply, client).code();
+  };
+  const std::uint32_t some = kUnorderedGeneration + 5;
+  EXPECT_EQ(answer_to(some, 2), Errc::peer_left);
+  EXPECT_EQ(answer_to(some, some + 1), Errc::peer_left);
+  EXPECT_EQ(answer_to(some, some - 1), Errc::peer_left);
+  EXPECT_EQ(answer_to(some, some), Errc::ok);
+  EXPECT_EQ(answer_to(2, some), Errc::peer_left);
+  EXPECT_EQ(answer_to(1, 2), Errc::refused) << "who is late is told so";
+}
+
 TEST(StoreHandshake, EncryptionHasItsBitAndItsKey) {
   const Credentials mine{kSecret, "job", 0, true};
   auto hello = make_hello(mine);

@@ -1,0 +1,56 @@
+// Where remarks go.
+
+#include "base/log.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace tutti::base {
+namespace {
+
+std::string printed_by(const std::function<void()>& what) {
+  testing::internal::CaptureStderr();
+  what();
+  return testing::internal::GetCapturedStderr();
+}
+
+class Log : public testing::Test {
+ protected:
+  ~Log() override { set_log_sink({}); }
+};
+
+TEST_F(Log, WithoutASinkWhatMattersGoesToStandardError) {
+  EXPECT_EQ(printed_by([] {
+              log(Level::info, "nothing much");
+              log(Level::warning, "look here");
+              log(Level::error, "and here");
+              log(Level::off, "never");
+            }),
+            "tutti: warning: look here\ntutti: error: and here\n");
+  set_log_level(Level::debug);
+  EXPECT_EQ(printed_by([] { log(Level::info, "nothing much"); }), "") << "that needs a sink";
+}
+
+TEST_F(Log, TheLevelSilencesIt) {
+  set_log_level(Level::error);
+  EXPECT_EQ(printed_by([] { log(Level::warning, "look here"); }), "");
+  set_log_level(Level::off);
+  EXPECT_EQ(printed_by([] { log(Level::error, "and here"); }), "");
+}
+
+TEST_F(Log, ASinkGetsItInstead) {
+  std::vector<std::string> heard;
+  set_log_sink([&](Level, std::string_view text) { heard.emplace_back(text); }, Level::info);
+  EXPECT_EQ(printed_by([] {
+              log(Level::debug, "nothing");
+              log(Level::info, "something");
+              log(Level::error, "much");
+            }),
+            "");
+  EXPECT_EQ(heard, (std::vector<std::string>{"something", "much"}));
+}
+
+}  // namespace
+}  // namespace tutti::base
