@@ -11,7 +11,6 @@ from tutti.distributed.work import wait_all
 FIRST_TAG = 0x7F000000
 OBJECT_TAG = FIRST_TAG  # lists that are sent: who receives from anybody gets only them
 OBJECT_PART_TAG = FIRST_TAG + 1  # what gather_object and scatter_object_list send
-BARRIER_TAG = FIRST_TAG + 0x100000
 MEETING_TAG = FIRST_TAG + 0x800000
 
 

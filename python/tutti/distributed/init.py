@@ -9,6 +9,7 @@ from tutti import _tutti
 from tutti.distributed import meeting
 from tutti.distributed.backend import Backend, engine_of
 from tutti.distributed.constants import check_timedelta, default_pg_timeout
+from tutti.distributed.stores import PrefixStore
 from tutti.distributed.process_group import (DESTROYED, ProcessGroup, default_group, is_non_member, world)
 
 _OTHER_LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
@@ -150,7 +151,7 @@ def _custom(plugin: Any, options: dict[str, Any], store: Any, timeout: timedelta
         store, rank, size = next(meeting.rendezvous(url, rank, size, timeout=timeout))
     else:
         rank, size = options["rank"], options["world_size"]
-    store = meeting.PrefixStore("default_pg", store)
+    store = PrefixStore("default_pg", store)
     if extended:
         made = make(GroupOptions(store, rank, size, "0", list(range(size)), timeout), pg_options)
     else:

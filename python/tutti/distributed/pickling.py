@@ -5,7 +5,7 @@ import io
 import pickle
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from tutti.distributed import plain
 from tutti.errors import Error
@@ -123,7 +123,7 @@ def _torch_dtype(name: str) -> Any:
     return dtype
 
 
-_SAFE = {
+_SAFE: dict[str, set[str] | None] = {
     "builtins": {"bool", "int", "float", "complex", "str", "bytes", "bytearray", "list", "tuple", "dict", "set",
                  "frozenset", "slice", "range", "object"},
     "collections": {"OrderedDict", "deque", "Counter", "defaultdict"},
@@ -188,7 +188,15 @@ class SafeUnpickler(pickle._Unpickler):
     """Reads plain data, arrays and tensors; runs nothing that a peer names, and gives no state to what
     would believe it. Python's own unpickler, not C's, since only its opcodes can be guarded."""
 
-    dispatch = dict(pickle._Unpickler.dispatch)
+    # What pickle keeps to itself, for who checks types.
+    stack: list[Any]
+    read: Callable[[int], bytes]
+    append: Callable[[Any], None]
+    load_reduce: Callable[[], None]
+    load_newobj: Callable[[], None]
+    load_newobj_ex: Callable[[], None]
+    load_build: Callable[[], None]
+    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(pickle._Unpickler.dispatch)
 
     def __init__(self, file: io.BytesIO, *, buffers: Iterable[Any]) -> None:
         super().__init__(file, buffers=buffers)
@@ -239,7 +247,7 @@ class SafeUnpickler(pickle._Unpickler):
 
     def _instantiate(self, klass: Any, args: Any) -> None:
         self._check_call(klass, tuple(args))
-        super()._instantiate(klass, args)
+        super()._instantiate(klass, args)  # type: ignore[misc]
 
     def _check_depth(self) -> None:
         """Of tuples in tuples: their hash calls itself without a limit, as keys of a dict for example."""

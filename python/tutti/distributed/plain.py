@@ -65,7 +65,7 @@ def from_buffer(found: Callable[..., Any], buffer: Any, dtype: Any, *rest: Any) 
     return found(buffer, dtype, *rest)
 
 
-CHECKED = {"_reconstruct": reconstruct, "scalar": scalar, "_frombuffer": from_buffer}
+CHECKED: dict[str, Callable[..., Any]] = {"_reconstruct": reconstruct, "scalar": scalar, "_frombuffer": from_buffer}
 
 
 def check_array_state(array: Any, state: Any) -> None:
