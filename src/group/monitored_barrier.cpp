@@ -36,11 +36,11 @@ Collective sign(Kind kind, int peer, nanoseconds timeout) {
   return call;
 }
 
-/// Torch's words for rank 0.
-std::string failed(std::span<const int> ranks, nanoseconds limit) {
+/// Torch's words for rank 0, which say "Ranks" wherever all are asked for.
+std::string failed(std::span<const int> ranks, bool all, nanoseconds limit) {
   std::string who;
   for (const int rank : ranks) who += (who.empty() ? "" : ", ") + std::to_string(rank);
-  return std::string("[Rank 0]: Rank") + (ranks.size() == 1 ? " " : "s ") + who +
+  return std::string("[Rank 0]: Rank") + (all ? "s " : " ") + who +
          " failed to pass monitoredBarrier in " +
          std::to_string(std::chrono::ceil<std::chrono::milliseconds>(limit).count()) + " ms: ";
 }
@@ -90,7 +90,9 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     const Status why = work.error();
     if (why.ok()) return;
     const int culprit = why.culprit().value_or(0);
-    raise_behind(culprit != 0 ? failed({&culprit, 1}, limit) : call_in(*this) + ": ", why, signs);
+    raise_behind(
+        culprit != 0 ? failed({&culprit, 1}, options.wait_all_ranks, limit) : call_in(*this) + ": ",
+        why, signs);
   };
   const Clock::time_point begin = Clock::now();
   for (int one = 1; one < size(); ++one) sign_of(Kind::recv, one);
@@ -114,9 +116,9 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
       who += " and " + std::to_string(missing.size() - kMostPlaces) + " more";
     const bool single = missing.size() == 1;
     Status cause(Errc::timeout,
-                 failed(missing, limit) + who + (single ? " has" : " have") + " not called " +
-                     call_in(*this) + "; see where " +
-                     (single ? "that rank is" : "those ranks are") +
+                 failed(missing, options.wait_all_ranks, limit) + who +
+                     (single ? " has" : " have") + " not called " + call_in(*this) +
+                     "; see where " + (single ? "that rank is" : "those ranks are") +
                      (options.wait_all_ranks ? "" : " (others may be missing, too)") +
                      ". The group is broken.");
     cause.with_culprit(missing.front());

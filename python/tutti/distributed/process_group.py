@@ -47,6 +47,8 @@ class ProcessGroup(GroupMethods):
         """The engine's name, as torch.distributed has it."""
         return self._backend
 
+    _get_backend_name = name
+
     @property
     def group_name(self) -> str:
         return self._name
@@ -217,12 +219,12 @@ def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
         raise ValueError("Must specify global_rank or group_rank")
     if type(global_rank) is int and pg is world.default:
         return _no_wildcard(pg, global_rank)
+    if not isinstance(global_rank, int):
+        if not hasattr(global_rank, "__index__"):
+            raise TypeError(f"a rank is a whole number, not {global_rank!r}")
+        global_rank = int(global_rank.__index__())
     position = pg._index.get(global_rank)
     if position is None:
-        if isinstance(global_rank, bool) or not isinstance(global_rank, int):
-            if hasattr(global_rank, "__index__"):
-                return rank_in_group(pg, global_rank.__index__(), None)
-            raise TypeError(f"a rank is a whole number, not {global_rank!r}")
         raise ValueError(f"Global rank {global_rank} is not part of group {pg}")
     return position
 

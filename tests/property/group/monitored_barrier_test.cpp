@@ -95,7 +95,7 @@ void PrintTo(const Absent& one, std::ostream* out) {
 
 /// In torch's words.
 std::string torch_names(const std::vector<int>& who, bool all) {
-  if (!all || who.size() == 1) return "Rank " + std::to_string(who.front());
+  if (!all) return "Rank " + std::to_string(who.front());
   std::string text = "Ranks ";
   for (const int rank : who) text += (rank == who.front() ? "" : ", ") + std::to_string(rank);
   return text;

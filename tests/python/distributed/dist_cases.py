@@ -423,17 +423,18 @@ def missing_rank(low):
     r, n = adopt(low)
     for every, absent in ((False, 1), (True, min(2, n - 1))):
         group, first = dist.new_group(), n - absent
+        dist.barrier()
         if n == 1:
-            dist.monitored_barrier(group, datetime.timedelta(milliseconds=300), every)
+            dist.monitored_barrier(group, datetime.timedelta(seconds=1), every)
             continue
-        text = f"[Rank 0]: Rank{f's {first}, {n - 1}' if absent > 1 else f' {first}'} failed to pass " \
-               f"monitoredBarrier in 300 ms: rank {first} on "
+        text = f"[Rank 0]: Rank{'s' if every else ''} {first}{f', {n - 1}' if absent > 1 else ''} failed " \
+               f"to pass monitoredBarrier in 1000 ms: rank {first} on "
         if r < first:
             words = "" if r == 0 else (
                 f"Rank {r} successfully reached monitoredBarrier, but received errors while waiting for send/recv "
                 f"from rank 0. Please check rank 0 logs for faulty rank. ")
             problem = raises(RuntimeError, text, lambda: dist.monitored_barrier(
-                group, datetime.timedelta(milliseconds=300), every))
+                group, datetime.timedelta(seconds=1), every))
             assert str(problem).startswith(words + text), problem
             assert isinstance(problem, TimeoutError) and problem.culprit == first, problem
         dist.barrier()
@@ -491,6 +492,7 @@ def wrong_calls(low):
     raises(ValueError, "factor", lambda: dist.all_reduce(x, dist.ReduceOp.PREMUL_SUM))
     raises(ValueError, "complex", lambda: dist.all_reduce(np.ones(2, complex), dist.ReduceOp.MAX))
     raises(ValueError, "rank", lambda: dist.broadcast(x, n))
+    raises(TypeError, "whole number", lambda: dist.broadcast(x, 0.0))
     raises(ValueError, "0 to", lambda: dist.isend(x, n))
     raises(ValueError, "tag", lambda: dist.isend(x, r, tag=-1))
     raises(TypeError, "timeout", lambda: dist.all_reduce(np.ones(2), async_op=True).wait("soon"))
