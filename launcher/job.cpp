@@ -59,10 +59,14 @@ int Job::run() {
     if (!status || !should_restart()) break;
     status = restart();
     if (!status) {
-      say(fmt::format("tuttirun: cannot start the workers again: {}", status.message()));
+      const std::string why = fmt::format("cannot start the workers again: {}", status.message());
+      say("tuttirun: " + why);
+      if (nodes_)
+        nodes_->report_failure(127, fmt::format("node {} {}", options_.node_rank, why), true);
       break;
     }
   }
+  if (nodes_ && status) take_leave();
   const int code = finish();
   return status ? code : 127;
 }
@@ -81,28 +85,6 @@ Status Job::prepare() {
     say("tuttirun: OMP_NUM_THREADS is set to 1 for each worker, so that they do not fight for the "
         "CPUs; set it yourself for another number");
   }
-  return {};
-}
-
-Status Job::meet_nodes() {
-  if (options_.nnodes == 1) return {};
-  std::optional<int> number = options_.node_rank;
-  if (options_.find_node_rank)
-    number = meeting_.serving() ? std::optional<int>(0) : std::optional<int>();
-  if (restart_ > 0) number = options_.node_rank;
-  nodes_ =
-      std::make_unique<Nodes>(options_, meeting_.store(), number, restart_, meeting_.workers_port(),
-                              [loop = events_.get()] { loop->wake(); });
-  // No worker runs before the others can be told of its end. Ends with an answer of the store, its
-  // time-out, or a signal.
-  while (!nodes_->joined()) {
-    if (stopping_) return {};
-    if (const auto verdict = nodes_->verdict())
-      return Status(Errc::store, "cannot join the job: " + verdict->text);
-    if (Status status = events_->run_once(std::nullopt); !status) return status;
-  }
-  options_.node_rank = *nodes_->joined();
-  meeting_.use_workers_port(nodes_->workers_port());
   return {};
 }
 
@@ -156,12 +138,11 @@ Status Job::restart() {
   ++restart_;
   say(fmt::format("tuttirun: starting all workers again ({} of {} restarts)", restart_,
                   options_.max_restarts));
-  nodes_.reset();
   verdict_.reset();
   verdict_noted_ = false;
   reported_ = false;
   if (Status status = meeting_.serve(restart_); !status) return status;
-  return meet_nodes();
+  return meet_nodes_again();
 }
 
 void Job::watch(Worker& worker) {
@@ -252,25 +233,10 @@ void Job::note_signal() {
       continue;
     }
     interrupted_by_ = signal;
-    if (nodes_ && !std::exchange(reported_, true)) {
-      nodes_->report_failure(128 + signal,
-                             fmt::format("tuttirun on node {} was ended by {}", options_.node_rank,
-                                         describe({0, signal})),
-                             true);
-    }
+    // Also where a failure was reported before, after which all would start again.
+    tell_interrupt();
     stop(signal);
   }
-}
-
-void Job::note_verdict() {
-  if (!nodes_ || verdict_noted_) return;
-  verdict_ = nodes_->verdict();
-  if (!verdict_) return;
-  verdict_noted_ = true;
-  if (verdict_->success || first_failed_ != nullptr || interrupted_by_ != 0) return;
-  say(fmt::format("tuttirun: node {} ends its workers:{}", options_.node_rank,
-                  verdict_->text.starts_with(' ') ? verdict_->text : " " + verdict_->text));
-  stop(SIGTERM);
 }
 
 void Job::stop(int signal) {

@@ -38,6 +38,13 @@ class Job {
 
   Status prepare();
   Status meet_nodes();
+  /// At a restart. Ends without an error, and stopping, where another node has ended the job.
+  Status meet_nodes_again();
+  /// A node has ended the job after a failure that would have been followed by a restart.
+  void give_up_restart(Nodes::Verdict verdict);
+  void tell_interrupt();
+  /// Tells the other nodes, if they are about to start again, that this one is not.
+  void take_leave();
   Status watch_signals();
   Status start_workers();
   [[nodiscard]] bool restarts_left() const;

@@ -3,9 +3,18 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 
+// Keys, all under "tuttirun", or "tuttirun/<start>" for the workers that were started again:
+//   nodes      how many nodes without a number have come (first start)
+//   nodes/<n>  how many nodes with this number have come (first start)
+//   port       of the workers' store, told by the node that serves; "none": that start will not be
+//   verdict    set once: how that start has ended
+//   done       how many nodes are done
+// The thread waits for one key at a time: verdict, the next start's port, its verdict, and so on.
+// So who ends the job at a start that is still to come sets both, the verdict first.
 namespace tutti::launcher {
 namespace {
 
@@ -16,9 +25,18 @@ constexpr std::string_view kDoneKey = "/done";
 constexpr std::string_view kNodesKey = "/nodes";
 constexpr std::string_view kPortKey = "/port";
 constexpr std::string_view kFinal = "final ";
+constexpr std::string_view kNoPort = "none";
 constexpr auto kReportTimeout = 5s;
 // A job may run for as long as it likes; this outlives every machine.
 constexpr auto kForever = std::chrono::hours(24 * 365);
+
+std::string key_of(int start, std::string_view what) {
+  return start == 0 ? fmt::format("tuttirun{}", what) : fmt::format("tuttirun/{}{}", start, what);
+}
+
+std::string message_of(int exit_code, std::string_view text, bool final) {
+  return fmt::format("{}{} {}", final ? kFinal : "", exit_code, text);
+}
 
 Nodes::Verdict parse_verdict(std::string_view text) {
   Nodes::Verdict verdict;
@@ -38,15 +56,14 @@ Nodes::Verdict parse_verdict(std::string_view text) {
   return verdict;
 }
 
+bool ends_job(const Nodes::Verdict& verdict) { return verdict.success || verdict.final; }
+
 }  // namespace
 
 Nodes::Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank,
-             int restart, std::optional<std::uint16_t> workers_port,
              std::function<void()> on_news) {
   state_->nnodes = options.nnodes;
-  state_->restart = restart;
-  state_->prefix = restart == 0 ? "tuttirun" : fmt::format("tuttirun/{}", restart);
-  state_->workers_port = workers_port;
+  state_->max_restarts = options.max_restarts;
   state_->node_rank = node_rank;
   state_->on_news = std::move(on_news);
   thread_ = std::thread([state = state_, store = std::move(store)] { run(*state, store); });
@@ -54,68 +71,40 @@ Nodes::Nodes(const Options& options, TcpStoreOptions store, std::optional<int> n
 }
 
 Nodes::~Nodes() {
-  bool ended = false;
+  bool over = false;
   {
     const std::lock_guard lock(state_->mutex);
     state_->on_news = nullptr;
-    ended = state_->verdict.has_value();
+    over = state_->over;
   }
-  if (ended)
+  if (over)
     thread_.join();
   else
     thread_.detach();
 }
 
-void Nodes::say(TcpStore& store, const std::string& message, const State& state) {
-  const std::string verdict = fmt::format("{}{}", state.prefix, kVerdictKey);
-  if (message != "done") {
-    store.compare_set(verdict, "", message, kReportTimeout);
-  } else if (store.add(fmt::format("{}{}", state.prefix, kDoneKey), 1, kReportTimeout) ==
-             state.nnodes) {
-    store.compare_set(verdict, "", "done", kReportTimeout);
-  }
-}
-
 void Nodes::run(State& state, const TcpStoreOptions& options) {
-  Verdict verdict;
-  std::shared_ptr<TcpStore> store;
+  std::string objection;
   try {
-    store = make_tcp_store(options);
-    const std::string objection = join(state, store);
-    if (objection.empty())
-      verdict = parse_verdict(store->get(fmt::format("{}{}", state.prefix, kVerdictKey), kForever));
-    else
-      verdict = {.final = true, .text = objection};
+    const std::shared_ptr<TcpStore> store = make_tcp_store(options);
+    objection = follow(state, store);
   } catch (const std::exception& error) {
-    verdict.final = true;
-    verdict.text = fmt::format("tuttirun on node 0 cannot be reached: {}", error.what());
+    objection = fmt::format("tuttirun on node 0 cannot be reached: {}", error.what());
   }
-  const std::lock_guard lock(state.mutex);
-  state.store.reset();
-  state.verdict = std::move(verdict);
-  if (state.on_news) state.on_news();
+  if (!objection.empty()) publish(state, {.final = true, .text = objection});
 }
 
-std::string Nodes::agree_on_port(State& state, TcpStore& store) {
-  if (state.restart == 0) return {};
-  const std::string key = fmt::format("{}{}", state.prefix, kPortKey);
-  std::optional<std::uint16_t> port;
-  {
-    const std::lock_guard lock(state.mutex);
-    port = state.workers_port;
+std::string Nodes::follow(State& state, const std::shared_ptr<TcpStore>& store) {
+  std::string objection = join(state, store);
+  for (int start = 0; objection.empty(); ++start) {
+    if (start > 0) objection = await_port(state, *store, start);
+    if (!objection.empty()) break;
+    Verdict verdict = parse_verdict(store->get(key_of(start, kVerdictKey), kForever));
+    const bool last = ends_job(verdict);
+    publish(state, std::move(verdict));
+    if (last) break;
   }
-  if (port) {
-    store.set(key, std::to_string(*port));
-    return {};
-  }
-  const std::string text = store.get(key);
-  std::uint16_t told = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), told);
-  if (error != std::errc() || end != text.data() + text.size() || told == 0)
-    return fmt::format("node 0 tells \"{}\" as the port of the restarted store", text);
-  const std::lock_guard lock(state.mutex);
-  state.workers_port = told;
-  return {};
+  return objection;
 }
 
 std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
@@ -125,7 +114,7 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
     number = state.node_rank;
   }
   // The node that serves is number 0.
-  const std::string nodes = fmt::format("{}{}", state.prefix, kNodesKey);
+  const std::string nodes = key_of(0, kNodesKey);
   if (!number) number = static_cast<int>(store->add(nodes, 1));
   if (*number >= state.nnodes)
     return fmt::format("{} nodes have come already, as many as --nnodes says", state.nnodes);
@@ -134,49 +123,137 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
         "a node with --node-rank {} has come already; give each its own, from 0 to {}", *number,
         state.nnodes - 1);
   }
-  if (const std::string objection = agree_on_port(state, *store); !objection.empty())
-    return objection;
+  {
+    const std::lock_guard lock(state.mutex);
+    state.node_rank = number;
+  }
+  promise(state, *store, 0);
   const std::lock_guard lock(state.mutex);
-  state.node_rank = number;
   state.store = store;
-  state.joined = true;
+  state.ports = {0};
   if (state.on_news) state.on_news();
   return {};
 }
 
-void Nodes::report(const std::string& message) {
+std::string Nodes::await_port(State& state, TcpStore& store, int start) {
+  promise(state, store, start);
+  // How long this may take, the job decides: it depends on how long other nodes' workers end.
+  const std::string text = store.get(key_of(start, kPortKey), kForever);
+  store.drop_will(key_of(start, kPortKey));
+  if (text == kNoPort) return {};  // the verdict tells why
+  std::uint16_t port = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (error != std::errc() || end != text.data() + text.size() || port == 0)
+    return fmt::format("node 0 tells \"{}\" as the port of the restarted store", text);
+  const std::lock_guard lock(state.mutex);
+  state.ports.push_back(port);
+  if (state.on_news) state.on_news();
+  return {};
+}
+
+void Nodes::promise(const State& state, TcpStore& store, int start) {
+  int number = 0;
+  {
+    const std::lock_guard lock(state.mutex);
+    number = state.node_rank.value_or(0);
+  }
+  const std::string will = message_of(
+      1,
+      fmt::format("tuttirun on node {} has ended without a good-bye: it was killed, or its host is "
+                  "gone",
+                  number),
+      true);
+  // Before this start can have been judged: the next one's, too, or a launcher that is killed
+  // between a failure and the restart would be missed by nobody.
+  if (start == 0) store.set_will(key_of(start, kVerdictKey), will);
+  store.set_will(key_of(start + 1, kVerdictKey), will);
+  store.set_will(key_of(start + 1, kPortKey), kNoPort);
+  if (start > 0) store.drop_will(key_of(start - 1, kVerdictKey));
+}
+
+void Nodes::publish(State& state, Verdict verdict) {
+  const std::lock_guard lock(state.mutex);
+  state.over = ends_job(verdict);
+  if (state.over) state.store.reset();
+  state.verdicts.push_back(std::move(verdict));
+  if (state.on_news) state.on_news();
+}
+
+void Nodes::begin(int start, std::optional<std::uint16_t> workers_port) {
   std::shared_ptr<TcpStore> store;
   {
     const std::lock_guard lock(state_->mutex);
+    state_->start = static_cast<std::size_t>(start);
     store = state_->store;
   }
-  if (!store) return;
+  if (!workers_port || !store) return;
   try {
-    say(*store, message, *state_);
+    store->compare_set(key_of(start, kPortKey), "", std::to_string(*workers_port), kReportTimeout);
+  } catch (const std::exception&) {
+    // As in report.
+  }
+}
+
+void Nodes::put_end(TcpStore& store, const std::string& message, int start, int last) {
+  for (int at = start; at <= last; ++at) {
+    const std::string stands =
+        store.compare_set(key_of(at, kVerdictKey), "", message, kReportTimeout);
+    if (at > start) store.compare_set(key_of(at, kPortKey), "", kNoPort, kReportTimeout);
+    if (ends_job(parse_verdict(stands))) return;
+  }
+}
+
+void Nodes::report(const std::string& message, bool final) {
+  std::shared_ptr<TcpStore> store;
+  int start = 0;
+  {
+    const std::lock_guard lock(state_->mutex);
+    store = state_->store;
+    start = static_cast<int>(state_->start);
+  }
+  if (!store) return;
+  const std::string verdict = key_of(start, kVerdictKey);
+  try {
+    if (final) {
+      // No more starts are judged than there can be.
+      put_end(*store, message, start, std::max(start, state_->max_restarts) + 1);
+    } else if (message != "done") {
+      store->compare_set(verdict, "", message, kReportTimeout);
+    } else if (store->add(key_of(start, kDoneKey), 1, kReportTimeout) == state_->nnodes) {
+      store->compare_set(verdict, "", message, kReportTimeout);
+    }
   } catch (const std::exception&) {
     // The thread that waits for the verdict sees the same and tells.
   }
 }
 
-void Nodes::report_done() { report("done"); }
+void Nodes::report_done() { report("done", false); }
 
 void Nodes::report_failure(int exit_code, const std::string& text, bool final) {
-  report(fmt::format("{}{} {}", final ? kFinal : "", exit_code, text));
+  report(message_of(exit_code, text, final), final);
 }
 
 std::uint16_t Nodes::workers_port() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->workers_port.value_or(0);
+  return state_->start < state_->ports.size() ? state_->ports[state_->start] : 0;
 }
 
 std::optional<int> Nodes::joined() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->joined ? state_->node_rank : std::nullopt;
+  return state_->start < state_->ports.size() ? state_->node_rank : std::nullopt;
 }
 
 std::optional<Nodes::Verdict> Nodes::verdict() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->verdict;
+  if (state_->start >= state_->verdicts.size()) return std::nullopt;
+  return state_->verdicts[state_->start];
+}
+
+std::optional<Nodes::Verdict> Nodes::end_of_job() const {
+  const std::lock_guard lock(state_->mutex);
+  if (state_->start + 1 >= state_->verdicts.size() || !state_->verdicts.back().final)
+    return std::nullopt;
+  return state_->verdicts.back();
 }
 
 }  // namespace tutti::launcher

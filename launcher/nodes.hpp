@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include <tutti/store.hpp>
 
@@ -15,7 +16,13 @@
 namespace tutti::launcher {
 
 /// With several nodes: how the launchers tell each other, through the store, that the job has
-/// failed on one node or is done on all.
+/// failed on one node or is done on all. One connection serves all starts of the workers, so the
+/// end of a launcher is seen whenever it comes: that of node 0 by the connection itself, that of
+/// another by the wills it has left with the store.
+///
+/// Each start has a verdict, which is put once. A final one ends the job. It may be put for a start
+/// that is still to come, when the present one has been judged already: whoever comes there finds
+/// it, and whoever is still busy with the present one hears of it at once.
 class Nodes {
  public:
   struct Verdict {
@@ -25,25 +32,28 @@ class Nodes {
     std::string text;  ///< what failed, and where
   };
 
-  /// `on_news` is called from a thread of ours when this node has joined and when there is a
-  /// verdict.
+  /// `on_news` is called from a thread of ours when this node has joined a start and when there is
+  /// a verdict.
   /// `node_rank`: ours, if it is known; otherwise the store counts who comes, from 1.
-  /// `restart`: which start of the workers this is about; each is told apart in the store.
-  /// `workers_port`: of the store that this node has made for the restarted workers, which the
-  /// others are told.
-  Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank, int restart,
-        std::optional<std::uint16_t> workers_port, std::function<void()> on_news);
+  Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank,
+        std::function<void()> on_news);
   ~Nodes();
   Nodes(const Nodes&) = delete;
   Nodes& operator=(const Nodes&) = delete;
 
+  /// From here on all is about this start of the workers: the next one. `workers_port`: of the
+  /// store that this node has made for them, which the others are told.
+  void begin(int start, std::optional<std::uint16_t> workers_port);
   /// All workers of this node have ended well.
   void report_done();
-  /// A worker of this node has failed. `final`: see Verdict.
+  /// A worker of this node has failed, or this node goes. `final`: see Verdict.
   void report_failure(int exit_code, const std::string& text, bool final);
+  /// Of this start.
   [[nodiscard]] std::optional<Verdict> verdict() const;
-  /// The number of this node; absent until it has joined the others. What is reported before that
-  /// reaches nobody.
+  /// The final one of a start that is still to come: there will be none.
+  [[nodiscard]] std::optional<Verdict> end_of_job() const;
+  /// The number of this node; absent until it has joined the others in this start. What is reported
+  /// before the first start was joined reaches nobody.
   [[nodiscard]] std::optional<int> joined() const;
   /// Port of the store that restarted workers use; known once joined, 0 at the first start.
   [[nodiscard]] std::uint16_t workers_port() const;
@@ -52,22 +62,26 @@ class Nodes {
   // Shared with the thread, which may hang in a call to a store that is gone when we go.
   struct State {
     int nnodes = 1;
-    int restart = 0;
-    std::string prefix;  ///< of the keys of this start
+    int max_restarts = 0;
     mutable std::mutex mutex;
-    std::function<void()> on_news;              // guarded; empty when we have gone
-    std::optional<int> node_rank;               // guarded
-    bool joined = false;                        // guarded
-    std::optional<std::uint16_t> workers_port;  // guarded
-    std::shared_ptr<TcpStore> store;            // guarded; null until connected
-    std::optional<Verdict> verdict;             // guarded
+    std::function<void()> on_news;     // guarded; empty when we have gone
+    std::optional<int> node_rank;      // guarded
+    std::size_t start = 0;             // guarded
+    std::vector<std::uint16_t> ports;  // guarded; by start: those that were joined
+    std::vector<Verdict> verdicts;     // guarded; by start
+    std::shared_ptr<TcpStore> store;   // guarded; null until joined and when nobody listens
+    bool over = false;                 // guarded: the thread has nothing more to wait for
   };
   static void run(State& state, const TcpStoreOptions& options);
-  static void say(TcpStore& store, const std::string& message, const State& state);
-  /// Both return what speaks against it, or nothing.
-  static std::string agree_on_port(State& state, TcpStore& store);
+  /// All starts, until a verdict ends the job or something speaks against us, which is returned.
+  static std::string follow(State& state, const std::shared_ptr<TcpStore>& store);
   static std::string join(State& state, const std::shared_ptr<TcpStore>& store);
-  void report(const std::string& message);
+  static std::string await_port(State& state, TcpStore& store, int start);
+  /// What the others shall read if we are killed during `start` or on the way to the next one.
+  static void promise(const State& state, TcpStore& store, int start);
+  static void publish(State& state, Verdict verdict);
+  static void put_end(TcpStore& store, const std::string& message, int start, int last);
+  void report(const std::string& message, bool final);
 
   std::shared_ptr<State> state_ = std::make_shared<State>();
   std::thread thread_;

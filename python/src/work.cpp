@@ -41,7 +41,10 @@ class RunningWork::Done : public Errand {
   static void arrived(void* context, const Status&) noexcept {
     Callbacks::leave(std::unique_ptr<Errand>(static_cast<Done*>(context)));
   }
-  void run() noexcept override { work_.call_back(self_); }
+  void run() noexcept override {
+    const nb::object self = take();  // for as long as the callbacks take, whatever ends meanwhile
+    if (self.is_valid()) work_.call_back(self);
+  }
 
   /// Is there one whose operation is done, but whose callbacks have not been called?
   static bool late() {
@@ -52,7 +55,7 @@ class RunningWork::Done : public Errand {
     }
     return std::any_of(all.begin(), all.end(), [](const auto& one) { return one.first->look(); });
   }
-  /// The Python objects of those that will never arrive.
+  /// The Python objects of those that will never run.
   static std::vector<nb::object> abandoned() {
     const nb::ft_lock_guard lock(listing);
     std::vector<nb::object> objects;
@@ -62,6 +65,12 @@ class RunningWork::Done : public Errand {
   }
 
  private:
+  /// Its Python object, which holds work_; none if it was abandoned.
+  nb::object take() {
+    const nb::ft_lock_guard lock(listing);
+    return outstanding.erase(this) != 0 ? std::move(self_) : nb::object();
+  }
+
   static inline nb::ft_mutex listing;
   static inline std::set<Done*> outstanding;
   RunningWork& work_;

@@ -118,6 +118,12 @@ ProcessGroup init_process_group(const InitOptions& options) {
     if (options.exchange) return options.exchange(name, mine);
     return rendezvous::exchange(*meeting.store, name, meeting.rank, meeting.size, mine, deadline);
   };
+  // A given store is the caller's, who may keep it longer than this world: no mark is left there.
+  if (meeting.store && !options.store && rendezvous::leave_mark(*meeting.store, meeting.rank)) {
+    context_options.first_lost = [store = meeting.store, rank_0_serves = meeting.rank_0_serves] {
+      return rendezvous::first_lost(*store, rank_0_serves);
+    };
+  }
   Result<std::shared_ptr<native::Context>> context = native::Context::create(context_options);
   if (!context) give_up(context.status());
   (*context)->keep(meeting.store);

@@ -93,7 +93,10 @@ int place_fds(std::vector<std::pair<int, int>>& fds, int& report_fd) noexcept {
   if (options.new_process_group && setpgid(0, 0) != 0) error = errno;
   if (options.announce_fd >= 0) {
     const pid_t self = getpid();
-    if (write(options.announce_fd, &self, sizeof self) != sizeof self) error = EPIPE;
+    if (write(options.announce_fd, &self, sizeof self) != sizeof self) {
+      error = EPIPE;
+      std::signal(SIGPIPE, SIG_IGN);  // takes back the one that waits, or we die before we tell
+    }
   }
   if (error == 0) error = place_fds(plan.fds, plan.report_fd);
   restore_signals();

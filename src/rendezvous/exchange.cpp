@@ -211,7 +211,12 @@ Result<std::vector<std::string>> Exchange::run(const std::string& mine) {
     return *status;
   }
   auto blobs = read_table(arrive(mine) ? make_table() : await_table());
-  if (has_will_) store_.drop_will(table_key(name_), std::max(left_until(deadline_), kLastWords));
+  try {
+    if (has_will_) store_.drop_will(table_key(name_), std::max(left_until(deadline_), kLastWords));
+  } catch (const Error&) {
+    // We have all that we came for. If the store has ended since, and a rank with it, the others
+    // are better placed to say so than an init that fails now would be.
+  }
   return blobs;
 }
 

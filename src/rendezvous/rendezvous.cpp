@@ -253,6 +253,7 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   options.secret = result_.secret;
   options.encrypt = settings_.tls;
   options.job = result_.job;
+  result_.rank_0_serves = !agent;
   if (!agent) {
     options.serve = result_.rank == 0;
     options.users = result_.size;

@@ -34,6 +34,8 @@ struct Rendezvous {
   std::string job;
   /// Counts the groups this rank has made on this store, from 1; equal on all ranks.
   std::uint64_t generation = 0;
+  /// The store ends with rank 0.
+  bool rank_0_serves = false;
 };
 
 /// What the caller says himself goes before what the environment says.
@@ -95,6 +97,12 @@ std::pair<std::string, std::string> will_before(std::string_view name, int rank,
 /// for who will come to `exchange` later and has work before. Nothing where the store takes no
 /// wills.
 Status promise(Store& store, std::string_view name, int rank, int size);
+/// Leaves with the store what `first_lost` tells, if this process ends without a good-bye while it
+/// holds the store. False where the store takes no wills.
+bool leave_mark(Store& store, int rank);
+/// Which rank of this world was lost first, as far as the store knows: peer_lost with its culprit;
+/// ok: nobody. Waits at most 50 ms. `rank_0_serves`: the end of the store is that of rank 0.
+Status first_lost(Store& store, bool rank_0_serves);
 /// Tells the others of that exchange, unless it is over, why this rank will not come: with its
 /// code, or peer_left for invalid_argument. Fails silently.
 void excuse(Store& store, std::string_view name, int rank, int size, const Status& why);

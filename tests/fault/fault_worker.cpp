@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -191,6 +192,20 @@ void again() {
   }
 }
 
+/// Says that it waits, and sends to rank `peer` when it is sent SIGUSR1: before that nobody has
+/// connected with anybody.
+void late(tutti::ProcessGroup& world, int peer) {
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  sigaddset(&awaited, SIGUSR1);
+  say("waiting");
+  int signal = 0;
+  sigwait(&awaited, &signal);
+  std::vector<int> one{1};
+  world.send(one, peer);
+  world.barrier().wait();
+}
+
 int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::string& first,
              const std::string& second) {
   if (mode == "churn")
@@ -205,6 +220,8 @@ int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::str
     idle(world, std::stod(first));
   else if (mode == "latency")
     latency(world, std::stoi(first));
+  else if (mode == "late")
+    late(world, std::stoi(first));
   else
     return 2;
   return 0;
@@ -217,6 +234,12 @@ int run(int argc, char** argv) {
   if (mode == "again") {
     again();
     return 0;
+  }
+  if (mode == "late") {  // in all threads: a signal that comes early waits
+    sigset_t awaited;
+    sigemptyset(&awaited);
+    sigaddset(&awaited, SIGUSR1);
+    ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
   }
   say("init");
   auto world = tutti::init_process_group();

@@ -16,6 +16,8 @@
 #include <string>
 #include <vector>
 
+#include <tutti/store.hpp>
+
 #include "free_port.hpp"
 #include "os/process.hpp"
 #include "os/socket.hpp"
@@ -164,6 +166,21 @@ inline std::vector<std::string> way(const std::string& name) {
   if (name != "outbox") return {"TUTTI_TRANSPORT=" + name};
   return {"TUTTI_TRANSPORT=shm",
           "TUTTI_ALGO=all_reduce:direct,broadcast:binomial_broadcast,barrier:direct_barrier"};
+}
+
+/// A store that this process serves, as a launcher would, for ranks that talk so (see `way`). It is
+/// told to `options`.
+inline std::shared_ptr<TcpStore> serve_store(const std::string& name, JobOptions& options) {
+  TcpStoreOptions serve;
+  serve.serve = true;
+  if (name == "tls") {
+    serve.secret = SecretFile::get().secret();
+    serve.encrypt = true;
+  }
+  std::shared_ptr<TcpStore> store = make_tcp_store(serve);
+  options.port = store->port();
+  options.environment.push_back("TUTTI_AGENT_STORE=1");
+  return store;
 }
 
 inline std::vector<Worker> start_job(JobOptions options) {

@@ -49,7 +49,8 @@ std::atomic<int>& lost_users() {
 
 /// One job of `size` ranks, one of which dies `delay` after its start (early) or after all were
 /// ready.
-void kill_one(std::mt19937& random, Tally& tally, bool agent, const std::string& transport) {
+void kill_one(std::mt19937& random, Tally& tally, bool agent, const std::string& transport,
+              const std::string& folder) {
   const int size = 2 + static_cast<int>(random() % 3);
   const int victim = static_cast<int>(random() % static_cast<unsigned>(size));
   const bool early = random() % 2 == 0;
@@ -63,17 +64,8 @@ void kill_one(std::mt19937& random, Tally& tally, bool agent, const std::string&
   options.arguments = {"churn", std::to_string(random()), "1000000"};
   options.environment = way(transport);
   options.environment.push_back(kTimeout);
-  if (agent) {
-    TcpStoreOptions serve;
-    serve.serve = true;
-    if (transport == "tls") {
-      serve.secret = SecretFile::get().secret();
-      serve.encrypt = true;
-    }
-    store = make_tcp_store(serve);
-    options.port = store->port();
-    options.environment.push_back("TUTTI_AGENT_STORE=1");
-  }
+  options.environment.push_back("TMPDIR=" + folder);
+  if (agent) store = serve_store(transport, options);
   const int lost_before = lost_users();
   int at_deadline = 0;
   std::vector<Worker> workers = start_job(options);
@@ -143,7 +135,8 @@ void kill_one(std::mt19937& random, Tally& tally, bool agent, const std::string&
 }
 
 void kill_many(int kills, unsigned seed, const std::string& transport) {
-  const std::set<std::string> before = files();
+  const OwnFolder folder;
+  const std::set<std::string> before = shared_memory_files();
   std::mt19937 random(seed);
   Tally tally;
   set_log_sink(
@@ -152,7 +145,7 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
       },
       LogLevel::info);
   for (int i = 0; i < kills && !::testing::Test::HasFatalFailure(); ++i) {
-    kill_one(random, tally, i % 2 == 0, transport);
+    kill_one(random, tally, i % 2 == 0, transport, folder.path());
   }
   const double p99 = at(tally.latency, 0.99);
   const double busy = at(tally.oversleep, 0.99);
@@ -171,7 +164,8 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
   if (busy < 5) {
     EXPECT_LE(p99, 100);
   }
-  EXPECT_EQ(files(), before);
+  EXPECT_EQ(folder.files(), std::set<std::string>());
+  EXPECT_EQ(shared_memory_files(), before);
   // All children were collected: nobody is left.
   EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
   EXPECT_EQ(errno, ECHILD);

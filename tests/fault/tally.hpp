@@ -1,6 +1,10 @@
 #pragma once
 
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -15,15 +19,40 @@ inline double at(std::vector<double> values, double quantile) {
   return values[static_cast<std::size_t>(quantile * static_cast<double>(values.size() - 1))];
 }
 
-/// What a job could leave behind on this machine.
-inline std::set<std::string> files() {
-  std::set<std::string> names;
-  for (const char* const folder : {"/dev/shm", "/tmp"}) {
+/// Where a job of ours puts temporary files (TMPDIR), and no other program does.
+class OwnFolder {
+ public:
+  OwnFolder() {
+    if (::mkdtemp(path_.data()) == nullptr) std::abort();
+  }
+  ~OwnFolder() {
     std::error_code ignored;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-      const std::string name = entry.path().filename().string();
-      if (name.find("tutti-") == 0 || name.find("memfd") == 0) names.insert(entry.path().string());
-    }
+    std::filesystem::remove_all(path_, ignored);
+  }
+  OwnFolder(const OwnFolder&) = delete;
+  OwnFolder& operator=(const OwnFolder&) = delete;
+
+  [[nodiscard]] const std::string& path() const { return path_; }
+  /// What lies there.
+  [[nodiscard]] std::set<std::string> files() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(path_))
+      names.insert(entry.path().string());
+    return names;
+  }
+
+ private:
+  std::string path_ = ::testing::TempDir() + "fault_test_XXXXXX";
+};
+
+/// What a job could leave behind in shared memory, where tutti makes no files with names at all: so
+/// other programs of it do not disturb.
+inline std::set<std::string> shared_memory_files() {
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("tutti") || name.starts_with("memfd")) names.insert(name);
   }
   return names;
 }

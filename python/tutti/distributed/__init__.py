@@ -45,7 +45,7 @@ from tutti.distributed.options import (AllgatherOptions, AllreduceCoalescedOptio
                                        BarrierOptions, BroadcastOptions, GatherOptions, ReduceOptions,
                                        ReduceScatterOptions, ScatterOptions)
 from tutti.distributed.p2p import P2POp, batch_isend_irecv, irecv, isend, recv, send
-from tutti.distributed.pickling import add_safe_globals, clear_safe_globals
+from tutti.distributed.safe import add_safe_globals, clear_safe_globals
 from tutti.distributed.operators import ReduceOp, _make_nccl_premul_sum, premul_sum, reduce_op, supports_complex
 from tutti.distributed.meeting import register_rendezvous_handler, rendezvous
 from tutti.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore

@@ -6,12 +6,14 @@ from datetime import timedelta
 from tutti import _tutti
 from tutti.distributed.process_group import ProcessGroup
 from tutti.distributed.work import wait_all
+from tutti.errors import Error
 
 # Tags of our own messages lie above those that programs use.
 FIRST_TAG = 0x7F000000
 OBJECT_TAG = FIRST_TAG  # lists that are sent: who receives from anybody gets only them
 OBJECT_PART_TAG = FIRST_TAG + 1  # what gather_object and scatter_object_list send
 MEETING_TAG = FIRST_TAG + 0x800000
+_LARGEST_CARD = 1 << 20  # bytes; one has some hundred
 
 
 def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedelta) -> _tutti.ProcessGroup:
@@ -29,6 +31,10 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
         works = [low.isend(length, peers[p], tag=tag, timeout=limit) for p in others]
         works += [low.irecv(sizes[p], peers[p], tag=tag, timeout=limit) for p in others]
         wait_all(works)
+        for p, size in zip(peers, sizes):
+            if int.from_bytes(size, "little") > _LARGEST_CARD:
+                raise Error(f"group {name}: rank {p} of the parent announced a card of "
+                            f"{int.from_bytes(size, 'little')} bytes, which cannot be")
         texts = [bytearray(data if p == own else int.from_bytes(sizes[p], "little")) for p in range(len(peers))]
         works = [low.isend(data, peers[p], tag=tag, timeout=limit) for p in others if data]
         works += [low.irecv(texts[p], peers[p], tag=tag, timeout=limit) for p in others if texts[p]]

@@ -1,17 +1,16 @@
 """Objects as bytes: pickle's protocol 5, with big buffers beside it instead of in it."""
 
-import functools
 import io
+import mmap
 import pickle
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from typing import Any
 
-from tutti.distributed import plain
+from tutti.distributed.safe import read_safely
 from tutti.errors import Error
 
 _BIG = 1 << 16  # bytes from which on a buffer travels by itself, uncopied
-_DEEPEST = 5000  # tuples in tuples; pickle itself writes fewer
 _MOST = 1 << 46  # no size beyond this is believed
 
 
@@ -56,15 +55,19 @@ def read_sizes(body: Any, buffers: int) -> list[int]:
     for size in sizes:
         if not _BIG <= size <= _MOST:
             raise Error(f"object collective: a peer announced a buffer of {size} bytes, which cannot be")
+    if sum(sizes) > _MOST:
+        raise Error(f"object collective: a peer announced buffers of {sum(sizes)} bytes, which cannot be")
     return sizes
 
 
 def room(size: int) -> Any:
-    """Writable memory of that many bytes."""
+    """Writable memory of that many bytes. Where a peer only announces much, none of it is touched."""
     numpy = sys.modules.get("numpy")
     try:
-        return bytearray(size) if numpy is None or size < _BIG else numpy.empty(size, numpy.uint8)
-    except MemoryError:
+        if size < _BIG:
+            return bytearray(size)
+        return mmap.mmap(-1, size) if numpy is None else numpy.empty(size, numpy.uint8)
+    except (MemoryError, OSError, OverflowError):
         raise Error(f"object collective: no memory for an object of {size} bytes") from None
 
 
@@ -72,7 +75,7 @@ def unpack(body: Any, buffers: Sequence[Any], weights_only: bool) -> Any:
     """The object. With `weights_only` only plain data, arrays and tensors may be in it."""
     pickled = memoryview(body)[8 * len(buffers):]
     if weights_only:
-        return SafeUnpickler(io.BytesIO(pickled), buffers=buffers).load()
+        return read_safely(pickled, buffers)
     return pickle.loads(pickled, buffers=buffers)
 
 
@@ -81,7 +84,8 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO, beside: Any) -> None:
         super().__init__(file, protocol=5, buffer_callback=beside)
-        self._torch = sys.modules.get("torch")
+        # A folder of that name may lie where Python looks for modules, and be one without anything in it.
+        self._torch = sys.modules.get("torch") if hasattr(sys.modules.get("torch"), "Tensor") else None
         self._seen: dict[int, Any] = {}  # by address: tensors that share memory still do afterwards
 
     def reducer_override(self, value: Any) -> Any:
@@ -104,8 +108,8 @@ class _Pickler(pickle.Pickler):
 
 def _tensor(octets: Any, dtype: str, shape: tuple[int, ...], requires_grad: bool) -> Any:
     import torch
-    if memoryview(octets).readonly:
-        octets = bytearray(octets)
+    octets = memoryview(bytearray(octets) if memoryview(octets).readonly else octets)
+    # torch keeps what it is given, and only a view keeps a bytearray from moving when it grows.
     made = torch.frombuffer(octets, dtype=_torch_dtype(dtype)).reshape(shape)
     return made.requires_grad_() if requires_grad else made
 
@@ -121,173 +125,3 @@ def _torch_dtype(name: str) -> Any:
     if not isinstance(dtype, torch.dtype):
         raise pickle.UnpicklingError(f"{name!r} is no dtype of torch")
     return dtype
-
-
-_SAFE: dict[str, set[str] | None] = {
-    "builtins": {"bool", "int", "float", "complex", "str", "bytes", "bytearray", "list", "tuple", "dict", "set",
-                 "frozenset", "slice", "range", "object"},
-    "collections": {"OrderedDict", "deque", "Counter", "defaultdict"},
-    "datetime": {"date", "datetime", "time", "timedelta", "timezone"},
-    "decimal": {"Decimal"},
-    "fractions": {"Fraction"},
-    "uuid": {"UUID"},
-    "numpy": {"ndarray", "dtype"},
-    "numpy.dtypes": None,  # all: classes of dtypes
-    "numpy._core.multiarray": {"_reconstruct", "scalar"},
-    "numpy.core.multiarray": {"_reconstruct", "scalar"},
-    "numpy._core.numeric": {"_frombuffer"},
-    "numpy.core.numeric": {"_frombuffer"},
-    "ml_dtypes": None,
-    "torch": {"Size", "device"},
-    __name__: {"_tensor", "_same_memory"},
-}
-_added: dict[tuple[str, str], Any] = {}
-
-
-def add_safe_globals(safe: Iterable[Any]) -> None:
-    """Classes and functions that `weights_only` shall allow as well. They are called with what the peer
-    sends: allow only what can do no harm with any arguments."""
-    for each in safe:
-        _added[(each.__module__, each.__qualname__)] = each
-
-
-def clear_safe_globals() -> None:
-    """Forget what add_safe_globals was told."""
-    _added.clear()
-
-
-class _Memo(dict[int, Any]):
-    """The unpickler's memory, which knows where in it a dtype stands."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._places: dict[int, list[int]] = {}  # by address; what stands here lives as long as the memo
-
-    def __setitem__(self, place: int, value: Any) -> None:
-        numpy = sys.modules.get("numpy")
-        if numpy is not None and isinstance(value, numpy.dtype):
-            self._places.setdefault(id(value), []).append(place)
-        super().__setitem__(place, value)
-
-    def replace(self, old: Any, new: Any) -> None:
-        """`new` wherever `old` stands."""
-        for place in self._places.pop(id(old), []):
-            if self[place] is old:
-                self[place] = new
-
-
-def _then_check_depth(load: Callable[[Any], None]) -> Callable[[Any], None]:
-    def checked(self: Any) -> None:
-        load(self)
-        self._check_depth()
-
-    return checked
-
-
-class SafeUnpickler(pickle._Unpickler):
-    """Reads plain data, arrays and tensors; runs nothing that a peer names, and gives no state to what
-    would believe it. Python's own unpickler, not C's, since only its opcodes can be guarded."""
-
-    # What pickle keeps to itself, for who checks types.
-    stack: list[Any]
-    read: Callable[[int], bytes]
-    append: Callable[[Any], None]
-    load_reduce: Callable[[], None]
-    load_newobj: Callable[[], None]
-    load_newobj_ex: Callable[[], None]
-    load_build: Callable[[], None]
-    dispatch: ClassVar[dict[int, Callable[[Any], None]]] = dict(pickle._Unpickler.dispatch)
-
-    def __init__(self, file: io.BytesIO, *, buffers: Iterable[Any]) -> None:
-        super().__init__(file, buffers=buffers)
-        self._size = file.getbuffer().nbytes
-        self.memo: _Memo = _Memo()
-        self._depths: dict[int, int] = {}  # of tuples in tuples, by address
-
-    def load(self) -> Any:
-        try:
-            return super().load()
-        except (pickle.UnpicklingError, ImportError):
-            raise
-        except Exception as problem:  # of bytes that are no pickle, or of a class that refuses its arguments
-            raise pickle.UnpicklingError(f"weights_only: the object cannot be read: {type(problem).__name__}: "
-                                         f"{problem}") from problem
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _added:
-            return _added[(module, name)]
-        names = _SAFE.get(module, set())
-        if (names is None or name in names) and "." not in name and not name.startswith("__"):
-            found = super().find_class(module, name)
-            if name in plain.CHECKED:
-                return functools.partial(plain.CHECKED[name], found)
-            if names is not None or isinstance(found, type):
-                return found
-        raise pickle.UnpicklingError(
-            f"weights_only: the object wants {module}.{name}, which is not plain data; if any of your peers may call "
-            f"it with any arguments, allow it with tutti.distributed.add_safe_globals([{name}])")
-
-    def _check_call(self, function: Any, args: Any) -> None:
-        if not any(function is each for each in _added.values()):
-            plain.check_call(function, args)
-
-    def _load_reduce(self) -> None:
-        self._check_call(self.stack[-2], self.stack[-1])
-        self.load_reduce()
-
-    def _load_newobj(self) -> None:
-        self._check_call(self.stack[-2], self.stack[-1])
-        self.load_newobj()
-
-    def _load_newobj_ex(self) -> None:
-        if self.stack[-1] and not any(self.stack[-3] is each for each in _added.values()):
-            raise plain.refused("names arguments")
-        self._check_call(self.stack[-3], self.stack[-2])
-        self.load_newobj_ex()
-
-    def _instantiate(self, klass: Any, args: Any) -> None:
-        self._check_call(klass, tuple(args))
-        super()._instantiate(klass, args)  # type: ignore[misc]
-
-    def _check_depth(self) -> None:
-        """Of tuples in tuples: their hash calls itself without a limit, as keys of a dict for example."""
-        made = self.stack[-1]
-        depth = 1 + max((self._depths.get(id(each), 1) for each in made if type(each) in (tuple, frozenset)), default=0)
-        if depth > _DEEPEST:
-            raise plain.refused(f"nests more than {_DEEPEST} tuples")
-        if depth > 1:
-            self._depths[id(made)] = depth
-        else:
-            self._depths.pop(id(made), None)  # of one that is gone and lay there
-
-    def _load_bytearray8(self) -> None:
-        size = int.from_bytes(self.read(8), "little")
-        if size > self._size:
-            raise plain.refused(f"announces {size} bytes")
-        self.append(bytearray(self.read(size)))
-
-    def _load_build(self) -> None:
-        state, target = self.stack[-1], self.stack[-2]
-        numpy = sys.modules.get("numpy")
-        if any(type(target) is each for each in _added.values()):
-            self.load_build()
-        elif numpy is not None and isinstance(target, numpy.dtype):
-            self.stack.pop()
-            self.stack[-1] = made = plain.dtype_of_state(target, state)
-            self.memo.replace(target, made)
-        elif numpy is not None and type(target) is numpy.ndarray:
-            plain.check_array_state(target, state)
-            self.load_build()
-        elif type(target).__name__ == "UUID" and type(target).__module__ == "uuid" and type(state) is dict:
-            self.load_build()
-        else:
-            raise plain.refused(f"gives a state to {target if isinstance(target, type) else type(target)}")
-
-    for _opcode in (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3, pickle.FROZENSET):
-        dispatch[_opcode[0]] = _then_check_depth(dispatch[_opcode[0]])
-    del _opcode
-    dispatch[pickle.REDUCE[0]] = _load_reduce
-    dispatch[pickle.NEWOBJ[0]] = _load_newobj
-    dispatch[pickle.NEWOBJ_EX[0]] = _load_newobj_ex
-    dispatch[pickle.BYTEARRAY8[0]] = _load_bytearray8
-    dispatch[pickle.BUILD[0]] = _load_build

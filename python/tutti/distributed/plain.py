@@ -1,161 +1,113 @@
-"""What a pickle of plain data may do beyond naming its classes: calls and states of a peer's choice are
-checked here, since NumPy believes every state that it is given."""
+"""The calls that pickles of plain data make, each with the arguments that they have there. What stands in no table
+here is not called."""
 
-import math
-import pickle
-import sys
+import collections
+import datetime
+import re
 from collections.abc import Callable
+from types import NoneType
 from typing import Any
 
-_DATETIME_UNITS = {"Y", "M", "W", "D", "h", "m", "s", "ms", "us", "ns", "ps", "fs", "as"}
-_ALIGNED = 0x80  # the flag of a structured dtype with the fields where C has them
-_NEVER_CALLED = (bool, int, float, str, list, tuple, dict)  # a pickle has opcodes for their values
+from tutti.distributed.limits import Limits, refused
+
+Maker = Callable[[Limits, Any, tuple[Any, ...]], Any]
+
+_LONGEST = 1 << 16  # bits of a fraction's parts
+_FRACTION = re.compile(r"-?[0-9]{1,20000}(/[0-9]{1,20000})?")
 
 
-def refused(what: str) -> pickle.UnpicklingError:
-    return pickle.UnpicklingError(f"weights_only: the object {what}, which no pickle of plain data does")
+def call_refused(function: Any) -> Exception:
+    return refused(f"calls {getattr(function, '__qualname__', type(function).__name__)} with strange arguments")
 
 
-def check_call(function: Any, args: Any) -> None:
-    """UnpicklingError for a call that plain data needs never, and that may take all memory or time:
-    bytes(10**15), list(range(10**15)), Fraction("1e999999999")."""
-    name = getattr(function, "__qualname__", repr(function))
-    if type(args) is not tuple:
-        raise refused(f"calls {name} with {type(args).__name__} for its arguments")
-    if any(type(each) is range for each in args):
-        raise refused(f"calls {name} with a range")
-    if args and function in _NEVER_CALLED:
-        raise refused(f"calls {name}")
-    if function in (bytes, bytearray) and args and type(args[0]) not in (bytes, bytearray, str):
-        raise refused(f"calls {name} with {type(args[0]).__name__}")
-    if name == "Fraction" and any(type(each) is str and not set(each) <= set("+-0123456789/") for each in args):
-        raise refused(f"calls Fraction with {str(args)[:80]}")
-    numpy = sys.modules.get("numpy")
-    if numpy is None:
-        return
-    if function is numpy.ndarray:
-        raise refused("calls ndarray")
-    if function is numpy.dtype and not (args and isinstance(args[0], (str, type))):
-        raise refused("calls dtype with something else than a name or a class")
+def fits(args: tuple[Any, ...], kinds: tuple[tuple[type, ...], ...], least: int) -> bool:
+    """Exactly these types, `least` of them at the least."""
+    return least <= len(args) <= len(kinds) and all(type(each) in kind for each, kind in zip(args, kinds))
 
 
-def reconstruct(found: Callable[..., Any], kind: Any, shape: Any, dtype: Any) -> Any:
-    """NumPy's _reconstruct: an empty array, which gets its state later."""
-    import numpy
-    if kind is not numpy.ndarray or shape != (0,):
-        raise refused("makes an array that is not empty")
-    return found(kind, shape, dtype)
+def plainly(*kinds: tuple[type, ...], least: int | None = None) -> Maker:
+    """The call itself, if its arguments have these types."""
+    def make(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+        if not fits(args, kinds, len(kinds) if least is None else least):
+            raise call_refused(function)
+        for each in args:
+            if type(each) is int:
+                limits.work(each.bit_length() ** 2 >> 12)
+            elif type(each) in (str, bytes):
+                limits.copy(len(each))
+        return function(*args)
+
+    return make
 
 
-def scalar(found: Callable[..., Any], dtype: Any, data: Any = None) -> Any:
-    """NumPy's scalar: of bytes, or for structures with objects of an array of one."""
-    import numpy
-    if type(data) is bytes and isinstance(dtype, numpy.dtype) and not dtype.hasobject:
-        return found(dtype, data)
-    if type(data) is numpy.ndarray and dtype == data.dtype and data.shape == ():
-        return data[()]
-    raise refused("makes a scalar of something else than its bytes")
+def _moment(*kinds: tuple[type, ...]) -> Maker:
+    """Of datetime: made again by its own methods, since the bytes of a state are believed."""
+    make = plainly((bytes,), *kinds, least=1)
+    return lambda limits, function, args: make(limits, function, args).replace()
 
 
-def from_buffer(found: Callable[..., Any], buffer: Any, dtype: Any, *rest: Any) -> Any:
-    """NumPy's _frombuffer: bytes are no addresses of objects."""
-    import numpy
-    if not isinstance(dtype, numpy.dtype) or dtype.hasobject:
-        raise refused("makes objects of bytes")
-    return found(buffer, dtype, *rest)
+def _deque(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    if not fits(args, ((tuple, list), (int, NoneType)), 0) or (args and args[0]):
+        raise call_refused(function)
+    return limits.bare(function(*args))
 
 
-CHECKED: dict[str, Callable[..., Any]] = {"_reconstruct": reconstruct, "scalar": scalar, "_frombuffer": from_buffer}
+def _counter(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    if not fits(args, ((dict,),), 0):
+        raise call_refused(function)
+    for each in args:
+        limits.copy(4 * len(each))  # bytes that an entry has in a pickle, at the least
+    return function(*args)
 
 
-def check_array_state(array: Any, state: Any) -> None:
-    """For an array that is still empty: as many bytes, or objects, as its shape has room for."""
-    if array.size != 0 or array.base is not None:
-        raise refused("gives an array its state twice")
-    if type(state) is not tuple or len(state) not in (4, 5):
-        raise refused("has an array with a strange state")
-    shape, dtype, _, data = state[-4:]
-    shape = (shape,) if type(shape) is int else shape
-    if type(shape) is not tuple or any(type(extent) is not int or extent < 0 for extent in shape):
-        raise refused("has an array with a strange shape")
-    count = math.prod(shape)
-    if dtype.hasobject:
-        fits = type(data) is list and len(data) == count
-    else:
-        fits = type(data) in (bytes, bytearray) and len(data) == count * dtype.itemsize
-    if not fits:
-        raise refused(f"has an array of shape {shape} and dtype {dtype} with other data than that")
+def _defaultdict(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    if len(args) > 1 or any(each is not None and not isinstance(each, type) for each in args):
+        raise call_refused(function)
+    return limits.bare(function(*args))
 
 
-def dtype_of_state(kind: Any, state: Any) -> Any:
-    """The dtype that `kind.__setstate__(state)` shall be, made by NumPy's own constructor, which checks
-    what __setstate__ believes: flags, offsets, sizes."""
-    try:
-        return _dtype_of_state(kind, state)
-    except pickle.UnpicklingError:
-        raise
-    except Exception as problem:
-        raise refused(f"has a dtype that cannot be ({problem})") from problem
+def _fraction(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    if fits(args, ((int,), (int,)), 2):
+        longest = max(each.bit_length() for each in args)
+        if longest <= _LONGEST:
+            limits.work(longest ** 2 >> 12)
+            return function(*args)
+    elif fits(args, ((str,),), 1) and _FRACTION.fullmatch(args[0]):
+        limits.work(len(args[0]) ** 2 >> 10)
+        return function(*args)
+    raise call_refused(function)
 
 
-def _dtype_of_state(kind: Any, state: Any) -> Any:
-    import numpy
-    if type(state) is not tuple or len(state) not in (8, 9):
-        raise refused("has a dtype with a strange state")
-    _, order, subarray, names, fields, itemsize, _, flags = state[:8]
-    more = state[8] if len(state) == 9 else None
-    unit = None
-    if kind.kind in "mM":
-        if type(more) is not tuple or len(more) != 2:
-            raise refused("has a datetime without its unit")
-        more, unit = more
-    if subarray is not None:
-        made = _subarray(subarray)
-    elif names is not None or fields is not None:
-        made = _structure(names, fields, itemsize, bool(flags & _ALIGNED))
-    else:
-        made = _simple(kind, order, unit)
-    if made.kind != kind.kind or itemsize not in (-1, made.itemsize):
-        raise refused(f"has a dtype {made} with other sizes than that")
-    if more:
-        if type(more) is not dict:
-            raise refused("has a dtype with strange metadata")
-        made = numpy.dtype(made, metadata=more)
-    return made
+_ZONE = (datetime.timezone, NoneType)
+
+CALLS: dict[tuple[str, str], Maker] = {
+    ("builtins", "complex"): plainly((float, int), (float, int)),
+    # No slice holds another: they end without a trashcan.
+    ("builtins", "slice"): plainly((int, NoneType), (int, NoneType), (int, NoneType)),
+    ("builtins", "range"): plainly((int,), (int,), (int,), least=1),
+    ("builtins", "object"): plainly(),
+    ("collections", "OrderedDict"): plainly(),
+    ("collections", "deque"): _deque,
+    ("collections", "Counter"): _counter,
+    ("collections", "defaultdict"): _defaultdict,
+    ("datetime", "date"): _moment(),
+    ("datetime", "datetime"): _moment(_ZONE),
+    ("datetime", "time"): _moment(_ZONE),
+    ("datetime", "timedelta"): plainly((int,), (int,), (int,)),
+    ("datetime", "timezone"): plainly((datetime.timedelta,), (str,), least=1),
+    ("decimal", "Decimal"): plainly((str,)),
+    ("fractions", "Fraction"): _fraction,
+}
+NEW = {("builtins", "object"), ("uuid", "UUID")}  # those that are made without a call
+
+# What takes elements one by one, and nothing that looks like it: `+=` of others may do anything.
+LISTS = (list, collections.deque)
+SETS = (set,)
+DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
 
 
-def _simple(kind: Any, order: str, unit: Any) -> Any:
-    import numpy
-    made = kind
-    if unit is not None:
-        name, count, parts, _ = unit
-        name = name.decode() if type(name) is bytes else name
-        if name != "generic":
-            if name not in _DATETIME_UNITS or type(count) is not int or parts != 1:
-                raise refused("has a datetime with a strange unit")
-            made = numpy.dtype(f"{kind.kind}8[{count}{name}]")
-    if order not in ("<", ">", "|", "="):
-        raise refused("has a dtype with a strange order of bytes")
-    foreign = ">" if sys.byteorder == "little" else "<"
-    return made.newbyteorder(foreign) if order == foreign else made
-
-
-def _subarray(subarray: Any) -> Any:
-    import numpy
-    base, shape = subarray
-    shape = (shape,) if type(shape) is int else shape
-    if not isinstance(base, numpy.dtype) or type(shape) is not tuple or any(type(n) is not int for n in shape):
-        raise refused("has a dtype with a strange subarray")
-    return numpy.dtype((base, shape))
-
-
-def _structure(names: Any, fields: Any, itemsize: Any, align: bool) -> Any:
-    import numpy
-    parts = [fields[name] for name in names]
-    if not all(isinstance(part[0], numpy.dtype) and type(part[1]) is int for part in parts):
-        raise refused("has a dtype with strange fields")
-    description: dict[str, Any] = {"names": list(names), "formats": [part[0] for part in parts],
-                                   "offsets": [part[1] for part in parts], "itemsize": itemsize}
-    if any(len(part) > 2 for part in parts):
-        description["titles"] = [part[2] if len(part) > 2 else None for part in parts]
-    return numpy.dtype(description, align=align)
+def check_uuid_state(state: Any) -> None:
+    """A number, and how it was made."""
+    if (type(state) is not dict or not set(state) <= {"int", "is_safe"} or type(state.get("int")) is not int
+            or not 0 <= state["int"] < 1 << 128 or type(state.get("is_safe", 0)) is not int):
+        raise refused("has a UUID with a strange state")

@@ -29,8 +29,9 @@ class Failure(NamedTuple):
 
 
 def main(index: int, parent: int | None, call: Shipped, error_file: str) -> None:
-    """Calls fn(index, *args); what leaves it is written to `error_file`. `parent` is the process that has
-    forked this one, and whose end ends it; None if a server has forked it for the parent."""
+    """Calls fn(index, *args); what leaves it is written to `error_file`. The end of the process that has asked for
+    this one ends it. The kernel tells of it where `parent`, its number, is given: where its main thread has started
+    this process. None if a server has, or another thread, whose end the kernel takes for its parent's."""
     _die_with(parent)
     try:
         fn, args = call.open()
@@ -70,8 +71,8 @@ def _die_with(parent: int | None) -> None:
     """A parent that is killed leaves no processes behind."""
     if parent is None:
         watched = multiprocessing.parent_process()
-        assert watched is not None
-        threading.Thread(target=_die_after, args=(watched.sentinel,), name="tutti parent watch",
+        assert watched is not None and watched.pid is not None
+        threading.Thread(target=_die_after, args=(_ends_of(watched.pid, watched.sentinel),), name="tutti parent watch",
                          daemon=True).start()
     # Asked after the kernel was told: whenever the parent dies, one of the two notices. Its number would
     # be there longer than itself, until somebody has fetched its exit status.
@@ -79,6 +80,15 @@ def _die_with(parent: int | None) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _die_after(sentinel: int) -> None:
-    multiprocessing.connection.wait([sentinel])
+def _ends_of(pid: int, sentinel: int) -> list[int]:
+    """What is readable when the process is gone. The sentinel is a pipe, which all hold open that were forked from the
+    process after this one; the kernel's own handle is not."""
+    try:
+        return [sentinel, os.pidfd_open(pid)]
+    except (AttributeError, OSError):  # an old kernel; or it is gone, and the pipe tells so
+        return [sentinel]
+
+
+def _die_after(ends: list[int]) -> None:
+    multiprocessing.connection.wait(ends)
     os.kill(os.getpid(), signal.SIGTERM)

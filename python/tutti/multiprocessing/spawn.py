@@ -7,6 +7,7 @@ import os
 import shutil
 import signal
 import tempfile
+import threading
 import time
 import warnings
 import weakref
@@ -158,7 +159,9 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
     error_files = [os.path.join(folder, f"error.{index}") for index in range(nprocs)]
     call = Shipped((fn, tuple(args)))
-    parent = None if start_method == "forkserver" else os.getpid()
+    # The kernel's word on a parent's death is about the thread that has started the process.
+    is_main = threading.current_thread() is threading.main_thread()
+    parent = os.getpid() if is_main and start_method != "forkserver" else None
     processes: list[Any] = []
     try:
         for index, error_file in enumerate(error_files):

@@ -143,6 +143,7 @@ Status Context::build(const ContextOptions& options) {
     tcp_options.secret = options.secret;
     tcp_options.encrypt = config_.tls;
     tcp_options.bind = *bind;
+    tcp_options.first_lost = options.first_lost;
     Result<std::unique_ptr<transport::TcpTransport>> listening =
         transport::TcpTransport::listen(std::move(tcp_options));
     if (!listening) return listening.status();

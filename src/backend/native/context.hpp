@@ -28,9 +28,11 @@ struct ContextOptions {
   std::string bind_host;          ///< the address by which we reach the master
   Config config;
   std::chrono::steady_clock::time_point deadline;
-  /// Gives each rank everybody's text, in the order of ranks. The only thing asked of a store.
+  /// Gives each rank everybody's text, in the order of ranks.
   std::function<Result<std::vector<std::string>>(const std::string& name, const std::string& mine)>
       exchange;
+  /// As TcpOptions::first_lost; may be empty.
+  std::function<Status()> first_lost;
 };
 
 /// Everything of one rank: mesh, arena, doorbell, liveness, engine (decision D1). Shared by all

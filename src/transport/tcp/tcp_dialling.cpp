@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "base/log.hpp"
 #include "os/socket.hpp"
@@ -81,8 +82,23 @@ void TcpTransport::dial_again(Connection& to, const Status& why) {
 }
 
 void TcpTransport::give_up_dial(Connection& to, const Status& why) {
+  lose_the_first(to);
   lose(to, Status(why.code(), fmt::format("rank {} ({}) cannot connect to {}: {}", options_.rank,
                                           address(), who(to.peer), why.message())));
+}
+
+void TcpTransport::lose_the_first(const Connection& unreachable) {
+  // Later ones find the groups broken by the first.
+  if (closing_ || !options_.first_lost || std::exchange(knows_first_, true)) return;
+  const Status first = options_.first_lost();
+  const int rank = first.ok() ? -1 : first.culprit().value_or(-1);
+  if (rank < 0 || rank >= options_.size || rank == options_.rank || rank == unreachable.peer)
+    return;
+  Connection* whom = connection(rank);
+  if (whom == nullptr) return;
+  if (whom->link == Connection::Link::open) read(*whom);  // what it has said before
+  if (whom->link != Connection::Link::gone)
+    lose(*whom, Status(first.code(), fmt::format("{}: {}", who(rank), first.message())));
 }
 
 bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,

@@ -160,6 +160,7 @@ bool TcpTransport::report() {
         connection.dial_deadline == TimePoint()) {
       dial(connection);
       moved = true;
+      continue;  // whom it has lost at once is told next time, in the order of their loss
     }
     if (connection.queue.finished() > connection.reported) {
       connection.reported = connection.queue.finished();
@@ -384,6 +385,7 @@ void TcpTransport::lose(Connection& whom, Status why) {
   whom.reader = FrameReader(whom.peer);
   whom.handshake.reset();
   if (hot_ == &whom) hot_ = nullptr;
+  knows_first_ |= why.code() == Errc::peer_lost;
   whom.why = std::move(why.with_culprit(whom.peer));
   whom.lost = true;
   say(whom.peer);

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -34,6 +35,11 @@ struct TcpOptions {
   std::chrono::milliseconds dial_timeout{10'000};
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};
+  /// Whom others know to have been lost first: peer_lost with its culprit; ok: nobody. Asked at
+  /// most once, before the first peer is blamed that could not be reached: it may have ended over
+  /// somebody else, whom we were not connected with. May block for some 50 ms. Empty: nobody to
+  /// ask.
+  std::function<Status()> first_lost = {};
 };
 
 /// Frames over one TCP connection per pair of ranks, made on first use by either side.
@@ -106,6 +112,7 @@ class TcpTransport final : public Transport {
   void on_dial(Connection& to);
   void hang_up(Connection& to) noexcept;
   void give_up_dial(Connection& to, const Status& why);
+  void lose_the_first(const Connection& unreachable);
   void accept_strangers();
   void on_stranger(std::size_t index);
   void drop_stranger(std::size_t index, std::string_view why);
@@ -139,6 +146,7 @@ class TcpTransport final : public Transport {
   bool listening_ = false;  ///< the listener is in epoll
   bool timer_armed_ = false;
   bool closing_ = false;
+  bool knows_first_ = false;  ///< a peer was lost, or nobody could be named
   std::vector<std::unique_ptr<Connection>> connections_;  ///< by rank; made on first use
   std::array<std::unique_ptr<Stranger>, kMaxStrangers> strangers_;
   std::size_t stranger_count_ = 0;

@@ -10,6 +10,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -252,6 +254,109 @@ TYPED_TEST(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
   ASSERT_TRUE(told);
   stream.check(ranks);
   EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left);
+}
+
+/// Writes down in which order peers were lost, too.
+struct OrderOfLoss : Recorder {
+  void on_lost(int peer, const Status& why) noexcept override {
+    order.push_back(peer);
+    Recorder::on_lost(peer, why);
+  }
+  std::vector<int> order;
+};
+
+/// Rank 0 of four, which asks `first_lost`. Nobody listens where ranks 1 and 2 did; rank 3 is
+/// there.
+class TcpFirstLost : public testing::Test {
+ protected:
+  void start(std::function<Status()> first_lost) {
+    std::vector<std::string> addresses;
+    for (int rank = 0; rank < 4; ++rank) {
+      TcpOptions options = TcpFixture::options_of(rank, 4);
+      if (rank == 0) options.first_lost = first_lost;
+      auto made = TcpTransport::listen(std::move(options));
+      ASSERT_TRUE(made) << made.status().message();
+      all.push_back(std::move(*made));
+      addresses.push_back(all.back()->address());
+    }
+    for (const int rank : {0, 3}) {
+      ASSERT_TRUE(all[static_cast<std::size_t>(rank)]->set_addresses(addresses).ok());
+      all[static_cast<std::size_t>(rank)]->set_sink(rank == 0 ? &sink : &other);
+    }
+    all[1].reset();
+    all[2].reset();
+  }
+  bool until(const std::function<bool()>& done) {
+    const auto deadline = Clock::now() + kPatience;
+    while (!done()) {
+      if (Clock::now() > deadline) return false;
+      all[0]->poll();
+      all[3]->poll();
+    }
+    return true;
+  }
+  void send(int from, int to) {
+    all[static_cast<std::size_t>(from)]->send(to, head_of(1, 0), nullptr, ++token);
+  }
+
+  OrderOfLoss sink;
+  Recorder other;
+  std::vector<std::unique_ptr<TcpTransport>> all;
+  std::uint64_t token = 0;
+};
+
+TEST_F(TcpFirstLost, IsToldBeforeWhoCannotBeReached) {
+  int asked = 0;
+  start([&] {
+    ++asked;
+    return Status(Errc::peer_lost, "so others know").with_culprit(2);
+  });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, (std::vector<int>{2, 1}));
+  const Status& why = sink.peers[2].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_EQ(why.culprit(), 2);
+  EXPECT_NE(why.message().find("so others know"), std::string::npos) << why.message();
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(TcpFirstLost, IsAskedForOnceAtMost) {
+  int asked = 0;
+  start([&] {
+    ++asked;
+    return Status();
+  });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  send(0, 2);
+  ASSERT_TRUE(until([&] { return sink.lost(2); }));
+  EXPECT_EQ(sink.order, (std::vector<int>{1, 2}));
+  EXPECT_EQ(asked, 1);
+}
+
+TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
+  for (const int named : {0, 1, 4, -1}) {
+    SCOPED_TRACE(named);
+    all.clear();
+    sink = OrderOfLoss();
+    start([&] { return Status(Errc::peer_lost, "so others know").with_culprit(named); });
+    send(0, 1);
+    ASSERT_TRUE(until([&] { return sink.lost(1); }));
+    EXPECT_EQ(sink.order, std::vector<int>{1});
+    EXPECT_NE(sink.peers[1].lost[0].message().find("cannot connect"), std::string::npos);
+  }
+}
+
+TEST_F(TcpFirstLost, HasSaidWhatItHadToSayBefore) {
+  start([&] { return Status(Errc::peer_lost, "so others know").with_culprit(3); });
+  send(3, 0);
+  ASSERT_TRUE(until([&] { return sink.received(3) == 1 && other.sent(0) == 1; }));
+  send(3, 0);  // is in rank 0's socket now
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, (std::vector<int>{3, 1}));
+  EXPECT_EQ(sink.received(3), 2U);
 }
 
 TYPED_TEST(TcpCrossing, KeepsTheLowerRanksConnection) {

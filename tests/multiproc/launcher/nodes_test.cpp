@@ -14,16 +14,6 @@ using testing::Not;
 
 namespace {
 
-std::vector<std::string> node(int rank, const std::string& port, std::vector<std::string> rest) {
-  std::vector<std::string> arguments = {"--nnodes",         "2",
-                                        "--nproc-per-node", "2",
-                                        "--master-addr",    "127.0.0.1",
-                                        "--master-port",    port,
-                                        "--node-rank",      std::to_string(rank)};
-  arguments.insert(arguments.end(), rest.begin(), rest.end());
-  return arguments;
-}
-
 TEST(TuttirunNodes, WorkersOfTwoNodesFindEachOther) {
   const std::string port = std::to_string(free_port());
   Tuttirun second(node(1, port, {EXCHANGE_WORKER}));

@@ -67,13 +67,9 @@ class Tuttirun {
   void signal(int number) const { EXPECT_TRUE(process_.kill(number)); }
 
   /// Reads until stdout holds `text` `times` times.
-  void read_until(std::string_view text, int times) {
-    const auto deadline = Clock::now() + std::chrono::seconds(30);
-    while (count(out, text) < times) {
-      ASSERT_LT(Clock::now(), deadline) << "stdout so far: " << out << "\nstderr: " << err;
-      ASSERT_TRUE(read_some(deadline)) << "ended early; stdout: " << out << "\nstderr: " << err;
-    }
-  }
+  void read_until(std::string_view text, int times) { read_until(out, text, times); }
+  /// Reads until stderr holds `text`.
+  void read_error_until(std::string_view text) { read_until(err, text, 1); }
 
   /// Reads to the end and returns the exit code, as a shell tells it.
   int wait() {
@@ -107,6 +103,13 @@ class Tuttirun {
   static bool names_same(std::string_view entry, const std::vector<std::string>& others) {
     const std::string_view name = entry.substr(0, entry.find('=') + 1);
     return std::ranges::any_of(others, [&](const auto& one) { return one.starts_with(name); });
+  }
+  void read_until(const std::string& stream, std::string_view text, int times) {
+    const auto deadline = Clock::now() + std::chrono::seconds(30);
+    while (count(stream, text) < times) {
+      ASSERT_LT(Clock::now(), deadline) << "stdout so far: " << out << "\nstderr: " << err;
+      ASSERT_TRUE(read_some(deadline)) << "ended early; stdout: " << out << "\nstderr: " << err;
+    }
   }
   // False when both streams have ended.
   bool read_some(Clock::time_point deadline) {
@@ -147,6 +150,18 @@ inline std::vector<std::string> shell(const std::string& workers, const std::str
   std::vector<std::string> arguments = {"--nproc-per-node", workers};
   arguments.insert(arguments.end(), options.begin(), options.end());
   arguments.insert(arguments.end(), {"bash", "-c", script});
+  return arguments;
+}
+
+/// Options of node `rank` of two, with two workers on each.
+inline std::vector<std::string> node(int rank, const std::string& port,
+                                     const std::vector<std::string>& rest) {
+  std::vector<std::string> arguments = {"--nnodes",         "2",
+                                        "--nproc-per-node", "2",
+                                        "--master-addr",    "127.0.0.1",
+                                        "--master-port",    port,
+                                        "--node-rank",      std::to_string(rank)};
+  arguments.insert(arguments.end(), rest.begin(), rest.end());
   return arguments;
 }
 

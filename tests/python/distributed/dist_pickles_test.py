@@ -50,7 +50,8 @@ def test_dtypes_come_back(dtype):
 
 def test_metadata_of_dtypes_comes_back():
     for name in ("f8", "M8[s]"):
-        assert read(np.dtype(name, metadata={"unit": "m"})).metadata["unit"] == "m"
+        got = read(np.dtype(name, metadata={"unit": "m", "enum": {"a": 1}, "vlen": str}))
+        assert dict(got.metadata) == {"unit": "m", "enum": {"a": 1}, "vlen": str}
 
 
 def test_narrow_floats_come_back():

@@ -48,7 +48,7 @@ def test_a_result_that_cannot_be_read_is_told():
 
 
 def test_torch_tensors_as_results():
-    pytest.importorskip("torch", reason="torch is not installed (./dev deps torch)")
+    pytest.importorskip("torch.distributed", reason="torch is not installed (./dev deps torch)")
     source = """
 import torch
 import tutti.distributed as dist

@@ -6,6 +6,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -284,6 +285,59 @@ mp.start_processes(spawn_test.stay, ({str(tmp_path)!r},), nprocs=2, start_method
     with subprocess.Popen([sys.executable, "-c", source]) as parent:
         try:
             wait_for(tmp_path, 2)
+        finally:
+            parent.kill()
+    await_gone(tmp_path)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_processes_outlive_the_thread_that_has_started_them(method, tmp_path):
+    started = []
+
+    def start():
+        started.append(mp.start_processes(wait_for_go, (str(tmp_path),), nprocs=2, join=False, start_method=method))
+        wait_for(tmp_path, 2)
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join(2 * LONG)
+    [context] = started
+    # join() returns a moment before the kernel's thread is gone, and the signal comes with that.
+    until = time.monotonic() + LONG
+    while pathlib.Path(f"/proc/self/task/{thread.native_id}").exists():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+    (tmp_path / "go").write_text("")
+    while not context.join(LONG):
+        pass
+    assert [process.exitcode for process in context.processes] == [0, 0]
+
+
+def wait_for_go(index, folder):
+    note(index, folder)
+    until = time.monotonic() + LONG
+    while not (pathlib.Path(folder) / "go").exists():
+        assert time.monotonic() < until
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_processes_of_another_thread_end_with_a_killed_parent(method, tmp_path):
+    source = f"""
+import sys, threading, time
+sys.path.insert(0, {os.path.dirname(__file__)!r})
+import spawn_test
+import tutti.multiprocessing as mp
+thread = threading.Thread(target=mp.start_processes, args=(spawn_test.stay, ({str(tmp_path)!r},)),
+                          kwargs=dict(nprocs=2, start_method={method!r}, join=False))
+thread.start()
+thread.join()
+time.sleep(60)
+"""
+    with subprocess.Popen([sys.executable, "-c", source]) as parent:
+        try:
+            wait_for(tmp_path, 2)
+            assert not gone(tmp_path)
         finally:
             parent.kill()
     await_gone(tmp_path)

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <csignal>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "job.hpp"
+#include "report.hpp"
+
+// What a job has to do with the other nodes.
+namespace tutti::launcher {
+namespace {
+
+std::string with_space(const std::string& text) {
+  return text.starts_with(' ') ? text : " " + text;
+}
+
+}  // namespace
+
+Status Job::meet_nodes() {
+  if (options_.nnodes == 1) return {};
+  std::optional<int> number = options_.node_rank;
+  if (options_.find_node_rank)
+    number = meeting_.serving() ? std::optional<int>(0) : std::optional<int>();
+  nodes_ = std::make_unique<Nodes>(options_, meeting_.store(), number,
+                                   [loop = events_.get()] { loop->wake(); });
+  // No worker runs before the others can be told of its end. Ends with an answer of the store, its
+  // time-out, or a signal.
+  while (!nodes_->joined()) {
+    if (stopping_) return {};
+    if (const auto verdict = nodes_->verdict())
+      return Status(Errc::store, "cannot join the job: " + verdict->text);
+    if (Status status = events_->run_once(std::nullopt); !status) return status;
+  }
+  options_.node_rank = *nodes_->joined();
+  return {};
+}
+
+Status Job::meet_nodes_again() {
+  if (!nodes_) return {};
+  nodes_->begin(restart_, meeting_.workers_port());
+  // Node 0 comes when its own workers have ended.
+  const auto most = options_.join_timeout + options_.grace;
+  const auto deadline = Clock::now() + most;
+  while (true) {
+    if (auto verdict = nodes_->verdict(); verdict && verdict->final) {
+      give_up_restart(std::move(*verdict));
+      stopping_ = true;
+    }
+    if (stopping_) return {};
+    if (nodes_->joined()) break;
+    if (Clock::now() >= deadline) {
+      return Status(Errc::timeout,
+                    fmt::format("node 0 has not said within {} s where the workers meet; is it "
+                                "stopped, or its --grace longer than ours?",
+                                std::chrono::ceil<std::chrono::seconds>(most).count()));
+    }
+    if (Status status = events_->run_once(deadline); !status) return status;
+  }
+  meeting_.use_workers_port(nodes_->workers_port());
+  return {};
+}
+
+void Job::note_verdict() {
+  if (!nodes_) return;
+  if (verdict_noted_) {
+    // All would start again; one of them may go meanwhile.
+    if (verdict_->success || verdict_->final) return;
+    if (auto end = nodes_->end_of_job()) give_up_restart(std::move(*end));
+    return;
+  }
+  verdict_ = nodes_->verdict();
+  if (!verdict_) return;
+  verdict_noted_ = true;
+  if (verdict_->success || first_failed_ != nullptr || interrupted_by_ != 0) return;
+  say(fmt::format("tuttirun: node {} ends its workers:{}", options_.node_rank,
+                  with_space(verdict_->text)));
+  stop(SIGTERM);
+}
+
+void Job::give_up_restart(Nodes::Verdict verdict) {
+  verdict_ = std::move(verdict);
+  verdict_noted_ = true;
+  if (interrupted_by_ != 0) return;
+  say(fmt::format("tuttirun: node {} does not start its workers again:{}", options_.node_rank,
+                  with_space(verdict_->text)));
+}
+
+void Job::tell_interrupt() {
+  if (!nodes_) return;
+  reported_ = true;
+  nodes_->report_failure(128 + interrupted_by_,
+                         fmt::format("tuttirun on node {} was ended by {}", options_.node_rank,
+                                     describe({0, interrupted_by_})),
+                         true);
+}
+
+void Job::take_leave() {
+  // Once more, as it may have come before the others could be told.
+  if (interrupted_by_ != 0) return tell_interrupt();
+  if (!verdict_ || verdict_->success || verdict_->final) return;
+  nodes_->report_failure(
+      verdict_->exit_code,
+      fmt::format("node {} does not start its workers again, as its --max-restarts is {}; give all "
+                  "nodes the same",
+                  options_.node_rank, options_.max_restarts),
+      true);
+}
+
+}  // namespace tutti::launcher

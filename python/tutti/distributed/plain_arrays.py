@@ -1,0 +1,166 @@
+"""Arrays and tensors in pickles of plain data: NumPy and torch believe every buffer, shape and state."""
+
+import math
+import sys
+from typing import Any
+
+from tutti.distributed.limits import Limits, refused
+from tutti.distributed.plain import Maker, call_refused, fits, plainly
+from tutti.distributed.plain_dtypes import make_dtype, parts_of
+
+_DIMENSIONS = 64
+_LARGEST = (1 << 63) - 1
+_TENSOR_DTYPES = {
+    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32",
+    "float64", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz", "float8_e8m0fnu"}
+# What the elements of a structure are in a list: kinds of dtypes, and types for them.
+_NUMBERS = (bool, int, float, complex)
+
+
+def _is_shape(shape: Any) -> bool:
+    return (type(shape) is tuple and len(shape) <= _DIMENSIONS
+            and all(type(extent) is int and 0 <= extent <= _LARGEST for extent in shape))
+
+
+def _reconstruct(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    """An empty array, which gets its state later."""
+    import numpy
+    if not fits(args, ((type,), (tuple,), (bytes,)), 3) or args[0] is not numpy.ndarray or args[1:] != ((0,), b"b"):
+        raise refused("makes an array that is not empty")
+    return function(*args)
+
+
+def _scalar(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    """Of bytes, or for structures with objects of an array of one."""
+    import numpy
+    if len(args) == 2 and isinstance(args[0], numpy.dtype) and args[0].subdtype is None:
+        dtype, data = args
+        if type(data) is bytes and not dtype.hasobject:
+            limits.copy(len(data))
+            return function(dtype, data)
+        if type(data) is numpy.ndarray and data.shape == ():
+            limits.work(parts_of(dtype))
+            if dtype == data.dtype:
+                made = data[()]
+                return limits.bare(made, [data]) if isinstance(made, numpy.void) else made
+    raise refused("makes a scalar of something else than its bytes")
+
+
+def _from_buffer(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    """Bytes are no addresses of objects, and addresses of objects are no bytes."""
+    import numpy
+    if not 4 <= len(args) <= 5:
+        raise call_refused(function)
+    buffer, dtype, shape, order = args[:4]
+    if not limits.is_source(buffer) or not isinstance(dtype, numpy.dtype) or dtype.hasobject:
+        raise refused("makes an array of something else than bytes")
+    axes = args[4] if len(args) == 5 else None
+    if not _is_shape(shape) or type(order) is not str or not (axes is None or _is_shape(axes)):
+        raise call_refused(function)
+    return function(*args)
+
+
+def _describes(args: tuple[Any, ...]) -> bool:
+    """Something, and a tensor's dtype, shape and whether it requires grad."""
+    return (fits(args[1:], ((str,), (tuple,), (bool,)), 3) and args[1] in _TENSOR_DTYPES and _is_shape(args[2]))
+
+
+def _tensor(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    if not _describes(args) or not limits.is_source(args[0]):
+        raise call_refused(function)
+    view = memoryview(args[0])
+    if view.readonly:
+        limits.copy(view.nbytes)
+    return function(*args)
+
+
+def _same_memory(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    if tensor is None or not _describes(args) or type(args[0]) is not tensor:
+        raise call_refused(function)
+    return function(*args)
+
+
+def _size(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    if not fits(args, ((tuple,),), 1) or not _is_shape(args[0]):
+        raise call_refused(function)
+    return function(*args)
+
+
+CALLS: dict[tuple[str, str], Maker] = {
+    ("numpy", "dtype"): make_dtype,
+    ("torch", "Size"): _size,
+    ("torch", "device"): plainly((str,), (int,), least=1),
+    ("tutti.distributed.pickling", "_tensor"): _tensor,
+    ("tutti.distributed.pickling", "_same_memory"): _same_memory,
+}
+for _core in ("numpy._core", "numpy.core"):
+    CALLS[(_core + ".multiarray", "_reconstruct")] = _reconstruct
+    CALLS[(_core + ".multiarray", "scalar")] = _scalar
+    CALLS[(_core + ".numeric", "_frombuffer")] = _from_buffer
+
+
+def array_state(limits: Limits, array: Any, state: Any) -> Any:
+    """The state for an array that is still empty: as many bytes, or objects, as its shape has room for."""
+    import numpy
+    if array.size != 0 or array.base is not None:
+        raise refused("gives an array its state twice")
+    if type(state) is not tuple or len(state) not in (4, 5):
+        raise refused("has an array with a strange state")
+    shape, dtype, fortran, data = state[-4:]
+    shape = (shape,) if type(shape) is int else shape
+    if not _is_shape(shape) or not isinstance(dtype, numpy.dtype) or type(fortran) not in (bool, int):
+        raise refused("has an array with a strange shape or dtype")
+    count = math.prod(shape)
+    if math.prod(extent or 1 for extent in shape) * max(dtype.itemsize, 1) > _LARGEST:
+        raise refused("has an array that no memory has room for")
+    if dtype.hasobject:
+        if type(data) is not list or len(data) != count:
+            raise refused(f"has an array of {count} objects with other data than that")
+        limits.copy(count)  # bytes that they have in a pickle, at the least
+        limits.pad(count * dtype.itemsize)
+        limits.bare(array, list(data) if dtype.kind == "O" else _objects_of(limits, dtype, data))
+        return 1, shape, dtype, fortran, data
+    if type(data) is not bytes or len(data) != count * dtype.itemsize:
+        raise refused(f"has an array of {count} elements with other data than that")
+    limits.copy(len(data))
+    # A copy: the array would be these bytes, which others may hold who trust that they do not change.
+    return 1, shape, dtype, fortran, bytes(memoryview(data))
+
+
+def _objects_of(limits: Limits, dtype: Any, items: list[Any]) -> list[Any]:
+    """Those in a list of structures. What is not an object there must be what its dtype takes without asking:
+    a text is made of anything, and an array of any nested lists."""
+    limits.work((parts_of(dtype) + 1) * len(items))
+    found: list[Any] = []
+    for item in items:
+        _take_objects(dtype, item, found)
+    return found
+
+
+def _take_objects(dtype: Any, item: Any, found: list[Any]) -> None:
+    import numpy
+    if dtype.subdtype is not None:
+        base, shape = dtype.subdtype
+        good = type(item) is numpy.ndarray and item.dtype == base and item.shape == shape
+        found.append(item)
+    elif dtype.names is not None:
+        good = type(item) is tuple and len(item) == len(dtype.names)
+        if good:
+            for name, each in zip(dtype.names, item):
+                _take_objects(dtype.fields[name][0], each, found)
+    elif dtype.kind == "O":
+        good = True
+        found.append(item)
+    elif dtype.kind in "SV":
+        good = type(item) is bytes or (isinstance(item, numpy.generic) and item.dtype == dtype)
+    elif dtype.kind == "U":
+        good = type(item) is str
+    elif dtype.kind in "mM":
+        good = item is None or type(item) is int or type(item).__module__ == "datetime" \
+            or isinstance(item, (numpy.datetime64, numpy.timedelta64))
+    else:
+        good = type(item) in _NUMBERS or isinstance(item, (numpy.number, numpy.bool_))
+    if not good:
+        raise refused("has a structure with another element than its dtype says")

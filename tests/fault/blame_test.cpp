@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include "job.hpp"
+
+// Whom survivors blame that were connected with nobody who died: the rank that was lost first, and
+// not the one that they happen to dial, which may have ended over that.
+namespace tutti::fault {
+namespace {
+
+constexpr double kHang = 20;  // seconds
+
+class Blame : public ::testing::TestWithParam<const char*> {
+ protected:
+  /// Ranks that will send to rank 3 when told.
+  [[nodiscard]] static JobOptions job() {
+    JobOptions options;
+    options.arguments = {"late", "3"};
+    options.environment = way(GetParam());
+    options.environment.push_back("TUTTI_TIMEOUT=10");
+    return options;
+  }
+  static void wait_for_all(std::vector<Worker>& workers) {
+    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("waiting", in(kHang)));
+  }
+  static void kill(Worker& worker) {
+    worker.signal(SIGKILL);
+    ASSERT_TRUE(worker.wait(in(kHang)));
+  }
+  /// Tells a survivor to go on, and what its error begins with: code and culprit.
+  static void expect_blame(Worker& worker, const std::string& begin, const std::string& part) {
+    worker.signal(SIGUSR1);
+    ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
+    const auto error = worker.hear("error", in(0));
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->text.substr(0, begin.size()), begin) << error->text;
+    EXPECT_NE(error->text.find(part), std::string::npos) << error->text;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Fault, Blame, ::testing::Values("tcp", "tls"),
+                         [](const auto& transport) { return std::string(transport.param); });
+
+TEST_P(Blame, TheStoreKnowsWhoWasLostFirst) {
+  JobOptions options = job();
+  const auto store = serve_store(GetParam(), options);
+  auto workers = start_job(options);
+  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  ASSERT_NO_FATAL_FAILURE(kill(workers[2]));
+  EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "2");
+  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  for (const std::size_t rank : {1U, 0U}) {
+    SCOPED_TRACE(rank);
+    expect_blame(workers[rank], "peer_lost 2 ", "lost rank 2 ");
+  }
+}
+
+TEST_P(Blame, TheEndOfTheStoreIsThatOfTheRankThatServesIt) {
+  auto workers = start_job(job());
+  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  ASSERT_NO_FATAL_FAILURE(kill(workers[0]));
+  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  for (const std::size_t rank : {1U, 2U}) {
+    SCOPED_TRACE(rank);
+    expect_blame(workers[rank], "peer_lost 0 ", "the store that it serves is gone");
+  }
+}
+
+TEST_P(Blame, WhoWasLostFirstIsBlamedWhereItIsTheOneThatIsDialled) {
+  JobOptions options = job();
+  const auto store = serve_store(GetParam(), options);
+  auto workers = start_job(options);
+  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "3");
+  ASSERT_NO_FATAL_FAILURE(kill(workers[2]));
+  expect_blame(workers[1], "peer_lost 3 ", "nobody listens there any more");
+}
+
+}  // namespace
+}  // namespace tutti::fault

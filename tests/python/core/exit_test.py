@@ -1,0 +1,54 @@
+"""What still calls back when the interpreter ends."""
+
+import subprocess
+import sys
+
+SOURCE = """
+import atexit, threading
+
+given_up, seen, ready = threading.Event(), threading.Event(), threading.Event()
+
+def after_the_library():
+    # Registered before the library's own: it runs when that has given up waiting for a callback.
+    given_up.set()
+    assert seen.wait(60)
+
+atexit.register(after_the_library)
+import numpy as np
+import tutti
+
+world = tutti.init_process_group(rank=0, world_size=1, exchange=lambda name, mine: [mine])
+
+def wait_until_ready(work):
+    assert ready.wait(60)
+
+def block(work):
+    assert given_up.wait(60)
+
+def look(work):
+    assert type(work).__name__ == "Work" and work.is_completed() and work.source_rank == 0
+    assert work.result[0][0] == 7
+    print("seen", flush=True)
+    seen.set()
+
+def never(work):
+    print("called after the end", flush=True)
+
+works = [world.irecv(np.zeros(1), 0) for _ in range(3)]
+for work, callbacks in zip(works, ([wait_until_ready], [block, look], [never])):
+    for callback in callbacks:
+        work.add_done_callback(callback)
+for work in works:
+    world.send(np.full(1, 7.0), 0)
+for work in works:
+    work.wait()
+del work, works  # only the callbacks still hold them
+ready.set()
+"""
+
+
+def test_a_work_lives_until_its_callbacks_have_been_called():
+    """Also where the first of them takes longer than the exit waits for (5 s). The next Work's is not called then."""
+    done = subprocess.run([sys.executable, "-X", "dev", "-c", SOURCE], capture_output=True, text=True, timeout=120,
+                          check=False)
+    assert done.returncode == 0 and done.stdout == "seen\n", (done.returncode, done.stdout, done.stderr[-3000:])
