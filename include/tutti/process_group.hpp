@@ -374,8 +374,8 @@ class ProcessGroup {
   /// Errors:   TimeoutError on rank 0 when the timeout has passed since it called: it names the
   ///           ranks that have not come, culprit() is the first of them. The group is then broken,
   ///           so the others get the same error at once, those that have not come in their next
-  ///           call. Ranks other than 0 wait for rank 0 as long as the longer one of `timeout` and
-  ///           the group's. NetworkError where a rank died or left.
+  ///           call. Ranks other than 0 wait for rank 0 twice the timeout and a second.
+  ///           NetworkError where a rank died or left. All texts begin with torch's fixed words.
   void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
   /// Makes a group of some of our ranks. Collective over this group: every rank calls it with the

@@ -181,7 +181,8 @@ void bind_group(nb::module_& module) {
       .def("monitored_barrier", &monitored_barrier, nb::kw_only(), timeout,
            "wait_all_ranks"_a = false,
            "A barrier that tells who has not come: rank 0 waits so long for the others, and names\n"
-           "the first (or all) in its TimeoutError. Slower; for finding out where a program hangs.")
+           "the first (or all) in its TimeoutError; the group is then broken. Slower; for finding\n"
+           "out where a program hangs.")
       .def("health", &health, "None, or what broke the group.")
       .def("abort", &abort, "reason"_a, "Break the group here and on every other member.")
       .def("close", &GroupHandle::close,

@@ -84,7 +84,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
                     pytrace=False)
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(tryfirst=True)  # type: ignore[untyped-decorator]  # pytest is not looked into
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Runs the body on its ranks; fixtures have been set up already."""
     marker = pyfuncitem.get_closest_marker("ranks")

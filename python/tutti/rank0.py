@@ -101,9 +101,9 @@ class RankFilter(logging.Filter):
         self._only_rank0 = only_rank0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.rank = rank()
-        record.world_size = world_size()
-        return not self._only_rank0 or record.rank == 0 or record.levelno >= logging.ERROR
+        own = rank()
+        record.__dict__.update(rank=own, world_size=world_size())
+        return not self._only_rank0 or own == 0 or record.levelno >= logging.ERROR
 
 
 def logger(name: str | None = None) -> logging.Logger:

@@ -71,6 +71,14 @@ void check_list(const char* what, std::string_view group, std::span<const Tensor
   }
 }
 
+void check_lists(const char* what, std::string_view group, std::span<const TensorView> outputs,
+                 std::span<const TensorView> inputs) {
+  check_list(what, group, outputs);
+  check_list(what, group, inputs);
+  if (outputs.front().dtype() != inputs.front().dtype())
+    refuse(what, group, "inputs and outputs must have one dtype");
+}
+
 /// That each tensor of `all` has a block of as many elements as its counterpart for each rank.
 void check_blocks(const char* what, std::string_view group, const char* name,
                   std::span<const TensorView> all, std::span<const TensorView> blocks, int size) {
@@ -119,8 +127,7 @@ Work ProcessGroup::all_gather_coalesced(std::span<const TensorView> outputs,
                                         std::span<const TensorView> inputs,
                                         const AllGatherOptions& options) {
   constexpr const char* kName = "all_gather_coalesced";
-  check_list(kName, name(), inputs);
-  check_list(kName, name(), outputs);
+  check_lists(kName, name(), outputs, inputs);
   if (!options.output_counts.empty())
     refuse(kName, name(), "output_counts: blocks must be alike on all ranks here");
   const std::vector<Piece> in = whole(inputs);
@@ -139,8 +146,6 @@ Work ProcessGroup::all_gather_coalesced(std::span<const TensorView> outputs,
     check_blocks(kName, name(), "output", outputs, inputs, size());
     out = by_blocks(outputs, size());
   }
-  if (outputs.front().dtype() != inputs.front().dtype())
-    refuse(kName, name(), "inputs and outputs must have one dtype");
   Details details;
   Collective call = call_of(Kind::all_gather, details, out, in, dtype_of_all(inputs));
   return submit(call, options.timeout, false);
@@ -150,15 +155,12 @@ Work ProcessGroup::reduce_scatter_coalesced(std::span<const TensorView> outputs,
                                             std::span<const TensorView> inputs,
                                             const ReduceScatterOptions& options) {
   constexpr const char* kName = "reduce_scatter_coalesced";
-  check_list(kName, name(), outputs);
-  check_list(kName, name(), inputs);
+  check_lists(kName, name(), outputs, inputs);
   if (!options.input_counts.empty())
     refuse(kName, name(), "input_counts: blocks must be alike on all ranks here");
   if (options.factors.count() > 0)
     refuse(kName, name(), "factors: give one number (factor) for all tensors");
   check_blocks(kName, name(), "input", inputs, outputs, size());
-  if (outputs.front().dtype() != inputs.front().dtype())
-    refuse(kName, name(), "inputs and outputs must have one dtype");
   const std::vector<Piece> in = by_blocks(inputs, size());
   const std::vector<Piece> out = whole(outputs);
   const DType dtype = dtype_of_all(outputs);

@@ -9,12 +9,23 @@
 
 // Made of empty messages with a tag of its own: each rank sends rank 0 a sign, and gets one back
 // when all have come. Messages, because they are not numbered: a rank that is in the middle of
-// something else shall be named, not compared.
+// something else shall be named, not compared. Errors begin with torch's words, which programs and
+// tools look for.
 namespace tutti {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
+
+/// Of so many ranks that have not come an error tells where they are; what other ranks learn of a
+/// break has 1020 bytes.
+constexpr std::size_t kMostPlaces = 4;
+
+/// How long a message may take. Rank 0 waits `limit`; who waits for a rank 0 that comes more than
+/// `limit` later may call that one missing. A second, so that rank 0's word comes first.
+nanoseconds patience(nanoseconds limit) {
+  return limit < nanoseconds::max() / 4 ? 2 * limit + std::chrono::seconds(1) : limit;
+}
 
 Collective sign(Kind kind, int peer, nanoseconds timeout) {
   Collective call;
@@ -25,65 +36,89 @@ Collective sign(Kind kind, int peer, nanoseconds timeout) {
   return call;
 }
 
-std::string in_milliseconds(nanoseconds time) {
-  return std::to_string(std::chrono::ceil<std::chrono::milliseconds>(time).count()) + " ms";
+/// Torch's words for rank 0, which say "Ranks" wherever all are asked for.
+std::string failed(std::span<const int> ranks, bool all, nanoseconds limit) {
+  std::string who;
+  for (const int rank : ranks) who += (who.empty() ? "" : ", ") + std::to_string(rank);
+  return std::string("[Rank 0]: Rank") + (all ? "s " : " ") + who +
+         " failed to pass monitoredBarrier in " +
+         std::to_string(std::chrono::ceil<std::chrono::milliseconds>(limit).count()) + " ms: ";
 }
 
-/// Throws what ended the wait for one of them badly, in the words of a monitored_barrier.
-void raise_for(const std::string& what, const Work& ended, std::span<const Work> all) {
-  const Status why = ended.error();
-  if (why.ok()) return;
-  for (const Work& work : all) (void)work.error();  // told herewith: not to be logged
-  Status told(why.code(), what + std::string(why.message()));
+/// Torch's words for the others.
+std::string reached(int rank) {
+  return "Rank " + std::to_string(rank) +
+         " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+         "from rank 0. Please check rank 0 logs for faulty rank. ";
+}
+
+/// Throws `why` behind these words. Whoever has the works was told herewith: not to be logged.
+[[noreturn]] void raise_behind(const std::string& words, const Status& why,
+                               std::span<const Work> works) {
+  for (const Work& work : works) (void)work.error();
+  Status told(why.code(), words + std::string(why.message()));
   if (why.culprit()) told.with_culprit(*why.culprit());
   raise(told);
+}
+
+/// "monitored_barrier in group 'world' of 4 ranks"
+std::string call_in(const ProcessGroup& group) {
+  return "monitored_barrier in group '" + std::string(group.name()) + "' of " +
+         std::to_string(group.size()) + (group.size() == 1 ? " rank" : " ranks");
 }
 
 }  // namespace
 
 void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
-  const std::string what = "monitored_barrier in group '" + std::string(name()) + "' of " +
-                           std::to_string(size()) + (size() == 1 ? " rank: " : " ranks: ");
   const nanoseconds limit = options.timeout.value_or(timeout());
   if (limit <= nanoseconds(0))
-    raise(Status(Errc::invalid_argument, what + "the timeout must be positive"));
-  const nanoseconds others = std::max(limit, timeout());
+    raise(Status(Errc::invalid_argument, call_in(*this) + ": the timeout must be positive"));
   std::vector<Work> signs;
-  const auto sign_of = [&](Kind kind, int peer, nanoseconds its_limit) {
-    signs.push_back(start_transfer(sign(kind, peer, its_limit), false));
+  const auto sign_of = [&](Kind kind, int peer) {
+    signs.push_back(start_transfer(sign(kind, peer, patience(limit)), false));
   };
   if (rank() != 0) {
-    sign_of(Kind::send, 0, others);
-    sign_of(Kind::recv, 0, others);
+    sign_of(Kind::send, 0);
+    sign_of(Kind::recv, 0);
     for (std::size_t i = signs.size(); i-- > 0;) {
       (void)signs[i].wait_for(nanoseconds::max());
-      raise_for(what + "this rank has called it, but got no leave from rank 0: ", signs[i], signs);
+      if (const Status why = signs[i].error(); !why.ok()) raise_behind(reached(rank()), why, signs);
     }
     return;
   }
-  // What is said about ranks that do not come is said here, not by the timeout of one message.
-  const nanoseconds backstop = others < nanoseconds::max() / 2 ? 2 * others : others;
+  const auto check = [&](const Work& work) {
+    const Status why = work.error();
+    if (why.ok()) return;
+    const int culprit = why.culprit().value_or(0);
+    raise_behind(
+        culprit != 0 ? failed({&culprit, 1}, options.wait_all_ranks, limit) : call_in(*this) + ": ",
+        why, signs);
+  };
   const Clock::time_point begin = Clock::now();
-  for (int one = 1; one < size(); ++one) sign_of(Kind::recv, one, backstop);
+  for (int one = 1; one < size(); ++one) sign_of(Kind::recv, one);
   std::vector<int> missing;
   for (int one = 1; one < size() && (missing.empty() || options.wait_all_ranks); ++one) {
     Work& work = signs[static_cast<std::size_t>(one - 1)];
     const nanoseconds passed = Clock::now() - begin;
     if (work.wait_for(std::max(limit - passed, nanoseconds(0))))
-      raise_for(what, work, signs);
+      check(work);
     else
       missing.push_back(one);
   }
   if (!missing.empty()) {
     std::string who;
-    for (const int one : missing)
-      who += (who.empty() ? "rank " : ", rank ") + std::to_string(one) + " on " +
-             impl().whereabouts(one);
+    for (const int one : std::span(missing).first(std::min(missing.size(), kMostPlaces))) {
+      who += (who.empty() ? "rank " : ", rank ") + std::to_string(one);
+      if (global_rank(one) != one) who += " (global rank " + std::to_string(global_rank(one)) + ")";
+      who += " on " + impl().whereabouts(one);
+    }
+    if (missing.size() > kMostPlaces)
+      who += " and " + std::to_string(missing.size() - kMostPlaces) + " more";
     const bool single = missing.size() == 1;
     Status cause(Errc::timeout,
-                 what + who + (single ? " has" : " have") + " not called it within " +
-                     in_milliseconds(limit) + " of rank 0's call; see where " +
-                     (single ? "that rank is" : "those ranks are") +
+                 failed(missing, options.wait_all_ranks, limit) + who +
+                     (single ? " has" : " have") + " not called " + call_in(*this) +
+                     "; see where " + (single ? "that rank is" : "those ranks are") +
                      (options.wait_all_ranks ? "" : " (others may be missing, too)") +
                      ". The group is broken.");
     cause.with_culprit(missing.front());
@@ -91,10 +126,10 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     for (const Work& work : signs) (void)work.error();
     raise(health());
   }
-  for (int one = 1; one < size(); ++one) sign_of(Kind::send, one, others);
+  for (int one = 1; one < size(); ++one) sign_of(Kind::send, one);
   for (Work& work : signs) {
     (void)work.wait_for(nanoseconds::max());
-    raise_for(what, work, signs);
+    check(work);
   }
 }
 

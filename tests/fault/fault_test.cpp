@@ -91,7 +91,10 @@ TEST_P(Transports, KilledRankEndsAMonitoredBarrierAtOnce) {
     for (int rank = 0; rank < 4; ++rank) {
       if (rank == killed) continue;
       expect_error(workers[static_cast<std::size_t>(rank)], "peer_lost",
-                   {"monitored_barrier", "rank " + std::to_string(killed)});
+                   {rank == 0 ? "[Rank 0]: Ranks 2 failed to pass monitoredBarrier in 60000 ms: "
+                              : "Rank " + std::to_string(rank) +
+                                    " successfully reached monitoredBarrier, but received errors",
+                    "lost rank " + std::to_string(killed)});
     }
   }
 }

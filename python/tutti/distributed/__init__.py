@@ -12,7 +12,7 @@ Tensors are NumPy arrays, torch tensors in CPU memory, anything with DLPack, and
 place. What differs from torch.distributed stands in docs/semantics.md, every name in docs/torch-names.md.
 """
 
-import sys as _sys
+from typing import Any as _Any
 
 from tutti.distributed.backend import (Backend, BackendConfig, get_default_backend_for_device, is_available,
                                        is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available,
@@ -23,8 +23,8 @@ from tutti.distributed.coalesced import (_coalescing_manager, _CoalescingManager
 from tutti.distributed.collectives import (_all_gather_base, _reduce_scatter_base, all_gather,
                                            all_gather_into_tensor, all_gather_single, all_reduce, all_to_all,
                                            all_to_all_single, barrier, broadcast, gather, gather_into_tensor,
-                                           gather_single, reduce, reduce_scatter, reduce_scatter_single,
-                                           reduce_scatter_tensor, scatter, scatter_single)
+                                           gather_single, monitored_barrier, reduce, reduce_scatter,
+                                           reduce_scatter_single, reduce_scatter_tensor, scatter, scatter_single)
 from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.debug import (DebugLevel, breakpoint, get_debug_level, get_node_local_rank, set_debug_level,
                                      set_debug_level_from_env)
@@ -37,7 +37,6 @@ from tutti.distributed.process_group import (GroupMember, ProcessGroup, _rank_no
 from tutti.distributed.groups import (new_group, new_subgroups, new_subgroups_by_enumeration, shrink_group,
                                       split_group)
 from tutti.distributed.init import (_abort_process_group, destroy_process_group, init_process_group, is_initialized)
-from tutti.distributed.monitored import monitored_barrier
 from tutti.distributed.multigpu import (all_gather_multigpu, all_reduce_multigpu, broadcast_multigpu,
                                         reduce_multigpu)
 from tutti.distributed.objects import (all_gather_object, broadcast_object_list, gather_object, recv_object_list,
@@ -53,7 +52,7 @@ from tutti.distributed.stores import FileStore, HashStore, PrefixStore, Store, T
 from tutti.distributed.work import Future, Work, WorkResult, as_completed
 
 
-def run(*arguments: object, **options: object) -> object:
+def run(*arguments: _Any, **options: _Any) -> list[_Any]:
     """Call a function on several new processes, from a notebook for one: see tutti.multiprocessing.run."""
     from tutti.multiprocessing import run as start
     return start(*arguments, **options)
@@ -62,5 +61,24 @@ def run(*arguments: object, **options: object) -> object:
 _Work = Work
 
 __all__ = [
-    name for name, value in list(globals().items())
-    if not name.startswith("_") and not isinstance(value, type(_sys))]
+    "AllToAllOptions", "AllgatherOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend",
+    "BackendConfig", "BarrierOptions", "BroadcastOptions", "DebugLevel", "DeviceMesh", "DistBackendError",
+    "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError", "FileStore", "Future",
+    "GatherOptions", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "QueueEmptyError",
+    "ReduceOp", "ReduceOptions", "ReduceScatterOptions", "ScatterOptions", "Store", "TCPStore", "Work",
+    "WorkResult", "add_safe_globals", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
+    "all_gather_into_tensor_coalesced", "all_gather_multigpu", "all_gather_object", "all_gather_single",
+    "all_reduce", "all_reduce_coalesced", "all_reduce_multigpu", "all_to_all", "all_to_all_single", "as_completed",
+    "barrier", "batch_isend_irecv", "breakpoint", "broadcast", "broadcast_multigpu", "broadcast_object_list",
+    "clear_safe_globals", "default_pg_timeout", "destroy_process_group", "gather", "gather_into_tensor",
+    "gather_object", "gather_single", "get_backend", "get_backend_config", "get_debug_level",
+    "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count",
+    "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_device_mesh", "init_process_group",
+    "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available",
+    "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
+    "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "premul_sum", "recv",
+    "recv_object_list", "reduce", "reduce_multigpu", "reduce_op", "reduce_scatter", "reduce_scatter_single",
+    "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "register_rendezvous_handler", "rendezvous", "run",
+    "scatter", "scatter_object_list", "scatter_single", "send", "send_object_list", "set_debug_level",
+    "set_debug_level_from_env", "shrink_group", "split_group", "supports_complex",
+]

@@ -5,10 +5,13 @@ returns a Work. `timeout` (a timedelta or seconds) is the operation's own; None 
 in the group gets a warning and None.
 """
 
+import warnings
 from collections.abc import Sequence
+from datetime import timedelta
 from typing import Any
 
-from tutti.distributed.process_group import ProcessGroup, member_group, rank_in_group
+from tutti.distributed.constants import check_timedelta
+from tutti.distributed.process_group import ProcessGroup, member_group, rank_in_group, rank_or_first
 from tutti.distributed.operators import RedOpType, low_of, plain, supports_complex
 from tutti.distributed.sparse import all_reduce_sparse, is_sparse
 from tutti.distributed.tensors import (as_parts, check_list, check_same_dtype, check_single, count_of, is_complex,
@@ -120,28 +123,33 @@ def all_gather_into_tensor(output_tensor: Any, input_tensor: Any, group: Any = N
 _all_gather_base = all_gather_into_tensor
 
 
-def _check_list_of_root(own: bool, tensors: Any, name: str, place: str) -> None:
+def check_list_of_root(own: bool, tensors: Any, name: str, place: str) -> None:
+    """ValueError unless there is a list on the root, and only there."""
     if own and not tensors:
         raise ValueError(f"Argument ``{name}`` must be specified on {place} rank.")
     if not own and tensors:
         raise ValueError(f"Argument ``{name}`` must NOT be specified on non-{place} ranks.")
 
 
+def _check_with_list(tensor: Any, tensors: Sequence[Any] | None, name: str) -> tuple[Any, Sequence[Any]]:
+    """The tensor and the root's list (elsewhere an empty one) of a gather or scatter, of one dtype."""
+    check_single(tensor, "tensor")
+    if tensors:
+        check_list(tensors, name)
+    tensor, tensors = _parts_if_mixed(check_same_dtype(tensor, tensors or []), tensor, tensors or [])
+    return tensor, tensors
+
+
 def gather(tensor: Any, gather_list: Sequence[Any] | None = None, dst: int | None = None, group: Any = None,
            async_op: bool = False, group_dst: int | None = None, *, timeout: Any = None) -> Work | None:
     """Put the tensor of rank r into `gather_list[r]` on `dst` (0 unless said). Only there is a list given."""
-    check_single(tensor, "tensor")
-    if gather_list:
-        check_list(gather_list, "gather_list")
-    mixed = check_same_dtype(tensor, gather_list or [])
+    tensor, outputs = _check_with_list(tensor, gather_list, "gather_list")
     pg = member_group(group, "gather")
     if pg is None:
         return None
-    root = rank_in_group(pg, dst, group_dst, default=_first_rank(pg))
-    _check_list_of_root(root == pg._own, gather_list, "gather_list", "destination")
-    tensor, outputs = _parts_if_mixed(mixed, tensor, gather_list or [])
-    return _work(pg._low.gather_list(outputs if root == pg._own else None, tensor, root, timeout=timeout,
-                                     async_op=async_op))
+    root = rank_or_first(pg, dst, group_dst)
+    check_list_of_root(root == pg._own, outputs, "gather_list", "destination")
+    return _work(pg._low.gather_list(outputs or None, tensor, root, timeout=timeout, async_op=async_op))
 
 
 def gather_single(output_tensor: Any, input_tensor: Any, dst: int | None = None, group: Any = None,
@@ -151,7 +159,7 @@ def gather_single(output_tensor: Any, input_tensor: Any, dst: int | None = None,
     pg = member_group(group, "gather_single")
     if pg is None:
         return None
-    root = rank_in_group(pg, dst, group_dst, default=_first_rank(pg))
+    root = rank_or_first(pg, dst, group_dst)
     if root == pg._own:
         check_single(output_tensor, "output_tensor")
     return _work(pg._low.gather(output_tensor if root == pg._own else None, input_tensor, root, timeout=timeout,
@@ -161,28 +169,16 @@ def gather_single(output_tensor: Any, input_tensor: Any, dst: int | None = None,
 gather_into_tensor = gather_single
 
 
-def _first_rank(pg: ProcessGroup) -> int:
-    """The root where none is said: global rank 0."""
-    if 0 not in pg._index:
-        raise ValueError(f"Global rank 0 is not part of group {pg}; say which rank is meant")
-    return pg._index[0]
-
-
 def scatter(tensor: Any, scatter_list: Sequence[Any] | None = None, src: int | None = None, group: Any = None,
             async_op: bool = False, group_src: int | None = None, *, timeout: Any = None) -> Work | None:
     """Put `scatter_list[r]` of `src` (0 unless said) into the tensor of rank r. Only there is a list given."""
-    check_single(tensor, "tensor")
-    if scatter_list:
-        check_list(scatter_list, "scatter_list")
-    mixed = check_same_dtype(tensor, scatter_list or [])
+    tensor, inputs = _check_with_list(tensor, scatter_list, "scatter_list")
     pg = member_group(group, "scatter")
     if pg is None:
         return None
-    root = rank_in_group(pg, src, group_src, default=_first_rank(pg))
-    _check_list_of_root(root == pg._own, scatter_list, "scatter_list", "source")
-    tensor, inputs = _parts_if_mixed(mixed, tensor, scatter_list or [])
-    return _work(pg._low.scatter_list(tensor, inputs if root == pg._own else None, root, timeout=timeout,
-                                      async_op=async_op))
+    root = rank_or_first(pg, src, group_src)
+    check_list_of_root(root == pg._own, inputs, "scatter_list", "source")
+    return _work(pg._low.scatter_list(tensor, inputs or None, root, timeout=timeout, async_op=async_op))
 
 
 def scatter_single(output_tensor: Any, input_tensor: Any, src: int | None = None, group: Any = None,
@@ -192,7 +188,7 @@ def scatter_single(output_tensor: Any, input_tensor: Any, src: int | None = None
     pg = member_group(group, "scatter_single")
     if pg is None:
         return None
-    root = rank_in_group(pg, src, group_src, default=_first_rank(pg))
+    root = rank_or_first(pg, src, group_src)
     if root == pg._own:
         check_single(input_tensor, "input_tensor")
     return _work(pg._low.scatter(output_tensor, input_tensor if root == pg._own else None, root, timeout=timeout,
@@ -289,3 +285,18 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: list[int] | N
     if device_ids is not None and not isinstance(device_ids, list):
         raise TypeError("Invalid function argument: device_ids type should be List[int]")
     return _work(pg._low.barrier(timeout=timeout, async_op=async_op))
+
+
+def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+    """A barrier that tells who has not come. Rank 0 waits for the others for `timeout` (the group's unless given)
+    and names the first one, or with `wait_all_ranks` all, in its TimeoutError. The group is then broken, so that
+    the others fail, too."""
+    pg = member_group(group, "monitored_barrier")
+    if pg is None:
+        return
+    if isinstance(timeout, float):
+        warnings.warn("Please specify timeout arg as a timedelta. "
+                      f"Converting current value of {timeout} assuming it represents seconds", stacklevel=2)
+    elif timeout is not None:
+        check_timedelta(timeout)
+    pg._low.monitored_barrier(timeout=timeout, wait_all_ranks=wait_all_ranks)

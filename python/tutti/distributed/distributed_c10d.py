@@ -3,8 +3,8 @@
 from typing import Any
 
 from tutti.distributed import *  # noqa: F403
-from tutti.distributed import _coalescing_manager, _rank_not_in_group
-from tutti.distributed.process_group import ProcessGroup, default_group, world
+from tutti.distributed.coalesced import _coalescing_manager
+from tutti.distributed.process_group import ProcessGroup, _rank_not_in_group, default_group, world
 
 __all__ = ["_coalescing_manager", "_get_default_group", "_get_default_store", "_get_process_group_name",
            "_rank_not_in_group"]

@@ -12,7 +12,6 @@ from tutti.errors import Error
 FIRST_TAG = 0x7F000000
 OBJECT_TAG = FIRST_TAG  # lists that are sent: who receives from anybody gets only them
 OBJECT_PART_TAG = FIRST_TAG + 1  # what gather_object and scatter_object_list send
-BARRIER_TAG = FIRST_TAG + 0x100000
 MEETING_TAG = FIRST_TAG + 0x800000
 _LARGEST_CARD = 1 << 20  # bytes; one has some hundred
 

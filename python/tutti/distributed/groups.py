@@ -45,17 +45,18 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
     """A group of some ranks of the world (None: all), or NON_GROUP_MEMBER for who is not in it.
 
     Every rank of the world calls it, in the same order, members or not; with
-    `use_local_synchronization` the members only.
+    `use_local_synchronization` the members only, and who is not in it may, and gets None.
     """
     parent = default_group()
     if timeout is not None:
         check_timedelta(timeout)
     engine = _engine(backend, parent)
     listed = _checked_ranks(ranks, len(parent._ranks), sort_ranks)
+    low: _tutti.ProcessGroup | None
     with world.lock:
         if use_local_synchronization:
             if parent._own not in listed:
-                return NON_GROUP_MEMBER
+                return None
             import hashlib
             # Who is not in the group does not count it: its name comes from its ranks.
             base = hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest()
@@ -174,7 +175,7 @@ def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | No
                 raise ValueError(f"split_group: rank {rank} stands in two lists")
             seen.add(rank)
     lists = [[parent._ranks[rank] for rank in sorted(ranks)] for ranks in split_ranks]
-    mine, _ = _enumerated(parent, lists, timeout, backend, group_desc, pg_options)
+    mine: ProcessGroup | None = _enumerated(parent, lists, timeout, backend, group_desc, pg_options)[0]
     return mine
 
 

@@ -80,12 +80,15 @@ class Limits:
     def _weight(self, key: Any) -> int:
         """The steps of its hash."""
         kind = type(key)
+        bits: int
         if kind is int:
-            return 1 + (key.bit_length() >> 6)
+            bits = key.bit_length()
+            return 1 + (bits >> 6)
         if kind is tuple or kind is frozenset:
             return (self._tuples.get(id(key)) or (1, 1 + len(key)))[1]
         if kind is range:
-            return 1 + (max(key.start.bit_length(), key.stop.bit_length(), key.step.bit_length()) >> 4)
+            bits = max(key.start.bit_length(), key.stop.bit_length(), key.step.bit_length())
+            return 1 + (bits >> 4)
         return 1 + len(key) if isinstance(key, tuple) else 1
 
     def keys(self, container: Any, keys: Iterable[Any]) -> None:

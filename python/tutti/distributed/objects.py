@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tutti.distributed.exchange import OBJECT_PART_TAG, OBJECT_TAG
-from tutti.distributed.process_group import (ProcessGroup, global_rank_of, member_group, rank_in_group)
-from tutti.distributed.collectives import _check_list_of_root, _first_rank
+from tutti.distributed.process_group import (ProcessGroup, global_rank_of, member_group, rank_in_group,
+                                             rank_or_first)
+from tutti.distributed.collectives import check_list_of_root
 from tutti.distributed.p2p import _not_to_self
 from tutti.distributed.pickling import META_BYTES, Packed, read_meta, read_sizes, room, unpack
 from tutti.distributed.work import wait_all
@@ -26,7 +27,7 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     pg = member_group(group, "broadcast_object_list")
     if pg is None:
         return
-    root = rank_in_group(pg, src, group_src, default=_first_rank(pg))
+    root = rank_or_first(pg, src, group_src)
     if not isinstance(object_list, list):
         raise TypeError(f"broadcast_object_list: object_list must be a list, not {type(object_list)}")
     if root == pg._own:
@@ -98,8 +99,8 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     pg = member_group(group, "gather_object")
     if pg is None:
         return
-    root = rank_in_group(pg, dst, group_dst, default=_first_rank(pg))
-    _check_list_of_root(root == pg._own, object_gather_list, "gather_list", "destination")
+    root = rank_or_first(pg, dst, group_dst)
+    check_list_of_root(root == pg._own, object_gather_list, "gather_list", "destination")
     size = len(pg._ranks)
     if root == pg._own:
         _check_places(object_gather_list, size, "gather_object", "object_gather_list")
@@ -131,7 +132,7 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
         return
     if not isinstance(scatter_object_output_list, list) or len(scatter_object_output_list) < 1:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
-    root = rank_in_group(pg, src, group_src, default=_first_rank(pg))
+    root = rank_or_first(pg, src, group_src)
     size, low = len(pg._ranks), pg._low
     meta = bytearray(META_BYTES)
     sends: list[Any] = []

@@ -23,8 +23,8 @@ class RedOpType(enum.Enum):
 
     def __init__(self, value: int) -> None:
         # Attributes, because every call reads them: what the C++ face wants, and the factor.
-        self.low = getattr(_tutti.ReduceOp, self._name_, None)
-        self.factor = None
+        self.low: Any = getattr(_tutti.ReduceOp, self._name_, None)
+        self.factor: Any = None
         self.pair = None if self._name_ in ("PREMUL_SUM", "UNUSED") else (self.low, None)
 
     def __int__(self) -> int:
@@ -60,9 +60,9 @@ class _Boxed:
     def __init__(self, op: "RedOpType | _Boxed", factor: Any = None) -> None:
         if not isinstance(op, (RedOpType, _Boxed)):
             raise TypeError(f"ReduceOp takes one of its own members, such as ReduceOp.SUM, not {op!r}")
-        self.op = op if isinstance(op, RedOpType) else op.op
-        self.low = op.low
-        self.factor = factor if factor is not None else op.factor
+        self.op: RedOpType = op if isinstance(op, RedOpType) else op.op
+        self.low: Any = op.low
+        self.factor: Any = factor if factor is not None else op.factor
 
     @property
     def name(self) -> str:
@@ -70,10 +70,10 @@ class _Boxed:
 
     @property
     def value(self) -> int:
-        return self.op.value
+        return int(self.op)
 
     def __int__(self) -> int:
-        return self.op.value
+        return int(self.op)
 
     def __eq__(self, other: object) -> bool:
         if isinstance(other, RedOpType):
@@ -83,7 +83,7 @@ class _Boxed:
         return NotImplemented
 
     def __hash__(self) -> int:
-        return self.op.value
+        return int(self.op)
 
     def __copy__(self) -> "_Boxed":
         return type(self)(self.op, self.factor)

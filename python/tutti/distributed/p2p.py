@@ -1,7 +1,7 @@
 """From one rank to another."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from tutti.distributed.process_group import (ProcessGroup, global_rank_of, is_non_member, member_group, rank_in_group,
                                      world)
@@ -46,12 +46,12 @@ def recv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, g
 def isend(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None, *,
           timeout: Any = None) -> Work | None:
     """As send, without waiting; to oneself too."""
-    if not is_non_member(group):
-        peer = rank_in_group(member_group(group, "isend"), dst, group_dst)
+    pg = None if is_non_member(group) else member_group(group, "isend")
+    peer = 0 if pg is None else rank_in_group(pg, dst, group_dst)
     if type(tensor) not in known:
         check_single(tensor, "tensor")
-    pg = member_group(group, "isend")
     if pg is None:
+        member_group(group, "isend")  # warns
         return None
     return Work(pg._low.isend(tensor, peer, tag=tag, timeout=timeout))
 
@@ -111,5 +111,6 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp], *, timeout: Any = None) -> l
     pg = member_group(group, "batch_isend_irecv")
     if pg is None:
         return []
-    calls = [("send" if op.op is isend else "recv", op.tensor, op.group_peer, op.tag) for op in p2p_op_list]
+    calls: list[tuple[Literal["send", "recv"], Any, int | None, int]] = [
+        ("send" if op.op is isend else "recv", op.tensor, op.group_peer, op.tag) for op in p2p_op_list]
     return [Work(low) for low in pg._low.batch_isend_irecv(calls, timeout=timeout)]

@@ -131,7 +131,7 @@ def _structure(limits: Limits, names: Any, fields: Any, itemsize: int, align: bo
     import numpy
     if type(names) is not tuple or type(fields) is not dict or any(type(each) is not str for each in names):
         raise refused("has a dtype with strange names")
-    parts = [fields.get(name) for name in names]
+    parts: list[Any] = [fields.get(name) for name in names]
     for part in parts:
         if (type(part) is not tuple or len(part) not in (2, 3) or not isinstance(part[0], numpy.dtype)
                 or type(part[1]) is not int or (len(part) == 3 and type(part[2]) not in (str, type(None)))):

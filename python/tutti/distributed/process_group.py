@@ -7,6 +7,7 @@ from types import TracebackType
 from typing import Any
 
 from tutti import _tutti
+from tutti.distributed.methods import GroupMethods
 from tutti.errors import InvalidArgument
 
 _UNINITIALISED = "Default process group has not been initialized, please make sure to call init_process_group."
@@ -14,15 +15,14 @@ _INVALID = "Invalid process group specified"
 DESTROYED = "Invalid process group specified or has been destroyed."
 
 
-class ProcessGroup:
+class ProcessGroup(GroupMethods):
     """A group that this process is a member of; new_group and its kin make them.
 
     As a context it destroys itself at the end of the block; an error that leaves the block breaks it
     first, so that the other members hear why.
     """
 
-    __slots__ = ("_low", "_ranks", "_index", "_own", "_backend", "_config", "_name", "_desc", "_barriers",
-                 "__weakref__")
+    __slots__ = ("_low", "_ranks", "_index", "_own", "_backend", "_config", "_name", "_desc", "__weakref__")
 
     def __init__(self, low: _tutti.ProcessGroup, ranks: list[int], backend: str, config: Any, name: str,
                  desc: str) -> None:
@@ -34,7 +34,6 @@ class ProcessGroup:
         self._config = config
         self._name = name
         self._desc = desc
-        self._barriers = 0  # monitored ones so far
 
     def rank(self) -> int:
         """Ours, in this group."""
@@ -47,6 +46,8 @@ class ProcessGroup:
     def name(self) -> str:
         """The engine's name, as torch.distributed has it."""
         return self._backend
+
+    _get_backend_name = name
 
     @property
     def group_name(self) -> str:
@@ -208,27 +209,29 @@ def registered(pg: Any) -> ProcessGroup:
     raise ValueError(f"Group {pg} is not registered, please create group with tutti.distributed.new_group API")
 
 
-def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | None,
-                  default: int | None = None) -> int:
+def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | None) -> int:
     """The one that was given, as a rank of the group."""
     if group_rank is not None:
         if global_rank is not None:
             raise ValueError("Can't specify both group_rank and global_rank")
         return _no_wildcard(pg, group_rank)
     if global_rank is None:
-        if default is None:
-            raise ValueError("Must specify global_rank or group_rank")
-        return default
+        raise ValueError("Must specify global_rank or group_rank")
     if type(global_rank) is int and pg is world.default:
         return _no_wildcard(pg, global_rank)
+    if not isinstance(global_rank, int):
+        if not hasattr(global_rank, "__index__"):
+            raise TypeError(f"a rank is a whole number, not {global_rank!r}")
+        global_rank = int(global_rank.__index__())
     position = pg._index.get(global_rank)
     if position is None:
-        if isinstance(global_rank, bool) or not isinstance(global_rank, int):
-            if hasattr(global_rank, "__index__"):
-                return rank_in_group(pg, global_rank.__index__(), None)
-            raise TypeError(f"a rank is a whole number, not {global_rank!r}")
         raise ValueError(f"Global rank {global_rank} is not part of group {pg}")
     return position
+
+
+def rank_or_first(pg: ProcessGroup, global_rank: int | None, group_rank: int | None) -> int:
+    """As rank_in_group; where none is given global rank 0 is meant, which need not be in the group."""
+    return rank_in_group(pg, 0 if global_rank is None and group_rank is None else global_rank, group_rank)
 
 
 def _no_wildcard(pg: ProcessGroup, rank: int) -> int:

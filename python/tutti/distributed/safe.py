@@ -75,6 +75,22 @@ class _SafeUnpickler(pickle._Unpickler):
 
     dispatch = _Opcodes()  # filled below with those that today's picklers write
 
+    # What pickle keeps to itself, for who checks types.
+    stack: list[Any]
+    metastack: list[list[Any]]
+    read: Callable[[int], bytes]
+    append: Callable[[Any], None]
+    load_newobj: Callable[[], None]
+    load_newobj_ex: Callable[[], None]
+    load_readonly_buffer: Callable[[], None]
+    load_frozenset: Callable[[], None]
+    load_append: Callable[[], None]
+    load_appends: Callable[[], None]
+    load_setitem: Callable[[], None]
+    load_setitems: Callable[[], None]
+    load_additems: Callable[[], None]
+    load_build: Callable[[], None]
+
     def __init__(self, file: io.BytesIO, buffers: Sequence[Any]) -> None:
         super().__init__(file, fix_imports=False, buffers=buffers)
         self._limits = Limits(file.getbuffer().nbytes, buffers)

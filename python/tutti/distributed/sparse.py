@@ -28,7 +28,9 @@ def all_reduce_sparse(pg: ProcessGroup, tensor: Any, op: Any, timeout: Any, asyn
              Work(pg._low.all_gather_list(values, own.values().contiguous(), timeout=timeout, async_op=True))]
 
     def add_up() -> None:
-        whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), own.shape).coalesce()
+        # Checked, since the indices of others lead into our memory.
+        whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), own.shape,
+                                        check_invariants=True).coalesce()
         with torch.no_grad():
             tensor.copy_(whole)
 

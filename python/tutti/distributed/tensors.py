@@ -111,7 +111,7 @@ def is_complex(value: Any) -> bool:
 
 def shape_of(value: Any) -> tuple[int, ...]:
     """Extents, the outermost first."""
-    shape = getattr(value, "shape", None)
+    shape: Any = getattr(value, "shape", None)
     if shape is None:
         with memoryview(value) as view:
             shape = view.shape

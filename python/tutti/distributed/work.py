@@ -1,6 +1,7 @@
 """What an operation that was started gives back."""
 
 import enum
+import functools
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
@@ -134,8 +135,12 @@ class Future:
         loop = asyncio.get_running_loop()
         waiter = loop.create_future()
 
+        def ended() -> None:
+            if not waiter.done():
+                waiter.set_result(None)
+
         def wake(_: "Future") -> None:
-            loop.call_soon_threadsafe(lambda: waiter.done() or waiter.set_result(None))
+            loop.call_soon_threadsafe(ended)
 
         if not self.done():
             self.add_done_callback(wake)
@@ -153,8 +158,8 @@ class Work:
     __slots__ = ("_low", "_after", "__weakref__")
 
     def __init__(self, low: _tutti.Work | None = None) -> None:
-        self._low = low
-        self._after: Any = None  # what get_future gives, where it is not the tensors that were written
+        self._low: _tutti.Work = low  # type: ignore[assignment]  # None in Works, which ask it nothing
+        self._after: list[Any] | None = None  # what get_future gives, where it is not the tensors that were written
 
     def wait(self, timeout: Any = None) -> bool:
         """True when done, or raise what went wrong. `timeout`: a timedelta or seconds; zero and None mean
@@ -364,7 +369,7 @@ class _AsCompleted:
 
     def _queue(self, put: Callable[[Work], Any]) -> None:
         for work in self._works:
-            work._when_done(lambda work=work: put(work))
+            work._when_done(functools.partial(put, work))
 
     def __iter__(self) -> Iterator[Work]:
         import queue

@@ -57,7 +57,7 @@ def dumps_by_value(value: Any) -> bytes:
 def _dumps_whole(value: Any) -> bytes:
     import cloudpickle  # noqa: PLC0415: as above
 
-    class Pickler(cloudpickle.CloudPickler):
+    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
         # What multiprocessing knows to send goes its way; everything else as cloudpickle does it.
         dispatch_table = collections.ChainMap(cloudpickle.CloudPickler.dispatch_table,
                                               ForkingPickler(io.BytesIO()).dispatch_table)

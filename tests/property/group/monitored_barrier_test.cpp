@@ -93,6 +93,19 @@ void PrintTo(const Absent& one, std::ostream* out) {
   *out << one.size << " ranks, " << one.who.size() << " absent" << (one.all ? ", all told" : "");
 }
 
+/// In torch's words.
+std::string torch_names(const std::vector<int>& who, bool all) {
+  if (!all) return "Rank " + std::to_string(who.front());
+  std::string text = "Ranks ";
+  for (const int rank : who) text += (rank == who.front() ? "" : ", ") + std::to_string(rank);
+  return text;
+}
+std::string reached(int rank) {
+  return "Rank " + std::to_string(rank) +
+         " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+         "from rank 0. Please check rank 0 logs for faulty rank. ";
+}
+
 class MissingRanks : public testing::TestWithParam<Absent> {};
 INSTANTIATE_TEST_SUITE_P(
     Missing, MissingRanks,
@@ -135,11 +148,11 @@ TEST_P(MissingRanks, AreNamedToAllAndTheGroupIsBroken) {
             const bool found = text.find("rank " + std::to_string(rank) + " on ") != text.npos;
             EXPECT_EQ(found, named) << rank << ": " << text;
           }
-          EXPECT_NE(text.find("monitored_barrier"), text.npos) << text;
-          EXPECT_NE(text.find("1000 ms"), text.npos) << text;
-          if (here && world.rank() != 0) {
-            EXPECT_NE(text.find("this rank has called it"), text.npos) << text;
-          }
+          const std::string told = "[Rank 0]: " + torch_names(param.who, param.all) +
+                                   " failed to pass monitoredBarrier in 1000 ms: rank ";
+          const std::string words = here && world.rank() != 0 ? reached(world.rank()) + told : told;
+          EXPECT_EQ(text.substr(0, words.size()), words);
+          EXPECT_NE(text.find("monitored_barrier in group '"), text.npos) << text;
         }
         EXPECT_FALSE(world.health().ok());
       },
@@ -147,24 +160,87 @@ TEST_P(MissingRanks, AreNamedToAllAndTheGroupIsBroken) {
   EXPECT_EQ(errors, param.size);
 }
 
+// The group's timeout is a minute, and no part of it.
 TEST(MonitoredBarrierTimeout, OfAnotherRankThanZeroNamesRankZero) {
-  Config config;
-  config.timeout = milliseconds(500);
   run_threads(
       2,
       [](ProcessGroup& world) {
         if (world.rank() == 0) {
           while (world.health().ok()) std::this_thread::yield();
+          try {
+            world.monitored_barrier();
+            ADD_FAILURE() << "no error";
+          } catch (const TimeoutError& error) {
+            const std::string text = error.what();
+            EXPECT_EQ(text.find("monitored_barrier in group '"), 0U) << text;
+          }
           return;
         }
         try {
           world.monitored_barrier({.timeout = milliseconds(100)});
           ADD_FAILURE() << "no error";
         } catch (const TimeoutError& error) {
-          EXPECT_EQ(error.culprit(), 0) << error.what();
+          const std::string text = error.what();
+          EXPECT_EQ(error.culprit(), 0) << text;
+          EXPECT_EQ(text.substr(0, reached(1).size()), reached(1));
+        }
+      },
+      config_of(Transport::automatic));
+}
+
+// Rank 1 waits longer than the timeout: it cannot know when rank 0 has called.
+TEST(MonitoredBarrierTimeout, OfALaterRankZeroNamesWhoIsMissing) {
+  Config config;
+  config.timeout = seconds(2);
+  std::atomic<bool> entered{false};
+  run_threads(
+      3,
+      [&](ProcessGroup& world) {
+        if (world.rank() == 2) {
+          while (world.health().ok()) std::this_thread::yield();
+          return;
+        }
+        if (world.rank() == 0) {
+          while (!entered) std::this_thread::yield();
+          std::this_thread::sleep_for(milliseconds(200));
+        }
+        entered = true;
+        try {
+          world.monitored_barrier();
+          ADD_FAILURE() << "no error";
+        } catch (const TimeoutError& error) {
+          EXPECT_EQ(error.culprit(), 2) << error.what();
         }
       },
       config);
+}
+
+TEST(MonitoredBarrierTimeout, OfManyMissingRanksTellsAllNumbersAndSomePlaces) {
+  constexpr int kRanks = 8;
+  run_threads(
+      kRanks,
+      [](ProcessGroup& world) {
+        auto part = world.new_group({7, 6, 5, 4, 3, 2, 1});
+        if (!part) return;
+        if (part->rank() != 0) {
+          while (part->health().ok()) std::this_thread::yield();
+          return;
+        }
+        try {
+          part->monitored_barrier({.timeout = milliseconds(100), .wait_all_ranks = true});
+          ADD_FAILURE() << "no error";
+        } catch (const TimeoutError& error) {
+          const std::string text = error.what();
+          const std::string words =
+              "[Rank 0]: Ranks 1, 2, 3, 4, 5, 6 failed to pass monitoredBarrier in 100 ms: "
+              "rank 1 (global rank 6) on ";
+          EXPECT_EQ(text.substr(0, words.size()), words);
+          EXPECT_NE(text.find("rank 4 (global rank 3) on "), text.npos) << text;
+          EXPECT_EQ(text.find("rank 5 ("), text.npos) << text;
+          EXPECT_NE(text.find(" and 2 more have not called "), text.npos) << text;
+        }
+      },
+      config_of(Transport::automatic));
 }
 
 TEST(MonitoredBarrierElsewhere, ARankInAnotherOperationIsNamed) {
@@ -183,6 +259,28 @@ TEST(MonitoredBarrierElsewhere, ARankInAnotherOperationIsNamed) {
       ADD_FAILURE() << "no error";
     } catch (const TimeoutError& error) {
       EXPECT_EQ(error.culprit(), 1) << error.what();
+    }
+  });
+}
+
+TEST(MonitoredBarrierElsewhere, AGroupThatBrokeBeforeSaysWhy) {
+  std::atomic<int> ready{0};
+  run_threads(2, [&](ProcessGroup& world) {
+    world.barrier().wait();  // both have made the group: who makes it later hears in its next call
+    ++ready;
+    while (ready < 2) std::this_thread::yield();
+    if (world.rank() == 1) world.abort("no more");
+    while (world.health().ok()) std::this_thread::yield();
+    try {
+      world.monitored_barrier();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      EXPECT_EQ(error.code(), Errc::aborted) << text;
+      EXPECT_NE(text.find("no more"), text.npos) << text;
+      const std::string words =
+          world.rank() == 0 ? "monitored_barrier in group '" : "Rank 1 successfully reached";
+      EXPECT_EQ(text.substr(0, words.size()), words);
     }
   });
 }

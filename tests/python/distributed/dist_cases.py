@@ -242,6 +242,8 @@ def groups(low):
             local = dist.new_group(evens, use_local_synchronization=True)
             dist.all_reduce(x := np.ones(1), group=local)
             assert x == len(evens)
+        else:
+            assert dist.new_group(evens, use_local_synchronization=True) is None
     if r in evens:  # a name is taken again only when its group is gone
         first, second = [dist.new_group(evens, use_local_synchronization=True) for _ in range(2)]
         dist.destroy_process_group(first)
@@ -417,16 +419,64 @@ def weights_only(low):
 
 
 def missing_rank(low):
-    """Everybody but the last rank comes to a monitored barrier."""
+    """Everybody but the last two ranks of a group comes to a monitored barrier; then the group is broken."""
     r, n = adopt(low)
-    if n > 1 and r < n - 1:
-        text = f"Rank {n - 1} failed to pass monitoredBarrier in 300 ms" if r == 0 else f"Rank {r} successfully"
-        raises(RuntimeError, text, lambda: dist.monitored_barrier(timeout=datetime.timedelta(milliseconds=300)))
+    for every, absent in ((False, 1), (True, min(2, n - 1))):
+        group, first = dist.new_group(), n - absent
+        dist.barrier()
+        if n == 1:
+            dist.monitored_barrier(group, datetime.timedelta(seconds=1), every)
+            continue
+        text = f"[Rank 0]: Rank{'s' if every else ''} {first}{f', {n - 1}' if absent > 1 else ''} failed " \
+               f"to pass monitoredBarrier in 1000 ms: rank {first} on "
+        if r < first:
+            words = "" if r == 0 else (
+                f"Rank {r} successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+                f"from rank 0. Please check rank 0 logs for faulty rank. ")
+            problem = raises(RuntimeError, text, lambda: dist.monitored_barrier(
+                group, datetime.timedelta(seconds=1), every))
+            assert str(problem).startswith(words + text), problem
+            assert isinstance(problem, TimeoutError) and problem.culprit == first, problem
+        dist.barrier()
+        if r >= first:  # its own turn comes too late
+            raises(dist.DistBackendError, text, lambda: dist.monitored_barrier(group))
+        raises(TimeoutError, text, lambda: dist.barrier(group))
+        dist.destroy_process_group(group)
     dist.barrier()
-    if n > 1 and r == n - 1:  # its own turn comes too late
-        text = f"rank 0 says: {r} did not come"
-        raises(RuntimeError, text, lambda: dist.monitored_barrier(timeout=datetime.timedelta(seconds=20)))
-    dist.barrier()
+    raises(ValueError, "positive", lambda: dist.monitored_barrier(timeout=datetime.timedelta(0)))
+    raises(TypeError, "timedelta", lambda: dist.monitored_barrier(timeout=3))
+
+
+def roots_without_rank_0(low):
+    """A group that global rank 0 is not in needs a root that is said."""
+    r, n = adopt(low)
+    group, size = dist.new_group(list(range(1, n))) if n > 1 else None, n - 1
+    if r == 0:
+        return
+    for root in ({"dst": n - 1}, {"group_dst": size - 1}):
+        out = [np.zeros(2) for _ in range(size)] if r == n - 1 else None
+        dist.gather(np.full(2, float(r)), out, group=group, **root)
+        assert r < n - 1 or all((o == i + 1).all() for i, o in enumerate(out))
+        out = np.zeros(size) if r == n - 1 else None
+        dist.gather_single(out, np.full(1, float(r)), group=group, **root)
+        assert r < n - 1 or (out == np.arange(1, n)).all()
+        objects = [None] * size if r == n - 1 else None
+        dist.gather_object(r, objects, group=group, **root)
+        assert r < n - 1 or objects == list(range(1, n))
+    for root in ({"src": n - 1}, {"group_src": size - 1}):
+        dist.scatter(got := np.zeros(1), [np.full(1, i + 1.5) for i in range(size)] if r == n - 1 else None,
+                     group=group, **root)
+        assert got == r + 0.5
+        dist.scatter_single(got := np.zeros(1), np.arange(float(size)) if r == n - 1 else None, group=group, **root)
+        assert got == r - 1
+        dist.scatter_object_list(objects := [None], list("abcdefg"[:size]) if r == n - 1 else None, group=group,
+                                 **root)
+        assert objects == ["abcdefg"[r - 1]]
+        dist.broadcast_object_list(objects := [r], group=group, **root)
+        assert objects == [n - 1]
+    part = "Global rank 0 is not part of group"
+    raises(ValueError, part, lambda: dist.gather(np.ones(1), group=group))
+    raises(ValueError, part, lambda: dist.scatter_object_list([None], None, group=group))
 
 
 def wrong_calls(low):
@@ -442,6 +492,7 @@ def wrong_calls(low):
     raises(ValueError, "factor", lambda: dist.all_reduce(x, dist.ReduceOp.PREMUL_SUM))
     raises(ValueError, "complex", lambda: dist.all_reduce(np.ones(2, complex), dist.ReduceOp.MAX))
     raises(ValueError, "rank", lambda: dist.broadcast(x, n))
+    raises(TypeError, "whole number", lambda: dist.broadcast(x, 0.0))
     raises(ValueError, "0 to", lambda: dist.isend(x, n))
     raises(ValueError, "tag", lambda: dist.isend(x, r, tag=-1))
     raises(TypeError, "timeout", lambda: dist.all_reduce(np.ones(2), async_op=True).wait("soon"))
@@ -480,6 +531,31 @@ def methods(low):
     assert x == n - 1
     pg.barrier().wait()
     pg.allgather([[np.zeros(1) for _ in range(n)]], [np.ones(1)]).wait()
+    # The other form: plain tensors, the operation or the root, the timeout.
+    limit = datetime.timedelta(seconds=20)
+    pg.allreduce(x := np.full(1, r), dist.ReduceOp.MAX, limit).wait()
+    assert x == n - 1
+    pg.allreduce_coalesced(several := [np.ones(1), np.ones(2)]).wait()
+    assert all((x == n).all() for x in several)
+    pg.broadcast(x := np.full(1, r), n - 1, limit).wait()
+    assert x == n - 1
+    pg.reduce(x := np.full(1, 1.0), root=0, op=dist.ReduceOp.SUM, timeout=limit).wait()
+    assert x == (n if r == 0 else 1)
+    pg.allgather(out := [np.zeros(1) for _ in range(n)], np.full(1, float(r)), timeout=limit).wait()
+    assert [float(x[0]) for x in out] == list(range(n))
+    pg.gather(out := [np.zeros(1) for _ in range(n)] if r == 0 else [], np.full(1, float(r)), 0).wait()
+    assert r or [float(x[0]) for x in out] == list(range(n))
+    pg.scatter(x := np.zeros(1), [np.full(1, float(i)) for i in range(n)] if r == 0 else [], 0).wait()
+    assert x == r
+    pg.reduce_scatter(x := np.zeros(1), [np.full(1, float(i)) for i in range(n)], op=dist.ReduceOp.MAX).wait()
+    assert x == r
+    pg.alltoall_base(x := np.zeros(n), np.full(n, float(r)), [1] * n, [1] * n, timeout=limit).wait()
+    assert (x == np.arange(n)).all()
+    pg.allgather_coalesced([[np.zeros(1), np.zeros(2)] for _ in range(n)], [np.ones(1), np.ones(2)]).wait()
+    pg.reduce_scatter_tensor_coalesced([x := np.zeros(1)], [np.arange(float(n))]).wait()
+    assert x == n * r
+    pg.barrier(limit).wait()
+    pg.monitored_barrier(limit, True)
 
 
 def property_case(low, seed):

@@ -26,6 +26,13 @@ def test_what_is_here_is_here():
     assert [name for name in NOT_HERE if hasattr(dist, name)] == []
 
 
+def test_all_is_all():
+    """The list that `import *` and type checkers read is written out: it must hold every public name."""
+    public = {name for name, value in vars(dist).items()
+              if not name.startswith("_") and not isinstance(value, types.ModuleType)}
+    assert sorted(public) == dist.__all__
+
+
 def test_nothing_of_torch_is_forgotten():
     torch = pytest.importorskip("torch.distributed", reason="torch is not installed (./dev deps torch)")
     public = {name for name in dir(torch) if not name.startswith("_")

@@ -122,6 +122,7 @@ def calls():
         "batch/element": lambda at: d(at).batch_isend_irecv([3]),
         "batch/type": lambda at: d(at).batch_isend_irecv(3),
         "barrier/device_ids": lambda at: d(at).barrier(device_ids=3),
+        "monitored_barrier/seconds": lambda at: d(at).monitored_barrier(timeout=20.0),
         "monitored_barrier/timeout": lambda at: d(at).monitored_barrier(timeout=3),
         "new_group/twice": lambda at: d(at).new_group([0, 0]) if at.size > 1 else None,
         "new_group/range": lambda at: d(at).new_group([99]),

@@ -15,6 +15,7 @@
 #include <tutti/store.hpp>
 #include "base/log.hpp"
 #include "os/socket.hpp"
+#include "served.hpp"
 #include "store/handshake.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
@@ -31,40 +32,8 @@ namespace os = tutti::os;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-os::Address loopback(std::uint16_t port = 0) {
-  return os::Address::parse("127.0.0.1", port).value();
-}
-
-std::unique_ptr<TcpServer> serve(TcpServerOptions options = {}) {
-  options.address = loopback();
-  auto server = TcpServer::start(std::move(options));
-  EXPECT_TRUE(server) << server.status().message();
-  return std::move(server).value();
-}
-
 std::shared_ptr<TcpStore> join(std::uint16_t port, std::vector<std::byte> secret = {}) {
   return tutti::make_tcp_store({.port = port, .timeout = 10s, .secret = std::move(secret)});
-}
-
-os::Fd dial(const TcpServer& server) {
-  auto fd = os::connect_tcp(server.address(), Clock::now() + 5s);
-  EXPECT_TRUE(fd) << fd.status().message();
-  return std::move(fd).value();
-}
-
-// Whether the other side hangs up within the time.
-bool hung_up(const os::Fd& fd, Clock::duration within) {
-  std::array<std::byte, 4096> buffer;
-  const auto deadline = Clock::now() + within;
-  while (true) {
-    auto got = os::receive_some(fd.get(), buffer);
-    if (!got || !got->has_value()) return true;
-    if (**got > 0) continue;
-    auto ready = os::wait_ready(fd.get(), POLLIN, deadline);
-    if (!ready || !*ready) return false;
-  }
 }
 
 os::Fd dial_and_prove(const TcpServer& server) {

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 
 #include <string>
 #include <thread>
@@ -10,6 +9,7 @@
 
 #include <tutti/store.hpp>
 #include "os/socket.hpp"
+#include "served.hpp"
 #include "store/handshake.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
@@ -24,7 +24,6 @@ namespace os = tutti::os;
 
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Secret = std::vector<std::byte>;
 
 const Secret kSecret(32, std::byte{7});
@@ -32,16 +31,10 @@ const Secret kOther(32, std::byte{8});
 
 TcpServerOptions encrypted() {
   TcpServerOptions options;
-  options.address = os::Address::parse("127.0.0.1", 0).value();
+  options.address = loopback();
   options.secret = kSecret;
   options.encrypt = true;
   return options;
-}
-
-std::unique_ptr<TcpServer> serve(TcpServerOptions options) {
-  auto server = TcpServer::start(std::move(options));
-  EXPECT_TRUE(server) << server.status().message();
-  return std::move(server).value();
 }
 
 std::shared_ptr<TcpStore> join(const TcpServer& server, const Secret& secret = kSecret,
@@ -122,27 +115,16 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
 
 /// A user that has proven himself, and with whom TLS does not begin.
 os::Fd half_open(const TcpServer& server) {
-  auto fd = os::connect_tcp(server.address(), Clock::now() + 5s);
+  os::Fd fd = dial(server);
   const auto deadline = Clock::now() + 5s;
   const Credentials mine{kSecret, "", 0, true};
   auto hello = make_hello(mine);
-  EXPECT_TRUE(os::send_all(fd.value().get(), *hello, deadline));
+  EXPECT_TRUE(os::send_all(fd.get(), *hello, deadline));
   Reply reply{};
-  EXPECT_TRUE(os::receive_all(fd.value().get(), reply, deadline));
+  EXPECT_TRUE(os::receive_all(fd.get(), reply, deadline));
   auto proof = make_client_proof(*hello, reply, mine);
-  EXPECT_TRUE(os::send_all(fd.value().get(), *proof, deadline));
-  return std::move(fd).value();
-}
-
-bool hung_up(const os::Fd& fd, Clock::duration within) {
-  std::array<std::byte, 4096> buffer;
-  const auto deadline = Clock::now() + within;
-  while (true) {
-    auto got = os::receive_some(fd.get(), buffer);
-    if (!got || !got->has_value()) return true;
-    auto ready = os::wait_ready(fd.get(), POLLIN, deadline);
-    if (!ready || !*ready) return false;
-  }
+  EXPECT_TRUE(os::send_all(fd.get(), *proof, deadline));
+  return fd;
 }
 
 TEST(TlsStore, DropsWhoDoesNotBeginInTime) {

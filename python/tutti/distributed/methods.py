@@ -1,0 +1,158 @@
+"""The methods of a group, as torch.distributed's have them: `group.allreduce([tensor], AllreduceOptions())`.
+
+Each returns a Work; ranks are the group's. There are two forms: lists of one tensor with a struct of options, and
+plain tensors with the operation, the root and the timeout.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from tutti import _tutti
+from tutti.distributed.operators import RedOpType, low_of
+from tutti.distributed.options import UNSET_TIMEOUT, Options
+from tutti.distributed.tensors import is_tensor, split_counts
+from tutti.distributed.work import Work
+
+
+def _limit(opts: Any, timeout: Any) -> Any:
+    """The timeout that was given, in either form; None is the group's."""
+    given = timeout if timeout is not None else opts.timeout if isinstance(opts, Options) else \
+        opts if isinstance(opts, timedelta) else None
+    return None if given == UNSET_TIMEOUT else given
+
+
+def _op(opts: Any, op: Any) -> tuple[Any, Any]:
+    """The operation in either form, as the C++ face wants it."""
+    if op is None:
+        op = RedOpType.SUM if opts is None or isinstance(opts, timedelta) else getattr(opts, "reduceOp", opts)
+    return low_of(op)
+
+
+def _root(opts: Any, root: Any) -> int:
+    """The root in either form."""
+    given = root if root is not None else getattr(opts, "rootRank", opts)
+    return 0 if given is None else int(given)
+
+
+def _one(tensors: Any, what: str) -> Any:
+    """The tensor of a list of one, or the one that was given."""
+    if is_tensor(tensors) or not isinstance(tensors, (list, tuple)):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"{what} takes a list of one tensor, not of {len(tensors)}")
+    return tensors[0]
+
+
+def _row(tensors: Any, what: str) -> Any:
+    """The tensors of a list of one list, or of the list that was given."""
+    return _one(tensors, what) if len(tensors) == 1 and not is_tensor(tensors[0]) else tensors
+
+
+class GroupMethods:
+    """What a ProcessGroup can do by itself."""
+
+    __slots__ = ()
+
+    _low: _tutti.ProcessGroup
+
+    def allreduce(self, tensors: Any, opts: Any = None, timeout: Any = None, *, op: Any = None) -> Work:
+        low, factor = _op(opts, op)
+        return Work(self._low.all_reduce(_one(tensors, "allreduce"), low, factor=factor, timeout=_limit(opts, timeout),
+                                         async_op=True))
+
+    def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> Work:
+        low, factor = _op(opts, None)
+        return Work(self._low.all_reduce_coalesced(tensors, low, factor=factor, timeout=_limit(opts, None),
+                                                   async_op=True))
+
+    def broadcast(self, tensors: Any, opts: Any = None, timeout: Any = None, *, root: Any = None) -> Work:
+        return Work(self._low.broadcast(_one(tensors, "broadcast"), _root(opts, root), timeout=_limit(opts, timeout),
+                                        async_op=True))
+
+    def reduce(self, tensors: Any, opts: Any = None, op: Any = None, timeout: Any = None, *,
+               root: Any = None) -> Work:
+        low, factor = _op(opts if isinstance(opts, Options) else None, op)
+        return Work(self._low.reduce(_one(tensors, "reduce"), _root(opts, root), low, factor=factor,
+                                     timeout=_limit(opts, timeout), async_op=True))
+
+    def allgather(self, output_tensors: Any, input_tensors: Any, opts: Any = None, *,
+                  timeout: Any = None) -> Work:
+        return Work(self._low.all_gather_list(_row(output_tensors, "allgather"), _one(input_tensors, "allgather"),
+                                              timeout=_limit(opts, timeout), async_op=True))
+
+    def all_gather_single(self, output: Any, input: Any, opts: Any = None) -> Work:
+        return Work(self._low.all_gather(output, input, timeout=_limit(opts, None), async_op=True))
+
+    _allgather_base = all_gather_single
+
+    def all_gather_single_coalesced(self, output_lists: Any, input_list: Any, opts: Any = None) -> Work:
+        return Work(self._low.all_gather_coalesced(output_lists, input_list, timeout=_limit(opts, None), async_op=True))
+
+    allgather_into_tensor_coalesced = all_gather_single_coalesced
+
+    def allgather_coalesced(self, output_lists: Any, input_list: Any, opts: Any = None) -> Work:
+        return self.all_gather_single_coalesced([tensor for row in output_lists for tensor in row], input_list, opts)
+
+    def gather(self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None, *,
+               root: Any = None) -> Work:
+        outputs = _row(output_tensors, "gather") if output_tensors else None
+        return Work(self._low.gather_list(outputs, _one(input_tensors, "gather"), _root(opts, root),
+                                          timeout=_limit(opts, timeout), async_op=True))
+
+    def scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None, timeout: Any = None, *,
+                root: Any = None) -> Work:
+        inputs = _row(input_tensors, "scatter") if input_tensors else None
+        return Work(self._low.scatter_list(_one(output_tensors, "scatter"), inputs, _root(opts, root),
+                                           timeout=_limit(opts, timeout), async_op=True))
+
+    def reduce_scatter(self, output_tensors: Any, input_tensors: Any, opts: Any = None,
+                       timeout: Any = None, *, op: Any = None) -> Work:
+        low, factor = _op(opts, op)
+        return Work(self._low.reduce_scatter_list(_one(output_tensors, "reduce_scatter"),
+                                                  _row(input_tensors, "reduce_scatter"), low, factor=factor,
+                                                  timeout=_limit(opts, timeout), async_op=True))
+
+    def reduce_scatter_single(self, output: Any, input: Any, opts: Any = None) -> Work:
+        low, factor = _op(opts, None)
+        return Work(self._low.reduce_scatter(output, input, low, factor=factor, timeout=_limit(opts, None),
+                                             async_op=True))
+
+    _reduce_scatter_base = reduce_scatter_single
+
+    def reduce_scatter_single_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> Work:
+        low, factor = _op(opts, None)
+        return Work(self._low.reduce_scatter_coalesced(outputs, inputs, low, factor=factor, timeout=_limit(opts, None),
+                                                       async_op=True))
+
+    reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+    def alltoall(self, output_tensors: Any, input_tensors: Any, opts: Any = None, *,
+                 timeout: Any = None) -> Work:
+        return Work(self._low.all_to_all_list(output_tensors, input_tensors, timeout=_limit(opts, timeout),
+                                              async_op=True))
+
+    def all_to_all_single(self, output: Any, input: Any, output_split_sizes: Sequence[int] = (),
+                          input_split_sizes: Sequence[int] = (), opts: Any = None, *, timeout: Any = None) -> Work:
+        splits: dict[str, Any] = {}
+        if output_split_sizes or input_split_sizes:
+            splits["output_splits"] = split_counts(output, output_split_sizes, self._low.size, "output")
+            splits["input_splits"] = split_counts(input, input_split_sizes, self._low.size, "input")
+        return Work(self._low.all_to_all(output, input, timeout=_limit(opts, timeout), async_op=True, **splits))
+
+    alltoall_base = all_to_all_single
+
+    def barrier(self, opts: Any = None, *, timeout: Any = None) -> Work:
+        return Work(self._low.barrier(timeout=_limit(opts, timeout), async_op=True))
+
+    def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
+        self._low.monitored_barrier(timeout=timeout, wait_all_ranks=wait_all_ranks)
+
+    def send(self, tensors: Any, dstRank: int, tag: int = 0) -> Work:
+        return Work(self._low.isend(_one(tensors, "send"), dstRank, tag=tag))
+
+    def recv(self, tensors: Any, srcRank: int, tag: int = 0) -> Work:
+        return Work(self._low.irecv(_one(tensors, "recv"), srcRank, tag=tag))
+
+    def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
+        return Work(self._low.irecv(_one(tensors, "recv_anysource"), None, tag=tag))

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "os/socket.hpp"
+#include "store/tcp_server.hpp"
+
+// A server on loopback, and those who come to it without being a store's users.
+namespace tutti::store {
+
+using Clock = std::chrono::steady_clock;
+
+inline os::Address loopback(std::uint16_t port = 0) {
+  return os::Address::parse("127.0.0.1", port).value();
+}
+
+/// On a port of the system's choice.
+inline std::unique_ptr<TcpServer> serve(TcpServerOptions options = {}) {
+  options.address = loopback();
+  auto server = TcpServer::start(std::move(options));
+  EXPECT_TRUE(server) << server.status().message();
+  return std::move(server).value();
+}
+
+inline os::Fd dial(const TcpServer& server) {
+  auto fd = os::connect_tcp(server.address(), Clock::now() + std::chrono::seconds(5));
+  EXPECT_TRUE(fd) << fd.status().message();
+  return std::move(fd).value();
+}
+
+/// Whether the other side hangs up within the time.
+inline bool hung_up(const os::Fd& fd, Clock::duration within) {
+  std::array<std::byte, 4096> buffer;
+  const auto deadline = Clock::now() + within;
+  while (true) {
+    auto got = os::receive_some(fd.get(), buffer);
+    if (!got || !got->has_value()) return true;
+    if (**got > 0) continue;
+    auto ready = os::wait_ready(fd.get(), POLLIN, deadline);
+    if (!ready || !*ready) return false;
+  }
+}
+
+}  // namespace tutti::store
