@@ -82,13 +82,17 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
       options.exchange = [&, rank](const std::string& name, const std::string& mine) {
         return exchange.run(rank, name, mine, options.deadline);
       };
+      options.first_lost = [] { return Status(); };  // a thread does not die alone
       Result<std::shared_ptr<native::Context>> context = native::Context::create(options);
       if (!context) {
         exchange.fail();
         raise(context.status());
       }
       Result<native::NativeBackend*> backend = native::NativeBackend::make_world(*context, "world");
-      if (!backend) raise(backend.status());
+      if (!backend) {
+        exchange.fail();
+        raise(backend.status());
+      }
       std::vector<int> globals(static_cast<std::size_t>(size));
       std::iota(globals.begin(), globals.end(), 0);
       ProcessGroup world(*backend, "world", std::move(globals), config.timeout);

@@ -20,6 +20,8 @@ constexpr int kAcceptsPerPoll = 16;
 constexpr auto kRedialAfter = std::chrono::milliseconds(10);
 // How long a peer that said that its own dial is on its way has for it.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
+// Asking whether somebody was lost may take 50 ms each time.
+constexpr auto kAskAgainAfter = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -89,11 +91,13 @@ void TcpTransport::give_up_dial(Connection& to, const Status& why) {
 
 void TcpTransport::lose_the_first(const Connection& unreachable) {
   // Later ones find the groups broken by the first.
-  if (closing_ || !options_.first_lost || std::exchange(knows_first_, true)) return;
+  if (closing_ || !options_.first_lost || first_lost_ >= 0 || Clock::now() < ask_again_) return;
   const Status first = options_.first_lost();
+  ask_again_ = Clock::now() + kAskAgainAfter;
   const int rank = first.ok() ? -1 : first.culprit().value_or(-1);
-  if (rank < 0 || rank >= options_.size || rank == options_.rank || rank == unreachable.peer)
-    return;
+  if (rank < 0 || rank >= options_.size) return;
+  first_lost_ = rank;
+  if (rank == options_.rank || rank == unreachable.peer) return;
   Connection* whom = connection(rank);
   if (whom == nullptr) return;
   if (whom->link == Connection::Link::open) read(*whom);  // what it has said before
@@ -140,9 +144,15 @@ bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
 void TcpTransport::on_dial(Connection& to) {
   if (to.connecting) {
     if (Status s = os::connect_result(to.stream.fd()); !s) {
-      // Each rank listens before its address is known: nobody there means that it has ended.
-      if (s.code() == Errc::refused)
-        s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
+      // Each rank listens before its address is known: nobody there means that it has ended. In
+      // peace, if those who would know of a loss know of none; then it owes us nothing that we had
+      // not got over a connection.
+      if (s.code() == Errc::refused) {
+        lose_the_first(to);
+        const bool in_peace = options_.first_lost && first_lost_ < 0;
+        s = Status(in_peace ? Errc::peer_left : Errc::peer_lost,
+                   "nobody listens there any more; has its process ended?");
+      }
       return give_up_dial(to, s);
     }
     to.connecting = false;

@@ -386,7 +386,7 @@ void TcpTransport::lose(Connection& whom, Status why) {
   whom.reader = FrameReader(whom.peer);
   whom.handshake.reset();
   if (hot_ == &whom) hot_ = nullptr;
-  knows_first_ |= why.code() == Errc::peer_lost;
+  if (first_lost_ < 0 && why.code() == Errc::peer_lost) first_lost_ = whom.peer;
   whom.why = std::move(why.with_culprit(whom.peer));
   whom.lost = true;
   say(whom.peer);

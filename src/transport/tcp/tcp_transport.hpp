@@ -35,10 +35,10 @@ struct TcpOptions {
   std::chrono::milliseconds dial_timeout{10'000};
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};
-  /// Whom others know to have been lost first: peer_lost with its culprit; ok: nobody. Asked at
-  /// most once, before the first peer is blamed that could not be reached: it may have ended over
-  /// somebody else, whom we were not connected with. May block for some 50 ms. Empty: nobody to
-  /// ask.
+  /// Whom others know to have been lost first: peer_lost with its culprit; ok: nobody. Asked
+  /// before a peer is blamed that could not be reached, once a second at most and until it names
+  /// one: the peer may have ended over somebody else, whom we were not connected with, or in peace.
+  /// May block for some 50 ms. Empty: nobody to ask.
   std::function<Status()> first_lost = {};
 };
 
@@ -146,7 +146,8 @@ class TcpTransport final : public Transport {
   bool listening_ = false;  ///< the listener is in epoll
   bool timer_armed_ = false;
   bool closing_ = false;
-  bool knows_first_ = false;  ///< a peer was lost, or nobody could be named
+  int first_lost_ = -1;  ///< the first rank that we have lost, or TcpOptions::first_lost has named
+  TimePoint ask_again_{};                                 ///< not before, while it names nobody
   std::vector<std::unique_ptr<Connection>> connections_;  ///< by rank; made on first use
   std::array<std::unique_ptr<Stranger>, kMaxStrangers> strangers_;
   std::size_t stranger_count_ = 0;

@@ -348,6 +348,13 @@ TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
   }
 }
 
+TEST_F(TcpFirstLost, NobodyMeansThatWhoCannotBeReachedLeftInPeace) {
+  start([] { return Status(); });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
+}
+
 TEST_F(TcpFirstLost, HasSaidWhatItHadToSayBefore) {
   start([&] { return Status(Errc::peer_lost, "so others know").with_culprit(3); });
   send(3, 0);

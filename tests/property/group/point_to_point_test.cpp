@@ -127,6 +127,25 @@ TEST_P(PointToPoint, ThousandsMayBeOutstandingAndTagsTellThemApart) {
       config());
 }
 
+TEST_P(PointToPoint, WhoHasLeftDoesNotDisturbAReceiveFromAnybody) {
+  run_threads(
+      ranks() + 2,
+      [](ProcessGroup& world) {
+        if (world.rank() > 1) return;  // connected with nobody
+        std::vector<std::int32_t> value{7};
+        if (world.rank() == 0) {
+          // So that rank 1 has asked the others where they are.
+          std::this_thread::sleep_for(std::chrono::milliseconds(200));
+          world.send(value, 1);
+          return;
+        }
+        std::vector<std::int32_t> got{0};
+        world.recv(got, any_source);
+        EXPECT_EQ(got, value);
+      },
+      config());
+}
+
 TEST_P(PointToPoint, OneTagIsFirstInFirstOut) {
   run_threads(
       ranks(),
