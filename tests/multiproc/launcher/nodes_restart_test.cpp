@@ -196,6 +196,10 @@ TEST_F(TuttirunRestart, AKilledLauncherIsNotRestartedWithout) {
 }
 
 TEST_F(TuttirunRestart, ANodeThatCannotStartAgainTellsTheOther) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "without descriptors UBSan cannot look whether memory can be read, and reports "
+                  "an object of ours";
+#endif
   const Gate leave("leave");
   const auto rest = program_held_by(leave);
   Tuttirun first(node(0, port, rest));
