@@ -1,6 +1,8 @@
 // Whatever stands in the variables of a process, its place in the job makes sense or is refused,
 // and a list of interfaces is understood or refused. Lines "NAME=value".
 
+#include <sys/socket.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -58,6 +60,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!variables.contains("TUTTI_SECRET_FILE")) {
     if (auto secret = read_secret(environment)) require(secret->empty() || secret->size() >= 32);
   }
+  if (auto chosen = choose_interface(environment, AF_INET); !chosen)
+    require(chosen.status().code() == tutti::Errc::invalid_argument);
+  else if (*chosen)
+    require(variables.contains((*chosen)->variable) && !(*chosen)->interface.name.empty());
   for (const auto& [name, value] : variables) {
     auto choice = parse_interfaces(name.substr(0, 64), value, false);
     if (!choice) {
