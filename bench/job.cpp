@@ -73,7 +73,7 @@ Job::~Job() { end(); }
 JobError Job::failure(const std::string& what) {
   failed_ = true;
   return JobError(
-      fmt::format("{} with {} ranks: {}{}", request_.library, request_.ranks, what, tail(log_)));
+      fmt::format("{} with {} ranks: {}{}", request_.name, request_.ranks, what, tail(log_)));
 }
 
 void Job::start(const Launch& launch) {
@@ -126,8 +126,8 @@ void Job::welcome(int connection) {
     throw failure("a rank did not introduce itself rightly");
   }
   ranks_[static_cast<std::size_t>(hello.rank)] = {connection, peer.pid, pidfd_open(peer.pid)};
-  hello.library[sizeof hello.library - 1] = '\0';
-  if (hello.rank == 0) version_ = hello.library;
+  hello.title[sizeof hello.title - 1] = '\0';
+  if (hello.rank == 0) version_ = hello.title;
 }
 
 bool Job::launcher_ended() {

@@ -154,22 +154,22 @@ bool installed(const std::string& library, const fs::path& programs, std::string
 }
 
 Launch plan_launch(const LaunchRequest& request) {
-  const fs::path worker = worker_of(request.library, request.programs);
+  const fs::path worker = worker_of(request.name, request.programs);
   const std::vector<std::string> arguments{"--socket", request.socket.string()};
-  if (request.library == kOurs) return ours(request, arguments);
+  if (request.name == kOurs) return ours(request, arguments);
   Launch launch;
-  if (is_mpi(request.library)) {
-    Program program = request.library == "openmpi" ? openmpi(request)
-                      : request.library == "mpich" ? mpich(request)
-                                                   : impi(request);
+  if (is_mpi(request.name)) {
+    Program program = request.name == "openmpi" ? openmpi(request)
+                      : request.name == "mpich" ? mpich(request)
+                                                : impi(request);
     program.argv.push_back(worker.string());
     program.argv.insert(program.argv.end(), arguments.begin(), arguments.end());
     launch.settings = settings_text(program, worker);
     launch.programs.push_back(std::move(program));
     return launch;
   }
-  if (request.library != "gloo") {
-    throw std::invalid_argument("no such library: " + request.library);
+  if (request.name != "gloo") {
+    throw std::invalid_argument("no such library: " + request.name);
   }
   for (int rank = 0; rank < request.ranks; ++rank) {
     Program program{{worker.string()}, {}};

@@ -15,7 +15,7 @@ inline constexpr const char* kOurs = "tutti";
 std::vector<std::string> known_libraries();
 
 struct LaunchRequest {
-  std::string library;
+  std::string name;
   int ranks = 2;
   int cpus = 1;                     ///< usable ones
   std::filesystem::path programs;   ///< folder of the worker programs

@@ -112,7 +112,7 @@ class Runner {
       const std::size_t count = point.series.size();
       for (std::size_t turn = 0; turn < count; ++turn) {
         auto& series = point.series[(turn + static_cast<std::size_t>(round)) % count];
-        const bool hopeless = estimates_[series.library] > kHopelesslySlow * best;
+        const bool hopeless = estimates_[series.name] > kHopelesslySlow * best;
         if (!series.failure.empty() || (hopeless && round > 0)) continue;
         guarded(series, [&](Job& job) { one_round(job, point, series); });
       }
@@ -145,11 +145,11 @@ class Runner {
   template <class Action>
   void guarded(Series& series, Action action) {
     try {
-      action(*jobs_.at(series.library));
+      action(*jobs_.at(series.name));
     } catch (const JobError& error) {
       series.failure = error.what();
       series.seconds.clear();
-      jobs_.erase(series.library);
+      jobs_.erase(series.name);
     }
   }
 
@@ -227,7 +227,7 @@ class Runner {
       measured = ask(job, point, 1, iterations, 0);
     }
     const double each = std::max(measured.total / static_cast<double>(iterations), 1e-9);
-    estimates_[series.library] = measured.seconds;
+    estimates_[series.name] = measured.seconds;
     series.iterations =
         std::clamp(static_cast<std::uint64_t>(budget / each), kLeastIterations, most);
   }
@@ -235,7 +235,7 @@ class Runner {
   [[nodiscard]] double best_estimate(const Point& point) const {
     double best = INFINITY;
     for (const auto& series : point.series) {
-      if (series.failure.empty()) best = std::min(best, estimates_.at(series.library));
+      if (series.failure.empty()) best = std::min(best, estimates_.at(series.name));
     }
     return best;
   }
@@ -243,7 +243,7 @@ class Runner {
   void one_round(Job& job, const Point& point, Series& series) {
     const std::uint64_t warmup = std::clamp<std::uint64_t>(series.iterations / 10, 1, 1000);
     const Measured measured =
-        ask(job, point, warmup, series.iterations, estimates_.at(series.library));
+        ask(job, point, warmup, series.iterations, estimates_.at(series.name));
     series.seconds.push_back(measured.seconds);
     series.involuntary_switches.push_back(measured.switches);
   }
@@ -287,14 +287,14 @@ State Point::state() const {
 
 const Series* Point::of(const std::string& library) const {
   const auto found = std::find_if(series.begin(), series.end(),
-                                  [&](const Series& s) { return s.library == library; });
+                                  [&](const Series& s) { return s.name == library; });
   return found == series.end() ? nullptr : &*found;
 }
 
 const Series* Point::best_peer() const {
   const Series* best = nullptr;
   for (const auto& one : series) {
-    if (one.library == kOurs || !one.median()) continue;
+    if (one.name == kOurs || !one.median()) continue;
     if (best == nullptr || *one.median() < *best->median()) best = &one;
   }
   return best;

@@ -37,7 +37,7 @@ enum class State { near, middle, far, mixed, unknown };
 
 /// What one library did at one point.
 struct Series {
-  std::string library;
+  std::string name;
   std::vector<double> seconds;  ///< per call, one figure per round
   std::uint64_t iterations = 0;
   /// How often somebody else took a core from one of its ranks, per round.
@@ -65,7 +65,7 @@ struct Point {
 
 /// A library as it was started for a number of ranks.
 struct Started {
-  std::string library;
+  std::string name;
   int ranks = 0;
   std::string version;
   std::string settings;

@@ -38,7 +38,7 @@ struct Hello {
   std::uint32_t magic = kMagic;
   std::int32_t rank = 0;
   std::int32_t size = 0;
-  char library[116] = {};  ///< name and version, ends with a zero
+  char title[116] = {};  ///< name and version, ends with a zero
 };
 
 /// From a rank to every command but quit, followed by `samples` doubles.

@@ -47,9 +47,9 @@ nlohmann::json to_json(const Point& point) {
                          {"involuntary_switches", series.involuntary_switches}};
     if (const auto middle = series.median()) entry["us"] = *middle * kMicro;
     if (!series.failure.empty()) entry["failure"] = series.failure;
-    json["libraries"][series.library] = std::move(entry);
+    json["libraries"][series.name] = std::move(entry);
   }
-  if (const Series* best = point.best_peer()) json["best_peer"] = best->library;
+  if (const Series* best = point.best_peer()) json["best_peer"] = best->name;
   if (const auto ratio = point.ratio()) json["ratio"] = *ratio;
   return json;
 }
@@ -74,7 +74,7 @@ std::string Table::row(const Point& point) const {
   for (const auto& library : libraries_) line += fmt::format("{:>10}", cell(point.of(library)));
   const Series* best = point.best_peer();
   const auto ratio = point.ratio();
-  line += fmt::format("  {:<8}{:>6}\n", best == nullptr ? "-" : best->library,
+  line += fmt::format("  {:<8}{:>6}\n", best == nullptr ? "-" : best->name,
                       ratio ? figure(*ratio) : "-");
   for (const auto& series : point.series) {
     if (!series.failure.empty()) line += fmt::format("  {}\n", series.failure);
@@ -84,9 +84,9 @@ std::string Table::row(const Point& point) const {
 
 std::string describe(const Started& started) {
   if (!started.failure.empty()) {
-    return fmt::format("{}, {} ranks: {}\n", started.library, started.ranks, started.failure);
+    return fmt::format("{}, {} ranks: {}\n", started.name, started.ranks, started.failure);
   }
-  return fmt::format("{}, {} ranks: {}{}{}\n", started.library, started.ranks, started.version,
+  return fmt::format("{}, {} ranks: {}{}{}\n", started.name, started.ranks, started.version,
                      started.settings.empty() ? "" : "; ", started.settings);
 }
 
@@ -97,7 +97,7 @@ nlohmann::json to_json(const Settings& settings, const Results& results) {
                       {"libraries", nlohmann::json::array()},
                       {"points", nlohmann::json::array()}};
   for (const auto& started : results.started) {
-    nlohmann::json entry{{"library", started.library}, {"ranks", started.ranks}};
+    nlohmann::json entry{{"library", started.name}, {"ranks", started.ranks}};
     if (started.failure.empty()) {
       entry["version"] = started.version;
       entry["settings"] = started.settings;

@@ -69,7 +69,7 @@ class Server {
     Hello hello;
     hello.rank = library_.rank();
     hello.size = library_.size();
-    copy_text(hello.library, library_.name());
+    copy_text(hello.title, library_.name());
     if (!send_all(fd_, &hello, sizeof hello)) return 1;
     Command command;
     while (receive_all(fd_, &command, sizeof command)) {

@@ -296,11 +296,7 @@ void Engine::observe_line(Op& op, int rank, const shm::Slot& slot) noexcept {
 }
 
 void Engine::learn(std::chrono::nanoseconds took) noexcept {
-  const bool before = cores_.far();
-  cores_.add(took);
-  // relaxed: a hint.
-  if (cores_.far() != before)
-    world_.regions->header().far.store(cores_.far() ? 1 : 0, std::memory_order_relaxed);
+  cores_.add(took, world_.regions->header().far);
 }
 
 void Engine::decide_handing_over(Op& op) noexcept {

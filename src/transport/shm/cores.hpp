@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <bit>
 #include <chrono>
 #include <cstddef>
@@ -22,13 +23,15 @@ class Cores {
   /// is.
   static constexpr std::uint64_t kProbeEvery = 32;
 
-  /// `took`: as read_one_line measures it.
-  void add(std::chrono::nanoseconds took) noexcept {
+  /// `took`: as read_one_line measures it. `told`: where the others read what far() says; a hint.
+  void add(std::chrono::nanoseconds took, std::atomic<std::uint32_t>& told) noexcept {
+    const bool before = far_;
     slow_ = static_cast<std::uint8_t>(slow_ << 1 | (took > kSlow ? 1 : 0));
     const int slow = std::popcount(slow_);
     // A single one may have been interrupted, and with more ranks than cores some peers are on our
     // own core.
     far_ = slow >= kManySlow || (far_ && slow > kFewSlow);
+    if (far_ != before) told.store(far_ ? 1 : 0, std::memory_order_relaxed);  // relaxed: a hint
   }
   [[nodiscard]] bool far() const noexcept { return far_; }
 

@@ -295,11 +295,8 @@ bool OutboxTransport::take_payload(Peer& from, std::uint64_t written) noexcept {
 
 void OutboxTransport::sample(Peer& from, const std::byte* payload) noexcept {
   from.sample = false;
-  const bool before = from.cores.far();
-  from.cores.add(Cores::read_one_line(payload, Cores::kLeastBytes, std::chrono::steady_clock::now));
-  // relaxed: a hint.
-  if (from.cores.far() != before)
-    from.mine->far.store(from.cores.far() ? 1 : 0, std::memory_order_relaxed);
+  from.cores.add(Cores::read_one_line(payload, Cores::kLeastBytes, std::chrono::steady_clock::now),
+                 from.mine->far);
 }
 
 void OutboxTransport::drop_arriving(int peer) noexcept {

@@ -13,7 +13,7 @@ namespace {
 
 Series series(std::string library, std::vector<double> seconds) {
   Series one;
-  one.library = std::move(library);
+  one.name = std::move(library);
   one.seconds = std::move(seconds);
   return one;
 }
@@ -40,7 +40,7 @@ TEST(Measure, BestPeerIsNeverOursAndNeverOneThatFailed) {
   Point one = point(
       {series("tutti", {1}), series("impi", {}), series("gloo", {9}), series("openmpi", {3})});
   ASSERT_NE(one.best_peer(), nullptr);
-  EXPECT_EQ(one.best_peer()->library, "openmpi");
+  EXPECT_EQ(one.best_peer()->name, "openmpi");
   EXPECT_DOUBLE_EQ(one.ratio().value(), 1.0 / 3);
   EXPECT_FALSE(point({series("tutti", {1})}).ratio().has_value());
   EXPECT_FALSE(point({series("impi", {1})}).ratio().has_value());

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -138,13 +139,16 @@ TEST(Cores, SomeSlowSamplesAmongTheLastMakeThemFar) {
   const nanoseconds fast{60};
   const nanoseconds slow{280};
   Cores cores;
-  for (int i = 0; i < 20; ++i) cores.add(i % 8 < 2 ? slow : fast);  // interruptions
+  std::atomic<std::uint32_t> told = 0;
+  for (int i = 0; i < 20; ++i) cores.add(i % 8 < 2 ? slow : fast, told);  // interruptions
   EXPECT_FALSE(cores.far());
-  for (int i = 0; i < 8; ++i) cores.add(i % 2 == 0 ? slow : fast);  // half of the peers on our core
+  for (int i = 0; i < 8; ++i)
+    cores.add(i % 2 == 0 ? slow : fast, told);  // half of the peers on our core
   EXPECT_TRUE(cores.far());
-  for (int i = 0; i < 3; ++i) cores.add(fast);
+  EXPECT_EQ(told.load(), 1U);
+  for (int i = 0; i < 3; ++i) cores.add(fast, told);
   EXPECT_TRUE(cores.far());
-  for (int i = 0; i < 2; ++i) cores.add(fast);
+  for (int i = 0; i < 2; ++i) cores.add(fast, told);
   EXPECT_FALSE(cores.far());
 }
 
