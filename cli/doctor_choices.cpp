@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <tutti/backends.hpp>
+
 #include "base/kinds.hpp"
 #include "cli/doctor.hpp"
 #include "os/cpu.hpp"
@@ -78,6 +80,14 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
   const plan::Topology topology = topology_of(job, config);
   findings.section(fmt::format("What would be chosen for {} rank{} on {} host{}", job.ranks,
                                job.ranks == 1 ? "" : "s", job.hosts, job.hosts == 1 ? "" : "s"));
+  const std::vector<std::string> backends = available_backends();
+  if (std::ranges::find(backends, config.backend) != backends.end())
+    findings.fact("backend", config.backend);
+  else
+    findings.wrong(fmt::format(
+        "TUTTI_BACKEND is \"{}\": only programs that register a backend of this name can start; "
+        "there is always {}",
+        config.backend, fmt::join(backends, ", ")));
   switch (config.transport) {
     case Config::TransportChoice::tcp:
       findings.fact("transport", "TCP for everything, as TUTTI_TRANSPORT says");

@@ -31,7 +31,7 @@ constexpr std::uint64_t kLittleMemory = 256 * kMiB;
 // Sockets, eventfds, pipes and what peers hand us: a few for each rank of the host.
 constexpr rlim_t kFewDescriptors = 256;
 
-std::string size_text(std::uint64_t bytes) {
+std::string memory_text(std::uint64_t bytes) {
   const double mib = static_cast<double>(bytes) / static_cast<double>(kMiB);
   return mib >= 1024 ? fmt::format("{:.1f} GiB", mib / 1024) : fmt::format("{:.0f} MiB", mib);
 }
@@ -79,8 +79,8 @@ void look_at_memory(Findings& findings) {
   const auto available = available_memory();
   const auto limit = memory_limit();
   findings.fact("memory",
-                fmt::format("{} available, {}", available ? size_text(*available) : "unknown",
-                            limit ? "the cgroup's limit is " + size_text(*limit)
+                fmt::format("{} available, {}", available ? memory_text(*available) : "unknown",
+                            limit ? "the cgroup's limit is " + memory_text(*limit)
                                   : std::string("no limit of a cgroup")));
   if (available && *available < kLittleMemory)
     findings.hint("little memory is left: a rank takes some MiB, and what its buffers take");

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "base/nearest.hpp"
 #include "cli/doctor.hpp"
 #include "plan/select.hpp"
 #include "rendezvous/environment.hpp"
+#include "rendezvous/known_variables.hpp"
 #include "secure/tls.hpp"
 #include "store/secret.hpp"
 
@@ -20,10 +20,6 @@ namespace tutti::cli {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
-
-constexpr std::string_view kOurs = "TUTTI_";
-// As many letters may differ in a name that is meant to be one of ours.
-constexpr std::size_t kTypo = 2;
 
 Variables environment() {
   Variables variables;
@@ -35,27 +31,14 @@ Variables environment() {
   return variables;
 }
 
-/// Names that Config reads: it is asked, so none can be forgotten here.
-std::vector<std::string> names_of_settings() {
-  std::vector<std::string> names;
-  const auto nothing = Config::from_environment([&](const char* name) {
-    names.emplace_back(name);
-    return nullptr;
-  });
-  return names;
-}
-
 /// Variables that look like ours and are not.
-void look_for_typos(const Variables& variables, const std::vector<std::string>& known,
-                    Findings& findings) {
-  for (const auto& [name, value] : variables) {
-    if (std::ranges::find(known, name) != known.end()) continue;
-    const auto similar = base::nearest(name, known);
-    const bool ours = name.starts_with(kOurs);
-    if (!ours && (!similar || base::edit_distance(name, *similar) > kTypo)) continue;
-    findings.wrong(fmt::format(
-        "{} is set and means nothing{}", name,
-        similar ? fmt::format("; did you mean {}?", *similar) : std::string(": unset it")));
+void look_for_typos(const Variables& variables, Findings& findings) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : variables) names.push_back(name);
+  for (const auto& [name, meant] : rendezvous::strange_variables(names)) {
+    findings.wrong(
+        fmt::format("{} is set and means nothing{}", name,
+                    meant ? fmt::format("; did you mean {}?", *meant) : std::string(": unset it")));
   }
 }
 
@@ -140,12 +123,9 @@ void look_at_encryption(const Variables& variables, Findings& findings) {
 Config look_at_settings(Findings& findings) {
   findings.section("Settings");
   const Variables variables = environment();
-  const std::vector<std::string> settings = names_of_settings();
-  std::vector<std::string> known = settings;
-  known.insert(known.end(), rendezvous::kMeetingVariables.begin(),
-               rendezvous::kMeetingVariables.end());
+  const std::vector<std::string> settings = rendezvous::setting_variables();
   bool any = false;
-  std::vector<std::string> shown = known;
+  std::vector<std::string> shown = rendezvous::known_variables();
   for (const char* name : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "RANK", "WORLD_SIZE",
                            "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "OMP_NUM_THREADS"})
     shown.emplace_back(name);
@@ -156,7 +136,7 @@ Config look_at_settings(Findings& findings) {
     findings.fact(name, found->second);
   }
   if (!any) findings.fact("none", "defaults, as in docs/configuration.md");
-  look_for_typos(variables, known, findings);
+  look_for_typos(variables, findings);
   look_at_job(variables, findings);
   Config config = read_config(variables, settings, findings);
   if (config.tls) look_at_encryption(variables, findings);

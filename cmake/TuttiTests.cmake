@@ -1,10 +1,18 @@
 # tutti_add_test and its kin. Every test is started through tools/run_with_stacks.py: when its
 # time is over, that prints the stacks of the whole process tree, kills the tree and fails.
 
+set(tutti_sanitizer "") # the one that this is built with; its tests carry it as a label
+if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=thread")
+  set(tutti_sanitizer tsan)
+elseif(CMAKE_CXX_FLAGS MATCHES "-fsanitize=address")
+  set(tutti_sanitizer asan)
+endif()
+
 # tutti_register_test(NAME name COMMAND ... [LABELS ...] [TIMEOUT seconds] [PROCESSORS n]
 #                     [RESULTS ON] [RUN_SERIAL])
 #
-# PROCESSORS keeps ctest from starting others beside a test that fills so many cores. RESULTS says
+# PROCESSORS keeps ctest from starting others beside a test that fills so many cores. Tests that may
+# take long begin first, so that nobody waits for one of them at the end. RESULTS says
 # that the command may be a GoogleTest program: its cases are then counted one by one.
 # Labels: the kind of the test (unit, property, ...; from its folder) comes by itself. `asan` and
 # `tsan` choose what ./dev test runs under these sanitizers.
@@ -25,7 +33,7 @@ function(tutti_register_test)
   if(arg_RESULTS)
     set(results --results "${PROJECT_BINARY_DIR}/test-results/${arg_NAME}.xml")
   endif()
-  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize=thread")
+  if(tutti_sanitizer STREQUAL "tsan")
     set(addresses --fixed-addresses)
   endif()
   add_test(NAME ${arg_NAME}
@@ -33,18 +41,14 @@ function(tutti_register_test)
                    --timeout ${arg_TIMEOUT} ${results} ${addresses} -- ${arg_COMMAND})
   # ctest's own limit is the last resort, should the watcher itself hang.
   math(EXPR last_resort "${arg_TIMEOUT} + 60")
-  set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${last_resort})
+  set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${last_resort}
+                                              COST ${arg_TIMEOUT})
   if(arg_PROCESSORS)
     set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS ${arg_PROCESSORS})
   endif()
   if(arg_RUN_SERIAL)
     set_tests_properties(${arg_NAME} PROPERTIES RUN_SERIAL ON)
   endif()
-  foreach(sanitizer IN ITEMS asan tsan)
-    if("${sanitizer}" IN_LIST arg_LABELS AND TARGET "${arg_NAME}")
-      add_dependencies(tutti_tests_${sanitizer} ${arg_NAME})
-    endif()
-  endforeach()
 endfunction()
 
 # What ./dev test builds for the sanitizers: the tests of that label and the programs they start.
@@ -64,35 +68,43 @@ function(tutti_require_one_thread name)
   endforeach()
 endfunction()
 
-# tutti_add_test(NAME name SOURCES a.cpp ... [LIBRARIES ...] [LABELS ...] [TIMEOUT seconds]
-#                [RANKS 1 2 4] [ARGS ...] [PROCESSORS n] [RUN_SERIAL] [NO_SANITIZERS] [ONE_THREAD]
-#                [OPTIMIZED])
+# tutti_test_program(target MAIN library [SOURCES ...] [LIBRARIES ...] [OPTIMIZED])
+function(tutti_test_program target)
+  cmake_parse_arguments(arg "OPTIMIZED" "MAIN" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${target} ${arg_SOURCES})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${target} PRIVATE tutti_internal tutti_warnings ${arg_LIBRARIES} ${arg_MAIN}
+                                          GTest::gmock)
+  set(headers tutti_optimized_test_headers)
+  if(NOT arg_OPTIMIZED)
+    set(headers tutti_test_headers)
+    tutti_compile_fast(${target})
+  endif()
+  if(TUTTI_PRECOMPILE)
+    target_precompile_headers(${target} REUSE_FROM ${headers})
+  endif()
+endfunction()
+
+# tutti_add_test(NAME name SOURCES a.cpp ... [LIBRARIES ...] [DEFINITIONS ...] [DEPENDS targets...]
+#                [LABELS ...] [TIMEOUT seconds] [RANKS 1 2 4] [PROCESSORS n] [RUN_SERIAL]
+#                [NO_SANITIZERS] [ONE_THREAD] [OPTIMIZED] [ALONE])
 #
 # A GoogleTest program. With RANKS it is started by tuttirun once per rank count (name.1, name.2,
 # ...), else directly. Tests in tests/unit and tests/conformance carry the labels asan and tsan
 # unless NO_SANITIZERS says otherwise; others ask for them with LABELS. ONE_THREAD: tsan, which looks
 # at what several threads do, would look at nothing. OPTIMIZED: what the test
 # itself computes takes so long that its code is worth optimising (the library's always is).
+# DEPENDS: programs that it starts; their paths come by DEFINITIONS.
+#
+# With TUTTI_UNITY the tests of a folder that are built alike are one program, compiled as one, and each
+# test runs the cases that stand in its own sources (tests/united_main.cpp). ALONE keeps one out: its
+# cases stand in a header, or it replaces something of the whole program, like main.
 function(tutti_add_test)
-  cmake_parse_arguments(arg "RUN_SERIAL;NO_SANITIZERS;ONE_THREAD;OPTIMIZED" "NAME;TIMEOUT;PROCESSORS"
-                        "SOURCES;LIBRARIES;LABELS;RANKS;ARGS" ${ARGN})
+  cmake_parse_arguments(
+    arg "RUN_SERIAL;NO_SANITIZERS;ONE_THREAD;OPTIMIZED;ALONE" "NAME;TIMEOUT;PROCESSORS"
+    "SOURCES;LIBRARIES;DEFINITIONS;DEPENDS;LABELS;RANKS" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tutti_add_test(${arg_NAME}): do not know ${arg_UNPARSED_ARGUMENTS}")
-  endif()
-  add_executable(${arg_NAME} ${arg_SOURCES})
-  target_include_directories(${arg_NAME} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  if(arg_RANKS)
-    set(main tutti_ranks_main)
-  else()
-    set(main GTest::gtest_main)
-  endif()
-  target_link_libraries(${arg_NAME} PRIVATE tutti_internal tutti_warnings ${arg_LIBRARIES} ${main}
-                                            GTest::gmock)
-  if(NOT arg_OPTIMIZED)
-    tutti_compile_fast(${arg_NAME})
-    if(TUTTI_PRECOMPILE)
-      target_precompile_headers(${arg_NAME} REUSE_FROM tutti_test_headers)
-    endif()
   endif()
   if(NOT arg_NO_SANITIZERS AND CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/(unit|conformance)(/|$)")
     list(APPEND arg_LABELS asan)
@@ -102,18 +114,60 @@ function(tutti_add_test)
       list(APPEND arg_LABELS tsan)
     endif()
   endif()
+  set(optimized "")
+  if(arg_OPTIMIZED)
+    set(optimized OPTIMIZED)
+  endif()
   set(serial "")
   if(arg_RUN_SERIAL)
     set(serial RUN_SERIAL)
   endif()
+
+  set(program ${arg_NAME})
+  set(sources ${arg_SOURCES})
+  list(TRANSFORM sources PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  set(cases "")
   if(arg_RANKS)
-    tutti_add_ranks_test(NAME ${arg_NAME} PROGRAM ${arg_NAME} RANKS ${arg_RANKS}
-                         LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} ARGS ${arg_ARGS} ${serial})
+    tutti_test_program(${program} SOURCES ${sources} LIBRARIES ${arg_LIBRARIES} MAIN tutti_ranks_main
+                       ${optimized})
+  elseif(arg_ALONE OR NOT TUTTI_UNITY)
+    tutti_test_program(${program} SOURCES ${sources} LIBRARIES ${arg_LIBRARIES}
+                       MAIN GTest::gtest_main ${optimized})
   else()
-    tutti_register_test(NAME ${arg_NAME} COMMAND $<TARGET_FILE:${arg_NAME}> ${arg_ARGS}
-                        LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
-                        RESULTS ON ${serial})
+    set(cases ${sources})
+    cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}"
+               OUTPUT_VARIABLE program)
+    string(APPEND program ";${arg_LIBRARIES};${optimized}")
+    # Under a sanitizer only the tests that it runs are built.
+    if(tutti_sanitizer AND NOT tutti_sanitizer IN_LIST arg_LABELS)
+      string(APPEND program ";without_${tutti_sanitizer}")
+    endif()
+    list(REMOVE_ITEM program "")
+    string(MAKE_C_IDENTIFIER "${program}" program)
+    if(NOT TARGET ${program})
+      tutti_test_program(${program} LIBRARIES ${arg_LIBRARIES} MAIN tutti_united_main ${optimized})
+      set_target_properties(${program} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+    endif()
+    target_sources(${program} PRIVATE ${sources})
   endif()
+  target_compile_definitions(${program} PRIVATE ${arg_DEFINITIONS})
+  if(arg_DEPENDS)
+    add_dependencies(${program} ${arg_DEPENDS})
+  endif()
+
+  if(arg_RANKS)
+    tutti_add_ranks_test(NAME ${arg_NAME} PROGRAM ${program} RANKS ${arg_RANKS}
+                         LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} ${serial})
+    return()
+  endif()
+  tutti_register_test(NAME ${arg_NAME} COMMAND $<TARGET_FILE:${program}> ${cases}
+                      LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
+                      RESULTS ON ${serial})
+  foreach(sanitizer IN ITEMS asan tsan)
+    if(sanitizer IN_LIST arg_LABELS)
+      add_dependencies(tutti_tests_${sanitizer} ${program})
+    endif()
+  endforeach()
 endfunction()
 
 # tutti_add_ranks_test(NAME name PROGRAM target RANKS 1 2 4 [ARGS ...] [LAUNCHER ...] [LABELS ...]

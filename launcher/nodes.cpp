@@ -7,6 +7,8 @@
 #include <charconv>
 #include <string_view>
 
+#include "base/shown.hpp"
+
 // Keys, all under "tuttirun", or "tuttirun/<start>" for the workers that were started again:
 //   nodes      how many nodes without a number have come (first start)
 //   nodes/<n>  how many nodes with this number have come (first start)
@@ -30,6 +32,8 @@ constexpr auto kReportTimeout = 5s;
 // A job may run for as long as it likes; this outlives every machine.
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
+constexpr std::size_t kMostText = 1024;  // shown of what another node says
+
 std::string key_of(int start, std::string_view what) {
   return start == 0 ? fmt::format("tuttirun{}", what) : fmt::format("tuttirun/{}{}", start, what);
 }
@@ -52,7 +56,8 @@ Nodes::Verdict parse_verdict(std::string_view text) {
       std::from_chars(text.data(), text.data() + text.size(), verdict.exit_code);
   if (error != std::errc() || verdict.exit_code < 1 || verdict.exit_code > 255)
     verdict.exit_code = 1;
-  verdict.text = std::string(end, text.data() + text.size());
+  // Whoever reaches the store may have written it, and it is printed.
+  verdict.text = base::shown_on_line({end, text.data() + text.size()}, kMostText);
   return verdict;
 }
 
@@ -144,7 +149,8 @@ std::string Nodes::await_port(State& state, TcpStore& store, int start) {
   std::uint16_t port = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), port);
   if (error != std::errc() || end != text.data() + text.size() || port == 0)
-    return fmt::format("node 0 tells \"{}\" as the port of the restarted store", text);
+    return fmt::format("node 0 tells \"{}\" as the port of the restarted store",
+                       base::shown_on_line(text, kMostText));
   const std::lock_guard lock(state.mutex);
   state.ports.push_back(port);
   if (state.on_news) state.on_news();

@@ -3,6 +3,8 @@
 
     check_docs.py [--root folder]
 
+Modules, classes and functions of the Python package have a docstring, its stubs too (not: names that
+begin with _, what a class inherits it from, setters, and pytest's hooks).
 Public classes, structs, enums and functions in include/tutti/ have a /// comment (it speaks for all
 declarations down to the next empty line; accessors with their body in place need none); every
 environment variable TUTTI_... that the code reads stands in docs/configuration.md, and nothing else
@@ -13,6 +15,7 @@ pages lead somewhere.
 """
 
 import argparse
+import ast
 import pathlib
 import re
 import sys
@@ -130,6 +133,39 @@ def undocumented(root):
         yield from scan.faults
 
 
+def is_setter(node):
+    return any(isinstance(each, ast.Attribute) and each.attr in ("setter", "deleter")
+               for each in getattr(node, "decorator_list", []))
+
+
+def undocumented_in(where, body, prefix, inherited, classes):
+    """Classes and functions of a body without a docstring; `inherited`: names that a base class documents."""
+    for node in body:
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            continue
+        if node.name.startswith(("_", "pytest_")) or is_setter(node):
+            continue
+        if not ast.get_docstring(node) and node.name not in inherited:
+            yield f"{where}:{node.lineno}: {prefix}{node.name} has no docstring"
+        if isinstance(node, ast.ClassDef):
+            bases = [classes[base.id] for base in node.bases if isinstance(base, ast.Name) and base.id in classes]
+            above = set().union(*(documented for documented in bases))
+            yield from undocumented_in(where, node.body, f"{node.name}.", above, classes)
+            classes[node.name] = above | {each.name for each in node.body
+                                          if isinstance(each, ast.FunctionDef) and ast.get_docstring(each)}
+
+
+def undocumented_python(root):
+    for path in sorted((root / "python" / "tutti").rglob("*.py*")):
+        if path.suffix not in (".py", ".pyi"):
+            continue
+        where = path.relative_to(root).as_posix()
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if not ast.get_docstring(tree):
+            yield f"{where}: the module has no docstring"
+        yield from undocumented_in(where, tree.body, "", set(), {})
+
+
 def unlisted_variables(root):
     page = root / "docs" / "configuration.md"
     known = page.read_text(encoding="utf-8") if page.exists() else ""
@@ -244,7 +280,7 @@ def main():
     default = pathlib.Path(__file__).resolve().parent.parent
     parser.add_argument("--root", type=pathlib.Path, default=default)
     args = parser.parse_args()
-    faults = [*undocumented(args.root), *unlisted_variables(args.root),
+    faults = [*undocumented(args.root), *undocumented_python(args.root), *unlisted_variables(args.root),
               *settings_outside_config(args.root), *meeting_variables(args.root),
               *unlisted_variables_of_others(args.root), *agreed_settings(args.root),
               *dead_links(args.root)]

@@ -6,7 +6,8 @@
 A folder is a CMake build folder: its ctest.xml is read, and for a GoogleTest program also
 test-results/<test>.xml, so that every case counts and none skips unseen. A file is JUnit XML as
 pytest writes it. Anything missing or unreadable counts as one failure. Exit status 1 when
-something failed, or nothing passed.
+something failed, or nothing passed. Why a case failed is told with its name: whoever sees only the
+end of a long log has it there.
 """
 
 import argparse
@@ -14,6 +15,20 @@ import collections
 import os
 import sys
 import xml.etree.ElementTree as ElementTree
+
+
+REASON_LINES = 15
+REASON_CHARACTERS = 2000
+
+
+def reason_of(case):
+    """Why it failed: the end of what it printed, or else what its failures say."""
+    printed = "\n".join(found.text or "" for found in case.iter("system-out")).strip()
+    if printed:
+        return printed[-REASON_CHARACTERS:]
+    texts = [found.get("message") or found.text or "" for kind in ("failure", "error")
+             for found in case.iter(kind)]
+    return "\n".join(text.strip() for text in texts)[:REASON_CHARACTERS]
 
 
 def outcome(case):
@@ -25,7 +40,7 @@ def outcome(case):
 
 
 def count_junit(path):
-    return [(case.get("name"), outcome(case)) for case in
+    return [(case.get("name"), outcome(case), reason_of(case)) for case in
             ElementTree.parse(path).getroot().iter("testcase")]
 
 
@@ -36,11 +51,11 @@ def count_gtest(path):
         for case in suite.iter("testcase"):
             name = f"{suite.get('name')}.{case.get('name')}"
             if case.get("result") == "skipped":
-                cases.append((name, "skipped"))
+                cases.append((name, "skipped", ""))
             elif case.get("status") == "run":
-                cases.append((name, outcome(case)))
+                cases.append((name, outcome(case), reason_of(case)))
             else:
-                cases.append((name, "skipped"))
+                cases.append((name, "skipped", ""))
     return cases
 
 
@@ -61,10 +76,10 @@ def count_ctest(folder):
                 inner = count_gtest(details)
             except ElementTree.ParseError:
                 pass  # the program died while writing: ctest's word stands
-        if state == "failed" and not any(result == "failed" for _, result in inner):
-            inner.append((name, "failed"))  # a crash, a leak, a time-out
-        cases += [(f"{name}: {inner_name}", result) for inner_name, result in inner] or [
-            (name, state)]
+        if state == "failed" and not any(result == "failed" for _, result, _ in inner):
+            inner.append((name, "failed", reason_of(case)))  # a crash, a leak, a time-out
+        cases += [(f"{name}: {inner_name}", result, why) for inner_name, result, why in inner] or [
+            (name, state, reason_of(case))]
     return cases
 
 
@@ -79,11 +94,14 @@ def main():
         try:
             cases = count_ctest(path) if os.path.isdir(path) else count_junit(path)
         except (OSError, ElementTree.ParseError) as error:
-            cases = [(f"no results: {error}", "failed")]
-        for name, result in cases:
+            cases = [(f"no results: {error}", "failed", "")]
+        for name, result, why in cases:
             total[result] += 1
             if result != "passed":
                 print(f"{result}: {path}: {name}")
+            if result == "failed":
+                for line in why.splitlines()[-REASON_LINES:]:
+                    print(f"    {line}")
 
     line = f"{total['passed']} passed, {total['failed']} failed"
     if total["skipped"]:

@@ -114,6 +114,8 @@ def leftovers():
 
 def start(command, args):
     environment = dict(os.environ)
+    # GoogleTest then names only what fails: in a long log the rest would hide it.
+    environment.setdefault("GTEST_BRIEF", "1")
     if args.results:
         os.makedirs(os.path.dirname(args.results), exist_ok=True)
         if os.path.exists(args.results):

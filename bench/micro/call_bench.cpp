@@ -10,6 +10,7 @@
 #include "backend/native/token.hpp"
 #include "engine/call_code.hpp"
 #include "engine/plan_cache.hpp"
+#include "group/call_check.hpp"
 
 namespace tutti {
 namespace {
@@ -31,6 +32,17 @@ void call_as_value(benchmark::State& state) {
   }
 }
 BENCHMARK(call_as_value);
+
+// What may be wrong with it.
+void argument_checks(benchmark::State& state) {
+  std::vector<float> buffer(2);
+  const Collective call = small_call(buffer);
+  for (auto _ : state) {
+    const std::string wrong = what_is_wrong(call, 0, 2);
+    benchmark::DoNotOptimize(wrong.empty());
+  }
+}
+BENCHMARK(argument_checks);
 
 // Number it, fingerprint it.
 void fingerprint(benchmark::State& state) {

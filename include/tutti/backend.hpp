@@ -51,8 +51,13 @@ class Backend {
   virtual void abort(const Status& cause) noexcept = 0;
   /// Ok, or the first cause that broke the group.
   [[nodiscard]] virtual Status health() noexcept = 0;
-  /// A group of some of our ranks, given in the group's new order. Rank-local part only: the caller
-  /// runs Kind::new_group over this group afterwards. Not called on non-members.
+  /// Begins to make the group of `ranks` of this group, in its new order. Every rank of this group
+  /// calls it, in the order of its other calls, each with the ranks of the group that it will be
+  /// in: this rank among them, or none if it will be in no new group; then the answer is nullptr.
+  /// Lists of two ranks are equal, or have nothing in common: what a communicator's split takes.
+  /// Never blocks. The caller runs Kind::new_group over this group right afterwards, whose digest
+  /// tells whether all ranks mean the same: what takes the other ranks, a backend does there, once
+  /// the digests were compared. Before that one ended well nothing is called on the new group.
   [[nodiscard]] virtual Result<Backend*> make_child(std::span<const int> ranks,
                                                     std::string name) noexcept = 0;
   /// The group's last handle is gone; Works of it may still run. Our own engine does nothing here.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <any>
 #include <chrono>
 #include <cstddef>
 #include <functional>
@@ -36,6 +37,10 @@ struct InitOptions {
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
   /// Absent: read from the environment now.
   std::optional<Config> config = std::nullopt;
+  /// What runs the operations; absent: Config::backend.
+  std::optional<std::string> backend = std::nullopt;
+  /// For that backend alone, which says what it takes; "native" takes nothing.
+  std::any backend_options = {};
   std::string name = "world";
   /// Gives each rank everybody's text, in the order of ranks, before the deadline of init.
   using Exchange = std::function<Result<std::vector<std::string>>(const std::string& name,
@@ -62,11 +67,12 @@ struct InitOptions {
 /// Errors: InvalidArgument (too short, of another user, open to others, not there).
 [[nodiscard]] std::vector<std::byte> job_secret();
 
-/// Can a world be made on the backend of this name here? ProcessGroup::backend() tells which one it
-/// runs on: "native", the only one today.
+/// Can a world be made on the backend of this name here, so that Config::backend may say it?
+/// ProcessGroup::backend() tells which one a group runs on. "native" can always; see
+/// register_backend.
 [[nodiscard]] bool is_available(std::string_view backend) noexcept;
 
-/// A world of this process lives.
+/// A world of this process lives, on whatever backend.
 [[nodiscard]] bool is_initialized() noexcept;
 
 }  // namespace tutti

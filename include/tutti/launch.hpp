@@ -17,8 +17,9 @@ namespace tutti {
 /// the environment holds.
 ///
 /// Errors: the first exception of a rank (by time) is thrown again; the other ranks then end with
-///         errors of their own, because the group of a rank that throws is broken. InvalidArgument
-///         for a variable that is not understood.
+///         errors of their own, because the group of a rank that throws is broken: such a one
+///         (`aborted`, `peer_left`, `peer_lost`) is only thrown if there is no other.
+///         InvalidArgument for a variable that is not understood.
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
                  const std::optional<Config>& config = std::nullopt);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +9,7 @@
 #include <span>
 #include <type_traits>
 
+#include <tutti/device.hpp>
 #include <tutti/dtype.hpp>
 
 namespace tutti {
@@ -16,8 +18,10 @@ namespace tutti {
 /// that keeps the struct small: views are copied into the operation).
 inline constexpr int kMaxDims = 8;
 
-/// A typed view of memory that somebody else owns: pointer, dtype, shape and strides.
+/// A typed view of memory that somebody else owns: pointer, dtype, shape, strides and device.
 ///
+/// Device:   the memory is only reached by a backend that takes tensors of that device; any other
+///           one refuses the call.
 /// Shapes:   any number of dimensions up to kMaxDims; zero dimensions mean one element.
 /// Units:    shape and strides count elements.
 /// Lifetime: the memory must stay valid and untouched until the Work of the operation is done.
@@ -29,10 +33,8 @@ class TensorView {
   TensorView& operator=(const TensorView& other) noexcept {
     data_ = other.data_;
     count_ = other.count_;
-    dtype_ = other.dtype_;
-    contiguous_ = other.contiguous_;
-    dims_ = other.dims_;
-    for (std::size_t d = 0; d < static_cast<std::size_t>(dims_); ++d) {
+    traits_ = other.traits_;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(traits_.dims); ++d) {
       shape_[d] = other.shape_[d];
       strides_[d] = other.strides_[d];
     }
@@ -41,8 +43,8 @@ class TensorView {
   ~TensorView() = default;
 
   /// A contiguous run of `count` elements.
-  TensorView(void* data, DType dtype, std::size_t count) noexcept
-      : data_(data), count_(count), dtype_(dtype), dims_(1) {
+  TensorView(void* data, DType dtype, std::size_t count, Device device = {}) noexcept
+      : data_(data), count_(count), traits_{{dtype, device.type, device.index}, true, 1} {
     shape_[0] = static_cast<std::int64_t>(count);
     strides_[0] = 1;
   }
@@ -50,30 +52,50 @@ class TensorView {
   /// A view with shape and strides, both in elements. Throws InvalidArgument when the two differ in
   /// length, there are more than kMaxDims dimensions, a size is negative, or the product overflows.
   TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,
-             std::span<const std::int64_t> strides);
+             std::span<const std::int64_t> strides, Device device = {});
 
   [[nodiscard]] void* data() const noexcept { return data_; }
-  [[nodiscard]] DType dtype() const noexcept { return dtype_; }
+  [[nodiscard]] DType dtype() const noexcept { return traits_.element.dtype; }
+  /// Where the memory is.
+  [[nodiscard]] Device device() const noexcept {
+    return {traits_.element.device, traits_.element.index};
+  }
+  /// Elements of one dtype on one device: what the tensors of a call must have in common.
+  [[nodiscard]] bool alike(const TensorView& other) const noexcept {
+    return std::bit_cast<std::uint32_t>(traits_.element) ==
+           std::bit_cast<std::uint32_t>(other.traits_.element);
+  }
   /// Number of elements.
   [[nodiscard]] std::size_t count() const noexcept { return count_; }
-  [[nodiscard]] std::size_t size_bytes() const noexcept { return count_ * size_of(dtype_); }
-  [[nodiscard]] int dims() const noexcept { return dims_; }
+  [[nodiscard]] std::size_t size_bytes() const noexcept { return count_ * size_of(dtype()); }
+  [[nodiscard]] int dims() const noexcept { return traits_.dims; }
   [[nodiscard]] std::span<const std::int64_t> shape() const noexcept {
-    return {shape_.data(), static_cast<std::size_t>(dims_)};
+    return {shape_.data(), static_cast<std::size_t>(traits_.dims)};
   }
   [[nodiscard]] std::span<const std::int64_t> strides() const noexcept {
-    return {strides_.data(), static_cast<std::size_t>(dims_)};
+    return {strides_.data(), static_cast<std::size_t>(traits_.dims)};
   }
   /// Elements lie next to each other in row-major order.
-  [[nodiscard]] bool contiguous() const noexcept { return contiguous_; }
+  [[nodiscard]] bool contiguous() const noexcept { return traits_.contiguous; }
 
  private:
+  struct Element {  // without holes, to be compared as one word
+    DType dtype = DType::uint8;
+    DeviceType device = DeviceType::cpu;
+    std::int16_t index = 0;
+  };
+  static_assert(sizeof(Element) == sizeof(std::uint32_t));
+  struct alignas(8) Traits {  // copied as one word
+    Element element;
+    bool contiguous = true;
+    std::int8_t dims = 0;
+  };
+  static_assert(sizeof(Traits) == 8);
+
   void* data_ = nullptr;
   std::size_t count_ = 0;
-  DType dtype_ = DType::uint8;
-  bool contiguous_ = true;
-  std::int8_t dims_ = 0;
-  std::array<std::int64_t, kMaxDims> shape_;    // only the first dims_ are meaningful: left unset
+  Traits traits_;
+  std::array<std::int64_t, kMaxDims> shape_;    // only the first dims are meaningful: left unset
   std::array<std::int64_t, kMaxDims> strides_;  // so that making a view of a range costs nothing
 };
 

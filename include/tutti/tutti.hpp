@@ -2,8 +2,10 @@
 
 /// Everything a program needs.
 
+#include <tutti/backends.hpp>
 #include <tutti/collective.hpp>
 #include <tutti/config.hpp>
+#include <tutti/device.hpp>
 #include <tutti/dtype.hpp>
 #include <tutti/error.hpp>
 #include <tutti/init.hpp>

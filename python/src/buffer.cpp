@@ -65,11 +65,25 @@ std::string first_line(const nb::python_error& problem) {
   return text.substr(0, text.find('\n'));
 }
 
+// Why elements that the buffer protocol writes so cannot be used.
+std::string unknown_elements(nb::handle array, const std::string& format) {
+  const nb::object dtype = nb::getattr(array, "dtype", nb::none());
+  if (format == "O" || nb::cast<bool>(nb::getattr(dtype, "hasobject", nb::bool_(false)))) {
+    return "holds Python objects, which are no numbers; send them with all_gather_object or its "
+           "kin";
+  }
+  const std::string shown =
+      dtype.is_none() ? "format '" + format + "'" : nb::cast<std::string>(nb::str(dtype));
+  return "has elements of a type that tutti does not know (" + shown + ")";
+}
+
 // A torch tensor of a torch that has no C exchange. Never imports it.
 bool is_torch_tensor(nb::handle array) {
   const nb::object modules = nb::module_::import_("sys").attr("modules");
-  const nb::object torch = modules.attr("get")("torch");
-  return !torch.is_none() && nb::isinstance(array, torch.attr("Tensor"));
+  // A folder of that name may lie where Python looks for modules, and be one without anything in
+  // it.
+  const nb::object type = nb::getattr(modules.attr("get")("torch"), "Tensor", nb::none());
+  return !type.is_none() && nb::isinstance(array, type);
 }
 
 }  // namespace
@@ -129,10 +143,7 @@ bool Buffer::from_buffer(const Call& call) {
   const char* const format = pinned.format == nullptr ? "B" : pinned.format;
   const std::optional<DType> dtype =
       dtype_of_format(format, static_cast<std::size_t>(pinned.itemsize));
-  if (!dtype) {
-    refuse(call, std::string("has elements of a type that tutti does not know (format '") + format +
-                     "')");
-  }
+  if (!dtype) refuse(call, unknown_elements(array_, format));
   if (pinned.readonly != 0 && use_ == Use::write) refuse(call, kReadOnly);
   take(call, pinned.buf, *dtype, pinned.ndim, wide(pinned.shape), wide(pinned.strides), 1);
   return true;

@@ -51,6 +51,12 @@ Config from_environment(nb::handle environment) {
   std::map<std::string, std::string> values;
   for (const nb::handle item : environment.attr("items")()) {
     const auto pair = nb::cast<nb::tuple>(item);
+    if (!nb::isinstance<nb::str>(pair[0]) || !nb::isinstance<nb::str>(pair[1])) {
+      throw nb::type_error(
+          ("Config.from_environment: names and values of variables are text, not " +
+           nb::cast<std::string>(nb::repr(item)))
+              .c_str());
+    }
     values.emplace(nb::cast<std::string>(pair[0]), nb::cast<std::string>(pair[1]));
   }
   Result<Config> config = Config::from_environment([&](const char* name) {
@@ -125,6 +131,7 @@ void bind_config(nb::module_& module) {
             self.timeout = *timeout;
           },
           "Of init and of operations that say none.")
+      .def_rw("backend", &Config::backend, "What runs the operations: one of available_backends().")
       .def_prop_rw(
           "agree",
           [](const Config& self) {

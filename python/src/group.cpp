@@ -15,6 +15,7 @@
 #include "errors.hpp"
 #include "kept.hpp"
 #include "shown.hpp"
+#include "store.hpp"
 #include "timeout.hpp"
 #include "waiting.hpp"
 
@@ -76,6 +77,12 @@ void monitored_barrier(const GroupHandle& self, nb::handle timeout, bool wait_al
 nb::object health(const GroupHandle& self) {
   const Status status = self.open()->health();
   return status.ok() ? nb::none() : exception_of(status);
+}
+
+void set_timeout(const GroupHandle& self, nb::handle value) {
+  const Timeout timeout = timeout_of(value);
+  if (!timeout) throw nb::value_error("set_timeout: None is no timeout");
+  self.open()->set_timeout(*timeout);
 }
 
 void abort(const GroupHandle& self, const std::string& reason) {
@@ -159,6 +166,11 @@ void bind_group(nb::module_& module) {
       .def_prop_ro(
           "timeout", [](const GroupHandle& self) { return self.open()->timeout(); },
           "Of operations that say none.")
+      .def("set_timeout", &set_timeout, "timeout"_a,
+           "Of operations that this rank starts from now on and that say none.")
+      .def_prop_ro(
+          "store", [](const GroupHandle& self) { return object_of(self.open()->store()); },
+          "The store in which the world met: a part of it for the program's own keys.")
       .def_prop_ro(
           "backend", [](const GroupHandle& self) { return std::string(self.open()->backend()); },
           "\"native\".")

@@ -2,10 +2,10 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,6 +14,7 @@
 
 #include <tutti/init.hpp>
 
+#include "backends.hpp"
 #include "group.hpp"
 #include "kept.hpp"
 #include "owned.hpp"
@@ -52,7 +53,8 @@ InitOptions::Exchange exchange_of(nb::object function) {
 nb::object init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
                 std::optional<int> size, std::optional<std::string> master_addr,
                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
-                std::string name, std::string meeting, nb::object exchange) {
+                std::string name, std::string meeting, nb::object exchange,
+                const std::optional<std::string>& backend, nb::object backend_options) {
   Kept::release_done();
   InitOptions options;
   options.init_method = std::move(init_method);
@@ -66,17 +68,20 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   options.name = std::move(name);
   options.meeting = std::move(meeting);
   if (!exchange.is_none()) options.exchange = exchange_of(std::move(exchange));
+  if (backend) options.backend = engine_name(*backend);
+  const auto given = std::make_shared<ForBackend>();
+  given->options = owned(std::move(backend_options));
+  options.backend_options = given;
   auto made = std::make_shared<std::optional<ProcessGroup>>();
   // Nobody can call init back: an interrupted one goes on alone, until its timeout.
-  run_interruptibly([options, made] { *made = init_process_group(options); }, [] { return false; });
+  try {
+    run_interruptibly([options, made] { *made = init_process_group(options); },
+                      [] { return false; });
+  } catch (const Error&) {
+    if (given->raised) std::rethrow_exception(given->raised);  // our own function's, as it was
+    throw;
+  }
   return object_of(share(std::move(**made)));
-}
-
-// The names by which other libraries' programs ask for it count, too.
-bool is_available_as(std::string backend) {
-  std::transform(backend.begin(), backend.end(), backend.begin(),
-                 [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
-  return is_available(backend == "tutti" || backend == "gloo" ? "native" : backend);
 }
 
 }  // namespace
@@ -86,7 +91,7 @@ void bind_init(nb::module_& module) {
   module.def("init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
              none("rank"), none("world_size"), none("master_addr"), none("master_port"),
              none("timeout"), none("config"), "name"_a = "world", "meeting"_a = "",
-             none("exchange"),
+             none("exchange"), none("backend"), none("backend_options"),
              "Make the group of all processes of the job; what is None stands in the environment,\n"
              "which is read now. Blocks until all have joined.");
   module.def(
@@ -97,8 +102,6 @@ void bind_init(nb::module_& module) {
       },
       "The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set.");
   module.def("is_initialized", &is_initialized, "A world of this process lives.");
-  module.def("is_available", &is_available_as, "backend"_a,
-             "Whether this build has that engine: \"native\" (also \"tutti\", \"gloo\").");
 }
 
 }  // namespace tutti::python

@@ -4,7 +4,7 @@
 
 namespace tutti::python {
 
-/// init_process_group, is_initialized, is_available.
+/// init_process_group, is_initialized, job_secret.
 void bind_init(nanobind::module_& module);
 
 }  // namespace tutti::python

@@ -8,6 +8,7 @@
 #include <tutti/log.hpp>
 #include <tutti/version.hpp>
 
+#include "backends.hpp"
 #include "buffer.hpp"
 #include "config.hpp"
 #include "errors.hpp"
@@ -34,6 +35,7 @@ NB_MODULE(_tutti, module) {
   python::bind_store(module);
   python::bind_stores(module);
   python::bind_init(module);
+  python::bind_backends(module);
   module.attr("__version__") = std::string(tutti::version());
   module.def(
       "dtype_name",
@@ -53,6 +55,7 @@ NB_MODULE(_tutti, module) {
     // Nor to standard error: what ends now is told by who ends.
     tutti::set_log_sink([](tutti::LogLevel, std::string_view) {});
     python::end_callbacks();
+    python::end_backends();
     python::Kept::release_done();
   }));
 }

@@ -240,6 +240,11 @@ std::shared_ptr<Store> store_of(nb::handle object) {
   return std::make_shared<PythonStore>(nb::borrow(object), handle.inner());
 }
 
+nb::object object_of(std::shared_ptr<Store> store) {
+  if (store == nullptr) return nb::none();
+  return nb::cast(new StoreHandle(std::move(store), true), nb::rv_policy::take_ownership);
+}
+
 void bind_store(nb::module_& module) {
   const auto timeout = "timeout"_a = nb::none();
   nb::class_<StoreHandle>(

@@ -33,6 +33,9 @@ class StoreHandle {
 /// A store for C++, of whatever class Python has made of it. Needs the GIL; the store does not.
 [[nodiscard]] std::shared_ptr<Store> store_of(nanobind::handle object);
 
+/// Python's Store for one of ours that Python has not made; None for null. Needs the GIL.
+[[nodiscard]] nanobind::object object_of(std::shared_ptr<Store> store);
+
 void bind_store(nanobind::module_& module);
 /// HashStore, FileStore, TCPStore, PrefixStore.
 void bind_stores(nanobind::module_& module);

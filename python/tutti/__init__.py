@@ -14,8 +14,8 @@
 
 from tutti._tutti import (ANY_SOURCE, Config, FileStore, HashStore, LogLevel, PrefixStore,
                           ProcessGroup, ReduceOp, Store, TCPStore, Work, __version__,
-                          init_process_group, is_available, is_initialized, job_secret,
-                          set_log_sink)
+                          available_backends, init_process_group, is_available, is_initialized,
+                          job_secret, register_backend, set_log_sink)
 from tutti.errors import (BackendError, DisagreementError, Error, InvalidArgument, NetworkError,
                           StoreError, TimeoutError)
 
@@ -23,7 +23,8 @@ __all__ = [
     "ANY_SOURCE", "BackendError", "Config", "DisagreementError", "Error", "FileStore", "HashStore",
     "InvalidArgument", "LogLevel", "NetworkError", "PrefixStore", "ProcessGroup", "ReduceOp",
     "Store", "StoreError", "TCPStore", "TimeoutError", "Work", "__version__", "as_completed",
-    "init_process_group", "is_available", "is_initialized", "job_secret", "set_log_sink",
+    "available_backends", "init_process_group", "is_available", "is_initialized", "job_secret",
+    "register_backend", "set_log_sink",
 ]
 
 

@@ -46,10 +46,12 @@ def run(name: str, arguments: list[str]) -> None:
 
 
 def tuttirun() -> NoReturn:
+    """The command `tuttirun`."""
     start("tuttirun", sys.argv[1:])
 
 
 def tutti() -> NoReturn:
+    """The command `tutti`."""
     start("tutti", sys.argv[1:])
 
 

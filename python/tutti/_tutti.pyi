@@ -30,7 +30,22 @@ ANY_SOURCE: int
 """As the sender of a recv: whoever's message comes first. None means the same."""
 
 def is_available(backend: str) -> bool:
-    """Whether this build has that engine: "native" (also "tutti", "gloo"); case does not matter."""
+    """Whether a world can be made on that engine here; case does not matter, "gloo" and "tutti" mean "native"."""
+
+def engine_name(name: str) -> str:
+    """The engine that a name means: "native" for "gloo" and "tutti", in any case."""
+
+def register_backend(
+        name: str,
+        make: Callable[[Store | None, int, int, str, timedelta, Any], ProcessGroup]) -> None:
+    """Make an engine known, for the rest of the process: what C++'s register_backend does.
+    `make(store, rank, world_size, name, timeout, options)` gives the ProcessGroup of a world that was asked
+    for on it, with that rank and size; `store` is for it alone (None where the ranks met without one),
+    `options` what init_process_group was given as backend_options. What it raises, init raises. On the main
+    thread's behalf it runs on another one. InvalidArgument: the name is taken."""
+
+def available_backends() -> list[str]:
+    """Names of the engines that a world can be made on here, the default first."""
 
 def is_initialized() -> bool:
     """A world of this process lives."""
@@ -55,6 +70,8 @@ class ReduceOp(enum.Enum):
     PREMUL_SUM = 8
 
 class LogLevel(enum.IntEnum):
+    """How much a remark of the library matters."""
+
     DEBUG = 0
     INFO = 1
     WARNING = 2
@@ -70,6 +87,7 @@ class Config:
     """Every setting that an environment variable can give; see docs/configuration.md."""
 
     timeout: timedelta
+    backend: str
     agree: Literal["normal", "strict"]
     transport: Literal["auto", "shm", "tcp"]
     algorithms: str
@@ -124,14 +142,24 @@ class ProcessGroup:
     """A group of ranks that call the same operations in the same order."""
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """Ours, 0 to size - 1."""
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """How many ranks there are."""
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """For messages."""
     @property
     def timeout(self) -> timedelta:
         """Of operations that say none."""
+    def set_timeout(self, timeout: float | timedelta) -> None:
+        """Of operations that this rank starts from now on and that say none. InvalidArgument unless it
+        is positive."""
+    @property
+    def store(self) -> Store | None:
+        """The store in which the ranks of the world met: a part of it for the program's own keys, which
+        all groups of the world share. None where they met without one."""
     @property
     def backend(self) -> str:
         """ "native"."""
@@ -278,7 +306,8 @@ class ProcessGroup:
         InvalidArgument. Local, waits for nobody; Works that run go on."""
 
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """close() was called."""
 
     def __enter__(self) -> ProcessGroup: ...
     def __exit__(self, kind: type[BaseException] | None, problem: BaseException | None,
@@ -290,11 +319,13 @@ def init_process_group(
         world_size: int | None = None, master_addr: str | None = None,
         master_port: int | None = None, timeout: Timeout = None, config: Config | None = None,
         name: str = "world", meeting: str = "",
-        exchange: Callable[[str, bytes], Sequence[bytes]] | None = None) -> ProcessGroup:
+        exchange: Callable[[str, bytes], Sequence[bytes]] | None = None, backend: str | None = None,
+        backend_options: Any = None) -> ProcessGroup:
     """Make the group of all processes of the job; what is None stands in the environment, which is
     read now. Blocks until all have joined. Those meet who give the same `meeting`: survivors of a
     failure, with new ranks, take a name that was not used before. `exchange` is for who has a store
-    of his own: it gives each rank everybody's bytes, in the order of ranks."""
+    of his own: it gives each rank everybody's bytes, in the order of ranks. `backend` goes before
+    Config.backend; `backend_options` are for one that was registered."""
 
 def job_secret() -> bytes:
     """The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set.
@@ -329,22 +360,32 @@ class Store:
         that stands afterwards; `expected` if the key is absent and stays so."""
     def delete_key(self, key: Key, *, timeout: Timeout = None) -> bool:
         """False if it was not there."""
-    def num_keys(self, *, timeout: Timeout = None) -> int: ...
-    def list_keys(self, *, timeout: Timeout = None) -> list[str]: ...
-    def append(self, key: Key, value: Value, *, timeout: Timeout = None) -> None: ...
-    def multi_get(self, keys: Sequence[Key], *, timeout: Timeout = None) -> list[bytes]: ...
+    def num_keys(self, *, timeout: Timeout = None) -> int:
+        """How many keys there are; of a PrefixStore those of its part."""
+    def list_keys(self, *, timeout: Timeout = None) -> list[str]:
+        """All keys, in no order."""
+    def append(self, key: Key, value: Value, *, timeout: Timeout = None) -> None:
+        """Put the value behind what is there."""
+    def multi_get(self, keys: Sequence[Key], *, timeout: Timeout = None) -> list[bytes]:
+        """The values of all keys; waits until they are there."""
     def multi_set(self, keys: Sequence[Key], values: Sequence[Value], *,
-                  timeout: Timeout = None) -> None: ...
-    def queue_push(self, queue: Key, value: Value, *, timeout: Timeout = None) -> None: ...
+                  timeout: Timeout = None) -> None:
+        """Set each key to its value."""
+    def queue_push(self, queue: Key, value: Value, *, timeout: Timeout = None) -> None:
+        """Put the value at the end of a queue."""
     def queue_pop(self, queue: Key, block: bool = True, *, timeout: Timeout = None) -> bytes:
         """The first value. Waits for one; with block=False an empty queue raises IndexError."""
-    def queue_len(self, queue: Key, *, timeout: Timeout = None) -> int: ...
+    def queue_len(self, queue: Key, *, timeout: Timeout = None) -> int:
+        """How many values the queue has."""
     def set_will(self, key: Key, value: Value, *, timeout: Timeout = None) -> bool:
         """Set by the store when this process's connection ends without a good-bye. False: cannot."""
-    def drop_will(self, key: Key, *, timeout: Timeout = None) -> None: ...
+    def drop_will(self, key: Key, *, timeout: Timeout = None) -> None:
+        """Take a will back."""
     @property
-    def timeout(self) -> timedelta: ...
-    def set_timeout(self, timeout: float | timedelta) -> None: ...
+    def timeout(self) -> timedelta:
+        """Of calls that say none."""
+    def set_timeout(self, timeout: float | timedelta) -> None:
+        """Of calls from now on that say none."""
 
 class HashStore(Store):
     """Inside this process, for threads and tests."""
@@ -359,7 +400,8 @@ class FileStore(Store):
                  linger: float | timedelta = 1.0, fresh: bool = False,
                  own_only: bool = False) -> None: ...
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """Where the file is."""
 
 class TCPStore(Store):
     """Served by one process, reached by the others over TCP."""
@@ -370,15 +412,19 @@ class TCPStore(Store):
                  generation: int = 0, linger: float | timedelta = 1.0) -> None:
         """`wait_for_workers`: the master returns when all `world_size` have connected."""
     @property
-    def host(self) -> str: ...
+    def host(self) -> str:
+        """As it was given."""
     @property
-    def port(self) -> int: ...
+    def port(self) -> int:
+        """The one that is served, also where 0 was given."""
 
 class PrefixStore(Store):
     """A part of another store: every key k is `<prefix>/k` there."""
 
     def __init__(self, prefix: str, store: Store) -> None: ...
     @property
-    def prefix(self) -> str: ...
+    def prefix(self) -> str:
+        """What stands before our keys there, without the slash."""
     @property
-    def underlying_store(self) -> Store: ...
+    def underlying_store(self) -> Store:
+        """The store that this is a part of."""

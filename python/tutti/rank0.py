@@ -46,6 +46,7 @@ def world_size() -> int:
 
 
 def is_rank0() -> bool:
+    """This process is rank 0 of the world, or of what its launcher has said; without both it is."""
     return rank() == 0
 
 
@@ -101,6 +102,7 @@ class RankFilter(logging.Filter):
         self._only_rank0 = only_rank0
 
     def filter(self, record: logging.LogRecord) -> bool:
+        """Whether the record is let through; it has got its fields then."""
         own = rank()
         record.__dict__.update(rank=own, world_size=world_size())
         return not self._only_rank0 or own == 0 or record.levelno >= logging.ERROR

@@ -38,6 +38,7 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
     }
     config.timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
   }
+  if (const auto value = get("TUTTI_BACKEND")) config.backend = *value;
   if (const auto value = get("TUTTI_AGREE")) {
     const int at = position(*value, {"normal", "strict"});
     if (at < 0) return bad("TUTTI_AGREE", *value, "normal, strict");

@@ -35,6 +35,35 @@ std::size_t character(std::string_view text) noexcept {
   return length;
 }
 
+/// One character of UTF-8 that moves a cursor, rings, or tells a terminal something else.
+bool is_control(std::string_view one) noexcept {
+  const unsigned first = byte_at(one, 0);
+  // U+0080 to U+009F are two bytes long.
+  return first < 0x20 || first == 0x7f || (first == 0xc2 && byte_at(one, 1) < 0xa0);
+}
+
+/// Bytes that are no UTF-8, and characters for which `hidden` says so, as \xHH.
+template <class Hidden>
+std::string escaped(std::string_view text, Hidden hidden) {
+  constexpr std::string_view kDigits = "0123456789abcdef";
+  std::string whole;
+  whole.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t length = character(text);
+    const std::string_view one = text.substr(0, std::max<std::size_t>(length, 1));
+    if (length > 0 && !hidden(one)) {
+      whole += one;
+    } else {
+      for (std::size_t i = 0; i < one.size(); ++i) {
+        const unsigned byte = byte_at(one, i);
+        whole += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 0xf]};
+      }
+    }
+    text.remove_prefix(one.size());
+  }
+  return whole;
+}
+
 }  // namespace
 
 std::string_view cut(std::string_view text, std::size_t most) noexcept {
@@ -49,20 +78,11 @@ std::string_view cut(std::string_view text, std::size_t most) noexcept {
 }
 
 std::string shown(std::string_view text, std::size_t most) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  text = cut(text, most);
-  std::string whole;
-  whole.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t length = character(text);
-    if (length == 0) {
-      whole += {'\\', 'x', kDigits[byte_at(text, 0) >> 4], kDigits[byte_at(text, 0) & 0xf]};
-    } else {
-      whole += text.substr(0, length);
-    }
-    text.remove_prefix(std::max<std::size_t>(length, 1));
-  }
-  return whole;
+  return escaped(cut(text, most), [](std::string_view) { return false; });
+}
+
+std::string shown_on_line(std::string_view text, std::size_t most) {
+  return escaped(cut(text, most), is_control);
 }
 
 }  // namespace tutti::base

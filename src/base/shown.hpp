@@ -16,4 +16,8 @@ namespace tutti::base {
 /// result is UTF-8, of at most 4 * `most` bytes.
 [[nodiscard]] std::string shown(std::string_view text, std::size_t most = std::string_view::npos);
 
+/// As `shown`, for a line on a terminal: control characters, line ends among them, as \xHH too.
+[[nodiscard]] std::string shown_on_line(std::string_view text,
+                                        std::size_t most = std::string_view::npos);
+
 }  // namespace tutti::base

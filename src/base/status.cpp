@@ -48,6 +48,14 @@ std::string_view to_string(DType dtype) noexcept {
   return index < kDTypeCount ? kNames[index] : "invalid dtype";
 }
 
+std::string to_string(Device device) {
+  switch (device.type) {
+    case DeviceType::cpu: return "cpu";
+    case DeviceType::cuda: return "cuda:" + std::to_string(device.index);
+  }
+  return "invalid device";
+}
+
 std::string_view to_string(ReduceOp op) noexcept {
   switch (op) {
     case ReduceOp::sum: return "SUM";
@@ -89,8 +97,8 @@ std::string describe(const Collective& call) {
 }
 
 TensorView::TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,
-                       std::span<const std::int64_t> strides)
-    : data_(data), count_(1), dtype_(dtype) {
+                       std::span<const std::int64_t> strides, Device device)
+    : data_(data), count_(1), traits_{{dtype, device.type, device.index}, true, 0} {
   const auto refuse = [](std::string text) {
     raise(Status(Errc::invalid_argument, "TensorView: " + std::move(text)));
   };
@@ -101,7 +109,7 @@ TensorView::TensorView(void* data, DType dtype, std::span<const std::int64_t> sh
   if (shape.size() > static_cast<std::size_t>(kMaxDims)) {
     refuse(std::to_string(shape.size()) + " dimensions; at most " + std::to_string(kMaxDims));
   }
-  dims_ = static_cast<std::int8_t>(shape.size());
+  traits_.dims = static_cast<std::int8_t>(shape.size());
   std::int64_t expected = 1;
   bool row_major = true;
   for (std::size_t d = shape.size(); d-- > 0;) {
@@ -117,7 +125,7 @@ TensorView::TensorView(void* data, DType dtype, std::span<const std::int64_t> sh
       static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max()) / size_of(dtype)) {
     refuse("too many bytes");
   }
-  contiguous_ = row_major || count_ <= 1;
+  traits_.contiguous = row_major || count_ <= 1;
 }
 
 }  // namespace tutti

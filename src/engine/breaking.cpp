@@ -192,8 +192,10 @@ void Engine::on_control(int peer, const FrameHeader& header,
                        : Errc::internal,
                    base::shown({reinterpret_cast<const char*>(payload.data()), payload.size()},
                                kMostReason));
-      const auto culprit = static_cast<std::int64_t>(header.offset) - 1;
-      if (culprit >= 0 && culprit < world_.size) cause.with_culprit(static_cast<int>(culprit));
+      // A rank of the group, which we may not have made yet (break_if_lost_already).
+      const int most = group != nullptr ? group->size : world_.size;
+      if (header.offset > 0 && header.offset <= static_cast<std::uint64_t>(most))
+        cause.with_culprit(static_cast<int>(header.offset) - 1);
       if (group != nullptr) {
         break_group(*group, cause);
       } else if (!is_closed(header.group)) {
@@ -356,8 +358,10 @@ void Engine::break_if_lost_already(Group& group) noexcept {
   const auto early = std::find_if(broken_early_.begin(), broken_early_.end(),
                                   [&](const auto& entry) { return entry.first == group.id; });
   if (early != broken_early_.end()) {
-    const Status cause = early->second;
+    Status cause = early->second;
     broken_early_.erase(early);
+    if (cause.culprit().value_or(-1) >= group.size)
+      cause = Status(cause.code(), std::string(cause.message()));
     break_group(group, cause);
     return;
   }

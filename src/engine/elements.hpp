@@ -10,6 +10,9 @@ namespace tutti::engine {
 
 class Pieces;
 
+/// Of what passes through a temporary, so that it stays in L1.
+inline constexpr std::size_t kBlockBytes = 16 * 1024;
+
 /// Elements of the caller's in a row, from a first one on: of one tensor, or of several.
 struct Elements {
   const TensorView* view = nullptr;

@@ -285,7 +285,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.strict = bound.hands_on || (group.strict && !group.one_host());
   op.home = {};
   op.asynchronous = asynchronous;
-  op.fused = bound.one_shot && call.input.contiguous() && call.output.contiguous() &&
+  op.fused = bound.stride != Stride::none && call.input.contiguous() && call.output.contiguous() &&
              op.output_pieces.empty();
   decide_handing_over(op);
   op.deadline = TimePoint{};
@@ -366,7 +366,7 @@ bool Engine::prepare_memory(Engine& engine, Op& op, Status& why) noexcept {
     op.stage = nullptr;
   }
   op.stage_of[static_cast<std::size_t>(group.rank)] = op.stage;
-  if (op.scratch.size() < bound.scratch_bytes) op.scratch.resize(bound.scratch_bytes);
+  if (op.scratch.size() < bound.scratch_bytes) engine.scratch_.fit(op.scratch, bound.scratch_bytes);
   if (bound.schedule->messages) {
     if (op.streams.empty()) op.streams.resize(static_cast<std::size_t>(group.size));
     for (Stream& stream : op.streams) stream.clear();
@@ -396,16 +396,19 @@ void Engine::finish(Op& op) noexcept {
 
 void Engine::end(Op& op) noexcept {
   op.state = Op::State::done;
-  // Kept for the next call only where it is little; what a transport still sends of it is kept by
-  // frames_out, and given up with them.
-  constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
-  if (op.frames_out == 0 && op.scaled.capacity() > kKeptBytes)
-    std::vector<std::byte>().swap(op.scaled);
+  if (op.frames_out == 0) release_memory(op);  // else with them: release_frames
   if (op.plan->schedule->messages || op.strict) --message_ops_;
   if (active_.size() == 1)
     active_.clear();
   else
     std::erase(active_, &op);
+}
+
+/// Kept for the next call in this slot only where it is little.
+void Engine::release_memory(Op& op) noexcept {
+  constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
+  if (op.scaled.capacity() > kKeptBytes) std::vector<std::byte>().swap(op.scaled);
+  if (op.scratch.size() > ScratchPool::kSmall) scratch_.give(std::move(op.scratch));
 }
 
 void Engine::call_back(Op& op, const Status& status) noexcept {

@@ -17,6 +17,7 @@
 #include "engine/frame_buffers.hpp"
 #include "engine/group.hpp"
 #include "engine/held_frames.hpp"
+#include "engine/scratch.hpp"
 #include "engine/staging.hpp"
 #include "transport/region.hpp"
 #include "transport/shm/cores.hpp"
@@ -125,6 +126,9 @@ class Engine final : public transport::Sink {
   void local_peer_died(int local_index) noexcept;
   /// Breaks the group here and tells the other members. First cause wins.
   void break_group(Group& group, const Status& cause) noexcept;
+  /// Looks whether a rank of our host broke the group before we had made it, and told nobody. True:
+  /// it is broken.
+  bool hear_of_break(Group& group) noexcept;
   [[nodiscard]] bool has_finished() const noexcept { return !finished_.empty(); }
   [[nodiscard]] const std::vector<transport::Transport*>& transports() const noexcept {
     return transports_;
@@ -153,6 +157,7 @@ class Engine final : public transport::Sink {
     std::uint64_t seq = 0;
     Mailbox* mail = nullptr;  ///< of a send; `seq` is its ticket
     std::vector<std::byte> bounce;
+    bool bounced = false;  ///< `bounce` is a copy of strided elements
   };
   struct Control {
     transport::FrameHeader header;
@@ -217,12 +222,14 @@ class Engine final : public transport::Sink {
   void call_back(Op& op, const Status& status) noexcept;
   // interpreter.cpp
   bool advance(Op& op) noexcept;
-  /// The same for plans with `BoundPlan::one_shot` (one_shot.cpp).
-  bool advance_one_shot(Op& op) noexcept;
+  /// The same for plans with a `BoundPlan::stride` (one_shot.cpp).
+  bool advance_in_one_stride(Op& op) noexcept;
+  void add_all(Op& op, void* to, std::size_t bytes) noexcept;
   void publish(Op& op) noexcept;
   void ring_all(const Group& group) noexcept;
   bool await_lines(Op& op, const plan::Step& step) noexcept;
   bool await_all_lines(Op& op) noexcept;
+  void signal(Op& op, const plan::Step& step) noexcept;
   bool await_counters(Op& op, const plan::Step& step) noexcept;
   int find_winner(const Op& op, const plan::Step& step) const noexcept;
   void copy(Op& op, const plan::Step& step) noexcept;
@@ -274,13 +281,17 @@ class Engine final : public transport::Sink {
   [[nodiscard]] Group* group_of(std::uint64_t id) noexcept;
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
   void release_frames(Op& op) noexcept;
+  void release_memory(Op& op) noexcept;
   [[nodiscard]] bool may_hold(const Peer& from,
                               const transport::FrameHeader& header) const noexcept;
   /// A transport may take frames as fast as we make them, and tell of it later only: so few copies
-  /// of strided elements are made at a time (512 KiB).
+  /// of strided elements are made at a time, for one peer and, beyond one for each, for all of
+  /// them.
   static constexpr int kMostBounces = 4;
-  /// Room for such a copy in a frame to this peer: kMaxFramePayload bytes.
-  std::byte* bounce(Peer& peer, OutFrame& frame) noexcept;
+  static constexpr std::size_t kMostBounced = std::size_t{1} << 20;
+  [[nodiscard]] bool may_bounce(const Peer& peer) const noexcept;
+  /// Room for such a copy in a frame to this peer.
+  std::byte* bounce(Peer& peer, OutFrame& frame, std::size_t bytes) noexcept;
   // agreement.cpp
   void begin_agreement(Op& op) noexcept;
   bool advance_tokens(Op& op) noexcept;
@@ -324,7 +335,9 @@ class Engine final : public transport::Sink {
   void check_left(Op& op) noexcept;
   bool has_given_up(Group& group, Member& member) noexcept;
   void inquire(Op& op, TimePoint now) noexcept;
+  void introduce(Op& op, TimePoint now) noexcept;
   void ping(const Op& op, int rank) noexcept;
+  bool ping_other_hosts(const Op& op) noexcept;
   void check_queue(Group& group, TimePoint now) noexcept;
   void check_calls(Op& op) noexcept;
   void lost(int peer, const Status& why) noexcept;
@@ -348,6 +361,8 @@ class Engine final : public transport::Sink {
   std::vector<transport::Transport*> transports_;  ///< each once
   std::vector<Finished> finished_;
   FrameBuffers buffers_;
+  std::size_t bounced_ = 0;  ///< bytes of the copies in frames, over all peers
+  ScratchPool scratch_;
   std::uint32_t breaks_seen_ = 0;
   int message_ops_ = 0;
   std::vector<Mailbox*> mail_;  ///< of the groups that have one

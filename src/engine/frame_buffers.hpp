@@ -12,8 +12,8 @@ namespace tutti::engine {
 /// and a small frame does not lie in a large one.
 class FrameBuffers {
  public:
-  static constexpr std::array<std::size_t, 4> kSizes{256, 2048, std::size_t{16} * 1024,
-                                                     transport::kMaxFramePayload};
+  static constexpr std::array<std::size_t, 5> kSizes{
+      256, 2048, std::size_t{16} * 1024, std::size_t{64} * 1024, transport::kMaxFramePayload};
   /// Bytes of the buffer that so many bytes get; at most kMaxFramePayload are asked for.
   [[nodiscard]] static constexpr std::size_t size_for(std::size_t bytes) noexcept {
     for (const std::size_t size : kSizes) {

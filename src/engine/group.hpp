@@ -15,6 +15,7 @@
 #include "engine/elements.hpp"
 #include "engine/plan_cache.hpp"
 #include "engine/queued.hpp"
+#include "engine/scratch.hpp"
 #include "transport/region.hpp"
 
 namespace tutti::engine {
@@ -93,7 +94,7 @@ struct Op {
   // Its memory.
   std::byte* stage = nullptr;
   std::uint64_t stage_offset = 0;
-  std::vector<std::byte> scratch;
+  Scratch scratch;
   std::vector<const std::byte*> stage_of;  ///< of each rank, once its line was seen
   std::vector<const void*> sources;        ///< for a reduce step
   std::vector<TensorView> inputs;          ///< a view per rank's block; empty: call.input
@@ -108,10 +109,11 @@ struct Op {
   // Its end.
   TimePoint deadline{};  ///< unset until a clock is read for the first time
   TimePoint started{};
-  TimePoint inquired{};  ///< when those we wait for were told last what we are doing
-  TimePoint asked{};     ///< when the deadline had passed and the others were asked where they are
+  TimePoint inquired{};     ///< when those we wait for were told last what we are doing
+  bool introduced = false;  ///< all have been asked something before the deadline
+  TimePoint asked{};  ///< when the deadline had passed and the others were asked where they are
   bool asynchronous = false;
-  bool fused = false;         ///< runs as one stride (see BoundPlan::one_shot)
+  bool fused = false;         ///< runs as one stride (see BoundPlan::stride)
   bool stream_stage = false;  ///< staging goes around the cache (see Engine::decide_handing_over)
   Sample sample = Sample::none;
   std::vector<Callback> callbacks;
@@ -161,6 +163,8 @@ struct Group {
   std::deque<Queued> queue;       ///< calls that wait for a slot
   std::uint64_t waiting_seq = 0;  ///< number of the first of them, since `waiting_since`
   TimePoint waiting_since{};
+  int waiting_for = -1;     ///< the rank of our host that has not passed the one before it ...
+  TimePoint begun_since{};  ///< ... and since when it is seen to have begun that one itself
   std::vector<std::pair<std::uint64_t, Callback>> queued_callbacks;
   std::unique_ptr<PlanCache> plans;
   std::chrono::nanoseconds timeout{};

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/elements.hpp"
 #include "engine/engine.hpp"
+#include "engine/member_at.hpp"
 #include "kernels/copy.hpp"
 #include "transport/shm/doorbell.hpp"
 
@@ -18,17 +20,6 @@ using plan::StepKind;
 using transport::shm::Cores;
 
 namespace {
-
-constexpr std::size_t kBlockBytes = 16 * 1024;  // of what passes through a temporary: stays in L1
-
-int member_at(const plan::RankSet& set, int index, int size, const Op& op) noexcept {
-  std::int64_t rank = set.first.at(op.var[0], op.var[1]) + std::int64_t{index} * set.stride;
-  if (rank < 0 || rank >= size) {
-    rank %= size;
-    if (rank < 0) rank += size;
-  }
-  return static_cast<int>(rank);
-}
 
 std::uint64_t counter_value(const Op& op, std::int64_t value) noexcept {
   return op.seq << shm::kCounterShift | static_cast<std::uint64_t>(value);
@@ -79,7 +70,7 @@ std::byte* Engine::place(Op& op, const Operand& operand, int rank,
 bool Engine::advance(Op& op) noexcept {
   if (op.suspect >= 0) [[unlikely]]
     return false;
-  if (op.fused) return advance_one_shot(op);
+  if (op.fused) return advance_in_one_stride(op);
   bool moved = false;
   if (op.strict) [[unlikely]]
     moved = advance_tokens(op);
@@ -102,16 +93,7 @@ bool Engine::advance(Op& op) noexcept {
         op.agreed = true;
         break;
       case StepKind::reduce: reduce(op, step); break;
-      case StepKind::signal: {
-        const std::int64_t value = step.value.at(op.var[0], op.var[1]);
-        if (value <= 0) break;
-        Group& group = *op.group;
-        group.block->slots[op.seq % shm::kWindow].counters[step.counter].value.store(
-            counter_value(op, value),
-            std::memory_order_release);  // pairs with await_counters, find_winner
-        ring_all(group);
-        break;
-      }
+      case StepKind::signal: signal(op, step); break;
       case StepKind::await:
         if (!await_counters(op, step)) return moved;
         break;
@@ -199,6 +181,16 @@ void Engine::publish(Op& op) noexcept {
     line.payload.exposed.stage_bytes = op.plan->stage_bytes;
   }
   line.epoch.store(op.seq, std::memory_order_release);  // pairs with await_lines
+  ring_all(group);
+}
+
+void Engine::signal(Op& op, const Step& step) noexcept {
+  const std::int64_t value = step.value.at(op.var[0], op.var[1]);
+  if (value <= 0) return;
+  Group& group = *op.group;
+  group.block->slots[op.seq % shm::kWindow].counters[step.counter].value.store(
+      counter_value(op, value),
+      std::memory_order_release);  // pairs with await_counters, find_winner
   ring_all(group);
 }
 

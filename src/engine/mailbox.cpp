@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "engine/elements.hpp"
 #include "engine/engine.hpp"
 #include "kernels/copy.hpp"
 #include "kernels/pack.hpp"
@@ -17,7 +18,6 @@ namespace {
 constexpr int kSlotBits = 24;
 constexpr std::uint64_t kSlots = std::uint64_t{1} << kSlotBits;
 constexpr std::uint64_t kMailTicket = std::uint64_t{1} << 63;
-constexpr std::size_t kBlockBytes = 16 * 1024;
 
 void fill(const TensorView& to, const std::byte* from, std::uint64_t bytes) noexcept {
   if (bytes == 0) return;

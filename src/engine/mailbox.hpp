@@ -157,7 +157,6 @@ class Mailbox {
   [[nodiscard]] bool has_left(int rank) const noexcept;
   void find_given_up() noexcept;
   [[nodiscard]] bool check_left(const Transfer& transfer) noexcept;
-  [[nodiscard]] bool check_break_words() noexcept;
   void ping(int rank) noexcept;
   void note_waited(const Transfer& transfer) noexcept;
   void time_out(Transfer& transfer, TimePoint now) noexcept;

@@ -45,7 +45,7 @@ bool Mailbox::push_to(int rank) noexcept {
   while (!pair.idle()) {
     if (peer.lost || peer.left) break;  // what cannot be sent any more is found by tick
     if (!peer.control.empty() && !engine_.flush_control(global)) break;
-    if (!transport->can_send(global) || peer.bounces >= Engine::kMostBounces) break;
+    if (!transport->can_send(global) || !engine_.may_bounce(peer)) break;
     if (!pair.grants.empty()) {
       grant(rank);
     } else {
@@ -81,7 +81,7 @@ void Mailbox::transmit(int rank, FrameHeader header, Transfer* send) noexcept {
       payload = static_cast<const std::byte*>(send->view.data()) + header.offset;
     } else {
       const std::size_t element = size_of(send->view.dtype());
-      std::byte* const copy = engine_.bounce(peer, frame);
+      std::byte* const copy = engine_.bounce(peer, frame, header.payload_bytes);
       kernels::pack(copy, send->view, header.offset / element, header.payload_bytes / element);
       payload = copy;
     }

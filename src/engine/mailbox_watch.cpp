@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/deadline.hpp"
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
 #include "engine/watch_times.hpp"
@@ -74,22 +75,6 @@ bool Mailbox::check_left(const Transfer& transfer) noexcept {
   return true;
 }
 
-/// A rank of our host may have broken the group before it could find ours and tell us.
-bool Mailbox::check_break_words() noexcept {
-  for (const int rank : group_.local_members) {
-    Member& member = group_.members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(group_, member)) continue;
-    const transport::RegionPeer& peer =
-        engine_.world_.regions->peers[static_cast<std::size_t>(member.local)];
-    // acquire: pairs with tell_local.
-    const std::uint64_t word = peer.page->break_words[member.slot].load(std::memory_order_acquire);
-    if (word == 0) continue;
-    engine_.break_group(group_, engine_.cause_of(group_, word));
-    return true;
-  }
-  return false;
-}
-
 void Mailbox::ping(int rank) noexcept {
   const int global = group_.members[static_cast<std::size_t>(rank)].global;
   if (rank == group_.rank) return;
@@ -108,7 +93,7 @@ void Mailbox::note_waited(const Transfer& transfer) noexcept {
 
 void Mailbox::tick(TimePoint now) noexcept {
   next_deadline_ = TimePoint::max();
-  if (running_ == 0 || check_break_words()) return;
+  if (running_ == 0 || engine_.hear_of_break(group_)) return;
   find_given_up();
   if (running_ == 0 || group_.broken) return;
   std::fill(waited_.begin(), waited_.end(), false);
@@ -116,7 +101,7 @@ void Mailbox::tick(TimePoint now) noexcept {
     if (transfer.state != Transfer::State::running) continue;
     if (transfer.deadline == TimePoint{}) {
       transfer.started = now;
-      transfer.deadline = deadline_after(now, transfer.timeout);
+      transfer.deadline = base::deadline_after(now, transfer.timeout);
     }
     if (check_left(transfer)) return;
     if (now >= transfer.deadline) time_out(transfer, now);

@@ -4,6 +4,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
+#include "engine/member_at.hpp"
 #include "transport/shm/layout.hpp"
 
 // Messages of operations: posts, credit, matching, frames that come early. docs/wire.md tells the
@@ -53,13 +54,6 @@ static_assert(kMostPerByte * kEagerPerPeer + std::size_t{3} * transport::shm::kW
 static_assert(kMostPerByte * kEagerPerStream <= kMostHeldOfEach);
 // Control frames of one operation come soon after each other.
 constexpr std::size_t kLookBack = 64;
-
-int member_at(const plan::RankSet& set, int index, int size, const Op& op) noexcept {
-  std::int64_t rank =
-      (set.first.at(op.var[0], op.var[1]) + std::int64_t{index} * set.stride) % size;
-  if (rank < 0) rank += size;
-  return static_cast<int>(rank);
-}
 
 int peer_of(const Step& step, const Op& op) noexcept {
   return member_at({step.peer, 1, 1}, 0, op.group->size, op);
@@ -150,7 +144,7 @@ bool Engine::pump(Op& op, int rank) noexcept {
     if (!peer.control.empty() && !flush_control(global)) break;
     if (!transport->can_send(global)) break;
     const Stream::Post& post = stream.sends[stream.send_at];
-    if (post.data == nullptr && peer.bounces >= kMostBounces) break;
+    if (post.data == nullptr && !may_bounce(peer)) break;
     std::uint64_t room = stream.credit > stream.sent ? stream.credit - stream.sent : 0;
     const bool eager = room == 0;
     if (eager) {
@@ -191,7 +185,7 @@ bool Engine::pump(Op& op, int rank) noexcept {
     const std::uint64_t inside = stream.sent - post.begin;
     const std::byte* payload = post.data == nullptr ? nullptr : post.data + inside;
     if (post.data == nullptr && bytes > 0) {
-      std::byte* const copy = bounce(peer, frame);
+      std::byte* const copy = bounce(peer, frame, bytes);
       post.elements.pack(copy, inside / element, bytes / element);
       payload = copy;
     }
@@ -207,9 +201,15 @@ bool Engine::pump(Op& op, int rank) noexcept {
   return moved;
 }
 
-std::byte* Engine::bounce(Peer& peer, OutFrame& frame) noexcept {
-  frame.bounce = buffers_.take(transport::kMaxFramePayload);
+bool Engine::may_bounce(const Peer& peer) const noexcept {
+  return peer.bounces == 0 || (peer.bounces < kMostBounces && bounced_ < kMostBounced);
+}
+
+std::byte* Engine::bounce(Peer& peer, OutFrame& frame, std::size_t bytes) noexcept {
+  frame.bounce = buffers_.take(bytes);
+  frame.bounced = true;
   ++peer.bounces;
+  bounced_ += frame.bounce.size();
   return frame.bounce.data();
 }
 
@@ -437,8 +437,9 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
   from.keep = false;
   if (header.payload_bytes > transport::kMaxFramePayload) return {};
   const auto into_buffer = [&]() -> std::span<std::byte> {
-    if (from.buffer.empty()) from.buffer = buffers_.take(transport::kMaxFramePayload);
-    return {from.buffer.data(), std::max<std::size_t>(header.payload_bytes, 1)};
+    const std::size_t bytes = std::max<std::size_t>(header.payload_bytes, 1);
+    if (from.buffer.size() < bytes) buffers_.give(std::exchange(from.buffer, buffers_.take(bytes)));
+    return {from.buffer.data(), bytes};
   };
   if (transport::is_p2p(header)) {
     std::span<std::byte> into;
@@ -498,7 +499,9 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
 
 void Engine::hold(Peer& from, const FrameHeader& header) noexcept {
   std::vector<std::byte> data;
-  if (header.payload_bytes > kCopied) {
+  // What it takes is counted by size_for (HeldFrames::memory_of).
+  if (header.payload_bytes > kCopied &&
+      from.buffer.size() == FrameBuffers::size_for(header.payload_bytes)) {
     data = std::exchange(from.buffer, {});
   } else if (header.payload_bytes > 0) {
     data = buffers_.take(header.payload_bytes);
@@ -560,7 +563,10 @@ void Engine::on_sent(int peer, std::uint64_t token) noexcept {
       --frame.op->frames_out;
     }
     if (frame.mail != nullptr) frame.mail->on_sent(frame.seq);
-    if (frame.bounce.size() == transport::kMaxFramePayload) --to.bounces;
+    if (frame.bounced) {
+      --to.bounces;
+      bounced_ -= frame.bounce.size();
+    }
     buffers_.give(std::move(frame.bounce));
     to.out.pop_front();
   }
@@ -582,6 +588,7 @@ void Engine::release_frames(Op& op) noexcept {
     }
   }
   op.frames_out = 0;
+  release_memory(op);
 }
 
 }  // namespace tutti::engine

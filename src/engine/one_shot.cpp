@@ -9,7 +9,9 @@
 namespace tutti::engine {
 
 namespace shm = transport::shm;
+using plan::Operand;
 using plan::Slice;
+using plan::Sources;
 using plan::Space;
 using plan::Step;
 using plan::StepKind;
@@ -17,29 +19,65 @@ using plan::StepKind;
 namespace {
 
 constexpr std::uint32_t kAwait = 2;  // index of the step that waits
+constexpr std::uint32_t kClaim = 4;  // ... of the one that looks for somebody's result
 
-bool is_whole(const plan::Operand& operand, Space space) noexcept {
+bool is_whole(const Operand& operand, Space space, std::int64_t slot, bool of_winner) noexcept {
   return operand.space == space && operand.slice.shape == Slice::Shape::whole &&
-         operand.slot == plan::constant(0) && !operand.of_winner;
+         operand.slot == plan::constant(slot) && operand.of_winner == of_winner;
+}
+
+bool copies(const Step& step, const Operand& dst_like, const Operand& src_like) noexcept {
+  const auto same = [](const Operand& a, const Operand& b) {
+    return is_whole(a, b.space, b.slot.at(0, 0), b.of_winner);
+  };
+  return step.kind == StepKind::copy && same(step.dst, dst_like) && same(step.src, src_like);
+}
+
+bool adds_all(const Step& step, std::int32_t size, Space space, std::int64_t slot) noexcept {
+  return step.kind == StepKind::reduce && step.sources == Sources::stages && !step.own_input &&
+         step.ranks == plan::RankSet{plan::constant(0), size, 1} &&
+         is_whole(step.dst, space, slot, false) && is_whole(step.src, Space::stage, 0, false);
 }
 
 }  // namespace
 
-/// copy to the stage, publish, await all others, agree, reduce all stages into the output.
-bool is_one_shot(const plan::Schedule& schedule, const plan::Binding& binding) noexcept {
+/// one_shot: copy to the stage, publish, await all others, agree, reduce all stages into the
+/// output. shared: the same up to agree; if one of the others has signalled, copy its slot 1 into
+/// the output, else reduce all stages into ours, signal, and copy it into the output.
+Stride stride_of(const plan::Schedule& schedule, const plan::Binding& binding) noexcept {
   const auto& steps = schedule.steps;
   const std::int32_t size = schedule.size;
-  return schedule.region && !schedule.messages && schedule.stage_slots == 1 && steps.size() == 5 &&
-         binding.count > 0 && steps[0].kind == StepKind::copy &&
-         is_whole(steps[0].dst, Space::stage) && is_whole(steps[0].src, Space::input) &&
-         steps[1].kind == StepKind::publish && steps[kAwait].kind == StepKind::await_line &&
-         steps[kAwait].ranks.count == size - 1 && steps[3].kind == StepKind::agree &&
-         steps[4].kind == StepKind::reduce && steps[4].sources == plan::Sources::stages &&
-         !steps[4].own_input && steps[4].ranks == plan::RankSet{plan::constant(0), size, 1} &&
-         is_whole(steps[4].dst, Space::output) && is_whole(steps[4].src, Space::stage);
+  const Operand input;
+  Operand output;
+  output.space = Space::output;
+  Operand stage;
+  stage.space = Space::stage;
+  if (!schedule.region || schedule.messages || binding.count == 0 || steps.size() < 5 ||
+      !copies(steps[0], stage, input) || steps[1].kind != StepKind::publish ||
+      steps[kAwait].kind != StepKind::await_line || steps[kAwait].ranks.count != size - 1 ||
+      steps[3].kind != StepKind::agree) {
+    return Stride::none;
+  }
+  if (schedule.stage_slots == 1 && steps.size() == 5 && adds_all(steps[4], size, Space::output, 0))
+    return Stride::one_shot;
+  Operand result = stage;
+  result.slot = plan::constant(1);
+  Operand of_winner = result;
+  of_winner.of_winner = true;
+  const auto end = static_cast<std::int32_t>(steps.size());
+  if (schedule.stage_slots == 2 && schedule.slot_cycle == 0 && end == 10 &&
+      steps[kClaim].kind == StepKind::claim && steps[kClaim].jump == 9 &&
+      steps[kClaim].ranks == steps[kAwait].ranks && adds_all(steps[5], size, Space::stage, 1) &&
+      steps[6].kind == StepKind::signal && steps[6].counter == steps[kClaim].counter &&
+      steps[6].value == steps[kClaim].value && copies(steps[7], output, result) &&
+      steps[8].kind == StepKind::jump && steps[8].jump == end &&
+      copies(steps[9], output, of_winner)) {
+    return Stride::shared;
+  }
+  return Stride::none;
 }
 
-bool Engine::advance_one_shot(Op& op) noexcept {
+bool Engine::advance_in_one_stride(Op& op) noexcept {
   const BoundPlan& bound = *op.plan;
   const std::size_t bytes = bound.binding.count * bound.binding.element;
   Group& group = *op.group;
@@ -58,21 +96,38 @@ bool Engine::advance_one_shot(Op& op) noexcept {
     op.pc = kAwait;
     moved = true;
   }
-  if (!await_lines(op, bound.schedule->steps[kAwait]))
-    return moved || op.state != Op::State::running;
+  const auto& steps = bound.schedule->steps;
+  if (!await_lines(op, steps[kAwait])) return moved || op.state != Op::State::running;
   op.agreed = true;
-  for (std::size_t r = 0; r < op.stage_of.size(); ++r) op.sources[r] = op.stage_of[r];
   void* const output = op.call.output.data();
-  // In place our own values are still there, and perhaps not in the cache where they are staged.
-  if (input == output) op.sources[static_cast<std::size_t>(group.rank)] = input;
+  if (bound.stride == Stride::one_shot) {
+    add_all(op, output, bytes);
+  } else {
+    const int winner = find_winner(op, steps[kClaim]);
+    const auto from = static_cast<std::size_t>(winner >= 0 ? winner : group.rank);
+    const std::byte* const result = op.stage_of[from] + bound.slot_bytes;
+    if (winner < 0) {
+      add_all(op, op.stage + bound.slot_bytes, bytes);
+      signal(op, steps[6]);
+    }
+    kernels::copy(output, result, bytes);
+  }
+  op.pc = static_cast<std::uint32_t>(steps.size());
+  finish(op);
+  return true;
+}
+
+void Engine::add_all(Op& op, void* to, std::size_t bytes) noexcept {
+  const Group& group = *op.group;
+  for (std::size_t r = 0; r < op.stage_of.size(); ++r) op.sources[r] = op.stage_of[r];
+  // Our own values are still there, and perhaps not in the cache where they are staged.
+  if (to != op.call.output.data() || op.call.input.data() == to)
+    op.sources[static_cast<std::size_t>(group.rank)] = op.call.input.data();
   if (bytes >= shm::Cores::kLeastBytes && group.size > 1) {
     const int rank = sampled_rank(op);
     observe(op, rank, op.stage_of[static_cast<std::size_t>(rank)], bytes);
   }
-  bound.reduce(output, op.sources.data(), group.size, bound.binding.count);
-  op.pc = 5;
-  finish(op);
-  return true;
+  op.plan->reduce(to, op.sources.data(), group.size, op.plan->binding.count);
 }
 
 }  // namespace tutti::engine

@@ -12,8 +12,16 @@
 namespace tutti::engine {
 namespace {
 
-// From here on a copy to the output goes around the cache: it would not be read back from there.
 constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
+constexpr std::size_t kStreamBytesOfHost = std::size_t{32} << 20;
+
+/// Do copies to the output go around the cache, as it would not be read back from there? The ranks
+/// of a host share its last cache. `bytes`: of the operation; `ranks`: members of our host.
+bool goes_around_cache(Kind kind, std::size_t bytes, std::size_t ranks) noexcept {
+  const KindTraits& traits = traits_of(kind);
+  const bool all_get_all = traits.writes != On::root && traits.layout != Layout::scatter;
+  return bytes >= kStreamBytes || (all_get_all && bytes * ranks >= kStreamBytesOfHost);
+}
 
 bool rounds(const Collective& call, DType dtype) noexcept {
   const bool exact_op = call.op == ReduceOp::min || call.op == ReduceOp::max ||
@@ -63,6 +71,8 @@ plan::BlockTable table_of(const std::vector<std::size_t>& ends, std::size_t each
 PlanCache::PlanCache(int rank, plan::Topology topology, int cpus, std::string override_text)
     : rank_(rank),
       topology_(std::move(topology)),
+      neighbours_(static_cast<std::size_t>(std::ranges::count(
+          topology_.host_of, topology_.host_of[static_cast<std::size_t>(rank)]))),
       cpus_(cpus),
       override_(std::move(override_text)) {}
 
@@ -158,13 +168,12 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
                         step.kind == plan::StepKind::recv;
     if (writes && step.dst.space == plan::Space::stage) bound.own_stage = true;
   }
-  // What else would be done to values on their way (means, factors, narrow floats) is not fused.
-  const bool plain = call.op != ReduceOp::avg && call.op != ReduceOp::premul_sum &&
-                     (call.input.dtype() < DType::float16 || call.input.dtype() == DType::float32 ||
-                      call.input.dtype() == DType::float64);
-  bound.one_shot = plain && bound.reduce != nullptr && is_one_shot(schedule, bound.binding);
+  // What else would be done to values on their way (means, factors) is not fused. The kernels take
+  // all ranks' values in one pass there, so the dtype does not matter.
+  const bool plain = call.op != ReduceOp::avg && call.op != ReduceOp::premul_sum;
+  if (plain && bound.reduce != nullptr) bound.stride = stride_of(schedule, bound.binding);
   bound.scratch_bytes = static_cast<std::size_t>(schedule.scratch_slots) * bound.slot_bytes;
-  bound.stream_out = count * element >= kStreamBytes;
+  bound.stream_out = goes_around_cache(call.kind, count * element, neighbours_);
   return bound;
 }
 

@@ -18,6 +18,10 @@
 
 namespace tutti::engine {
 
+/// Small reductions whose steps are taken in one stride (one_shot.cpp): everybody adds all; or who
+/// comes last does, and the others copy its result.
+enum class Stride : std::uint8_t { none, one_shot, shared };
+
 /// What the next call with the same signature needs: bound once, found by a compare.
 struct BoundPlan {
   // The signature.
@@ -42,11 +46,11 @@ struct BoundPlan {
   std::size_t scratch_bytes = 0;
   bool inline_stage = false;  ///< what is staged fits into the line
   bool own_stage = false;     ///< this rank stages something itself
-  bool one_shot = false;      ///< small, and of the steps that advance_one_shot takes in one stride
-  bool stream_out = false;    ///< copies to the output go around the cache
-  bool splits = false;        ///< each pair of ranks has its own number of elements
-  bool hears_all = false;     ///< every block comes by message right from its rank into the output
-  bool hands_on = false;      ///< ... or by way of others' outputs: tokens go round first
+  Stride stride = Stride::none;
+  bool stream_out = false;  ///< copies to the output go around the cache
+  bool splits = false;      ///< each pair of ranks has its own number of elements
+  bool hears_all = false;   ///< every block comes by message right from its rank into the output
+  bool hands_on = false;    ///< ... or by way of others' outputs: tokens go round first
   std::size_t input_first = 0;   ///< number of the first element of this rank's input ...
   std::size_t output_first = 0;  ///< ... and output
   CallCode code{};
@@ -62,8 +66,8 @@ struct BoundPlan {
   static constexpr std::size_t kNoPlain = ~std::size_t{0};
 };
 
-/// Is this the schedule of a small one-shot reduction: stage, publish, await all, agree, reduce?
-[[nodiscard]] bool is_one_shot(const plan::Schedule& schedule,
+/// Which of them these steps are.
+[[nodiscard]] Stride stride_of(const plan::Schedule& schedule,
                                const plan::Binding& binding) noexcept;
 
 /// The plans of one group. Pure: what it chooses depends on agreed data alone (decisions B2).
@@ -89,6 +93,7 @@ class PlanCache {
   static_assert(kEntries > transport::shm::kWindow);
   int rank_;
   plan::Topology topology_;
+  std::size_t neighbours_;  ///< ranks of the group on our host, ourselves too
   int cpus_;
   std::string override_;
   BoundPlan entries_[kEntries];

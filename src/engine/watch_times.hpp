@@ -9,6 +9,9 @@ namespace tutti::engine {
 
 /// A process that answers nothing for so long is the one to blame (decisions E6).
 inline constexpr auto kAnswerTime = std::chrono::milliseconds(200);
+/// So long before its deadline, or half its timeout, an operation asks all once: who is not
+/// connected yet needs some ways there and back more than an answer takes.
+inline constexpr auto kAskAhead = std::chrono::seconds(2);
 /// When an operation waits for messages so long, those it waits for are told what it is ...
 inline constexpr auto kInquireAfter = std::chrono::milliseconds(40);
 /// ... and again now and then, as they may enter it later.
@@ -16,13 +19,6 @@ inline constexpr auto kInquireAgain = std::chrono::milliseconds(500);
 
 /// Who is asked for its last calls has so long to answer.
 inline constexpr auto kHistoryTime = std::chrono::seconds(2);
-
-/// Without overflow: a limit that is too far away is none.
-[[nodiscard]] inline std::chrono::steady_clock::time_point deadline_after(
-    std::chrono::steady_clock::time_point now, std::chrono::nanoseconds limit) noexcept {
-  constexpr auto kNever = std::chrono::steady_clock::time_point::max();
-  return limit < kNever - now ? now + limit : kNever;
-}
 
 [[nodiscard]] inline std::string seconds_text(std::chrono::nanoseconds duration) {
   char text[32];

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/deadline.hpp"
 #include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
 #include "engine/watch_times.hpp"
@@ -95,14 +96,16 @@ void Engine::tick() noexcept {
     if (op->deadline == TimePoint{}) {
       op->started = now;
       op->asked = TimePoint{};
+      op->introduced = false;
       op->inquired = now + kInquireAfter - kInquireAgain;
-      op->deadline = deadline_after(now, op->call.timeout);
+      op->deadline = base::deadline_after(now, op->call.timeout);
     }
     if (op->suspect >= 0) check_history(*op, now);
     if (op->state == Op::State::running && op->suspect < 0) check_calls(*op);
     if (op->suspect >= 0) continue;
     if (op->state == Op::State::running) check_left(*op);
     if (op->state == Op::State::running) inquire(*op, now);
+    if (op->state == Op::State::running) introduce(*op, now);
     if (op->state == Op::State::running && now >= op->deadline) time_out(*op, now);
   }
 }
@@ -114,6 +117,7 @@ void Engine::check_queue(Group& group, TimePoint now) noexcept {
   if (group.broken || group.queue.empty() || group.op_at(seq).state == Op::State::running) return;
   if (std::exchange(group.waiting_seq, seq) != seq) {
     group.waiting_since = now;
+    group.waiting_for = -1;
     return;
   }
   int culprit = -1;
@@ -140,7 +144,19 @@ void Engine::check_queue(Group& group, TimePoint now) noexcept {
   }
   if (culprit < 0) return;
   const Collective& call = group.queue.front().call();
-  if (!left && now - group.waiting_since < call.timeout) return;
+  if (!left) {
+    TimePoint until = base::deadline_after(group.waiting_since, call.timeout);
+    const Member& member = group.members[static_cast<std::size_t>(culprit)];
+    if (std::exchange(group.waiting_for, culprit) != culprit) group.begun_since = TimePoint{};
+    if (runs && member.block != nullptr && last_call_of(*member.block) > least) {
+      // It waits itself, perhaps for a rank of another host that we see nothing of, and names that
+      // one when its own time is up: it asks before.
+      if (group.begun_since == TimePoint{}) group.begun_since = now;
+      until =
+          std::max(until, base::deadline_after(group.begun_since + 2 * kAnswerTime, call.timeout));
+    }
+    if (now < until) return;
+  }
   std::string text = "group '" + group.name + "', operation " + std::to_string(seq) + " " +
                      tutti::describe(call) + " cannot begin: " + name_of(group, culprit);
   const std::string state = state_of(group.members[static_cast<std::size_t>(culprit)]);
@@ -165,22 +181,32 @@ TimePoint Engine::next_deadline() const noexcept {
   return least;
 }
 
-/// What nobody may have told us: a local rank has broken the group, or calls something else.
-/// One rank's call may go by messages and another's by shared memory: each then waits for what the
-/// other never sends. So both ways are looked at now and then.
-void Engine::check_calls(Op& op) noexcept {
-  for (const int rank : op.group->local_members) {
-    Member& member = op.group->members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(*op.group, member)) continue;
-    // It may have broken the group before it could find ours and tell us.
+/// A rank of our host may have broken the group before it could find ours and tell us: then its own
+/// page says so.
+bool Engine::hear_of_break(Group& group) noexcept {
+  if (group.broken) return true;
+  for (const int rank : group.local_members) {
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(group, member)) continue;
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];
     // acquire: pairs with tell_local.
     const std::uint64_t word = peer.page->break_words[member.slot].load(std::memory_order_acquire);
-    if (word != 0) {
-      break_group(*op.group, cause_of(*op.group, word));
-      return;
-    }
+    if (word == 0) continue;
+    break_group(group, cause_of(group, word));
+    return true;
+  }
+  return false;
+}
+
+/// What nobody may have told us: a local rank has broken the group, or calls something else.
+/// One rank's call may go by messages and another's by shared memory: each then waits for what the
+/// other never sends. So both ways are looked at now and then.
+void Engine::check_calls(Op& op) noexcept {
+  if (hear_of_break(*op.group)) return;
+  for (const int rank : op.group->local_members) {
+    Member& member = op.group->members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(*op.group, member)) continue;
     const shm::Line& line = member.block->slots[op.seq % shm::kWindow].line;
     // acquire: pairs with the release in publish.
     if (line.epoch.load(std::memory_order_acquire) != op.seq) continue;
@@ -211,6 +237,27 @@ void Engine::ping(const Op& op, int rank) noexcept {
   header.fingerprint = op.fingerprint;
   std::copy(op.plan->code.begin(), op.plan->code.end(), header.call);
   control(global, header);
+}
+
+/// Not those of our host: one that computes may have nobody who would answer, and its lines and the
+/// state of its process tell more. False: there are no others.
+bool Engine::ping_other_hosts(const Op& op) noexcept {
+  bool asked = false;
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    if (op.group->members[static_cast<std::size_t>(rank)].local >= 0) continue;
+    ping(op, rank);
+    asked = true;
+  }
+  return asked;
+}
+
+/// Connects us with all whose answers time_out may want, so that they have kAnswerTime to answer in
+/// and not to get to know us.
+void Engine::introduce(Op& op, TimePoint now) noexcept {
+  const auto ahead = std::min<std::chrono::nanoseconds>(op.call.timeout / 2, kAskAhead);
+  if (op.introduced || now < op.deadline - ahead || now >= op.deadline) return;
+  op.introduced = true;
+  (void)ping_other_hosts(op);
 }
 
 /// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
@@ -323,15 +370,8 @@ void Engine::time_out(Op& op, TimePoint now) noexcept {
   const std::vector<int> missing = waiting_for(op);
   if (op.asked == TimePoint{}) {
     op.asked = now;
-    bool asked = false;
-    // Not those of our host: one that computes may have nobody who would answer, and its lines and
-    // the state of its process tell more.
-    for (int rank = 0; rank < group.size; ++rank) {
-      if (group.members[static_cast<std::size_t>(rank)].local >= 0) continue;
-      ping(op, rank);
-      asked = true;
-    }
-    if (asked) {  // decisions E6: a process that answers nothing for 200 ms is the one to blame
+    if (ping_other_hosts(
+            op)) {  // decisions E6: a process that answers nothing for 200 ms is the one to blame
       op.deadline = now + kAnswerTime;
       return;
     }

@@ -26,13 +26,11 @@ struct Side {
   [[nodiscard]] bool listed() const noexcept { return !blocks.empty(); }
 };
 
-std::string check_side(const Side& side, DType dtype, int size, bool written) {
+std::string check_side(const Side& side, const TensorView& like, int size, bool written) {
   const auto ranks = static_cast<std::size_t>(size);
   const std::string name(side.name);
   if (!side.listed()) {
-    if (side.whole.dtype() != dtype)
-      return "the " + name + " is " + std::string(to_string(side.whole.dtype())) + ", not " +
-             std::string(to_string(dtype)) + "; both sides must have one dtype";
+    if (std::string wrong = check_alike(side.whole, name, like); !wrong.empty()) return wrong;
     if (!side.counts.empty()) {
       if (side.counts.size() != ranks)
         return number(side.counts.size()) + " counts for the " + name + " in a group of " +
@@ -57,9 +55,7 @@ std::string check_side(const Side& side, DType dtype, int size, bool written) {
            number(ranks) + "; give one for each rank";
   for (std::size_t r = 0; r < ranks; ++r) {
     const std::string which = name + " for rank " + number(r);
-    if (side.blocks[r].dtype() != dtype)
-      return "the " + which + " is " + std::string(to_string(side.blocks[r].dtype())) + ", not " +
-             std::string(to_string(dtype)) + "; all must have one dtype";
+    if (std::string wrong = check_alike(side.blocks[r], which, like); !wrong.empty()) return wrong;
     if (std::string wrong = check_memory(side.blocks[r], which, written); !wrong.empty())
       return wrong;
   }
@@ -163,6 +159,9 @@ std::string check_factor(const Collective& call, const TensorView& factor) {
     if (std::string bad = check_memory(factor, "factor", false); !bad.empty()) return bad;
     if (factor.dtype() != call.input.dtype() || !factor.contiguous())
       return "the factor must be contiguous and have the input's dtype";
+    const bool number_of_host = factor.count() == 1 && factor.device() == Device();
+    if (!number_of_host && !factor.alike(call.input))
+      return check_alike(factor, "factor", call.input);
     if (factor.count() != 1 && factor.count() != call.input.count())
       return "the factor has " + number(factor.count()) +
              " elements; it must have one, or as many as the input";
@@ -192,18 +191,19 @@ std::string what_is_wrong(const Collective& call, int rank, int size) {
   if ((!in_blocks && (input.listed() || !input.counts.empty())) ||
       (!out_blocks && (output.listed() || !output.counts.empty())))
     return "a list of tensors, or counts, for a side that is one tensor";
-  const DType dtype = (traits.layout == Layout::scatter ? call.output : call.input).dtype();
+  const TensorView& like = traits.layout == Layout::scatter ? call.output : call.input;
   const bool reads = uses_input(call.kind, rank, call.root);
   const bool writes = uses_output(call.kind, rank, call.root);
   std::string wrong;
-  if (reads) wrong = check_side(input, dtype, size, false);
-  if (wrong.empty() && writes) wrong = check_side(output, dtype, size, true);
+  if (reads) wrong = check_side(input, like, size, false);
+  if (wrong.empty() && writes) wrong = check_side(output, like, size, true);
   if (!wrong.empty()) return wrong;
   switch (traits.layout) {
     case Layout::same:
-      if (call.output.count() == call.input.count() && call.output.dtype() == dtype) break;
-      return "the output is " + std::string(to_string(call.output.dtype())) + " x " +
-             number(call.output.count()) + "; it must have the input's dtype and count";
+      if (std::string bad = check_alike(call.output, "output", like); !bad.empty()) return bad;
+      if (call.output.count() == call.input.count()) break;
+      return "the output has " + number(call.output.count()) + " elements, the input " +
+             number(call.input.count()) + "; both must have as many";
     case Layout::gather:
       if (!writes) break;
       wrong = check_blocks(output, input, true, traits.uneven == Uneven::agreed, rank, size);

@@ -9,6 +9,7 @@
 
 #include <tutti/launch.hpp>
 
+#include "group/consequence.hpp"
 #include "os/fd.hpp"
 #include "os/process.hpp"
 
@@ -31,7 +32,7 @@ struct ChildFailure {
 
   /// Whether it only tells of another one's failure.
   [[nodiscard]] bool is_consequence() const noexcept {
-    return code == Errc::peer_lost || code == Errc::peer_left || code == Errc::aborted;
+    return code && group::is_consequence(*code);
   }
   [[nodiscard]] std::string describe() const;
 };

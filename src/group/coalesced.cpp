@@ -12,15 +12,12 @@ namespace {
 
 std::string number(std::size_t value) { return std::to_string(value); }
 
-/// Stands for the whole: dtype and count only.
-TensorView standing_for(std::span<const Piece> pieces, DType dtype) noexcept {
+/// Stands for the whole: no memory, but dtype, device and count.
+TensorView standing_for(std::span<const Piece> pieces) noexcept {
   std::size_t count = 0;
   for (const Piece& piece : pieces) count += piece.count;
-  return TensorView(nullptr, dtype, count);
-}
-
-DType dtype_of_all(std::span<const TensorView> views) noexcept {
-  return views.empty() ? DType::uint8 : views.front().dtype();
+  const TensorView& like = pieces.front().view;
+  return TensorView(nullptr, like.dtype(), count, like.device());
 }
 
 /// All tensors one after the other.
@@ -44,13 +41,13 @@ std::vector<Piece> by_blocks(std::span<const TensorView> views, int size) {
 }
 
 Collective call_of(Kind kind, Details& details, std::span<const Piece> outputs,
-                   std::span<const Piece> inputs, DType dtype) noexcept {
+                   std::span<const Piece> inputs) noexcept {
   details.output_pieces = outputs;
   details.input_pieces = inputs;
   Collective call;
   call.kind = kind;
-  call.output = standing_for(outputs, dtype);
-  call.input = standing_for(inputs, dtype);
+  call.output = standing_for(outputs);
+  call.input = standing_for(inputs);
   call.details = &details;
   return call;
 }
@@ -103,11 +100,10 @@ Work ProcessGroup::all_reduce_coalesced(std::span<const TensorView> buffers,
   check_list("all_reduce_coalesced", name(), buffers);
   if (buffers.size() == 1) return all_reduce(buffers.front(), options);
   const std::vector<Piece> pieces = whole(buffers);
-  const DType dtype = dtype_of_all(buffers);
-  Factor factor(options.op, dtype, options.factor, options.factors);
+  Factor factor(options.op, buffers.front().dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
-  Collective call = call_of(Kind::all_reduce, details, pieces, pieces, dtype);
+  Collective call = call_of(Kind::all_reduce, details, pieces, pieces);
   call.op = options.op;
   return submit(call, options.timeout, false);
 }
@@ -118,7 +114,7 @@ Work ProcessGroup::broadcast_coalesced(std::span<const TensorView> buffers,
   if (buffers.size() == 1) return broadcast(buffers.front(), options);
   const std::vector<Piece> pieces = whole(buffers);
   Details details;
-  Collective call = call_of(Kind::broadcast, details, pieces, pieces, dtype_of_all(buffers));
+  Collective call = call_of(Kind::broadcast, details, pieces, pieces);
   call.root = options.root;
   return submit(call, options.timeout, false);
 }
@@ -147,7 +143,7 @@ Work ProcessGroup::all_gather_coalesced(std::span<const TensorView> outputs,
     out = by_blocks(outputs, size());
   }
   Details details;
-  Collective call = call_of(Kind::all_gather, details, out, in, dtype_of_all(inputs));
+  Collective call = call_of(Kind::all_gather, details, out, in);
   return submit(call, options.timeout, false);
 }
 
@@ -163,11 +159,10 @@ Work ProcessGroup::reduce_scatter_coalesced(std::span<const TensorView> outputs,
   check_blocks(kName, name(), "input", inputs, outputs, size());
   const std::vector<Piece> in = by_blocks(inputs, size());
   const std::vector<Piece> out = whole(outputs);
-  const DType dtype = dtype_of_all(outputs);
-  Factor factor(options.op, dtype, options.factor, options.factors);
+  Factor factor(options.op, outputs.front().dtype(), options.factor, options.factors);
   Details details;
   details.factor = factor.view();
-  Collective call = call_of(Kind::reduce_scatter, details, out, in, dtype);
+  Collective call = call_of(Kind::reduce_scatter, details, out, in);
   call.op = options.op;
   return submit(call, options.timeout, false);
 }

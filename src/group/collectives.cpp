@@ -6,11 +6,13 @@
 namespace tutti {
 namespace {
 
-/// Stands for a list of tensors, or for a side that this rank does not have: dtype and count only.
-TensorView standing_for(std::span<const TensorView> views, DType fallback) noexcept {
+/// Stands for a list of tensors, or for a side that this rank does not have: no memory, but dtype,
+/// device and count. Of an empty list they are those of `other`, the other side.
+TensorView standing_for(std::span<const TensorView> views, const TensorView& other) noexcept {
   std::size_t count = 0;
   for (const TensorView& view : views) count += view.count();
-  return TensorView(nullptr, views.empty() ? fallback : views.front().dtype(), count);
+  const TensorView& like = views.empty() ? other : views.front();
+  return TensorView(nullptr, like.dtype(), count, like.device());
 }
 
 /// A call of one tensor on each side; what is more is in `details`, if there is more.
@@ -52,7 +54,7 @@ Work ProcessGroup::all_gather(std::span<const TensorView> outputs, const TensorV
   Details details;
   details.outputs = outputs;
   details.output_counts = options.output_counts;
-  Collective call = call_of(Kind::all_gather, standing_for(outputs, input.dtype()), input, details);
+  Collective call = call_of(Kind::all_gather, standing_for(outputs, input), input, details);
   return submit(call, options.timeout, false);
 }
 
@@ -60,8 +62,8 @@ Work ProcessGroup::gather(const TensorView& output, const TensorView& input,
                           const GatherOptions& options) {
   const bool root = rank() == options.root;
   const Details none{};
-  Collective call = call_of(Kind::gather, root ? output : standing_for({}, input.dtype()), input,
-                            none, options.root);
+  Collective call =
+      call_of(Kind::gather, root ? output : standing_for({}, input), input, none, options.root);
   return submit(call, options.timeout, false);
 }
 
@@ -71,7 +73,7 @@ Work ProcessGroup::gather(std::span<const TensorView> outputs, const TensorView&
   Details details;
   details.outputs = outputs;
   Collective call =
-      call_of(Kind::gather, standing_for(outputs, input.dtype()), input, details, options.root);
+      call_of(Kind::gather, standing_for(outputs, input), input, details, options.root);
   return submit(call, options.timeout, false);
 }
 
@@ -79,8 +81,8 @@ Work ProcessGroup::scatter(const TensorView& output, const TensorView& input,
                            const ScatterOptions& options) {
   const bool root = rank() == options.root;
   const Details none{};
-  Collective call = call_of(Kind::scatter, output, root ? input : standing_for({}, output.dtype()),
-                            none, options.root);
+  Collective call =
+      call_of(Kind::scatter, output, root ? input : standing_for({}, output), none, options.root);
   return submit(call, options.timeout, false);
 }
 
@@ -90,7 +92,7 @@ Work ProcessGroup::scatter(const TensorView& output, std::span<const TensorView>
   Details details;
   details.inputs = inputs;
   Collective call =
-      call_of(Kind::scatter, output, standing_for(inputs, output.dtype()), details, options.root);
+      call_of(Kind::scatter, output, standing_for(inputs, output), details, options.root);
   return submit(call, options.timeout, false);
 }
 
@@ -111,8 +113,8 @@ Work ProcessGroup::reduce_scatter(const TensorView& output, std::span<const Tens
   details.factor = factor.view();
   details.inputs = inputs;
   details.input_counts = options.input_counts;
-  Collective call = call_of(Kind::reduce_scatter, output, standing_for(inputs, output.dtype()),
-                            details, 0, options.op);
+  Collective call =
+      call_of(Kind::reduce_scatter, output, standing_for(inputs, output), details, 0, options.op);
   return submit(call, options.timeout, false);
 }
 
@@ -132,9 +134,8 @@ Work ProcessGroup::all_to_all(std::span<const TensorView> outputs,
   details.outputs = outputs;
   details.input_counts = options.input_splits;
   details.output_counts = options.output_splits;
-  const TensorView input =
-      standing_for(inputs, outputs.empty() ? DType::uint8 : outputs.front().dtype());
-  Collective call = call_of(Kind::all_to_all, standing_for(outputs, input.dtype()), input, details);
+  const TensorView input = standing_for(inputs, outputs.empty() ? TensorView() : outputs.front());
+  Collective call = call_of(Kind::all_to_all, standing_for(outputs, input), input, details);
   return submit(call, options.timeout, false);
 }
 

@@ -13,7 +13,7 @@
 namespace tutti {
 namespace {
 
-[[noreturn]] void refuse(const std::string& text) {
+[[noreturn]] void refuse_factor(const std::string& text) {
   raise(Status(Errc::invalid_argument, "PREMUL_SUM: " + text));
 }
 
@@ -28,7 +28,8 @@ void put_whole(void* to, double value, DType dtype) {
   const double end = std::ldexp(1.0, std::numeric_limits<T>::digits);
   const double least = std::is_signed_v<T> ? -end : 0.0;
   if (std::trunc(value) != value || value < least || value >= end)
-    refuse("the factor " + std::to_string(value) + " is no " + std::string(to_string(dtype)));
+    refuse_factor("the factor " + std::to_string(value) + " is no " +
+                  std::string(to_string(dtype)));
   put(to, static_cast<T>(value));
 }
 
@@ -59,10 +60,10 @@ Factor::Factor(ReduceOp op, DType dtype, std::optional<double> one, const Tensor
     : each_(each), dtype_(dtype), one_(one.has_value()) {
   if (op != ReduceOp::premul_sum) {
     if (one_ || each.count() > 0)
-      refuse("a factor is given, but the op is " + std::string(to_string(op)));
+      refuse_factor("a factor is given, but the op is " + std::string(to_string(op)));
     return;
   }
-  if (one_ == (each.count() > 0)) refuse("give `factor` or `factors`");
+  if (one_ == (each.count() > 0)) refuse_factor("give `factor` or `factors`");
   if (one_) put_value(value_.data(), *one, dtype);
 }
 

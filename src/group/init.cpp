@@ -1,14 +1,15 @@
 #include <tutti/init.hpp>
 
 #include <functional>
-#include <numeric>
 #include <random>
 #include <utility>
 
-#include "backend/native/native_backend.hpp"
+#include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "engine/call_code.hpp"
+#include "group/worlds.hpp"
 #include "rendezvous/environment.hpp"
+#include "rendezvous/known_variables.hpp"
 #include "rendezvous/rendezvous.hpp"
 
 namespace tutti {
@@ -76,12 +77,15 @@ ProcessGroup init_process_group(const InitOptions& options) {
   const rendezvous::Environment environment({});
   if (options.config || !environment.text("TUTTI_LOG_LEVEL").value_or("").empty())
     base::set_log_level(config.log_level);
+  rendezvous::warn_of_misspelt_variables();
   if (options.timeout) config.timeout = *options.timeout;
+  if (options.backend) config.backend = *options.backend;
   if (config.timeout <= std::chrono::nanoseconds(0)) {
     raise(Status(Errc::invalid_argument, "init_process_group: the timeout must be positive"));
   }
+  raise_if(group::check_backend(config.backend));
 
-  const auto deadline = std::chrono::steady_clock::now() + config.timeout;
+  const auto deadline = base::deadline_after(std::chrono::steady_clock::now(), config.timeout);
   rendezvous::Settings settings;
   settings.init_method = options.init_method;
   settings.store = options.store;
@@ -97,11 +101,10 @@ ProcessGroup init_process_group(const InitOptions& options) {
   if (!found) raise(found.status());
   const rendezvous::Rendezvous& meeting = *found;
   // From here on the others hear of it at once if we are killed, or cannot go on.
-  const auto give_up = [&](const Status& why) {
+  const auto excuse = [&](const Status& why) {
     if (meeting.store)
       rendezvous::excuse(*meeting.store, rendezvous::kWorldExchange, meeting.rank, meeting.size,
                          why);
-    raise(why);
   };
   if (meeting.store) {
     raise_if(rendezvous::promise(*meeting.store, rendezvous::kWorldExchange, meeting.rank,
@@ -113,32 +116,38 @@ ProcessGroup init_process_group(const InitOptions& options) {
     return rendezvous::exchange(*meeting.store, name, meeting.rank, meeting.size, mine, deadline);
   };
   Result<std::string> ours = rendezvous::our_address(meeting, settings, gather);
-  if (!ours) give_up(ours.status());
-  native::ContextOptions context_options;
-  context_options.rank = meeting.rank;
-  context_options.size = meeting.size;
-  context_options.job = engine::hash_text(meeting.job);
-  context_options.generation = meeting.generation;
-  context_options.secret = meeting.secret;
-  context_options.bind_host = *ours;
-  context_options.config = config;
-  context_options.deadline = deadline;
-  context_options.exchange = gather;
-  // A given store is the caller's, who may keep it longer than this world: no mark is left there.
-  if (meeting.store && !options.store && rendezvous::leave_mark(*meeting.store, meeting.rank)) {
-    context_options.first_lost = [store = meeting.store, rank_0_serves = meeting.rank_0_serves] {
-      return rendezvous::first_lost(*store, rank_0_serves);
-    };
+  if (!ours) {
+    excuse(ours.status());
+    raise(ours.status());
   }
-  Result<std::shared_ptr<native::Context>> context = native::Context::create(context_options);
-  if (!context) give_up(context.status());
-  (*context)->keep(meeting.store);
-  Result<native::NativeBackend*> backend =
-      native::NativeBackend::make_world(*context, options.name);
-  if (!backend) give_up(backend.status());
-  std::vector<int> globals(static_cast<std::size_t>(meeting.size));
-  std::iota(globals.begin(), globals.end(), 0);
-  return ProcessGroup(*backend, options.name, std::move(globals), config.timeout);
+  WorldOptions world_options;
+  world_options.rank = meeting.rank;
+  world_options.size = meeting.size;
+  world_options.name = options.name;
+  world_options.config = config;
+  world_options.deadline = deadline;
+  world_options.job = engine::hash_text(meeting.job);
+  world_options.generation = meeting.generation;
+  world_options.secret = meeting.secret;
+  world_options.bind_host = *ours;
+  world_options.store = meeting.store;
+  world_options.backend_options = options.backend_options;
+  // A given store is the caller's, who may keep it longer than this world: no mark is left there,
+  // nor is it left.
+  if (rendezvous::leave_mark(meeting))
+    world_options.first_lost = [meeting] { return rendezvous::ask_first_lost(meeting); };
+  world_options.left = meeting.leave;
+  try {
+    Result<ProcessGroup> world = group::make_world(std::move(world_options), gather);
+    if (!world) raise(world.status());
+    return std::move(*world);
+  } catch (const Error& problem) {
+    excuse(problem.status());
+    throw;
+  } catch (const std::exception& problem) {  // a program's own backend may throw anything
+    excuse(Status(Errc::internal, problem.what()));
+    throw;
+  }
 }
 
 std::vector<std::byte> job_secret() {
@@ -146,9 +155,5 @@ std::vector<std::byte> job_secret() {
   if (!secret) raise(secret.status());
   return std::move(*secret);
 }
-
-bool is_available(std::string_view backend) noexcept { return backend == native::kName; }
-
-bool is_initialized() noexcept { return native::Context::alive() > 0; }
 
 }  // namespace tutti

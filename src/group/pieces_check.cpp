@@ -11,11 +11,10 @@
 namespace tutti {
 namespace {
 
-std::string check(std::span<const Piece> pieces, std::string_view name, DType dtype, bool written) {
+std::string check(std::span<const Piece> pieces, std::string_view name, const TensorView& like,
+                  bool written) {
   for (const Piece& piece : pieces) {
-    if (piece.view.dtype() != dtype)
-      return "a piece of the " + std::string(name) + " is " +
-             std::string(to_string(piece.view.dtype())) + ", not " + std::string(to_string(dtype));
+    if (std::string wrong = check_alike(piece.view, name, like); !wrong.empty()) return wrong;
     if (piece.first > piece.view.count() || piece.count > piece.view.count() - piece.first)
       return "a piece of the " + std::string(name) + " goes beyond its tensor";
     if (std::string wrong = check_memory(piece.view, name, written); !wrong.empty()) return wrong;
@@ -42,11 +41,11 @@ std::string what_is_wrong_with_pieces(const Collective& call, int rank, int size
   if (!details.inputs.empty() || !details.outputs.empty() || !details.input_counts.empty() ||
       !details.output_counts.empty())
     return "several tensors, and lists or counts of blocks beside";
-  const DType dtype = (layout == Layout::scatter ? call.output : call.input).dtype();
+  const TensorView& like = layout == Layout::scatter ? call.output : call.input;
   std::string wrong;
-  if (uses_input(call.kind, rank, call.root)) wrong = check(in, "input", dtype, false);
+  if (uses_input(call.kind, rank, call.root)) wrong = check(in, "input", like, false);
   if (wrong.empty() && uses_output(call.kind, rank, call.root))
-    wrong = check(out, "output", dtype, true);
+    wrong = check(out, "output", like, true);
   if (!wrong.empty()) return wrong;
   const auto ranks = static_cast<std::size_t>(size);
   const std::size_t have = count_of(layout == Layout::scatter ? in : out);

@@ -38,7 +38,8 @@ void ProcessGroup::check_transfer(Collective& call,
     const bool written = call.kind == Kind::recv;
     wrong = check_memory(written ? call.output : call.input, "buffer", written);
   }
-  if (wrong.empty()) return;
+  if (wrong.empty())
+    return check_supported(call, call.kind == Kind::recv ? call.output : call.input);
   raise(Status(Errc::invalid_argument,
                describe(call) + " in group '" + std::string(name()) + "': " + wrong));
 }

@@ -25,7 +25,7 @@ bool plainly_right(const Collective& call) noexcept {
   return call.kind == Kind::all_reduce && call.details == nullptr &&
          call.timeout > std::chrono::nanoseconds(0) && call.input.contiguous() &&
          call.output.contiguous() && call.input.count() == call.output.count() &&
-         call.input.dtype() == call.output.dtype() && call.input.data() != nullptr &&
+         call.input.alike(call.output) && call.input.data() != nullptr &&
          call.output.data() != nullptr && call.op != ReduceOp::premul_sum;
 }
 
@@ -33,36 +33,45 @@ bool plainly_right(const Collective& call) noexcept {
 
 struct ProcessGroup::Impl {
   Impl(Backend* its_backend, std::string its_name, std::vector<int> its_ranks,
-       std::chrono::nanoseconds its_timeout)
+       std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store)
       : backend(its_backend),
         name(std::move(its_name)),
         global_ranks(std::move(its_ranks)),
-        timeout(its_timeout) {}
+        timeout(its_timeout),
+        store(std::move(its_store)) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
   Backend* backend;
   std::string name;
   std::vector<int> global_ranks;
-  std::chrono::nanoseconds timeout;
+  std::atomic<std::chrono::nanoseconds> timeout;
+  std::shared_ptr<Store> store;
 
-  /// Bit per dtype for each kind and op that the backend is known to do: asked once.
+  /// Bit per device and dtype for each kind and op that the backend is known to do: asked once.
   static constexpr std::size_t kOps = 16;
-  static_assert(kReduceOpCount <= kOps && kDTypeCount <= 32, "else two of them would share a bit");
-  std::array<std::array<std::atomic<std::uint32_t>, kOps>, kKindCount> known{};
+  static constexpr unsigned kDTypes = 32;
+  static_assert(kReduceOpCount <= kOps && kDTypeCount <= kDTypes &&
+                    kDeviceTypeCount * kDTypes <= 64,
+                "else two of them would share a bit");
+  std::array<std::array<std::atomic<std::uint64_t>, kOps>, kKindCount> known{};
 
-  bool supports(const Collective& call) {
+  /// `view`: the tensor of the call that tells dtype and device.
+  bool supports(const Collective& call, const TensorView& view) {
     auto& bits =
         known[static_cast<std::size_t>(call.kind)][static_cast<std::size_t>(call.op) % kOps];
-    const bool by_output = traits_of(call.kind).layout == Layout::scatter;
-    const DType dtype = (by_output ? call.output : call.input).dtype();
-    const std::uint32_t bit = std::uint32_t{1} << static_cast<unsigned>(dtype);
+    const unsigned device = static_cast<unsigned>(view.device().type) * kDTypes;
+    const std::uint64_t bit = std::uint64_t{1} << (device + static_cast<unsigned>(view.dtype()));
     // relaxed: the bits stand alone.
     if ((bits.load(std::memory_order_relaxed) & bit) != 0) [[likely]]
       return true;
     if (!backend->unsupported(call).empty()) return false;
     bits.fetch_or(bit, std::memory_order_relaxed);
     return true;
+  }
+
+  [[noreturn]] void refuse_call(const Collective& call) const {
+    refuse(describe(call) + " in group '" + name + "': " + backend->unsupported(call));
   }
 
   ~Impl() {
@@ -72,16 +81,26 @@ struct ProcessGroup::Impl {
 };
 
 ProcessGroup::ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
-                           std::chrono::nanoseconds timeout)
-    : impl_(std::make_shared<Impl>(backend, std::move(name), std::move(global_ranks), timeout)) {}
+                           std::chrono::nanoseconds timeout, std::shared_ptr<Store> store)
+    : impl_(std::make_shared<Impl>(backend, std::move(name), std::move(global_ranks), timeout,
+                                   std::move(store))) {}
 
 int ProcessGroup::rank() const noexcept { return impl_->backend->rank(); }
 int ProcessGroup::size() const noexcept { return impl_->backend->size(); }
 std::string_view ProcessGroup::name() const noexcept { return impl_->name; }
 std::string_view ProcessGroup::backend() const noexcept { return impl_->backend->name(); }
-std::chrono::nanoseconds ProcessGroup::timeout() const noexcept { return impl_->timeout; }
+std::chrono::nanoseconds ProcessGroup::timeout() const noexcept {
+  return impl_->timeout.load(std::memory_order_relaxed);  // relaxed: it stands alone
+}
+std::shared_ptr<Store> ProcessGroup::store() const noexcept { return impl_->store; }
 Backend& ProcessGroup::impl() const noexcept { return *impl_->backend; }
 Status ProcessGroup::health() const { return impl_->backend->health(); }
+
+void ProcessGroup::set_timeout(std::chrono::nanoseconds timeout) {
+  if (timeout <= std::chrono::nanoseconds(0))
+    refuse("set_timeout in group '" + impl_->name + "': the timeout must be positive");
+  impl_->timeout.store(timeout, std::memory_order_relaxed);  // relaxed: it stands alone
+}
 
 int ProcessGroup::global_rank(int rank) const {
   if (rank < 0 || rank >= size()) {
@@ -97,20 +116,25 @@ std::optional<int> ProcessGroup::group_rank(int global_rank) const noexcept {
   return static_cast<int>(at - impl_->global_ranks.begin());
 }
 
+/// Throws what the backend cannot do; `view` tells dtype and device.
+void ProcessGroup::check_supported(const Collective& call, const TensorView& view) const {
+  if (!impl_->supports(call, view)) impl_->refuse_call(call);
+}
+
 Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout,
                           bool asynchronous) {
   if (call.kind == Kind::send || call.kind == Kind::recv) {
     check_transfer(call, timeout);
     return start_transfer(call, asynchronous);
   }
-  call.timeout = timeout.value_or(impl_->timeout);
+  call.timeout = timeout.value_or(this->timeout());
   if (!plainly_right(call)) [[unlikely]] {
     if (const std::string wrong = what_is_wrong(call, rank(), size()); !wrong.empty())
       refuse(describe(call) + " in group '" + impl_->name + "': " + wrong);
   }
-  if (!impl_->supports(call)) [[unlikely]]
-    refuse(describe(call) + " in group '" + impl_->name +
-           "': " + impl_->backend->unsupported(call));
+  const bool by_output = traits_of(call.kind).layout == Layout::scatter;
+  if (!impl_->supports(call, by_output ? call.output : call.input)) [[unlikely]]
+    impl_->refuse_call(call);
   Backend* const backend = impl_->backend;
   return Work(backend, backend->submit(call, asynchronous));
 }

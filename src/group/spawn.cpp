@@ -6,8 +6,9 @@
 #include <csignal>
 #include <random>
 
-#include "backend/native/native_backend.hpp"
+#include "base/deadline.hpp"
 #include "group/children.hpp"
+#include "group/worlds.hpp"
 #include "os/address.hpp"
 #include "store/secret.hpp"
 #include "store/tcp_server.hpp"
@@ -27,7 +28,7 @@ Status check(const std::function<void(int)>& fn, int nprocs) {
     return Status(Errc::invalid_argument,
                   fmt::format("spawn: {} processes; it must be 1 to {}", nprocs, kMostProcesses));
   }
-  if (native::Context::alive() > 0) {
+  if (group::worlds_alive() > 0) {
     return Status(Errc::invalid_argument,
                   "spawn: this process has a process group already, and a fork cannot use its "
                   "parent's; call spawn before init_process_group or after the group's end, or "
@@ -61,7 +62,8 @@ Status end_rest(group::Children& children, std::chrono::milliseconds grace) {
   children.signal(SIGTERM);
   // A stopped process would see the signal only when it is continued.
   children.signal(SIGCONT);
-  if (Status status = wait_all(children, Clock::now() + grace); !status) return status;
+  if (Status status = wait_all(children, base::deadline_after(Clock::now(), grace)); !status)
+    return status;
   children.signal(SIGKILL);
   return wait_all(children, Clock::now() + std::chrono::seconds(10));
 }
@@ -87,8 +89,7 @@ const group::ChildFailure* cause(const group::Children& children) {
 void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptions& options) {
   raise_if(check(fn, nprocs));
   std::optional<Clock::time_point> deadline;
-  if (options.timeout)
-    deadline = Clock::now() + std::chrono::duration_cast<Clock::duration>(*options.timeout);
+  if (options.timeout) deadline = base::deadline_after(Clock::now(), *options.timeout);
   // The children read the same environment.
   const auto config = Config::from_environment();
   raise_if(config.status());

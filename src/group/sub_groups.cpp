@@ -33,23 +33,24 @@ void check_options(const NewGroupOptions& options, const char* what, std::string
 
 }  // namespace
 
-/// Makes the group of `ranks` on its members before all have agreed, so that whoever is faster
-/// finds our lines; then all ranks of this group compare `digest`.
+/// Makes the group of `ranks`, of which we are one; of none: takes part while others make theirs.
+/// It is made before all have agreed, so that whoever is faster finds our lines; then all ranks of
+/// this group compare `digest`.
 std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ranks,
                                                          std::uint64_t digest,
                                                          const NewGroupOptions& options) {
   const std::string label =
       options.name.empty() ? std::string(name()) + "[" + listed(ranks) + "]" : options.name;
   std::optional<ProcessGroup> group;
-  if (std::find(ranks.begin(), ranks.end(), rank()) != ranks.end()) {
+  Result<Backend*> child = impl().make_child(ranks, label);
+  if (!child) {
+    impl().abort(child.status());  // or the others would wait for us
+    raise(child.status());
+  }
+  if (*child != nullptr) {
     std::vector<int> globals;
     for (const int one : ranks) globals.push_back(global_rank(one));
-    Result<Backend*> child = impl().make_child(ranks, label);
-    if (!child) {
-      impl().abort(child.status());  // or the others would wait for us
-      raise(child.status());
-    }
-    group.emplace(*child, label, std::move(globals), options.timeout.value_or(timeout()));
+    group.emplace(*child, label, std::move(globals), options.timeout.value_or(timeout()), store());
   }
   Collective call;
   call.kind = Kind::new_group;
@@ -76,7 +77,8 @@ std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
     digest = mixed(digest, static_cast<std::uint64_t>(one + 1));
   }
   if (ranks.empty()) refuse("the list of ranks is empty");
-  return make_sub_group(ranks, digest, options);
+  const bool member = seen[static_cast<std::size_t>(rank())];
+  return make_sub_group(member ? ranks : std::span<const int>(), digest, options);
 }
 
 std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int key,

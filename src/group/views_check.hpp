@@ -7,9 +7,14 @@
 
 namespace tutti {
 
-/// Several elements of the view share memory (a stride of 0): what is written there would hold
-/// whichever came last.
+/// Several elements of the view share memory (a stride of 0, rows that overlap): what is written
+/// there would be read as input again, or hold whichever came last.
 [[nodiscard]] bool overlaps_itself(const TensorView& view) noexcept;
+
+/// Why a view cannot be in one call with `like`: another dtype or device; empty: it can. `name` is
+/// how the view is called: "input".
+[[nodiscard]] std::string check_alike(const TensorView& view, std::string_view name,
+                                      const TensorView& like);
 
 /// What is wrong with the memory of a view that is read or written; empty: nothing. `name` is how
 /// it is called: "input".

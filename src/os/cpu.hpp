@@ -1,6 +1,8 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <optional>
 
 namespace tutti::os {
 
@@ -9,6 +11,14 @@ namespace tutti::os {
 [[nodiscard]] int usable_cpus() noexcept;
 /// Involuntary context switches of the calling thread so far.
 [[nodiscard]] std::int64_t involuntary_switches() noexcept;
+/// How often it has slept so far; a yield is no sleep.
+[[nodiscard]] std::int64_t voluntary_switches() noexcept;
+
+/// What all threads of a process have used so far; nullopt where the process is not to be seen.
+[[nodiscard]] std::optional<std::chrono::nanoseconds> process_cpu_time(int pid) noexcept;
+
+/// A clock that stands still between the timer's ticks (1-10 ms), and is read in a few ns.
+[[nodiscard]] std::chrono::nanoseconds time_of_last_tick() noexcept;
 
 /// Tells the CPU that we spin.
 inline void relax() noexcept {

@@ -7,12 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "os/stream_type.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::os {
 namespace {
-
-constexpr int kStreamType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 Status set_flag(int fd, int level, int option, int value, std::string_view what) {
   if (setsockopt(fd, level, option, &value, sizeof value) != 0) return system_error(what, errno);

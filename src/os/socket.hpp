@@ -52,6 +52,7 @@ Result<bool> wait_ready(int fd, short events, Deadline deadline);
 
 /// A unix stream socket on an abstract name (no file; gone with its last descriptor).
 Result<Fd> listen_unix(std::string_view abstract_name, int backlog = 128);
+/// Does not wait; timeout: the line of those who wait to be taken is full, try again.
 Result<Fd> connect_unix(std::string_view abstract_name);
 /// Two connected unix stream sockets.
 Result<std::pair<Fd, Fd>> unix_pair();

@@ -8,12 +8,11 @@
 #include <cstring>
 
 #include "os/socket.hpp"
+#include "os/stream_type.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::os {
 namespace {
-
-constexpr int kStreamType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 struct UnixAddress {
   sockaddr_un address{};
@@ -54,9 +53,13 @@ Result<Fd> connect_unix(std::string_view abstract_name) {
   if (!address) return address.status();
   Fd fd(socket(AF_UNIX, kStreamType, 0));
   // Unix sockets connect at once or not at all.
-  if (!fd.valid() || connect(fd.get(), address->data(), address->length) != 0)
-    return system_error(fmt::format("cannot connect to unix socket @{}", abstract_name), errno);
-  return fd;
+  if (fd.valid() && connect(fd.get(), address->data(), address->length) == 0) return fd;
+  if (fd.valid() && errno == EAGAIN) {
+    return Status(Errc::timeout, fmt::format("cannot connect to unix socket @{} now: too many "
+                                             "others wait there to be taken",
+                                             abstract_name));
+  }
+  return system_error(fmt::format("cannot connect to unix socket @{}", abstract_name), errno);
 }
 
 Result<std::pair<Fd, Fd>> unix_pair() {

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "plan/builders.hpp"
+#include "plan/message_window.hpp"
 #include "plan/program.hpp"
 #include "plan/tree.hpp"
 
@@ -8,18 +9,6 @@
 // to have it. So a rank writes over what it sent only where the message that brings the new value
 // could not have been sent before the old one had arrived.
 namespace tutti::plan {
-namespace {
-
-constexpr int kWindow = 4;  // chunks that may be on their way from one rank
-
-/// One rank alone.
-Schedule alone(Program& p) {
-  p.agree();
-  p.copy(output(whole()), input(whole()));
-  return p.take();
-}
-
-}  // namespace
 
 // What is sent is a copy: nobody tells when the others have read it, and the result may go over it.
 Schedule exchange_all_reduce(const Shape& s) {
@@ -48,7 +37,7 @@ Schedule direct_all_reduce(const Shape& s) {
   if (s.size == 1) return alone(p);
   p.schedule().messages = true;
   p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().chunk_bytes = s.chunk_bytes;
+  p.schedule().chunk_bytes = window_chunk(s);
   p.schedule().scratch_slots = kWindow * s.size;  // P slots for each chunk of the window
   p.schedule().slot_parts = s.size;
   const int n = s.size;

@@ -1,17 +1,13 @@
 #include <vector>
 
 #include "plan/builders.hpp"
+#include "plan/message_window.hpp"
 #include "plan/program.hpp"
 #include "plan/tree.hpp"
 
 // The sender's message says what its sender had compared, so agreement needs no message of its own.
 // Everything lands where it belongs; a rank passes on from its output.
 namespace tutti::plan {
-namespace {
-
-constexpr int kWindow = 4;  // chunks that may be on their way from one rank
-
-}  // namespace
 
 Schedule binomial_broadcast(const Shape& s) {
   Program p("binomial_broadcast", Kind::broadcast, s);

@@ -7,13 +7,6 @@
 namespace tutti::plan {
 namespace {
 
-/// One rank alone.
-Schedule alone(Program& p) {
-  p.agree();
-  p.copy(output(whole()), input(whole()));
-  return p.take();
-}
-
 /// A subtree of the tree of additions: the ranks of lo..lo+width-1 that exist. Its sum is made at
 /// the root where the root is one of them, else at its lowest rank.
 int place_of_sum(int lo, int width, int root) {

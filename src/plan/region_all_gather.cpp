@@ -1,13 +1,9 @@
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
+#include "plan/region_slots.hpp"
 
+// kStaged also tells what was copied out, below.
 namespace tutti::plan {
-namespace {
-
-constexpr int kSlots = 4;
-constexpr int kStaged = 0;  // chunks staged since the first; also tells what was copied out, below
-
-}  // namespace
 
 Schedule one_shot_all_gather(const Shape& s) {
   Program p("one_shot", Kind::all_gather, s);

@@ -1,12 +1,9 @@
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
+#include "plan/region_slots.hpp"
 
 namespace tutti::plan {
 namespace {
-
-constexpr int kSlots = 4;
-constexpr int kProgress = 0;
-constexpr int kPieces = 16;  // up to so many ranks a chunk is staged in pieces
 
 /// Takes this rank's part of chunk i, then the others' parts, from the next rank on.
 void copy_out(Program& p, int rank, int size) {
@@ -17,18 +14,6 @@ void copy_out(Program& p, int rank, int size) {
     p.await(kProgress, only(owner), var_i(2));
     p.copy(output(parts_of(owner)), Program::stage_of(owner, result_slot, parts_of(owner)));
   });
-}
-
-/// Stages what the others will reduce of a chunk. Our own part is reduced straight from the input.
-void stage_others(Program& p, Expr slot, Expr which, int rank, int size) {
-  if (size > kPieces) {  // not worth so many steps
-    p.copy(p.stage(slot, chunk(which)), input(chunk(which)));
-    return;
-  }
-  for (int k = 1; k < size; ++k) {
-    const Slice theirs = chunk_part(which, constant((rank + k) % size), size);
-    p.copy(p.stage(slot, theirs), input(theirs));
-  }
 }
 
 }  // namespace
@@ -88,7 +73,7 @@ Schedule slice_owner_all_reduce(const Shape& s) {
   p.schedule().stage_slots = 2 * kSlots;
   p.schedule().slot_cycle = kSlots;
   p.schedule().slot_parts = 1;
-  stage_others(p, constant(0), constant(0), s.rank, s.size);
+  stage_others(p, constant(0), constant(0), s);
   p.publish();
   p.await_line(p.others());
   p.agree();
@@ -97,7 +82,7 @@ Schedule slice_owner_all_reduce(const Shape& s) {
   p.reduce_stages(p.stage(var_i(0, kSlots, kSlots), own), p.everybody(), var_i(0, kSlots), own,
                   true);
   p.mark_last();
-  stage_others(p, var_i(1, kSlots), var_i(1), s.rank, s.size);
+  stage_others(p, var_i(1, kSlots), var_i(1), s);
   p.signal(kProgress, var_i(2));
   copy_out(p, s.rank, s.size);
   p.end_loop();

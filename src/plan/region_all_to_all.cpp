@@ -1,12 +1,9 @@
 #include "plan/block_slots.hpp"
 #include "plan/builders.hpp"
+#include "plan/region_slots.hpp"
 
+// kStaged also tells what was taken, below.
 namespace tutti::plan {
-namespace {
-
-constexpr int kStaged = 0;  // chunks staged since the first; also tells what was taken, below
-
-}  // namespace
 
 Schedule one_shot_all_to_all(const Shape& s) {
   Program p("one_shot", Kind::all_to_all, s);

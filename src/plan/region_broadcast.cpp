@@ -1,14 +1,9 @@
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
+#include "plan/region_slots.hpp"
 
+// The root counts kStaged, the others kTaken.
 namespace tutti::plan {
-namespace {
-
-constexpr int kSlots = 4;
-constexpr int kStaged = 0;  // of the root: chunks staged since the first
-constexpr int kTaken = 1;   // of the others: chunks copied out
-
-}  // namespace
 
 Schedule region_broadcast_one_shot(const Shape& s) {
   Program p("broadcast_one_shot", Kind::broadcast, s);

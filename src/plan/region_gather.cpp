@@ -1,14 +1,9 @@
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
+#include "plan/region_slots.hpp"
 
+// The root counts kTaken, the others kStaged.
 namespace tutti::plan {
-namespace {
-
-constexpr int kSlots = 4;
-constexpr int kStaged = 0;  // of the others: chunks staged since the first
-constexpr int kTaken = 1;   // of the root: chunks copied out
-
-}  // namespace
 
 Schedule one_shot_gather(const Shape& s) {
   Program p("one_shot", Kind::gather, s);

@@ -1,26 +1,9 @@
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
+#include "plan/region_slots.hpp"
 
 namespace tutti::plan {
-namespace {
-
-constexpr int kSlots = 4;
-constexpr int kProgress = 0;
-constexpr int kPieces = 16;  // up to so many ranks a chunk is staged in pieces
-
-/// Stages what the others will reduce of a chunk. Our own part is reduced straight from the input.
-void stage_others(Program& p, Expr slot, Expr which, const Shape& s) {
-  if (s.size > kPieces) {  // not worth so many steps
-    p.copy(p.stage(slot, chunk(which)), input(chunk(which)));
-    return;
-  }
-  for (int k = 1; k < s.size; ++k) {
-    const Slice theirs = chunk_part(which, constant((s.rank + k) % s.size), s.size);
-    p.copy(p.stage(slot, theirs), input(theirs));
-  }
-}
-
-}  // namespace
+namespace {}  // namespace
 
 Schedule one_shot_reduce(const Shape& s) {
   Program p("one_shot", Kind::reduce, s);

@@ -1,12 +1,9 @@
 #include "plan/block_slots.hpp"
 #include "plan/builders.hpp"
+#include "plan/region_slots.hpp"
 
+// kStaged also tells what was reduced, below.
 namespace tutti::plan {
-namespace {
-
-constexpr int kStaged = 0;  // chunks staged since the first; also tells what was reduced, below
-
-}  // namespace
 
 // A rank's own contribution to its own block never leaves its input.
 Schedule one_shot_reduce_scatter(const Shape& s) {

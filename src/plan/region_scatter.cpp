@@ -1,13 +1,9 @@
 #include "plan/block_slots.hpp"
 #include "plan/builders.hpp"
+#include "plan/region_slots.hpp"
 
+// The root counts kStaged, the others kTaken.
 namespace tutti::plan {
-namespace {
-
-constexpr int kStaged = 0;  // of the root: chunks staged since the first
-constexpr int kTaken = 1;   // of the others: chunks copied out
-
-}  // namespace
 
 Schedule one_shot_scatter(const Shape& s) {
   Program p("one_shot", Kind::scatter, s);

@@ -49,10 +49,6 @@ Lanes::Lanes(const Shape& s)
 
 namespace {
 
-constexpr int kSlots = 4;
-constexpr int kLocal = 0;   // counter of the ranks that are not leaders
-constexpr int kLeader = 1;  // counter of leaders
-
 Program program(std::string_view name, Kind kind, const Shape& s, const Hosts& hosts) {
   Program p(name, kind, s);
   p.schedule().symmetry = Symmetry::per_host;

@@ -5,8 +5,13 @@
 
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
+#include "plan/region_slots.hpp"
 
 namespace tutti::plan {
+
+// Counters: of the ranks that are not leaders, and of leaders.
+inline constexpr int kLocal = 0;
+inline constexpr int kLeader = 1;
 
 /// Who stands where, as the two-level algorithms see it. The first rank of a host leads it.
 struct Hosts {

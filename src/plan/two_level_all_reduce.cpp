@@ -6,10 +6,8 @@
 namespace tutti::plan {
 namespace {
 
-constexpr int kSlots = 4;
-constexpr int kLag = 1;     // rounds between a leader's message and its use
-constexpr int kLocal = 0;   // rounds in which a chunk was staged
-constexpr int kLeader = 1;  // chunks whose result is staged
+// kLocal counts the rounds in which a chunk was staged, kLeader the chunks whose result is staged.
+constexpr int kLag = 1;  // rounds between a leader's message and its use
 
 /// The scratch slot takes the sum of what this host's ranks contribute.
 void add_host(Program& p, const Hosts& hosts, int rank, Expr scratch_slot, Expr stage_slot,

@@ -1,12 +1,8 @@
 #include "plan/block_slots.hpp"
+#include "plan/region_slots.hpp"
 #include "plan/two_level.hpp"
 
 namespace tutti::plan {
-namespace {
-
-constexpr int kStaged = 0;  // chunks staged since the first; also tells what was reduced, below
-
-}  // namespace
 
 // The ranks of a lane own the lane's blocks: each adds, for each of them, what the ranks of its
 // host have staged, and sends the sum to its owner, who adds the sums of the hosts. Hosts must be
@@ -16,6 +12,7 @@ constexpr int kStaged = 0;  // chunks staged since the first; also tells what wa
 // - a sum of chunk i was sent from where that of chunk i + kBlockSlots is made: what came from its
 //   owner in round i + 2 was sent when he had it. He sends as many chunks only where all blocks
 //   are alike.
+// kStaged also tells what was reduced.
 Schedule two_level_reduce_scatter(const Shape& s) {
   static_assert(kBlockSlots >= 4);
   const Lanes lanes(s);

@@ -99,13 +99,12 @@ std::string failure_text(const Status& status) {
 std::string who_we_are() { return fmt::format("process {} on host {}", getpid(), os::host_name()); }
 
 // What the others read if we are killed.
-std::string will_of(std::string_view name, int rank, int size, const std::string& store) {
+std::string will_of(int rank, int size, const std::string& store) {
   Status status(
       Errc::peer_lost,
-      fmt::format("rank {} of {} ({}) was lost during init: its connection to the store ended "
-                  "without a good-bye in {} ({}); look at that rank's output for the cause, and "
-                  "start the job again",
-                  rank, size, who_we_are(), name, store));
+      fmt::format("rank {} of {} ({}) was lost during init: its connection to {} ended without a "
+                  "good-bye; look at that rank's output for the cause, and start the job again",
+                  rank, size, who_we_are(), store));
   return failure_text(status.with_culprit(rank));
 }
 
@@ -133,9 +132,7 @@ class Exchange {
   [[nodiscard]] std::string card_key(int rank) const {
     return fmt::format("{}/card/{}", name_, rank);
   }
-  [[nodiscard]] std::string where() const {
-    return fmt::format("in {} ({})", name_, store_.describe());
-  }
+  [[nodiscard]] std::string where() const { return fmt::format("at {}", store_.describe()); }
 
   // Nothing if we are in; else what is wrong with us.
   std::optional<Status> claim();
@@ -206,7 +203,7 @@ std::string Exchange::make_table() {
 }
 
 Result<std::vector<std::string>> Exchange::run(const std::string& mine) {
-  has_will_ = store_.set_will(table_key(name_), will_of(name_, rank_, size_, store_.describe()),
+  has_will_ = store_.set_will(table_key(name_), will_of(rank_, size_, store_.describe()),
                               left_until(deadline_));
   if (const auto status = claim()) {
     tell_all(*status);
@@ -261,10 +258,10 @@ std::optional<Status> Exchange::died(int rank) {
   std::from_chars(claim.data() + second + 1, claim.data() + third, pid);
   if (pid <= 0 || pid == getpid() || is_alive(pid)) return std::nullopt;
   return Status(Errc::peer_lost,
-                fmt::format(
-                    "lost rank {} of {} ({}): its process ended {}; look at that rank's output "
-                    "for the cause, and start the job again",
-                    rank, size_, claim.substr(0, claim.find('#')), where()))
+                fmt::format("lost rank {} of {} ({}): its process ended while ranks met {}; look "
+                            "at that rank's output "
+                            "for the cause, and start the job again",
+                            rank, size_, claim.substr(0, claim.find('#')), where()))
       .with_culprit(rank);
 }
 
@@ -288,12 +285,12 @@ Status Exchange::who_is_missing() {
   }
   return Status(
       Errc::timeout,
-      fmt::format("{} {} of {} {} not joined after {:.1f} s {}; were {} started, with "
+      fmt::format("{} {} of {} {} not joined after {:.1f} s {}; {} started, with "
                   "the same MASTER_ADDR and MASTER_PORT (or init_method)? Survivors of a failure "
                   "that have new ranks need a new name to meet under (InitOptions::meeting, "
                   "group_name)",
                   missing == 1 ? "rank" : "ranks", names, size_, missing == 1 ? "has" : "have",
-                  took, where(), missing == 1 ? "it" : "they"));
+                  took, where(), missing == 1 ? "was it" : "were they"));
 }
 
 std::string Exchange::tell_all(const Status& status) {
@@ -341,12 +338,12 @@ Result<std::vector<std::string>> exchange(Store& store, std::string_view name, i
 
 std::pair<std::string, std::string> will_before(std::string_view name, int rank, int size,
                                                 const std::string& where) {
-  return {table_key(name), will_of(name, rank, size, where)};
+  return {table_key(name), will_of(rank, size, where)};
 }
 
 Status promise(Store& store, std::string_view name, int rank, int size) {
   try {
-    store.set_will(table_key(name), will_of(name, rank, size, store.describe()));
+    store.set_will(table_key(name), will_of(rank, size, store.describe()));
     return {};
   } catch (const Error& error) {
     return error.status();

@@ -1,7 +1,10 @@
 #include <charconv>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "rendezvous/rendezvous.hpp"
+#include "store/tcp_client.hpp"
 
 // The store sees every rank's end first-hand and in one order; ranks see only those they are
 // connected with. So each rank leaves a will under one key, which is carried out for the first that
@@ -9,34 +12,96 @@
 namespace tutti::rendezvous {
 namespace {
 
+using std::chrono::milliseconds;
+
 constexpr std::string_view kLostKey = "lost";
 // The store may not have seen yet what we have. Longer than it takes to wake, shorter than anybody
 // waits for an error.
-constexpr std::chrono::milliseconds kAskTime{50};
+constexpr milliseconds kStoreWaits{50};
+// A busy machine may hold the store up. One that stands still knows nothing in time.
+constexpr milliseconds kAskTime{1000};
+
+/// One question to the store. Nobody waits for it.
+class AskedStore {
+ public:
+  AskedStore(std::shared_ptr<store::TcpClient> client, std::string key, bool rank_0_serves)
+      : client_(std::move(client)),
+        key_(std::move(key)),
+        rank_0_serves_(rank_0_serves),
+        until_(Clock::now() + kAskTime) {
+    (void)look();
+  }
+  ~AskedStore() {
+    if (id_) client_->forget(*id_);
+  }
+  AskedStore(const AskedStore&) = delete;
+  AskedStore& operator=(const AskedStore&) = delete;
+
+  std::optional<Status> look() {
+    if (answer_) return answer_;
+    if (!id_) {
+      store::Request request;
+      request.op = store::Op::get;
+      request.timeout_ms = static_cast<std::uint32_t>(kStoreWaits.count());
+      request.keys = {key_};
+      id_ = client_->post(request);
+    }
+    const std::optional<store::Response> response =
+        id_ ? client_->answer_to(*id_) : std::optional<store::Response>();
+    if (response) {
+      id_.reset();
+      answer_ = read(*response);
+    } else if (client_->broken()) {
+      answer_ = read_end();
+    } else if (Clock::now() >= until_) {
+      answer_ = Status(Errc::timeout, "the store does not answer");
+    }
+    return answer_;
+  }
+
+ private:
+  [[nodiscard]] Status read(const store::Response& response) const {
+    if (response.code == Errc::timeout) return {};  // nobody
+    if (response.code != Errc::ok || response.values.size() != 1) return read_end();
+    const std::string& text = response.values.front();
+    int rank = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
+    if (error != std::errc() || end != text.data() + text.size() || rank < 0)
+      return Status(Errc::store, "foreign data stands in the store");
+    return Status(Errc::peer_lost,
+                  "its connection to the store ended without a good-bye before any other's")
+        .with_culprit(rank);
+  }
+  /// The store is gone. Who serves it in a rank, and says farewell, has not been lost.
+  [[nodiscard]] Status read_end() const {
+    if (!rank_0_serves_ || !client_->broken() || client_->server_left())
+      return Status(Errc::store, "the store is gone");
+    return Status(Errc::peer_lost, "the store that it serves is gone").with_culprit(0);
+  }
+
+  std::shared_ptr<store::TcpClient> client_;
+  std::string key_;
+  bool rank_0_serves_;
+  Clock::time_point until_;
+  std::optional<std::uint64_t> id_;
+  std::optional<Status> answer_;
+};
 
 }  // namespace
 
-bool leave_mark(Store& store, int rank) {
+bool leave_mark(const Rendezvous& rendezvous) {
+  if (!rendezvous.client) return false;
   try {
-    return store.set_will(kLostKey, std::to_string(rank));
+    return rendezvous.store->set_will(kLostKey, std::to_string(rendezvous.rank));
   } catch (const Error&) {
     return false;  // without it others know less, which is no reason to fail
   }
 }
 
-Status first_lost(Store& store, bool rank_0_serves) {
-  try {
-    const std::string text = store.get(kLostKey, kAskTime);
-    int rank = -1;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rank);
-    if (error != std::errc() || end != text.data() + text.size() || rank < 0) return {};
-    return Status(Errc::peer_lost,
-                  "its connection to the store ended without a good-bye before any other's")
-        .with_culprit(rank);
-  } catch (const Error& error) {
-    if (!rank_0_serves || error.code() != Errc::store) return {};
-    return Status(Errc::peer_lost, "the store that it serves is gone").with_culprit(0);
-  }
+std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous) {
+  auto asked = std::make_shared<AskedStore>(
+      rendezvous.client, rendezvous.part + std::string(kLostKey), rendezvous.rank_0_serves);
+  return [asked = std::move(asked)] { return asked->look(); };
 }
 
 }  // namespace tutti::rendezvous

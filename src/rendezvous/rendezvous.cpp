@@ -320,6 +320,9 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
     const store::JoinedStore joined = store::join_tcp_store(options, &first);
     if (agent) result_.generation = static_cast<std::uint64_t>(joined.answer.number);
     take_part_of(joined.store);
+    result_.client = joined.client;
+    result_.part = fmt::format("{}{}/", part(), result_.generation);
+    result_.leave = joined.leave;
   } catch (const Error& error) {
     return failed(error);
   }

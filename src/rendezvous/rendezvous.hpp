@@ -14,6 +14,10 @@
 #include <tutti/error.hpp>
 #include <tutti/store.hpp>
 
+namespace tutti::store {
+class TcpClient;
+}
+
 namespace tutti::rendezvous {
 
 using Clock = std::chrono::steady_clock;
@@ -37,6 +41,13 @@ struct Rendezvous {
   std::uint64_t generation = 0;
   /// The store ends with rank 0.
   bool rank_0_serves = false;
+  /// Where the store is on a server and ours alone: what `ask_first_lost` asks, and what stands
+  /// before our keys there.
+  std::shared_ptr<store::TcpClient> client = {};
+  std::string part = {};
+  /// Says good-bye to such a store, for a process that ends without destroying it (store.hpp).
+  /// While `store` lives.
+  std::function<void()> leave = {};
 };
 
 /// What the caller says himself goes before what the environment says.
@@ -107,12 +118,13 @@ std::pair<std::string, std::string> will_before(std::string_view name, int rank,
 /// for who will come to `exchange` later and has work before. Nothing where the store takes no
 /// wills.
 Status promise(Store& store, std::string_view name, int rank, int size);
-/// Leaves with the store what `first_lost` tells, if this process ends without a good-bye while it
-/// holds the store. False where the store takes no wills.
-bool leave_mark(Store& store, int rank);
-/// Which rank of this world was lost first, as far as the store knows: peer_lost with its culprit;
-/// ok: nobody. Waits at most 50 ms. `rank_0_serves`: the end of the store is that of rank 0.
-Status first_lost(Store& store, bool rank_0_serves);
+/// Leaves with the store what `ask_first_lost` tells, if this process ends without a good-bye while
+/// it holds the store. False where the store takes no wills, or is not ours alone.
+bool leave_mark(const Rendezvous& rendezvous);
+/// Begins to ask the store which rank of this world was lost first; only after `leave_mark`. What
+/// is returned looks for the answer: nothing: not yet; peer_lost with its culprit; ok: nobody; else
+/// it cannot be known. Neither waits; the answer is there after a second at most.
+std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous);
 /// Tells the others of that exchange, unless it is over, why this rank will not come: with its
 /// code, or peer_left for invalid_argument. Fails silently.
 void excuse(Store& store, std::string_view name, int rank, int size, const Status& why);

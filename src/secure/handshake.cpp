@@ -95,7 +95,8 @@ Status to_status(Refusal refusal) {
     case Refusal::crossed: return refused("both sides dialled and the other connection stays");
     case Refusal::connected:
       return Status(Errc::peer_lost, "it takes the two to be connected, so a connection was cut");
-    case Refusal::gone: return Status(Errc::peer_lost, "it is leaving, or has given this rank up");
+    case Refusal::gone: return Status(Errc::peer_lost, "it has given this rank up");
+    case Refusal::leaving: return Status(Errc::peer_left, "it is leaving");
     case Refusal::encryption_needed:
       return refused(
           "it encrypts its connections and this process does not; give all processes the same "
@@ -124,6 +125,7 @@ const char* to_string(Refusal refusal) noexcept {
     case Refusal::gone: return "gone";
     case Refusal::encryption_needed: return "encryption_needed";
     case Refusal::no_encryption: return "no_encryption";
+    case Refusal::leaving: return "leaving";
   }
   return "unknown";
 }
@@ -267,7 +269,10 @@ void Handshake::on_reply() {
   std::copy_n(in_.begin(), kReplyHeadBytes, reply_.begin());
   if (const Refusal refusal = judge_reply(); refusal != Refusal::none) {
     Status why = to_status(refusal);
-    return fail(why.ok() ? refused("it refused without a reason") : std::move(why));
+    // That the peer leaves, or has given us up, only the peer can say, and it has not proven
+    // itself.
+    if (why.code() != Errc::refused) why = refused("it refused without proving who it is");
+    return fail(std::move(why));
   }
   auto expected = proof_of(kAcceptorLabel);
   if (!expected) return fail(expected.status());

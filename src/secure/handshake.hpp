@@ -60,9 +60,10 @@ enum class Refusal : std::uint32_t {
   wrong_secret = 8,
   crossed = 9,             ///< no failure: both dialled, the other connection stays
   connected = 10,          ///< there is a connection between the two already
-  gone = 11,               ///< the acceptor is leaving, or has given the dialler up
+  gone = 11,               ///< the acceptor has given the dialler up
   encryption_needed = 12,  ///< the acceptor encrypts, the dialler does not
   no_encryption = 13,      ///< the dialler encrypts, the acceptor does not
+  leaving = 14,            ///< no failure: the acceptor leaves in peace and owes nothing
 };
 
 /// One side of a handshake.

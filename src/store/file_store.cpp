@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/deadline.hpp"
 #include "os/fd.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
@@ -29,12 +30,12 @@ using std::chrono::milliseconds;
 using TimePoint = Store::Clock::time_point;
 
 // Nothing that works on every file system tells us of a change: look, ever more seldom.
-constexpr microseconds kFirstPause{200};
-constexpr microseconds kLongestPause{10'000};
+constexpr microseconds kFirstLook{200};
+constexpr microseconds kLongestLook{10'000};
 constexpr microseconds kLongestLockPause{2'000};
-constexpr milliseconds kGoodByeTimeout{1000};
+constexpr milliseconds kLastTurnTimeout{1000};
 // At once; longer than the longest record.
-constexpr std::size_t kReadBytes = std::size_t{80} << 20;
+constexpr std::size_t kReadAtOnce = std::size_t{80} << 20;
 constexpr std::size_t kMostLogBytes = std::size_t{4} << 30;
 constexpr long kNfs = 0x6969;
 // Bytes that are locked and never written: locks need no bytes beneath them.
@@ -64,7 +65,7 @@ void wait_until(TimePoint time) {
 }
 
 Status lock_until(int fd, off_t at, short kind, TimePoint deadline) {
-  microseconds pause = kFirstPause / 4;
+  microseconds pause = kFirstLook / 4;
   while (true) {
     auto got = try_lock(fd, at, kind);
     if (!got) return got.status();
@@ -221,10 +222,10 @@ FileStore::~FileStore() {
     ~Last() { OpenFiles::all().remove(file); }
   } const last_thing{fd_};
   if (!options_.users || !fd_.valid()) return;
-  const auto linger = Clock::now() + options_.linger;
+  const auto linger = base::deadline_after(Clock::now(), options_.linger);
   while (catch_up(false) && arrivals_ < *options_.users && Clock::now() < linger)
-    wait_until(std::min(linger, Clock::now() + kLongestPause));
-  auto turn = take_turn(F_WRLCK, Clock::now() + kGoodByeTimeout);
+    wait_until(std::min(linger, Clock::now() + kLongestLook));
+  auto turn = take_turn(F_WRLCK, Clock::now() + kLastTurnTimeout);
   if (!turn || !catch_up(false)) return;
   // The last to leave takes the file away, unless somebody is still to come.
   auto last = try_lock(fd_.get(), kPresenceAt, F_WRLCK);
@@ -271,7 +272,7 @@ Status FileStore::catch_up(bool may_write) {
   if (size < offset_) return failed("was made shorter while it was in use");
   while (offset_ < size) {
     const std::size_t before = offset_;
-    const std::size_t count = std::min(size - offset_, kReadBytes);
+    const std::size_t count = std::min(size - offset_, kReadAtOnce);
     if (Status s = read_records(count); !s) return s;
     if (offset_ > before) continue;
     if (count < size - offset_) return failed(fmt::format("is damaged at byte {}", offset_));
@@ -384,7 +385,7 @@ bool FileStore::unchanged() const {
 }
 
 Response FileStore::call(Request request, Deadline deadline) {
-  microseconds pause = kFirstPause;
+  microseconds pause = kFirstLook;
   std::optional<std::size_t> looked;  // how far the file went then
   Response response;
   if (!fd_.valid()) return forked_response();
@@ -418,7 +419,7 @@ Response FileStore::call(Request request, Deadline deadline) {
       return response;
     }
     wait_until(std::min(deadline, Clock::now() + pause));
-    pause = std::min(pause * 2, kLongestPause);
+    pause = std::min(pause * 2, kLongestLook);
   }
 }
 

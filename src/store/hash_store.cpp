@@ -1,4 +1,8 @@
+#include <fmt/format.h>
+
+#include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <unordered_map>
 
@@ -11,7 +15,9 @@ namespace {
 
 class HashStore final : public RequestStore<Store> {
  public:
-  [[nodiscard]] std::string describe() const override { return "the store of this process"; }
+  [[nodiscard]] std::string describe() const override {
+    return fmt::format("store {} of this process", number_);
+  }
 
  protected:
   Response call(Request request, Deadline deadline) override {
@@ -44,6 +50,10 @@ class HashStore final : public RequestStore<Store> {
     std::condition_variable ready;
   };
 
+  static std::uint64_t next_number() noexcept {
+    static std::atomic<std::uint64_t> last{0};
+    return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: it only counts
+  }
   void hand_out() {
     for (auto& [ticket, response] : broker_.take_answers()) {
       const auto entry = slots_.find(ticket);
@@ -53,6 +63,8 @@ class HashStore final : public RequestStore<Store> {
     }
   }
 
+  // Each is a place of its own, and ranks count how often they have met at a place.
+  const std::uint64_t number_ = next_number();
   std::mutex mutex_;
   Broker broker_;
   Broker::Ticket next_ticket_ = 1;

@@ -18,11 +18,11 @@ std::string duration_text(Store::Clock::duration duration) {
 }
 
 std::string quoted(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 4;
+  constexpr std::size_t kNamesShown = 4;
   std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i)
+  for (std::size_t i = 0; i < std::min(names.size(), kNamesShown); ++i)
     text += fmt::format("{}\"{}\"", i == 0 ? "" : ", ", base::shown(names[i], 128));
-  if (names.size() > kShown) text += fmt::format(" and more");
+  if (names.size() > kNamesShown) text += fmt::format(" and more");
   return text;
 }
 

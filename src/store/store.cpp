@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/deadline.hpp"
 #include "store/request.hpp"
 
 namespace tutti {
@@ -50,15 +51,13 @@ std::string queue_key(std::string_view queue, std::string_view what) {
 }  // namespace
 
 Store::Deadline Store::deadline_of(Timeout timeout) const {
-  // A hundred years: far enough, and the sum with now() cannot overflow.
-  constexpr milliseconds kLongest = std::chrono::hours(24 * 365 * 100);
   const milliseconds chosen = timeout.value_or(this->timeout());
   if (chosen < milliseconds::zero()) {
     raise(
         Status(Errc::invalid_argument,
                fmt::format("a store timeout must not be negative, this is {} ms", chosen.count())));
   }
-  return Clock::now() + std::min(chosen, kLongest);
+  return base::deadline_after(Clock::now(), chosen);
 }
 
 milliseconds Store::timeout() const noexcept { return milliseconds(timeout_ms_.load()); }

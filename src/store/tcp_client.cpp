@@ -25,7 +25,6 @@ constexpr milliseconds kLongestPause = 250ms;
 // our proof it knows us, and would take the end of this connection for ours.
 constexpr milliseconds kHelloTimeout = 5s;
 constexpr milliseconds kConnectTimeout = 10s;
-constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 // The server keeps the time of what waits. It gets a little longer to say so before we conclude
 // that it is gone: a server that stands still for a moment must not lose its users. One that has
@@ -136,31 +135,37 @@ Response TcpClient::first_answer(os::Deadline deadline) {
 }
 
 Response TcpClient::call(const Request& request, os::Deadline deadline) {
+  return ask(request, deadline, kSlack);
+}
+
+Response TcpClient::ask(const Request& request, os::Deadline deadline, milliseconds slack) {
   const auto now = Clock::now();
   const auto timeout = std::max(deadline - now, Clock::duration::zero());
   Request timed = request;
   timed.timeout_ms = static_cast<std::uint32_t>(
       std::min<std::int64_t>(std::chrono::ceil<milliseconds>(timeout).count(), UINT32_MAX));
-  const os::Deadline give_up = now + timeout + kSlack;
+  const os::Deadline give_up = now + timeout + slack;
 
   Lock lock(mutex_);
+  // Others may send a lot, and have more time for it than we.
+  if (!changed_.wait_until(lock, give_up, [this] { return broken_ || !somebody_sends_; }))
+    give_up_locked();
   if (broken_) return broken_response(*broken_);
   const std::uint64_t id = next_id_++;
   slots_.emplace(id, std::nullopt);
-  lock.unlock();
-  Status sent;
-  {
-    const std::lock_guard sending(send_mutex_);
-    sent = send(encode_request(timed, id), give_up);
-  }
-  lock.lock();
-  // Half a frame may be out: nothing sensible can follow it.
-  if (!sent)
-    break_locked(
-        fmt::format("the connection to the store at {} is lost ({}); the process that "
-                    "serves it (rank 0, or tuttirun) has ended or cannot be reached",
-                    name_, sent.message()));
+  send_alone(encode_request(timed, id), give_up, lock);
   return await(id, give_up, lock);
+}
+
+void TcpClient::send_alone(std::span<const std::byte> bytes, os::Deadline deadline, Lock& lock) {
+  somebody_sends_ = true;
+  lock.unlock();
+  const Status sent = send(bytes, deadline);
+  lock.lock();
+  somebody_sends_ = false;
+  // Half a frame may be out: nothing sensible can follow it.
+  if (!sent) lose_locked(sent);
+  changed_.notify_all();
 }
 
 Status TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) {
@@ -189,10 +194,7 @@ Response TcpClient::await(std::uint64_t id, os::Deadline give_up, Lock& lock) {
     }
     if (!broken_ && Clock::now() >= give_up) {
       // Without this the answer could come later and, for queue_pop, take a value with it.
-      break_locked(
-          fmt::format("the store at {} has stopped answering; is the process that serves "
-                      "it (rank 0, or tuttirun) stopped, or the network cut?",
-                      name_));
+      give_up_locked();
     }
     if (broken_) {
       slots_.erase(slot);
@@ -202,23 +204,70 @@ Response TcpClient::await(std::uint64_t id, os::Deadline give_up, Lock& lock) {
       changed_.wait_until(lock, give_up);
       continue;
     }
-    somebody_reads_ = true;
-    lock.unlock();
-    std::vector<std::pair<std::uint64_t, Response>> answers;
-    const Status status = read_some(give_up, answers);
-    lock.lock();
-    somebody_reads_ = false;
-    for (auto& [answered, response] : answers) {
-      if (const auto other = slots_.find(answered); other != slots_.end())
-        other->second = std::move(response);
-    }
-    if (!status)
-      break_locked(
-          fmt::format("the connection to the store at {} is lost ({}); the process that "
-                      "serves it (rank 0, or tuttirun) has ended or cannot be reached",
-                      name_, status.message()));
-    changed_.notify_all();
+    read_for_all(give_up, lock);
   }
+}
+
+void TcpClient::read_for_all(os::Deadline deadline, Lock& lock) {
+  somebody_reads_ = true;
+  lock.unlock();
+  std::vector<std::pair<std::uint64_t, Response>> answers;
+  const Status status = read_some(deadline, answers);
+  lock.lock();
+  somebody_reads_ = false;
+  for (auto& [answered, response] : answers) {
+    if (answered == kFarewellId) server_left_ = true;
+    if (const auto other = slots_.find(answered); other != slots_.end())
+      other->second = std::move(response);
+  }
+  if (!status) lose_locked(status);
+  changed_.notify_all();
+}
+
+std::optional<std::uint64_t> TcpClient::post(const Request& request) {
+  Lock lock(mutex_);
+  // First what has come: the server's last words get lost if we send to it after its end.
+  if (!broken_ && !somebody_reads_) read_for_all(Clock::now(), lock);
+  if (broken_ || somebody_sends_) return std::nullopt;
+  auto room = os::wait_ready(stream_.fd(), POLLOUT, Clock::now());
+  if (!room || !*room) return std::nullopt;
+  const std::uint64_t id = next_id_++;
+  slots_.emplace(id, std::nullopt);
+  send_alone(encode_request(request, id), Clock::now(), lock);
+  return id;
+}
+
+std::optional<Response> TcpClient::answer_to(std::uint64_t id) {
+  Lock lock(mutex_);
+  const auto slot = slots_.find(id);
+  if (slot == slots_.end()) return std::nullopt;
+  if (!slot->second && !broken_ && !somebody_reads_) read_for_all(Clock::now(), lock);
+  // Found again: others may have come and gone meanwhile.
+  const auto now = slots_.find(id);
+  if (now == slots_.end()) return std::nullopt;
+  if (now->second) {
+    Response response = *std::move(now->second);
+    slots_.erase(now);
+    return response;
+  }
+  if (!broken_) return std::nullopt;
+  slots_.erase(now);
+  return broken_response(*broken_);
+}
+
+void TcpClient::forget(std::uint64_t id) noexcept {
+  const std::lock_guard lock(mutex_);
+  slots_.erase(id);
+}
+
+bool TcpClient::broken() {
+  const std::lock_guard lock(mutex_);
+  return broken_.has_value();
+}
+
+bool TcpClient::server_left() {
+  const std::lock_guard lock(mutex_);
+  return broken_ && server_left_;
 }
 
 Status TcpClient::read_some(os::Deadline deadline,
@@ -263,10 +312,24 @@ Status TcpClient::read_some(os::Deadline deadline,
   return {};
 }
 
+void TcpClient::lose_locked(const Status& why) {
+  break_locked(
+      fmt::format("the connection to the store at {} is lost ({}); the process that "
+                  "serves it (rank 0, or tuttirun) has ended or cannot be reached",
+                  name_, why.message()));
+}
+
+void TcpClient::give_up_locked() {
+  break_locked(fmt::format(
+      "the store at {} has stopped answering; is the process that serves it (rank 0, or "
+      "tuttirun) stopped, or the network cut?",
+      name_));
+}
+
 void TcpClient::break_locked(std::string why) {
   if (broken_) return;
   broken_ = std::move(why);
-  // Whoever reads wakes up; the server forgets our requests.
+  // Whoever reads or sends wakes up; the server forgets our requests.
   ::shutdown(stream_.fd(), SHUT_RDWR);
   changed_.notify_all();
 }
@@ -274,7 +337,10 @@ void TcpClient::break_locked(std::string why) {
 void TcpClient::leave(os::Deadline deadline) {
   Request request;
   request.op = Op::leave;
-  call(request, deadline);
+  // No slack: who stands still finds the good-bye when he goes on.
+  ask(request, deadline, milliseconds::zero());
+  const std::lock_guard lock(mutex_);
+  break_locked(fmt::format("this process has left the store at {}", name_));
 }
 
 }  // namespace tutti::store

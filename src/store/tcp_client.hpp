@@ -40,7 +40,17 @@ class TcpClient {
 
   /// The answer, or an error: timeout, or store when the connection is broken.
   Response call(const Request& request, os::Deadline deadline);
-  /// Tells the server that we go on purpose.
+  /// Sends a request whose answer `answer_to` will have; does not wait. Nothing: the connection is
+  /// broken, or cannot take more now.
+  std::optional<std::uint64_t> post(const Request& request);
+  /// The answer, once, if it has come, or an error where the connection is broken; does not wait.
+  std::optional<Response> answer_to(std::uint64_t id);
+  /// Nobody will ask for this answer.
+  void forget(std::uint64_t id) noexcept;
+  [[nodiscard]] bool broken();
+  /// The server has ended in peace, and has said so. Known once the connection is broken.
+  [[nodiscard]] bool server_left();
+  /// Tells the server that we go on purpose, and hangs up.
   void leave(os::Deadline deadline);
 
  private:
@@ -49,23 +59,32 @@ class TcpClient {
   TcpClient(secure::Stream stream, std::string name)
       : stream_(std::move(stream)), name_(std::move(name)) {}
 
+  /// As `call`; a server that does not answer is given up `slack` after the deadline.
+  Response ask(const Request& request, os::Deadline deadline, std::chrono::milliseconds slack);
+  /// Sends one frame in one piece; nobody else may be sending. Breaks the connection if it cannot.
+  void send_alone(std::span<const std::byte> bytes, os::Deadline deadline, Lock& lock);
   Status send(std::span<const std::byte> bytes, os::Deadline deadline);
   Response await(std::uint64_t id, os::Deadline give_up, Lock& lock);
+  /// Reads for all who wait, until the deadline or until something came. Nobody else may be
+  /// reading.
+  void read_for_all(os::Deadline deadline, Lock& lock);
   /// Reads what is there, waiting until the deadline; ok also when nothing came.
   Status read_some(os::Deadline deadline, std::vector<std::pair<std::uint64_t, Response>>& answers);
+  void lose_locked(const Status& why);
+  void give_up_locked();
   void break_locked(std::string why);
 
   std::mutex stream_mutex_;  // one thread reads and another sends; never held while waiting
   secure::Stream stream_;    // guarded by stream_mutex_, but for its descriptor
   const std::string name_;
 
-  std::mutex send_mutex_;  // a frame goes out in one piece
-
   std::mutex mutex_;  // everything below
   std::condition_variable changed_;
   bool somebody_reads_ = false;
-  std::uint64_t next_id_ = 2;  // 1: what went out with the proof
+  bool somebody_sends_ = false;  // a frame goes out in one piece
+  std::uint64_t next_id_ = 2;    // 1: what went out with the proof
   std::optional<std::string> broken_;
+  bool server_left_ = false;
   std::unordered_map<std::uint64_t, std::optional<Response>> slots_;
 
   std::vector<std::byte> in_;  // belongs to whoever reads

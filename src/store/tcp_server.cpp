@@ -15,6 +15,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "os/event_loop.hpp"
 #include "os/socket.hpp"
@@ -29,39 +30,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 // What one user may bring in before the others have their turn.
 constexpr std::size_t kReadsPerTurn = 16;
 // So many answers unread: no more requests are read from this user.
 constexpr std::size_t kStopReadingBytes = std::size_t{64} << 20;
 constexpr std::size_t kAcceptsPerTurn = 32;
 constexpr milliseconds kPauseWithoutDescriptors{100};
-
-enum class State { hello, proof, open };
-
-struct Connection {
-  std::uint64_t id = 0;
-  secure::Stream stream;
-  std::string peer;
-  State state = State::hello;
-  bool doomed = false;
-  bool left = false;
-  bool unread = false;  // listed: its socket may not tell of all that has come
-  std::uint32_t watched = EPOLLIN;
-
-  Hello hello{};
-  Reply reply{};
-
-  std::vector<std::byte> in;
-  std::size_t in_used = 0;  // bytes at the front of `in` that are done with
-  std::deque<std::vector<std::byte>> out;
-  std::size_t out_sent = 0;  // bytes of out.front() that are gone
-  std::size_t out_bytes = 0;
-
-  std::unordered_map<Broker::Ticket, std::uint64_t> waiting;  // ticket -> request id
-  // What is set when this user is lost. Few: kMaxWills.
-  std::vector<std::pair<std::string, std::string>> wills;
-};
 
 }  // namespace
 
@@ -82,18 +56,44 @@ class TcpServer::Loop {
   void run_on_loop() noexcept;
   void close(milliseconds linger) {
     const std::lock_guard lock(mutex_);
-    if (!close_at_) close_at_ = Clock::now() + linger;
+    if (!close_at_) close_at_ = base::deadline_after(Clock::now(), linger);
     events_->wake();
   }
   [[nodiscard]] const os::Address& address() const noexcept { return address_; }
-  /// Frees the port and hangs up on those who are left; when the thread has ended.
+  /// Frees the port, says farewell to those who are left and hangs up; when the thread has ended.
   void shut() noexcept {
+    for (const auto& [id, connection] : connections_) say_farewell(*connection);
     connections_.clear();
     listener_.reset();
   }
 
  private:
   using Id = std::uint64_t;
+  enum class State { hello, proof, open };
+
+  struct Connection {
+    std::uint64_t id = 0;
+    secure::Stream stream;
+    std::string peer;
+    State state = State::hello;
+    bool doomed = false;
+    bool left = false;
+    bool unread = false;  // listed: its socket may not tell of all that has come
+    std::uint32_t watched = EPOLLIN;
+
+    Hello hello{};
+    Reply reply{};
+
+    std::vector<std::byte> in;
+    std::size_t in_used = 0;  // bytes at the front of `in` that are done with
+    std::deque<std::vector<std::byte>> out;
+    std::size_t out_sent = 0;  // bytes of out.front() that are gone
+    std::size_t out_bytes = 0;
+
+    std::unordered_map<Broker::Ticket, std::uint64_t> waiting;  // ticket -> request id
+    // What is set when this user is lost. Few: kMaxWills.
+    std::vector<std::pair<std::string, std::string>> wills;
+  };
 
   [[nodiscard]] Credentials credentials() const noexcept {
     return {options_.secret, options_.job, options_.generation, options_.encrypt};
@@ -119,6 +119,7 @@ class TcpServer::Loop {
   void flush_on_loop(Connection& connection);
   void update_watch_on_loop(Connection& connection);
   void doom_on_loop(Connection& connection, std::string_view why);
+  void say_farewell(Connection& connection) noexcept;
   void bury_on_loop();
   /// Takes leave of all who are doomed; returns their wills.
   std::vector<std::pair<std::string, std::string>> bury_doomed_on_loop();
@@ -536,6 +537,21 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
     base::log_limited(base::Level::info, "store.stranger",
                       fmt::format("the store at {} has dropped a connection from {}: {}",
                                   address_.to_string(), connection.peer, why));
+  }
+}
+
+/// If it can be said without waiting. Unread requests would turn the end into a reset, which may
+/// take what we have said with it.
+void TcpServer::Loop::say_farewell(Connection& connection) noexcept {
+  if (connection.state != State::open || connection.doomed) return;
+  try {
+    send_on_loop(connection, encode_response({}, kFarewellId, options_.limits));
+    for (std::size_t i = 0; i < kReadsPerTurn && !connection.doomed; ++i) {
+      const secure::Moved got = connection.stream.read_some(scratch_);
+      if (got.bytes == 0) break;
+    }
+  } catch (const std::exception& error) {
+    base::log(base::Level::info, error.what());
   }
 }
 

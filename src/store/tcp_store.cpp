@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <mutex>
+#include <utility>
 
+#include "base/deadline.hpp"
 #include "os/address.hpp"
 #include "secure/stream.hpp"
 #include "store/request_store.hpp"
@@ -21,7 +23,7 @@ constexpr milliseconds kGoodByeTimeout{250};
 class TcpStoreImpl final : public RequestStore<TcpStore> {
  public:
   TcpStoreImpl(std::string host, std::uint16_t port, std::unique_ptr<TcpServer> server,
-               std::unique_ptr<TcpClient> client, const TcpStoreOptions& options)
+               std::shared_ptr<TcpClient> client, const TcpStoreOptions& options)
       : host_(std::move(host)),
         port_(port),
         linger_(options.linger),
@@ -30,9 +32,11 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
     set_timeout(options.timeout);
   }
 
-  ~TcpStoreImpl() override {
+  ~TcpStoreImpl() override { leave(); }
+  void leave() {
+    const std::lock_guard lock(leaving_);
+    if (std::exchange(left_, true)) return;
     client_->leave(Clock::now() + kGoodByeTimeout);
-    client_.reset();
     if (server_) server_->close(linger_);
   }
 
@@ -60,7 +64,9 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
   std::uint16_t port_ = 0;
   milliseconds linger_;
   std::unique_ptr<TcpServer> server_;
-  std::unique_ptr<TcpClient> client_;
+  std::shared_ptr<TcpClient> client_;
+  std::mutex leaving_;
+  bool left_ = false;  ///< under leaving_
 };
 
 Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options) {
@@ -104,8 +110,7 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first)
                              options.secret.size(), kLeastSecretBytes)));
   }
   if (options.encrypt) raise_if(secure::check_can_encrypt(options.secret));
-  const auto deadline = Store::Clock::now() +
-                        std::min<Store::Clock::duration>(options.timeout, std::chrono::hours(24));
+  const auto deadline = base::deadline_after(Store::Clock::now(), options.timeout);
   std::unique_ptr<TcpServer> server;
   TcpClient::Target target{options.host, options.port};
   if (options.serve) {
@@ -114,7 +119,7 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first)
     server = std::move(*started);
     target = {server->address().host(), server->address().port()};
   }
-  auto client = TcpClient::connect(
+  Result<std::unique_ptr<TcpClient>> client = TcpClient::connect(
       target, {options.secret, options.job, options.generation, options.encrypt}, deadline, first);
   if (!client) raise(client.status());
   JoinedStore joined;
@@ -125,8 +130,11 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first)
                              options.timeout, "the store"));
     }
   }
-  joined.store = std::make_shared<TcpStoreImpl>(options.host, target.port, std::move(server),
-                                                std::move(*client), options);
+  joined.client = std::move(*client);
+  const auto store = std::make_shared<TcpStoreImpl>(options.host, target.port, std::move(server),
+                                                    joined.client, options);
+  joined.leave = [self = store.get()] { self->leave(); };
+  joined.store = store;
   return joined;
 }
 

@@ -1,16 +1,22 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include <tutti/store.hpp>
 
 #include "store/request.hpp"
+#include "store/tcp_client.hpp"
 
 namespace tutti::store {
 
 struct JoinedStore {
   std::shared_ptr<TcpStore> store;
-  Response answer;  ///< of the first request
+  Response answer;                    ///< of the first request
+  std::shared_ptr<TcpClient> client;  ///< that the store uses
+  /// Says good-bye, as the end of the store does: for a process that ends and does not destroy it.
+  /// Waits for other users as that does, if this process serves. Call it while `store` lives.
+  std::function<void()> leave;
 };
 
 /// As `make_tcp_store`, with a first request (may be null; must have passed `check_request`) that

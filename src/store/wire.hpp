@@ -15,12 +15,17 @@
 namespace tutti::store {
 
 inline constexpr std::size_t kHeaderBytes = 16;
+/// No request has it: so a response says that the server ends in peace.
+inline constexpr std::uint64_t kFarewellId = 0;
 
 struct FrameHeader {
   std::uint32_t body_bytes = 0;
   std::uint8_t op = 0;  ///< 0 for a response
   std::uint64_t id = 0;
 };
+
+/// What is asked of a connection at once.
+inline constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 /// `bytes` has kHeaderBytes. Refuses what cannot be a header or announces more than the limit.
 Result<FrameHeader> parse_header(std::span<const std::byte, kHeaderBytes> bytes,

@@ -13,8 +13,10 @@ if(HOW STREQUAL "find_package")
   step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/prefix")
   set(how "-DCMAKE_PREFIX_PATH=${WORK}/prefix")
 else()
-  set(how "-DTUTTI_SOURCE=${SOURCE}" -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O0
-          -DTUTTI_PRECOMPILE=ON)
+  # Kernels for one CPU: for which there are others is of no matter here.
+  set(how "-DTUTTI_SOURCE=${SOURCE}" -DCMAKE_BUILD_TYPE=Debug
+          "-DCMAKE_CXX_FLAGS_DEBUG=-O0 -DHWY_COMPILE_ONLY_STATIC" -DTUTTI_PRECOMPILE=ON
+          -DTUTTI_UNITY=ON)
 endif()
 
 step(

@@ -7,31 +7,41 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 20;  // seconds
+constexpr double kBlameHang = 20;  // seconds
 
 class Blame : public ::testing::TestWithParam<const char*> {
  protected:
   /// Ranks that will send to rank 3 when told.
   [[nodiscard]] static JobOptions job() {
     JobOptions options;
+    options.program = FAULT_WORKER;
     options.arguments = {"late", "3"};
     options.environment = way(GetParam());
     options.environment.push_back("TUTTI_TIMEOUT=10");
     return options;
   }
   static void wait_for_all(std::vector<Worker>& workers) {
-    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("waiting", in(kHang)));
+    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("waiting", in(kBlameHang)));
   }
   static void kill(Worker& worker) {
     worker.signal(SIGKILL);
-    ASSERT_TRUE(worker.wait(in(kHang)));
+    ASSERT_TRUE(worker.wait(in(kBlameHang)));
+  }
+  static void end_in_peace(Worker& worker) {
+    worker.signal(SIGUSR2);
+    const auto status = worker.wait(in(kBlameHang));
+    ASSERT_TRUE(status);
+    EXPECT_TRUE(status->success());
   }
   /// Tells a survivor to go on, and what its error begins with: code and culprit.
   static void expect_blame(Worker& worker, const std::string& begin, const std::string& part) {
+    const long long told = now_ns();
     worker.signal(SIGUSR1);
-    ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
+    ASSERT_TRUE(worker.wait(in(kBlameHang))) << "hangs";
     const auto error = worker.hear("error", in(0));
     ASSERT_TRUE(error);
+    std::printf("told after %.1f ms: %s\n", static_cast<double>(error->at - told) / 1e6,
+                error->text.c_str());
     EXPECT_EQ(error->text.substr(0, begin.size()), begin) << error->text;
     EXPECT_NE(error->text.find(part), std::string::npos) << error->text;
   }
@@ -73,6 +83,49 @@ TEST_P(Blame, WhoWasLostFirstIsBlamedWhereItIsTheOneThatIsDialled) {
   EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "3");
   ASSERT_NO_FATAL_FAILURE(kill(workers[2]));
   expect_blame(workers[1], "peer_lost 3 ", "nobody listens there any more");
+}
+
+TEST_P(Blame, WhoEndsInPeaceWithoutDestroyingAnythingIsNotTakenForLost) {
+  JobOptions options = job();
+  const auto store = serve_store(GetParam(), options);
+  auto workers = start_job(options);
+  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  ASSERT_NO_FATAL_FAILURE(end_in_peace(workers[1]));
+  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "3");
+  expect_blame(workers[0], "peer_lost 3 ", "nobody listens there any more");
+}
+
+TEST_P(Blame, NobodyIsTakenForLostWhoEndedInPeace) {
+  JobOptions options = job();
+  const auto store = serve_store(GetParam(), options);
+  auto workers = start_job(options);
+  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  ASSERT_NO_FATAL_FAILURE(end_in_peace(workers[3]));
+  expect_blame(workers[0], "peer_left 3 ", "rank 3");
+}
+
+TEST_P(Blame, RankThatServedTheStoreAndEndedInPeaceIsNotTakenForLost) {
+  auto workers = start_job(job());
+  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  ASSERT_NO_FATAL_FAILURE(end_in_peace(workers[0]));
+  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  for (const std::size_t rank : {1U, 2U}) {
+    SCOPED_TRACE(rank);
+    expect_blame(workers[rank], "peer_lost 3 ", "nobody listens there any more");
+  }
+}
+
+TEST_P(Blame, StoreThatStandsStillIsNotWaitedFor) {
+  auto workers = start_job(job());
+  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  workers[0].signal(SIGSTOP);
+  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  const long long since = now_ns();
+  expect_blame(workers[1], "peer_lost 3 ", "nobody listens there any more");
+  const auto error = workers[1].hear("error", in(0));
+  ASSERT_TRUE(error);
+  EXPECT_LT(error->at - since, 2'000'000'000LL);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 15;  // seconds: longer than any timeout below
+constexpr double kOperationHang = 15;  // seconds: longer than any timeout below
 
 int number_or(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);
@@ -34,10 +34,12 @@ struct Job {
     serve.serve = true;
     store = make_tcp_store(serve);
     JobOptions options;
+    options.program = OPERATIONS_WORKER;
     options.size = size;
     options.port = store->port();
     options.arguments = {"repeat", std::string(operation.name), std::to_string(count)};
     options.environment = way(transport);
+    options.hosts = hosts_of(transport);
     options.environment.push_back("TUTTI_AGENT_STORE=1");
     options.environment.push_back("TUTTI_TIMEOUT=" + timeout);
     workers = start_job(options);
@@ -70,7 +72,7 @@ class EachOperation : public ::testing::TestWithParam<Parameters> {
 void expect_told(Job& job, int rank, int victim, const std::string& code, long long since,
                  std::vector<double>& latency) {
   Worker& worker = job.workers[static_cast<std::size_t>(rank)];
-  const auto status = worker.wait(in(kHang));
+  const auto status = worker.wait(in(kOperationHang));
   ASSERT_TRUE(status) << "rank " << rank << " hangs";
   const auto wrong = worker.hear("wrong", in(0));
   EXPECT_FALSE(wrong) << wrong->text;
@@ -100,7 +102,7 @@ TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
                  std::to_string(size) + " after " + std::to_string(delay.count()) + " us, " +
                  std::to_string(count) + " elements");
     Job job(size, operation, count, transport, "10");
-    for (Worker& worker : job.workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+    for (Worker& worker : job.workers) ASSERT_TRUE(worker.hear("ready", in(kOperationHang)));
     const auto before = Clock::now();
     std::this_thread::sleep_for(delay);
     slowest_sleep =
@@ -109,7 +111,7 @@ TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
     Worker& dying = job.workers[static_cast<std::size_t>(victim)];
     const long long killed = now_ns();
     dying.signal(SIGKILL);
-    ASSERT_TRUE(dying.wait(in(kHang)));
+    ASSERT_TRUE(dying.wait(in(kOperationHang)));
     const auto wrong = dying.hear("wrong", in(0));
     EXPECT_FALSE(wrong) << wrong->text;
     for (int rank = 0; rank < size; ++rank) {
@@ -141,7 +143,7 @@ void stop_one(Stopped& one) {
   SCOPED_TRACE(std::string(one.operation.name) + ", " + one.transport);
   one.victim = static_cast<int>(one.operation.name.size()) % kStoppedSize;  // by turns
   one.job = std::make_unique<Job>(kStoppedSize, one.operation, 2'000, one.transport, "1.5");
-  for (Worker& worker : one.job->workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+  for (Worker& worker : one.job->workers) ASSERT_TRUE(worker.hear("ready", in(kOperationHang)));
   std::this_thread::sleep_for(std::chrono::milliseconds(20));
   one.job->workers[static_cast<std::size_t>(one.victim)].signal(SIGSTOP);
   one.since = now_ns();
@@ -172,18 +174,18 @@ std::vector<test::Operation> some_operations() {
   return some;
 }
 
-constexpr const char* kTransports[] = {"auto", "tcp"};
+constexpr const char* kOperationTransports[] = {"auto", "tcp", "mixed"};
 
 INSTANTIATE_TEST_SUITE_P(Kills, EachOperation,
                          ::testing::Combine(::testing::ValuesIn(test::all_operations()),
-                                            ::testing::ValuesIn(kTransports)),
+                                            ::testing::ValuesIn(kOperationTransports)),
                          name_of);
 TEST(SomeOperations, AStoppedRankIsNamedAtTheDeadline) {
   constexpr std::size_t kAtOnce = 12;
   set_log_sink([](LogLevel, std::string_view) {});
   std::vector<Stopped> all;
   for (const test::Operation& operation : some_operations()) {
-    for (const char* const transport : kTransports) all.push_back({operation, transport});
+    for (const char* const transport : kOperationTransports) all.push_back({operation, transport});
   }
   for (std::size_t begin = 0; begin < all.size() && !HasFatalFailure(); begin += kAtOnce) {
     const auto some = std::span(all).subspan(begin, std::min(kAtOnce, all.size() - begin));

@@ -21,6 +21,7 @@ constexpr const char* kTransports[] = {"auto", "outbox", "tcp", "tls"};
 JobOptions job_of(const std::string& transport, int size, std::vector<std::string> arguments,
                   const std::string& timeout) {
   JobOptions options;
+  options.program = FAULT_WORKER;
   options.size = size;
   options.arguments = std::move(arguments);
   options.environment = way(transport);
@@ -139,6 +140,16 @@ TEST_P(Transports, RankThatHasLeftIsNamedToWhoStillNeedsIt) {
   EXPECT_TRUE(status->success());
   expect_error(workers[0], "peer_left", {"rank 1"});
   expect_error(workers[2], "peer_left", {"rank 1"});
+}
+
+TEST_P(Transports, ProcessMayEndWhileAThreadEndsWorlds) {
+  auto workers = start_job(job(2, {"exit_while_ending"}, "60"));
+  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("here", in(kHang)));
+  workers[1].signal(SIGSTOP);
+  workers[0].signal(SIGUSR1);
+  const auto status = workers[0].wait(in(kHang));
+  ASSERT_TRUE(status) << "hangs";
+  EXPECT_EQ(status->shell_code(), 0);
 }
 
 TEST_P(Transports, SecondWorldOfAProcessWorksAndHoldsNoMore) {

@@ -192,18 +192,54 @@ void again() {
   }
 }
 
-/// Says that it waits, and sends to rank `peer` when it is sent SIGUSR1: before that nobody has
-/// connected with anybody.
-void late(tutti::ProcessGroup& world, int peer) {
+sigset_t signals_of_late() {
   sigset_t awaited;
   sigemptyset(&awaited);
   sigaddset(&awaited, SIGUSR1);
+  sigaddset(&awaited, SIGUSR2);
+  return awaited;
+}
+
+/// Says that it waits, and sends to rank `peer` when it is sent SIGUSR1: before that nobody has
+/// connected with anybody. SIGUSR2: ends in peace, without destroying anything.
+void late(tutti::ProcessGroup& world, int peer) {
+  const sigset_t awaited = signals_of_late();
   say("waiting");
   int signal = 0;
   sigwait(&awaited, &signal);
+  if (signal == SIGUSR2) std::exit(0);
   std::vector<int> one{1};
   world.send(one, peer);
   world.barrier().wait();
+}
+
+/// Ends the process while another thread ends worlds. Rank 1, which has been stopped, takes nothing
+/// of what rank 0 sends, so leaving takes its time.
+void exit_while_ending(tutti::ProcessGroup& world) {
+  world.barrier().wait();
+  say("here");
+  while (world.rank() == 1) ::pause();
+  const sigset_t awaited = signals_of_late();
+  int signal = 0;
+  sigwait(&awaited, &signal);
+  // Never destroyed: they outlive whatever runs at exit.
+  auto& alone = *new std::vector<tutti::ProcessGroup>;
+  auto& data = *new std::vector<float>(std::size_t{16} << 20, 1.0F);
+  for (int i = 0; i < 8; ++i) {
+    tutti::InitOptions options;
+    options.rank = 0;
+    options.size = 1;
+    options.exchange = [](const std::string&, const std::string& mine) {
+      return std::vector<std::string>{mine};
+    };
+    alone.push_back(tutti::init_process_group(options));
+  }
+  world.isend(data, 1).detach();
+  std::thread([&alone] {
+    std::this_thread::sleep_for(200ms);
+    alone.clear();
+  }).detach();
+  std::exit(0);
 }
 
 int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::string& first,
@@ -222,6 +258,8 @@ int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::str
     latency(world, std::stoi(first));
   else if (mode == "late")
     late(world, std::stoi(first));
+  else if (mode == "exit_while_ending")
+    exit_while_ending(world);
   else
     return 2;
   return 0;
@@ -235,10 +273,9 @@ int run(int argc, char** argv) {
     again();
     return 0;
   }
-  if (mode == "late") {  // in all threads: a signal that comes early waits
-    sigset_t awaited;
-    sigemptyset(&awaited);
-    sigaddset(&awaited, SIGUSR1);
+  if (mode == "late" ||
+      mode == "exit_while_ending") {  // in all threads: a signal that comes early waits
+    const sigset_t awaited = signals_of_late();
     ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
   }
   say("init");

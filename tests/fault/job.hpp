@@ -125,11 +125,12 @@ class Worker {
 
 struct JobOptions {
   int size = 4;
-  std::string program = FAULT_WORKER;
+  std::string program;
   std::vector<std::string> arguments;
   std::vector<std::string> environment;  ///< besides what finds the others
   std::string master = "127.0.0.1";
-  int port = 0;  ///< 0: any; rank 0 serves it
+  int port = 0;   ///< 0: any; rank 0 serves it
+  int hosts = 1;  ///< as if ranks were on so many, dealt out
   /// By rank: what stands before the program, like nsenter.
   std::vector<std::vector<std::string>> prefixes;
 };
@@ -158,8 +159,10 @@ class SecretFile {
 };
 
 /// What makes the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "tls": by TCP,
-/// encrypted; "outbox": by messages through the memory of their host.
+/// encrypted; "outbox": by messages through the memory of their host; "mixed", with hosts_of:
+/// shared memory inside a host, TCP between.
 inline std::vector<std::string> way(const std::string& name) {
+  if (name == "mixed") return {"TUTTI_TRANSPORT=auto"};
   if (name == "tls") {
     return {"TUTTI_TRANSPORT=tcp", "TUTTI_TLS=1", "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
   }
@@ -167,6 +170,8 @@ inline std::vector<std::string> way(const std::string& name) {
   return {"TUTTI_TRANSPORT=shm",
           "TUTTI_ALGO=all_reduce:direct,broadcast:binomial_broadcast,barrier:direct_barrier"};
 }
+
+inline int hosts_of(const std::string& name) { return name == "mixed" ? 2 : 1; }
 
 /// A store that this process serves, as a launcher would, for ranks that talk so (see `way`). It is
 /// told to `options`.
@@ -197,6 +202,8 @@ inline std::vector<Worker> start_job(JobOptions options) {
     environment.push_back("WORLD_SIZE=" + std::to_string(options.size));
     environment.push_back("MASTER_ADDR=" + options.master);
     environment.push_back("MASTER_PORT=" + std::to_string(options.port));
+    if (options.hosts > 1)
+      environment.push_back("TUTTI_HOST_ID=host" + std::to_string(rank % options.hosts));
     workers.emplace_back(std::move(argv), std::move(environment));
   }
   return workers;

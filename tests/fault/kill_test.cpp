@@ -21,7 +21,7 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 12;  // seconds: longer than any timeout below
+constexpr double kKillHang = 12;  // seconds: longer than any timeout below
 constexpr const char* kTimeout = "TUTTI_TIMEOUT=4";
 
 struct Tally {
@@ -115,6 +115,7 @@ class KilledJob {
 void KilledJob::kill(Tally& tally, const std::string& folder) {
   SCOPED_TRACE(trace_);
   JobOptions options;
+  options.program = FAULT_WORKER;
   options.size = size_;
   options.arguments = {"churn", std::to_string(seed_), "1000000"};
   options.environment = way(transport_);
@@ -127,7 +128,7 @@ void KilledJob::kill(Tally& tally, const std::string& folder) {
   workers_ = start_job(options);
   ends_.resize(workers_.size());
   if (!early_) {
-    for (Worker& worker : workers_) ASSERT_TRUE(worker.hear("ready", in(kHang)));
+    for (Worker& worker : workers_) ASSERT_TRUE(worker.hear("ready", in(kKillHang)));
   }
   const auto before = Clock::now();
   std::this_thread::sleep_for(delay_);
@@ -137,7 +138,7 @@ void KilledJob::kill(Tally& tally, const std::string& folder) {
   killed_ = now_ns();
   dying.signal(SIGKILL);
   ++tally.kills;
-  auto& end = ends_[static_cast<std::size_t>(victim_)] = dying.wait(in(kHang));
+  auto& end = ends_[static_cast<std::size_t>(victim_)] = dying.wait(in(kKillHang));
   ASSERT_TRUE(end);
   joined_ = dying.hear("ready", in(0)).has_value();
   if (!joined_) ++tally.in_init;
@@ -221,7 +222,7 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
   constexpr std::size_t kMostWaiting = 8;
   std::deque<std::unique_ptr<KilledJob>> waiting;
   const auto judge_oldest = [&] {
-    (void)waiting.front()->over(in(kHang));
+    (void)waiting.front()->over(in(kKillHang));
     waiting.front()->judge(tally);
     waiting.pop_front();
   };

@@ -2,6 +2,10 @@
 // output as in fault_worker.cpp.
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <sstream>
 #include <string>
 
 #include "speak.hpp"
@@ -19,7 +23,9 @@ std::string marker_of(const Operation& operation) {
 
 /// Each operation that moves elements, with its own marker in all that goes anywhere.
 void markers(ProcessGroup& world) {
-  for (const Operation& operation : test::all_operations()) {
+  std::vector<Operation> all = test::all_operations();
+  all.insert(all.end(), std::begin(test::kCoalesced), std::end(test::kCoalesced));
+  for (const Operation& operation : all) {
     if (!has_data(operation.kind)) continue;
     for (const std::size_t count : {std::size_t{1000}, std::size_t{100'000}}) {
       const std::string marker = marker_of(operation);
@@ -54,6 +60,72 @@ void repeat(ProcessGroup& world, const std::string& name, std::size_t count) {
   }
 }
 
+/// Ends of a TCP connection, "<address>:<port>" in the kernel's digits, by the number of its
+/// socket.
+struct Connection {
+  std::string ours;
+  std::string theirs;
+};
+
+/// The established IPv4 connections of this process.
+std::vector<Connection> connections() {
+  std::set<std::string> sockets;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the descriptor that lists them
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    if (target.starts_with("socket:[")) sockets.insert(target.substr(8, target.size() - 9));
+  }
+  std::vector<Connection> all;
+  std::ifstream table("/proc/self/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string number, ours, theirs, state, word, inode;
+    words >> number >> ours >> theirs >> state;
+    for (int i = 0; i < 5; ++i) words >> word;
+    words >> inode;
+    constexpr const char* kEstablished = "01";
+    if (state == kEstablished && sockets.contains(inode)) all.push_back({ours, theirs});
+  }
+  return all;
+}
+
+/// Every rank sends to every other, a little and much. Then each says with how many ranks of its
+/// own host and of other hosts it is connected by TCP, beside the store.
+void links(ProcessGroup& world) {
+  std::vector<Work> works;
+  constexpr std::size_t kCounts[] = {10, 200'000};
+  const auto ranks = static_cast<std::size_t>(world.size());
+  std::vector<std::vector<int>> theirs(2 * ranks);
+  std::vector<std::vector<int>> mine;
+  for (const std::size_t count : kCounts) mine.emplace_back(count, world.rank());
+  for (std::size_t size = 0; size < 2; ++size) {
+    for (int other = 0; other < world.size(); ++other) {
+      auto& place = theirs[size * ranks + static_cast<std::size_t>(other)];
+      place.assign(kCounts[size], -1);
+      works.push_back(world.irecv(place, other));
+      works.push_back(world.isend(mine[size], other));
+    }
+  }
+  wait_all(works);
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    const std::vector<int> expected(kCounts[i / ranks], static_cast<int>(i % ranks));
+    if (theirs[i] != expected) std::abort();
+  }
+  world.barrier().wait();
+  const char* const text = std::getenv("TUTTI_STORE_PORT");
+  char store[8];
+  std::snprintf(store, sizeof(store), ":%04X", text == nullptr ? 0 : std::atoi(text));
+  int inside = 0;
+  int outside = 0;
+  for (const Connection& one : connections()) {
+    if (one.theirs.ends_with(store)) continue;
+    const auto host = [](const std::string& end) { return end.substr(0, end.find(':')); };
+    ++(host(one.ours) == host(one.theirs) ? inside : outside);
+  }
+  fault::say("links", "%d %d %d", world.rank(), inside, outside);
+  world.barrier().wait();  // nobody has left before all have looked
+}
+
 int run(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
   ProcessGroup world = init_process_group();
@@ -61,6 +133,8 @@ int run(int argc, char** argv) {
   try {
     if (mode == "markers")
       markers(world);
+    else if (mode == "links")
+      links(world);
     else if (mode == "repeat" && argc > 3)
       repeat(world, argv[2], std::stoul(argv[3]));
     else

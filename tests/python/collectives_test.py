@@ -85,7 +85,7 @@ def test_what_cannot_be_used_is_refused_and_the_group_goes_on(tmp_path):
         frozen = np.zeros(3)
         frozen.flags.writeable = False
         for wrong, why in ((frozen, "read-only"), (b"abc", "read-only"), (3, "no array"),
-                           ([1.0], "no array"), (np.array([None]), "does not know")):
+                           ([1.0], "no array"), (np.array([None]), "Python objects")):
             # The root only reads, so there a read-only array would do.
             for call in (world.all_reduce, lambda x: world.broadcast(x, 1 - RANK)):
                 try:

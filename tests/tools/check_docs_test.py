@@ -65,6 +65,28 @@ class CheckDocs(PlantedTree):
         self.plant_header("  void shrink(int by,\n", "\n  void shrink(int by,\n")
         self.assert_fault("check_docs", "shrink has no")
 
+    def plant_python(self, text):
+        self.plant("python/tutti/thing.py", text)
+
+    def test_python_without_docstrings(self):
+        clean = ('"A module."\n\n\nclass Thing:\n    "A thing."\n\n    @property\n    def size(self):\n        "How large."\n\n'
+                 '    @size.setter\n    def size(self, value):\n        pass\n\n    def grow(self):\n        "Grow."\n\n\n'
+                 'class Large(Thing):\n    "A large one."\n\n    def grow(self):\n        pass\n\n    def _inside(self):\n'
+                 '        pass\n\n\ndef pytest_configure(config):\n    pass\n')
+        self.plant_python(clean)
+        self.assert_clean("check_docs")
+        for taken, fault in (('"A module."\n', "thing.py: the module has no docstring"),
+                             ('    "A thing."\n', "thing.py:4: Thing has no docstring"),
+                             ('        "How large."\n', "Thing.size has no docstring"),
+                             ('        "Grow."\n', "Large.grow has no docstring"),
+                             ('    "A large one."\n', "Large has no docstring")):
+            self.assertIn(taken, clean)
+            self.plant_python(clean.replace(taken, taken.replace(taken.strip(), "1") if "class" not in taken else ""))
+            self.assert_fault("check_docs", fault)
+        self.plant_python(clean)
+        self.plant("python/tutti/_thing.pyi", '"A module."\n\ndef grow() -> None: ...\n')
+        self.assert_fault("check_docs", "_thing.pyi:3: grow has no docstring")
+
     def test_environment_variable_must_be_listed(self):
         self.plant("src/base/a.cpp", 'auto value = text("TUTTI_SPEED");\n')
         self.assert_fault("check_docs", "TUTTI_SPEED does not stand in docs/configuration.md")

@@ -15,6 +15,7 @@ class CountTests(PlantedTree):
     def count(self, *arguments):
         done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", *arguments],
                               capture_output=True, text=True, timeout=20, check=False)
+        self.printed = done.stdout
         return done.returncode, done.stdout.splitlines()[-1]
 
     def plant_ctest(self, *cases):
@@ -32,6 +33,17 @@ class CountTests(PlantedTree):
         self.plant("test-results/a.xml", GTEST.format(
             more='<testcase name="Fails" status="run" result="completed"><failure/></testcase>'))
         self.assertEqual(self.count(self.root), (1, "1 passed, 1 failed, 1 skipped"))
+
+    def test_says_why(self):
+        self.plant_ctest(("a", "fail", "<failure/>"),
+                         ("b", "fail", '<failure message="Failed"/>'
+                          "<system-out>first\nkilled by 11</system-out>"))
+        self.plant("test-results/a.xml", GTEST.format(
+            more='<testcase name="Fails" status="run" result="completed">'
+                 '<failure message="one is not two"/></testcase>'))
+        self.count(self.root)
+        self.assertIn("Suite.Fails\n    one is not two\n", self.printed)
+        self.assertIn(": b\n    first\n    killed by 11\n", self.printed)
 
     def test_crash_after_the_last_case_is_a_failure(self):
         self.plant_ctest(("a", "fail", "<failure/>"))

@@ -10,6 +10,17 @@
 
 Tensors are NumPy arrays, torch tensors in CPU memory, anything with DLPack, and buffers; they are used in
 place. What differs from torch.distributed stands in docs/semantics.md, every name in docs/torch-names.md.
+
+What holds for every operation, unless it says otherwise:
+
+Returns: None when it has ended well; with `async_op=True` a Work at once, whose tensors must not be touched until
+    it is done. Who is not in `group` is warned and gets None.
+Errors: at the call, before anything is sent: ValueError (InvalidArgument) and TypeError for what is wrong with
+    it; the group stays usable. From the operation, or its Work: DisagreementError (ranks call different things),
+    TimeoutError (`timeout`, or the group's, has passed), NetworkError (a rank has died or left); all are
+    DistBackendError and RuntimeError, name the rank to blame, and leave the group broken.
+Threads: any, but all ranks must start a group's operations in one order; different groups are independent. Waiting
+    lets go of the GIL, and Ctrl-C ends it.
 """
 
 from typing import Any as _Any
@@ -50,6 +61,14 @@ from tutti.distributed.operators import ReduceOp, _make_nccl_premul_sum, premul_
 from tutti.distributed.meeting import register_rendezvous_handler, rendezvous
 from tutti.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 from tutti.distributed.work import Future, Work, WorkResult, as_completed
+
+
+def __getattr__(name: str) -> _Any:
+    # Programs reach into it without importing it; most do not.
+    if name == "distributed_c10d":
+        from importlib import import_module
+        return import_module("tutti.distributed.distributed_c10d")
+    raise AttributeError(f"module 'tutti.distributed' has no attribute {name!r}")
 
 
 def run(*arguments: _Any, **options: _Any) -> list[_Any]:

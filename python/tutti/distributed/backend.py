@@ -1,12 +1,29 @@
-"""Names of engines, and which of them this build has."""
+"""Names of engines. Which of them there are, one list says: that of tutti.available_backends()."""
 
+import enum
+import functools
 import os
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-_SELF = ("gloo", "native", "tutti")  # all of them are the engine of this library
-_ELSEWHERE = {"mpi": "MPI", "nccl": "NCCL", "ucc": "UCC", "xccl": "XCCL"}
+from tutti import _tutti
+from tutti.distributed import plugins
+
+_OURS = ("gloo", "native", "tutti")  # all of them mean the engine of this library
+_THEIRS = {"mpi": "MPI", "nccl": "NCCL", "ucc": "UCC", "xccl": "XCCL"}  # of torch.distributed's own
+
+
+class BackendType(enum.Enum):
+    """The kinds of engines that torch.distributed tells apart."""
+
+    UNDEFINED = 0
+    GLOO = 1
+    NCCL = 2
+    XCCL = 5
+    UCC = 3
+    MPI = 4
+    CUSTOM = 6
 
 
 class BackendNameError(AssertionError, ValueError):
@@ -29,11 +46,13 @@ class Backend(str):
     NATIVE = "native"
     TUTTI = "tutti"
 
-    backend_list: ClassVar[list[str]] = ["undefined", "gloo", "native", "tutti"]
-    backend_capability: ClassVar[dict[str, list[str]]] = {name: ["cpu"] for name in _SELF}
+    backend_list: ClassVar[list[str]] = ["undefined", *_OURS]
+    backend_capability: ClassVar[dict[str, list[str]]] = {name: ["cpu"] for name in _OURS}
     default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": "gloo"}
-    backend_type_map: ClassVar[dict[str, str]] = {name: name.upper() for name in ("undefined", *_SELF)}
-    _plugins: ClassVar[dict[str, tuple[Callable[..., Any], bool]]] = {}
+    backend_type_map: ClassVar[dict[str, BackendType]] = {
+        "undefined": BackendType.UNDEFINED, "gloo": BackendType.GLOO, "native": BackendType.CUSTOM,
+        "tutti": BackendType.CUSTOM}
+    _plugins: ClassVar[dict[str, plugins.Plugin]] = {}  # what is called for a name; that there is one, tutti knows
 
     def __new__(cls, name: str) -> Any:
         if not isinstance(name, str):
@@ -46,21 +65,28 @@ class Backend(str):
     @classmethod
     def register_backend(cls, name: str, func: Callable[..., Any], extended_api: bool = False,
                          devices: str | Sequence[str] | None = None) -> None:
-        """Make `name` known to init_process_group, new_group and its kin.
+        """Make `name` known to init_process_group, new_group and its kin, and to all else that chooses an
+        engine (TUTTI_BACKEND, tutti.init_process_group). A name may be registered again: the last one counts.
 
         `func(store, rank, world_size, timeout)` makes the group on each member; with `extended_api`
         it is `func(options, pg_options)`, where options has store, group_rank, group_size, group_id,
         global_ranks_in_group and timeout. It returns a tutti.ProcessGroup with that rank and size.
-        `store` is a part of the world's for this group alone. So for new_group the world must have a
-        store: one that was given, or one that this backend's own world was made in; else RuntimeError.
+        `store` is a part of the world's for this group alone. Before it is called the members have
+        compared which engine they mean; what it raises, the call raises (the other members are in theirs
+        and hear nothing of it). It may run on another thread than the caller's.
+
+        Errors: ValueError for a name that is no text, TypeError for what cannot be called, RuntimeError
+        for the name of an engine that is here anyway, or one of torch.distributed's own.
         """
         if not isinstance(name, str) or not name:
             raise ValueError("Backend constructor parameter must be string-ish")
         if not callable(func):
             raise TypeError(f"register_backend({name!r}): func must be callable, not {type(func)}")
         lower = name.lower()
-        if lower in _SELF or lower in _ELSEWHERE:
-            raise RuntimeError(f"register_backend: {lower!r} is the name of an engine that exists; choose another")
+        if lower not in Backend._plugins:
+            if lower in _THEIRS or _tutti.is_available(lower):
+                raise RuntimeError(f"register_backend: {lower!r} is the name of an engine that exists; choose another")
+            _tutti.register_backend(lower, functools.partial(plugins.make, Backend._plugins, lower))
         setattr(Backend, name.upper(), lower)
         if lower not in Backend.backend_list:
             Backend.backend_list.append(lower)
@@ -69,7 +95,7 @@ class Backend(str):
                           f"`devices` argument of `register_backend`.", stacklevel=2)
             devices = "cpu"
         Backend.backend_capability[lower] = [devices] if isinstance(devices, str) else list(devices)
-        Backend.backend_type_map[lower] = "CUSTOM"
+        Backend.backend_type_map[lower] = BackendType.CUSTOM
         Backend._plugins[lower] = (func, extended_api)
 
 
@@ -102,29 +128,36 @@ class BackendConfig:
             self.device_backend_map = {device: text for device in devices}
 
     def get_device_backend_map(self) -> dict[str, str]:
+        """The engine's name for each device."""
         return self.device_backend_map
+
+    def engine(self) -> str:
+        """The one that makes the group, as tutti.available_backends() calls it: ours, unless another one is named
+        for some device."""
+        names = [_tutti.engine_name(name) for name in self.device_backend_map.values()]
+        return next((name for name in names if name != "native"), "native")
 
     def __repr__(self) -> str:
         return ",".join(f"{device}:{name}" for device, name in self.device_backend_map.items())
 
 
 def engine_of(backend: str | None) -> tuple[str, BackendConfig]:
-    """The name that get_backend answers with, and the configuration. Raises for what cannot be had:
-    an unknown name, an engine that is not in this build, devices that are not CPUs."""
+    """The name that get_backend answers with, and the configuration. None: what TUTTI_BACKEND says now. Raises
+    for what cannot be had: an unknown name, an engine that is not in this build, devices that are not CPUs."""
     if backend is None:
-        return Backend.UNDEFINED, BackendConfig(Backend.UNDEFINED)
+        backend = _tutti.Config.from_environment().backend
+        if _tutti.engine_name(backend) == "native":
+            return Backend.UNDEFINED, BackendConfig(Backend.UNDEFINED)
     name = Backend(backend)
     config = BackendConfig(backend)
     for device, engine in config.device_backend_map.items():
-        if engine in Backend._plugins:
-            continue
-        if engine in _ELSEWHERE:
-            raise RuntimeError(f"Distributed package doesn't have {_ELSEWHERE[engine]} built in: this build's engine "
-                               f"is \"gloo\" (also \"native\", \"tutti\"), for tensors in CPU memory")
-        if engine not in _SELF:
+        if not is_backend_available(engine):
+            if engine in _THEIRS:
+                raise RuntimeError(f"Distributed package doesn't have {_THEIRS[engine]} built in: this build's engine "
+                                   f"is \"gloo\" (also \"native\", \"tutti\"), for tensors in CPU memory")
             raise BackendNameError(f"Unknown backend type {engine}; known are "
                                    f"{', '.join(name for name in Backend.backend_list if name != 'undefined')}")
-        if device != "cpu":
+        if device != "cpu" and engine in _OURS:
             raise RuntimeError(f"backend {backend!r}: {engine!r} serves tensors in CPU memory, not on {device!r}; "
                                f"use \"cpu:{engine}\"")
     return name, config
@@ -141,24 +174,28 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    return False
+    """backend="mpi" is to be had: not in this build."""
+    return is_backend_available("mpi")
 
 
 def is_nccl_available() -> bool:
-    return False
+    """backend="nccl" is to be had: not in this build."""
+    return is_backend_available("nccl")
 
 
 def is_ucc_available() -> bool:
-    return False
+    """backend="ucc" is to be had: not in this build."""
+    return is_backend_available("ucc")
 
 
 def is_xccl_available() -> bool:
-    return False
+    """backend="xccl" is to be had: not in this build."""
+    return is_backend_available("xccl")
 
 
 def is_backend_available(backend: str) -> bool:
     """Whether init_process_group takes that name."""
-    return str(backend).lower() in (*_SELF, *Backend._plugins)
+    return _tutti.is_available(str(backend))
 
 
 def is_torchelastic_launched() -> bool:

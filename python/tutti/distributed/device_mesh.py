@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tutti.distributed.backend import Backend
 from tutti.distributed.process_group import NON_GROUP_MEMBER, ProcessGroup, default_group, get_process_group_ranks, world
 from tutti.distributed.groups import _enumerated
 from tutti.distributed.init import init_process_group
@@ -42,6 +43,10 @@ def _check_device(device_type: str) -> None:
     if not device_type.isalpha():
         raise RuntimeError(f"Device type with index is not supported but got {device_type}. ",
                            "If you maintained a 'torch.device' object, it's recommended to pass in 'device.type'.")
+    served = {device for devices in Backend.backend_capability.values() for device in devices}
+    if device_type not in served:
+        raise RuntimeError(f"device type {device_type!r}: the engines here serve {', '.join(sorted(served))}; pass "
+                           f"\"cpu\", and tensors in CPU memory")
 
 
 class DeviceMesh:
@@ -132,10 +137,12 @@ class DeviceMesh:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Ranks along each dimension."""
         return self._shape
 
     @property
     def ndim(self) -> int:
+        """How many dimensions it has."""
         return len(self._shape)
 
     def size(self, mesh_dim: int | None = None) -> int:
@@ -324,6 +331,13 @@ def init_device_mesh(device_type: str, mesh_shape: tuple[int, ...], *, mesh_dim_
                      backend_override: Any = None) -> DeviceMesh:
     """Ranks 0, 1, 2, ... of the world in an arrangement of that shape. Every rank calls it; a world is made
     if there is none."""
+    if not isinstance(mesh_shape, (tuple, list)):
+        raise TypeError(f"init_device_mesh: mesh_shape is {mesh_shape!r}; it is a tuple, such as (2, 4)")
+    for extent in mesh_shape:
+        if not hasattr(extent, "__index__"):
+            raise TypeError(f"init_device_mesh: mesh_shape has {extent!r}, which is no whole number")
+        if extent < 1:
+            raise ValueError(f"init_device_mesh: mesh_shape has {extent}; along each dimension there is a rank at least")
     if mesh_dim_names is not None:
         _check_names(tuple(mesh_dim_names), len(mesh_shape))
     _check_device(device_type)

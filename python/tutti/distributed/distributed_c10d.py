@@ -1,13 +1,18 @@
 """The module that programs reach into: the same names, and some that torch.distributed keeps to itself."""
 
+from datetime import timedelta
 from typing import Any
 
 from tutti.distributed import *  # noqa: F403
 from tutti.distributed.coalesced import _coalescing_manager
-from tutti.distributed.process_group import ProcessGroup, _rank_not_in_group, default_group, world
+from tutti.distributed.constants import check_timedelta, default_pg_timeout
+from tutti.distributed.process_group import (ProcessGroup, _rank_not_in_group, default_group, default_store,
+                                             get_world_size, registered, world)
+from tutti.distributed.stores import Store
 
-__all__ = ["_coalescing_manager", "_get_default_group", "_get_default_store", "_get_process_group_name",
-           "_rank_not_in_group"]
+__all__ = ["_coalescing_manager", "_get_default_group", "_get_default_store", "_get_default_timeout",
+           "_get_group_size", "_get_pg_config", "_get_process_group_name", "_get_process_group_store",
+           "_rank_not_in_group", "_resolve_process_group", "_set_pg_timeout"]
 
 
 def _get_default_group() -> ProcessGroup:
@@ -15,11 +20,46 @@ def _get_default_group() -> ProcessGroup:
     return default_group()
 
 
-def _get_default_store() -> Any:
-    """The store that init_process_group was given; None where it met otherwise."""
-    default_group()
-    return world.store
+def _get_default_store() -> Store:
+    """A part of the store in which the world met, for the program's own keys; ValueError before init_process_group."""
+    return default_store()
+
+
+def _get_process_group_store(pg: ProcessGroup) -> Store:
+    """As pg.get_group_store()."""
+    return pg.get_group_store()
 
 
 def _get_process_group_name(pg: ProcessGroup) -> str:
+    """As pg.group_name."""
     return pg.group_name
+
+
+def _resolve_process_group(group_name: str) -> ProcessGroup:
+    """The group of that name; RuntimeError if none lives."""
+    if group_name not in world.groups:
+        raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}")
+    return world.groups[group_name]
+
+
+def _get_group_size(group: Any) -> int:
+    """As get_world_size(group)."""
+    return get_world_size(group)
+
+
+def _get_default_timeout(backend: Any) -> timedelta:
+    """30 minutes, whatever the engine."""
+    return default_pg_timeout
+
+
+def _set_pg_timeout(timeout: timedelta, group: Any = None) -> None:
+    """As group.set_timeout(timeout); of the world for None."""
+    check_timedelta(timeout)
+    registered(group).set_timeout(timeout)
+
+
+def _get_pg_config(group: Any = None) -> dict[str, Any]:
+    """Name, description, engine, size and ranks of a group, of the world for None."""
+    pg = registered(group)
+    return {"pg_name": pg.group_name, "pg_desc": pg.group_desc, "backend_config": repr(pg._config),
+            "pg_size": pg.size(), "ranks": pg.ranks}

@@ -41,4 +41,5 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
         wait_all(works)
         return [bytes(text) for text in texts]
 
-    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange, name=name, timeout=limit)
+    return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange, name=name, timeout=limit,
+                                     backend="native")

@@ -8,24 +8,46 @@ from tutti import _tutti
 from tutti.distributed import exchange, plugins
 from tutti.distributed.backend import engine_of
 from tutti.distributed.constants import check_timedelta, timeout_or_default
-from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, get_world_size,
-                                             member_group, world)
+from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, default_store,
+                                             get_world_size, member_group, world)
 
 
 def _engine(backend: str | None, parent: ProcessGroup) -> tuple[str, Any]:
     return (parent._backend, parent._config) if backend is None else engine_of(backend)
 
 
-def _register(low: Any, ranks: list[int], engine: tuple[str, Any], name: str, desc: str | None) -> Any:
+def register(low: Any, ranks: list[int], engine: tuple[str, Any], name: str, desc: str | None) -> Any:
+    """The group that `low` is, known to this module; NON_GROUP_MEMBER for None. A name that is taken gets a number."""
     if low is None:
         return NON_GROUP_MEMBER
-    return world.add(ProcessGroup(low, ranks, engine[0], engine[1], name, desc or "undefined"))
+    with world.lock:
+        return world.add(ProcessGroup(low, ranks, engine[0], engine[1], free_name(name), desc or "undefined"))
+
+
+def free_name(base: str) -> str:
+    """The name, with a number behind it if a group has it."""
+    name, times = base, 0
+    while name in world.groups:
+        times += 1
+        name = f"{base}_{times}"
+    return name
+
+
+def whole_ranks(ranks: Any, what: str) -> list[int]:
+    """Ranks as numbers, of a list, an array or anything like it; TypeError for what is none, 0.5 and "0" too."""
+    if isinstance(ranks, (str, bytes)) or not hasattr(ranks, "__iter__"):
+        raise TypeError(f"{what}: ranks are given as a list, not as {ranks!r}")
+    listed = list(ranks)
+    for rank in listed:
+        if not hasattr(rank, "__index__"):
+            raise TypeError(f"{what}: {rank!r} is no rank; ranks are whole numbers")
+    return [rank.__index__() for rank in listed]
 
 
 def _checked_ranks(ranks: Sequence[int] | None, size: int, sort: bool) -> list[int]:
     if ranks is None:
         return list(range(size))
-    listed = [int(rank) for rank in ranks]
+    listed = whole_ranks(ranks, "new_group")
     if not listed:
         raise ValueError("new_group: the list of ranks is empty; a group needs at least one")
     if len(set(listed)) != len(listed):
@@ -59,22 +81,19 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
                 return None
             import hashlib
             # Who is not in the group does not count it: its name comes from its ranks.
-            base = hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest()
-            name, times = base, 0
-            while name in world.groups:
-                times += 1
-                name = f"{base}_{times}"
+            name = free_name(hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest())
         else:
             name = world.next_name()
         limit = timeout_or_default(timeout or None)
-        plugin = plugins.of(engine[1])
-        if plugin is not None:
-            low = plugins.make_sub_group(plugin, parent, listed, name, limit, pg_options)
+        shown = _shown(name, group_desc)
+        if engine[1].engine() != "native":
+            low = plugins.make_sub_group(engine[1].engine(), default_store(), listed, parent._own, name, shown, limit,
+                                         pg_options)
         elif use_local_synchronization:
             low = exchange.make_among(parent, listed, name, limit)
         else:
-            low = parent._low.new_group(listed, name=_shown(name, group_desc), timeout=limit)
-        return _register(low, listed, engine, name, group_desc)
+            low = parent._low.new_group(listed, name=shown, timeout=limit)
+        return register(low, listed, engine, name, group_desc)
 
 
 def _shown(name: str, desc: str | None) -> str:
@@ -91,6 +110,8 @@ def new_subgroups(group_size: int | None = None, group: Any = None, timeout: tim
         raise ValueError("Default group size only takes effect when CUDA is available."
                          "If your subgroup using a backend that does not depend on CUDA,"
                          "please pass in 'group_size' correctly.")
+    if not hasattr(group_size, "__index__"):
+        raise TypeError(f"new_subgroups: group_size is {group_size!r}; it is a whole number")
     if group_size <= 0:
         raise ValueError(f"The arg 'group_size' ({group_size}) must be positive")
     parent = member_group(group, "new_subgroups")
@@ -116,11 +137,12 @@ def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]
     seen: dict[int, list[int]] = {}
     lists = []
     for ranks in ranks_per_subgroup_list:
-        lists.append(_checked_ranks(ranks, len(parent._ranks), True))
-        for rank in ranks:
+        listed = whole_ranks(ranks, "new_subgroups_by_enumeration")
+        lists.append(_checked_ranks(listed, len(parent._ranks), True))
+        for rank in listed:
             if rank in seen:
-                raise ValueError(f"Rank {rank} has appeared in both subgroup {seen[rank]} and {list(ranks)}")
-            seen[rank] = list(ranks)
+                raise ValueError(f"Rank {rank} has appeared in both subgroup {seen[rank]} and {listed}")
+            seen[rank] = listed
     return _enumerated(parent, lists, timeout, backend, group_desc, pg_options)
 
 
@@ -135,15 +157,14 @@ def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: timedelta
     with world.lock:
         names = [world.next_name() for _ in lists]
         limit = timeout_or_default(timeout or None)
-        plugin = plugins.of(engine[1])
+        shown = _shown("" if colour is None else names[colour], desc)
         low: _tutti.ProcessGroup | None
-        if plugin is None:
-            low = parent._low.split(colour, 0 if colour is None else lists[colour].index(me),
-                                    name=_shown("" if colour is None else names[colour], desc), timeout=limit)
+        if engine[1].engine() == "native":
+            low = parent._low.split(colour, 0 if colour is None else lists[colour].index(me), name=shown, timeout=limit)
         else:
-            low = None if colour is None else plugins.make_sub_group(plugin, parent, lists[colour], names[colour],
-                                                                     limit, pg_options)
-        groups = [_register(low if number == colour else None, ranks, engine, names[number], desc)
+            low = None if colour is None else plugins.make_sub_group(
+                engine[1].engine(), default_store(), lists[colour], me, names[colour], shown, limit, pg_options)
+        groups = [register(low if number == colour else None, ranks, engine, names[number], desc)
                   for number, ranks in enumerate(lists)]
     return (None if colour is None else groups[colour]), groups
 
@@ -160,7 +181,8 @@ def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | No
         return None
     size = len(parent._ranks)
     seen: set[int] = set()
-    for ranks in split_ranks:
+    parts = [whole_ranks(ranks, "split_group") for ranks in split_ranks]
+    for ranks in parts:
         if len(ranks) == 0:
             raise ValueError("the split group cannot be empty")
         if len(ranks) > size:
@@ -174,7 +196,7 @@ def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | No
             if rank in seen:
                 raise ValueError(f"split_group: rank {rank} stands in two lists")
             seen.add(rank)
-    lists = [[parent._ranks[rank] for rank in sorted(ranks)] for ranks in split_ranks]
+    lists = [[parent._ranks[rank] for rank in sorted(ranks)] for ranks in parts]
     mine: ProcessGroup | None = _enumerated(parent, lists, timeout, backend, group_desc, pg_options)[0]
     return mine
 

@@ -66,8 +66,8 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
                        device_id: Any = None) -> None:
     """Make the group of all processes of the job; blocks until all have joined.
 
-    `backend`: "gloo" (also "native", "tutti", "cpu:gloo", or None): this library's engine for tensors in
-    CPU memory. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
+    `backend`: "gloo" (also "native", "tutti", "cpu:gloo"): this library's engine for tensors in CPU memory,
+    or a name that was registered; None: what TUTTI_BACKEND says, which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
     now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank and
     world_size. What is given here beats the environment. `timeout`: of init and of operations that say
     none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: those meet who give the same.
@@ -86,11 +86,13 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         check_timedelta(timeout)
     if not isinstance(group_name, str):
         raise TypeError(f"init_process_group: group_name is text, not {group_name!r}")
+    meeting.check_place(rank, world_size)
     check_device_id(device_id)
     name, config = engine_of(backend)
     options: dict[str, Any] = {"rank": None if rank == -1 else rank,
                                "world_size": None if world_size == -1 else world_size,
-                               "timeout": timeout_or_default(timeout), "meeting": group_name}
+                               "timeout": timeout_or_default(timeout), "meeting": group_name,
+                               "backend": config.engine(), "backend_options": plugins.Wanted("0", None, pg_options)}
     limit = options["timeout"]
     if store is None:
         url = init_method or "env://"
@@ -105,35 +107,20 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         elif scheme in ("tcp", "file"):
             _check_url(url, rank, world_size)
         else:
-            raise RuntimeError(f"No rendezvous handler for {scheme}://")
+            raise meeting.no_handler(url, scheme)
         if store is None:
             options["init_method"] = url
     from tutti import log  # noqa: PLC0415: `import tutti.distributed` does without logging
 
     log.install_once()
-    plugin = plugins.of(config)
     if store is not None:
         options["store"] = store
-    if plugin is None:
-        low = _tutti.init_process_group(**options)
-    else:
-        store, rank, world_size = _place_of(options)
-        part = plugins.part_of(store, f"default_pg/{group_name}" if group_name else "default_pg")
-        low = plugins.make(plugin, part, rank, list(range(world_size)), "0", limit, pg_options)
+    low = _tutti.init_process_group(**options)
     with world.lock:
         world.clear()
-        world.store = store
         world.default = world.add(
             ProcessGroup(low, list(range(low.size)), name, config, world.next_name(), "default_pg"))
     _mark_tracebacks(low.rank)
-
-
-def _place_of(options: dict[str, Any]) -> meeting.Meeting:
-    """The store, our rank and the number of ranks, for an engine that is given all three."""
-    if "store" in options:
-        return options["store"], options["rank"], options["world_size"]
-    rank, size = (-1 if options[name] is None else options[name] for name in ("rank", "world_size"))
-    return next(meeting.rendezvous(options.get("init_method", "env://"), rank, size, timeout=options["timeout"]))
 
 
 def _mark_tracebacks(rank: int) -> None:

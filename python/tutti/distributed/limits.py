@@ -15,6 +15,7 @@ _SMALL = 1 << 60  # integers below it hash to themselves
 
 
 def refused(what: str) -> pickle.UnpicklingError:
+    """The error of a pickle that is not read."""
     return pickle.UnpicklingError(f"weights_only: the object {what}, which no pickle of plain data does")
 
 

@@ -21,11 +21,27 @@ def register_rendezvous_handler(scheme: str, handler: Callable[..., Iterator[Mee
 
 
 def error(scheme: str, what: str) -> ValueError:
+    """A URL that lacks something, in the words that programs know."""
     return ValueError(f"Error initializing tutti.distributed using {scheme}:// rendezvous: {what}")
 
 
 def no_variable(name: str) -> ValueError:
-    return error("env", f"environment variable {name} expected, but not set")
+    """A variable that is not set, in the words that programs know, and what to do."""
+    return error("env", f"environment variable {name} expected, but not set; tuttirun sets it for the processes that it "
+                        f"starts, or give init_method, rank and world_size")
+
+
+def no_handler(url: str, scheme: str) -> RuntimeError:
+    """A URL of a scheme that nobody serves."""
+    known = ", ".join(f"{name}://" for name in (*_OURS, *handlers))
+    return RuntimeError(f"No rendezvous handler for {scheme}:// in {url!r}; there are {known}")
+
+
+def check_place(rank: int, world_size: int) -> None:
+    """RuntimeError for what is no number."""
+    for value, name in ((rank, "rank"), (world_size, "world_size")):
+        if not hasattr(value, "__index__"):
+            raise RuntimeError(f"`{name}` must be an integer. {value}")
 
 
 def parsed(url: str) -> Any:
@@ -61,16 +77,13 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -
     encrypted where TUTTI_TLS says so, as that of init_process_group."""
     if not isinstance(url, (str, bytes)):
         raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
-    if not isinstance(rank, int):
-        raise RuntimeError(f"`rank` must be an integer. {rank}")
-    if not isinstance(world_size, int):
-        raise RuntimeError(f"`world_size` must be an integer. {world_size}")
+    check_place(rank, world_size)
     url = url.decode() if isinstance(url, bytes) else url
     scheme = parsed(url).scheme
     if scheme in handlers:
         return handlers[scheme](with_rank(url, rank, world_size), **options)
     if scheme not in _OURS:
-        raise RuntimeError(f"No rendezvous handler for {scheme}://")
+        raise no_handler(url, scheme)
     return _ours(scheme, with_rank(url, rank, world_size), options.get("timeout", default_store_timeout))
 
 

@@ -1,7 +1,7 @@
 """The functions of the first releases that take a list of tensors per process.
 
-Every process gives as many tensors as the others; that is checked first, so these calls wait for all ranks
-even with async_op.
+Every process gives as many tensors as the others; that is compared first, so these calls wait for all ranks
+even with async_op. What one rank can see to be wrong is told before that.
 """
 
 from collections.abc import Sequence
@@ -14,10 +14,10 @@ from tutti.distributed.tensors import check_list, check_same_dtype, count_of
 from tutti.distributed.work import FollowedWork, Work
 
 
-def _same_lengths(pg: ProcessGroup, length: int, operation: str) -> None:
+def _same_lengths(pg: ProcessGroup, length: int, operation: str, timeout: Any) -> None:
     """ValueError on every rank if their lists have different lengths."""
     every = bytearray(8 * len(pg._ranks))
-    pg._low.all_gather(every, length.to_bytes(8, "little"))
+    pg._low.all_gather(every, length.to_bytes(8, "little"), timeout=timeout)
     lengths = [int.from_bytes(every[8 * rank:8 * rank + 8], "little") for rank in range(len(pg._ranks))]
     if any(other != length for other in lengths):
         raise ValueError(f"{operation}: all ranks must give lists of one length, but those of ranks 0 to "
@@ -32,10 +32,20 @@ def _checked(tensor_list: Sequence[Any], group: Any, operation: str) -> ProcessG
     counts = [count_of(tensor) for tensor in tensor_list]
     if any(count != counts[0] for count in counts):
         raise ValueError(f"{operation}: the tensors of a list must have one size, not {counts} elements")
-    pg = member_group(group, operation)
-    if pg is not None:
-        _same_lengths(pg, len(tensor_list), operation)
-    return pg
+    return member_group(group, operation)
+
+
+def _check_writable(tensors: Sequence[Any], operation: str) -> None:
+    """TypeError for what cannot take the result."""
+    for tensor in tensors:
+        flags: Any = getattr(tensor, "flags", None)
+        if hasattr(flags, "writeable"):
+            fixed = not flags.writeable
+        else:
+            fixed = not hasattr(tensor, "__dlpack__") and memoryview(tensor).readonly
+        if fixed:
+            raise TypeError(f"{operation}: one of the tensors, a {type(tensor).__name__}, is read-only, and the result "
+                            f"would be written into it; pass a copy")
 
 
 def _ended(work: Work, async_op: bool) -> Work | None:
@@ -104,6 +114,8 @@ def broadcast_multigpu(tensor_list: Sequence[Any], src: int, group: Any = None, 
         return None
     _check_index(src_tensor, tensor_list, "src_tensor")
     root = rank_in_group(pg, src, None)
+    _check_writable(tensor_list, "broadcast_multigpu")
+    _same_lengths(pg, len(tensor_list), "broadcast_multigpu", timeout)
     first = tensor_list[src_tensor]
 
     def spread() -> None:
@@ -138,7 +150,9 @@ def all_reduce_multigpu(tensor_list: Sequence[Any], op: Any = RedOpType.SUM, gro
     if pg is None:
         return None
     kind = _check_op(op, tensor_list[0], "all_reduce_multigpu")
+    _check_writable(tensor_list, "all_reduce_multigpu")
     whole = _sum_here(tensor_list, kind)
+    _same_lengths(pg, len(tensor_list), "all_reduce_multigpu", timeout)
     divisor = len(tensor_list) * len(pg._ranks) if kind is RedOpType.AVG else 0
     low_op, _ = low_of(RedOpType.SUM if divisor else kind)
 
@@ -161,7 +175,9 @@ def reduce_multigpu(tensor_list: Sequence[Any], dst: int, op: Any = RedOpType.SU
     _check_index(dst_tensor, tensor_list, "dst_tensor")
     root = rank_in_group(pg, dst, None)
     kind = _check_op(op, tensor_list[0], "reduce_multigpu")
+    _check_writable([tensor_list[dst_tensor]] if root == pg._own else [], "reduce_multigpu")
     whole = _sum_here(tensor_list, kind)
+    _same_lengths(pg, len(tensor_list), "reduce_multigpu", timeout)
     divisor = len(tensor_list) * len(pg._ranks) if kind is RedOpType.AVG else 0
     low_op, _ = low_of(RedOpType.SUM if divisor else kind)
 
@@ -196,6 +212,11 @@ def all_gather_multigpu(output_tensor_lists: Sequence[Sequence[Any]], input_tens
         if len(tensors) != inputs * size:
             raise ValueError(f"all_gather_multigpu: an output list has {len(tensors)} tensors; it must have "
                              f"{inputs} x {size} = {inputs * size}")
+    outputs = [tensor for row in output_tensor_lists for tensor in row]
+    if any(count_of(tensor) != count_of(input_tensor_list[0]) for tensor in outputs):
+        raise ValueError("all_gather_multigpu: the outputs must have the size of the inputs")
+    _check_writable(outputs, "all_gather_multigpu")
+    _same_lengths(pg, inputs, "all_gather_multigpu", timeout)
     first = output_tensor_lists[0]
     works = [Work(pg._low.all_gather_list([first[k * inputs + j] for k in range(size)], tensor, timeout=timeout,
                                           async_op=True))
@@ -206,5 +227,5 @@ def all_gather_multigpu(output_tensor_lists: Sequence[Sequence[Any]], input_tens
             for target, source in zip(tensors, first):
                 copy_into(target, source)
 
-    return _ended(FollowedWork(works, spread, [tensor for row in output_tensor_lists for tensor in row]), async_op)
+    return _ended(FollowedWork(works, spread, outputs), async_op)
 

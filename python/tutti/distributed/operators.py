@@ -5,6 +5,7 @@ import warnings
 from typing import Any
 
 from tutti import _tutti
+from tutti.distributed.tensors import is_tensor
 
 
 class RedOpType(enum.Enum):
@@ -125,7 +126,7 @@ class ReduceOp(_Boxed, metaclass=_ReduceOpMeta):
 def premul_sum(factor: Any) -> ReduceOp:
     """The sum of what each rank has, multiplied by its own factor: a number, or an array of one
     element or as many as the tensor has, of the tensor's dtype. Factors may differ between ranks."""
-    if isinstance(factor, bool) or factor is None:
+    if isinstance(factor, bool) or not (hasattr(factor, "__float__") or isinstance(factor, complex) or is_tensor(factor)):
         raise TypeError(f"the factor of a pre-multiplied sum is a number or an array, not {factor!r}")
     return ReduceOp(RedOpType.PREMUL_SUM, float(factor) if isinstance(factor, int) else factor)
 

@@ -9,7 +9,9 @@ UNSET_TIMEOUT = timedelta(milliseconds=-1)
 
 
 class Options:
-    """Fields by name, each with its default; to be set one by one, or given by name."""
+    """Fields by name, each with its default; to be set one by one, or given by name. `timeout`: of the operation;
+    unless set the group's. `asyncOp` changes nothing: the methods of a group do not wait. AttributeError for a field
+    that there is not."""
 
     timeout: timedelta = UNSET_TIMEOUT
     asyncOp: bool = True
@@ -25,44 +27,59 @@ class Options:
 
 
 class AllreduceOptions(Options):
+    """Of allreduce: `reduceOp`, SUM unless set."""
+
     reduceOp: Any = RedOpType.SUM
 
 
 class AllreduceCoalescedOptions(AllreduceOptions):
-    pass
+    """Of allreduce_coalesced: `reduceOp`, SUM unless set."""
 
 
 class BroadcastOptions(Options):
+    """Of broadcast: `rootRank`, a rank of the group. `rootTensor` is 0: a list holds one tensor."""
+
     rootRank = 0
     rootTensor = 0
 
 
 class ReduceOptions(Options):
+    """Of reduce: `reduceOp`, SUM unless set, and `rootRank`, a rank of the group. `rootTensor` is 0: a list holds
+    one tensor."""
+
     reduceOp: Any = RedOpType.SUM
     rootRank = 0
     rootTensor = 0
 
 
 class AllgatherOptions(Options):
-    pass
+    """Of allgather and its kin: `timeout`."""
 
 
 class GatherOptions(Options):
+    """Of gather: `rootRank`, a rank of the group."""
+
     rootRank = 0
 
 
 class ScatterOptions(Options):
+    """Of scatter: `rootRank`, a rank of the group."""
+
     rootRank = 0
 
 
 class ReduceScatterOptions(Options):
+    """Of reduce_scatter and its kin: `reduceOp`, SUM unless set."""
+
     reduceOp: Any = RedOpType.SUM
 
 
 class AllToAllOptions(Options):
-    pass
+    """Of alltoall and all_to_all_single: `timeout`."""
 
 
 class BarrierOptions(Options):
+    """Of barrier: `device_ids` and `device` are kept and change nothing."""
+
     device_ids: Any = ()
     device: Any = None

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tutti.distributed.safe import read_safely
+from tutti.distributed.tensor_pickles import TensorReducer
 from tutti.errors import Error
 
 _BIG = 1 << 16  # bytes from which on a buffer travels by itself, uncopied
@@ -84,44 +85,7 @@ class _Pickler(pickle.Pickler):
 
     def __init__(self, file: io.BytesIO, beside: Any) -> None:
         super().__init__(file, protocol=5, buffer_callback=beside)
-        # A folder of that name may lie where Python looks for modules, and be one without anything in it.
-        self._torch = sys.modules.get("torch") if hasattr(sys.modules.get("torch"), "Tensor") else None
-        self._seen: dict[int, Any] = {}  # by address: tensors that share memory still do afterwards
+        self._reduce_tensor = TensorReducer()
 
     def reducer_override(self, value: Any) -> Any:
-        torch = self._torch
-        if torch is None or type(value) is not torch.Tensor:
-            return NotImplemented
-        if (value.device.type != "cpu" or value.layout is not torch.strided or not value.is_contiguous()
-                or value.is_conj() or value.is_neg() or value.is_quantized or value.grad_fn is not None
-                or value.numel() * value.element_size() < _BIG
-                or value.untyped_storage().nbytes() != value.numel() * value.element_size()):
-            return NotImplemented
-        plain = value.detach()
-        dtype, shape = str(plain.dtype).removeprefix("torch."), tuple(plain.shape)
-        first = self._seen.setdefault(plain.data_ptr(), value)
-        if first is not value:
-            return _same_memory, (first, dtype, shape, value.requires_grad)
-        octets = plain.reshape(-1).view(torch.uint8).numpy()
-        return _tensor, (pickle.PickleBuffer(octets), dtype, shape, value.requires_grad)
-
-
-def _tensor(octets: Any, dtype: str, shape: tuple[int, ...], requires_grad: bool) -> Any:
-    import torch
-    octets = memoryview(bytearray(octets) if memoryview(octets).readonly else octets)
-    # torch keeps what it is given, and only a view keeps a bytearray from moving when it grows.
-    made = torch.frombuffer(octets, dtype=_torch_dtype(dtype)).reshape(shape)
-    return made.requires_grad_() if requires_grad else made
-
-
-def _same_memory(first: Any, dtype: str, shape: tuple[int, ...], requires_grad: bool) -> Any:
-    made = first.detach().reshape(-1).view(_torch_dtype(dtype)).reshape(shape)
-    return made.requires_grad_() if requires_grad else made
-
-
-def _torch_dtype(name: str) -> Any:
-    import torch
-    dtype = getattr(torch, name, None)
-    if not isinstance(dtype, torch.dtype):
-        raise pickle.UnpicklingError(f"{name!r} is no dtype of torch")
-    return dtype
+        return self._reduce_tensor(value)

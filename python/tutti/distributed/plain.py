@@ -17,6 +17,7 @@ _FRACTION = re.compile(r"-?[0-9]{1,20000}(/[0-9]{1,20000})?")
 
 
 def call_refused(function: Any) -> Exception:
+    """The error of a pickle that calls what it may not."""
     return refused(f"calls {getattr(function, '__qualname__', type(function).__name__)} with strange arguments")
 
 
@@ -111,3 +112,9 @@ def check_uuid_state(state: Any) -> None:
     if (type(state) is not dict or not set(state) <= {"int", "is_safe"} or type(state.get("int")) is not int
             or not 0 <= state["int"] < 1 << 128 or type(state.get("is_safe", 0)) is not int):
         raise refused("has a UUID with a strange state")
+
+
+def check_module_state(state: Any) -> None:
+    """What torch's modules note beside the tensors of a state_dict: the version of each of their parts."""
+    if type(state) is not dict or list(state) != ["_metadata"] or type(state["_metadata"]) is not collections.OrderedDict:
+        raise refused("gives an OrderedDict a state that no state_dict has")

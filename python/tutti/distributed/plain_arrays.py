@@ -1,5 +1,6 @@
 """Arrays and tensors in pickles of plain data: NumPy and torch believe every buffer, shape and state."""
 
+import collections
 import math
 import sys
 from typing import Any
@@ -7,13 +8,10 @@ from typing import Any
 from tutti.distributed.limits import Limits, refused
 from tutti.distributed.plain import Maker, call_refused, fits, plainly
 from tutti.distributed.plain_dtypes import make_dtype, parts_of
+from tutti.distributed.tensor_pickles import DTYPES
 
 _DIMENSIONS = 64
 _LARGEST = (1 << 63) - 1
-_TENSOR_DTYPES = {
-    "bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64", "float16", "bfloat16", "float32",
-    "float64", "complex32", "complex64", "complex128", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
-    "float8_e5m2fnuz", "float8_e8m0fnu"}
 # What the elements of a structure are in a list: kinds of dtypes, and types for them.
 _NUMBERS = (bool, int, float, complex)
 
@@ -62,8 +60,13 @@ def _from_buffer(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _describes(args: tuple[Any, ...]) -> bool:
-    """Something, and a tensor's dtype, shape and whether it requires grad."""
-    return (fits(args[1:], ((str,), (tuple,), (bool,)), 3) and args[1] in _TENSOR_DTYPES and _is_shape(args[2]))
+    """Something, and a tensor's dtype, shape, whether it requires grad, and in which order its dimensions lie."""
+    if not fits(args[1:], ((str,), (tuple,), (bool,), (tuple,)), 3) or args[1] not in DTYPES or not _is_shape(args[2]):
+        return False
+    order = args[4] if len(args) == 5 else None
+    return (math.prod(extent or 1 for extent in args[2]) <= _LARGEST >> 4
+            and (order is None or (all(type(each) is int for each in order)
+                                   and sorted(order) == list(range(len(args[2]))))))
 
 
 def _tensor(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
@@ -76,10 +79,21 @@ def _tensor(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _same_memory(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
-    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
-    if tensor is None or not _describes(args) or type(args[0]) is not tensor:
+    if not _describes(args) or not _is_tensor(args[0]):
         raise call_refused(function)
     return function(*args)
+
+
+def _parameter(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
+    """A tensor that a module of torch's learns."""
+    if not fits(args[1:], ((bool,), (collections.OrderedDict,)), 2) or args[2] or not _is_tensor(args[0]):
+        raise call_refused(function)
+    return function(*args)
+
+
+def _is_tensor(value: Any) -> bool:
+    """One of torch's; never imports it."""
+    return type(value) is getattr(sys.modules.get("torch"), "Tensor", None)
 
 
 def _size(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
@@ -92,8 +106,9 @@ CALLS: dict[tuple[str, str], Maker] = {
     ("numpy", "dtype"): make_dtype,
     ("torch", "Size"): _size,
     ("torch", "device"): plainly((str,), (int,), least=1),
-    ("tutti.distributed.pickling", "_tensor"): _tensor,
-    ("tutti.distributed.pickling", "_same_memory"): _same_memory,
+    ("torch._utils", "_rebuild_parameter"): _parameter,
+    ("tutti.distributed.tensor_pickles", "tensor"): _tensor,
+    ("tutti.distributed.tensor_pickles", "same_memory"): _same_memory,
 }
 for _core in ("numpy._core", "numpy.core"):
     CALLS[(_core + ".multiarray", "_reconstruct")] = _reconstruct

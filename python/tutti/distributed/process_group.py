@@ -2,12 +2,14 @@
 
 import threading
 import warnings
-from datetime import timedelta
 from types import TracebackType
 from typing import Any
 
 from tutti import _tutti
+from tutti.distributed.backend import BackendType
+from tutti.distributed.group_attributes import GroupAttributes
 from tutti.distributed.methods import GroupMethods
+from tutti.distributed.stores import PrefixStore, Store
 from tutti.errors import InvalidArgument
 
 _UNINITIALISED = "Default process group has not been initialized, please make sure to call init_process_group."
@@ -15,7 +17,7 @@ _INVALID = "Invalid process group specified"
 DESTROYED = "Invalid process group specified or has been destroyed."
 
 
-class ProcessGroup(GroupMethods):
+class ProcessGroup(GroupMethods, GroupAttributes):
     """A group that this process is a member of; new_group and its kin make them.
 
     As a context it destroys itself at the end of the block; an error that leaves the block breaks it
@@ -24,8 +26,11 @@ class ProcessGroup(GroupMethods):
 
     __slots__ = ("_low", "_ranks", "_index", "_own", "_backend", "_config", "_name", "_desc", "__weakref__")
 
-    def __init__(self, low: _tutti.ProcessGroup, ranks: list[int], backend: str, config: Any, name: str,
-                 desc: str) -> None:
+    def __init__(self, low: _tutti.ProcessGroup, ranks: Any = (), backend: Any = "", config: Any = None,
+                 name: str = "", desc: str = "") -> None:
+        if not isinstance(low, _tutti.ProcessGroup):
+            raise TypeError("groups are made by init_process_group and new_group, which put them together; a "
+                            "ProcessGroup of a store cannot be had")
         self._low = low  # of the C++ face; a stand-in while calls are coalesced
         self._ranks = list(ranks)  # global ranks, in the order of the group's
         self._index = {rank: position for position, rank in enumerate(self._ranks)}
@@ -49,27 +54,16 @@ class ProcessGroup(GroupMethods):
 
     _get_backend_name = name
 
-    @property
-    def group_name(self) -> str:
-        return self._name
-
-    @property
-    def group_desc(self) -> str:
-        return self._desc
+    def _set_group_desc(self, desc: str) -> None:
+        """Another text for group_desc. Messages keep the one that the group was made with."""
+        if not isinstance(desc, str):
+            raise TypeError(f"_set_group_desc: the description is text, not {desc!r}")
+        self._desc = desc
 
     @property
     def ranks(self) -> list[int]:
         """Global ranks, in the order of the group's."""
         return list(self._ranks)
-
-    @property
-    def timeout(self) -> timedelta:
-        """Of operations that say none."""
-        return self._low.timeout
-
-    @property
-    def bound_device_id(self) -> None:
-        return None
 
     @property
     def closed(self) -> bool:
@@ -129,7 +123,6 @@ class _World:
         self.default: ProcessGroup | None = None
         self.groups: dict[str, ProcessGroup] = {}  # by name, in the order of their making
         self.count = 0
-        self.store: Any = None
         self.excepthook: Any = None  # ours, and the one before it
 
     def next_name(self) -> str:
@@ -175,7 +168,15 @@ def default_group() -> ProcessGroup:
     return world.default
 
 
+def default_store() -> Store:
+    """A part of the store in which the world met, for the program's own keys."""
+    low = default_group()._low.store
+    assert low is not None, "init_process_group has met in a store"
+    return PrefixStore("default_pg", low)
+
+
 def is_non_member(pg: Any) -> bool:
+    """It stands for a group that this process is not in."""
     return type(pg) is not ProcessGroup and isinstance(pg, int) and pg == -100
 
 
@@ -220,9 +221,7 @@ def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
     if type(global_rank) is int and pg is world.default:
         return _no_wildcard(pg, global_rank)
     if not isinstance(global_rank, int):
-        if not hasattr(global_rank, "__index__"):
-            raise TypeError(f"a rank is a whole number, not {global_rank!r}")
-        global_rank = int(global_rank.__index__())
+        global_rank = _whole(global_rank)
     position = pg._index.get(global_rank)
     if position is None:
         raise ValueError(f"Global rank {global_rank} is not part of group {pg}")
@@ -234,8 +233,16 @@ def rank_or_first(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
     return rank_in_group(pg, 0 if global_rank is None and group_rank is None else global_rank, group_rank)
 
 
+def _whole(rank: Any) -> int:
+    if not hasattr(rank, "__index__"):
+        raise TypeError(f"a rank is a whole number, not {rank!r}")
+    return int(rank.__index__())
+
+
 def _no_wildcard(pg: ProcessGroup, rank: int) -> int:
     """The rank; ValueError below 0, which would mean anybody further down."""
+    if not isinstance(rank, int):
+        rank = _whole(rank)
     if rank < 0:
         raise InvalidArgument(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}; to receive from anybody "
                               f"leave the rank out")

@@ -1,5 +1,6 @@
 """Unpickling what nobody vouches for: plain data, arrays and tensors."""
 
+import collections
 import io
 import pickle
 import sys
@@ -8,6 +9,7 @@ from typing import Any
 
 from tutti.distributed import plain, plain_arrays, plain_dtypes
 from tutti.distributed.limits import Limits, refused
+from tutti.distributed.tensor_pickles import DTYPES
 
 _CALLS = plain.CALLS | plain_arrays.CALLS
 # Names that stand for themselves; to be called they have to be in the table of calls.
@@ -15,6 +17,7 @@ _NAMES = {
     "builtins": {"bool", "int", "float", "str", "bytes", "bytearray", "list", "tuple", "dict", "set", "frozenset"},
     "uuid": {"UUID"},
     "numpy": {"ndarray"},
+    "torch": DTYPES,
 }
 _CLASSES_OF = {"numpy.dtypes", "ml_dtypes"}  # all of their classes
 _LONGEST_NAME = 200
@@ -221,6 +224,9 @@ class _SafeUnpickler(pickle._Unpickler):
             self.load_build()
         elif self._makers.get(id(kind), (None, None, None))[1] == ("uuid", "UUID"):
             plain.check_uuid_state(state)
+            self.load_build()
+        elif kind is collections.OrderedDict:
+            plain.check_module_state(state)
             self.load_build()
         else:
             raise refused(f"gives a state to {target if isinstance(target, type) else kind}")

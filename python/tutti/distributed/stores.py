@@ -9,7 +9,7 @@ from tutti.distributed.constants import default_store_timeout
 Store = _tutti.Store
 
 
-# torch's Store has these two. They go into each class below, and not into the library's own: that stays
+# torch's Store has these three. They go into each class below, and not into the library's own: that stays
 # the same whatever is imported, and its classes take one base only, so there is no place between them.
 def _has_extended_api(self: Store) -> bool:
     """append, multi_get, multi_set and queues are to be had: of every store."""
@@ -21,11 +21,24 @@ def _clone(self: Store) -> Store:
     return self
 
 
+def _barrier(self: Store, key: str, world_size: int, timeout: float | timedelta | None = None) -> None:
+    """Until `world_size` callers have come with this key, which serves once. TimeoutError else."""
+    if world_size < 1:
+        raise ValueError(f"barrier: world_size is {world_size}; at least one must come")
+    come = self.add(f"{key}/come", 1)
+    if come > world_size:
+        raise ValueError(f"barrier: {come} have come to {key!r}, which is for {world_size}; a key serves once")
+    if come == world_size:
+        self.set(f"{key}/all", b"")
+    self.wait([f"{key}/all"], timeout)
+
+
 class HashStore(_tutti.HashStore):
     """Inside this process, for threads and tests."""
 
     has_extended_api = _has_extended_api
     clone = _clone
+    barrier = _barrier
 
 
 class PrefixStore(_tutti.PrefixStore):
@@ -33,6 +46,7 @@ class PrefixStore(_tutti.PrefixStore):
 
     has_extended_api = _has_extended_api
     clone = _clone
+    barrier = _barrier
 
     @property
     def _underlying_non_prefix_store(self) -> Store:
@@ -50,6 +64,7 @@ class TCPStore(_tutti.TCPStore):
 
     has_extended_api = _has_extended_api
     clone = _clone
+    barrier = _barrier
 
     def __init__(self, host_name: str, port: int = 0, world_size: int | None = None, is_master: bool = False,
                  timeout: timedelta = default_store_timeout, wait_for_workers: bool = True,
@@ -63,6 +78,7 @@ class TCPStore(_tutti.TCPStore):
 
     @property
     def libuvBackend(self) -> bool:
+        """False: the server is ours."""
         return False
 
 
@@ -72,6 +88,7 @@ class FileStore(_tutti.FileStore):
 
     has_extended_api = _has_extended_api
     clone = _clone
+    barrier = _barrier
 
     def __init__(self, file_name: str, world_size: int | None = -1, **more: Any) -> None:
         users = None if world_size is None or world_size <= 0 else world_size

@@ -139,13 +139,14 @@ def split_counts(value: Any, splits: Sequence[int] | None, size: int, side: str)
     if len(splits) != size:
         raise InvalidArgument(f"Number of tensor splits not equal to group size: {len(splits)} for the {side}, "
                               f"{size} ranks")
-    counts = []
+    rows = []
     for split in splits:
-        number = int(split)
-        if number < 0:
-            raise InvalidArgument(f"a split size of {number} for the {side}; it must not be negative")
-        counts.append(number * row)
-    if sum(int(split) for split in splits) != shape[0]:
+        if not hasattr(split, "__index__"):
+            raise TypeError(f"a split size of {split!r} for the {side}; it must be a whole number")
+        rows.append(split.__index__())
+        if rows[-1] < 0:
+            raise InvalidArgument(f"a split size of {rows[-1]} for the {side}; it must not be negative")
+    if sum(rows) != shape[0]:
         raise InvalidArgument(f"Split sizes doesn't match total dim 0 size: the {side} has {shape[0]} rows, the splits "
-                              f"sum up to {sum(int(split) for split in splits)}")
-    return counts
+                              f"sum up to {sum(rows)}")
+    return [number * row for number in rows]

@@ -215,9 +215,16 @@ class Work:
         return self.get_future().then(ended)
 
     def boxed(self) -> "Work":
+        """The Work itself: nothing here is compiled by TorchScript, for which torch.distributed boxes it."""
         return self
 
     unbox = boxed
+
+    def _get_op_type(self) -> Any:
+        raise RuntimeError("Work._get_op_type: a Work does not tell its operation; its errors do")
+
+    def _get_duration(self) -> float:
+        raise RuntimeError("Work._get_duration: operations are not timed")
 
     def _value(self) -> list[Any]:
         if self._after is not None:

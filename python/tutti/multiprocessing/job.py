@@ -46,6 +46,7 @@ class Ticket:
         return {**os.environ, **self._env}
 
     def put_result(self, rank: int, value: Any) -> None:
+        """Leave what the function of that rank has returned, for the parent."""
         child.write(self.file("result", rank), shipping.dumps_by_value(value))
 
     def file(self, kind: str, rank: int) -> str:

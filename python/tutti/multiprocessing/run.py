@@ -8,7 +8,7 @@ from typing import Any
 
 from tutti.multiprocessing import shipping
 from tutti.multiprocessing.job import Job, Ticket
-from tutti.multiprocessing.spawn import ProcessContext
+from tutti.multiprocessing.spawn import ProcessContext, check_callable, checked_args, checked_count
 
 
 def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...] = (),
@@ -30,13 +30,17 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
         give `fn` to another process (a notebook's function, and cloudpickle is not installed).
     grace_period: seconds that the other ranks have to end by themselves after the first failure.
 
-    Raises what `spawn` raises for the first rank that fails; the other ranks are ended before.
+    Raises what `spawn` raises for the first rank that fails; the other ranks are ended before. TypeError or
+    ValueError for what cannot be, before anything is started.
     """
-    size = len(os.sched_getaffinity(0)) if nprocs is None else nprocs
-    seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+    check_callable(fn, "run")
+    args = checked_args(args)
+    size = len(os.sched_getaffinity(0)) if nprocs is None else checked_count(nprocs, "nprocs")
+    seconds = _seconds(timeout)
+    _check_variables(env)
     deadline = None if seconds is None else time.monotonic() + seconds
     with Job(size, start_method or _start_method(fn), env) as job:
-        context = job.start(_rank_main, fn, tuple(args), dict(kwargs or {}), init, backend)
+        context = job.start(_rank_main, fn, args, dict(kwargs or {}), init, backend)
         while not context.join(_left(deadline), grace_period):
             if deadline is not None and time.monotonic() >= deadline:
                 raise TimeoutError(_too_late(seconds, context))
@@ -64,6 +68,25 @@ def _result(job: Job, rank: int) -> Any:
         assert job.context is not None
         raise RuntimeError(f"run: the process of rank {rank} (number {job.context.pids()[rank]}) ended without a "
                            f"result: it was interrupted, or left by sys.exit(0)") from None
+
+
+def _seconds(timeout: Any) -> float | None:
+    """A time in seconds. Zero is one, too: what has not ended by then."""
+    if timeout is None:
+        return None
+    if isinstance(timeout, timedelta):
+        timeout = timeout.total_seconds()
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
+        raise TypeError(f"run: timeout is {timeout!r}; it is a number of seconds or a timedelta")
+    if not timeout >= 0:
+        raise ValueError(f"run: timeout is {timeout!r}; it must not be negative")
+    return None if timeout == float("inf") else float(timeout)
+
+
+def _check_variables(env: Mapping[str, str] | None) -> None:
+    for name, value in (env or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise TypeError(f"run: env has {name!r}: {value!r}; names and values of variables are text")
 
 
 def _start_method(fn: Callable[..., Any]) -> str:

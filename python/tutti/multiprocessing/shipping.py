@@ -6,6 +6,7 @@ it was defined in a notebook's cell, at the prompt or inside a function, is sent
 
 import collections
 import io
+import multiprocessing.context
 import pickle
 import sys
 from multiprocessing.reduction import ForkingPickler
@@ -22,6 +23,7 @@ def main_is_interactive() -> bool:
 
 
 def has_cloudpickle() -> bool:
+    """Functions without a name can be sent."""
     try:
         import cloudpickle  # noqa: F401, PLC0415: only who ships needs it
     except ImportError:
@@ -32,12 +34,21 @@ def has_cloudpickle() -> bool:
 def dumps(value: Any) -> bytes:
     """Pickled `value`; queues and locks are allowed while a process is being started."""
     if not main_is_interactive() or not has_cloudpickle():
+        passed = _descriptors()
+        before = len(passed)
         try:
             return bytes(ForkingPickler.dumps(value, protocol=pickle.HIGHEST_PROTOCOL))
         except (pickle.PicklingError, AttributeError, TypeError) as problem:
             if not has_cloudpickle():
                 raise pickle.PicklingError(f"{problem}{_HINT}") from problem
+            del passed[before:]  # of queues that were pickled before it failed: they are pickled again
     return _dumps_whole(value)
+
+
+def _descriptors() -> list[int]:
+    """Those that the process which is being started will get; each may stand there once."""
+    passed: list[int] = getattr(multiprocessing.context.get_spawning_popen(), "_fds", [])
+    return passed
 
 
 def dumps_by_value(value: Any) -> bytes:
@@ -95,4 +106,5 @@ class Shipped:
         self._bytes = state
 
     def open(self) -> Any:
+        """The value; raises what unpickling it raises."""
         return self._value if self._bytes is None else loads(self._bytes)

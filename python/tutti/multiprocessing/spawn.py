@@ -150,15 +150,16 @@ def start_processes(fn: Callable[..., object], args: tuple[Any, ...] = (), nproc
     `ProcessContext.join` does; without, it returns the ProcessContext at once. `start_method` is
     "spawn", "fork" or "forkserver"; with "fork" this process must have no world.
     """
-    if nprocs < 1:
-        raise ValueError(f"nprocs is {nprocs}; at least one process must be started")
+    check_callable(fn, "start_processes")
+    args = checked_args(args)
+    nprocs = checked_count(nprocs, "nprocs")
     if start_method == "fork":
         _check_fork()
     start: Any = multiprocessing.get_context(start_method)
     folder = tempfile.mkdtemp(prefix="tutti-spawn-")
     remove = functools.partial(shutil.rmtree, folder, ignore_errors=True)
     error_files = [os.path.join(folder, f"error.{index}") for index in range(nprocs)]
-    call = Shipped((fn, tuple(args)))
+    call = Shipped((fn, args))
     # The kernel's word on a parent's death is about the thread that has started the process.
     is_main = threading.current_thread() is threading.main_thread()
     parent = os.getpid() if is_main and start_method != "forkserver" else None
@@ -190,6 +191,29 @@ def spawn(fn: Callable[..., object], args: tuple[Any, ...] = (), nprocs: int = 1
                       "To use a different start_method use:\n\t\t"
                       " tutti.multiprocessing.start_processes(...)", FutureWarning, stacklevel=2)
     return start_processes(fn, args, nprocs, join, daemon, start_method="spawn")
+
+
+def check_callable(fn: Any, who: str) -> None:
+    """TypeError here, and not on every rank."""
+    if not callable(fn):
+        raise TypeError(f"{who}: fn must be a function that the processes call, not {fn!r}")
+
+
+def checked_args(args: Any) -> tuple[Any, ...]:
+    """The arguments of the function; TypeError for what is one argument and no row of them."""
+    if isinstance(args, (str, bytes)) or not hasattr(args, "__iter__"):
+        raise TypeError(f"args is {args!r}; it is the tuple of fn's arguments: args=({args!r},)")
+    return tuple(args)
+
+
+def checked_count(count: Any, name: str) -> int:
+    """How many processes or threads are to be started: TypeError for what is no whole number, ValueError below one."""
+    if isinstance(count, bool) or not hasattr(count, "__index__"):
+        raise TypeError(f"{name} is {count!r}; it is a whole number")
+    number: int = count.__index__()
+    if number < 1:
+        raise ValueError(f"{name} is {number}; at least one must be started")
+    return number
 
 
 def _check_fork() -> None:

@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tutti.multiprocessing.spawn import checked_args, checked_count
+
 T = TypeVar("T")
 
 _START_TIMEOUT = 60.0  # seconds for all threads to start; operations have the world's own timeout
@@ -19,8 +21,7 @@ def run_threads(fn: Callable[..., T], nthreads: int, args: tuple[Any, ...] = (),
     Raises the first exception (by time); the other ranks then end with errors of their own, because the group
     of a rank that raises is broken.
     """
-    if nthreads < 1:
-        raise ValueError(f"nthreads is {nthreads}; at least one rank must run")
+    nthreads, args = checked_count(nthreads, "nthreads"), checked_args(args)
     meeting = _Meeting(nthreads)
     results: list[Any] = [None] * nthreads
     errors: list[BaseException] = []

@@ -37,12 +37,9 @@ Living& living() {
 }
 
 void leave_all() {
-  std::set<Context*> contexts;
-  {
-    const std::lock_guard lock(living().mutex);
-    contexts = living().contexts;
-  }
-  for (Context* const context : contexts) {
+  // All the time: another thread may be about to end one of them.
+  const std::lock_guard lock(living().mutex);
+  for (Context* const context : living().contexts) {
     if (!context->forked()) context->leave(std::chrono::seconds(1));
   }
 }
@@ -107,7 +104,7 @@ engine::TimePoint steady_now() noexcept { return Clock::now(); }
 
 }  // namespace
 
-Result<std::shared_ptr<Context>> Context::create(const ContextOptions& options) {
+Result<std::shared_ptr<Context>> Context::create(const WorldOptions& options) {
   register_process_hooks();
   std::shared_ptr<Context> context(new Context);
   if (Status s = context->build(options); !s.ok()) return s;
@@ -116,7 +113,7 @@ Result<std::shared_ptr<Context>> Context::create(const ContextOptions& options) 
   return context;
 }
 
-Status Context::build(const ContextOptions& options) {
+Status Context::build(const WorldOptions& options) {
   rank_ = options.rank;
   size_ = options.size;
   config_ = options.config;
@@ -153,7 +150,7 @@ Status Context::build(const ContextOptions& options) {
     mine.address = tcp->address();
   }
 
-  Result<std::vector<std::string>> texts = options.exchange("cards", encode(mine));
+  Result<std::vector<std::string>> texts = options.exchange(encode(mine));
   if (!texts) return texts.status();
   std::vector<transport::shm::HostCard> cards;
   std::vector<std::string> addresses;
@@ -162,6 +159,8 @@ Status Context::build(const ContextOptions& options) {
   int sharing = 0;  // ranks that share our CPUs, whatever their network namespace
   int cpus = mine.host.cpus;
   bool fences = true;
+  bool one_key = true;  // so their process ids mean the same here
+  std::vector<int> processes;
   for (int r = 0; r < size_; ++r) {
     Result<Card> card = decode((*texts)[static_cast<std::size_t>(r)]);
     if (!card) return card.status();
@@ -177,6 +176,8 @@ Status Context::build(const ContextOptions& options) {
     if (card->host.boot == mine.host.boot) {
       ++sharing;
       cpus = std::min(cpus, card->host.cpus);
+      one_key = one_key && card->host.host_key == mine.host.host_key;
+      processes.push_back(card->host.pid);
     }
     fences = fences && card->host.fence;
     world.whereabouts.push_back(card->host.host_name + ", pid " + std::to_string(card->host.pid));
@@ -239,8 +240,11 @@ Status Context::build(const ContextOptions& options) {
   host_->regions().header().job = options.job;
   host_->regions().header().generation = options.generation;
   engine_ = std::make_unique<engine::Engine>(std::move(world));
-  driver_ =
-      std::make_unique<Driver>(*engine_, *host_, Driver::Options{cpus, sharing, fences, remote});
+  if (!one_key) processes.clear();
+  driver_ = std::make_unique<Driver>(
+      *engine_, *host_, Driver::Options{cpus, sharing, fences, remote, std::move(processes)});
+  kept_ = options.store;
+  tell_left_ = options.left;  // not before: who fails to be part of a world does not leave in peace
   return Status();
 }
 
@@ -271,6 +275,7 @@ void Context::leave(std::chrono::nanoseconds drain) noexcept {
     });
   }
   host_->leave();
+  if (tell_left_) tell_left_();
 }
 
 Context::~Context() {

@@ -53,6 +53,7 @@ class Driver::Pause {
       : driver_(driver),
         again_(again),
         yields_(driver.options_.ranks_on_host > driver.options_.cpus || driver.spin_penalty_ > 0),
+        crowded_(yields_ && driver.crowd_.crowded()),
         limit_(limit) {}
 
   enum class Next { again, look };
@@ -67,7 +68,7 @@ class Driver::Pause {
     ++idle_;
     if (give_way()) {
     } else if (yields_) {
-      ::sched_yield();
+      if (crowded_ || !yield()) return Next::look;
     } else {
       os::relax();
     }
@@ -93,7 +94,7 @@ class Driver::Pause {
   }
 
   [[nodiscard]] bool time_to_park(TimePoint now) const noexcept {
-    return again_ || now - idle_since_ >= kParkAfter;
+    return again_ || crowded_ || now - idle_since_ >= kParkAfter;
   }
 
   [[nodiscard]] nanoseconds left(TimePoint now) const noexcept {
@@ -116,10 +117,21 @@ class Driver::Pause {
     return true;
   }
 
+  /// False: strangers have had the CPU meanwhile.
+  bool yield() noexcept {
+    // Time slices end at the timer's ticks, at which this clock goes on. It is read in some 16 ns.
+    const nanoseconds before = os::time_of_last_tick();
+    ::sched_yield();
+    if (os::time_of_last_tick() == before) return true;
+    crowded_ = driver_.crowd_.after_long_yield(driver_.engine_.world().now());
+    return !crowded_;
+  }
+
   Driver& driver_;
   int moves_ = 0;
   bool again_;
   bool yields_;
+  bool crowded_;  ///< others need the CPU: yields would give it to them for long
   int idle_ = 0;
   std::int64_t switches_ = 0;
   std::optional<nanoseconds> limit_;
@@ -128,7 +140,10 @@ class Driver::Pause {
 };
 
 Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
-    : engine_(engine), host_(host), options_(options) {
+    : engine_(engine),
+      host_(host),
+      options_(std::move(options)),
+      crowd_(options_.cpus, options_.processes, os::process_cpu_time, os::voluntary_switches) {
   if (options_.remote) {
     has_thread_ = true;
     ProgressThread::add(*this);
@@ -175,6 +190,7 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
     if (pause.time_to_park(now)) park(pause.left(now), std::exchange(first_park, false));
   }
   if (spin_penalty_ > 0) --spin_penalty_;
+  crowd_.wait_ended();
   // relaxed: the token orders writers; readers take both as hints.
   calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);

@@ -9,6 +9,7 @@
 
 #include <tutti/collective.hpp>
 
+#include "backend/native/crowd.hpp"
 #include "backend/native/token.hpp"
 #include "engine/engine.hpp"
 
@@ -27,6 +28,7 @@ class Driver {
     int ranks_on_host = 1;       ///< that share these CPUs
     bool sleepers_fence = true;  ///< membarrier works on all ranks of the host
     bool remote = false;         ///< TCP peers are possible
+    std::vector<int> processes;  ///< of these ranks; empty: not all are to be seen
   };
   Driver(engine::Engine& engine, transport::shm::Host& host, Options options);
   ~Driver();
@@ -88,6 +90,7 @@ class Driver {
   std::atomic<int> parked_{0};
   bool has_thread_ = false;        ///< under the token
   int spin_penalty_ = 0;           ///< waits that shall yield although there is a CPU each; token
+  Crowd crowd_;                    ///< token
   engine::TimePoint last_look_{};  ///< token
   /// The operation of the last wait that ended by its limit; token. Who waits in slices, as Python
   /// does, shall not spin at the start of each.

@@ -27,15 +27,26 @@ Result<NativeBackend*> NativeBackend::make(std::shared_ptr<Context> context,
   return new NativeBackend(std::move(context), *group);
 }
 
-Result<NativeBackend*> NativeBackend::make_world(std::shared_ptr<Context> context,
-                                                 std::string name) {
+Result<Backend*> NativeBackend::make_world(const WorldOptions& options) {
+  Result<std::shared_ptr<Context>> context = Context::create(options);
+  if (!context) return context.status();
   engine::GroupSpec spec;
   spec.id = engine::hash_text("world") | 1;
-  spec.name = std::move(name);
-  for (int r = 0; r < context->size(); ++r) spec.ranks.push_back(r);
-  spec.timeout = context->config().timeout;
-  spec.strict = context->config().agree == Config::Agree::strict;
-  return make(std::move(context), spec);
+  spec.name = options.name;
+  for (int r = 0; r < options.size; ++r) spec.ranks.push_back(r);
+  spec.timeout = options.config.timeout;
+  spec.strict = options.config.agree == Config::Agree::strict;
+  Result<NativeBackend*> world = make(std::move(*context), spec);
+  if (!world) return world.status();
+  return static_cast<Backend*>(*world);
+}
+
+BackendFactory factory() {
+  BackendFactory factory;
+  factory.name = kName;
+  factory.make_world = NativeBackend::make_world;
+  factory.alive = Context::alive;
+  return factory;
 }
 
 NativeBackend::~NativeBackend() {
@@ -49,12 +60,15 @@ NativeBackend::~NativeBackend() {
 
 std::string NativeBackend::unsupported(const Collective& call) const {
   const KindTraits& traits = traits_of(call.kind);
-  if (traits.reduces) {
-    const DType dtype = (traits.layout == Layout::scatter ? call.output : call.input).dtype();
-    if (!kernels::is_supported(call.op, dtype))
-      return std::string(to_string(call.op)) + " of " + std::string(to_string(dtype)) +
-             " has no meaning";
-  }
+  const bool by_output = traits.layout == Layout::scatter || call.kind == Kind::recv;
+  const TensorView& view = by_output ? call.output : call.input;
+  if (view.device() != Device())
+    return std::string("the ") + (by_output ? "output" : "input") + " is in the memory of " +
+           to_string(view.device()) + ", and the backend '" + std::string(kName) +
+           "' takes tensors in the memory of the CPU; copy it there first";
+  if (traits.reduces && !kernels::is_supported(call.op, view.dtype()))
+    return std::string(to_string(call.op)) + " of " + std::string(to_string(view.dtype())) +
+           " has no meaning";
   return {};
 }
 
@@ -109,9 +123,12 @@ void NativeBackend::abort(const Status& cause) noexcept {
 
 Status NativeBackend::health() noexcept {
   if (context_->forked()) return forked_status();
-  // Others may have broken it since we last looked.
+  // Others may have broken it since we last looked, or before we had made it.
   if (!group_->broken.load(std::memory_order_relaxed)) {  // a hint; read again below
-    context_->driver().with([&] { context_->engine().progress(); });
+    context_->driver().with([&] {
+      context_->engine().progress();
+      (void)context_->engine().hear_of_break(*group_);
+    });
   }
   // acquire: pairs with the release in fail_all.
   if (!group_->broken.load(std::memory_order_acquire)) return Status();
@@ -120,6 +137,7 @@ Status NativeBackend::health() noexcept {
 
 Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
   if (context_->forked()) return forked_status();
+  if (ranks.empty()) return static_cast<Backend*>(nullptr);  // nothing here needs the others
   engine::GroupSpec spec;
   spec.name = std::move(name);
   // Decision E7: equal on all members because the parent's calls are counted alike everywhere.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tutti/backend.hpp>
+#include <tutti/backends.hpp>
 
 #include "backend/native/context.hpp"
 
@@ -17,9 +18,8 @@ inline constexpr std::string_view kName = "native";
 /// One group on our own engine.
 class NativeBackend final : public Backend {
  public:
-  /// The group of all ranks of a context.
-  [[nodiscard]] static Result<NativeBackend*> make_world(std::shared_ptr<Context> context,
-                                                         std::string name);
+  /// The group of all ranks, with a context of its own.
+  [[nodiscard]] static Result<Backend*> make_world(const WorldOptions& options);
   ~NativeBackend() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return kName; }
@@ -49,5 +49,8 @@ class NativeBackend final : public Backend {
   std::shared_ptr<Context> context_;
   engine::Group* group_;  ///< owned by the engine; removed by our destructor
 };
+
+/// For the list of backends.
+[[nodiscard]] BackendFactory factory();
 
 }  // namespace tutti::native

@@ -43,18 +43,10 @@ std::uint64_t random_number() {
   return value;
 }
 
-struct Hello {
-  std::uint64_t magic = kMagic;
-  std::int64_t rank = 0;
-  std::uint64_t nonce = 0;
-  std::uint64_t process = 0;  ///< 1: the fourth descriptor is a pidfd, else it only fills the place
-};
-
 std::span<const std::byte> bytes_of(const Hello& hello) {
   return {reinterpret_cast<const std::byte*>(&hello), sizeof(hello)};
 }
 
-constexpr std::size_t kDescriptors = 4;
 /// How long the leader that knows of a death waits for others to come and hear of it.
 constexpr auto kTellFor = std::chrono::seconds(1);
 
@@ -70,6 +62,26 @@ Status died_while_sharing(int rank, const std::vector<HostCard>& cards) {
                     ": its process ended while the ranks of its host exchanged their shared "
                     "memory. Look at that rank's output for the cause, and start the job again.")
       .with_culprit(rank);
+}
+
+/// As poll until then, at most a minute.
+int wait_for_any(std::vector<pollfd>& watched, Host::Deadline until) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+  return ::poll(watched.data(), watched.size(),
+                static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000)));
+}
+
+/// Others may be before us, ranks or strangers: a full line is waited for.
+Result<os::Fd> connect_to(const HostCard& leader, Host::Deadline deadline) {
+  while (true) {
+    Result<os::Fd> connection = os::connect_unix(leader.listener);
+    if (connection || connection.status().code() != Errc::timeout ||
+        std::chrono::steady_clock::now() >= deadline)
+      return connection;
+    std::vector<pollfd> nobody;  // nothing tells when there is room
+    (void)wait_for_any(nobody, std::chrono::steady_clock::now() + std::chrono::milliseconds(5));
+  }
 }
 
 /// A hello without descriptors: this rank is dead. Each is told once; how many were.
@@ -207,35 +219,31 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostCard>& ca
   return Status();
 }
 
-/// Takes what one rank hands in. Nothing where a stranger came, or something that is not ours: it
-/// is dropped and the job goes on.
-std::optional<std::size_t> Host::take(const std::vector<int>& ranks,
-                                      const std::vector<HostCard>& cards, std::vector<Shared>& all,
-                                      std::vector<os::Fd>& connections, Deadline deadline) {
-  Result<os::Fd> connection = os::accept_connection(listener_.get());
-  if (!connection || !connection->valid()) return std::nullopt;
-  Hello hello;
-  const auto soon = std::min(deadline, std::chrono::steady_clock::now() + std::chrono::seconds(2));
-  Result<os::ReceivedFds> got = os::receive_fds(
-      connection->get(), {reinterpret_cast<std::byte*>(&hello), sizeof(hello)}, soon);
-  if (!got || got->bytes != sizeof(hello) || hello.magic != kMagic ||
-      got->fds.size() != kDescriptors) {
-    return std::nullopt;
+/// Takes what has been handed in, into `all` and `connections`, and says how many ranks that were.
+Result<std::size_t> Host::take(Reception& reception, const std::vector<int>& ranks,
+                               const std::vector<HostCard>& cards, std::vector<Shared>& all,
+                               std::vector<os::Fd>& connections) {
+  std::size_t taken = 0;
+  while (true) {
+    Result<std::optional<Reception::HandIn>> next = reception.next();
+    if (!next) return next.status();
+    if (!*next) return taken;
+    Reception::HandIn& one = **next;
+    const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(one.hello.rank));
+    if (at == ranks.end() || cards[static_cast<std::size_t>(*at)].nonce != one.hello.nonce)
+      continue;  // a stranger
+    const auto local = static_cast<std::size_t>(at - ranks.begin());
+    if (connections[local].valid()) continue;
+    connections[local] = std::move(one.connection);
+    all[local] = Shared{std::move(one.fds[0]), std::move(one.fds[1]), std::move(one.fds[2]),
+                        std::move(one.fds[3])};
+    ++taken;
   }
-  const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(hello.rank));
-  if (at == ranks.end() || cards[static_cast<std::size_t>(*at)].nonce != hello.nonce)
-    return std::nullopt;
-  const auto local = static_cast<std::size_t>(at - ranks.begin());
-  if (connections[local].valid()) return std::nullopt;
-  connections[local] = std::move(*connection);
-  all[local] = Shared{std::move(got->fds[0]), std::move(got->fds[1]), std::move(got->fds[2]),
-                      std::move(got->fds[3])};
-  return local;
 }
 
 /// Waits until all ranks of the host have handed in theirs. The local index of one that has died,
 /// or nothing.
-Result<std::optional<std::size_t>> Host::gather(const std::vector<int>& ranks,
+Result<std::optional<std::size_t>> Host::gather(Reception& reception, const std::vector<int>& ranks,
                                                 const std::vector<HostCard>& cards,
                                                 std::vector<Shared>& all,
                                                 std::vector<os::Fd>& connections,
@@ -258,21 +266,18 @@ Result<std::optional<std::size_t>> Host::gather(const std::vector<int>& ranks,
       const os::Fd& fd = connections[local].valid() ? connections[local] : probes[local];
       watched.push_back({fd.valid() ? fd.get() : -1, 0, 0});
     }
-    watched.push_back({listener_.get(), POLLIN, 0});
-    const auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
-            .count();
-    const int ready = ::poll(watched.data(), watched.size(),
-                             static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000)));
+    reception.add_to(watched);
+    const int ready = wait_for_any(watched, reception.wake_at(deadline));
     for (std::size_t local = 0; ready > 0 && local < ranks.size(); ++local) {
       if ((watched[local].revents & (POLLHUP | POLLERR)) != 0) return std::optional(local);
     }
-    if (ready > 0 && (watched.back().revents & POLLIN) != 0) {
-      if (const auto local = take(ranks, cards, all, connections, deadline)) {
-        probes[*local].reset();
-        --missing;
-      }
-    } else if (std::chrono::steady_clock::now() >= deadline) {
+    Result<std::size_t> taken = take(reception, ranks, cards, all, connections);
+    if (!taken) return taken.status();
+    missing -= *taken;
+    for (std::size_t local = 0; local < ranks.size(); ++local) {
+      if (connections[local].valid()) probes[local].reset();
+    }
+    if (missing > 0 && std::chrono::steady_clock::now() >= deadline) {
       std::string names;
       for (std::size_t local = 0; local < ranks.size(); ++local) {
         if (ranks[local] == rank_ || connections[local].valid()) continue;
@@ -291,7 +296,9 @@ Result<std::optional<std::size_t>> Host::gather(const std::vector<int>& ranks,
 Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
                      std::vector<Shared>& all, Deadline deadline) {
   std::vector<os::Fd> connections(ranks.size());
-  Result<std::optional<std::size_t>> dead = gather(ranks, cards, all, connections, deadline);
+  Reception reception(listener_.get(), ranks.size());
+  Result<std::optional<std::size_t>> dead =
+      gather(reception, ranks, cards, all, connections, deadline);
   if (!dead) return dead.status();
   if (*dead) {
     // Who comes later must hear of it as well, instead of finding us gone.
@@ -300,11 +307,12 @@ Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>&
     const Deadline until = std::min(deadline, std::chrono::steady_clock::now() + kTellFor);
     connections[**dead].reset();
     untold -= tell_dead(connections, rank);
-    while (untold > 0) {
-      Result<bool> ready = os::wait_ready(listener_.get(), POLLIN, until);
-      if (!ready || !*ready) break;
-      if (take(ranks, cards, all, connections, until))
-        untold -= std::min(untold, tell_dead(connections, rank));
+    while (untold > 0 && std::chrono::steady_clock::now() < until) {
+      std::vector<pollfd> watched;
+      reception.add_to(watched);
+      (void)wait_for_any(watched, reception.wake_at(until));
+      if (!take(reception, ranks, cards, all, connections)) break;
+      untold -= std::min(untold, tell_dead(connections, rank));
     }
     return died_while_sharing(rank, cards);
   }
@@ -329,7 +337,7 @@ Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>&
 Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
                      const std::vector<HostCard>& cards, std::vector<Shared>& all,
                      Deadline deadline) {
-  Result<os::Fd> connection = os::connect_unix(leader.listener);
+  Result<os::Fd> connection = connect_to(leader, deadline);
   if (!connection) {
     return connection.status().code() == Errc::refused ? died_while_sharing(ranks.front(), cards)
                                                        : connection.status();

@@ -14,6 +14,7 @@
 #include "os/fd.hpp"
 #include "os/shared_memory.hpp"
 #include "transport/region.hpp"
+#include "transport/shm/reception.hpp"
 
 namespace tutti::transport::shm {
 
@@ -63,16 +64,13 @@ class Host {
     os::Fd process;
   };
   Host() = default;
-  [[nodiscard]] std::optional<std::size_t> take(const std::vector<int>& ranks,
+  [[nodiscard]] static Result<std::size_t> take(Reception& reception, const std::vector<int>& ranks,
                                                 const std::vector<HostCard>& cards,
                                                 std::vector<Shared>& all,
-                                                std::vector<os::Fd>& connections,
-                                                Deadline deadline);
-  [[nodiscard]] Result<std::optional<std::size_t>> gather(const std::vector<int>& ranks,
-                                                          const std::vector<HostCard>& cards,
-                                                          std::vector<Shared>& all,
-                                                          std::vector<os::Fd>& connections,
-                                                          Deadline deadline);
+                                                std::vector<os::Fd>& connections);
+  [[nodiscard]] Result<std::optional<std::size_t>> gather(
+      Reception& reception, const std::vector<int>& ranks, const std::vector<HostCard>& cards,
+      std::vector<Shared>& all, std::vector<os::Fd>& connections, Deadline deadline);
   [[nodiscard]] Status collect(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
                                std::vector<Shared>& all, Deadline deadline);
   [[nodiscard]] Status hand_in(const HostCard& leader, const std::vector<int>& ranks,

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -42,6 +43,9 @@ struct Connection {
   std::chrono::steady_clock::time_point dial_deadline{};
   std::chrono::steady_clock::time_point next_dial{};
   Status last_trouble;
+  bool refused = false;  ///< nobody listens there
+  Status unreachable;    ///< it is given up for this, once the question is answered ...
+  std::function<std::optional<Status>()> question;  ///< ... who was lost first (Question)
 
   // Open.
   bool watching_writable = false;

@@ -20,8 +20,6 @@ constexpr int kAcceptsPerPoll = 16;
 constexpr auto kRedialAfter = std::chrono::milliseconds(10);
 // How long a peer that said that its own dial is on its way has for it.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
-// Asking whether somebody was lost may take 50 ms each time.
-constexpr auto kAskAgainAfter = std::chrono::seconds(1);
 
 }  // namespace
 
@@ -84,17 +82,36 @@ void TcpTransport::dial_again(Connection& to, const Status& why) {
 }
 
 void TcpTransport::give_up_dial(Connection& to, const Status& why) {
-  lose_the_first(to);
-  lose(to, Status(why.code(), fmt::format("rank {} ({}) cannot connect to {}: {}", options_.rank,
-                                          address(), who(to.peer), why.message())));
+  to.unreachable =
+      Status(why.code(), fmt::format("rank {} ({}) cannot connect to {}: {}", options_.rank,
+                                     address(), who(to.peer), why.message()));
+  hang_up(to);                           // `why` may have stood in its handshake
+  to.link = Connection::Link::dialling;  // still: it may dial us meanwhile
+  // Later ones find the groups broken by the first.
+  const bool left = to.unreachable.code() == Errc::peer_left;
+  if (!closing_ && first_lost_ < 0 && options_.first_lost && !left)
+    to.question = options_.first_lost();
+  if (!judge_unreachable(to)) arm_timer(true);
 }
 
-void TcpTransport::lose_the_first(const Connection& unreachable) {
-  // Later ones find the groups broken by the first.
-  if (closing_ || !options_.first_lost || first_lost_ >= 0 || Clock::now() < ask_again_) return;
-  const Status first = options_.first_lost();
-  ask_again_ = Clock::now() + kAskAgainAfter;
-  const int rank = first.ok() ? -1 : first.culprit().value_or(-1);
+/// Gives it up, unless the answer to who was lost first has not come.
+bool TcpTransport::judge_unreachable(Connection& to) {
+  if (to.question && !closing_ && first_lost_ < 0) {
+    const std::optional<Status> first = to.question();
+    if (!first) return false;
+    // Where those who would know of a loss know of none it has ended in peace; then it owes us
+    // nothing that we had not got over a connection.
+    if (first->ok() && to.refused)
+      to.unreachable = Status(Errc::peer_left, std::string(to.unreachable.message()));
+    else if (!first->ok())
+      lose_the_first(to, *first);
+  }
+  if (to.link == Connection::Link::dialling) lose(to, to.unreachable);
+  return true;
+}
+
+void TcpTransport::lose_the_first(const Connection& unreachable, const Status& first) {
+  const int rank = first.code() == Errc::peer_lost ? first.culprit().value_or(-1) : -1;
   if (rank < 0 || rank >= options_.size) return;
   first_lost_ = rank;
   if (rank == options_.rank || rank == unreachable.peer) return;
@@ -144,14 +161,10 @@ bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
 void TcpTransport::on_dial(Connection& to) {
   if (to.connecting) {
     if (Status s = os::connect_result(to.stream.fd()); !s) {
-      // Each rank listens before its address is known: nobody there means that it has ended. In
-      // peace, if those who would know of a loss know of none; then it owes us nothing that we had
-      // not got over a connection.
+      // Each rank listens before its address is known: nobody there means that it has ended.
       if (s.code() == Errc::refused) {
-        lose_the_first(to);
-        const bool in_peace = options_.first_lost && first_lost_ < 0;
-        s = Status(in_peace ? Errc::peer_left : Errc::peer_lost,
-                   "nobody listens there any more; has its process ended?");
+        to.refused = true;
+        s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
       }
       return give_up_dial(to, s);
     }
@@ -181,6 +194,7 @@ void TcpTransport::on_dial(Connection& to) {
       to.link = Connection::Link::promised;
       // Its own dial should be here by then. If it has died meanwhile, dialling again tells.
       to.next_dial = Clock::now() + kPromiseTime;
+      arm_timer(true);
       return;
     case secure::Handshake::State::failed: return give_up_dial(to, to.handshake->failure());
   }
@@ -273,7 +287,7 @@ secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcep
     case Connection::Link::promised: return secure::Refusal::none;
     case Connection::Link::none: break;
   }
-  return closing_ && with.queue.empty() ? secure::Refusal::gone : secure::Refusal::none;
+  return closing_ && with.queue.empty() ? secure::Refusal::leaving : secure::Refusal::none;
 }
 
 void TcpTransport::conclude(std::size_t index) {
@@ -298,6 +312,7 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
   with.stream = std::move(stream);
   with.address = address;
   with.handshake.reset();
+  with.question = nullptr;
   with.link = Connection::Link::open;
   watch_writable(with, false);
   if (closing_) with.queue.push_leave();
@@ -319,7 +334,9 @@ void TcpTransport::check_deadlines(TimePoint now) {
     const bool open_yet =
         to.link != Connection::Link::dialling && to.link != Connection::Link::promised;
     if (open_yet) continue;
-    if (to.dial_deadline <= now) {
+    if (to.question) {
+      (void)judge_unreachable(to);
+    } else if (to.dial_deadline <= now) {
       const auto waited = std::chrono::ceil<std::chrono::milliseconds>(options_.dial_timeout);
       give_up_dial(to,
                    Status(Errc::peer_lost,

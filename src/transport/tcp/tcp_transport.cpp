@@ -29,7 +29,8 @@ constexpr int kEventsPerPoll = 64;
 // Epoll is asked at every so manieth poll while one connection is read directly.
 constexpr unsigned kHotPollsBusy = 8;
 constexpr unsigned kHotPollsIdle = 4;
-constexpr long kTickNs = 40'000'000;  // a refused dial is told within the 100 ms of a death
+constexpr long kTickNs = 40'000'000;
+constexpr long kSoonTickNs = 5'000'000;  // where a death shows so: it is told within 100 ms
 
 std::string text_of(int error) { return std::generic_category().message(error); }
 
@@ -385,6 +386,7 @@ void TcpTransport::lose(Connection& whom, Status why) {
   whom.queue.clear();
   whom.reader = FrameReader(whom.peer);
   whom.handshake.reset();
+  whom.question = nullptr;
   if (hot_ == &whom) hot_ = nullptr;
   if (first_lost_ < 0 && why.code() == Errc::peer_lost) first_lost_ = whom.peer;
   whom.why = std::move(why.with_culprit(whom.peer));
@@ -400,10 +402,15 @@ void TcpTransport::watch_stall(Connection& to) noexcept {
 }
 
 void TcpTransport::arm_timer(bool on) noexcept {
-  if (timer_armed_ == on) return;
-  timer_armed_ = on;
+  const bool soon = std::any_of(dials_.begin(), dials_.end(), [this](int peer) {
+    const Connection& to = *connections_[static_cast<std::size_t>(peer)];
+    return to.question != nullptr || to.link == Connection::Link::promised;
+  });
+  const long wanted = !on ? 0 : soon ? kSoonTickNs : kTickNs;
+  if (timer_ns_ == wanted) return;
+  timer_ns_ = wanted;
   itimerspec time{};
-  if (on) time.it_value.tv_nsec = time.it_interval.tv_nsec = kTickNs;
+  time.it_value.tv_nsec = time.it_interval.tv_nsec = wanted;
   timerfd_settime(timer_.get(), 0, &time, nullptr);
 }
 
@@ -423,7 +430,7 @@ void TcpTransport::tick() {
     watched_[i] = watched_.back();
     watched_.pop_back();
   }
-  if (watched_.empty() && dials_.empty() && stranger_count_ == 0 && listening_) arm_timer(false);
+  arm_timer(!watched_.empty() || !dials_.empty() || stranger_count_ > 0 || !listening_);
 }
 
 bool TcpTransport::on_the_way(Connection& to, TimePoint now) {

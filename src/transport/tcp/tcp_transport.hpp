@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,12 @@
 #include "transport/transport.hpp"
 
 namespace tutti::transport {
+
+/// Looks for the answer to a question. Does not block. Nothing: not yet; ok: nobody was lost;
+/// peer_lost with its culprit; anything else: it cannot be known.
+using Question = std::function<std::optional<Status>()>;
+/// Begins to ask which rank was lost first. Does not block.
+using FirstLost = std::function<Question()>;
 
 struct TcpOptions {
   int rank = 0;
@@ -35,11 +42,10 @@ struct TcpOptions {
   std::chrono::milliseconds dial_timeout{10'000};
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};
-  /// Whom others know to have been lost first: peer_lost with its culprit; ok: nobody. Asked
-  /// before a peer is blamed that could not be reached, once a second at most and until it names
-  /// one: the peer may have ended over somebody else, whom we were not connected with, or in peace.
-  /// May block for some 50 ms. Empty: nobody to ask.
-  std::function<Status()> first_lost = {};
+  /// Begins to ask whom others know to have been lost first, before a peer is blamed that could not
+  /// be reached, until somebody is named: it may have ended over somebody else, whom we were not
+  /// connected with, or in peace. Empty: there is nobody to ask.
+  FirstLost first_lost = {};
 };
 
 /// Frames over one TCP connection per pair of ranks, made on first use by either side.
@@ -112,7 +118,8 @@ class TcpTransport final : public Transport {
   void on_dial(Connection& to);
   void hang_up(Connection& to) noexcept;
   void give_up_dial(Connection& to, const Status& why);
-  void lose_the_first(const Connection& unreachable);
+  [[nodiscard]] bool judge_unreachable(Connection& to);
+  void lose_the_first(const Connection& unreachable, const Status& first);
   void accept_strangers();
   void on_stranger(std::size_t index);
   void drop_stranger(std::size_t index, std::string_view why);
@@ -144,10 +151,9 @@ class TcpTransport final : public Transport {
   os::Fd timer_;
   os::Fd listener_;
   bool listening_ = false;  ///< the listener is in epoll
-  bool timer_armed_ = false;
+  long timer_ns_ = 0;       ///< between two ticks; 0: it rests
   bool closing_ = false;
   int first_lost_ = -1;  ///< the first rank that we have lost, or TcpOptions::first_lost has named
-  TimePoint ask_again_{};                                 ///< not before, while it names nobody
   std::vector<std::unique_ptr<Connection>> connections_;  ///< by rank; made on first use
   std::array<std::unique_ptr<Stranger>, kMaxStrangers> strangers_;
   std::size_t stranger_count_ = 0;

@@ -256,6 +256,33 @@ TYPED_TEST(TcpFailure, DeliversFramesThatStillWaitForAConnectionWhenClosing) {
   EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_left);
 }
 
+TYPED_TEST(TcpFailure, IsNotCalledLostByWhoGetsToKnowItWhileItLeaves) {
+  Ranks<TypeParam> ranks(3);
+  connect(ranks);
+  const std::vector<std::byte> payload(kMaxFramePayload);
+  int refused = 0;
+  while (refused < 1000) {  // rank 1 does not read, so what rank 0 still owes it takes a while
+    if (ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()) != 0)
+      refused = 0;
+    else
+      ++refused, ranks.at(0).poll();
+  }
+  ranks.leave(0);
+  std::thread leaving([&] { ranks.at(0).close(5'000'000'000); });
+  Stream stream{2, 0, {100}, {}};
+  const auto deadline = Clock::now() + kPatience;
+  while (!ranks.sink(2).lost(0) && Clock::now() < deadline) {
+    stream.push(ranks);
+    sleep_and_poll(ranks.at(2), deadline);
+  }
+  const bool told = ranks.until([&] { return ranks.sink(1).lost(0); });
+  leaving.join();
+  ASSERT_TRUE(told);
+  ASSERT_TRUE(ranks.sink(2).lost(0));
+  EXPECT_EQ(ranks.sink(2).peers[0].lost[0].code(), Errc::peer_left)
+      << ranks.sink(2).peers[0].lost[0].message();
+}
+
 /// Writes down in which order peers were lost, too.
 struct OrderOfLoss : Recorder {
   void on_lost(int peer, const Status& why) noexcept override {
@@ -269,7 +296,7 @@ struct OrderOfLoss : Recorder {
 /// there.
 class TcpFirstLost : public testing::Test {
  protected:
-  void start(std::function<Status()> first_lost) {
+  void start(FirstLost first_lost) {
     std::vector<std::string> addresses;
     for (int rank = 0; rank < 4; ++rank) {
       TcpOptions options = TcpFixture::options_of(rank, 4);
@@ -285,6 +312,10 @@ class TcpFirstLost : public testing::Test {
     }
     all[1].reset();
     all[2].reset();
+  }
+  /// A question that is answered at once.
+  static Question answer(const Status& status) {
+    return [status] { return std::optional<Status>(status); };
   }
   bool until(const std::function<bool()>& done) {
     const auto deadline = Clock::now() + kPatience;
@@ -309,7 +340,7 @@ TEST_F(TcpFirstLost, IsToldBeforeWhoCannotBeReached) {
   int asked = 0;
   start([&] {
     ++asked;
-    return Status(Errc::peer_lost, "so others know").with_culprit(2);
+    return answer(Status(Errc::peer_lost, "so others know").with_culprit(2));
   });
   send(0, 1);
   ASSERT_TRUE(until([&] { return sink.lost(1); }));
@@ -321,18 +352,62 @@ TEST_F(TcpFirstLost, IsToldBeforeWhoCannotBeReached) {
   EXPECT_EQ(asked, 1);
 }
 
-TEST_F(TcpFirstLost, IsAskedForOnceAtMost) {
+TEST_F(TcpFirstLost, IsAskedForUntilSomebodyIsNamed) {
   int asked = 0;
+  bool known = false;
   start([&] {
     ++asked;
-    return Status();
+    return answer(known ? Status(Errc::peer_lost, "so others know").with_culprit(2) : Status());
   });
   send(0, 1);
   ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
+  known = true;
   send(0, 2);
   ASSERT_TRUE(until([&] { return sink.lost(2); }));
+  EXPECT_EQ(sink.peers[2].lost[0].code(), Errc::peer_lost);
   EXPECT_EQ(sink.order, (std::vector<int>{1, 2}));
-  EXPECT_EQ(asked, 1);
+  EXPECT_EQ(asked, 2);
+}
+
+TEST_F(TcpFirstLost, NobodyWaitsForTheAnswer) {
+  bool come = false;
+  start([&] {
+    return [&]() -> std::optional<Status> {
+      if (!come) return std::nullopt;
+      return Status(Errc::peer_lost, "so others know").with_culprit(2);
+    };
+  });
+  send(0, 1);
+  // Meanwhile everything else goes on.
+  for (std::uint64_t i = 1; i <= 20; ++i) {
+    send(3, 0);
+    ASSERT_TRUE(until([&] { return sink.received(3) == i; }));
+  }
+  const auto later = Clock::now() + 100ms;
+  ASSERT_TRUE(until([&] { return Clock::now() > later; }));
+  EXPECT_EQ(sink.order, std::vector<int>());
+  come = true;
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, (std::vector<int>{2, 1}));
+}
+
+TEST_F(TcpFirstLost, IsNotWaitedForByWhoCloses) {
+  start([] { return [] { return std::optional<Status>(); }; });
+  send(0, 1);
+  const auto later = Clock::now() + 100ms;
+  ASSERT_TRUE(until([&] { return Clock::now() > later; }));
+  const auto begin = Clock::now();
+  all[0]->close(5'000'000'000);
+  EXPECT_LT(Clock::now() - begin, 2s);
+}
+
+TEST_F(TcpFirstLost, WhatCannotBeKnownBlamesWhoCannotBeReached) {
+  start([] { return answer(Status(Errc::timeout, "the store does not answer")); });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, std::vector<int>{1});
+  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_lost);
 }
 
 TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
@@ -340,7 +415,7 @@ TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
     SCOPED_TRACE(named);
     all.clear();
     sink = OrderOfLoss();
-    start([&] { return Status(Errc::peer_lost, "so others know").with_culprit(named); });
+    start([&] { return answer(Status(Errc::peer_lost, "so others know").with_culprit(named)); });
     send(0, 1);
     ASSERT_TRUE(until([&] { return sink.lost(1); }));
     EXPECT_EQ(sink.order, std::vector<int>{1});
@@ -349,14 +424,14 @@ TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
 }
 
 TEST_F(TcpFirstLost, NobodyMeansThatWhoCannotBeReachedLeftInPeace) {
-  start([] { return Status(); });
+  start([] { return answer(Status()); });
   send(0, 1);
   ASSERT_TRUE(until([&] { return sink.lost(1); }));
   EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
 }
 
 TEST_F(TcpFirstLost, HasSaidWhatItHadToSayBefore) {
-  start([&] { return Status(Errc::peer_lost, "so others know").with_culprit(3); });
+  start([&] { return answer(Status(Errc::peer_lost, "so others know").with_culprit(3)); });
   send(3, 0);
   ASSERT_TRUE(until([&] { return sink.received(3) == 1 && other.sent(0) == 1; }));
   send(3, 0);  // is in rank 0's socket now

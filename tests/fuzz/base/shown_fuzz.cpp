@@ -1,5 +1,5 @@
 // Whatever bytes others give: what is shown of them is UTF-8, no longer than it may be, and of
-// UTF-8 it is the text itself.
+// UTF-8 it is the text itself. On a line of its own nothing in it ends the line or moves a cursor.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +11,7 @@
 
 using tutti::base::cut;
 using tutti::base::shown;
+using tutti::base::shown_on_line;
 using tutti::fuzz::require;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
@@ -18,6 +19,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string whole = shown(text);
   require(whole.size() >= size && whole.size() <= 4 * size);
   require(shown(whole) == whole);
+  const std::string line = shown_on_line(text);
+  require(line.size() >= whole.size() && line.size() <= 4 * size);
+  require(shown(line) == line && shown_on_line(line) == line);
+  for (const char c : line) require(static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
+  require(line.find("\xc2\x80") == std::string::npos && line.find("\xc2\x9f") == std::string::npos);
   for (std::size_t most = 0; most <= size && most < 64; ++most) {
     const std::string_view part = cut(text, most);
     require(part.size() <= most && part.size() + 3 >= most && text.starts_with(part));

@@ -19,6 +19,7 @@
 #include "os/process.hpp"
 
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -191,6 +192,10 @@ TEST(Doctor, ShowsWhatWouldBeChosen) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.text, HasSubstr("TUTTI_TRANSPORT=shm refuses"));
   EXPECT_NE(doctor({}, {"--ranks", "2", "--hosts", "3"}).code, 0);
+  EXPECT_THAT(doctor({}).text, ContainsRegex("backend +native"));
+  const Answer unknown = doctor({"TUTTI_BACKEND=nccl"});
+  EXPECT_EQ(unknown.code, 1);
+  EXPECT_THAT(unknown.text, HasSubstr("TUTTI_BACKEND is \"nccl\""));
 }
 
 TEST(Doctor, TellsOfTooFewDescriptors) {

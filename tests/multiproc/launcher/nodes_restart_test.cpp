@@ -10,6 +10,7 @@
 
 #include <csignal>
 #include <fstream>
+#include <memory>
 
 #include "tuttirun_process.hpp"
 
@@ -85,114 +86,133 @@ class TuttirunRestart : public testing::Test {
                 leave.pass() + "; exit 0' TERM; echo ready; while :; do sleep 1; done; fi; " +
                 "echo ready; exec sleep 1000"};
   }
-  /// Both nodes run, then a worker of `failing` fails.
-  void fail(Tuttirun& first, Tuttirun& second) const {
-    first.read_until("ready", 2);
-    second.read_until("ready", 2);
-    gate.open_once();
+  /// Starts both nodes with these options behind those that say which node it is; all workers run.
+  void start(const std::vector<std::string>& rest_0, const std::vector<std::string>& rest_1) {
+    first_ = std::make_unique<Tuttirun>(node(0, port_, rest_0));
+    first().read_until("ready", 2);  // and it serves the store
+    second_ = std::make_unique<Tuttirun>(node(1, port_, rest_1));
+    second().read_until("ready", 2);
   }
+  void start(const std::vector<std::string>& rest) { start(rest, rest); }
+  /// The worker fails that waits for it. Then `told` workers of node 1 are still ending, and node 0
+  /// has started again.
+  void fail_and_restart_node_0(const std::vector<std::string>& rest, int told) {
+    start(rest);
+    gate.open_once();
+    second().read_until("told", told);
+    first().read_until("again", 2);
+  }
+  /// The worker fails that waits for it. Then both workers of node 0 are still ending, and node 1
+  /// waits for it to start again.
+  void fail_while_node_0_is_busy() {
+    gate.open_once();
+    first().read_until("told", 2);
+    second().read_error_until("starting all workers again");
+  }
+  void fail_while_node_0_is_busy(const std::vector<std::string>& rest) {
+    start(rest);
+    fail_while_node_0_is_busy();
+  }
+  Tuttirun& first() { return *first_; }
+  Tuttirun& second() { return *second_; }
 
   const Gate gate{"fail"};
-  const std::string port = std::to_string(free_port());
+
+ private:
+  const std::string port_ = std::to_string(free_port());
+  std::unique_ptr<Tuttirun> first_;
+  std::unique_ptr<Tuttirun> second_;
 };
 
 TEST_F(TuttirunRestart, AnInterruptOfANodeThatStillEndsItsWorkersEndsTheRestartedOne) {
-  const auto rest = program(0, "$GROUP_RANK = 1");
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  fail(first, second);
-  second.read_until("told", 2);
-  first.read_until("again", 2);
-  second.signal(SIGINT);
-  EXPECT_EQ(second.wait(), 128 + SIGINT) << second.err;
-  EXPECT_EQ(first.wait(), 128 + SIGINT) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("tuttirun on node 1 was ended by SIGINT"));
+  fail_and_restart_node_0(program(0, "$GROUP_RANK = 1"), 2);
+  second().signal(SIGINT);
+  EXPECT_EQ(second().wait(), 128 + SIGINT) << second().err;
+  EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 was ended by SIGINT"));
 }
 
 TEST_F(TuttirunRestart, SoDoesOneAfterAFailureOfTheNodesOwn) {
-  const auto rest = program(1, "$GROUP_RANK$LOCAL_RANK = 11");
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  fail(first, second);
-  second.read_until("told", 1);
-  first.read_until("again", 2);
-  second.signal(SIGINT);
-  EXPECT_EQ(second.wait(), 9) << second.err;
-  EXPECT_EQ(first.wait(), 128 + SIGINT) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("tuttirun on node 1 was ended by SIGINT"));
+  fail_and_restart_node_0(program(1, "$GROUP_RANK$LOCAL_RANK = 11"), 1);
+  second().signal(SIGINT);
+  EXPECT_EQ(second().wait(), 9) << second().err;
+  EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 was ended by SIGINT"));
 }
 
 TEST_F(TuttirunRestart, AnInterruptOfTheServingNodeEndsTheOneThatWaitsForIt) {
-  const auto rest = program(1, "$GROUP_RANK = 0");
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  fail(first, second);
-  first.read_until("told", 2);
-  second.read_error_until("starting all workers again");
-  first.signal(SIGINT);
-  EXPECT_EQ(first.wait(), 128 + SIGINT) << first.err;
-  EXPECT_EQ(second.wait(), 128 + SIGINT) << second.err;
-  EXPECT_THAT(second.err, HasSubstr("does not start its workers again: tuttirun on node 0 was "
-                                    "ended by SIGINT"));
-  EXPECT_EQ(Tuttirun::count(second.out, "again"), 0);
+  fail_while_node_0_is_busy(program(1, "$GROUP_RANK = 0"));
+  first().signal(SIGINT);
+  EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
+  EXPECT_EQ(second().wait(), 128 + SIGINT) << second().err;
+  EXPECT_THAT(second().err, HasSubstr("does not start its workers again: tuttirun on node 0 was "
+                                      "ended by SIGINT"));
+  EXPECT_EQ(Tuttirun::count(second().out, "again"), 0);
 }
 
 TEST_F(TuttirunRestart, AnInterruptOfTheOneThatWaitsEndsTheServingNode) {
   const Gate leave("leave");
-  const auto rest = program_held_by(leave);
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  fail(first, second);
-  first.read_until("told", 2);
-  second.read_error_until("starting all workers again");
-  second.signal(SIGINT);
-  EXPECT_EQ(second.wait(), 128 + SIGINT) << second.err;
+  fail_while_node_0_is_busy(program_held_by(leave));
+  second().signal(SIGINT);
+  EXPECT_EQ(second().wait(), 128 + SIGINT) << second().err;
   // It hears of it while its own workers still end.
-  first.read_error_until(
+  first().read_error_until(
       "does not start its workers again: tuttirun on node 1 was ended by SIGINT");
   leave.open_once();
   leave.open_once();
-  EXPECT_EQ(first.wait(), 128 + SIGINT) << first.err;
-  EXPECT_EQ(Tuttirun::count(first.out, "again"), 0);
+  EXPECT_EQ(first().wait(), 128 + SIGINT) << first().err;
+  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
 }
 
 TEST_F(TuttirunRestart, AKilledLauncherEndsTheRestartedOther) {
-  const auto rest = program(0, "$GROUP_RANK = 1");
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  fail(first, second);
-  second.read_until("told", 2);
-  first.read_until("again", 2);
-  second.signal(SIGKILL);
-  EXPECT_EQ(second.wait(), 128 + SIGKILL);
-  EXPECT_EQ(first.wait(), 1) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("tuttirun on node 1 has ended without a good-bye"));
+  fail_and_restart_node_0(program(0, "$GROUP_RANK = 1"), 2);
+  second().signal(SIGKILL);
+  EXPECT_EQ(second().wait(), 128 + SIGKILL);
+  EXPECT_EQ(first().wait(), 1) << first().err;
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 has ended without a good-bye"));
 }
 
 TEST_F(TuttirunRestart, AKilledServingLauncherEndsTheOneThatWaitsForIt) {
-  const auto rest = program(1, "$GROUP_RANK = 0");
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  fail(first, second);
-  first.read_until("told", 2);
-  second.read_error_until("starting all workers again");
-  first.signal(SIGKILL);
-  EXPECT_EQ(first.wait(), 128 + SIGKILL);
-  EXPECT_EQ(second.wait(), 1) << second.err;
-  EXPECT_THAT(second.err, HasSubstr("tuttirun on node 0 cannot be reached"));
+  fail_while_node_0_is_busy(program(1, "$GROUP_RANK = 0"));
+  first().signal(SIGKILL);
+  EXPECT_EQ(first().wait(), 128 + SIGKILL);
+  EXPECT_EQ(second().wait(), 1) << second().err;
+  EXPECT_THAT(second().err, HasSubstr("tuttirun on node 0 cannot be reached"));
 }
 
 TEST_F(TuttirunRestart, AKilledLauncherIsNotRestartedWithout) {
-  const auto rest = program(0, "$GROUP_RANK = none");
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  first.read_until("ready", 2);
-  second.read_until("ready", 2);
-  second.signal(SIGKILL);
-  EXPECT_EQ(second.wait(), 128 + SIGKILL);
-  EXPECT_EQ(first.wait(), 1) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("tuttirun on node 1 has ended without a good-bye"));
-  EXPECT_EQ(Tuttirun::count(first.out, "again"), 0);
+  start(program(0, "$GROUP_RANK = none"));
+  second().signal(SIGKILL);
+  EXPECT_EQ(second().wait(), 128 + SIGKILL);
+  EXPECT_EQ(first().wait(), 1) << first().err;
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 has ended without a good-bye"));
+  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
+}
+
+TEST_F(TuttirunRestart, AStoppedServingLauncherIsWaitedForNoLongerThanSaid) {
+  const Gate leave("leave");
+  const auto rest = program_held_by(leave);
+  std::vector<std::string> impatient = rest;
+  impatient[3] = "0.5";  // its grace; its own workers end at once
+  impatient.insert(impatient.begin(), {"--rdzv-conf", "join_timeout=2"});
+  start(rest, impatient);
+  fail_while_node_0_is_busy();
+  const auto begin = Tuttirun::Clock::now();
+  first().signal(SIGSTOP);
+  // What it has to tell the stopped one's store, it tries for some seconds more.
+  EXPECT_EQ(second().wait(), 127) << second().err;
+  EXPECT_GE(Tuttirun::Clock::now() - begin, std::chrono::seconds(2));
+  EXPECT_THAT(second().err, HasSubstr("node 0 has not said within 3 s where the workers meet; is "
+                                      "it stopped"));
+  EXPECT_EQ(Tuttirun::count(second().out, "again"), 0);
+  // And the stopped one does not start again without the other.
+  first().signal(SIGCONT);
+  leave.open_once();
+  leave.open_once();
+  EXPECT_EQ(first().wait(), 127) << first().err;
+  EXPECT_THAT(first().err, HasSubstr("node 0 does not start its workers again: node 1 cannot start "
+                                     "the workers again"));
+  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
 }
 
 TEST_F(TuttirunRestart, ANodeThatCannotStartAgainTellsTheOther) {
@@ -201,32 +221,22 @@ TEST_F(TuttirunRestart, ANodeThatCannotStartAgainTellsTheOther) {
                   "an object of ours";
 #endif
   const Gate leave("leave");
-  const auto rest = program_held_by(leave);
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  fail(first, second);
-  first.read_until("told", 2);
-  second.read_error_until("starting all workers again");
+  fail_while_node_0_is_busy(program_held_by(leave));
   // No descriptor is left for another store.
   const rlimit none{3, 3};
-  ASSERT_EQ(prlimit(first.pid(), RLIMIT_NOFILE, &none, nullptr), 0);
+  ASSERT_EQ(prlimit(first().pid(), RLIMIT_NOFILE, &none, nullptr), 0);
   leave.open_once();
   leave.open_once();
-  EXPECT_EQ(first.wait(), 127) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("cannot start the workers again"));
-  EXPECT_EQ(second.wait(), 127) << second.err;
-  EXPECT_THAT(second.err, HasSubstr("node 0 cannot start the workers again"));
+  EXPECT_EQ(first().wait(), 127) << first().err;
+  EXPECT_THAT(first().err, HasSubstr("cannot start the workers again"));
+  EXPECT_EQ(second().wait(), 127) << second().err;
+  EXPECT_THAT(second().err, HasSubstr("node 0 cannot start the workers again"));
 }
 
 TEST_F(TuttirunRestart, ANodeWhoseGuardianWasKilledTellsTheOther) {
   const Gate leave("leave");
-  const auto rest = program_held_by(leave);
-  Tuttirun first(node(0, port, rest));
-  Tuttirun second(node(1, port, rest));
-  fail(first, second);
-  first.read_until("told", 2);
-  second.read_error_until("starting all workers again");
-  const pid_t guardian = guardian_of(first.pid());
+  fail_while_node_0_is_busy(program_held_by(leave));
+  const pid_t guardian = guardian_of(first().pid());
   ASSERT_GT(guardian, 0);
   auto end = tutti::os::open_pidfd(guardian);
   ASSERT_TRUE(end);
@@ -238,20 +248,20 @@ TEST_F(TuttirunRestart, ANodeWhoseGuardianWasKilledTellsTheOther) {
   leave.open_once();
   leave.open_once();
   // No worker runs without one.
-  EXPECT_EQ(first.wait(), 127) << first.err;
-  EXPECT_EQ(second.wait(), 127) << second.err;
-  EXPECT_EQ(Tuttirun::count(first.out, "again"), 0);
+  EXPECT_EQ(first().wait(), 127) << first().err;
+  EXPECT_EQ(second().wait(), 127) << second().err;
+  EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
 }
 
 TEST_F(TuttirunRestart, ANodeThatMayNotRestartTellsTheOther) {
-  auto rest = program(0, "$GROUP_RANK = none");
-  Tuttirun first(node(0, port, rest));
-  rest[1] = "0";
-  Tuttirun second(node(1, port, rest));
-  fail(first, second);
-  EXPECT_EQ(second.wait(), 9) << second.err;
-  EXPECT_EQ(first.wait(), 9) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("its --max-restarts is 0"));
+  const auto rest = program(0, "$GROUP_RANK = none");
+  auto never = rest;
+  never[1] = "0";
+  start(rest, never);
+  gate.open_once();
+  EXPECT_EQ(second().wait(), 9) << second().err;
+  EXPECT_EQ(first().wait(), 9) << first().err;
+  EXPECT_THAT(first().err, HasSubstr("its --max-restarts is 0"));
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 
 #include <fstream>
 
+#include <tutti/store.hpp>
+
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
@@ -149,6 +151,24 @@ TEST(TuttirunNodes, TheDeathOfTheServingNodeEndsTheOther) {
   EXPECT_EQ(first.wait(), 128 + SIGKILL);
   EXPECT_NE(second.wait(), 0);
   EXPECT_THAT(second.err, HasSubstr("node 0"));
+}
+
+// Who reaches the store of a job without a secret may write into it, but not to the terminal.
+TEST(TuttirunNodes, WhatANodeIsToldIsPrintedInPlainText) {
+  const std::string port = std::to_string(free_port());
+  Tuttirun first(node(0, port, {"bash", "-c", "echo ready; exec sleep 1000"}));
+  Tuttirun second(node(1, port, {"bash", "-c", "echo ready; exec sleep 1000"}));
+  first.read_until("ready", 2);
+  second.read_until("ready", 2);
+  const auto store = tutti::make_tcp_store(
+      {.host = "127.0.0.1", .port = static_cast<std::uint16_t>(std::stoi(port))});
+  store->set("tuttirun/verdict", "9 \x1b]0;mine\x07 all is well\r\ntuttirun: fine");
+  EXPECT_EQ(first.wait(), 9) << first.err;
+  EXPECT_EQ(second.wait(), 9) << second.err;
+  for (const std::string& err : {first.err, second.err}) {
+    EXPECT_THAT(err, HasSubstr(R"(\x1b]0;mine\x07 all is well\x0d\x0atuttirun: fine)"));
+    EXPECT_THAT(err, Not(HasSubstr("\x1b")));
+  }
 }
 
 std::vector<std::string> c10d(const std::string& port, std::vector<std::string> rest) {

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <regex>
+#include <set>
 
 #include "tuttirun_process.hpp"
 
@@ -92,46 +94,89 @@ TEST(TorchrunOptions, OmpNumThreadsIsSetAndToldOnce) {
   EXPECT_EQ(set.err, "");
 }
 
-TEST(TorchrunOptions, BothSpellingsAndVariablesAreTaken) {
-  for (const std::string dash : {"-", "_"}) {
-    const auto name = [&](std::string text) {
-      std::replace(text.begin() + 2, text.end(), '-', dash.front());
-      return text;
-    };
-    Tuttirun run({name("--nproc-per-node"),
-                  "1",
-                  name("--node-rank"),
-                  "0",
-                  name("--max-restarts"),
-                  "0",
-                  name("--monitor-interval"),
-                  "0.1",
-                  name("--start-method"),
-                  "fork",
-                  name("--master-addr"),
-                  "127.0.0.1",
-                  name("--rdzv-backend"),
-                  "static",
-                  name("--rdzv-conf"),
-                  "timeout=30,join_timeout=20",
-                  name("--rdzv-id"),
-                  "a",
-                  name("--local-addr"),
-                  "127.0.0.1",
-                  name("--local-ranks-filter"),
-                  "0",
-                  name("--use-env"),
-                  name("--no-python"),
-                  name("--shutdown-timeout"),
-                  "2",
-                  "--role",
-                  "x",
-                  "--standalone",
-                  "echo",
-                  "fine"});
-    EXPECT_EQ(run.wait(), 0) << run.err;
-    EXPECT_EQ(run.out, "fine\n");
+/// Options of more than one word with their values ("": it takes none), as may be given together.
+struct Together {
+  std::vector<std::pair<std::string, std::string>> options;
+  std::vector<std::string> program = {"echo", "fine"};
+  std::string says = "fine\n";  ///< '?' where an option's dash or underscore stands
+};
+
+/// All that there are, for workers that run in this folder.
+std::vector<Together> all_options(const Folder& folder) {
+  const std::string secret = folder.file("secret", std::string(32, 's'));
+  fs::permissions(secret, fs::perms::owner_read | fs::perms::owner_write);
+  return {
+      {{{"--nproc-per-node", "1"},
+        {"--node-rank", "0"},
+        {"--max-restarts", "0"},
+        {"--monitor-interval", "0.1"},
+        {"--start-method", "fork"},
+        {"--master-addr", "127.0.0.1"},
+        {"--master-port", std::to_string(free_port())},
+        {"--rdzv-backend", "static"},
+        {"--rdzv-conf", "timeout=30,join_timeout=20"},
+        {"--rdzv-id", "a"},
+        {"--local-addr", "127.0.0.1"},
+        {"--local-ranks-filter", "0"},
+        {"--log-dir", folder.path()},
+        {"--secret-file", secret},
+        {"--shutdown-timeout", "2"},
+        {"--use-env", ""},
+        {"--no-python", ""},
+        {"--no-tag", ""},
+        {"--own-store", ""}}},
+      {{{"--rdzv-endpoint", "127.0.0.1:0"}}},
+      {{{"--run-path", ""}}, {folder.file("plain", "print('fine')")}},
+      {{{"--pass-local-rank", ""}}, {"echo", "fine"}, "--local?rank=0 fine\n"},
+  };
+}
+
+std::string spelled(std::string text, char dash) {
+  std::replace(text.begin() + 2, text.end(), '-', dash);
+  return text;
+}
+
+TEST(TorchrunOptions, BothSpellingsAreTaken) {
+  const Folder folder;
+  for (const char dash : {'-', '_'}) {
+    for (const auto& [options, program, says] : all_options(folder)) {
+      std::vector<std::string> arguments = {"--role", "x", "--standalone"};
+      for (const auto& [name, value] : options) {
+        arguments.push_back(spelled(name, dash));
+        if (!value.empty()) arguments.push_back(value);
+      }
+      arguments.insert(arguments.end(), program.begin(), program.end());
+      std::string expected = says;
+      std::replace(expected.begin(), expected.end(), '?', dash);
+      Tuttirun run(arguments);
+      EXPECT_EQ(run.wait(), 0) << run.err;
+      EXPECT_EQ(run.out, expected);
+    }
   }
+}
+
+TEST(TorchrunOptions, NoneIsForgottenAbove) {
+  const Folder folder;
+  std::set<std::string> tried;
+  for (const Together& together : all_options(folder)) {
+    for (const auto& [name, value] : together.options)
+      tried.insert({spelled(name, '-'), spelled(name, '_')});
+  }
+  Tuttirun help({"--help"});
+  EXPECT_EQ(help.wait(), 0);
+  // In the lines of the options, not in what is said about them: these begin with two blanks.
+  std::set<std::string> declared;
+  const std::regex name("--[a-z]+[-_][a-z_-]+");
+  for (const std::string& line : lines_of(help.out)) {
+    if (!line.starts_with("  -")) continue;
+    const std::string names = line.substr(2, line.find(' ', 2) - 2);
+    for (std::sregex_iterator at(names.begin(), names.end(), name), end; at != end; ++at)
+      declared.insert(at->str());
+  }
+  EXPECT_EQ(declared, tried);
+}
+
+TEST(TorchrunOptions, VariablesAreTaken) {
   Tuttirun variables({"bash", "-c", "echo $WORLD_SIZE $ROLE_NAME"},
                      {"PET_NPROC_PER_NODE=2", "PET_ROLE=y", "PET_STANDALONE=1"});
   EXPECT_EQ(variables.wait(), 0) << variables.err;

@@ -28,7 +28,7 @@ struct Rank {
 
 Worker start(Rank rank) {
   rank.environment.emplace_back("PATH=/usr/bin:/bin");
-  return {{FAULT_WORKER, rank.url, rank.rank, rank.size, rank.seconds, rank.rounds},
+  return {{INIT_WORKER, rank.url, rank.rank, rank.size, rank.seconds, rank.rounds},
           rank.environment};
 }
 

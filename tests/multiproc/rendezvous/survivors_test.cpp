@@ -50,7 +50,7 @@ TEST_P(Survivors, MeetAgainWithNewRanks) {
 
   std::vector<Worker> workers;
   for (int rank = 0; rank < kSize; ++rank) {
-    std::vector<std::string> argv = {FAULT_WORKER, way, std::to_string(rank),
+    std::vector<std::string> argv = {SURVIVOR_WORKER, way, std::to_string(rank),
                                      std::to_string(kSize)};
     for (const int victim : victims) argv.push_back(std::to_string(victim));
     std::vector<std::string> environment = {"PATH=/usr/bin:/bin",

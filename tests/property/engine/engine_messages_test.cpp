@@ -23,7 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-enum class Fault : std::uint8_t { none, kill, drop, freeze, leave };
+enum class Mishap : std::uint8_t { none, kill, drop, freeze, leave };
 
 /// One message of the program. Ranks are the group's.
 struct Message {
@@ -62,12 +62,12 @@ struct Call {
 
 class Program {
  public:
-  Program(std::uint64_t seed, Fault fault)
+  Program(std::uint64_t seed, Mishap fault)
       : random_(seed * 13 + 1), fault_(fault), setup_(random_setup(random_, seed)) {
     // Ranks of one host have no way for messages in a simulation without other hosts.
     std::iota(setup_.host_of.begin(), setup_.host_of.end(), 0);
     if (setup_.host_of.size() > 3 && random_.chance(50)) setup_.host_of[1] = 0;
-    if (fault != Fault::none && setup_.host_of.size() < 2) setup_.host_of = {0, 1};
+    if (fault != Mishap::none && setup_.host_of.size() < 2) setup_.host_of = {0, 1};
     size_ = static_cast<int>(setup_.host_of.size());
     make();
   }
@@ -99,7 +99,7 @@ class Program {
   }
 
   Random random_;
-  Fault fault_;
+  Mishap fault_;
   Setup setup_;
   int size_ = 0;
   std::array<std::vector<int>, 2> ranks_;  ///< of each group, global
@@ -262,13 +262,13 @@ void Program::check(int rank, Call& call) {
   call.ended = true;
   call.ok = outcome->ok();
   ++(call.ok ? good_ : bad_);
-  if (!call.ok && fault_ == Fault::none)
+  if (!call.ok && fault_ == Mishap::none)
     complain(name(rank, call) + ": " + std::string(outcome->message()));
   if (!call.ok && outcome->message().empty()) complain(name(rank, call) + ": nothing is said");
   // One that left is missed at once, but by those who wait for anybody.
   const bool anybody = std::any_of(messages_.begin(), messages_.end(),
                                    [](const Message& message) { return message.any; });
-  const bool waits = fault_ == Fault::freeze || (fault_ == Fault::leave && anybody);
+  const bool waits = fault_ == Mishap::freeze || (fault_ == Mishap::leave && anybody);
   if (!call.ok && outcome->code() == Errc::timeout && !waits)
     complain(name(rank, call) + ": " + std::string(outcome->message()));
   if (call.buffer != nullptr) {
@@ -326,17 +326,17 @@ void Program::strike() {
   struck_ = true;
   struck_at_ = Simulation::now();
   switch (fault_) {
-    case Fault::none: break;
-    case Fault::kill:
+    case Mishap::none: break;
+    case Mishap::kill:
       simulation_->kill(victim_);
       gone_ = victim_;
       break;
-    case Fault::drop: simulation_->network().drop(victim_, other_, milliseconds(5)); break;
-    case Fault::freeze:
+    case Mishap::drop: simulation_->network().drop(victim_, other_, milliseconds(5)); break;
+    case Mishap::freeze:
       simulation_->freeze(victim_);
       gone_ = victim_;
       break;
-    case Fault::leave:
+    case Mishap::leave:
       leaves_ = true;
       gone_ = victim_;
       simulation_->leave(victim_);
@@ -371,7 +371,7 @@ std::string Program::wrong() {
   for (int rank = 0; rank < size_; ++rank) group(rank, 0);
   const auto strike_after = static_cast<std::uint64_t>(random_.below(60 * messages_.size() + 200));
   const auto done = [&] {
-    if (fault_ != Fault::none && !struck_ && simulation_->steps() >= strike_after) strike();
+    if (fault_ != Mishap::none && !struck_ && simulation_->steps() >= strike_after) strike();
     return finished();
   };
   const bool ended =
@@ -384,7 +384,7 @@ std::string Program::wrong() {
       }
     }
   }
-  if (fault_ == Fault::none || ended) check_any();
+  if (fault_ == Mishap::none || ended) check_any();
   // Everything comes to rest; what has ended is left alone.
   const TimePoint later = Simulation::now() + milliseconds(50);
   (void)simulation_->run([&](int) { return false; }, [&] { return Simulation::now() >= later; },
@@ -404,7 +404,7 @@ std::string Program::wrong() {
 TEST(EngineMessages, EveryMessageArrivesWhereItBelongs) {
   int good = 0;
   for_each_seed(300, [&](std::uint64_t seed) {
-    Program program(seed, Fault::none);
+    Program program(seed, Mishap::none);
     std::string wrong = program.wrong();
     good += program.good();
     return wrong;
@@ -423,7 +423,7 @@ TEST_P(EngineMessagesFault, EveryOperationEnds) {
   int good = 0;
   int bad = 0;
   for_each_seed(100, [&](std::uint64_t seed) {
-    Program program(seed, static_cast<Fault>(GetParam()));
+    Program program(seed, static_cast<Mishap>(GetParam()));
     std::string wrong = program.wrong();
     good += program.good();
     bad += program.bad();

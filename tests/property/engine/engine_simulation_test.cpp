@@ -67,6 +67,61 @@ TEST(EngineSimulation, ResultsAreRightToTheLastBit) {
   }
 }
 
+/// How long an all_reduce of so many float32 takes, once all ranks, each on a host of its own, have
+/// called it.
+std::chrono::nanoseconds time_of_all_reduce(int ranks, std::size_t count,
+                                            const transport::sim::LinkOptions& links) {
+  Setup setup;
+  setup.host_of.resize(static_cast<std::size_t>(ranks));
+  std::iota(setup.host_of.begin(), setup.host_of.end(), 0);
+  setup.links = links;
+  Simulation simulation(setup);
+  GroupSpec spec;
+  spec.id = 1;
+  spec.name = "world";
+  spec.timeout = seconds(20);
+  spec.ranks = setup.host_of;
+  std::vector<Group*> groups;
+  for (int rank = 0; rank < ranks; ++rank)
+    groups.push_back(simulation.engine(rank).add_group(spec).value());
+  std::vector<std::vector<float>> data(setup.host_of.size(), std::vector<float>(count, 1));
+  const TimePoint begin = Simulation::now();
+  std::vector<std::uint64_t> tickets;
+  for (int rank = 0; rank < ranks; ++rank) {
+    Collective call;
+    call.kind = Kind::all_reduce;
+    call.timeout = seconds(20);
+    call.input = call.output = view_of(data[static_cast<std::size_t>(rank)]);
+    tickets.push_back(
+        simulation.engine(rank).submit(*groups[static_cast<std::size_t>(rank)], call, false));
+  }
+  const auto finished = [&] {
+    for (std::size_t r = 0; r < tickets.size(); ++r) {
+      if (!simulation.engine(static_cast<int>(r)).is_done(*groups[r], tickets[r])) return false;
+    }
+    return true;
+  };
+  EXPECT_TRUE(simulation.run([](int) { return false; }, finished, begin + seconds(10)));
+  for (const auto& one : data) EXPECT_EQ(one, std::vector<float>(count, static_cast<float>(ranks)));
+  return Simulation::now() - begin;
+}
+
+TEST(EngineSimulation, SmallAllReduceBetweenHostsTakesOneLatency) {
+  transport::sim::LinkOptions links;
+  links.latency = std::chrono::milliseconds(1);
+  links.jitter = {};
+  links.bytes_per_microsecond = 10'000;
+  links.pieces = 1;
+  for (const int ranks : {2, 3, 4}) {
+    for (const std::size_t count : {2U, 16U}) {
+      SCOPED_TRACE(std::to_string(ranks) + " ranks, " + std::to_string(count) + " elements");
+      const auto took = time_of_all_reduce(ranks, count, links);
+      EXPECT_GE(took, links.latency);
+      EXPECT_LT(took, 2 * links.latency) << "a second round of messages";
+    }
+  }
+}
+
 TEST(EngineSimulation, OneSeedIsOneHistory) {
   std::uint64_t different = 0;
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {

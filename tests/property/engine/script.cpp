@@ -317,7 +317,8 @@ bool Buffer::holds(const std::vector<std::byte>& values) const noexcept {
   Buffer expected = *this;
   expected.bytes_.assign(bytes_.size(), kUntouched);
   expected.put(values);
-  return expected.bytes_ == bytes_;
+  // With == GCC compares byte after byte, which took a sixth of a test's time.
+  return bytes_.empty() || std::memcmp(expected.bytes_.data(), bytes_.data(), bytes_.size()) == 0;
 }
 
 bool Buffer::untouched() const noexcept { return all_are(kUntouched, bytes_); }

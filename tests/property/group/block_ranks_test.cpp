@@ -8,15 +8,15 @@
 namespace tutti {
 namespace {
 
-constexpr int kRounds = test::kSanitized ? 6 : 25;
+constexpr int kBlockRounds = test::kSanitized ? 6 : 25;
 
 class BlockRanks : public testing::TestWithParam<int> {};
 
 TEST_P(BlockRanks, GiveKnownResultsInEveryForm) {
   for (std::uint64_t seed = 1; seed <= 3; ++seed) {
     run_threads(GetParam(), [&](ProcessGroup& world) {
-      test::run_blocks<float>(world, seed, kRounds, 60'000);
-      test::run_blocks<std::int64_t>(world, seed + 10, kRounds / 3, 20'000);
+      test::run_blocks<float>(world, seed, kBlockRounds, 60'000);
+      test::run_blocks<std::int64_t>(world, seed + 10, kBlockRounds / 3, 20'000);
     });
   }
 }
@@ -29,8 +29,8 @@ TEST_P(BlockRanks, GiveTheSameOverTcp) {
     run_threads(
         GetParam(),
         [&](ProcessGroup& world) {
-          test::run_blocks<double>(world, 5, kRounds, 30'000);
-          test::run_blocks<std::int32_t>(world, 6, kRounds / 3, 60'000);
+          test::run_blocks<double>(world, 5, kBlockRounds, 30'000);
+          test::run_blocks<std::int32_t>(world, 6, kBlockRounds / 3, 60'000);
         },
         config);
   }
@@ -40,7 +40,7 @@ TEST_P(BlockRanks, TakeSplitsThatChangeFromCallToCall) {
   run_threads(GetParam(), [&](ProcessGroup& world) {
     std::mt19937_64 random(9);
     std::mt19937_64 own(static_cast<std::uint64_t>(world.rank()));
-    for (int i = 0; i < 2 * kRounds; ++i) {
+    for (int i = 0; i < 2 * kBlockRounds; ++i) {
       test::BlockCall<float> call(world, Kind::all_to_all, random, own, 5000);
       call.start(world).wait();
       call.check();
@@ -77,35 +77,6 @@ TEST_P(BlockRanks, TellOfSplitsThatDoNotFit) {
       const std::string text = error.what();
       EXPECT_NE(text.find("sends 4 elements"), std::string::npos) << text;
       EXPECT_NE(text.find("expects 3"), std::string::npos) << text;
-    }
-  });
-}
-
-TEST_P(BlockRanks, AreDividedIntoGroups) {
-  run_threads(GetParam(), [&](ProcessGroup& world) {
-    // By colour, the last rank first; every third rank has none.
-    const std::optional<int> color =
-        world.rank() % 3 == 2 ? std::nullopt : std::optional<int>(world.rank() % 2);
-    std::optional<ProcessGroup> group = world.split(color, -world.rank());
-    ASSERT_EQ(group.has_value(), color.has_value());
-    if (group) {
-      std::vector<int> ranks(static_cast<std::size_t>(group->size()));
-      const std::vector<int> mine{world.rank()};
-      group->all_gather(ranks, mine).wait();
-      EXPECT_TRUE(std::is_sorted(ranks.rbegin(), ranks.rend()));
-      for (const int rank : ranks) EXPECT_EQ(rank % 2, *color);
-      EXPECT_EQ(group->global_rank(group->rank()), world.rank());
-    }
-    for (int each = 1; each <= world.size(); ++each) {
-      if (world.size() % each != 0) {
-        EXPECT_THROW((void)world.new_subgroups(each), InvalidArgument);
-        continue;
-      }
-      ProcessGroup part = world.new_subgroups(each);
-      std::vector<int> one{1};
-      part.all_reduce(one).wait();
-      EXPECT_EQ(one[0], each);
-      EXPECT_EQ(part.rank(), world.rank() % each);
     }
   });
 }

@@ -19,7 +19,7 @@ using Transport = Config::TransportChoice;
 
 constexpr int kGone = 1;  // the rank that destroys the group
 
-Config config_of(Transport transport) {
+Config config_for(Transport transport) {
   Config config;
   config.transport = transport;
   // Far beyond the time limit of the test: an error that comes at all came because of the rank.
@@ -69,7 +69,7 @@ class DestroyedGroup : public testing::TestWithParam<Transport> {
           world.barrier().wait();
           EXPECT_TRUE(world.health().ok()) << world.health().message();
         },
-        config_of(GetParam()));
+        config_for(GetParam()));
   }
 };
 INSTANTIATE_TEST_SUITE_P(Ways, DestroyedGroup,

@@ -15,7 +15,7 @@
 namespace tutti {
 namespace {
 
-constexpr int kRounds = test::kSanitized ? 3 : 15;
+constexpr int kMessageRounds = test::kSanitized ? 3 : 15;
 
 constexpr std::array kAlgorithms{
     "all_reduce:ring,broadcast:binomial_broadcast,barrier:direct_barrier",
@@ -33,8 +33,8 @@ TEST_P(MessageRanks, GiveKnownResultsWhateverTheAlgorithm) {
     Config config;
     config.algorithms = algorithms;
     run_threads(
-        GetParam(), [&](ProcessGroup& world) { test::run_program(world, 7, kRounds, 120'000); },
-        config);
+        GetParam(),
+        [&](ProcessGroup& world) { test::run_program(world, 7, kMessageRounds, 120'000); }, config);
   }
 }
 
@@ -44,7 +44,7 @@ TEST_P(MessageRanks, GiveBlocksByHalving) {
   run_threads(
       GetParam(),
       [](ProcessGroup& world) {
-        test::run_blocks<std::int64_t>(world, 8, kRounds, 20'000);  // exact in any order
+        test::run_blocks<std::int64_t>(world, 8, kMessageRounds, 20'000);  // exact in any order
       },
       config);
 }

@@ -3,6 +3,8 @@
 #include "programs.hpp"
 
 #include <algorithm>
+#include <filesystem>
+#include <limits>
 
 // The same programs with real processes, started by tuttirun; tests/ranks_main.cpp makes no world.
 namespace tutti {
@@ -10,6 +12,28 @@ namespace {
 
 /// As the launcher has said, encrypted or not.
 Config configured() { return Config::from_environment().value(); }
+
+int variable(const char* name) {
+  const char* const text = std::getenv(name);
+  EXPECT_NE(text, nullptr) << name;
+  return text == nullptr ? 0 : std::atoi(text);
+}
+
+/// Where the ranks are: each a host of its own, or shared memory inside a host and TCP between.
+enum class Hosts { one, one_by_tcp, dealt_out, runs };
+
+Config config_of(Hosts hosts) {
+  Config config = configured();
+  const int rank = variable("RANK");
+  switch (hosts) {
+    case Hosts::one: break;
+    case Hosts::one_by_tcp: config.transport = Config::TransportChoice::tcp; break;
+    case Hosts::dealt_out: config.host_id = rank % 2 == 0 ? "even" : "odd"; break;
+    case Hosts::runs: config.host_id = rank < variable("WORLD_SIZE") / 2 ? "one" : "other"; break;
+  }
+  return config;
+}
+constexpr Hosts kAllHosts[] = {Hosts::one, Hosts::one_by_tcp, Hosts::dealt_out, Hosts::runs};
 
 TEST(ProcessRanks, GiveKnownResultsAgainAndAgain) {
   for (std::uint64_t world_number = 0; world_number < 3;
@@ -30,9 +54,7 @@ TEST(ProcessRanks, GiveKnownResultsAgainAndAgain) {
 }
 
 TEST(ProcessRanks, GiveTheSameOverTcp) {
-  Config config = configured();
-  config.transport = Config::TransportChoice::tcp;
-  ProcessGroup world = init_process_group({.config = config});
+  ProcessGroup world = init_process_group({.config = config_of(Hosts::one_by_tcp)});
   test::run_program(world, 31, 10, 200'000);
 }
 
@@ -48,12 +70,7 @@ TEST(ProcessRanks, GiveTheSameByMessagesOfOneHost) {
 }
 
 TEST(ProcessRanks, GiveTheSameOnTwoHosts) {
-  // As if every second rank ran elsewhere: shared memory inside, TCP between.
-  const char* const rank = std::getenv("RANK");
-  ASSERT_NE(rank, nullptr);
-  Config config = configured();
-  config.host_id = std::atoi(rank) % 2 == 0 ? "even" : "odd";
-  ProcessGroup world = init_process_group({.config = config});
+  ProcessGroup world = init_process_group({.config = config_of(Hosts::dealt_out)});
   test::run_program(world, 41, 10, 200'000);
 }
 
@@ -63,12 +80,8 @@ TEST(ProcessRanks, KeepNoSlotsOfGroupsThatAreClosed) {
 }
 
 TEST(ProcessRanks, TakeSeveralTensorsAtOnceAndWaitForTheLatest) {
-  const char* const rank = std::getenv("RANK");
-  ASSERT_NE(rank, nullptr);
-  for (const bool two_hosts : {false, true}) {
-    Config config = configured();
-    if (two_hosts) config.host_id = std::atoi(rank) % 2 == 0 ? "even" : "odd";
-    ProcessGroup world = init_process_group({.config = config});
+  for (const Hosts hosts : {Hosts::one, Hosts::dealt_out}) {
+    ProcessGroup world = init_process_group({.config = config_of(hosts)});
     std::vector<int> few(3, 1);
     std::vector<int> many(300'000, world.rank());
     std::vector<int> none;
@@ -86,14 +99,9 @@ TEST(ProcessRanks, TakeSeveralTensorsAtOnceAndWaitForTheLatest) {
 
 /// Half of the ranks on another host, as runs (which sums need) or dealt out.
 TEST(ProcessRanks, GiveBlocksAndSumsToOneOnTwoHosts) {
-  const char* const text = std::getenv("RANK");
-  const char* const count = std::getenv("WORLD_SIZE");
-  ASSERT_TRUE(text != nullptr && count != nullptr);
-  const int rank = std::atoi(text);
-  for (const bool runs : {true, false}) {
-    Config config = configured();
-    config.host_id = (runs ? rank < std::atoi(count) / 2 : rank % 2 == 0) ? "one" : "other";
-    ProcessGroup world = init_process_group({.config = config});
+  const int rank = variable("RANK");
+  for (const Hosts hosts : {Hosts::runs, Hosts::dealt_out}) {
+    ProcessGroup world = init_process_group({.config = config_of(hosts)});
     test::run_blocks<float>(world, 12, 20, 400);
     test::run_blocks<std::int64_t>(world, 13, 10, 30'000);
     for (const std::size_t elements : {std::size_t{1}, std::size_t{12}, std::size_t{5000}}) {
@@ -106,6 +114,153 @@ TEST(ProcessRanks, GiveBlocksAndSumsToOneOnTwoHosts) {
       }
     }
   }
+}
+
+/// Numbers in which the order of additions shows: every rank the same, as `expected` where that is
+/// known.
+std::uint32_t bits_of_sum(ProcessGroup& world, std::size_t count) {
+  const auto mine = static_cast<float>(world.rank());
+  std::vector<float> sum(count, world.rank() % 2 == 0 ? 1e8F + mine * 64 : 1.25F + mine / 3);
+  world.all_reduce(sum).wait();
+  std::vector<std::int64_t> least(1, std::numeric_limits<std::int64_t>::max());
+  std::vector<std::int64_t> most(1, 0);
+  for (const float one : sum) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, &one, sizeof(bits));
+    least[0] = std::min<std::int64_t>(least[0], bits);
+    most[0] = std::max<std::int64_t>(most[0], bits);
+  }
+  world.all_reduce(least, {.op = ReduceOp::min}).wait();
+  world.all_reduce(most, {.op = ReduceOp::max}).wait();
+  EXPECT_EQ(least[0], most[0]) << "ranks or elements differ, " << count;
+  return static_cast<std::uint32_t>(most[0]);
+}
+
+TEST(ProcessRanks, AddInOneOrderWhereverTheyAre) {
+  std::optional<std::uint32_t> first;
+  for (const Hosts hosts : kAllHosts) {
+    ProcessGroup world = init_process_group({.config = config_of(hosts)});
+    for (const std::size_t count : {1, 900, 20'000, 300'000}) {
+      const std::uint32_t bits = bits_of_sum(world, count);
+      EXPECT_EQ(bits, first.value_or(bits)) << count << ", hosts " << static_cast<int>(hosts);
+      first = bits;
+    }
+  }
+}
+
+TEST(ProcessRanks, SendToEverybodyOnTwoHosts) {
+  for (const Hosts hosts : {Hosts::runs, Hosts::dealt_out}) {
+    ProcessGroup world = init_process_group({.config = config_of(hosts)});
+    const auto ranks = static_cast<std::size_t>(world.size());
+    for (const std::size_t count : {std::size_t{0}, std::size_t{3}, std::size_t{150'000}}) {
+      const std::vector<int> mine(count, world.rank());
+      std::vector<std::vector<int>> theirs(ranks, std::vector<int>(count, -1));
+      std::vector<Work> works;
+      for (int other = 0; other < world.size(); ++other) {
+        works.push_back(world.isend(mine, other, {.tag = 5}));
+        works.push_back(world.irecv(theirs[static_cast<std::size_t>(other)], other, {.tag = 5}));
+      }
+      wait_all(works);
+      for (std::size_t other = 0; other < ranks; ++other)
+        EXPECT_EQ(theirs[other], std::vector<int>(count, static_cast<int>(other)));
+      // And from whoever comes: each other rank once.
+      if (world.rank() != 0) {
+        world.send(mine, 0, {.tag = 6});
+        continue;
+      }
+      std::vector<int> sources;
+      for (std::size_t i = 1; i < ranks; ++i) {
+        std::vector<int> got(count, -1);
+        sources.push_back(world.recv(got, kAnySource, {.tag = 6}));
+        EXPECT_EQ(got, std::vector<int>(count, sources.back()));
+      }
+      std::sort(sources.begin(), sources.end());
+      for (std::size_t i = 1; i < ranks; ++i) EXPECT_EQ(sources[i - 1], static_cast<int>(i));
+    }
+  }
+}
+
+/// What this process has of the system for its groups.
+struct Holdings {
+  int threads = 0;
+  int sockets = 0;
+};
+Holdings holdings() {
+  Holdings now;
+  for ([[maybe_unused]] const auto& thread : std::filesystem::directory_iterator("/proc/self/task"))
+    ++now.threads;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;  // the descriptor that lists them
+    const std::string target = std::filesystem::read_symlink(entry.path(), gone).string();
+    now.sockets += target.starts_with("socket:") ? 1 : 0;
+  }
+  return now;
+}
+
+TEST(ProcessRanks, OpenNothingForAThousandGroups) {
+  constexpr int kGroups = 1000;
+  for (const Hosts hosts : kAllHosts) {
+    ProcessGroup world = init_process_group({.config = config_of(hosts)});
+    const auto ranks = static_cast<std::size_t>(world.size());
+    // All who can be connected are, before they are counted.
+    std::vector<int> all(ranks, 1);
+    std::vector<int> got(ranks);
+    world.all_to_all(got, all).wait();
+    std::vector<Work> works;
+    for (int other = 0; other < world.size(); ++other) {
+      const auto at = static_cast<std::size_t>(other);
+      works.push_back(world.isend(std::span(all).subspan(at, 1), other));
+      works.push_back(world.irecv(std::span(got).subspan(at, 1), other));
+    }
+    wait_all(works);
+    world.barrier().wait();
+    const Holdings before = holdings();
+    EXPECT_GE(before.threads, 1);
+    std::mt19937 random(17);  // alike on all ranks
+    std::vector<ProcessGroup> groups;
+    for (int i = 0; i < kGroups; ++i) {  // all of them stay
+      std::vector<int> members;
+      for (int rank = 0; rank < world.size(); ++rank) {
+        if (i % 8 == 0 || random() % 4 != 0) members.push_back(rank);
+      }
+      if (members.empty()) members.push_back(0);
+      auto group = world.new_group(members);
+      if (!group) continue;
+      groups.push_back(std::move(*group));
+      if (i % 5 != 0) continue;
+      std::vector<int> one(1, 1);
+      groups.back().all_reduce(one).wait();
+      EXPECT_EQ(one[0], groups.back().size());
+    }
+    const Holdings after = holdings();
+    EXPECT_EQ(after.threads, before.threads);
+    EXPECT_EQ(after.sockets, before.sockets) << "hosts " << static_cast<int>(hosts);
+    world.barrier().wait();  // nobody closes what another still counts
+  }
+}
+
+TEST(ProcessRanks, HaveTwoNamesInAGroup) {
+  ProcessGroup world = init_process_group();
+  // The odd ones, the last first; all ranks of the world can be asked for, members or not.
+  const std::optional<ProcessGroup> group =
+      world.split(world.rank() % 2 == 1 ? std::optional<int>(0) : std::nullopt, -world.rank());
+  ASSERT_EQ(group.has_value(), world.rank() % 2 == 1);
+  if (!group) return;
+  int local = 0;
+  for (int global = world.size() - 1; global >= 0; --global) {
+    if (global % 2 == 0) {
+      EXPECT_EQ(group->group_rank(global), std::nullopt);
+      continue;
+    }
+    EXPECT_EQ(group->group_rank(global), local);
+    EXPECT_EQ(group->global_rank(local), global);
+    ++local;
+  }
+  EXPECT_EQ(local, group->size());
+  EXPECT_EQ(group->group_rank(world.rank()), group->rank());
+  EXPECT_EQ(group->group_rank(-1), std::nullopt);
+  EXPECT_EQ(group->group_rank(world.size()), std::nullopt);
+  EXPECT_THROW((void)group->global_rank(local), InvalidArgument);
 }
 
 }  // namespace

@@ -42,24 +42,6 @@ TEST_P(ThreadRanks, GiveTheSameEncrypted) {
       config);
 }
 
-TEST_P(ThreadRanks, WorkInTwoGroupsAtOnce) {
-  run_threads(GetParam(), [&](ProcessGroup& world) {
-    std::vector<int> even;
-    for (int r = 0; r < world.size(); r += 2) even.push_back(r);
-    std::optional<ProcessGroup> group = world.new_group(even);
-    EXPECT_EQ(group.has_value(), world.rank() % 2 == 0);
-    for (int i = 0; i < 50; ++i) {
-      std::vector<int> all(100, 1);
-      std::vector<int> some(100, 1);
-      Work first = world.all_reduce(all);
-      if (group) group->all_reduce(some).wait();
-      first.wait();
-      EXPECT_EQ(all[99], world.size());
-      EXPECT_EQ(some[99], group ? group->size() : 1);
-    }
-  });
-}
-
 TEST_P(ThreadRanks, AddInOneOrderWhateverTheSizeAndTransport) {
   // 1e8 + 1 rounds in float32, so the order shows in the bits.
   const auto run = [&](Config::TransportChoice transport, std::size_t count) {
@@ -204,44 +186,6 @@ TEST(ThreadRanksStrict, LetNobodyReturnBeforeAllWereCompared) {
       },
       config);
   EXPECT_EQ(errors, 3);
-}
-
-TEST(ThreadRanksTimeout, NameTheRankThatHasNotCome) {
-  run_threads(3, [](ProcessGroup& world) {
-    if (world.rank() == 1) {  // stays away until the others have given up
-      std::vector<float> one(1);
-      while (world.health().ok()) std::this_thread::yield();
-      EXPECT_THROW(world.all_reduce(one).wait(), TimeoutError);
-      return;
-    }
-    std::vector<float> data(4);
-    try {
-      world.all_reduce(data, {.timeout = std::chrono::milliseconds(200)}).wait();
-      ADD_FAILURE() << "no error";
-    } catch (const TimeoutError& error) {
-      EXPECT_EQ(error.culprit(), 1) << error.what();
-    }
-  });
-}
-
-TEST(ThreadRanksMisuse, IsToldAtTheCallAndHarmsNothing) {
-  run_threads(2, [](ProcessGroup& world) {
-    std::vector<float> data(4, 1);
-    EXPECT_THROW((void)world.broadcast(data, {.root = 2}), InvalidArgument);
-    EXPECT_THROW((void)world.broadcast(data, {.root = -1}), InvalidArgument);
-    EXPECT_THROW((void)world.all_reduce(data, {.timeout = std::chrono::seconds(0)}),
-                 InvalidArgument);
-    EXPECT_THROW((void)world.all_reduce(data, {.op = ReduceOp::band}), InvalidArgument);
-    EXPECT_THROW((void)world.new_group({0, 0}), InvalidArgument);
-    EXPECT_THROW((void)world.new_group({5}), InvalidArgument);
-    const NewGroupOptions at_once{.timeout = std::chrono::seconds(0)};
-    EXPECT_THROW((void)world.new_group({0}, at_once), InvalidArgument);
-    EXPECT_THROW((void)world.split(0, 0, at_once), InvalidArgument);
-    EXPECT_THROW((void)world.new_subgroups(1, at_once), InvalidArgument);
-    EXPECT_THROW((void)world.global_rank(2), InvalidArgument);
-    world.all_reduce(data).wait();
-    EXPECT_EQ(data[3], 2);
-  });
 }
 
 /// A coroutine whose end somebody waits for.

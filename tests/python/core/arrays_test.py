@@ -4,6 +4,7 @@ import array
 import ctypes
 import subprocess
 import sys
+import types
 
 import ml_dtypes
 import numpy as np
@@ -60,8 +61,9 @@ def test_arrays_of_the_standard_library(letter, name):
 
 @pytest.mark.parametrize("wrong, why", [
     (3, "is no array"), ([1.0], "is no array"), (None, "is no array"), ("text", "is no array"),
-    (np.array([None]), "does not know"), (np.zeros(3, "M8[s]"), "does not know"),
-    (np.zeros(3, "U4"), "does not know"), (np.zeros(3, ">f4"), "does not know"),
+    (np.array([None]), "holds Python objects, which are no numbers"),
+    (np.zeros(3, [("a", "O")]), "holds Python objects"), (np.zeros(3, "M8[s]"), "does not know"),
+    (np.zeros(3, "U4"), r"does not know \(<U4\)"), (np.zeros(3, ">f4"), r"does not know \(>f4\)"),
     (np.zeros(3, "V3"), "does not know"), (np.zeros(3, np.longdouble), "does not know"),
     (np.zeros(3, ml_dtypes.float8_e4m3), "does not know"), (np.zeros(3, ml_dtypes.int4), "does not know"),
     (np.zeros(3, [("a", "f4"), ("b", "u1")])["a"], "no multiple"),
@@ -144,6 +146,16 @@ with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1) as 
 print([name for name in ("numpy", "torch", "mpi4py", "asyncio") if name in sys.modules])
 """], capture_output=True, text=True, timeout=60, check=True).stdout
     assert told == "[]\n"
+
+
+def test_a_torch_that_is_only_a_folder_is_none(world, monkeypatch):
+    """Python makes an empty module of a folder without __init__.py."""
+    monkeypatch.setitem(sys.modules, "torch", types.ModuleType("torch"))
+    with pytest.raises(TypeError, match="is no array"):
+        world.all_reduce(3)
+    x = Handmade()
+    world.all_reduce(x, Premul, factor=2)
+    assert list(x.values) == [2.0] * 4 + [1.0] * 4
 
 
 class Managed(ctypes.Structure):

@@ -108,6 +108,9 @@ def test_settings():
         config.agree = "maybe"
     with pytest.raises(tutti.InvalidArgument, match="TUTTI_AGREE"):
         tutti.Config.from_environment({"TUTTI_AGREE": "maybe"})
+    for wrong in ({"TUTTI_CPUS": 3}, {3: "a"}):
+        with pytest.raises(TypeError, match="names and values of variables are text, not"):
+            tutti.Config.from_environment(wrong)
     with tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1,
                                   config=config) as world:
         assert world.timeout == timedelta(seconds=2.5) and tutti.is_initialized()

@@ -266,6 +266,7 @@ def mesh(low):
         assert x == line.sum() and m[name].mesh.tolist() == line.tolist()
     assert m._flatten("ab").mesh.tolist() == list(range(n)) and m["ab"].get_local_rank() == r
     raises(KeyError, "Invalid mesh_dim_names", lambda: m["c"])
+    raises(RuntimeError, "device type 'cuda': the engines here serve cpu", lambda: dist.init_device_mesh("cuda", (n,)))
     assert m == dist.DeviceMesh("cpu", np.arange(n).reshape(rows, n // rows), mesh_dim_names=("a", "b"))
     assert dist.DeviceMesh.from_group(dist.group.WORLD, "cpu").get_group() is dist.group.WORLD
     raises(RuntimeError, f"Mesh should not be bigger than default world size {n}, but found {n + 1} ranks!",
@@ -296,6 +297,22 @@ def multigpu(low):
     assert all(outs[i][k * 2 + j] == k * 10 + j for i in range(2) for k in range(n) for j in range(2))
     if n > 1:
         raises(ValueError, "lists of one length", lambda: dist.all_reduce_multigpu([np.ones(1)] * (1 + (r == 1))))
+    if r == 0:  # nobody else calls: what one rank can see is told before anything is sent
+        pair, frozen = [np.ones(1), np.ones(1)], np.ones(1)
+        frozen.flags.writeable = False
+        raises(ValueError, "src_tensor is 2", lambda: dist.broadcast_multigpu(pair, 0, src_tensor=2))
+        raises(ValueError, "dst_tensor is -1", lambda: dist.reduce_multigpu(pair, 0, dst_tensor=-1))
+        raises(ValueError, "pre-multiplied", lambda: dist.all_reduce_multigpu(pair, dist.premul_sum(2.0)))
+        raises(ValueError, "one size", lambda: dist.all_reduce_multigpu([np.ones(1), np.ones(2)]))
+        raises(ValueError, "the size of the inputs", lambda: dist.all_gather_multigpu([[np.ones(2)] * n], [np.ones(1)]))
+        raises(ValueError, "it must have", lambda: dist.all_gather_multigpu([[np.ones(1)] * (n + 1)], [np.ones(1)]))
+        for wrong in (frozen, memoryview(b"12345678").cast("d")):
+            raises(TypeError, "read-only", lambda: dist.all_reduce_multigpu([wrong]))
+            raises(TypeError, "read-only", lambda: dist.broadcast_multigpu([wrong], 0))
+            raises(TypeError, "read-only", lambda: dist.reduce_multigpu([wrong], 0))
+            raises(TypeError, "read-only", lambda: dist.all_gather_multigpu([[wrong] * n], [np.ones(1)]))
+        raises(TypeError, "", lambda: dist.all_reduce_multigpu([np.array([object()])]))
+        raises(TypeError, "", lambda: dist.all_reduce_multigpu([np.ones(1)] * 2, dist.ReduceOp.BAND))
     dist.barrier()  # the group is as it was
 
 
@@ -345,6 +362,7 @@ def timeouts(low):
                  lambda g, x: dist.recv(x, 1, g, timeout=0.05),
                  lambda g, x: dist.barrier(g, timeout=0.05),
                  lambda g, x: dist.all_gather_object([None] * n, 1, g, timeout=0.05),
+                 lambda g, x: dist.all_reduce_multigpu([x], group=g, timeout=0.05),
                  lambda g, x: dist.all_reduce(x, group=g, async_op=True, timeout=0.05).wait()):
         group = dist.new_group()
         if r == 0:

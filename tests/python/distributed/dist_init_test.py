@@ -38,7 +38,7 @@ def run(body, size, folder, **options):
 def test_the_environment_is_read_at_init(size, tmp_path):
     run("""
         port = os.environ.pop("MASTER_PORT")
-        raises(ValueError, "environment variable MASTER_PORT expected, but not set", dist.init_process_group)
+        raises(ValueError, "MASTER_PORT expected, but not set; tuttirun sets it", dist.init_process_group)
         os.environ["MASTER_PORT"] = port
         assert dist.init_process_group("GLOO") is None
         assert dist.get_backend() == "gloo" and dist.is_initialized() and dist.get_world_size() == SIZE
@@ -139,6 +139,12 @@ def test_engines_that_are_not_here(tmp_path):
         raises(ValueError, "Unknown backend type foo", lambda: dist.init_process_group("foo"))
         raises(AssertionError, "Unknown backend type foo", lambda: dist.init_process_group("cpu:foo"))
         raises(ValueError, "invalid", lambda: dist.init_process_group("cpu:gloo:x"))
+        raises(RuntimeError, "in 'tpc://127.0.0.1:1'; there are env://, tcp://, file://",
+               lambda: dist.init_process_group("gloo", "tpc://127.0.0.1:1", rank=0, world_size=1))
+        raises(RuntimeError, "in '127.0.0.1:1'; there are",
+               lambda: dist.init_process_group("gloo", "127.0.0.1:1", rank=0, world_size=1))
+        raises(RuntimeError, "`rank` must be an integer. 0",
+               lambda: dist.init_process_group("gloo", "tcp://127.0.0.1:1", rank="0", world_size=1))
         raises(RuntimeError, "not on 'cuda'", lambda: dist.init_process_group("cuda:gloo"))
         assert not dist.is_initialized()
         for name in ("native", "tutti", "cpu:gloo", None):
@@ -166,6 +172,85 @@ def test_engines_of_ones_own(tmp_path):
     """, 2, tmp_path)
 
 
+def test_one_list_of_engines(tmp_path):
+    run("""
+        def make(store, rank, size, timeout, backend="native"):
+            told.append(size)
+            return tutti.init_process_group(store=store, rank=rank, world_size=size, timeout=timeout, backend=backend)
+        told, limit = [], datetime.timedelta(seconds=20)
+        assert tutti.available_backends() == ["native"] and not tutti.is_available("tapir")
+        dist.Backend.register_backend("Tapir", make, devices="cpu")
+        assert tutti.available_backends() == ["native", "tapir"]
+        assert tutti.is_available("TAPIR") and dist.is_backend_available("tapir") and not dist.is_mpi_available()
+        raises(tutti.InvalidArgument, "already", lambda: tutti.register_backend("tapir", make))
+        dist.Backend.register_backend("tapir", make, devices="cpu")  # a cell of a notebook, run again
+        raises(RuntimeError, "exists", lambda: dist.Backend.register_backend("nccl", make))
+        raises(tutti.InvalidArgument, "one line", lambda: dist.Backend.register_backend("a\\nb", make))
+        with tutti.init_process_group(backend="tapir", timeout=20) as world:  # without torch's words
+            x = np.full(3, RANK + 1)
+            world.all_reduce(x)
+            assert (x == 3).all() and told == [2] and world.name == "world" and world.backend == "tapir"
+            work = world.all_reduce(x, async_op=True)
+            part = world.new_group([1, 0])
+        work.wait()  # longer than the world
+        part.all_reduce(x)
+        assert (x == 12).all() and part.backend == "tapir"
+        del part, work  # or the store would still be served at this port
+        # What the environment says counts where the program says nothing.
+        os.environ["TUTTI_BACKEND"] = "tapir"
+        dist.init_process_group(timeout=limit)
+        assert dist.get_backend() == "tapir" and told == [2, 2]
+        check()
+        g = dist.new_group([0, 1], use_local_synchronization=True)
+        assert dist.get_backend(g) == "tapir" and told == [2, 2, 2]
+        dist.destroy_process_group()
+        dist.init_process_group("gloo", timeout=limit)
+        assert dist.get_backend() == "gloo" and len(told) == 3
+        check()
+        g = dist.new_group([0, 1], use_local_synchronization=True)
+        dist.all_reduce(np.ones(2), group=g)
+        assert dist.get_backend(g) == "gloo" and len(told) == 3
+        dist.barrier()
+        dist.destroy_process_group()
+        dist.Backend.register_backend("again", lambda *options: make(*options, None), devices="cpu")
+        os.environ["TUTTI_BACKEND"] = "again"  # which the function does not look at
+        raises(ValueError, "itself (TUTTI_BACKEND may say so)", lambda: dist.init_process_group(timeout=limit))
+        os.environ["TUTTI_BACKEND"] = "zebra"
+        raises(ValueError, "Unknown backend type zebra; known are gloo, native, tutti, tapir, again",
+               lambda: dist.init_process_group(timeout=limit))
+        with tutti.init_process_group(backend="GLOO", timeout=20) as world:
+            assert world.backend == "native"
+    """, 2, tmp_path)
+
+
+def test_who_names_another_engine_is_told(tmp_path):
+    run("""
+        limit = datetime.timedelta(seconds=20)
+        dist.Backend.register_backend("tapir", lambda *_: 1 / 0, devices="cpu")
+        begin = time.monotonic()
+        raises(tutti.DisagreementError, "'tapir'",
+               lambda: dist.init_process_group("tapir" if RANK else "gloo", timeout=limit))
+        assert time.monotonic() - begin < 19
+        dist.init_process_group("gloo", timeout=limit, group_name="again")
+        # What the function raises is raised where it was; the others wait in theirs.
+        def make(store, rank, size, timeout):
+            if rank == 1:
+                raise KeyError("no such card")
+            return tutti.init_process_group(store=store, rank=rank, world_size=size, timeout=timeout)
+        dist.Backend.register_backend("tapir", make, devices="cpu")
+        try:
+            dist.new_group([0, 1, 2], datetime.timedelta(seconds=1), backend="tapir")
+        except KeyError as problem:
+            assert RANK == 1 and problem.args == ("no such card",)
+        except TimeoutError as problem:
+            assert RANK != 1 and "rank 1" in str(problem), problem
+        else:
+            raise AssertionError("nothing was raised")
+        check()
+        dist.barrier()
+    """, 3, tmp_path)
+
+
 @pytest.mark.parametrize("own_world", [True, False])
 def test_groups_of_engines_of_ones_own(own_world, tmp_path):
     run(f"""
@@ -176,12 +261,8 @@ def test_groups_of_engines_of_ones_own(own_world, tmp_path):
             return tutti.init_process_group(store=options.store, rank=options.group_rank,
                                             world_size=options.group_size, timeout=options.timeout)
         dist.Backend.register_backend("tapir", make, extended_api=True, devices="cpu")
-        if {own_world}:
-            dist.init_process_group("tapir", timeout=limit)
-            told.clear()
-        else:
-            store = dist.FileStore(os.path.join(FOLDER, "store"), SIZE)
-            dist.init_process_group("gloo", store=store, rank=RANK, world_size=SIZE, timeout=limit)
+        dist.init_process_group("tapir" if {own_world} else "gloo", timeout=limit)
+        told.clear()
         group = dist.new_group([0, 2], limit, backend=None if {own_world} else "tapir", pg_options="mine")
         if RANK == 1:
             assert group == dist.GroupMember.NON_GROUP_MEMBER and not told
@@ -201,7 +282,7 @@ def test_groups_of_engines_of_ones_own(own_world, tmp_path):
     """, 3, tmp_path)
 
 
-def test_engines_of_ones_own_need_a_store_and_keep_their_word(tmp_path):
+def test_engines_of_ones_own_keep_their_word(tmp_path):
     run("""
         def other(store, rank, size, timeout):
             return tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1)
@@ -211,14 +292,8 @@ def test_engines_of_ones_own_need_a_store_and_keep_their_word(tmp_path):
         raises(ValueError, f"rank {RANK} of 2",
                lambda: dist.init_process_group("tapir", store=first, rank=RANK, world_size=SIZE))
         dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
-        raises(RuntimeError, "give init_process_group that backend too, or a store=",
-               lambda: dist.new_group([0, 1], backend="tapir"))
+        raises(TypeError, "must return a tutti.ProcessGroup, not str", lambda: dist.new_group([RANK], backend="zebra"))
         check()
-        dist.barrier()
-        dist.destroy_process_group()
-        store = dist.FileStore(os.path.join(FOLDER, "store"), SIZE)
-        dist.init_process_group("gloo", store=store, rank=RANK, world_size=SIZE)
-        raises(TypeError, "must return a tutti.ProcessGroup", lambda: dist.new_group([RANK], backend="zebra"))
         dist.barrier()
     """, 2, tmp_path)
 
@@ -425,18 +500,45 @@ def test_torch_tensors_among_objects(tmp_path, monkeypatch):
         import torch
         dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=20))
         weights = torch.arange(100_000.0)
+        model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2))
         tied = {"a": weights, "b": weights.view(1000, 100), "half": weights.bfloat16(), "grad":
-                torch.ones(100_000, requires_grad=True), "rows": weights.view(1000, 100)[::2], "small": torch.ones(2)}
+                torch.ones(100_000, requires_grad=True), "rows": weights.view(1000, 100)[::2], "small": torch.ones(2),
+                "none": torch.zeros(0, 3), "point": torch.tensor(3, dtype=torch.int16), "turned": weights.view(1000, 100).t(),
+                "channels": torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last),
+                "conjugate": torch.tensor([1 + 2j]).conj(), "negative": torch.tensor([1 + 2j]).conj().imag,
+                "inner": torch.ones(2, requires_grad=True) * 2, "parameter": torch.nn.Parameter(torch.ones(2)),
+                "fp8": torch.ones(3).to(torch.float8_e4m3fn), "mask": weights[:5] > 2}
         for safe in (False, True):
-            keys = ["a", "b", "half", "grad"] + ([] if safe else ["rows", "small"])
-            got = [{k: tied[k] for k in keys}] if RANK == 0 else [None]
+            got = [tied, model.state_dict(), torch.float16] if RANK == 0 else [None] * 3
             dist.broadcast_object_list(got, 0, weights_only=safe)
-            [got] = got
-            for key in keys:
-                assert torch.equal(got[key], tied[key]) and got[key].dtype == tied[key].dtype, key
-                assert got[key].requires_grad == tied[key].requires_grad
+            [got, state, dtype] = got
+            assert dtype is torch.float16
+            for key, sent in tied.items():
+                if sent.is_floating_point() and sent.element_size() == 1:
+                    assert got[key].float().tolist() == sent.float().tolist()
+                else:
+                    assert torch.equal(got[key], sent), key
+                assert type(got[key]) is type(sent) and got[key].dtype == sent.dtype, key
+                assert got[key].requires_grad == sent.requires_grad
+                assert got[key].stride() == sent.stride() or key in ("rows", "negative"), key
+            model.load_state_dict(state)
+            assert state._metadata == model.state_dict()._metadata
             got["a"][7] = -1
-            assert got["b"][0, 7] == -1  # they shared memory, and still do
+            # They shared memory, and still do.
+            assert got["b"][0, 7] == -1 == got["turned"][7, 0]
             weights[7] = 7
             dist.barrier()
+        # The functions that take lists: 2 processes with 8 ones each get 16.
+        ones = [torch.ones(3, dtype=torch.bfloat16, requires_grad=i == 3) for i in range(8)]
+        dist.all_reduce_multigpu(ones)
+        assert all(each.tolist() == [16] * 3 for each in ones) and ones[3].requires_grad and ones[3].grad_fn is None
+        each = [torch.full((2,), RANK * 8 + i) for i in range(8)]
+        dist.reduce_multigpu(each, 1, dist.ReduceOp.MAX, dst_tensor=5)
+        assert [int(one[0]) for one in each] == [15 if (RANK, i) == (1, 5) else RANK * 8 + i for i in range(8)]
+        turned = [torch.tensor([RANK + 1j * i]).conj() for i in range(2)]
+        dist.broadcast_multigpu(turned, 1, src_tensor=1)
+        assert all(one.item() == 1 - 1j for one in turned)
+        out = [[torch.zeros(1) for _ in range(4)] for _ in range(2)]
+        dist.all_gather_multigpu(out, [torch.tensor([RANK * 2.0 + i]) for i in range(2)])
+        assert [[int(one) for one in row] for row in out] == [[0, 1, 2, 3]] * 2
     """, 2, tmp_path)

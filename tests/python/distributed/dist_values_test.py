@@ -3,6 +3,7 @@
 import copy
 import datetime
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -43,6 +44,28 @@ def test_timeouts_are_timedeltas_or_seconds():
     for wrong in ("3", True):
         with pytest.raises(TypeError, match="timeout"):
             seconds_of(wrong)
+
+
+@pytest.mark.parametrize("make", [
+    lambda folder: dist.HashStore(), lambda folder: dist.FileStore(str(folder / "store")),
+    lambda folder: dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False),
+    lambda folder: dist.PrefixStore("part", dist.HashStore())], ids=["hash", "file", "tcp", "prefix"])
+def test_the_barrier_of_a_store(make, tmp_path):
+    store, passed = make(tmp_path), []
+    late = [threading.Thread(target=lambda: (store.barrier("here", 3), passed.append(1))) for _ in range(2)]
+    for thread in late:
+        thread.start()
+    with pytest.raises(TimeoutError):
+        store.barrier("there", 2, datetime.timedelta(milliseconds=50))
+    assert not passed
+    store.barrier("here", 3, 20)
+    for thread in late:
+        thread.join(20)
+    assert passed == [1, 1]
+    with pytest.raises(ValueError, match="4 have come to 'here', which is for 3"):
+        store.barrier("here", 3)
+    with pytest.raises(ValueError, match="at least one"):
+        store.barrier("nowhere", 0)
 
 
 def test_debug_levels(monkeypatch):

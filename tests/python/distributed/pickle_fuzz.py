@@ -1,5 +1,8 @@
-"""Runs pickles that were changed, or made up, through weights_only: `pickle_fuzz.py seed count` prints what became of
-them, or ends with the first that did what it must not. A process of its own, since it may crash or fill its memory."""
+"""Runs pickles through weights_only: `pickle_fuzz.py seed count` begins with all attacks that are known
+(hostile_pickles.py), each of which must be refused; then come pickles that were changed, attacks among them, or made
+up. It prints what became of them, or ends with the first that did what it must not. A process of its own, since it may
+crash or fill its memory. `pickle_fuzz.py planted` takes out one check after the other, and ends well if each is missed:
+so the fuzzer sees what it is for."""
 
 import collections
 import datetime
@@ -7,6 +10,7 @@ import decimal
 import faulthandler
 import fractions
 import gc
+import os
 import pickle
 import pickletools
 import random
@@ -17,11 +21,13 @@ import uuid
 
 import numpy as np
 
+import hostile_pickles
+import pickle_faults
 from tutti.distributed import safe
 from tutti.distributed.pickling import Packed, unpack
 
 MEMORY = 512 << 20  # bytes beyond what is there when all is imported; the pickles are small
-SECONDS = 20  # for one pickle; each takes some milliseconds
+SECONDS = 20  # of this process, for one pickle; each takes some milliseconds
 
 STRUCTURE = np.dtype([("a", "O"), ("b", ">U3"), ("c", [("x", "f4"), ("y", "O", (2,))])])
 VALUES = [
@@ -44,7 +50,8 @@ HOT = [np.array([["a"]], object), np.zeros(1, "i8"), np.zeros(1, "O"), [1, 2], [
        STRUCTURE, np.zeros(1, STRUCTURE)]
 GLOBALS = sorted(set(safe._CALLS) | {(module, name) for module, names in safe._NAMES.items() for name in names}
                  | {("numpy.dtypes", "StringDType"), ("numpy.dtypes", "ObjectDType")})
-GLOBALS = [each for each in GLOBALS if each[0] not in ("torch", "numpy.core.multiarray", "numpy.core.numeric")]
+GLOBALS = [each for each in GLOBALS if each[0].partition(".")[0] != "torch" and each[0] not in (
+    "numpy.core.multiarray", "numpy.core.numeric", "tutti.distributed.tensor_pickles")]  # which import torch
 FORBIDDEN = [("os", "system"), ("builtins", "eval"), ("builtins", "getattr"), ("numpy", "load"),
              ("numpy", "frombuffer"), ("builtins", "list.append"), ("operator", "attrgetter"), ("functools", "partial"),
              ("copyreg", "_reconstructor")]
@@ -269,11 +276,72 @@ class Watch:
             self.seen.append((event, str(args)[:200]))
 
 
-def main(seed, count):
-    faulthandler.enable()
-    pool = [opcodes_of(value) for value in VALUES + HOT]
-    watch = Watch()
-    for opcodes, buffers in pool:  # whatever is imported late is imported now
+def parts_of_attacks():
+    """The attacks as opcodes, to be changed; those that are no whole pickles, or very long, are left out."""
+    found = []
+    for pickled in hostile_pickles.ALL.values():
+        try:
+            opcodes = split(pickled)
+        except ValueError:
+            continue
+        if len(opcodes) < 2000 and len(pickled) < 100_000 and b"tensor_pickles" not in pickled:
+            found.append(([each for each in opcodes if each[:1] not in (pickle.PROTO, pickle.STOP)], []))
+    return found
+
+
+def limit_time(seconds=None):
+    """Ends the process when it has worked for so long; how long it was kept waiting does not count."""
+    signal.setitimer(signal.ITIMER_PROF, SECONDS if seconds is None else seconds)
+
+
+class Bad(Exception):
+    """A pickle did what it must not."""
+
+
+def attacks():
+    """Each is refused, and in time. The small ones first: they are read at once."""
+    for name, pickled in sorted(hostile_pickles.ALL.items(), key=lambda item: len(item[1])):
+        limit_time()
+        try:
+            unpack(pickled, [], True)
+        except pickle.UnpicklingError as refusal:
+            if "weights_only" not in str(refusal) or "MemoryError" in str(refusal):
+                raise Bad(f"{name}: {refusal}") from None
+        except ImportError:
+            pass  # torch may not be here
+        else:
+            raise Bad(f"what {name} was read")
+    limit_time(0)
+
+
+def look_at(watch, outcomes, pickled, buffers):
+    """Reads one pickle."""
+    body = b"".join(len(each).to_bytes(8, "little") for each in buffers) + pickled
+    rooms = [bytearray(each) for each in buffers]
+    limit_time()
+    watch.on = True
+    got = problem = None
+    try:
+        got = unpack(body, rooms, True)
+    except (pickle.UnpicklingError, ImportError) as refusal:
+        problem = refusal
+    finally:
+        watch.on = False
+    outcomes["read" if problem is None else "refused"] += 1
+    if watch.seen or "MemoryError" in str(problem):
+        raise Bad(f"{watch.seen} {problem}: {body[:2000]!r}")
+    if problem is None:
+        if address := addresses_in(got):
+            raise Bad(f"{address!r} is made of addresses: {body[:2000]!r}")
+        try:  # touches every element
+            pickle.dumps(got, 5)
+        except Exception:  # noqa: BLE001: what nests too deep for pickle, for example
+            outcomes["not written again"] += 1
+
+
+def prepare(pool):
+    """Whatever is imported late is imported now; then memory is limited."""
+    for opcodes, buffers in pool:
         unpack(b"".join(len(each).to_bytes(8, "little") for each in buffers) + b"\x80\x05" + b"".join(opcodes) + b".",
                [bytearray(each) for each in buffers], True)
     for module in {module for module, _ in GLOBALS}:
@@ -282,39 +350,55 @@ def main(seed, count):
         there = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (there + MEMORY, there + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main(seed, count):
+    faulthandler.enable()
+    pool = [opcodes_of(value) for value in VALUES + HOT]
+    watch = Watch()
+    prepare(pool)
+    attacks()
+    pool += parts_of_attacks()
     outcomes = collections.Counter()
     for number in range(count):
         draw = random.Random(f"{seed}.{number}")
-        pickled, buffers = draw.choice([recomposed, recomposed, changed, made_up])(draw, pool)
-        body = b"".join(len(each).to_bytes(8, "little") for each in buffers) + pickled
-        rooms = [bytearray(each) for each in buffers]
-        signal.alarm(SECONDS)  # ends the process
-        watch.on = True
-        got = problem = None
         try:
-            got = unpack(body, rooms, True)
-        except (pickle.UnpicklingError, ImportError) as refusal:
-            problem = refusal
-        finally:
-            watch.on = False
-        outcomes["read" if problem is None else "refused"] += 1
-        bad = watch.seen or "MemoryError" in str(problem)
-        if bad:
-            raise SystemExit(f"seed {seed}, number {number}: {watch.seen} {problem}: {body[:2000]!r}")
-        if problem is None:
-            if address := addresses_in(got):
-                raise SystemExit(f"seed {seed}, number {number}: {address!r} is made of addresses: {body[:2000]!r}")
-            try:  # touches every element
-                pickle.dumps(got, 5)
-            except Exception:  # noqa: BLE001: what nests too deep for pickle, for example
-                outcomes["not written again"] += 1
-        del got
+            look_at(watch, outcomes, *draw.choice([recomposed, recomposed, changed, made_up])(draw, pool))
+        except Bad as found:
+            raise SystemExit(f"seed {seed}, number {number}: {found}") from None
         if number % 500 == 0:
             gc.collect()
             print(number, file=sys.stderr, flush=True)  # where it was, should it crash
-    signal.alarm(0)
-    print(dict(outcomes), f"{len(watch.found)} names found,", "well")
+    limit_time(0)
+    print(f"{len(hostile_pickles.ALL)} attacks,", dict(outcomes), f"{len(watch.found)} names found,", "well")
+
+
+def planted():
+    """Each fault in a process of its own, which is expected to tell of it, to crash or not to end in time."""
+    prepare([opcodes_of(value) for value in VALUES + HOT])
+    attacks()
+    unseen = []
+    for name, plant in pickle_faults.FAULTS.items():
+        child = os.fork()
+        if child == 0:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            try:
+                plant()
+                global SECONDS
+                SECONDS = 2
+                attacks()
+            except BaseException:  # noqa: BLE001: seen
+                os._exit(1)
+            os._exit(0)
+        if os.waitpid(child, 0)[1] == 0:
+            unseen.append(name)
+    if unseen:
+        raise SystemExit(f"without these checks all attacks are refused: {unseen}")
+    print(f"{len(pickle_faults.FAULTS)} faults seen, well")
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    if sys.argv[1] == "planted":
+        planted()
+    else:
+        main(int(sys.argv[1]), int(sys.argv[2]))

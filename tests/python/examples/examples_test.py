@@ -23,6 +23,7 @@ RANKS = {
     "10_every_operation": [1, 4],
     "11_rows_and_columns": [1, 4, 5],
     "14_linear_regression": [1, 4],
+    "15_routing": [1, 4, 5],
 }
 # Those below have tests of their own.
 MEETING = "12_rendezvous"

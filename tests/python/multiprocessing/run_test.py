@@ -145,6 +145,53 @@ if __name__ == "__main__":
     assert done.stdout == "[10, 11]\n", done.stderr
 
 
+@pytest.mark.parametrize("method", ["spawn", "forkserver"])
+def test_functions_without_a_name_in_a_script(method, tmp_path):
+    """Pickle fails at them after it has sent the queue behind them for the first time."""
+    pytest.importorskip("cloudpickle", reason="cloudpickle is not installed")
+    script = tmp_path / "script.py"
+    script.write_text(f"""
+import tutti.distributed as dist
+if __name__ == "__main__":
+    factor = 5
+    print(dist.run(lambda more: dist.get_rank() * factor + more, 2, args=(1,), start_method={method!r}))
+""")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.stdout == "[1, 6]\n", done.stderr
+
+
+def test_what_is_no_function_is_refused_here():
+    for start in (dist.run, mp.spawn):
+        with pytest.raises(TypeError, match="fn must be a function that the processes call, not 'add'"):
+            start("add", nprocs=2)
+
+
+@pytest.mark.parametrize("wrong, kind, text", [
+    (dict(nprocs="2"), TypeError, "nprocs is '2'; it is a whole number"), (dict(nprocs=2.0), TypeError, "whole number"),
+    (dict(nprocs=True), TypeError, "whole number"), (dict(nprocs=0), ValueError, "nprocs is 0; at least one"),
+    (dict(nprocs=1, args=5), TypeError, "args is 5; it is the tuple of fn's arguments: args=(5,)"),
+    (dict(nprocs=1, args="ab"), TypeError, "args=('ab',)"),
+    (dict(nprocs=1, timeout="3"), TypeError, "timeout is '3'"), (dict(nprocs=1, timeout=-1), ValueError, "negative"),
+    (dict(nprocs=1, timeout=float("nan")), ValueError, "negative"),
+    (dict(nprocs=1, env={"A": 1}), TypeError, "env has 'A': 1; names and values of variables are text")])
+def test_wrong_arguments_are_refused_here(wrong, kind, text):
+    with pytest.raises(kind) as problem:
+        dist.run(add, **wrong)
+    assert text in str(problem.value)
+    if set(wrong) <= {"nprocs", "args"}:
+        for start in (mp.spawn, mp.start_processes):
+            with pytest.raises(kind) as problem:
+                start(print, **wrong)
+            assert text in str(problem.value)
+        with pytest.raises(kind) as problem:
+            mp.run_threads(print, wrong["nprocs"], wrong.get("args", ()))
+        assert text.replace("nprocs", "nthreads") in str(problem.value)
+
+
+def test_arguments_of_other_kinds_are_taken():
+    assert dist.run(large, nprocs=1, args=[3], timeout=float("inf")) == [bytes(3)]
+
+
 def test_a_fork_of_a_process_with_a_world_is_refused():
     assert python("""
 import os

@@ -178,6 +178,17 @@ def test_parameters_are_theirs():
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_group_has_what_theirs_has():
+    """Each name of a group's object, and of what a Work is, answers or says why it does not."""
+    import torch.distributed as theirs
+    import tutti.distributed as ours
+    for kind in ("ProcessGroup", "Work"):
+        names = [name for name in dir(getattr(theirs, kind)) if not name.startswith(("__", "_pybind11"))]
+        assert len(names) > 10, f"only {names} were found"
+        missing = [name for name in names if not hasattr(getattr(ours, kind), name)]
+        assert not missing, f"{kind} lacks {missing}"
+
+
 def test_engine_texts_are_not_fixed_ones():
     """The pattern must not swallow texts that Python programs rely on."""
     for text in ("Default process group has not been initialized, please make sure to call init_process_group.",

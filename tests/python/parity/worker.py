@@ -45,11 +45,13 @@ def outcome(cell, place):
 
 
 def all_cells():
+    import attributes
     import cells
     import errors
     return itertools.chain(
         errors.questions(), cells.reductions(), cells.moves(), cells.forms(), cells.coalesced(), cells.objects(),
-        cells.groups(), cells.works(), errors.calls(), errors.strangers(), errors.meshes(), errors.lives())
+        cells.groups(), cells.works(), errors.calls(), errors.strangers(), errors.meshes(), attributes.attributes(),
+        errors.lives())
 
 
 def run(dist, port, place_of):

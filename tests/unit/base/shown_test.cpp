@@ -68,4 +68,19 @@ TEST(Shown, IsCutAnywhereWhereThereAreNoCharacters) {
   EXPECT_EQ(cut("\xe6\x97xyz", 1), "\xe6") << "that is no character";
 }
 
+TEST(ShownOnLine, NothingSpeaksToTheTerminal) {
+  using tutti::base::shown_on_line;
+  EXPECT_EQ(shown_on_line("größer, 日本語, 😀"), "größer, 日本語, 😀");
+  EXPECT_EQ(shown_on_line("a\x1b[2J\r\n\tb\x7f"), "a\\x1b[2J\\x0d\\x0a\\x09b\\x7f");
+  EXPECT_EQ(shown_on_line(std::string("\0", 1)), "\\x00");
+  EXPECT_EQ(shown_on_line("\xc2\x9b"
+                          "2J \xc2\xa0"),
+            "\\xc2\\x9b2J \xc2\xa0")
+      << "CSI in one character";
+  EXPECT_EQ(shown_on_line("\x9b"
+                          "2J"),
+            "\\x9b2J");
+  EXPECT_EQ(shown_on_line("\x1b\x1b", 1), "\\x1b");
+}
+
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <vector>
 
 namespace tutti::engine {
@@ -41,6 +42,61 @@ TEST(CallCode, IsFrozen) {
   call.root = 0;
   call.digest = 0;
   EXPECT_EQ(encode_in(call), (CallCode{0x00000000000b0405ULL, 1000, 0}));
+}
+
+/// Names in the order of their numbers.
+template <class Enum>
+std::vector<std::string> names_of(int count) {
+  std::vector<std::string> names;
+  for (int i = 0; i < count; ++i) names.emplace_back(to_string(static_cast<Enum>(i)));
+  return names;
+}
+
+TEST(CallCode, NumbersOfKindsOpsAndTypesAreFrozen) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(
+      names_of<Kind>(kKindCount),
+      (Names{"barrier", "broadcast", "all_reduce", "new_group", "unused", "reduce", "all_gather",
+             "gather", "scatter", "reduce_scatter", "all_to_all", "send", "recv"}));
+  EXPECT_EQ(names_of<ReduceOp>(kReduceOpCount),
+            (Names{"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"}));
+  EXPECT_EQ(names_of<DType>(kDTypeCount),
+            (Names{"bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64",
+                   "float16", "bfloat16", "float32", "float64", "float8_e4m3", "float8_e5m2",
+                   "complex64", "complex128"}));
+}
+
+TEST(CallCode, OfBlocksIsFrozen) {
+  std::vector<float> data(12);
+  Collective call;
+  call.input = view_of(data);
+  call.output = call.input;
+  // Of what holds a block of each rank: what is agreed is one block.
+  call.kind = Kind::all_to_all;
+  EXPECT_EQ(encode_in(call), (CallCode{0xffffffff000bff0aULL, 3, 0}));
+  call.kind = Kind::all_gather;
+  EXPECT_EQ(encode_in(call), (CallCode{0xffffffff000bff06ULL, 12, 0}));
+  call.kind = Kind::reduce_scatter;
+  call.op = ReduceOp::sum;
+  EXPECT_EQ(encode_in(call), (CallCode{0xffffffff000b0009ULL, 12, 0}));
+  call.root = 2;
+  call.kind = Kind::gather;
+  EXPECT_EQ(encode_in(call), (CallCode{0x00000002000bff07ULL, 12, 0}));
+  call.kind = Kind::scatter;
+  EXPECT_EQ(encode_in(call), (CallCode{0x00000002000bff08ULL, 12, 0}));
+  // Splits say nothing of their sizes.
+  Details details;
+  const std::vector<std::size_t> splits{1, 2, 3, 6};
+  details.input_counts = splits;
+  details.output_counts = splits;
+  call.details = &details;
+  call.kind = Kind::all_to_all;
+  EXPECT_EQ(encode_in(call), (CallCode{0xffffffff000bff0aULL, ~std::uint64_t{0}, 0}));
+  // Uneven blocks: their sum, and a digest of all.
+  call.kind = Kind::all_gather;
+  std::uint64_t digest = 0xcbf29ce484222325ULL;
+  for (const std::size_t count : splits) digest = chain(digest, CallCode{count, 0, 0});
+  EXPECT_EQ(encode_in(call), (CallCode{0xffffffff000bff06ULL, 12, digest | 1}));
 }
 
 TEST(CallCode, ChainIsFrozen) {

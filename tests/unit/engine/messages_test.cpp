@@ -14,6 +14,7 @@
 namespace tutti::engine {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using transport::FrameHeader;
 using transport::FrameType;
@@ -21,7 +22,7 @@ using transport::FrameType;
 constexpr std::size_t kEager = 64 * 1024;
 constexpr std::size_t kPool = 512 * 1024;
 
-class NotingTransport final : public transport::Transport {
+class CountingTransport final : public transport::Transport {
  public:
   [[nodiscard]] const char* name() const noexcept override { return "noting"; }
   void set_sink(transport::Sink* sink) noexcept override { sink_ = sink; }
@@ -67,22 +68,23 @@ class NotingTransport final : public transport::Transport {
   std::uint64_t told_ = 0;
 };
 
-TimePoint clock_now{std::chrono::hours(1)};
+TimePoint messages_now{std::chrono::hours(1)};
 
-/// Rank 0 of two on different hosts; rank 1 is played by the test.
+/// Rank 0 of two on different hosts; rank 1 is played by the test. The world has one more, which no
+/// group has.
 class MessagesTest : public testing::Test {
  protected:
   MessagesTest() : engine_(world()) {}
 
   World world() {
     World world;
-    world.size = 2;
+    world.size = 3;
     world.regions = &memory_.regions(0);
-    world.host_of = {0, 1};
-    world.local_of = {0, -1};
-    world.route = {nullptr, &transport_};
-    world.whereabouts = {"", ""};
-    world.now = []() noexcept { return clock_now; };
+    world.host_of = {0, 1, 2};
+    world.local_of = {0, -1, -1};
+    world.route = {nullptr, &transport_, &transport_};
+    world.whereabouts = {"", "", ""};
+    world.now = []() noexcept { return messages_now; };
     world.populate = [](std::byte*, std::size_t) { return Status(); };
     world.algorithms = "broadcast:binomial_broadcast,all_reduce:exchange";
     return world;
@@ -144,7 +146,7 @@ class MessagesTest : public testing::Test {
   }
 
   transport::sim::Memory memory_{{0, 1}};
-  NotingTransport transport_;
+  CountingTransport transport_;
   Engine engine_;
 };
 
@@ -341,6 +343,26 @@ TEST_F(MessagesTest, AnotherCallOfThePeerBreaksTheGroupAndWritesNothing) {
   EXPECT_EQ(transport_.frames(FrameType::abort), 1);
 }
 
+TEST_F(MessagesTest, AllAreAskedBeforeTheDeadlineSoThatTheyAreConnectedThen) {
+  Group& world = group(1);
+  std::vector<float> values(4);
+  const std::uint64_t ticket = broadcast(world, values, 1);  // takes a second at most
+  const TimePoint start = messages_now;
+  const auto pings_after = [&](milliseconds time) {
+    messages_now = start + time;
+    engine_.tick();
+    settle();
+    return transport_.frames(FrameType::ping);
+  };
+  EXPECT_EQ(pings_after(milliseconds(0)), 0);
+  EXPECT_EQ(pings_after(milliseconds(45)), 1) << "whom it waits for hears what it is doing";
+  EXPECT_EQ(pings_after(milliseconds(490)), 1);
+  EXPECT_EQ(pings_after(milliseconds(510)), 2) << "half its time is over";
+  EXPECT_EQ(pings_after(milliseconds(530)), 2) << "once";
+  EXPECT_FALSE(engine_.is_done(world, ticket));
+  messages_now = start;
+}
+
 TEST_F(MessagesTest, AGroupThatWasBrokenBeforeItWasMadeIsBroken) {
   FrameHeader abort = frame(FrameType::abort, 1, static_cast<std::uint64_t>(Errc::peer_lost), 2);
   const std::string text = "rank 1 is gone";
@@ -356,6 +378,25 @@ TEST_F(MessagesTest, AGroupThatWasBrokenBeforeItWasMadeIsBroken) {
   EXPECT_EQ(outcome->code(), Errc::peer_lost);
   EXPECT_EQ(outcome->message(), text);
   EXPECT_EQ(outcome->culprit(), 1);
+}
+
+TEST_F(MessagesTest, OnlyARankOfTheGroupIsToBlame) {
+  const std::uint64_t code = static_cast<std::uint64_t>(Errc::peer_lost);
+  for (const bool early : {false, true}) {
+    // As they travel: one more than the rank.
+    for (const std::uint64_t culprit :
+         {std::uint64_t{0}, std::uint64_t{2}, std::uint64_t{3}, std::uint64_t{4},
+          std::uint64_t{1} << 32 | 1, ~std::uint64_t{0}}) {
+      SCOPED_TRACE(std::to_string(culprit) + (early ? ", before the group was made" : ""));
+      const std::uint64_t id = 100 + 2 * (culprit % 50) + (early ? 1 : 0);
+      Group* made = early ? nullptr : &group(id);
+      EXPECT_TRUE(hear(frame(FrameType::abort, id, code, culprit)));
+      if (early) made = &group(id);
+      ASSERT_TRUE(made->broken);
+      EXPECT_EQ(made->cause.culprit(), culprit == 2 ? std::optional<int>(1) : std::optional<int>());
+      engine_.remove_group(*made);
+    }
+  }
 }
 
 }  // namespace

@@ -60,11 +60,54 @@ TEST(PlanCache, WhatFitsIntoTheLineNeedsNoStaging) {
   EXPECT_EQ(larger.stage_bytes, 64u);
 }
 
+TEST(PlanCache, FewElementsOfAnyDtypeAreDoneInOneStride) {
+  PlanCache cache = make_cache();
+  for (int number = 0; number < kDTypeCount; ++number) {
+    const auto dtype = static_cast<DType>(number);
+    EXPECT_EQ(cache.find(all_reduce(4, dtype)).stride, Stride::one_shot) << to_string(dtype);
+    if (dtype == DType::bool_) continue;  // has no means
+    Collective mean = all_reduce(4, dtype);
+    mean.op = ReduceOp::avg;
+    EXPECT_EQ(cache.find(mean).stride, Stride::none) << to_string(dtype);
+  }
+  EXPECT_EQ(cache.find(all_reduce(1'000'000)).stride, Stride::none);
+}
+
 TEST(PlanCache, TheOverrideIsTaken) {
   PlanCache cache = make_cache("all_reduce:slice_owner");
   EXPECT_EQ(cache.find(all_reduce(4)).schedule->algorithm, "slice_owner");
   PlanCache plain = make_cache();
   EXPECT_EQ(plain.find(all_reduce(4)).schedule->algorithm, "one_shot");
+}
+
+TEST(PlanCache, SmallReductionsAreTakenInOneStride) {
+  PlanCache cache = make_cache();
+  EXPECT_EQ(cache.find(all_reduce(4)).stride, Stride::one_shot);
+  EXPECT_EQ(cache.find(all_reduce(1'000'000)).stride, Stride::none);
+  Collective mean = all_reduce(4);
+  mean.op = ReduceOp::avg;
+  EXPECT_EQ(cache.find(mean).stride, Stride::none);
+  // More ranks than CPUs: who comes last adds.
+  PlanCache crowded(1, plan::make_topology({0, 0, 0}), 2, {});
+  EXPECT_EQ(crowded.find(all_reduce(4)).stride, Stride::one_shot);
+  EXPECT_EQ(crowded.find(all_reduce(1024)).stride, Stride::shared);
+  EXPECT_EQ(crowded.find(all_reduce(100'000)).stride, Stride::none);
+}
+
+TEST(PlanCache, OutputsGoAroundTheCacheWhereThoseOfAHostFillIt) {
+  constexpr std::size_t kMiB = (std::size_t{1} << 20) / 4;  // in elements
+  PlanCache two = make_cache();
+  EXPECT_FALSE(two.find(all_reduce(15 * kMiB)).stream_out);
+  EXPECT_TRUE(two.find(all_reduce(16 * kMiB)).stream_out);
+  PlanCache eight(0, plan::make_topology(std::vector<int>(8, 0)), 2, {});
+  EXPECT_FALSE(eight.find(all_reduce(3 * kMiB)).stream_out);
+  EXPECT_TRUE(eight.find(all_reduce(4 * kMiB)).stream_out);
+  Collective reduce = all_reduce(4 * kMiB);  // one rank gets it
+  reduce.kind = Kind::reduce;
+  EXPECT_FALSE(eight.find(reduce).stream_out);
+  PlanCache apart(0, plan::make_topology({0, 0, 1, 1, 2, 2, 3, 3}), 2, {});
+  EXPECT_FALSE(apart.find(all_reduce(15 * kMiB)).stream_out);
+  EXPECT_TRUE(apart.find(all_reduce(16 * kMiB)).stream_out);
 }
 
 TEST(PlanCache, TokensOfGroupsAreBarriers) {

@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
+#include <random>
+#include <utility>
 #include <vector>
+
+#include "group/views_check.hpp"
 
 namespace tutti {
 namespace {
@@ -51,7 +57,7 @@ TEST(CallCheck, RightCallsPass) {
 }
 
 TEST(CallCheck, CountsMustFit) {
-  EXPECT_THAT(Given(Kind::all_reduce, 10, 11).wrong(), HasSubstr("input's dtype and count"));
+  EXPECT_THAT(Given(Kind::all_reduce, 10, 11).wrong(), HasSubstr("has 11 elements, the input 10"));
   EXPECT_THAT(Given(Kind::all_gather, 4, 15).wrong(), HasSubstr("must have 4 times the input's 4"));
   EXPECT_THAT(Given(Kind::gather, 4, 15).wrong(0), HasSubstr("must have 4 times"));
   EXPECT_THAT(Given(Kind::scatter, 17, 4).wrong(0), HasSubstr("4 times the output's 4"));
@@ -105,6 +111,47 @@ TEST(CallCheck, ListsMustFit) {
   EXPECT_THAT(type.wrong(1), HasSubstr("the output for rank 3 is int32, not float32"));
 }
 
+TEST(CallCheck, AllTensorsMustBeOnOneDevice) {
+  constexpr Device kFirst{DeviceType::cuda, 0};
+  constexpr Device kSecond{DeviceType::cuda, 1};
+  const auto on = [](const TensorView& view, Device device) {
+    return TensorView(view.data(), view.dtype(), view.count(), device);
+  };
+  for (const Kind kind : {Kind::all_reduce, Kind::broadcast, Kind::reduce, Kind::all_to_all}) {
+    for (const int rank : {0, 1}) {
+      Given call(kind, 8, 8);
+      call.call.input = on(call.call.input, kSecond);
+      call.call.output = on(call.call.output, kSecond);
+      EXPECT_EQ(call.wrong(rank), "");
+      call.call.output = on(call.call.output, kFirst);
+      EXPECT_THAT(call.wrong(rank),
+                  HasSubstr("the output is in the memory of cuda:0, not of cuda:1"))
+          << to_string(kind);
+    }
+  }
+  Given scatter(Kind::scatter, 16, 4);
+  scatter.call.output = on(scatter.call.output, kFirst);
+  EXPECT_THAT(scatter.wrong(0), HasSubstr("the input is in the memory of cpu, not of cuda:0"));
+  EXPECT_EQ(scatter.wrong(1), "") << "only the root has an input";
+  Given list(Kind::all_gather, 4, 0);
+  (void)list.list(list.out.data(), 4, 0);
+  list.views[2] = on(list.views[2], kFirst);
+  list.details.outputs = list.views;
+  EXPECT_THAT(list.wrong(), HasSubstr("the output for rank 2 is in the memory of cuda:0"));
+  Given factors(Kind::all_reduce, 10, 10);
+  factors.call.op = ReduceOp::premul_sum;
+  const TensorView one(factors.out.data(), DType::float32, 1);
+  factors.details.factor = on(one, kFirst);
+  EXPECT_THAT(factors.wrong(), HasSubstr("the factor is in the memory of cuda:0"));
+  factors.call.input = on(factors.call.input, kFirst);
+  factors.call.output = on(factors.call.output, kFirst);
+  EXPECT_EQ(factors.wrong(), "");
+  factors.details.factor = one;
+  EXPECT_EQ(factors.wrong(), "") << "a number may come from the host";
+  factors.details.factor = TensorView(factors.in.data(), DType::float32, 10);
+  EXPECT_THAT(factors.wrong(), HasSubstr("the factor is in the memory of cpu"));
+}
+
 TEST(CallCheck, MemoryMustBeThere) {
   Given call(Kind::all_reduce, 10, 10);
   call.call.input = TensorView(nullptr, DType::float32, 10);
@@ -113,6 +160,55 @@ TEST(CallCheck, MemoryMustBeThere) {
   folded.call.output = TensorView(folded.out.data(), DType::float32, std::array<std::int64_t, 1>{4},
                                   std::array<std::int64_t, 1>{0});
   EXPECT_THAT(folded.wrong(), HasSubstr("stride of 0"));
+}
+
+/// By counting.
+bool has_twins(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides) {
+  std::vector<std::int64_t> offsets{0};
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    std::vector<std::int64_t> next;
+    for (const std::int64_t offset : offsets) {
+      for (std::int64_t i = 0; i < shape[d]; ++i) next.push_back(offset + i * strides[d]);
+    }
+    offsets = std::move(next);
+  }
+  std::sort(offsets.begin(), offsets.end());
+  return std::adjacent_find(offsets.begin(), offsets.end()) != offsets.end();
+}
+
+TEST(CallCheck, AViewOverlapsItselfExactlyWhereTwoElementsAreOne) {
+  std::vector<float> memory(1);
+  std::mt19937 random(7);
+  const auto any = [&](int low, int high) {
+    return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+  };
+  int twins = 0;
+  for (int i = 0; i < 20000; ++i) {
+    std::vector<std::int64_t> shape;
+    std::vector<std::int64_t> strides;
+    for (std::int64_t d = any(0, 4); d > 0; --d) {
+      shape.push_back(any(0, 5));
+      strides.push_back(any(-14, 14));
+    }
+    const TensorView view(memory.data(), DType::float32, shape, strides);
+    const bool expected = has_twins(shape, strides);
+    EXPECT_EQ(overlaps_itself(view), expected)
+        << testing::PrintToString(shape) << " " << testing::PrintToString(strides);
+    twins += expected ? 1 : 0;
+  }
+  EXPECT_GT(twins, 2000);
+  EXPECT_LT(twins, 18000);
+  // Large ones take no time: rows that overlap, and every other element of a transposed matrix.
+  const std::int64_t large = std::int64_t{1} << 40;
+  const auto overlaps = [&](const std::vector<std::int64_t>& shape,
+                            const std::vector<std::int64_t>& strides) {
+    return overlaps_itself(TensorView(memory.data(), DType::float32, shape, strides));
+  };
+  EXPECT_TRUE(overlaps({2, large}, {1, 1}));
+  EXPECT_TRUE(overlaps({large, 3}, {2, 1}));
+  EXPECT_FALSE(overlaps({1024, large / 2}, {1, 2048}));
+  EXPECT_FALSE(overlaps({1024, large / 2}, {-1, -2048}));
+  EXPECT_TRUE(overlaps({large, 7}, {0, 1}));
 }
 
 TEST(CallCheck, OverlapsAreToldButForTheOwnBlock) {

@@ -1,9 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <cstdlib>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -11,6 +13,7 @@
 
 #include <tutti/init.hpp>
 #include <tutti/launch.hpp>
+#include <tutti/store.hpp>
 
 #include "base/log.hpp"
 
@@ -106,6 +109,30 @@ ProcessGroup alone(std::optional<Config> config = {}) {
   return init_process_group(options);
 }
 
+TEST(InitProcessGroup, AnOperationMayTakeHalfAnHourUnlessSomebodySaysSo) {
+  ::unsetenv("TUTTI_TIMEOUT");
+  const auto half_an_hour = std::chrono::minutes(30);  // torch.distributed's
+  ProcessGroup world = alone();
+  EXPECT_EQ(world.timeout(), half_an_hour);
+  EXPECT_EQ(world.new_group({0})->timeout(), half_an_hour);
+  EXPECT_EQ(world.new_group({0}, {.timeout = 3s})->timeout(), 3s);
+  EXPECT_EQ(world.split(0, 0, {.timeout = 4s})->timeout(), 4s);
+  EXPECT_EQ(world.new_subgroups(1, {.timeout = 5s}).timeout(), 5s);
+}
+
+TEST(InitProcessGroup, TellsWhatTheWorldIs) {
+  EXPECT_FALSE(is_initialized());
+  {
+    ProcessGroup world = alone();
+    EXPECT_TRUE(is_initialized());
+    EXPECT_EQ(world.rank(), 0);
+    EXPECT_EQ(world.size(), 1);
+    EXPECT_EQ(world.backend(), "native");
+    EXPECT_TRUE(is_available(world.backend()));
+  }
+  EXPECT_FALSE(is_initialized());
+}
+
 TEST(InitProcessGroup, KeepsTheLevelOfTheSinkUnlessOneIsSaid) {
   std::vector<std::string> heard;
   set_log_sink([&](LogLevel, std::string_view text) { heard.emplace_back(text); }, LogLevel::debug);
@@ -123,6 +150,44 @@ TEST(InitProcessGroup, KeepsTheLevelOfTheSinkUnlessOneIsSaid) {
   base::log(LogLevel::info, "and that is heard");
   set_log_sink({});
   EXPECT_EQ(heard, (std::vector<std::string>{"nobody said a level", "and that is heard"}));
+}
+
+TEST(InitProcessGroup, WarnsOnceOfAVariableThatIsMisspelt) {
+  std::vector<std::string> heard;
+  std::mutex mutex;
+  const auto note = [&](LogLevel level, std::string_view text) {
+    const std::lock_guard lock(mutex);
+    EXPECT_EQ(level, LogLevel::warning) << text;
+    heard.emplace_back(text);
+  };
+  ::setenv("TUTTI_TRANSPRT", "tcp", 1);
+  ::setenv("TUTTI_SECRETFILE", "/nowhere", 1);
+  ::setenv("TUTTI_COFFEE_MACHINE", "on", 1);  // near nothing of ours
+  set_log_sink(note, LogLevel::error);
+  Config quiet;
+  quiet.log_level = LogLevel::error;
+  { const ProcessGroup world = alone(quiet); }
+  EXPECT_EQ(heard.size(), 0U) << "nobody wants to hear warnings";
+  for (const char* const name : {"TUTTI_TRANSPRT", "TUTTI_SECRETFILE"}) ::unsetenv(name);
+
+  ::setenv("TUTTI_TIMEOT", "5", 1);
+  ::setenv("TUTTI_SECRET_FIL", "/nowhere", 1);
+  set_log_sink(note);
+  for (int round = 0; round < 3; ++round) {
+    const ProcessGroup world = alone();
+    run_threads(2, [](ProcessGroup&) {});
+  }
+  std::sort(heard.begin(), heard.end());
+  ASSERT_EQ(heard.size(), 2U);
+  EXPECT_EQ(
+      heard[0].find("TUTTI_SECRET_FIL is set and means nothing; did you mean TUTTI_SECRET_FILE?"),
+      0U)
+      << heard[0];
+  EXPECT_EQ(heard[1].find("TUTTI_TIMEOT is set and means nothing; did you mean TUTTI_TIMEOUT?"), 0U)
+      << heard[1];
+  set_log_sink({});
+  for (const char* const name : {"TUTTI_TIMEOT", "TUTTI_SECRET_FIL", "TUTTI_COFFEE_MACHINE"})
+    ::unsetenv(name);
 }
 
 TEST(InitProcessGroup, TakesNoNameOfAMeetingWithAnExchange) {
@@ -151,11 +216,20 @@ TEST(RunThreads, WithoutAConfigReadsTheEnvironment) {
   ::unsetenv("TUTTI_AGREE");
 }
 
-TEST(IsAvailable, KnowsTheBackendsThatAWorldCanRunOn) {
-  EXPECT_TRUE(is_available("native"));
-  EXPECT_FALSE(is_available("gloo"));  // not ours, and not taken for ours
-  EXPECT_FALSE(is_available("Native"));
-  EXPECT_FALSE(is_available(""));
+TEST(Init, OtherStoresOfThisProcessDoNotCount) {
+  const auto join = [](const std::shared_ptr<Store>& store, int rank, int size) {
+    InitOptions options;
+    options.store = store;
+    options.rank = rank;
+    options.size = size;
+    options.timeout = 5s;
+    const ProcessGroup world = init_process_group(options);
+    EXPECT_EQ(world.size(), size);
+  };
+  join(make_hash_store(), 0, 1);  // rank 0 alone, so it has met more often than rank 1
+  const std::shared_ptr<Store> store = make_hash_store();
+  const std::jthread other([&] { EXPECT_NO_THROW(join(store, 1, 2)); });
+  EXPECT_NO_THROW(join(store, 0, 2));
 }
 
 }  // namespace

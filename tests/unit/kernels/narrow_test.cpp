@@ -19,8 +19,8 @@ using testing::TypeName;
 template <class T>
 class NarrowFloats : public ::testing::Test {};
 
-using Types = ::testing::Types<testing::Half, testing::Brain, testing::E4M3, testing::E5M2>;
-TYPED_TEST_SUITE(NarrowFloats, Types, TypeName);
+using NarrowTypes = ::testing::Types<testing::Half, testing::Brain, testing::E4M3, testing::E5M2>;
+TYPED_TEST_SUITE(NarrowFloats, NarrowTypes, TypeName);
 
 template <class T>
 std::vector<T> all_values() {

@@ -24,11 +24,11 @@ constexpr std::array kOps = {ReduceOp::sum,  ReduceOp::product, ReduceOp::min, R
 template <class T>
 class Reduce : public ::testing::Test {};
 
-using Types = ::testing::Types<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
-                               std::uint32_t, std::int32_t, std::uint64_t, std::int64_t, float,
-                               double, testing::Half, testing::Brain, testing::E4M3, testing::E5M2,
-                               std::complex<float>, std::complex<double>>;
-TYPED_TEST_SUITE(Reduce, Types, TypeName);
+using ReducedTypes = ::testing::Types<bool, std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
+                                      std::uint32_t, std::int32_t, std::uint64_t, std::int64_t,
+                                      float, double, testing::Half, testing::Brain, testing::E4M3,
+                                      testing::E5M2, std::complex<float>, std::complex<double>>;
+TYPED_TEST_SUITE(Reduce, ReducedTypes, TypeName);
 
 template <class T, class Body>
 void for_each_kernel(const Body& body) {

@@ -16,8 +16,8 @@ std::chrono::steady_clock::time_point in(std::chrono::milliseconds time) {
   return std::chrono::steady_clock::now() + time;
 }
 
-struct Pipe {
-  Pipe() {
+struct WatchedPipe {
+  WatchedPipe() {
     std::array<int, 2> ends{};
     EXPECT_EQ(pipe(ends.data()), 0);
     read = Fd(ends[0]);
@@ -31,8 +31,8 @@ struct Pipe {
 TEST(EventLoop, CallsWhatIsReady) {
   auto loop = EventLoop::create().value().release();
   const std::unique_ptr<EventLoop> owner(loop);
-  Pipe one;
-  Pipe two;
+  WatchedPipe one;
+  WatchedPipe two;
   int calls = 0;
   ASSERT_TRUE(loop->add(one.read.get(), EPOLLIN, [&](std::uint32_t events) {
     EXPECT_TRUE(events & EPOLLIN);
@@ -73,8 +73,8 @@ TEST(EventLoop, WakeEndsTheWaitFromAnotherThread) {
 TEST(EventLoop, ACallbackMayRemoveItselfAndOthers) {
   auto loop = EventLoop::create();
   ASSERT_TRUE(loop);
-  Pipe one;
-  Pipe two;
+  WatchedPipe one;
+  WatchedPipe two;
   one.fill();
   two.fill();
   int calls = 0;
@@ -92,8 +92,8 @@ TEST(EventLoop, ACallbackMayRemoveItselfAndOthers) {
 TEST(EventLoop, ANumberGivenOutAgainIsAnotherDescriptor) {
   auto loop = EventLoop::create();
   ASSERT_TRUE(loop);
-  Pipe one;
-  Pipe two;
+  WatchedPipe one;
+  WatchedPipe two;
   one.fill();
   two.fill();
   const int first_number = one.read.get();
@@ -113,7 +113,7 @@ TEST(EventLoop, ANumberGivenOutAgainIsAnotherDescriptor) {
       const bool reused = again.back().get() == first_number || again.back().get() == second_number;
       EXPECT_TRUE(reused);
     }
-    Pipe unrelated;
+    WatchedPipe unrelated;
     ASSERT_EQ(dup2(unrelated.read.get(), first_number), first_number);
     ASSERT_EQ(dup2(unrelated.read.get(), second_number), second_number);
     for (const int number : {first_number, second_number})

@@ -16,7 +16,7 @@ using namespace tutti::os;
 
 namespace {
 
-Deadline soon() { return std::chrono::steady_clock::now() + 10s; }
+Deadline in_ten_seconds() { return std::chrono::steady_clock::now() + 10s; }
 
 SpawnOptions shell(const std::string& script) {
   SpawnOptions options;
@@ -28,7 +28,7 @@ SpawnOptions shell(const std::string& script) {
 ExitStatus run(const SpawnOptions& options) {
   auto process = spawn(options);
   EXPECT_TRUE(process) << process.status().message();
-  auto end = process->wait(soon());
+  auto end = process->wait(in_ten_seconds());
   EXPECT_TRUE(end && end->has_value());
   EXPECT_TRUE(process->collect());
   return end && end->has_value() ? **end : ExitStatus{-1, 0};
@@ -66,7 +66,7 @@ TEST(Process, APeekedChildStaysAZombieUntilCollected) {
   auto process = spawn(shell("exec sleep 1000"));
   ASSERT_TRUE(process);
   EXPECT_TRUE(process->kill(SIGKILL));
-  auto end = process->wait(soon());
+  auto end = process->wait(in_ten_seconds());
   ASSERT_TRUE(end && end->has_value());
   EXPECT_EQ((*end)->signal, SIGKILL);
   EXPECT_EQ(::kill(process->pid(), 0), 0) << "its number is still its own";
@@ -134,7 +134,7 @@ TEST(Process, AGroupIsReachedAsAWhole) {
   EXPECT_TRUE(process->kill_group(SIGKILL));
   // The pipe ends only when all three have gone.
   EXPECT_EQ(out.read_all(), "");
-  ASSERT_TRUE(process->wait(soon())->has_value());
+  ASSERT_TRUE(process->wait(in_ten_seconds())->has_value());
   EXPECT_TRUE(process->collect());
 }
 
@@ -147,7 +147,7 @@ TEST(Process, IsAnnouncedBeforeItRuns) {
   pid_t told = 0;
   ASSERT_EQ(read(announce.read_end.get(), &told, sizeof told), static_cast<ssize_t>(sizeof told));
   EXPECT_EQ(told, process->pid());
-  ASSERT_TRUE(process->wait(soon())->has_value());
+  ASSERT_TRUE(process->wait(in_ten_seconds())->has_value());
   EXPECT_TRUE(process->collect());
 }
 

@@ -28,7 +28,7 @@ namespace {
 
 using Variables = std::map<std::string, std::string>;
 
-Settings settings_of(Variables variables, std::chrono::milliseconds timeout = 10s) {
+Settings env_settings(Variables variables, std::chrono::milliseconds timeout = 10s) {
   Settings settings;
   settings.timeout = timeout;
   settings.environment = [variables = std::move(variables)](const char* name) -> const char* {
@@ -57,7 +57,7 @@ Variables with(const char* name, const char* value) {
 }
 
 TEST(FromEnv, OneRankServesItself) {
-  auto result = from_env(settings_of(good()));
+  auto result = from_env(env_settings(good()));
   ASSERT_TRUE(result) << message_of(result);
   EXPECT_EQ(result->rank, 0);
   EXPECT_EQ(result->size, 1);
@@ -68,14 +68,14 @@ TEST(FromEnv, OneRankServesItself) {
 }
 
 TEST(FromEnv, WhatIsMissingIsNamed) {
-  auto nothing = from_env(settings_of({}));
+  auto nothing = from_env(env_settings({}));
   EXPECT_EQ(nothing.status().code(), Errc::invalid_argument);
   EXPECT_THAT(message_of(nothing), AllOf(HasSubstr("RANK, WORLD_SIZE, MASTER_PORT, MASTER_ADDR"),
                                          HasSubstr("tuttirun")));
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     Variables variables = good(1, 2);
     variables.erase(name);
-    auto result = from_env(settings_of(variables));
+    auto result = from_env(env_settings(variables));
     EXPECT_EQ(result.status().code(), Errc::invalid_argument);
     EXPECT_THAT(message_of(result), HasSubstr(std::string(name) + " is not set"));
   }
@@ -84,7 +84,7 @@ TEST(FromEnv, WhatIsMissingIsNamed) {
 TEST(FromEnv, WithALaunchersStoreRankZeroNeedsTheMasterToo) {
   Variables variables = with("TUTTI_AGENT_STORE", "1");
   variables.erase("MASTER_ADDR");
-  EXPECT_THAT(message_of(from_env(settings_of(variables))), HasSubstr("MASTER_ADDR is not set"));
+  EXPECT_THAT(message_of(from_env(env_settings(variables))), HasSubstr("MASTER_ADDR is not set"));
 }
 
 TEST(FromEnv, SenselessValuesAreNamed) {
@@ -117,7 +117,7 @@ TEST(FromEnv, SenselessValuesAreNamed) {
       {"TUTTI_SECRET_FILE", "/nonexistent/secret", "/nonexistent/secret"},
   };
   for (const auto& [name, value, expected] : cases) {
-    auto result = from_env(settings_of(with(name, value)));
+    auto result = from_env(env_settings(with(name, value)));
     EXPECT_EQ(result.status().code(), Errc::invalid_argument) << name << "=" << value;
     EXPECT_THAT(message_of(result), HasSubstr(expected)) << name << "=" << value;
   }
@@ -127,13 +127,13 @@ TEST(FromEnv, AnEmptyVariableOfOursCountsAsNotSet) {
   Variables variables = good();
   for (const char* name : {"TUTTI_AGENT_STORE", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE"})
     variables[name] = "";
-  auto result = from_env(settings_of(variables));
+  auto result = from_env(env_settings(variables));
   ASSERT_TRUE(result) << message_of(result);
   EXPECT_TRUE(result->secret.empty());
 }
 
 TEST(FromEnv, ArgumentsBeatTheEnvironment) {
-  Settings settings = settings_of({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "0"}});
+  Settings settings = env_settings({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "0"}});
   settings.rank = 0;
   settings.size = 1;
   settings.local_rank = 3;
@@ -146,7 +146,7 @@ TEST(FromEnv, ArgumentsBeatTheEnvironment) {
 }
 
 TEST(FromEnv, NobodyServesIsATimeoutThatSaysWhere) {
-  auto result = from_env(settings_of(good(1, 2), 150ms));
+  auto result = from_env(env_settings(good(1, 2), 150ms));
   EXPECT_EQ(result.status().code(), Errc::timeout);
   EXPECT_THAT(message_of(result), AllOf(HasSubstr("127.0.0.1:"), HasSubstr("rank 1 of 2"),
                                         HasSubstr("within 0."), HasSubstr("refused")));
@@ -163,17 +163,17 @@ TEST(FromEnv, ASecretFileIsCheckedAndUsed) {
   variables["TUTTI_SECRET_FILE"] = path;
 
   write(std::string(32, 's'), 0644);
-  auto open_to_all = from_env(settings_of(variables));
+  auto open_to_all = from_env(env_settings(variables));
   EXPECT_THAT(message_of(open_to_all), AllOf(HasSubstr("0644"), HasSubstr("chmod 600")));
   write("short", 0600);
-  EXPECT_THAT(message_of(from_env(settings_of(variables))), HasSubstr("holds 5 bytes"));
+  EXPECT_THAT(message_of(from_env(env_settings(variables))), HasSubstr("holds 5 bytes"));
   write(std::string(31, 's'), 0600);
-  EXPECT_THAT(message_of(from_env(settings_of(variables))),
+  EXPECT_THAT(message_of(from_env(env_settings(variables))),
               AllOf(HasSubstr("holds 31 bytes"), HasSubstr("32 to 4096")));
   write(std::string(5000, 's'), 0600);
-  EXPECT_THAT(message_of(from_env(settings_of(variables))), HasSubstr("too many bytes"));
+  EXPECT_THAT(message_of(from_env(env_settings(variables))), HasSubstr("too many bytes"));
   write(std::string(32, 's'), 0600);
-  auto result = from_env(settings_of(variables));
+  auto result = from_env(env_settings(variables));
   ASSERT_TRUE(result) << message_of(result);
   EXPECT_EQ(result->secret, std::vector<std::byte>(32, std::byte{'s'}));
   unlink(path.c_str());
@@ -189,7 +189,7 @@ TEST(FromEnv, ASecretDescriptorServesAllRanks) {
     threads.emplace_back([&, rank] {
       Variables variables = good(rank, 3, port);
       variables["TUTTI_SECRET_FD"] = std::to_string(made->fd.get());
-      results[static_cast<std::size_t>(rank)] = from_env(settings_of(variables));
+      results[static_cast<std::size_t>(rank)] = from_env(env_settings(variables));
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -206,15 +206,15 @@ TEST(FromEnv, AnotherSecretIsRefusedAtOnce) {
   const std::string port = std::to_string(free_port());
   Variables server = good(0, 2, port);
   server["TUTTI_SECRET_FD"] = std::to_string(one->fd.get());
-  auto rank0 = from_env(settings_of(server));
+  auto rank0 = from_env(env_settings(server));
   ASSERT_TRUE(rank0);
 
   Variables client = good(1, 2, port);
-  auto without = from_env(settings_of(client));
+  auto without = from_env(env_settings(client));
   EXPECT_EQ(without.status().code(), Errc::refused);
   EXPECT_THAT(message_of(without), HasSubstr("asks for the job's secret"));
   client["TUTTI_SECRET_FD"] = std::to_string(other->fd.get());
-  auto wrong = from_env(settings_of(client));
+  auto wrong = from_env(env_settings(client));
   EXPECT_EQ(wrong.status().code(), Errc::refused);
   EXPECT_THAT(message_of(wrong), HasSubstr("another secret"));
 }
@@ -224,7 +224,7 @@ TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
   Variables variables = good(0, 1, std::to_string(agent->port()));
   variables["TUTTI_AGENT_STORE"] = "1";
   for (int round = 1; round <= 3; ++round) {
-    auto result = from_env(settings_of(variables));
+    auto result = from_env(env_settings(variables));
     ASSERT_TRUE(result) << message_of(result);
     EXPECT_EQ(result->generation, static_cast<std::uint64_t>(round));
     EXPECT_FALSE(result->store->check("k")) << "keys of an earlier group show";
@@ -238,7 +238,7 @@ TEST(FromEnv, WorksAgainOnTheSamePort) {
   for (int rank = 0; rank < 3; ++rank) {
     threads.emplace_back([&, rank] {
       for (int round = 1; round <= 5; ++round) {
-        auto result = from_env(settings_of(good(rank, 3, port)));
+        auto result = from_env(env_settings(good(rank, 3, port)));
         ASSERT_TRUE(result) << message_of(result);
         EXPECT_EQ(result->generation, static_cast<std::uint64_t>(round));
         auto blobs = tutti::rendezvous::exchange(*result->store, "init", rank, 3,

@@ -73,7 +73,8 @@ TEST(Exchange, MissingRanksAreNamed) {
        run(*store, {{0, 8}, {1, 8}, {3, 8}, {4, 8}, {6, 8}, {7, 8}}, 150ms)) {
     EXPECT_EQ(outcome.status().code(), Errc::timeout);
     EXPECT_THAT(std::string(outcome.status().message()),
-                AllOf(HasSubstr("ranks 2, 5 of 8 have not joined"), HasSubstr(" s ")));
+                AllOf(HasSubstr("ranks 2, 5 of 8 have not joined after 0."),
+                      HasSubstr(" s at " + store->describe() + "; were they started")));
   }
 }
 
@@ -81,7 +82,8 @@ TEST(Exchange, MissingRankZeroIsNamedByTheOthers) {
   auto store = tutti::make_hash_store();
   for (const Outcome& outcome : run(*store, {{1, 3}, {2, 3}}, 100ms)) {
     EXPECT_EQ(outcome.status().code(), Errc::timeout);
-    EXPECT_THAT(std::string(outcome.status().message()), HasSubstr("rank 0 of 3 has not joined"));
+    EXPECT_THAT(std::string(outcome.status().message()),
+                AllOf(HasSubstr("rank 0 of 3 has not joined"), HasSubstr("; was it started")));
   }
 }
 
@@ -167,9 +169,10 @@ TEST(Exchange, ARankThatIsLostIsToldToAllAtOnce) {
     for (const Outcome& outcome : run(*store, {{0, 4}, {1, 4}}, 15s)) {
       EXPECT_EQ(outcome.status().code(), Errc::peer_lost);
       EXPECT_EQ(outcome.status().culprit(), 2);
-      EXPECT_THAT(std::string(outcome.status().message()),
-                  AllOf(HasSubstr("rank 2 of 4"), HasSubstr("was lost during init"),
-                        HasSubstr("connection to the store ended")));
+      EXPECT_THAT(
+          std::string(outcome.status().message()),
+          AllOf(HasSubstr("rank 2 of 4"), HasSubstr("was lost during init"),
+                HasSubstr("its connection to the store ended without a good-bye; look at")));
     }
     killer.join();
     EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);

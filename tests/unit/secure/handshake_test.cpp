@@ -31,7 +31,7 @@ Bytes take_out(Handshake& from) {
 }
 
 /// Both sides and what they say to each other, `step` bytes at a time.
-struct Pair {
+struct Parties {
   Bytes dialler_secret = secret_of("0123456789abcdef");
   Bytes acceptor_secret = dialler_secret;
   Party dialler_party{1, 4, 77, 5, {}};
@@ -68,7 +68,7 @@ struct Pair {
 
 TEST(Handshake, MakesTwoRanksOfOneJobKnownToEachOther) {
   for (const std::size_t step : {1UL, 7UL, 1000UL}) {
-    Pair pair;
+    Parties pair;
     auto [dialler, acceptor] = pair.run(Refusal::none, step);
     EXPECT_EQ(dialler.state(), State::accepted) << dialler.failure().message();
     EXPECT_EQ(acceptor.state(), State::accepted) << acceptor.failure().message();
@@ -81,7 +81,7 @@ TEST(Handshake, MakesTwoRanksOfOneJobKnownToEachOther) {
 }
 
 TEST(Handshake, WorksWithoutASecret) {
-  Pair pair;
+  Parties pair;
   pair.dialler_secret.clear();
   pair.acceptor_secret.clear();
   auto [dialler, acceptor] = pair.run();
@@ -90,37 +90,39 @@ TEST(Handshake, WorksWithoutASecret) {
 }
 
 TEST(Handshake, TellsTheDiallerWhichVerdictItGot) {
-  Pair pair;
+  Parties pair;
   EXPECT_EQ(pair.run(Refusal::crossed).dialler.state(), State::crossed);
   auto connected = pair.run(Refusal::connected);
   EXPECT_EQ(connected.dialler.state(), State::failed);
   EXPECT_EQ(connected.dialler.failure().code(), Errc::peer_lost);
   auto gone = pair.run(Refusal::gone);
   EXPECT_EQ(gone.dialler.failure().code(), Errc::peer_lost);
+  auto leaving = pair.run(Refusal::leaving);
+  EXPECT_EQ(leaving.dialler.failure().code(), Errc::peer_left);
 }
 
 struct Mismatch {
   const char* name;
-  void (*change)(Pair&);
+  void (*change)(Parties&);
   const char* message;
 };
 
 TEST(Handshake, RefusesWhoeverDoesNotBelong) {
   const std::vector<Mismatch> cases = {
-      {"job", [](Pair& p) { p.dialler_party.job ^= 1; }, "another job"},
-      {"job, top bit", [](Pair& p) { p.dialler_party.job ^= 1ULL << 63; }, "another job"},
-      {"generation", [](Pair& p) { ++p.dialler_party.generation; }, "another start of this job"},
-      {"dialled the wrong rank", [](Pair& p) { p.dialled = 3; }, "another rank listens"},
-      {"rank outside", [](Pair& p) { p.dialler_party.rank = 4; }, "cannot be"},
-      {"the acceptor's own rank", [](Pair& p) { p.dialler_party.rank = 2; }, "cannot be"},
-      {"negative rank", [](Pair& p) { p.dialler_party.rank = -1; }, "cannot be"},
-      {"other secret", [](Pair& p) { p.dialler_secret[3] ^= std::byte{1}; }, "another secret"},
-      {"shorter secret", [](Pair& p) { p.dialler_secret.pop_back(); }, "another secret"},
-      {"no secret here", [](Pair& p) { p.dialler_secret.clear(); }, "asks for the job's secret"},
-      {"no secret there", [](Pair& p) { p.acceptor_secret.clear(); }, "has no secret"},
+      {"job", [](Parties& p) { p.dialler_party.job ^= 1; }, "another job"},
+      {"job, top bit", [](Parties& p) { p.dialler_party.job ^= 1ULL << 63; }, "another job"},
+      {"generation", [](Parties& p) { ++p.dialler_party.generation; }, "another start of this job"},
+      {"dialled the wrong rank", [](Parties& p) { p.dialled = 3; }, "another rank listens"},
+      {"rank outside", [](Parties& p) { p.dialler_party.rank = 4; }, "cannot be"},
+      {"the acceptor's own rank", [](Parties& p) { p.dialler_party.rank = 2; }, "cannot be"},
+      {"negative rank", [](Parties& p) { p.dialler_party.rank = -1; }, "cannot be"},
+      {"other secret", [](Parties& p) { p.dialler_secret[3] ^= std::byte{1}; }, "another secret"},
+      {"shorter secret", [](Parties& p) { p.dialler_secret.pop_back(); }, "another secret"},
+      {"no secret here", [](Parties& p) { p.dialler_secret.clear(); }, "asks for the job's secret"},
+      {"no secret there", [](Parties& p) { p.acceptor_secret.clear(); }, "has no secret"},
   };
   for (const Mismatch& mismatch : cases) {
-    Pair pair;
+    Parties pair;
     mismatch.change(pair);
     auto [dialler, acceptor] = pair.run();
     EXPECT_EQ(dialler.state(), State::failed) << mismatch.name;
@@ -149,10 +151,28 @@ TEST(Handshake, RefusesAnotherVersionWithItsName) {
   EXPECT_NE(dialler.failure().message().find("another version"), std::string::npos);
 }
 
+TEST(Handshake, BelievesNobodyWithoutAProofThatThePeerIsGone) {
+  const Bytes secret = secret_of("s");
+  constexpr std::size_t kRefusalAt = 12;
+  // Said in a reply, by whoever listens there now, and not in a verdict behind the peer's proof.
+  for (const Refusal said : {Refusal::leaving, Refusal::gone, Refusal::connected}) {
+    auto dialler = Handshake::dialler({1, 4, 77, 5, secret}, 2, nonce_of(1));
+    auto stranger = Handshake::acceptor({2, 4, 78, 5, {}}, nonce_of(2));
+    stranger.feed(take_out(dialler));
+    Bytes reply = take_out(stranger);
+    ASSERT_EQ(reply.size(), kReplyBytes);
+    ASSERT_NE(reply[kRefusalAt], std::byte{0});
+    reply[kRefusalAt] = static_cast<std::byte>(said);
+    dialler.feed(reply);
+    EXPECT_EQ(dialler.state(), State::failed) << to_string(said);
+    EXPECT_EQ(dialler.failure().code(), Errc::refused) << to_string(said);
+  }
+}
+
 TEST(Handshake, SeesEveryChangedBit) {
   // Whatever is changed on the way, in whichever message that carries a proof or is signed by one:
   // the two never both believe that they are connected as before.
-  Pair pair;
+  Parties pair;
   pair.dialler_party.secret = pair.dialler_secret;
   pair.acceptor_party.secret = pair.acceptor_secret;
   for (int message = 0; message < 3; ++message) {
@@ -175,7 +195,7 @@ TEST(Handshake, SeesEveryChangedBit) {
 }
 
 TEST(Handshake, IsNotFooledByItsOwnWordsOrByOldOnes) {
-  Pair pair;
+  Parties pair;
   pair.dialler_party.secret = pair.dialler_secret;
   pair.acceptor_party.secret = pair.acceptor_secret;
   // Reflected: the acceptor's own proof does not prove the dialler.

@@ -137,29 +137,76 @@ TEST(TcpStore, ADeadServerIsNamedToAllWhoWait) {
   EXPECT_THROW(store->set("a", "b"), tutti::StoreError) << "and later calls at once";
 }
 
+Request get(const std::string& key, std::uint32_t timeout_ms) {
+  Request request;
+  request.op = Op::get;
+  request.timeout_ms = timeout_ms;
+  request.keys = {key};
+  return request;
+}
+
+/// Shakes hands with one user and then neither reads nor says anything, as a stopped server would.
+class SilentServer {
+ public:
+  SilentServer() : listener_(os::listen_tcp(loopback()).value()) {
+    thread_ = std::thread([this] {
+      const auto deadline = Clock::now() + 10s;
+      ASSERT_TRUE(os::wait_ready(listener_.get(), POLLIN, deadline).value());
+      user_ = std::move(os::accept_connection(listener_.get())).value();
+      Hello hello;
+      ASSERT_TRUE(os::receive_all(user_.get(), hello, deadline));
+      auto answer = answer_hello(hello, {});
+      ASSERT_TRUE(os::send_all(user_.get(), answer->reply, deadline));
+      Proof proof;
+      ASSERT_TRUE(os::receive_all(user_.get(), proof, deadline));
+      ASSERT_TRUE(os::send_all(user_.get(), make_verdict(Refusal::none), deadline));
+    });
+  }
+  ~SilentServer() { thread_.join(); }
+  SilentServer(const SilentServer&) = delete;
+  SilentServer& operator=(const SilentServer&) = delete;
+  [[nodiscard]] std::uint16_t port() const { return os::local_address(listener_.get())->port(); }
+
+ private:
+  os::Fd listener_;
+  os::Fd user_;
+  std::thread thread_;
+};
+
 TEST(TcpStore, AServerThatStopsAnsweringIsATimeBoundError) {
-  // A listener that shakes hands and then says nothing, as a stopped server would.
-  auto listener = os::listen_tcp(loopback());
-  ASSERT_TRUE(listener);
-  const std::uint16_t port = os::local_address(listener->get())->port();
-  os::Fd kept;
-  std::thread silent([&] {
-    const auto deadline = Clock::now() + 10s;
-    ASSERT_TRUE(os::wait_ready(listener->get(), POLLIN, deadline).value());
-    kept = std::move(os::accept_connection(listener->get())).value();
-    Hello hello;
-    ASSERT_TRUE(os::receive_all(kept.get(), hello, deadline));
-    auto answer = answer_hello(hello, {});
-    ASSERT_TRUE(os::send_all(kept.get(), answer->reply, deadline));
-    Proof proof;
-    ASSERT_TRUE(os::receive_all(kept.get(), proof, deadline));
-    ASSERT_TRUE(os::send_all(kept.get(), make_verdict(Refusal::none), deadline));
-  });
-  auto store = join(port);
-  silent.join();
+  const SilentServer server;
+  auto store = join(server.port());
   const auto start = Clock::now();
   EXPECT_THROW(store->get("k", 200ms), tutti::StoreError);
   EXPECT_LT(Clock::now() - start, 5s);
+}
+
+TEST(TcpStore, AServerThatStandsStillHoldsNoGoodByeUp) {
+  const SilentServer server;
+  auto store = join(server.port());
+  const auto start = Clock::now();
+  store.reset();
+  EXPECT_LT(Clock::now() - start, 1500ms) << "what others wait for an answer is 2 s and more";
+}
+
+TEST(TcpClient, SaysGoodByeWhileAnotherThreadCannotSend) {
+  const SilentServer server;
+  auto connected = TcpClient::connect({"127.0.0.1", server.port()}, {}, Clock::now() + 10s);
+  ASSERT_TRUE(connected) << connected.status().message();
+  TcpClient& client = **connected;
+  std::thread sending([&] {
+    Request set;
+    set.op = Op::set;
+    set.keys = {"k"};
+    set.values = {std::string(std::size_t{32} << 20, 'v')};  // more than sockets hold
+    EXPECT_EQ(client.call(set, Clock::now() + 60s).code, Errc::store);
+  });
+  while (client.post(get("k", 1)) && !client.broken()) {  // until the other one sends
+  }
+  const auto start = Clock::now();
+  client.leave(start + 250ms);
+  sending.join();
+  EXPECT_LT(Clock::now() - start, 1500ms);
 }
 
 TEST(TcpStore, StrangersDisturbNobody) {
@@ -411,6 +458,67 @@ std::unique_ptr<TcpClient> abrupt(const TcpServer& server) {
   return std::move(client).value();
 }
 
+/// Looks again and again, as who must not wait would now and then.
+std::optional<Response> answer_of(TcpClient& client, std::uint64_t id) {
+  const auto deadline = Clock::now() + 5s;
+  std::optional<Response> answer;
+  while (!answer && Clock::now() < deadline) answer = client.answer_to(id);
+  return answer;
+}
+
+TEST(TcpClient, TellsTheAnswerToWhoDoesNotWait) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  auto client = abrupt(*server);
+  const auto id = client->post(get("key", 60'000));
+  const auto other = client->post(get("nothing", 1));
+  ASSERT_TRUE(id && other);
+  EXPECT_FALSE(client->answer_to(*id));
+  const auto late = answer_of(*client, *other);
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->code, Errc::timeout);
+  store->set("key", "value");
+  EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 1) << "others wait as usual";
+  const auto answer = answer_of(*client, *id);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->code, Errc::ok);
+  EXPECT_EQ(answer->values, std::vector<std::string>{"value"});
+  EXPECT_FALSE(client->answer_to(*id)) << "once";
+  client->forget(*client->post(get("key", 1)));
+  EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 1);
+}
+
+TEST(TcpClient, KnowsAServerThatEndsInPeace) {
+  auto server = serve();
+  auto waiting = abrupt(*server);
+  auto late = abrupt(*server);
+  const auto id = waiting->post(get("key", 60'000));
+  ASSERT_TRUE(id);
+  EXPECT_EQ(ask(*late, Op::check, {"key"}).number, 0);
+  server->close(0ms);
+  const auto answer = answer_of(*waiting, *id);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->code, Errc::store);
+  EXPECT_TRUE(waiting->broken());
+  EXPECT_TRUE(waiting->server_left());
+  // Who asks only now.
+  const auto deadline = Clock::now() + 5s;
+  while (late->post(get("key", 1)) && Clock::now() < deadline) {
+  }
+  EXPECT_TRUE(late->broken());
+  EXPECT_TRUE(late->server_left());
+}
+
+TEST(TcpClient, DoesNotTakeALostConnectionForAFarewell) {
+  auto server = serve();
+  auto client = abrupt(*server);
+  EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 0);
+  client->leave(Clock::now() + 5s);
+  EXPECT_EQ(ask(*client, Op::check, {"key"}).code, Errc::store) << "it has hung up";
+  EXPECT_TRUE(client->broken());
+  EXPECT_FALSE(client->server_left());
+}
+
 TEST(TcpStoreWill, IsCarriedOutAtOnceWhenAUserIsLost) {
   auto server = serve();
   auto store = join(server->address().port());
@@ -601,6 +709,18 @@ TEST(TcpStore, ManyUsersAtOnce) {
     });
   }
   for (std::thread& user : users) user.join();
+}
+
+TEST(TcpStore, TheLongestTimeThereIsMeansNoEnd) {
+  constexpr auto kLongest = std::chrono::milliseconds::max();
+  auto server = tutti::make_tcp_store({.serve = true, .linger = kLongest, .timeout = kLongest});
+  auto user = tutti::make_tcp_store({.port = server->port(), .timeout = kLongest});
+  user->set("k", "v");
+  EXPECT_EQ(server->get("k", kLongest), "v");
+  std::thread last([&] { server.reset(); });
+  EXPECT_EQ(user->get("k"), "v") << "it stays for its users";
+  user.reset();
+  last.join();
 }
 
 TEST(TcpStore, SenselessOptionsAreRefused) {

@@ -203,11 +203,11 @@ TEST(StoreWire, RandomBytesNeverCrash) {
   EXPECT_LT(accepted, 20000);
 }
 
-const Bytes kSecret(32, std::byte{1});
-const Bytes kOther(32, std::byte{2});
+const Bytes kJobSecret(32, std::byte{1});
+const Bytes kAnotherSecret(32, std::byte{2});
 
 TEST(StoreHandshake, BothSidesProveTheSecret) {
-  const Credentials mine{kSecret, "job", 0};
+  const Credentials mine{kJobSecret, "job", 0};
   auto hello = make_hello(mine);
   ASSERT_TRUE(hello);
   EXPECT_TRUE(may_be_hello(*hello));
@@ -226,7 +226,7 @@ TEST(StoreHandshake, BothSidesProveTheSecret) {
 }
 
 TEST(StoreHandshake, AProofOfYesterdayIsWorthNothing) {
-  const Credentials mine{kSecret, "job", 0};
+  const Credentials mine{kJobSecret, "job", 0};
   auto hello = make_hello(mine);
   auto first = answer_hello(*hello, mine);
   auto proof = make_client_proof(*hello, first->reply, mine);
@@ -235,7 +235,7 @@ TEST(StoreHandshake, AProofOfYesterdayIsWorthNothing) {
 }
 
 TEST(StoreHandshake, EveryFlippedBitIsNoticed) {
-  const Credentials mine{kSecret, "job", 0};
+  const Credentials mine{kJobSecret, "job", 0};
   auto hello = make_hello(mine);
   auto answer = answer_hello(*hello, mine);
   for (std::size_t i = 0; i < kReplyBytes; ++i) {
@@ -246,24 +246,25 @@ TEST(StoreHandshake, EveryFlippedBitIsNoticed) {
 }
 
 TEST(StoreHandshake, WhoDoesNotBelongIsToldWhy) {
-  const Credentials server{kSecret, "job", 2};
+  const Credentials server{kJobSecret, "job", 2};
   const auto refusal = [&](const Credentials& client, const Credentials& to) {
     auto hello = make_hello(client);
     return answer_hello(*hello, to)->refusal;
   };
   EXPECT_EQ(refusal({{}, "job", 2}, server), Refusal::secret_needed);
-  EXPECT_EQ(refusal({kSecret, "job", 2}, {{}, "job", 2}), Refusal::no_secret);
-  EXPECT_EQ(refusal({kSecret, "other", 2}, server), Refusal::other_job);
-  EXPECT_EQ(refusal({kSecret, "job", 3}, server), Refusal::earlier_generation);
-  EXPECT_EQ(refusal({kSecret, "job", 1}, server), Refusal::later_generation);
-  EXPECT_EQ(refusal({kSecret, "job", 5}, {kSecret, "job", 0}), Refusal::none);
-  EXPECT_EQ(refusal({kSecret, "job", 2}, {kSecret, "job", 2, true}), Refusal::encryption_needed);
-  EXPECT_EQ(refusal({kSecret, "job", 2, true}, server), Refusal::no_encryption);
-  EXPECT_EQ(refusal({kSecret, "job", 2, true}, {kSecret, "job", 2, true}), Refusal::none);
+  EXPECT_EQ(refusal({kJobSecret, "job", 2}, {{}, "job", 2}), Refusal::no_secret);
+  EXPECT_EQ(refusal({kJobSecret, "other", 2}, server), Refusal::other_job);
+  EXPECT_EQ(refusal({kJobSecret, "job", 3}, server), Refusal::earlier_generation);
+  EXPECT_EQ(refusal({kJobSecret, "job", 1}, server), Refusal::later_generation);
+  EXPECT_EQ(refusal({kJobSecret, "job", 5}, {kJobSecret, "job", 0}), Refusal::none);
+  EXPECT_EQ(refusal({kJobSecret, "job", 2}, {kJobSecret, "job", 2, true}),
+            Refusal::encryption_needed);
+  EXPECT_EQ(refusal({kJobSecret, "job", 2, true}, server), Refusal::no_encryption);
+  EXPECT_EQ(refusal({kJobSecret, "job", 2, true}, {kJobSecret, "job", 2, true}), Refusal::none);
   // A server that does not know the secret cannot pretend, not even to need none.
-  const Credentials mine{kSecret, "job", 0};
+  const Credentials mine{kJobSecret, "job", 0};
   auto hello = make_hello(mine);
-  auto foreign = answer_hello(*hello, {kOther, "job", 0});
+  auto foreign = answer_hello(*hello, {kAnotherSecret, "job", 0});
   EXPECT_EQ(check_reply(*hello, foreign->reply, mine).code(), Errc::refused);
   Reply none = foreign->reply;
   std::fill(none.begin() + 48, none.end(), std::byte{0});
@@ -272,9 +273,9 @@ TEST(StoreHandshake, WhoDoesNotBelongIsToldWhy) {
 
 TEST(StoreHandshake, AGenerationWithoutOrderIsWaitedFor) {
   const auto answer_to = [](std::uint32_t mine, std::uint32_t served) {
-    const Credentials client{kSecret, "job", mine};
+    const Credentials client{kJobSecret, "job", mine};
     auto hello = make_hello(client);
-    auto answer = answer_hello(*hello, {kSecret, "job", served});
+    auto answer = answer_hello(*hello, {kJobSecret, "job", served});
     return check_reply(*hello, answer->reply, client).code();
   };
   const std::uint32_t some = kUnorderedGeneration + 5;
@@ -287,7 +288,7 @@ TEST(StoreHandshake, AGenerationWithoutOrderIsWaitedFor) {
 }
 
 TEST(StoreHandshake, EncryptionHasItsBitAndItsKey) {
-  const Credentials mine{kSecret, "job", 0, true};
+  const Credentials mine{kJobSecret, "job", 0, true};
   auto hello = make_hello(mine);
   EXPECT_EQ((*hello)[10], std::byte{3});
   auto answer = answer_hello(*hello, mine);
@@ -299,7 +300,7 @@ TEST(StoreHandshake, EncryptionHasItsBitAndItsKey) {
   Reply plain = answer->reply;
   plain[10] = std::byte{1};
   EXPECT_EQ(check_reply(*hello, plain, mine).code(), Errc::refused);
-  EXPECT_EQ(check_reply(*hello, plain, {kSecret, "job", 0}).code(), Errc::refused);
+  EXPECT_EQ(check_reply(*hello, plain, {kJobSecret, "job", 0}).code(), Errc::refused);
 }
 
 TEST(StoreHandshake, AnotherVersionIsRefused) {

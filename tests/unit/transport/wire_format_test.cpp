@@ -93,6 +93,7 @@ TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(secure::Refusal::gone), 11);
   EXPECT_EQ(static_cast<int>(secure::Refusal::encryption_needed), 12);
   EXPECT_EQ(static_cast<int>(secure::Refusal::no_encryption), 13);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::leaving), 14);
 }
 
 Bytes say(secure::Handshake& from) {

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <any>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/config.hpp>
+#include <tutti/error.hpp>
+#include <tutti/store.hpp>
+
+namespace tutti {
+
+/// What a rank knows of its world before there is a group: who it is and how it reaches the others.
+/// Whoever has brought the ranks together fills it in; a backend makes the world of it.
+struct WorldOptions {
+  int rank = 0;
+  int size = 1;
+  std::string name = "world";  ///< of the group, for messages
+  Config config;
+  /// Of all that making the world takes.
+  std::chrono::steady_clock::time_point deadline;
+  /// Gives each rank everybody's text, in the order of the ranks. Blocks, until the deadline at the
+  /// latest; all ranks must call it equally often. Only while the world is made.
+  std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
+  std::uint64_t job = 0;          ///< tells jobs apart; equal on all ranks
+  std::uint64_t generation = 0;   ///< tells worlds of one job apart; equal on all ranks
+  std::vector<std::byte> secret;  ///< of the job; empty if it has none
+  std::string bind_host;          ///< the address by which the other ranks reach this one
+  /// Begins to ask whom others know to have been lost first, and gives what looks for the answer.
+  /// Neither blocks. The answer: nothing, not yet; ok, nobody; peer_lost with its culprit; anything
+  /// else, it cannot be known. Empty: there is nobody to ask.
+  std::function<std::function<std::optional<Status>()>()> first_lost = {};
+  /// To be called once when this rank has left in peace and its peers have been told. Empty: nobody
+  /// else is to be told.
+  std::function<void()> left = {};
+  /// Where the ranks have met: a part of that store for the backend of this world alone. To be kept
+  /// as long as the world lives, since this rank may serve it. Null where they met without one.
+  std::shared_ptr<Store> store = nullptr;
+  /// What the caller gives the backend that he names (InitOptions::backend_options); may be empty.
+  std::any backend_options = {};
+};
+
+/// Makes worlds on one backend.
+///
+/// Threads: its functions from any thread, also at once (ranks as threads).
+/// Errors:  `make_world` may throw, which leaves init_process_group; the others must not.
+struct BackendFactory {
+  std::string name;  ///< what Config::backend calls it, and Backend::name() answers
+  /// Why no world can be made on it here ("libmpi.so.40 is not installed"); empty: one can. No
+  /// function: always.
+  std::function<std::string()> missing = {};
+  /// The group of all ranks, as this rank has it; the caller takes over the reference. Blocks until
+  /// it can be used. A failure is the caller's to tell the other ranks.
+  std::function<Result<Backend*>(const WorldOptions& options)> make_world;
+  /// How many worlds of this process live, be it by their groups or Works. No function: not told.
+  std::function<int()> alive = {};
+};
+
+/// Makes a backend known, so that Config::backend may name it. For the rest of the process.
+///
+/// Threads: any.
+/// Errors:  InvalidArgument for a name that is empty or taken, or without `make_world`.
+void register_backend(BackendFactory factory);
+
+/// Names of the backends that a world can be made on here, the default first.
+[[nodiscard]] std::vector<std::string> available_backends();
+
+}  // namespace tutti

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace tutti {
+
+/// Kinds of memory. Numbers: only append.
+enum class DeviceType : std::uint8_t {
+  cpu = 0,   ///< of the process: what the CPU reads and writes, pinned memory of a GPU included
+  cuda = 1,  ///< of an NVIDIA GPU
+};
+
+/// Number of kinds; every valid DeviceType is below it.
+inline constexpr int kDeviceTypeCount = 2;
+
+/// Where the memory of a tensor is.
+struct Device {
+  DeviceType type = DeviceType::cpu;
+  std::int16_t index = 0;  ///< which GPU, as this process counts them; of the CPU: 0
+
+  friend constexpr bool operator==(const Device&, const Device&) noexcept = default;
+};
+
+/// "cpu", "cuda:1".
+[[nodiscard]] std::string to_string(Device device);
+
+}  // namespace tutti

@@ -1,0 +1,150 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <tutti/collective.hpp>
+#include <tutti/tensor.hpp>
+
+// What each call of a ProcessGroup may be told beside its buffers.
+namespace tutti {
+
+/// What an all_reduce may be told beside its buffer.
+struct AllReduceOptions {
+  ReduceOp op = ReduceOp::sum;
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element (whose
+  /// memory belongs to the operation until its Work is done, as the buffer's does).
+  std::optional<double> factor = std::nullopt;
+  TensorView factors = {};
+  /// Absent: the group's.
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct BroadcastOptions {  ///< What a broadcast may be told beside its buffer.
+  /// The rank (of this group) whose values everybody gets.
+  int root = 0;
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct ReduceOptions {  ///< What a reduce may be told beside its buffer.
+  int root = 0;         ///< the rank that gets the result
+  ReduceOp op = ReduceOp::sum;
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element (whose
+  /// memory belongs to the operation until its Work is done, as the buffer's does).
+  std::optional<double> factor = std::nullopt;
+  TensorView factors = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct AllGatherOptions {  ///< What an all_gather may be told beside its buffers.
+  /// Elements of each rank's block where they differ: the same numbers on every rank. Empty: all as
+  /// many as the input has. Read during the call only.
+  std::span<const std::size_t> output_counts = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct GatherOptions {  ///< What a gather may be told beside its buffers.
+  int root = 0;         ///< the rank that gets all blocks
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct ScatterOptions {  ///< What a scatter may be told beside its buffers.
+  int root = 0;          ///< the rank whose blocks are handed out
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct ReduceScatterOptions {  ///< What a reduce_scatter may be told beside its buffers.
+  ReduceOp op = ReduceOp::sum;
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element (whose
+  /// memory belongs to the operation until its Work is done, as the buffer's does).
+  std::optional<double> factor = std::nullopt;
+  TensorView factors = {};
+  /// Elements of each rank's block where they differ: the same numbers on every rank. Read during
+  /// the call only.
+  std::span<const std::size_t> input_counts = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct AllToAllOptions {  ///< What an all_to_all may be told beside its buffers.
+  /// Elements for each rank and from each rank, where they differ; both or none. If one rank gives
+  /// them, all must; what a rank sends is what the other expects. Read during the call only.
+  std::span<const std::size_t> output_splits = {};
+  std::span<const std::size_t> input_splits = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct SendOptions {  ///< What a send may be told beside its buffer and its receiver.
+  /// A recv gets only what was sent with its tag. Not negative.
+  int tag = 0;
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct RecvOptions {  ///< What a recv may be told beside its buffer and its sender.
+  int tag = 0;
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+/// As the sender of a recv: whoever's message comes first.
+inline constexpr int any_source = kAnySource;
+
+/// One send or recv of a batch.
+class P2POp {
+ public:
+  /// A send of a buffer that lives until its Work is done.
+  [[nodiscard]] static P2POp isend(const TensorView& buffer, int dst, int tag = 0) noexcept {
+    return {Kind::send, buffer, dst, tag};
+  }
+  /// A recv into such a buffer, from a rank or any_source.
+  [[nodiscard]] static P2POp irecv(const TensorView& buffer, int src, int tag = 0) noexcept {
+    return {Kind::recv, buffer, src, tag};
+  }
+  /// The same for a contiguous range.
+  template <ReadableRange R>
+  [[nodiscard]] static P2POp isend(R&& buffer, int dst, int tag = 0) noexcept {
+    return isend(bytes_view_to_read(buffer), dst, tag);
+  }
+  /// The same for a contiguous range.
+  template <MovableRange R>
+  [[nodiscard]] static P2POp irecv(R&& buffer, int src, int tag = 0) noexcept {
+    return irecv(bytes_view_of(buffer), src, tag);
+  }
+  [[nodiscard]] Kind kind() const noexcept { return kind_; }
+  [[nodiscard]] const TensorView& buffer() const noexcept { return buffer_; }
+  [[nodiscard]] int peer() const noexcept { return peer_; }  ///< to whom, or from whom
+  [[nodiscard]] int tag() const noexcept { return tag_; }
+
+ private:
+  P2POp(Kind kind, const TensorView& buffer, int peer, int tag) noexcept
+      : kind_(kind), buffer_(buffer), peer_(peer), tag_(tag) {}
+  Kind kind_;
+  TensorView buffer_;
+  int peer_;
+  int tag_;
+};
+
+struct BatchOptions {  ///< What a batch of sends and recvs may be told.
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct BarrierOptions {  ///< What a barrier may be told.
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+struct MonitoredBarrierOptions {  ///< What a monitored_barrier may be told.
+  /// How long rank 0 waits for the others; absent: the group's.
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  /// Name all ranks that have not come, not only the first of them.
+  bool wait_all_ranks = false;
+};
+
+struct NewGroupOptions {  ///< What a new group may be told beside its ranks.
+  /// For messages; absent: made from the ranks.
+  std::string name = {};
+  /// Default timeout of the new group's operations, more than 0; absent: the parent's.
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+}  // namespace tutti

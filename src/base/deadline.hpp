@@ -1,0 +1,18 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+
+namespace tutti::base {
+
+/// `now` and `limit` later, without overflow: who gives the longest time there is wants no end, and
+/// a hundred years are none. What others add to the deadline has room, too.
+template <class Rep, class Period>
+[[nodiscard]] constexpr std::chrono::steady_clock::time_point deadline_after(
+    std::chrono::steady_clock::time_point now, std::chrono::duration<Rep, Period> limit) noexcept {
+  using Duration = std::chrono::duration<Rep, Period>;
+  constexpr auto kLongest = std::chrono::duration_cast<Duration>(std::chrono::hours(24 * 36525));
+  return now + std::chrono::nanoseconds(std::min(limit, kLongest));
+}
+
+}  // namespace tutti::base

@@ -1,0 +1,12 @@
+#pragma once
+
+#include <tutti/error.hpp>
+
+namespace tutti::group {
+
+/// Whether an error of this code only tells of another rank's failure.
+[[nodiscard]] constexpr bool is_consequence(Errc code) noexcept {
+  return code == Errc::peer_lost || code == Errc::peer_left || code == Errc::aborted;
+}
+
+}  // namespace tutti::group

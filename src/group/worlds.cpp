@@ -1,0 +1,160 @@
+#include "group/worlds.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include <tutti/init.hpp>
+#include <tutti/store.hpp>
+
+#include "backend/native/native_backend.hpp"
+#include "base/shown.hpp"
+
+namespace tutti {
+namespace {
+
+/// What this library brings along, the default first, and what programs have registered.
+struct Known {
+  std::mutex mutex;
+  std::vector<BackendFactory> factories{native::factory()};
+
+  /// Under the mutex.
+  [[nodiscard]] const BackendFactory* find(std::string_view name) const {
+    const auto at = std::ranges::find(factories, name, &BackendFactory::name);
+    return at == factories.end() ? nullptr : &*at;
+  }
+};
+
+Known& known() {
+  static Known* const kKnown = new Known;  // never destroyed: used as long as there are threads
+  return *kKnown;
+}
+
+/// A copy: who is asked may take its time, and others may be registered meanwhile.
+std::vector<BackendFactory> factories() {
+  const std::lock_guard lock(known().mutex);
+  return known().factories;
+}
+
+std::optional<BackendFactory> factory_of(std::string_view name) {
+  const std::lock_guard lock(known().mutex);
+  const BackendFactory* const found = known().find(name);
+  return found == nullptr ? std::nullopt : std::optional<BackendFactory>(*found);
+}
+
+std::string missing(const BackendFactory& factory) {
+  return factory.missing ? factory.missing() : std::string();
+}
+
+[[noreturn]] void refuse(const std::string& text) {
+  raise(Status(Errc::invalid_argument, "register_backend: " + text));
+}
+
+// What stands before the first text that a rank gives to the others.
+constexpr std::string_view kHead = "backend ";
+
+/// Takes the head off the texts of all ranks; disagreement if one has another backend.
+Status check_heads(std::vector<std::string>& texts, const std::string& ours, int rank) {
+  for (std::size_t r = 0; r < texts.size(); ++r) {
+    const std::size_t end = texts[r].find('\n');
+    if (!texts[r].starts_with(kHead) || end == std::string::npos) {
+      return Status(Errc::store, "what rank " + std::to_string(r) +
+                                     " tells of itself is not understood; do all ranks run the "
+                                     "same version of tutti?");
+    }
+    const std::string theirs = texts[r].substr(kHead.size(), end - kHead.size());
+    if (theirs != ours) {
+      return Status(Errc::disagreement, "settings differ: rank " + std::to_string(rank) +
+                                            " wants the backend '" + ours + "' and rank " +
+                                            std::to_string(r) + " '" + base::shown(theirs) +
+                                            "' (TUTTI_BACKEND); give all ranks the same");
+    }
+    texts[r].erase(0, end + 1);
+  }
+  return {};
+}
+
+}  // namespace
+
+void register_backend(BackendFactory factory) {
+  if (factory.name.empty() || factory.name.find('\n') != std::string::npos)
+    refuse("a name has at least one letter and one line");
+  if (!factory.make_world) refuse("'" + factory.name + "' has no make_world");
+  const std::lock_guard lock(known().mutex);
+  if (known().find(factory.name) != nullptr)
+    refuse("there is a backend '" + base::shown(factory.name) + "' already; choose another name");
+  known().factories.push_back(std::move(factory));
+}
+
+std::vector<std::string> available_backends() {
+  std::vector<std::string> names;
+  for (const BackendFactory& factory : factories()) {
+    if (missing(factory).empty()) names.push_back(factory.name);
+  }
+  return names;
+}
+
+bool is_available(std::string_view backend) noexcept {
+  const std::optional<BackendFactory> found = factory_of(backend);
+  return found && missing(*found).empty();
+}
+
+bool is_initialized() noexcept { return group::worlds_alive() > 0; }
+
+namespace group {
+
+Status check_backend(std::string_view name) {
+  const std::optional<BackendFactory> found = factory_of(name);
+  const std::string why = found ? missing(*found) : "there is none of this name";
+  if (why.empty()) return {};
+  std::string list;
+  for (const std::string& one : available_backends()) list += (list.empty() ? "" : ", ") + one;
+  return Status(Errc::invalid_argument, "no world can be made on the backend '" +
+                                            base::shown(name) + "' (TUTTI_BACKEND): " + why +
+                                            "; available: " + list);
+}
+
+Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange) {
+  if (Status s = check_backend(options.config.backend); !s.ok()) return s;
+  const BackendFactory factory = *factory_of(options.config.backend);
+  std::shared_ptr<Store> programs;
+  if (options.store) {  // keys of the program, of the backend and of the meeting never meet
+    programs = make_prefix_store("program", options.store);
+    options.store = make_prefix_store("backend", options.store);
+  }
+  // Ranks on unlike backends would wait for each other's tables, so the names of the tables are not
+  // the backends' to choose, and the first one tells which backend it is of.
+  int asked = 0;
+  options.exchange =
+      [&, rank = options.rank](const std::string& mine) -> Result<std::vector<std::string>> {
+    const bool first = asked++ == 0;
+    const std::string name = first ? "cards" : "cards " + std::to_string(asked);
+    Result<std::vector<std::string>> texts =
+        exchange(name, first ? std::string(kHead) + factory.name + '\n' + mine : mine);
+    if (!texts) return texts;
+    if (texts->size() != static_cast<std::size_t>(options.size))
+      return Status(Errc::store, "the exchange did not give the texts of all ranks");
+    if (!first) return texts;
+    if (Status s = check_heads(*texts, factory.name, rank); !s.ok()) return s;
+    return texts;
+  };
+  Result<Backend*> backend = factory.make_world(options);
+  if (!backend) return backend.status();
+  if (*backend == nullptr)
+    return Status(Errc::internal, "the backend '" + factory.name + "' made no world");
+  std::vector<int> globals(static_cast<std::size_t>(options.size));
+  std::iota(globals.begin(), globals.end(), 0);
+  return ProcessGroup(*backend, options.name, std::move(globals), options.config.timeout,
+                      std::move(programs));
+}
+
+int worlds_alive() {
+  int alive = 0;
+  for (const BackendFactory& factory : factories()) alive += factory.alive ? factory.alive() : 0;
+  return alive;
+}
+
+}  // namespace group
+}  // namespace tutti

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string_view>
+
+#include <tutti/backends.hpp>
+#include <tutti/process_group.hpp>
+
+// The one place that knows which backends there are and puts a world together.
+namespace tutti::group {
+
+/// Ok if a world can be made on the backend of this name here. Else invalid_argument, which tells
+/// why not and which ones there are.
+[[nodiscard]] Status check_backend(std::string_view name);
+
+/// As WorldOptions::exchange, but with a name for each table of texts.
+using NamedExchange = std::function<Result<std::vector<std::string>>(const std::string& name,
+                                                                     const std::string& mine)>;
+
+/// The world of this rank, on the backend that the options' config names; `exchange` stands in for
+/// that of the options. All ranks must have chosen the same backend: else disagreement, on each.
+[[nodiscard]] Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange);
+
+/// Worlds of this process that live, on whatever backend.
+[[nodiscard]] int worlds_alive();
+
+}  // namespace tutti::group

@@ -1,0 +1,108 @@
+#include "rendezvous/known_variables.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include <tutti/config.hpp>
+
+#include "base/log.hpp"
+#include "base/nearest.hpp"
+#include "rendezvous/environment.hpp"
+
+namespace tutti::rendezvous {
+namespace {
+
+constexpr std::string_view kOurs = "TUTTI_";
+// As many letters may differ in a name that does not begin like ours and is meant to be one.
+constexpr std::size_t kTypo = 2;
+// The shortest name of which a longer word may be meant (ALGORITHM: ALGO).
+constexpr std::size_t kLeastBeginning = 4;
+
+/// No name whose beginning differs by more is within kTypo letters of one of ours: leaves most of
+/// an environment out at little cost.
+bool may_be_ours(std::string_view name) {
+  return base::edit_distance(name.substr(0, kOurs.size()), kOurs) <= 2 * kTypo;
+}
+
+/// What a name that begins like ours is meant to be. What all begin with makes none more similar.
+std::optional<std::string> meant_by(std::string_view name, std::span<const std::string> known) {
+  const std::string_view word = name.substr(kOurs.size());
+  std::vector<std::string> words;
+  for (const std::string& one : known) words.push_back(one.substr(kOurs.size()));
+  std::optional<std::string> found = base::nearest(word, words);
+  const auto is_near = [&](const std::string& one) {
+    return one.starts_with(word) ||
+           base::edit_distance(word, one) <= std::max<std::size_t>(1, word.size() / 3);
+  };
+  if (found && !is_near(*found)) found.reset();
+  for (const std::string& one : words) {
+    if (!found && one.size() >= kLeastBeginning && word.starts_with(one)) found = one;
+  }
+  if (found) found->insert(0, kOurs);
+  return found;
+}
+
+std::vector<std::string> names_in_environment() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos) names.emplace_back(text.substr(0, equals));
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> setting_variables() {
+  std::vector<std::string> names;
+  // Config is asked, so none can be forgotten here.
+  static_cast<void>(Config::from_environment([&](const char* name) {
+    names.emplace_back(name);
+    return nullptr;
+  }));
+  return names;
+}
+
+std::vector<std::string> known_variables() {
+  std::vector<std::string> names = setting_variables();
+  names.insert(names.end(), kMeetingVariables.begin(), kMeetingVariables.end());
+  return names;
+}
+
+std::vector<StrangeVariable> strange_variables(std::span<const std::string> names) {
+  const std::vector<std::string> known = known_variables();
+  std::vector<StrangeVariable> strange;
+  for (const std::string& name : names) {
+    if (!may_be_ours(name) || std::ranges::find(known, name) != known.end()) continue;
+    if (name.starts_with(kOurs)) {
+      strange.push_back({name, meant_by(name, known)});
+      continue;
+    }
+    std::optional<std::string> meant = base::nearest(name, known);
+    if (meant && base::edit_distance(name, *meant) <= kTypo)
+      strange.push_back({name, std::move(meant)});
+  }
+  return strange;
+}
+
+void warn_of_misspelt_variables() {
+  static std::mutex mutex;
+  static std::set<std::string> told;
+  for (const StrangeVariable& one : strange_variables(names_in_environment())) {
+    if (!one.meant) continue;
+    {
+      const std::lock_guard lock(mutex);
+      if (!told.insert(one.name).second) continue;
+    }
+    base::log(base::Level::warning, one.name + " is set and means nothing; did you mean " +
+                                        *one.meant + "? `tutti doctor` looks at all settings");
+  }
+}
+
+}  // namespace tutti::rendezvous

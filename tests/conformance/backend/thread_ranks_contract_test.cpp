@@ -1,0 +1,112 @@
+#include "backend_contract.hpp"
+#include "group/thread_ranks.hpp"
+#include "watched_backend.hpp"
+
+// Ranks as threads, over shared memory, over TCP, over both, and on a backend that a program has
+// registered: what tsan can see.
+namespace tutti::test {
+namespace {
+
+using Transport = Config::TransportChoice;
+
+Config patient(Transport transport = Transport::automatic) {
+  Config config;
+  config.timeout = kForever;
+  config.transport = transport;
+  return config;
+}
+
+Arrangement threads(std::string name, int size, std::function<Config(int rank)> config_of) {
+  Arrangement one;
+  one.name = std::move(name) + std::to_string(size);
+  one.size = size;
+  one.run = [size, config_of = std::move(config_of)](const Arrangement::Body& body) {
+    group::run_thread_ranks(size, body, config_of);
+  };
+  return one;
+}
+
+std::vector<Arrangement> arrangements(std::initializer_list<int> sizes) {
+  WatchedBackend::make_known();
+  std::vector<Arrangement> all;
+  for (const int size : sizes) {
+    all.push_back(threads("Shm", size, [](int) { return patient(); }));
+    all.push_back(threads("Tcp", size, [](int) { return patient(Transport::tcp); }));
+    all.push_back(threads("Mixed", size, [](int rank) {
+      Config config = patient();
+      config.host_id = rank % 2 == 0 ? "even" : "odd";
+      return config;
+    }));
+    if (size % 2 == 0) continue;  // does it as the native one does
+    all.push_back(threads("Registered", size, [](int) {
+      Config config = patient();
+      config.backend = WatchedBackend::kName;
+      return config;
+    }));
+  }
+  return all;
+}
+
+std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Threads, BackendContract,
+                         testing::ValuesIn(arrangements({1, 2, 3, 4, 5, 8})), name_of);
+INSTANTIATE_TEST_SUITE_P(Threads, BackendContractOfSeveral,
+                         testing::ValuesIn(arrangements({2, 3, 4, 5, 8})), name_of);
+
+// What takes more than operations to arrange.
+
+class BackendsOfThreads : public BackendContract {};
+INSTANTIATE_TEST_SUITE_P(Threads, BackendsOfThreads, testing::ValuesIn(arrangements({2, 3, 8})),
+                         name_of);
+
+TEST_P(BackendsOfThreads, WhoMakesAGroupThatWasBrokenBeforeHearsOfIt) {
+  std::atomic<bool> broken{false};
+  run([&](ProcessGroup& world) {
+    std::vector<int> all(static_cast<std::size_t>(world.size()));
+    std::iota(all.begin(), all.end(), 0);
+    const auto make = [&] {
+      Result<Backend*> child = world.impl().make_child(all, "broken early");
+      raise_if(child.status());
+      return ProcessGroup(*child, "broken early", all, kForever);
+    };
+    std::optional<ProcessGroup> group;
+    if (world.rank() == 0) {
+      group = make();
+      group->abort("too early");
+      broken = true;
+      broken.notify_all();
+    } else {
+      broken.wait(false);
+      group = make();
+      EXPECT_TRUE(breaks_soon(*group)) << "though it calls nothing";
+      EXPECT_EQ(group->health().code(), Errc::aborted);
+    }
+    Collective agree;
+    agree.kind = Kind::new_group;
+    world.submit(agree, std::nullopt, false).wait();
+  });
+}
+
+TEST(RegisteredBackend, IsAskedOnEveryRankForEveryGroup) {
+  constexpr int kRanks = 4;
+  WatchedBackend::make_known();
+  Config config = patient();
+  config.backend = WatchedBackend::kName;
+  WatchedBackend::children_asked() = 0;
+  run_threads(
+      kRanks,
+      [](ProcessGroup& world) {
+        EXPECT_EQ(world.backend(), WatchedBackend::kName);
+        (void)world.new_group({1, 2});
+        (void)world.split(world.rank() == 0 ? std::nullopt : std::optional<int>(1));
+        (void)world.new_subgroups(2);
+        EXPECT_GT(WatchedBackend::living(), 0);
+      },
+      config);
+  EXPECT_EQ(WatchedBackend::children_asked(), 3 * kRanks);
+  EXPECT_EQ(WatchedBackend::living(), 0) << "a group was never closed";
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,283 @@
+#include <gtest/gtest.h>
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <fstream>
+#include <semaphore>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/launch.hpp>
+
+#include "backend/native/context.hpp"
+#include "support/sanitized.hpp"
+
+// Freezes what docs/threads.md promises (the table "Promises"), as far as one process can show it.
+// Whoever changes a line here changes the page, and what users have built on it.
+namespace tutti {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kPatience = 20s;
+
+/// Threads of this process that have this name.
+int threads_named(const std::string& wanted) {
+  int count = 0;
+  DIR* const dir = ::opendir("/proc/self/task");
+  while (const dirent* const entry = ::readdir(dir)) {
+    std::ifstream file("/proc/self/task/" + std::string(entry->d_name) + "/comm");
+    std::string name;
+    if (std::getline(file, name) && name == wanted) ++count;
+  }
+  ::closedir(dir);
+  return count;
+}
+
+/// The same, once it is so many: a thread names itself, and is listed a moment longer than it runs.
+int settled(const std::string& wanted, int count) {
+  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  while (threads_named(wanted) != count && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(1ms);
+  return threads_named(wanted);
+}
+
+std::string name_of_this_thread() {
+  char name[16] = {};
+  ::pthread_getname_np(::pthread_self(), name, sizeof name);
+  return name;
+}
+
+Config over(Config::TransportChoice transport) {
+  Config config;
+  config.transport = transport;
+  return config;
+}
+
+template <class Body>
+void on_done(Work& work, Body& body) {
+  work.on_done(
+      {[](void* context, const Status& status) noexcept { (*static_cast<Body*>(context))(status); },
+       &body});
+}
+
+TEST(Promises, NoThreadUntilItIsNeededThenOneThatEndsWithTheLastGroup) {
+  ASSERT_EQ(settled("tutti-progress", 0), 0);
+  run_threads(
+      3,
+      [](ProcessGroup& world) {
+        for (int i = 0; i < 20; ++i) {
+          std::vector<int> few(4, 1);
+          world.all_reduce(few).wait();
+        }
+        EXPECT_EQ(threads_named("tutti-progress"), 0) << "callers drive";
+        world.barrier().wait();
+        Work work = world.barrier();
+        std::binary_semaphore called{0};
+        auto body = [&](const Status&) { called.release(); };
+        on_done(work, body);
+        ASSERT_TRUE(called.try_acquire_for(kPatience));
+        EXPECT_EQ(threads_named("tutti-progress"), 1) << "one for all ranks of a process";
+        world.barrier().wait();
+      },
+      over(Config::TransportChoice::shm));
+  EXPECT_EQ(settled("tutti-progress", 0), 0);
+}
+
+TEST(Promises, AThreadFromTheBeginningWhereTcpPeersArePossible) {
+  run_threads(
+      2,
+      [](ProcessGroup& world) {
+        EXPECT_EQ(settled("tutti-progress", 1), 1);
+        world.barrier().wait();
+      },
+      over(Config::TransportChoice::tcp));
+  EXPECT_EQ(settled("tutti-progress", 0), 0);
+}
+
+TEST(Promises, CallbacksComeOnceOnTheProgressThreadAndMayStartAndWaitForOthers) {
+  run_threads(2, [](ProcessGroup& world) {
+    std::vector<int> first(8, 1);
+    std::vector<int> second(8, 1);
+    std::atomic<int> times{0};
+    std::string where;
+    std::binary_semaphore called{0};
+    auto body = [&](const Status& status) {
+      EXPECT_TRUE(status.ok()) << status.message();
+      where = name_of_this_thread();
+      if (world.rank() == 0) world.all_reduce(second).wait();
+      ++times;
+      called.release();
+    };
+    Work work = world.all_reduce(first);
+    on_done(work, body);
+    work.wait();
+    // Ranks share a progress thread here: only one of them may wait on it for the other.
+    if (world.rank() == 1) world.all_reduce(second).wait();
+    ASSERT_TRUE(called.try_acquire_for(kPatience));
+    EXPECT_EQ(where, "tutti-progress");
+    EXPECT_EQ(second, std::vector<int>(8, 2));
+    world.barrier().wait();
+    EXPECT_EQ(times, 1);
+  });
+}
+
+TEST(Promises, ACallNeverBlocksHoweverManyAreUnderWay) {
+  run_threads(2, [](ProcessGroup& world) {
+    std::vector<std::vector<int>> data(30, std::vector<int>(100, world.rank() + 1));
+    std::vector<Work> works;
+    if (world.rank() == 0) {  // nobody else has come yet
+      for (auto& one : data) works.push_back(world.all_reduce(one));
+      EXPECT_FALSE(works.front().done());
+      std::vector<int> told{1};
+      world.send(told, 1);
+    } else {
+      std::vector<int> told(1);
+      world.recv(told, 0);
+      for (auto& one : data) works.push_back(world.all_reduce(one));
+    }
+    for (Work& work : works) work.wait();
+    for (const auto& one : data) EXPECT_EQ(one, std::vector<int>(100, 3));
+  });
+}
+
+TEST(Promises, GivingUpWaitingCancelsNothing) {
+  run_threads(2, [](ProcessGroup& world) {
+    std::vector<int> data(100, 1);
+    std::vector<int> told(1);
+    if (world.rank() == 0) {
+      Work work = world.all_reduce(data);
+      EXPECT_FALSE(work.wait_for(20ms));
+      EXPECT_FALSE(work.wait_for(0ms));
+      world.send(told, 1);
+      work.wait();
+    } else {
+      world.recv(told, 0);
+      world.all_reduce(data).wait();
+    }
+    EXPECT_EQ(data, std::vector<int>(100, 2));
+  });
+}
+
+TEST(Promises, DroppingAWorkWaitsForIt) {
+  run_threads(2, [](ProcessGroup& world) {
+    for (int i = 0; i < 10; ++i) {
+      std::vector<int> data(50'000, 1);
+      { const Work work = world.all_reduce(data); }
+      EXPECT_EQ(data, std::vector<int>(50'000, 2));
+    }
+  });
+}
+
+TEST(Promises, AnExceptionThatSkipsAWaitAbortsTheGroup) {
+  run_threads(2, [](ProcessGroup& world) {
+    std::vector<int> data(4, 1);
+    if (world.rank() == 0) {
+      const auto skip = [&] {
+        const Work work = world.all_reduce(data);
+        throw std::runtime_error("something else");
+      };
+      EXPECT_THROW(skip(), std::runtime_error);
+    } else {
+      EXPECT_THROW(world.barrier().wait(), Error);
+    }
+    EXPECT_FALSE(world.health().ok());
+  });
+}
+
+TEST(RunThreads, ThrowsWhatARankEndedWithAndNotWhatFollowedFromIt) {
+  // An exception aborts groups on its way out of the body; the other rank may end over that first.
+  struct AfterTheOther {
+    ~AfterTheOther() {
+      const auto deadline = std::chrono::steady_clock::now() + kPatience;
+      while (native::Context::alive() > 1 && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::yield();
+      EXPECT_EQ(native::Context::alive(), 1);
+    }
+  };
+  const auto body = [](ProcessGroup& world) {
+    std::vector<int> data(4);
+    if (world.rank() == 0) {
+      const AfterTheOther last;
+      const Work work = world.irecv(data, 1);
+      throw std::out_of_range("the cause");
+    }
+    world.barrier().wait();
+  };
+  EXPECT_THROW(run_threads(2, body), std::out_of_range);
+}
+
+TEST(RunThreads, TakesTheLongestTimeThereIsForNoEnd) {
+  Config config;
+  config.timeout = std::chrono::nanoseconds::max();
+  std::atomic<int> sum{0};
+  run_threads(
+      2,
+      [&](ProcessGroup& world) {
+        std::vector<int> one{1};
+        world.all_reduce(one).wait();
+        sum += one[0];
+      },
+      config);
+  EXPECT_EQ(sum, 4);
+}
+
+TEST(RunThreads, TellsTheOthersOfAnExceptionOfAnyType) {
+  const auto body = [](ProcessGroup& world) {
+    if (world.rank() == 0) throw 42;
+    try {
+      world.barrier().wait();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::aborted) << error.what();
+    }
+  };
+  EXPECT_THROW(run_threads(2, body), int);
+}
+
+TEST(Promises, AFailedOperationTouchesItsBuffersNoMore) {
+  run_threads(3, [](ProcessGroup& world) {
+    std::vector<int> data(200'000, 7);
+    if (world.rank() == 2) {
+      while (world.health().ok()) std::this_thread::sleep_for(1ms);
+    } else {
+      EXPECT_THROW(world.all_reduce(data, {.timeout = 100ms}).wait(), TimeoutError);
+    }
+    const std::vector<int> before = data;
+    EXPECT_THROW(world.all_reduce(data).wait(), TimeoutError) << "the first cause, at once";
+    std::this_thread::sleep_for(5ms);
+    EXPECT_EQ(data, before);
+  });
+}
+
+TEST(Promises, AChildCannotUseItsParentsGroupsAndTheParentGoesOn) {
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers do not like forks of programs with threads";
+  run_threads(1, [](ProcessGroup& world) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      int code = 1;
+      try {
+        world.barrier().wait();
+      } catch (const Error& error) {
+        code = error.code() == Errc::unsupported ? 0 : 2;
+      }
+      ::_exit(code);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 0);
+    world.barrier().wait();
+  });
+}
+
+}  // namespace
+}  // namespace tutti

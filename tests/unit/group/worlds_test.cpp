@@ -1,0 +1,272 @@
+#include "group/worlds.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <any>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/backends.hpp>
+#include <tutti/init.hpp>
+#include <tutti/launch.hpp>
+#include <tutti/store.hpp>
+
+#include "backend/native/native_backend.hpp"
+#include "group/thread_ranks.hpp"
+
+namespace tutti {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+/// The native backend under another name.
+BackendFactory called(const std::string& name) {
+  BackendFactory factory = native::factory();
+  factory.name = name;
+  return factory;
+}
+
+/// What an init that must not work says.
+std::string refusal(const std::string& backend) {
+  InitOptions options;
+  options.store = make_hash_store();
+  options.rank = 0;
+  options.size = 1;
+  options.config.emplace();
+  options.config->backend = backend;
+  try {
+    (void)init_process_group(options);
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Backends, TheNativeOneIsTheDefaultAndAlwaysThere) {
+  EXPECT_EQ(Config().backend, "native");
+  EXPECT_TRUE(is_available("native"));
+  ASSERT_FALSE(available_backends().empty());
+  EXPECT_EQ(available_backends().front(), "native");
+}
+
+TEST(Backends, AnUnknownNameIsToldWithThoseThatThereAre) {
+  for (const char* const name : {"gloo", "Native", "", "nccl"}) {
+    EXPECT_FALSE(is_available(name));
+    EXPECT_THAT(refusal(name), AllOf(HasSubstr("'" + std::string(name) + "'"),
+                                     HasSubstr("TUTTI_BACKEND"), HasSubstr("available: native")));
+  }
+  Config config;
+  config.backend = "gloo";
+  EXPECT_THROW(run_threads(
+                   2, [](ProcessGroup&) {}, config),
+               InvalidArgument);
+}
+
+TEST(Backends, TheVariableSaysWhichOne) {
+  ::setenv("TUTTI_BACKEND", "gloo", 1);
+  EXPECT_EQ(Config::from_environment().value().backend, "gloo");
+  EXPECT_THROW(run_threads(1, [](ProcessGroup&) {}), InvalidArgument);
+  ::unsetenv("TUTTI_BACKEND");
+  EXPECT_EQ(Config::from_environment().value().backend, "native");
+}
+
+TEST(Backends, OneThatIsRegisteredRunsWorlds) {
+  register_backend(called("mine"));
+  EXPECT_TRUE(is_available("mine"));
+  EXPECT_THAT(available_backends(), Contains("mine"));
+  Config config;
+  config.backend = "mine";
+  std::atomic<int> sum{0};
+  run_threads(
+      3,
+      [&](ProcessGroup& world) {
+        std::vector<int> one{1};
+        world.all_reduce(one).wait();
+        sum += one[0];
+        EXPECT_TRUE(is_initialized());
+      },
+      config);
+  EXPECT_EQ(sum, 9);
+  EXPECT_FALSE(is_initialized());
+}
+
+/// A world of one rank.
+InitOptions options_alone() {
+  InitOptions options;
+  options.store = make_hash_store();
+  options.rank = 0;
+  options.size = 1;
+  return options;
+}
+
+TEST(Backends, WhatInitIsToldGoesBeforeTheVariable) {
+  ::setenv("TUTTI_BACKEND", "nobodys", 1);
+  InitOptions options = options_alone();
+  EXPECT_THROW((void)init_process_group(options), InvalidArgument);
+  options.backend = "native";
+  EXPECT_EQ(init_process_group(options).backend(), "native");
+  ::unsetenv("TUTTI_BACKEND");
+  options.backend = "nobodys";
+  EXPECT_THROW((void)init_process_group(options), InvalidArgument);
+}
+
+TEST(Backends, GetAStoreAndWhatTheCallerOfInitGivesThem) {
+  std::string seen;
+  std::shared_ptr<Store> kept;
+  BackendFactory factory = called("asking");
+  factory.make_world = [&](const WorldOptions& options) -> Result<Backend*> {
+    const auto* const text = std::any_cast<std::string>(&options.backend_options);
+    seen = text == nullptr ? "nothing" : *text;
+    kept = options.store;
+    if (kept) kept->set("key", "the backend's");
+    return native::factory().make_world(options);
+  };
+  register_backend(factory);
+  InitOptions options = options_alone();
+  options.backend = "asking";
+  options.backend_options = std::string("a hint");
+  const ProcessGroup world = init_process_group(options);
+  EXPECT_EQ(seen, "a hint");
+  // Each has its own keys.
+  world.store()->set("key", "the program's");
+  EXPECT_EQ(kept->get("key"), "the backend's");
+  EXPECT_EQ(world.store()->get("key"), "the program's");
+  EXPECT_FALSE(options.store->check("key"));
+
+  Config config;
+  config.backend = "asking";
+  run_threads(
+      1, [](ProcessGroup& threads) { EXPECT_EQ(threads.store(), nullptr); }, config);
+  EXPECT_EQ(seen, "nothing");
+  EXPECT_EQ(kept, nullptr);
+}
+
+TEST(Backends, GroupsShareTheStoreOfTheirWorld) {
+  ProcessGroup world = init_process_group(options_alone());
+  const auto group = world.new_group({0});
+  world.store()->set("key", "value");
+  ASSERT_TRUE(group);
+  EXPECT_EQ(group->store()->get("key"), "value");
+}
+
+TEST(Backends, TheTimeoutOfAGroupCanBeChanged) {
+  using namespace std::chrono_literals;
+  ProcessGroup world = init_process_group(options_alone());
+  ProcessGroup group = *world.new_group({0}, {.timeout = 20s});
+  EXPECT_EQ(group.timeout(), 20s);
+  const ProcessGroup same = group;
+  group.set_timeout(10ms);
+  EXPECT_EQ(same.timeout(), 10ms) << "copies mean the same group";
+  EXPECT_NE(world.timeout(), 10ms);
+  std::vector<int> never{1};
+  EXPECT_THROW(group.recv(never, 0), TimeoutError);
+  for (const auto wrong : {0ns, -1ns}) EXPECT_THROW(world.set_timeout(wrong), InvalidArgument);
+}
+
+TEST(Backends, OneThatCannotRunHereSaysWhy) {
+  BackendFactory factory = called("absent");
+  factory.missing = [] { return "libabsent.so is not installed"; };
+  register_backend(factory);
+  EXPECT_FALSE(is_available("absent"));
+  EXPECT_THAT(available_backends(), Not(Contains("absent")));
+  EXPECT_THAT(refusal("absent"), AllOf(HasSubstr("'absent'"), HasSubstr("libabsent.so"),
+                                       HasSubstr("available: native")));
+}
+
+TEST(Backends, ANameIsTakenOnce) {
+  EXPECT_THROW(register_backend(called("native")), InvalidArgument);
+  EXPECT_THROW(register_backend(called("")), InvalidArgument);
+  EXPECT_THROW(register_backend(called("two\nlines")), InvalidArgument);
+  BackendFactory nothing;
+  nothing.name = "nothing";
+  EXPECT_THROW(register_backend(nothing), InvalidArgument);
+  EXPECT_FALSE(is_available("nothing"));
+}
+
+/// The native backend, but rank 1 does `instead`.
+void register_with(const std::string& name,
+                   const std::function<Result<Backend*>(const WorldOptions&)>& instead) {
+  BackendFactory factory = called(name);
+  factory.make_world = [instead, make = factory.make_world](const WorldOptions& options) {
+    return options.rank == 1 ? instead(options) : make(options);
+  };
+  register_backend(factory);
+}
+
+TEST(Backends, OneThatThrowsOnARankIsToldToTheOthersAtOnce) {
+  register_with("throws", [](const WorldOptions&) -> Result<Backend*> {
+    throw std::out_of_range("no card of this number");
+  });
+  Config config;
+  config.backend = "throws";
+  config.timeout = std::chrono::seconds(60);  // more than the test has
+  EXPECT_THROW(run_threads(
+                   2, [](ProcessGroup&) { ADD_FAILURE() << "a rank had a world"; }, config),
+               std::out_of_range);
+
+  const std::shared_ptr<Store> store = make_hash_store();
+  const auto rank_main = [&](int rank) {
+    InitOptions options;
+    options.store = store;
+    options.rank = rank;
+    options.size = 2;
+    options.config = config;
+    (void)init_process_group(options);
+  };
+  std::thread other([&] { EXPECT_THROW(rank_main(1), std::out_of_range); });
+  try {
+    rank_main(0);
+    ADD_FAILURE() << "a rank had a world";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1"), HasSubstr("no card of this number")));
+  }
+  other.join();
+}
+
+TEST(Backends, OneThatMakesNoWorldIsAnError) {
+  register_with("empty", [](const WorldOptions&) { return Result<Backend*>(nullptr); });
+  Config config;
+  config.backend = "empty";
+  try {
+    run_threads(
+        2, [](ProcessGroup&) {}, config);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("'empty' made no world"));
+  }
+}
+
+TEST(Backends, RanksThatWantUnlikeOnesAreTold) {
+  register_backend(called("other"));
+  std::atomic<int> told{0};
+  const auto config_of = [](int rank) {
+    Config config;
+    config.timeout = std::chrono::seconds(30);
+    if (rank == 1) config.backend = "other";
+    return config;
+  };
+  try {
+    group::run_thread_ranks(
+        3, [&](ProcessGroup&) { ++told; }, config_of);
+    FAIL() << "no error";
+  } catch (const DisagreementError& error) {
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("'native'"), HasSubstr("'other'"),
+                                    HasSubstr("rank 1"), HasSubstr("TUTTI_BACKEND")));
+  }
+  EXPECT_EQ(told, 0) << "a rank had a world";
+}
+
+}  // namespace
+}  // namespace tutti

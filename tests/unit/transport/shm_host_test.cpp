@@ -1,0 +1,170 @@
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "os/socket.hpp"
+#include "transport/shm/host.hpp"
+#include "transport/shm/reception.hpp"
+
+// Everybody in a network namespace can connect to the abstract socket where the ranks of a host
+// hand in their memory.
+namespace tutti::transport::shm {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Far more than it takes, and far less than waiting for one stranger after the other.
+constexpr auto kDeadline = 12s;
+
+class SharedMemory : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      auto host = Host::prepare(rank, "");
+      ASSERT_TRUE(host) << host.status().message();
+      cards.push_back((*host)->card());
+      hosts.push_back(std::move(*host));
+      ranks.push_back(rank);
+    }
+  }
+  /// All ranks join; what became of it, by rank.
+  std::vector<Status> join() {
+    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+    std::vector<Status> outcomes(hosts.size());
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      threads.emplace_back(
+          [&, rank] { outcomes[rank] = hosts[rank]->join(ranks, cards, deadline); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return outcomes;
+  }
+  void expect_joined() {
+    for (const Status& outcome : join()) EXPECT_TRUE(outcome.ok()) << outcome.message();
+  }
+  /// A connection to where rank 0 collects; invalid: its line is full.
+  [[nodiscard]] os::Fd stranger() const {
+    auto connection = os::connect_unix(cards.front().listener);
+    if (connection) return std::move(*connection);
+    EXPECT_EQ(connection.status().code(), Errc::timeout) << connection.status().message();
+    return {};
+  }
+  static void say(const os::Fd& connection, const std::string& words) {
+    auto sent = os::send_some(connection.get(), std::as_bytes(std::span(words)));
+    ASSERT_TRUE(sent);
+    EXPECT_EQ(*sent, words.size());
+  }
+
+  static constexpr int kRanks = 3;
+  std::vector<std::unique_ptr<Host>> hosts;
+  std::vector<HostCard> cards;
+  std::vector<int> ranks;
+};
+
+TEST_F(SharedMemory, IsJoinedByAllRanks) {
+  expect_joined();
+  EXPECT_EQ(hosts[1]->regions().peers.size(), 3U);
+  EXPECT_EQ(hosts[1]->regions().peers[2].header().rank, 2);
+}
+
+TEST_F(SharedMemory, SilentStrangersHoldNobodyUp) {
+  std::vector<os::Fd> strangers;
+  for (int i = 0; i < 10; ++i) {
+    strangers.push_back(stranger());
+    ASSERT_TRUE(strangers.back().valid());
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  expect_joined();
+  EXPECT_LT(std::chrono::steady_clock::now(), begin + kDeadline) << "not by giving them up at last";
+}
+
+TEST_F(SharedMemory, GarbageIsDropped) {
+  std::vector<os::Fd> strangers;
+  // Too short, as long as what is expected, too long.
+  for (const std::size_t size : {1U, 31U, 32U, 5000U}) {
+    strangers.push_back(stranger());
+    say(strangers.back(), std::string(size, 'x'));
+  }
+  // What looks like it, but comes without descriptors, or of nobody.
+  for (const std::int64_t rank : {1, 99, -1}) {
+    const Hello hello{kMagic, rank, 7};
+    strangers.push_back(stranger());
+    say(strangers.back(), std::string(reinterpret_cast<const char*>(&hello), sizeof hello));
+  }
+  (void)stranger();  // hangs up at once
+  expect_joined();
+}
+
+TEST_F(SharedMemory, WhoGuessesARankIsNotTakenForIt) {
+  const os::Fd connection = stranger();
+  const Hello hello{kMagic, 1, cards[1].nonce + 1};
+  const int fds[kDescriptors] = {0, 0, 0, 0};
+  const std::span<const Hello> one(&hello, 1);
+  ASSERT_TRUE(os::send_fds(connection.get(), fds, std::as_bytes(one),
+                           std::chrono::steady_clock::now() + kDeadline)
+                  .ok());
+  expect_joined();
+}
+
+TEST(Reception, HearsWhoCameBeforeManyStrangers) {
+  const std::string name = "tutti-test-" + std::to_string(::getpid());
+  auto listener = os::listen_unix(name);
+  ASSERT_TRUE(listener) << listener.status().message();
+  std::vector<os::Fd> connections;
+  const auto come = [&] {
+    auto connection = os::connect_unix(name);
+    ASSERT_TRUE(connection) << connection.status().message();
+    connections.push_back(std::move(*connection));
+  };
+  const auto hand_in = [&](std::int64_t rank) {
+    come();
+    const Hello hello{kMagic, rank, 7};
+    const int fds[kDescriptors] = {0, 0, 0, 0};
+    const std::span<const Hello> one(&hello, 1);
+    ASSERT_TRUE(os::send_fds(connections.back().get(), fds, std::as_bytes(one),
+                             std::chrono::steady_clock::now() + kDeadline)
+                    .ok());
+  };
+  hand_in(1);
+  for (int i = 0; i < 120; ++i) come();  // more than may be silent at a time
+  hand_in(2);
+  Reception reception(listener->get(), 3);
+  for (const std::int64_t rank : {1, 2}) {
+    auto heard = reception.next();
+    ASSERT_TRUE(heard) << heard.status().message();
+    ASSERT_TRUE(*heard) << "rank " << rank;
+    EXPECT_EQ((**heard).hello.rank, rank);
+  }
+  auto nobody = reception.next();
+  ASSERT_TRUE(nobody);
+  EXPECT_FALSE(*nobody);
+}
+
+TEST_F(SharedMemory, FullLineIsWaitedFor) {
+  std::vector<os::Fd> strangers;
+  for (int i = 0; i < 10'000; ++i) {
+    os::Fd one = stranger();
+    if (!one.valid()) break;
+    strangers.push_back(std::move(one));
+  }
+  ASSERT_GT(strangers.size(), 100U);
+  ASSERT_FALSE(stranger().valid()) << "its line is not full: tests nothing";
+  expect_joined();
+}
+
+TEST_F(SharedMemory, RankThatHasGoneIsNamedToAllWhateverStrangersDo) {
+  const os::Fd silent = stranger();
+  hosts.pop_back();  // rank 2: its listener is gone
+  for (const Status& outcome : join()) {
+    EXPECT_EQ(outcome.code(), Errc::peer_lost) << outcome.message();
+    EXPECT_EQ(outcome.culprit(), 2);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::transport::shm

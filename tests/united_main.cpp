@@ -1,0 +1,42 @@
+// main of a program in which the tests of a folder are compiled as one (TUTTI_UNITY): runs the
+// cases that stand in the source files which it is given, unless --gtest_filter asks for others (as
+// a death test does of the process in which it dies).
+
+#include <cstdio>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include <gtest/gtest.h>
+
+int main(int argc, char** argv) {
+  testing::InitGoogleTest(&argc, argv);
+  if (argc < 2 || GTEST_FLAG_GET(filter) != "*") return RUN_ALL_TESTS();
+  const std::set<std::string_view> sources(argv + 1, argv + argc);
+
+  std::set<std::string_view> without_case = sources;
+  std::string filter;
+  const testing::UnitTest& all = *testing::UnitTest::GetInstance();
+  for (int i = 0; i < all.total_test_suite_count(); ++i) {
+    const testing::TestSuite& suite = *all.GetTestSuite(i);
+    for (int j = 0; j < suite.total_test_count(); ++j) {
+      const testing::TestInfo& test = *suite.GetTestInfo(j);
+      const std::string_view file = test.file();
+      if (!file.ends_with(".cpp")) {
+        // Which of the sources it belongs to cannot be known, so none would run it.
+        std::fprintf(stderr, "%s.%s stands in %s: its test must be ALONE\n", suite.name(),
+                     test.name(), test.file());
+        return 1;
+      }
+      if (!sources.contains(file)) continue;
+      without_case.erase(file);
+      filter.append(filter.empty() ? "" : ":").append(suite.name()).append(".").append(test.name());
+    }
+  }
+  for (const std::string_view file : without_case) {
+    std::fprintf(stderr, "no case stands in %.*s\n", static_cast<int>(file.size()), file.data());
+  }
+  if (!without_case.empty()) return 1;
+  GTEST_FLAG_SET(filter, filter);
+  return RUN_ALL_TESTS();
+}
