@@ -227,7 +227,7 @@ std::set<int> ports_of(pid_t pid) {
 }
 
 TEST_P(Transports, GarbageOnEveryPortDisturbsNobody) {
-  auto workers = start_job(job(3, {"churn", "11", "2500"}));
+  auto workers = start_job(job(3, {"churn_until_told", "11"}));
   std::set<int> ports;
   for (Worker& worker : workers) {
     ASSERT_TRUE(worker.hear("ready", in(kHang)));
@@ -251,6 +251,7 @@ TEST_P(Transports, GarbageOnEveryPortDisturbsNobody) {
     }
   }
   EXPECT_GT(sent, 0);
+  workers[0].signal(SIGUSR1);
   for (Worker& worker : workers) {
     const auto status = worker.wait(in(kHang));
     ASSERT_TRUE(status);

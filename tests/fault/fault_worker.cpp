@@ -100,6 +100,26 @@ void churn(tutti::ProcessGroup& world, unsigned seed, int rounds) {
   }
 }
 
+sigset_t signals_from_the_test() {
+  sigset_t awaited;
+  sigemptyset(&awaited);
+  sigaddset(&awaited, SIGUSR1);
+  sigaddset(&awaited, SIGUSR2);
+  return awaited;
+}
+
+/// Churns on until rank 0 is sent SIGUSR1: what a test does meanwhile never finds the job over.
+void churn_until_told(tutti::ProcessGroup& world, unsigned seed) {
+  const sigset_t awaited = signals_from_the_test();
+  const timespec at_once{};
+  std::vector<int> told{0};
+  for (unsigned turn = 0; told[0] == 0; ++turn) {
+    churn(world, seed + turn, 50);
+    if (world.rank() == 0 && ::sigtimedwait(&awaited, nullptr, &at_once) == SIGUSR1) told[0] = 1;
+    world.broadcast(told, {.root = 0}).wait();
+  }
+}
+
 /// Rank 1 calls something else than the others.
 void disagree(tutti::ProcessGroup& world, const std::string& what, std::size_t count) {
   const bool odd = world.rank() == 1;
@@ -192,18 +212,10 @@ void again() {
   }
 }
 
-sigset_t signals_of_late() {
-  sigset_t awaited;
-  sigemptyset(&awaited);
-  sigaddset(&awaited, SIGUSR1);
-  sigaddset(&awaited, SIGUSR2);
-  return awaited;
-}
-
 /// Says that it waits, and sends to rank `peer` when it is sent SIGUSR1: before that nobody has
 /// connected with anybody. SIGUSR2: ends in peace, without destroying anything.
 void late(tutti::ProcessGroup& world, int peer) {
-  const sigset_t awaited = signals_of_late();
+  const sigset_t awaited = signals_from_the_test();
   say("waiting");
   int signal = 0;
   sigwait(&awaited, &signal);
@@ -219,7 +231,7 @@ void exit_while_ending(tutti::ProcessGroup& world) {
   world.barrier().wait();
   say("here");
   while (world.rank() == 1) ::pause();
-  const sigset_t awaited = signals_of_late();
+  const sigset_t awaited = signals_from_the_test();
   int signal = 0;
   sigwait(&awaited, &signal);
   // Never destroyed: they outlive whatever runs at exit.
@@ -246,6 +258,8 @@ int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::str
              const std::string& second) {
   if (mode == "churn")
     churn(world, static_cast<unsigned>(std::stoul(first)), std::stoi(second));
+  else if (mode == "churn_until_told")
+    churn_until_told(world, static_cast<unsigned>(std::stoul(first)));
   else if (mode == "disagree")
     disagree(world, first, std::stoul(second));
   else if (mode == "peace")
@@ -273,9 +287,9 @@ int run(int argc, char** argv) {
     again();
     return 0;
   }
-  if (mode == "late" ||
-      mode == "exit_while_ending") {  // in all threads: a signal that comes early waits
-    const sigset_t awaited = signals_of_late();
+  if (mode == "late" || mode == "exit_while_ending" ||
+      mode == "churn_until_told") {  // in all threads: a signal that comes early waits
+    const sigset_t awaited = signals_from_the_test();
     ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
   }
   say("init");

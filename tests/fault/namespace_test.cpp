@@ -110,7 +110,7 @@ TEST_F(Namespaces, CutLinkIsNoticedInEveryOperation) {
 }
 
 TEST_F(Namespaces, GarbageDisturbsNobody) {
-  auto workers = start(1, {"churn", "5", "300"});
+  auto workers = start(1, {"churn_until_told", "5"});
   for (Worker& worker : workers) ASSERT_TRUE(worker.hear("ready", in(kHang)));
   const std::string script =
       "import os,socket,re\n"
@@ -131,6 +131,7 @@ TEST_F(Namespaces, GarbageDisturbsNobody) {
     }
     EXPECT_TRUE(runs(argv));
   }
+  workers[0].signal(SIGUSR1);
   expect_success(workers);
 }
 
