@@ -264,9 +264,10 @@ int Engine::find_winner(const Op& op, const Step& step) const noexcept {
 
 int Engine::sampled_rank(const Op& op) noexcept {
   const auto others = static_cast<std::uint64_t>(op.group->size - 1);
-  return static_cast<int>(
-      (static_cast<std::uint64_t>(op.group->rank) + 1 + op.seq / Cores::kSampleEvery % others) %
-      (others + 1));
+  // Another one each time, for those that sample every operation and for those that rarely do.
+  const std::uint64_t turn = op.seq / Cores::kSampleEvery + op.seq % Cores::kSampleEvery;
+  return static_cast<int>((static_cast<std::uint64_t>(op.group->rank) + 1 + turn % others) %
+                          (others + 1));
 }
 
 void Engine::observe(Op& op, int rank, const void* staged, std::size_t bytes) noexcept {
@@ -295,20 +296,25 @@ void Engine::decide_handing_over(Op& op) noexcept {
   op.stream_stage = false;
   op.sample = Sample::none;
   if (op.plan->stage_bytes < Cores::kLeastBytes) return;
-  if (op.seq % Cores::kSampleEvery == 0) {
+  const bool looks =
+      op.plan->stage_bytes >= Cores::kLargeBytes || op.seq % Cores::kSampleEvery == 0;
+  if (looks) {
     // relaxed: a hint.
     others_far_ = std::ranges::any_of(world_.regions->peers, [](const auto& peer) {
       return peer.arena != nullptr && peer.header().far.load(std::memory_order_relaxed) != 0;
     });
   }
-  op.stream_stage = (cores_.far() || others_far_) && op.seq % Cores::kProbeEvery != 0;
-  if (op.stream_stage) return;
-  // With more ranks than cores a peer's staging may have left its cache before we come to it.
+  const bool far = cores_.far() || others_far_;
+  // With more ranks than cores a peer's staging may have left its cache before we come to it; its
+  // line has not, if it is there at the first look, and tells the same however staging is written.
   const bool crowded = world_.regions->peers.size() > static_cast<std::size_t>(world_.cpus);
-  if (!crowded)
-    op.sample = Sample::staged;
-  else if (op.seq % Cores::kSampleEvery == 0)
-    op.sample = Sample::line;
+  if (crowded) {
+    op.stream_stage = far;
+    if (looks) op.sample = Sample::line;
+    return;
+  }
+  op.stream_stage = far && op.seq % Cores::kProbeEvery != 0;
+  if (!op.stream_stage) op.sample = Sample::staged;
 }
 
 void Engine::copy(Op& op, const Step& step) noexcept {

@@ -19,7 +19,12 @@ using transport::shm::Cores;
 
 int looks = 0;  // at the clock
 
-TimePoint slow_clock() noexcept { return TimePoint{std::chrono::hours(1) + milliseconds(++looks)}; }
+bool quick = false;  // what is looked at takes no time
+
+TimePoint slow_clock() noexcept {
+  ++looks;
+  return TimePoint{std::chrono::hours(1) + milliseconds(quick ? 0 : looks)};
+}
 
 class FarCores : public testing::Test {
  protected:
@@ -111,6 +116,8 @@ class FarCores : public testing::Test {
     return untimed;
   }
 
+  void TearDown() override { quick = false; }
+
   std::unique_ptr<transport::sim::Memory> memory_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<Group*> groups_;
@@ -167,13 +174,24 @@ TEST_F(FarCores, MoreThanTwoRanks) {
 }
 
 TEST_F(FarCores, MoreRanksThanCoresLookAtLines) {
-  make(3, 2);
-  // Only who comes late finds a line at its first look: the last of the three, who tells the
-  // others.
-  EXPECT_GE(untimed_of(300, 1500), 240);
+  make(2, 1);
+  // Only who comes late finds the line at its first look: the second, who tells the first.
+  EXPECT_GE(untimed_of(300, 1500), 280);
   EXPECT_FALSE(engines_[0]->cores().far());
+  EXPECT_TRUE(engines_[1]->cores().far());
+  EXPECT_EQ(memory_->regions(0).peers[1].header().far.load(), 1U);
+}
+
+TEST_F(FarCores, MoreRanksThanCoresLearnFromEveryLargeOne) {
+  make(3, 2);
+  untimed_of(3, 65536);
   EXPECT_TRUE(engines_[2]->cores().far());
-  EXPECT_EQ(memory_->regions(0).peers[2].header().far.load(), 1U);
+  // Past the cache or not, lines tell: no operation has to be handed over the dear way for that.
+  EXPECT_EQ(untimed_of(20, 65536), 0);
+  quick = true;
+  EXPECT_EQ(untimed_of(7, 65536), 0);
+  EXPECT_FALSE(engines_[2]->cores().far());
+  EXPECT_EQ(memory_->regions(0).peers[2].header().far.load(), 0U);
 }
 
 TEST_F(FarCores, OutputsPastTheCacheToo) {
