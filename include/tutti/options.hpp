@@ -9,7 +9,8 @@
 #include <tutti/collective.hpp>
 #include <tutti/tensor.hpp>
 
-// What each call of a ProcessGroup may be told beside its buffers.
+// What each call of a ProcessGroup may be told beside its buffers. A `timeout` is that of the one
+// operation, more than 0; absent: the group's. A `root` is a rank of the group.
 namespace tutti {
 
 /// What an all_reduce may be told beside its buffer.

@@ -32,6 +32,7 @@ class Store {
   using Timeout = std::optional<std::chrono::milliseconds>;
   using KeyValue = std::pair<std::string, std::string>;
 
+  // The longest that is taken; beyond it InvalidArgument.
   static constexpr std::size_t kMaxKeyBytes = 4096;
   static constexpr std::size_t kMaxValueBytes = std::size_t{64} << 20;
   static constexpr std::size_t kMaxWills = 16;
