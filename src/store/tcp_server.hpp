@@ -53,8 +53,8 @@ class TcpServer {
   [[nodiscard]] const os::Address& address() const noexcept;
 
   /// Goes on serving until every user has left (all `users` of them, where that was told and it is
-  /// not later than `come_by`; else all who are connected), at most `linger`, then ends. Who closes first so disturbs nobody who is
-  /// still busy with the store.
+  /// not later than `come_by`; else all who are connected), at most `linger`, then ends. Who closes
+  /// first so disturbs nobody who is still busy with the store.
   void close(std::chrono::milliseconds linger);
 
  private:
