@@ -14,6 +14,8 @@ struct DoctorJob {
 
 /// CPUs, memory, and what of the system the library stands on.
 void look_at_machine(Findings& findings);
+/// Nodes of memory, and the caches that CPUs share: what the kernel's own files tell.
+void look_at_topology(Findings& findings);
 /// Interfaces, names and TCP.
 void look_at_network(Findings& findings);
 /// Other programs of the kind.

@@ -158,6 +158,7 @@ void look_at_machine(Findings& findings) {
   findings.section("Machine");
   findings.fact("host", os::host_name());
   look_at_cpus(findings);
+  look_at_topology(findings);
   look_at_memory(findings);
   look_at_shared_memory(findings);
   look_at_kernel(findings);

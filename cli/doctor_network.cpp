@@ -7,7 +7,6 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,6 +15,7 @@
 #include <vector>
 
 #include "cli/doctor.hpp"
+#include "cli/line_of.hpp"
 #include "os/address.hpp"
 #include "os/host.hpp"
 #include "os/route.hpp"
@@ -24,14 +24,6 @@
 
 namespace tutti::cli {
 namespace {
-
-/// The first line of a file, or nothing.
-std::string line_of(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 struct Interface {
   bool up = false;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <string_view>
 
 #include "base/shown.hpp"
@@ -69,6 +70,7 @@ Nodes::Nodes(const Options& options, TcpStoreOptions store, std::optional<int> n
              std::function<void()> on_news) {
   state_->nnodes = options.nnodes;
   state_->max_restarts = options.max_restarts;
+  state_->join_timeout = options.join_timeout;
   state_->node_rank = node_rank;
   state_->on_news = std::move(on_news);
   thread_ = std::thread([state = state_, store = std::move(store)] { run(*state, store); });
@@ -104,12 +106,33 @@ std::string Nodes::follow(State& state, const std::shared_ptr<TcpStore>& store) 
   for (int start = 0; objection.empty(); ++start) {
     if (start > 0) objection = await_port(state, *store, start);
     if (!objection.empty()) break;
-    Verdict verdict = parse_verdict(store->get(key_of(start, kVerdictKey), kForever));
+    Verdict verdict = parse_verdict(start == 0 ? await_first_verdict(state, *store)
+                                               : store->get(key_of(start, kVerdictKey), kForever));
     const bool last = ends_job(verdict);
     publish(state, std::move(verdict));
     if (last) break;
   }
   return objection;
+}
+
+std::string Nodes::await_first_verdict(const State& state, TcpStore& store) {
+  const std::string verdict = key_of(0, kVerdictKey);
+  try {
+    return store.get(verdict, state.join_timeout);
+  } catch (const TimeoutError&) {
+    // By now all nodes must have come.
+  }
+  std::string missing;
+  for (int number = 0; number < state.nnodes; ++number) {
+    if (store.check(fmt::format("{}/{}", key_of(0, kNodesKey), number))) continue;
+    missing = fmt::format(
+        "node {} of {} has not come within {:.0f} s; start tuttirun there, too, "
+        "with the same --nnodes, --master-addr, --master-port and --secret-file",
+        number, state.nnodes, std::ceil(std::chrono::duration<double>(state.join_timeout).count()));
+    break;
+  }
+  if (!missing.empty()) put_end(store, message_of(1, missing, true), 0, state.max_restarts + 1);
+  return store.get(verdict, kForever);
 }
 
 std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {

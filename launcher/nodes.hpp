@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -63,6 +64,7 @@ class Nodes {
   struct State {
     int nnodes = 1;
     int max_restarts = 0;
+    std::chrono::milliseconds join_timeout{0};
     mutable std::mutex mutex;
     std::function<void()> on_news;     // guarded; empty when we have gone
     std::optional<int> node_rank;      // guarded
@@ -75,6 +77,8 @@ class Nodes {
   static void run(State& state, const TcpStoreOptions& options);
   /// All starts, until a verdict ends the job or something speaks against us, which is returned.
   static std::string follow(State& state, const std::shared_ptr<TcpStore>& store);
+  /// Of the first start; ends the job when a node has not come in time.
+  static std::string await_first_verdict(const State& state, TcpStore& store);
   static std::string join(State& state, const std::shared_ptr<TcpStore>& store);
   static std::string await_port(State& state, TcpStore& store, int start);
   /// What the others shall read if we are killed during `start` or on the way to the next one.

@@ -14,12 +14,12 @@ namespace tutti {
 
 /// How values of different ranks are combined. Numbers are part of fingerprints: only append.
 enum class ReduceOp : std::uint8_t {
-  sum = 0,
-  avg = 1,
-  product = 2,
-  min = 3,
-  max = 4,
-  band = 5,
+  sum = 0,      ///< of bool: or
+  avg = 1,      ///< the sum, divided by the number of ranks
+  product = 2,  ///< of bool: and
+  min = 3,      ///< NaN if any value is; of bool: and
+  max = 4,      ///< NaN if any value is; of bool: or
+  band = 5,     ///< of the bits of integers, or of truth values
   bor = 6,
   bxor = 7,
   premul_sum = 8,  ///< each rank's input times its own factor, summed up

@@ -49,6 +49,12 @@ struct Config {
   /// tests.
   std::string host_id;
 
+  /// TUTTI_SOCKET_IFNAME, e.g. "eth0,ib", "=eth0" or "^docker,lo". The network interface at whose
+  /// address this rank listens; docs/configuration.md tells how a list is read. Empty: the
+  /// variables TUTTI_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME are looked at, and
+  /// without them it is the address by which this rank reaches the master.
+  std::string interfaces;
+
   /// TUTTI_LOG_LEVEL = debug | info | warning | error | off. Least level that reaches the log sink.
   LogLevel log_level = LogLevel::warning;
 

@@ -24,7 +24,7 @@ enum class DType : std::uint8_t {
   bfloat16 = 10,
   float32 = 11,
   float64 = 12,
-  float8_e4m3 = 13,
+  float8_e4m3 = 13,  ///< torch's float8_e4m3fn: no infinities, up to 448
   float8_e5m2 = 14,
   complex64 = 15,
   complex128 = 16,

@@ -9,14 +9,16 @@
 #include <tutti/collective.hpp>
 #include <tutti/tensor.hpp>
 
-// What each call of a ProcessGroup may be told beside its buffers.
+// What each call of a ProcessGroup may be told beside its buffers. A `timeout` is that of the one
+// operation, more than 0; absent: the group's. A `root` is a rank of the group.
 namespace tutti {
 
 /// What an all_reduce may be told beside its buffer.
 struct AllReduceOptions {
   ReduceOp op = ReduceOp::sum;
-  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element (whose
-  /// memory belongs to the operation until its Work is done, as the buffer's does).
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element, of the
+  /// input's dtype and with strides of its own (that memory belongs to the operation until its Work
+  /// is done, as the buffer's does).
   std::optional<double> factor = std::nullopt;
   TensorView factors = {};
   /// Absent: the group's.
@@ -32,8 +34,9 @@ struct BroadcastOptions {  ///< What a broadcast may be told beside its buffer.
 struct ReduceOptions {  ///< What a reduce may be told beside its buffer.
   int root = 0;         ///< the rank that gets the result
   ReduceOp op = ReduceOp::sum;
-  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element (whose
-  /// memory belongs to the operation until its Work is done, as the buffer's does).
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element, of the
+  /// input's dtype and with strides of its own (that memory belongs to the operation until its Work
+  /// is done, as the buffer's does).
   std::optional<double> factor = std::nullopt;
   TensorView factors = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
@@ -58,8 +61,9 @@ struct ScatterOptions {  ///< What a scatter may be told beside its buffers.
 
 struct ReduceScatterOptions {  ///< What a reduce_scatter may be told beside its buffers.
   ReduceOp op = ReduceOp::sum;
-  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element (whose
-  /// memory belongs to the operation until its Work is done, as the buffer's does).
+  /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element, of the
+  /// input's dtype and with strides of its own (that memory belongs to the operation until its Work
+  /// is done, as the buffer's does).
   std::optional<double> factor = std::nullopt;
   TensorView factors = {};
   /// Elements of each rank's block where they differ: the same numbers on every rank. Read during

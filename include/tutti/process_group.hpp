@@ -20,13 +20,25 @@ class Store;
 
 /// A group of ranks that call the same operations in the same order.
 ///
-/// A handle: copies mean the same group. Ranks are the group's own, 0 .. size()-1.
-/// Lifetime: the group lives as long as a handle or a Work of it; its end is local and never waits
+/// A handle: copies mean the same group; one that was moved from may only be destroyed or assigned
+/// to. Ranks are the group's own, 0 .. size()-1.
+///
+/// Collectives start when they are called, in that order, and give a Work, whose `wait` returns
+/// when this rank's buffers are usable: its destructor waits, too, so a call whose Work is dropped
+/// blocks. Lifetime: the group lives as long as a handle or a Work of it; its end is local and
+/// never waits
 ///           for others. What this rank has sent still arrives.
+/// Buffers:  are the caller's, in the memory that the backend takes. Until the Work is done, what
+/// is
+///           read must not be written to and what is written not be touched; afterwards nobody else
+///           touches them, however it ended. Lists of tensors and of counts are read during the
+///           call only. Counts and strides are in elements.
 /// Threads:  any thread may call; the order of the calls is the order of the operations, so two
 ///           threads that call without an order of their own disagree with other ranks.
 /// Errors:   every operation throws InvalidArgument at the call for what is wrong with the call;
-///           then nothing was sent and the group is usable. Everything else comes through the Work.
+///           then nothing was sent and the group is usable. Everything else comes through the Work
+///           (DisagreementError, TimeoutError, NetworkError, BackendError), on every member, and
+///           leaves the group broken: see `health`. docs/semantics.md and docs/errors.md have all.
 class ProcessGroup {
  public:
   /// Takes over a reference to the backend. For init and tests.
@@ -71,6 +83,8 @@ class ProcessGroup {
   ///
   /// Shapes:   equal dtype and count on every rank; strides are free.
   /// Order:    collective; the root may return before others have arrived.
+  /// Errors:   as all_reduce; a DisagreementError leaves the buffer unchanged on ranks that differ
+  ///           from the root, others may hear of it in their next call.
   Work broadcast(const TensorView& buffer, const BroadcastOptions& options = {});
   template <MovableRange R>
   Work broadcast(R&& buffer, const BroadcastOptions& options = {}) {
@@ -107,7 +121,9 @@ class ProcessGroup {
   /// Puts the inputs of all ranks, in the order of the ranks, into the root's output. The others'
   /// output is not looked at: an empty vector will do.
   ///
-  /// Shapes:   equal dtype and count on every rank; the root's output has size() times as many.
+  /// Shapes:   equal dtype and count on every rank; the root's output has size() times as many. On
+  ///           the root the input may be its own block of the output.
+  /// Order:    collective; ranks other than the root may return before others have arrived.
   Work gather(const TensorView& output, const TensorView& input, const GatherOptions& options = {});
   template <MovableRange Out, ReadableRange In>
   Work gather(Out&& output, In&& input, const GatherOptions& options = {}) {
@@ -121,6 +137,7 @@ class ProcessGroup {
   /// at: an empty vector will do.
   ///
   /// Shapes:   equal dtype and count of the outputs; the root's input has size() times as many.
+  /// Order:    collective; the root may return before others have arrived.
   Work scatter(const TensorView& output, const TensorView& input,
                const ScatterOptions& options = {});
   template <MovableRange Out, ReadableRange In>
@@ -136,7 +153,7 @@ class ProcessGroup {
   ///
   /// Shapes:   equal dtype and count of the inputs: size() blocks of the output's count, or of what
   ///           `input_counts` says. The output may be this rank's block of the input.
-  /// Values:   as all_reduce.
+  /// Order:    collective. Values: as all_reduce.
   Work reduce_scatter(const TensorView& output, const TensorView& input,
                       const ReduceScatterOptions& options = {});
   template <NumberRange Out, ReadableRange In>
@@ -151,6 +168,7 @@ class ProcessGroup {
   ///
   /// Shapes:   equal dtype; blocks of count / size() elements on every rank, or the splits. Input
   ///           and output must not overlap.
+  /// Order:    collective.
   /// Errors:   also DisagreementError where a rank sends another than that one expects.
   Work all_to_all(const TensorView& output, const TensorView& input,
                   const AllToAllOptions& options = {});
@@ -234,7 +252,7 @@ class ProcessGroup {
   [[nodiscard]] std::vector<Work> batch_isend_irecv(std::span<const P2POp> operations,
                                                     const BatchOptions& options = {});
 
-  /// Done when every rank has called it.
+  /// Done when every rank has called it. Moves nothing. Collective; errors come from the Work.
   Work barrier(const BarrierOptions& options = {});
 
   /// A barrier that tells who has not come: rank 0 waits for a sign of each other rank, and gives
@@ -251,7 +269,13 @@ class ProcessGroup {
   void monitored_barrier(const MonitoredBarrierOptions& options = {});
 
   /// Makes a group of some of our ranks. Collective over this group: every rank calls it with the
-  /// same list, in the new group's order; blocks. Empty for ranks that are not in the list.
+  /// same list, in the new group's order (the first is its rank 0); blocks until all have, at most
+  /// for this group's timeout. Empty for ranks that are not in the list. It costs no connection and
+  /// no thread; a rank can have 4,096 groups at a time.
+  ///
+  /// Errors:   InvalidArgument for a list that is empty, names a rank twice or one that there is
+  ///           not. DisagreementError on all ranks where lists differ, TimeoutError, NetworkError:
+  ///           this group is then broken.
   [[nodiscard]] std::optional<ProcessGroup> new_group(std::span<const int> ranks,
                                                       const NewGroupOptions& options = {});
   [[nodiscard]] std::optional<ProcessGroup> new_group(std::initializer_list<int> ranks,
@@ -259,19 +283,22 @@ class ProcessGroup {
     return new_group(std::span<const int>(ranks.begin(), ranks.size()), options);
   }
 
-  /// Divides this group: ranks of one colour make a group, ordered by key, then by rank. Collective
-  /// over this group; blocks. A rank without a colour gets none.
+  /// Divides this group: ranks of one colour (any number) make a group, ordered by key, then by
+  /// rank. Collective over this group; blocks. A rank without a colour gets none. Errors: those of
+  /// `new_group`.
   [[nodiscard]] std::optional<ProcessGroup> split(std::optional<int> color, int key = 0,
                                                   const NewGroupOptions& options = {});
 
   /// Divides this group into groups of `group_size` ranks that follow each other; gives the one
   /// that this rank is in. Collective over this group; blocks. InvalidArgument where size() is no
-  /// multiple of group_size.
+  /// multiple of group_size, else the errors of `new_group`.
   [[nodiscard]] ProcessGroup new_subgroups(int group_size, const NewGroupOptions& options = {});
 
-  /// Breaks the group here and on every other member: all running and later operations fail.
+  /// Breaks the group here and on every other member: all running and later operations fail with a
+  /// BackendError (`aborted`) that tells the reason and this rank. Never blocks; does nothing where
+  /// the group is broken already, which keeps its first cause.
   void abort(std::string_view reason);
-  /// Ok, or what broke the group.
+  /// Ok, or what broke the group, here or on another rank. Never blocks.
   [[nodiscard]] Status health() const;
   /// The engine's end, for bindings.
   [[nodiscard]] Backend& impl() const noexcept;
@@ -290,7 +317,8 @@ class ProcessGroup {
   std::shared_ptr<Impl> impl_;
 };
 
-/// Waits for all of them; throws the first error after the last one is done.
+/// Waits for all of them; throws the first error (in the order of the list) after the last one is
+/// done. The Works may be of different groups.
 void wait_all(std::span<Work> works);
 
 }  // namespace tutti

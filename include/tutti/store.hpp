@@ -32,6 +32,7 @@ class Store {
   using Timeout = std::optional<std::chrono::milliseconds>;
   using KeyValue = std::pair<std::string, std::string>;
 
+  // The longest that is taken; beyond it InvalidArgument.
   static constexpr std::size_t kMaxKeyBytes = 4096;
   static constexpr std::size_t kMaxValueBytes = std::size_t{64} << 20;
   static constexpr std::size_t kMaxWills = 16;
@@ -147,6 +148,8 @@ struct FileStoreOptions {  ///< Which file, and when it goes.
   /// How long who leaves before all `users` have come waits for them, so that they still see what
   /// he has set (for one, why he leaves).
   std::chrono::milliseconds linger = std::chrono::seconds(1);
+  /// Nobody is waited for who has not come this long after opening. Absent: whenever it was opened.
+  std::optional<std::chrono::milliseconds> come_within = {};
   /// Start anew if nobody lives who uses the file: what it holds was left by an earlier run.
   bool fresh = false;
   /// Refuse a file that belongs to another user.
@@ -172,6 +175,9 @@ struct TcpStoreOptions {  ///< Where the store is, and who may use it.
   /// serving, when its owner lets go of it, until that many have left, at most `linger`.
   std::optional<int> users = {};
   std::chrono::milliseconds linger = std::chrono::seconds(1);
+  /// Nobody is waited for who has not come this long after the server began. Absent: whenever that
+  /// was.
+  std::optional<std::chrono::milliseconds> come_within = {};
   /// For connecting, and the default of every call.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
   /// Known to all users, who prove it to each other; 32 bytes or more. Empty: no proof is asked

@@ -155,6 +155,8 @@ void bind_config(nb::module_& module) {
       .def_rw("tls", &Config::tls, "Every TCP connection is encrypted; there must be a secret.")
       .def_rw("cpus", &Config::cpus, nb::arg().none(), "That the ranks of this host have together.")
       .def_rw("host_id", &Config::host_id, "Ranks with different ids share no memory.")
+      .def_rw("interfaces", &Config::interfaces,
+              "E.g. \"eth0,ib\": the network interface on which this rank listens.")
       .def_rw("log_level", &Config::log_level, "Least level that reaches the log sink.");
 }
 

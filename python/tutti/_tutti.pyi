@@ -94,6 +94,7 @@ class Config:
     tls: bool
     cpus: int | None
     host_id: str
+    interfaces: str
     log_level: LogLevel
 
     def __init__(self) -> None: ...

@@ -67,6 +67,7 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
   }
   config.algorithms = get("TUTTI_ALGO").value_or("");
   config.host_id = get("TUTTI_HOST_ID").value_or("");
+  config.interfaces = get("TUTTI_SOCKET_IFNAME").value_or("");
   return config;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/engine.hpp"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "base/kinds.hpp"
@@ -40,6 +41,22 @@ bool passed_by_all(Group& group, std::uint64_t seq) {
   }
   group.peers_done = least;
   return least >= seq && group.done_upto >= seq;
+}
+
+/// Multiplies `count` elements in a row by a factor: one for all, or one for each, whatever strides
+/// those have.
+void scale(std::byte* row, DType dtype, std::size_t count, const TensorView& factor) noexcept {
+  const kernels::ScaleFn multiply = kernels::find_scale(dtype);
+  const bool for_each = factor.count() > 1;
+  if (!for_each || factor.contiguous()) return multiply(row, row, factor.data(), for_each, count);
+  const Elements factors{&factor, nullptr, 0};
+  const std::size_t element = size_of(dtype);
+  alignas(16) std::array<std::byte, kBlockBytes> block;
+  for (std::size_t at = 0; at < count; at += kBlockBytes / element) {
+    const std::size_t some = std::min(count - at, kBlockBytes / element);
+    factors.pack(block.data(), at, some);
+    multiply(row + at * element, row + at * element, block.data(), true, some);
+  }
 }
 
 }  // namespace
@@ -341,9 +358,7 @@ void Engine::take_details(Op& op, const Details* details) noexcept {
   op.scaled.resize(count * size_of(op.call.input.dtype()));
   op.input_pieces.pack(op.scaled.data(), 0, count);
   op.input_pieces.assign({});
-  const kernels::ScaleFn scale = kernels::find_scale(op.call.input.dtype());
-  scale(op.scaled.data(), op.scaled.data(), details->factor.data(), details->factor.count() > 1,
-        count);
+  scale(op.scaled.data(), op.call.input.dtype(), count, details->factor);
   op.call.input = TensorView(op.scaled.data(), op.call.input.dtype(), count);
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/kinds.hpp"
+#include "group/factor.hpp"
 #include "group/overlap.hpp"
 #include "group/pieces_check.hpp"
 #include "group/views_check.hpp"
@@ -153,12 +154,13 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
 std::string check_factor(const Collective& call, const TensorView& factor) {
   const KindTraits& traits = traits_of(call.kind);
   const bool scaled = call.op == ReduceOp::premul_sum && traits.reduces;
-  if (!scaled && factor.count() > 0) return "a factor is given, but the op is not PREMUL_SUM";
+  if (!scaled && is_given(factor)) return "a factor is given, but the op is not PREMUL_SUM";
   if (scaled) {
-    if (factor.count() == 0) return "PREMUL_SUM needs a factor";
+    if (!is_given(factor)) return "PREMUL_SUM needs a factor";
     if (std::string bad = check_memory(factor, "factor", false); !bad.empty()) return bad;
-    if (factor.dtype() != call.input.dtype() || !factor.contiguous())
-      return "the factor must be contiguous and have the input's dtype";
+    if (factor.dtype() != call.input.dtype())
+      return "the factor is " + std::string(to_string(factor.dtype())) +
+             "; it must have the input's dtype, " + std::string(to_string(call.input.dtype()));
     const bool number_of_host = factor.count() == 1 && factor.device() == Device();
     if (!number_of_host && !factor.alike(call.input))
       return check_alike(factor, "factor", call.input);

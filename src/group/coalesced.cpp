@@ -154,7 +154,7 @@ Work ProcessGroup::reduce_scatter_coalesced(std::span<const TensorView> outputs,
   check_lists(kName, name(), outputs, inputs);
   if (!options.input_counts.empty())
     refuse(kName, name(), "input_counts: blocks must be alike on all ranks here");
-  if (options.factors.count() > 0)
+  if (is_given(options.factors))
     refuse(kName, name(), "factors: give one number (factor) for all tensors");
   check_blocks(kName, name(), "input", inputs, outputs, size());
   const std::vector<Piece> in = by_blocks(inputs, size());

@@ -20,7 +20,7 @@ Collective call_of(Kind kind, const TensorView& output, const TensorView& input,
                    const Details& details, int root = 0, ReduceOp op = ReduceOp::sum) noexcept {
   const bool used = !details.inputs.empty() || !details.outputs.empty() ||
                     !details.input_counts.empty() || !details.output_counts.empty() ||
-                    details.factor.count() > 0;
+                    is_given(details.factor);
   Collective call;
   call.kind = kind;
   call.op = op;

@@ -59,11 +59,11 @@ void put_value(void* to, double value, DType dtype) {
 Factor::Factor(ReduceOp op, DType dtype, std::optional<double> one, const TensorView& each)
     : each_(each), dtype_(dtype), one_(one.has_value()) {
   if (op != ReduceOp::premul_sum) {
-    if (one_ || each.count() > 0)
+    if (one_ || is_given(each))
       refuse_factor("a factor is given, but the op is " + std::string(to_string(op)));
     return;
   }
-  if (one_ == (each.count() > 0)) refuse_factor("give `factor` or `factors`");
+  if (one_ == is_given(each)) refuse_factor("give `factor` or `factors`");
   if (one_) put_value(value_.data(), *one, dtype);
 }
 

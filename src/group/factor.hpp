@@ -8,6 +8,12 @@
 
 namespace tutti {
 
+/// Whether a factor for each element is there: a tensor without elements is one, a default-made
+/// view is none.
+[[nodiscard]] inline bool is_given(const TensorView& factors) noexcept {
+  return factors.dims() > 0 || factors.count() > 0;
+}
+
 /// The factor of a PREMUL_SUM as its caller gave it: one number, or one for each element. Empty for
 /// other operations.
 class Factor {

@@ -95,6 +95,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   settings.master_addr = options.master_addr;
   settings.master_port = options.master_port;
   settings.tls = config.tls;
+  settings.interfaces = config.interfaces;
   settings.timeout = std::chrono::ceil<std::chrono::milliseconds>(config.timeout);
   Result<rendezvous::Rendezvous> found =
       options.exchange ? from_exchange(options, config.tls) : rendezvous::find_others(settings);

@@ -145,7 +145,7 @@ Work ProcessGroup::all_reduce(const TensorView& buffer, const AllReduceOptions& 
   call.op = options.op;
   call.input = buffer;
   call.output = buffer;
-  if (options.op != ReduceOp::premul_sum && !options.factor && options.factors.count() == 0)
+  if (options.op != ReduceOp::premul_sum && !options.factor && !is_given(options.factors))
       [[likely]]
     return submit(call, options.timeout, false);
   Factor factor(options.op, buffer.dtype(), options.factor, options.factors);

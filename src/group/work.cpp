@@ -93,9 +93,13 @@ void Work::await_suspend(std::coroutine_handle<> handle) {
 
 void Work::finish() noexcept {
   if (std::uncaught_exceptions() > exceptions_ && !backend_->poll(ticket_)) {
+    const int rank = backend_->rank();
     backend_->abort(
-        Status(Errc::aborted, "rank " + std::to_string(backend_->rank()) +
-                                  " left an operation by an exception; the group is broken"));
+        Status(Errc::aborted,
+               "rank " + std::to_string(rank) + " on " + backend_->whereabouts(rank) +
+                   " left an operation by an exception. Look at that rank's output for the cause; "
+                   "the group is broken")
+            .with_culprit(rank));
   }
   Status outcome;
   (void)backend_->wait(ticket_, std::nullopt, outcome);

@@ -18,11 +18,11 @@ namespace tutti::rendezvous {
 
 /// All variables of ours that are read while processes find each other, beside the settings
 /// (Config). Where one is read, it stands here; tools/check_docs.py looks.
-inline constexpr std::array kMeetingVariables = {"TUTTI_AGENT_STORE",   "TUTTI_JOB",
-                                                 "TUTTI_SECRET_FD",     "TUTTI_SECRET_FILE",
-                                                 "TUTTI_SOCKET_IFNAME", "TUTTI_STORE_PORT"};
+inline constexpr std::array kMeetingVariables = {
+    "TUTTI_AGENT_STORE", "TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT"};
 
-/// Those that name network interfaces; the first that is set and not empty counts.
+/// Those that name network interfaces; the first that is set and not empty counts. The first of all
+/// is a setting, which a program may give itself.
 inline constexpr std::array kInterfaceVariables = {"TUTTI_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME",
                                                    "NCCL_SOCKET_IFNAME"};
 

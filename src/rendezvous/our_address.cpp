@@ -15,9 +15,10 @@ namespace {
 // Addresses for documents, which no host has: they only ask for the way out of here.
 constexpr const char* kOutside[] = {"192.0.2.1", "2001:db8::1"};
 
-// The address of the interface that the environment asks for; nothing if it asks for none.
-Result<std::optional<os::Address>> chosen(const Environment& environment, int family) {
-  auto found = choose_interface(environment, family);
+// The address of the interface that the program or the environment asks for; nothing if neither
+// asks for one.
+Result<std::optional<os::Address>> chosen(const Settings& settings, int family) {
+  auto found = choose_interface(Environment(settings.environment), family, settings.interfaces);
   if (!found) return found.status();
   if (!*found) return std::optional<os::Address>();
   return std::optional<os::Address>((*found)->interface.address);
@@ -36,12 +37,12 @@ Result<std::optional<std::string>> towards_outside() {
 }
 
 Result<std::string> towards_master(const std::string& host, std::uint16_t port,
-                                   const Environment& environment) {
+                                   const Settings& settings) {
   Result<std::vector<os::Address>> master = os::Address::resolve(host, port);
   if (!master) return master.status();
   Status why(Errc::refused, "MASTER_ADDR " + host + " has no address");
   for (const os::Address& address : *master) {
-    auto picked = chosen(environment, address.family());
+    auto picked = chosen(settings, address.family());
     if (!picked) return picked.status();
     if (*picked) return (*picked)->host();
     if (address.is_unspecified()) {  // rank 0 that serves on all its addresses
@@ -69,10 +70,9 @@ Result<std::string> whereabouts() {
 
 Result<std::string> our_address(const Rendezvous& rendezvous, const Settings& settings,
                                 const Gather& gather) {
-  const Environment environment(settings.environment);
   if (!rendezvous.master_addr.empty())
-    return towards_master(rendezvous.master_addr, rendezvous.master_port, environment);
-  auto picked = chosen(environment, AF_INET);
+    return towards_master(rendezvous.master_addr, rendezvous.master_port, settings);
+  auto picked = chosen(settings, AF_INET);
   if (!picked) return picked.status();
   auto mine = whereabouts();
   if (!mine) return mine.status();

@@ -296,6 +296,8 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   if (!agent) {
     options.serve = result_.rank == 0;
     options.users = result_.size;
+    // When our time is over, so is that of whoever has not come: we do not stay for them.
+    options.come_within = settings_.timeout;
     options.generation = settings_.meeting.empty()
                              ? static_cast<std::uint32_t>(result_.generation)
                              : number_of_meeting(settings_.meeting, result_.generation);
@@ -324,7 +326,11 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
     result_.part = fmt::format("{}{}/", part(), result_.generation);
     result_.leave = joined.leave;
   } catch (const Error& error) {
-    return failed(error);
+    Status status = failed(error);
+    if (!options.serve || error.code() != Errc::store) return status;
+    return Status(status.code(), fmt::format("{} Was rank 0 given to two processes? Each needs a "
+                                             "RANK of its own",
+                                             status.message()));
   }
   generations().made(key, result_.generation);
   return found();
@@ -335,6 +341,7 @@ Result<Rendezvous> Meeting::over_file(const std::string& path) {
     FileStoreOptions options;
     options.path = path;
     options.users = result_.size;
+    options.come_within = settings_.timeout;
     // What nobody uses who lives is of a run that was killed.
     options.fresh = true;
     options.own_only = true;

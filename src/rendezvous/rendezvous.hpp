@@ -66,6 +66,8 @@ struct Settings {
   std::optional<int> master_port;
   /// Encrypt the connection to the store; then there must be a secret.
   bool tls = false;
+  /// Config::interfaces: goes before the variables that name one.
+  std::string interfaces = {};
   /// Null: the process's own environment, read now.
   std::function<const char*(const char* name)> environment;
   /// For all of it, and the default of the store.

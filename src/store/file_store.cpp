@@ -153,6 +153,7 @@ class FileStore final : public RequestStore<Store> {
   };
 
   FileStoreOptions options_;
+  const Clock::time_point opened_ = Clock::now();
   std::mutex mutex_;
   std::condition_variable free_;
   bool in_use_ = false;
@@ -222,7 +223,9 @@ FileStore::~FileStore() {
     ~Last() { OpenFiles::all().remove(file); }
   } const last_thing{fd_};
   if (!options_.users || !fd_.valid()) return;
-  const auto linger = base::deadline_after(Clock::now(), options_.linger);
+  auto linger = base::deadline_after(Clock::now(), options_.linger);
+  if (options_.come_within)
+    linger = std::min(linger, base::deadline_after(opened_, *options_.come_within));
   while (catch_up(false) && arrivals_ < *options_.users && Clock::now() < linger)
     wait_until(std::min(linger, Clock::now() + kLongestLook));
   auto turn = take_turn(F_WRLCK, Clock::now() + kLastTurnTimeout);
@@ -438,7 +441,8 @@ Response FileStore::forked_response() const {
 std::shared_ptr<Store> make_file_store(const FileStoreOptions& options) {
   if (options.path.empty()) raise(Status(Errc::invalid_argument, "a file store needs a path"));
   if (options.timeout < std::chrono::milliseconds::zero() ||
-      options.linger < std::chrono::milliseconds::zero())
+      options.linger < std::chrono::milliseconds::zero() ||
+      options.come_within.value_or(options.linger) < std::chrono::milliseconds::zero())
     raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
   if (options.users && *options.users < 1)
     raise(Status(Errc::invalid_argument, "a store has at least one user"));

@@ -173,7 +173,8 @@ bool TcpServer::Loop::finished_on_loop(Clock::time_point now) {
   if (!close_at_) return false;
   if (now >= *close_at_) return true;
   const bool all_came = !options_.users || departed_ >= static_cast<std::size_t>(*options_.users);
-  return open_count_ == 0 && all_came;
+  const bool too_late = options_.come_by && now >= *options_.come_by;
+  return open_count_ == 0 && (all_came || too_late);
 }
 
 std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop() {
@@ -186,6 +187,8 @@ std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop() {
   consider(listen_again_at_);
   const std::lock_guard lock(mutex_);
   consider(close_at_);
+  // Once it is past it is no time to wait for.
+  if (close_at_ && options_.come_by && Clock::now() < *options_.come_by) consider(options_.come_by);
   return next;
 }
 

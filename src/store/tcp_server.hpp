@@ -26,6 +26,8 @@ struct TcpServerOptions {
   std::uint32_t generation = 0;
   /// How many users will come; see `TcpServer::close`.
   std::optional<int> users = {};
+  /// Who has not come by then is not waited for.
+  std::optional<std::chrono::steady_clock::time_point> come_by = {};
   Limits limits = {};
   /// A stranger has this long to prove that he belongs to the job.
   std::chrono::milliseconds hello_timeout = std::chrono::seconds(5);
@@ -50,9 +52,9 @@ class TcpServer {
   /// With the port that was picked.
   [[nodiscard]] const os::Address& address() const noexcept;
 
-  /// Goes on serving until every user has left (all `users` of them, where that was told; else all
-  /// who are connected), at most `linger`, then ends. Who closes first so disturbs nobody who is
-  /// still busy with the store.
+  /// Goes on serving until every user has left (all `users` of them, where that was told and it is
+  /// not later than `come_by`; else all who are connected), at most `linger`, then ends. Who closes
+  /// first so disturbs nobody who is still busy with the store.
   void close(std::chrono::milliseconds linger);
 
  private:

@@ -82,6 +82,8 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options) {
     server.job = options.job;
     server.generation = options.generation;
     server.users = options.users;
+    if (options.come_within)
+      server.come_by = base::deadline_after(Store::Clock::now(), *options.come_within);
     auto started = TcpServer::start(std::move(server));
     if (started) return started;
     last = started.status();
@@ -99,7 +101,8 @@ namespace store {
 
 JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first) {
   if (options.timeout < std::chrono::milliseconds::zero() ||
-      options.linger < std::chrono::milliseconds::zero())
+      options.linger < std::chrono::milliseconds::zero() ||
+      options.come_within.value_or(options.linger) < std::chrono::milliseconds::zero())
     raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
   if (!options.serve && options.port == 0)
     raise(Status(Errc::invalid_argument, "a store's user needs the port of its server"));

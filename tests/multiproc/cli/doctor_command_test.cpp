@@ -76,11 +76,27 @@ Answer doctor(const std::vector<std::string>& variables, std::vector<std::string
 TEST(Doctor, TellsWhatTheMachineOffersAndFindsNothingWrong) {
   const Answer answer = doctor({});
   EXPECT_EQ(answer.code, 0) << answer.text;
-  for (const char* part :
-       {"cpus ", "usable", "memory ", "memfd, can be filled", "pidfd               yes",
-        "membarrier ", "interfaces ", "lo: ", "127.0.0.1", "own name", "to other hosts",
-        "congestion control", "mpirun ", "torchrun ", "defaults, as in docs/configuration.md",
-        "transport           shared memory\n", "waiting ", "all_reduce ", "Nothing is wrong."})
+  for (const char* part : {"cpus ",
+                           "usable",
+                           "memory ",
+                           "memfd, can be filled",
+                           "pidfd               yes",
+                           "membarrier ",
+                           "NUMA nodes ",
+                           "last-level cache ",
+                           "interfaces ",
+                           "lo: ",
+                           "127.0.0.1",
+                           "own name",
+                           "to other hosts",
+                           "congestion control",
+                           "mpirun ",
+                           "torchrun ",
+                           "defaults, as in docs/configuration.md",
+                           "transport           shared memory\n",
+                           "waiting ",
+                           "all_reduce ",
+                           "Nothing is wrong."})
     EXPECT_THAT(answer.text, HasSubstr(part));
 }
 

@@ -251,6 +251,17 @@ TEST(TuttirunNodes, ANodeThatWaitsForTheStoreCanBeInterrupted) {
   EXPECT_EQ(run.wait(), 128 + SIGTERM) << run.err;
 }
 
+TEST(TuttirunNodes, ANodeThatDoesNotComeIsNamedInTime) {
+  const std::vector<std::vector<std::string>> programs = {{"true"}, {"sleep", "1000"}};
+  for (const std::vector<std::string>& program : programs) {
+    std::vector<std::string> options = {"--rdzv-conf", "join_timeout=0.3"};
+    options.insert(options.end(), program.begin(), program.end());
+    Tuttirun run(node(0, std::to_string(free_port()), options));
+    EXPECT_EQ(run.wait(), 1);
+    EXPECT_THAT(run.err, HasSubstr("node 1 of 2 has not come within 1 s"));
+  }
+}
+
 TEST(TuttirunNodes, NobodyWhoServesIsAnErrorInTime) {
   const std::string port = std::to_string(free_port());
   Tuttirun run(c10d(port, {"--rdzv-conf", "is_host=0,join_timeout=0.3", "true"}));

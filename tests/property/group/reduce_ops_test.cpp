@@ -186,6 +186,52 @@ TEST_P(ReduceOps, FactorsMayDifferBetweenElementsAndRanks) {
   });
 }
 
+TEST_P(ReduceOps, FactorsMayHaveStrides) {
+  run_threads(GetParam(), [](ProcessGroup& world) {
+    // Two rows out of three, from the last element to the first: more than one block of a pass.
+    constexpr std::int64_t kRow = 3001;
+    const std::int64_t shape[] = {2, kRow};
+    const std::int64_t strides[] = {2 * kRow, -1};
+    std::vector<float> memory(3 * kRow);
+    for (std::size_t i = 0; i < memory.size(); ++i)
+      memory[i] = static_cast<float>((i % 50 + 1) * static_cast<std::size_t>(world.rank() + 1));
+    const TensorView factors(&memory[kRow - 1], DType::float32, shape, strides);
+    std::vector<float> data(2 * kRow, 2);
+    world.all_reduce(data, {.op = ReduceOp::premul_sum, .factors = factors}).wait();
+    const auto ranks = static_cast<std::size_t>(world.size());
+    std::vector<float> want;
+    for (const std::size_t row : {0, 2}) {
+      for (std::size_t i = 0; i < kRow; ++i) {
+        const std::size_t place = row * kRow + (kRow - 1 - i);
+        want.push_back(static_cast<float>(2 * (place % 50 + 1) * ranks * (ranks + 1) / 2));
+      }
+    }
+    EXPECT_EQ(data, want);
+    // One value for all by a stride of 0: factors are only read.
+    const std::int64_t none[] = {0, 0};
+    world
+        .all_reduce(data, {.op = ReduceOp::premul_sum,
+                           .factors = TensorView(memory.data(), DType::float32, shape, none)})
+        .wait();
+    for (float& value : want) value *= static_cast<float>(ranks * (ranks + 1) / 2);
+    EXPECT_EQ(data, want);
+  });
+}
+
+TEST_P(ReduceOps, NoElementsHaveNoFactors) {
+  run_threads(GetParam(), [](ProcessGroup& world) {
+    std::vector<float> none;
+    const AllReduceOptions each{.op = ReduceOp::premul_sum, .factors = view_of(none)};
+    world.all_reduce(none, each).wait();
+    world.reduce(none, {.op = ReduceOp::premul_sum, .factors = view_of(none)}).wait();
+    world.reduce_scatter(none, none, {.op = ReduceOp::premul_sum, .factors = view_of(none)}).wait();
+    const std::vector<TensorView> two(2, view_of(none));
+    world.all_reduce_coalesced(two, each).wait();
+    std::vector<float> some(3);
+    EXPECT_THROW(world.all_reduce(some, each).wait(), InvalidArgument);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Sizes, ReduceOps, testing::Values(1, 2, 3, 4, 5, 8));
 
 }  // namespace

@@ -286,7 +286,11 @@ TEST(CallCheck, RootTimeoutAndFactorMustBeRight) {
   EXPECT_THAT(part.wrong(), HasSubstr("factor has 4 elements"));
   std::vector<double> other_type(16);
   part.details.factor = view_of(other_type);
-  EXPECT_THAT(part.wrong(), HasSubstr("the input's dtype"));
+  EXPECT_THAT(part.wrong(),
+              HasSubstr("the factor is float64; it must have the input's dtype, float32"));
+  std::vector<float> none;
+  part.details.factor = view_of(none);
+  EXPECT_THAT(part.wrong(), HasSubstr("factor has 0 elements"));
   Given plain(Kind::all_reduce, 10, 10);
   plain.details.factor = view_of(factors);
   EXPECT_THAT(plain.wrong(), HasSubstr("not PREMUL_SUM"));

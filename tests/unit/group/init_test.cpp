@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -107,6 +108,22 @@ ProcessGroup alone(std::optional<Config> config = {}) {
   options.size = 1;
   options.config = std::move(config);
   return init_process_group(options);
+}
+
+TEST(InitProcessGroup, ListensWhereItsConfigSays) {
+  Config config;
+  config.interfaces = "none0";
+  try {
+    (void)alone(config);
+    ADD_FAILURE() << "no error";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("\"none0\""));
+  }
+  config.interfaces = "lo";
+  EXPECT_EQ(alone(config).size(), 1);
+  ::setenv("TUTTI_SOCKET_IFNAME", "ib,eth", 1);
+  EXPECT_EQ(Config::from_environment().value().interfaces, "ib,eth");
+  ::unsetenv("TUTTI_SOCKET_IFNAME");
 }
 
 TEST(InitProcessGroup, AnOperationMayTakeHalfAnHourUnlessSomebodySaysSo) {

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <dirent.h>
@@ -189,6 +190,26 @@ TEST(Promises, AnExceptionThatSkipsAWaitAbortsTheGroup) {
       EXPECT_THROW(world.barrier().wait(), Error);
     }
     EXPECT_FALSE(world.health().ok());
+  });
+}
+
+TEST(Promises, WhoLeavesByAnExceptionIsNamed) {
+  run_threads(2, [](ProcessGroup& world) {
+    if (world.rank() == 0) {
+      const auto skip = [&] {
+        const Work work = world.barrier();
+        throw std::runtime_error("something else");
+      };
+      EXPECT_THROW(skip(), std::runtime_error);
+    } else {
+      while (world.health().ok()) std::this_thread::sleep_for(1ms);
+      EXPECT_THROW(world.barrier().wait(), BackendError);
+    }
+    const Status why = world.health();
+    EXPECT_EQ(why.code(), Errc::aborted);
+    EXPECT_EQ(why.culprit(), 0);
+    EXPECT_THAT(std::string(why.message()),
+                testing::HasSubstr("rank 0 on " + world.impl().whereabouts(0)));
   });
 }
 

@@ -107,6 +107,20 @@ TEST(OurAddress, TheVariablesHaveAnOrder) {
   EXPECT_EQ(*nccl, "127.0.0.1");
 }
 
+TEST(OurAddress, WhatTheProgramGivesGoesBeforeTheVariables) {
+  Rendezvous rendezvous;
+  rendezvous.master_addr = "127.0.0.1";
+  rendezvous.master_port = 1;
+  Settings settings = with({{"TUTTI_SOCKET_IFNAME", "none0"}, {"GLOO_SOCKET_IFNAME", "none1"}});
+  settings.interfaces = "=lo";
+  auto address = our_address(rendezvous, settings, {});
+  ASSERT_TRUE(address) << address.status().message();
+  EXPECT_EQ(*address, "127.0.0.1");
+  settings.interfaces = "none2";
+  EXPECT_THAT(std::string(our_address(rendezvous, settings, {}).status().message()),
+              HasSubstr("TUTTI_SOCKET_IFNAME is \"none2\""));
+}
+
 TEST(OurAddress, TheFamilyIsTheMasters) {
   auto all = tutti::os::interfaces();
   ASSERT_TRUE(all);

@@ -22,6 +22,7 @@ std::string said_of(const std::string& name) {
 
 TEST(KnownVariables, AreTheSettingsAndThoseByWhichRanksMeet) {
   EXPECT_THAT(setting_variables(), Contains("TUTTI_TRANSPORT"));
+  EXPECT_THAT(setting_variables(), Contains("TUTTI_SOCKET_IFNAME"));
   EXPECT_THAT(setting_variables(), testing::Not(Contains("TUTTI_SECRET_FILE")));
   for (const char* const name : {"TUTTI_TRANSPORT", "TUTTI_ALGO", "TUTTI_SECRET_FILE", "TUTTI_JOB"})
     EXPECT_THAT(known_variables(), Contains(name));

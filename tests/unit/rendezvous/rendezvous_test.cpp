@@ -155,6 +155,40 @@ TEST(TcpUrl, MeetsAgainAndAgainOnOnePort) {
   }
 }
 
+// The least of three tries, since a machine may have other things to do.
+Clock::duration time_alone(const std::string& url) {
+  auto least = Clock::duration::max();
+  for (int i = 0; i < 3; ++i) {
+    const auto start = Clock::now();
+    Settings settings = settings_of({}, url + "?rank=0&world_size=2");
+    settings.timeout = 300ms;
+    {
+      auto found = find_others(settings);
+      EXPECT_TRUE(found) << message_of(found);
+      if (!found) return least;
+      const auto texts = exchange(*found->store, "x", 0, 2, "mine", start + settings.timeout);
+      EXPECT_THAT(message_of(texts), HasSubstr("rank 1 of 2 has not joined"));
+    }
+    least = std::min(least, Clock::now() - start);
+  }
+  return least;
+}
+
+TEST_F(FileUrl, WhoHasNotComeInTimeIsWaitedForNoLonger) {
+  EXPECT_LT(time_alone(url), 1s) << "the time, and none for good-byes";
+  EXPECT_LT(time_alone("tcp://127.0.0.1:" + free_port()), 1s);
+}
+
+TEST(TcpUrl, ASecondRankZeroIsToldWhatItMayBe) {
+  const std::string url = "tcp://127.0.0.1:" + free_port() + "?rank=0&world_size=1";
+  const auto first = find_others(settings_of({}, url));
+  ASSERT_TRUE(first) << message_of(first);
+  const auto second = find_others(settings_of({}, url));
+  EXPECT_EQ(second.status().code(), Errc::store);
+  EXPECT_THAT(message_of(second),
+              AllOf(HasSubstr("already in use"), HasSubstr("Was rank 0 given to two processes?")));
+}
+
 TEST(TcpUrl, ArgumentsBeatTheUrlAndTheUrlTheEnvironment) {
   Settings settings = settings_of({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "junk"}},
                                   "tcp://127.0.0.1:" + free_port() + "?rank=5&world_size=1");

@@ -249,6 +249,16 @@ TEST_F(FileStoreTest, WhoLeavesEarlyWaitsForTheOthersALittle) {
   EXPECT_GE(std::chrono::steady_clock::now() - start, 50ms);
 }
 
+TEST_F(FileStoreTest, WhoLeavesDoesNotWaitForWhoIsTooLate) {
+  const auto start = std::chrono::steady_clock::now();
+  auto one = tutti::make_file_store(
+      {.path = path, .users = 2, .linger = 20s, .come_within = 100ms, .fresh = true});
+  one.reset();
+  EXPECT_GE(std::chrono::steady_clock::now() - start, 100ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s);
+  EXPECT_THROW(tutti::make_file_store({.path = path, .come_within = -1ms}), tutti::InvalidArgument);
+}
+
 TEST_F(FileStoreTest, AKilledUserDoesNotKeepTheFile) {
   auto one = open(2);
   const pid_t child = start([&] {

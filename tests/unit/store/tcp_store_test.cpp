@@ -644,6 +644,25 @@ TEST(TcpStore, TheServersOwnerMayLeaveFirst) {
   EXPECT_LT(Clock::now() - start, 10s) << "ends with the last user, not with the time";
 }
 
+TEST(TcpStore, TheServersOwnerDoesNotWaitForWhoIsTooLate) {
+  const auto start = Clock::now();
+  auto owner = tutti::make_tcp_store(
+      {.serve = true, .users = 3, .linger = 20s, .come_within = 300ms, .timeout = 10s});
+  const std::uint16_t port = owner->port();
+  auto user = join(port);
+  std::thread leaving([&] { owner.reset(); });
+  while (Clock::now() < start + 400ms) user->add("still served", 1);
+  user.reset();
+  leaving.join();
+  EXPECT_GE(Clock::now() - start, 300ms) << "those who have come are still waited for";
+  EXPECT_LT(Clock::now() - start, 10s);
+  const auto alone = Clock::now();
+  tutti::make_tcp_store({.serve = true, .users = 2, .linger = 20s, .come_within = 300ms}).reset();
+  EXPECT_GE(Clock::now() - alone, 300ms) << "who may still come is waited for";
+  EXPECT_LT(Clock::now() - alone, 10s);
+  EXPECT_THROW(tutti::make_tcp_store({.serve = true, .come_within = -1ms}), tutti::InvalidArgument);
+}
+
 TEST(TcpStore, TheServersOwnerWaitsOnlySoLong) {
   auto owner = tutti::make_tcp_store({.serve = true, .users = 2, .linger = 100ms, .timeout = 10s});
   auto user = join(owner->port());
