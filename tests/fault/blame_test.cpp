@@ -8,7 +8,7 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kBlameHang = 20;  // seconds
+constexpr double kBlameHang = 60;  // seconds
 
 class Blame : public ::testing::TestWithParam<const char*> {
  protected:

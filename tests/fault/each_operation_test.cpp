@@ -18,7 +18,7 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kOperationHang = 15;  // seconds: longer than any timeout below
+constexpr double kOperationHang = 60;  // seconds: much longer than any timeout below
 
 int number_or(const char* variable, int otherwise) {
   const char* const text = std::getenv(variable);

@@ -15,7 +15,7 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 20;  // seconds
+constexpr double kHang = 60;  // seconds
 
 constexpr const char* kTransports[] = {"auto", "outbox", "tcp", "tls"};
 

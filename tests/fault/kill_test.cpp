@@ -22,7 +22,7 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kKillHang = 12;  // seconds: longer than any timeout below
+constexpr double kKillHang = 60;  // seconds: much longer than any timeout below
 constexpr const char* kTimeout = "TUTTI_TIMEOUT=4";
 constexpr double kInTime = 5;  // ms: a machine that wakes a sleeper so late is not disturbed
 

@@ -12,7 +12,7 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 20;  // seconds
+constexpr double kHang = 60;  // seconds
 constexpr int kNamespaces = Network::kNamespaces;
 
 class Namespaces : public ::testing::Test {
