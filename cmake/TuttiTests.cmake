@@ -11,6 +11,7 @@ endif()
 # tutti_register_test(NAME name COMMAND ... [LABELS ...] [TIMEOUT seconds] [PROCESSORS n]
 #                     [RESULTS ON] [RUN_SERIAL])
 #
+# TIMEOUT is what a test may take on an idle machine; a hang is one two minutes later.
 # PROCESSORS keeps ctest from starting others beside a test that fills so many cores. Tests that may
 # take long begin first, so that nobody waits for one of them at the end. RESULTS says
 # that the command may be a GoogleTest program: its cases are then counted one by one.
@@ -36,11 +37,13 @@ function(tutti_register_test)
   if(tutti_sanitizer STREQUAL "tsan")
     set(addresses --fixed-addresses)
   endif()
+  # What finds a hang need not be short, and must never find a busy machine.
+  math(EXPR limit "${arg_TIMEOUT} + 120")
   add_test(NAME ${arg_NAME}
            COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/run_with_stacks.py"
-                   --timeout ${arg_TIMEOUT} ${results} ${addresses} -- ${arg_COMMAND})
+                   --timeout ${limit} ${results} ${addresses} -- ${arg_COMMAND})
   # ctest's own limit is the last resort, should the watcher itself hang.
-  math(EXPR last_resort "${arg_TIMEOUT} + 60")
+  math(EXPR last_resort "${limit} + 60")
   set_tests_properties(${arg_NAME} PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${last_resort}
                                               COST ${arg_TIMEOUT})
   if(arg_PROCESSORS)

@@ -133,6 +133,7 @@ Status Job::restart() {
   }
   workers_.clear();
   first_failed_ = nullptr;
+  earlier_.reset();
   stopping_ = false;
   kill_at_.reset();
   ++restart_;
@@ -215,10 +216,11 @@ void Job::note_end(Worker& worker) {
   if (worker.end->success() || first_failed_ != nullptr || stopping_) return;
   first_failed_ = &worker;
   if (nodes_ && !std::exchange(reported_, true)) {
-    nodes_->report_failure(worker.end->shell_code(),
-                           fmt::format("rank {} on node {} failed first: {}", worker.rank,
-                                       options_.node_rank, describe(*worker.end)),
-                           !restarts_left());
+    earlier_ =
+        nodes_->report_failure(worker.end->shell_code(),
+                               fmt::format("rank {} on node {} failed first: {}", worker.rank,
+                                           options_.node_rank, describe(*worker.end)),
+                               !restarts_left());
   }
   stop(SIGTERM);
 }
@@ -315,7 +317,7 @@ int Job::finish() {
   int code = EXIT_SUCCESS;
   if (first_failed_ != nullptr) {
     output_->write(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
-    code = first_failed_->end->shell_code();
+    code = code_of_first_failure();
   } else if (interrupted_by_ != 0) {
     say(fmt::format("tuttirun: ended by {}", describe({0, interrupted_by_})));
     code = 128 + interrupted_by_;

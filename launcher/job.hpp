@@ -42,6 +42,7 @@ class Job {
   Status meet_nodes_again();
   /// A node has ended the job after a failure that would have been followed by a restart.
   void give_up_restart(Nodes::Verdict verdict);
+  int code_of_first_failure();
   void tell_interrupt();
   /// Tells the other nodes, if they are about to start again, that this one is not.
   void take_leave();
@@ -85,7 +86,8 @@ class Job {
   bool tag_ = false;
   std::vector<std::unique_ptr<Worker>> workers_;
   Clock::time_point start_;
-  const Worker* first_failed_ = nullptr;
+  const Worker* first_failed_ = nullptr;   ///< of this node
+  std::optional<Nodes::Verdict> earlier_;  ///< of another node, before it
   int interrupted_by_ = 0;
   bool reported_ = false;
   bool verdict_noted_ = false;

@@ -88,6 +88,12 @@ void Job::give_up_restart(Nodes::Verdict verdict) {
                   with_space(verdict_->text)));
 }
 
+int Job::code_of_first_failure() {
+  if (!earlier_) return first_failed_->end->shell_code();
+  say(fmt::format("tuttirun: before that, on another node:{}", with_space(earlier_->text)));
+  return earlier_->exit_code;
+}
+
 void Job::tell_interrupt() {
   if (!nodes_) return;
   reported_ = true;

@@ -223,16 +223,19 @@ void Nodes::begin(int start, std::optional<std::uint16_t> workers_port) {
   }
 }
 
-void Nodes::put_end(TcpStore& store, const std::string& message, int start, int last) {
+std::string Nodes::put_end(TcpStore& store, const std::string& message, int start, int last) {
+  std::string first;
   for (int at = start; at <= last; ++at) {
     const std::string stands =
         store.compare_set(key_of(at, kVerdictKey), "", message, kReportTimeout);
+    if (at == start) first = stands;
     if (at > start) store.compare_set(key_of(at, kPortKey), "", kNoPort, kReportTimeout);
-    if (ends_job(parse_verdict(stands))) return;
+    if (ends_job(parse_verdict(stands))) break;
   }
+  return first;
 }
 
-void Nodes::report(const std::string& message, bool final) {
+std::string Nodes::report(const std::string& message, bool final) {
   std::shared_ptr<TcpStore> store;
   int start = 0;
   {
@@ -240,26 +243,32 @@ void Nodes::report(const std::string& message, bool final) {
     store = state_->store;
     start = static_cast<int>(state_->start);
   }
-  if (!store) return;
+  if (!store) return message;
   const std::string verdict = key_of(start, kVerdictKey);
   try {
     if (final) {
       // No more starts are judged than there can be.
-      put_end(*store, message, start, std::max(start, state_->max_restarts) + 1);
-    } else if (message != "done") {
-      store->compare_set(verdict, "", message, kReportTimeout);
-    } else if (store->add(key_of(start, kDoneKey), 1, kReportTimeout) == state_->nnodes) {
+      return put_end(*store, message, start, std::max(start, state_->max_restarts) + 1);
+    }
+    if (message != "done") return store->compare_set(verdict, "", message, kReportTimeout);
+    if (store->add(key_of(start, kDoneKey), 1, kReportTimeout) == state_->nnodes) {
       store->compare_set(verdict, "", message, kReportTimeout);
     }
   } catch (const std::exception&) {
     // The thread that waits for the verdict sees the same and tells.
   }
+  return message;
 }
 
 void Nodes::report_done() { report("done", false); }
 
-void Nodes::report_failure(int exit_code, const std::string& text, bool final) {
-  report(message_of(exit_code, text, final), final);
+std::optional<Nodes::Verdict> Nodes::report_failure(int exit_code, const std::string& text,
+                                                    bool final) {
+  const std::string message = message_of(exit_code, text, final);
+  const std::string stands = report(message, final);
+  if (stands == message) return std::nullopt;
+  Verdict first = parse_verdict(stands);
+  return first.success ? std::nullopt : std::optional(std::move(first));
 }
 
 std::uint16_t Nodes::workers_port() const {

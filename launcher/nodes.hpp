@@ -47,8 +47,9 @@ class Nodes {
   void begin(int start, std::optional<std::uint16_t> workers_port);
   /// All workers of this node have ended well.
   void report_done();
-  /// A worker of this node has failed, or this node goes. `final`: see Verdict.
-  void report_failure(int exit_code, const std::string& text, bool final);
+  /// A worker of this node has failed, or this node goes. `final`: see Verdict. Returns the failure
+  /// that another node has reported before: ours may be a consequence of it.
+  std::optional<Verdict> report_failure(int exit_code, const std::string& text, bool final);
   /// Of this start.
   [[nodiscard]] std::optional<Verdict> verdict() const;
   /// The final one of a start that is still to come: there will be none.
@@ -84,8 +85,9 @@ class Nodes {
   /// What the others shall read if we are killed during `start` or on the way to the next one.
   static void promise(const State& state, TcpStore& store, int start);
   static void publish(State& state, Verdict verdict);
-  static void put_end(TcpStore& store, const std::string& message, int start, int last);
-  void report(const std::string& message, bool final);
+  // Both return what stands as the verdict of that start: the message, or what came before it.
+  static std::string put_end(TcpStore& store, const std::string& message, int start, int last);
+  std::string report(const std::string& message, bool final);
 
   std::shared_ptr<State> state_ = std::make_shared<State>();
   std::thread thread_;

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 
-LEAVE_SECONDS = 2.0  # what a test's processes may take to vanish after its main process
+LEAVE_SECONDS = 10.0  # what a test's processes may take to vanish after its main process
 KILL_SECONDS = 5.0
 STACKS_SECONDS = 30.0
 
@@ -104,9 +104,9 @@ def kill_descendants():
     print(f"could not be killed: {living_descendants()}", flush=True)
 
 
-def leftovers():
-    """Processes still there some time after the command has ended."""
-    end = time.monotonic() + LEAVE_SECONDS
+def leftovers(seconds):
+    """Processes still there so long after the command has ended."""
+    end = time.monotonic() + seconds
     while (pids := living_descendants()) and time.monotonic() < end:
         time.sleep(0.02)
     return pids
@@ -134,6 +134,8 @@ def start(command, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--timeout", type=float, required=True, help="seconds")
+    parser.add_argument("--leave", type=float, default=LEAVE_SECONDS, metavar="SECONDS",
+                        help="what its processes may take to vanish after it")
     parser.add_argument("--results", help="where a GoogleTest program writes its results")
     parser.add_argument("--fixed-addresses", action="store_true",
                         help="no address randomisation; ThreadSanitizer of GCC 12 needs that "
@@ -162,7 +164,7 @@ def main():
         kill_descendants()
         return 124
 
-    left = leftovers()
+    left = leftovers(args.leave)
     for pid in left:
         print(f"left behind: process {pid}: {command_line(pid)}", flush=True)
     if left:

@@ -24,6 +24,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
+using tutti::fault::begin_call;
 using tutti::fault::clock_ns;
 using tutti::fault::say;
 using tutti::fault::tell;
@@ -40,7 +41,7 @@ int entries_of(const char* folder) {
 /// wakes the joiner before it takes the thread off the list.
 int settled_threads() {
   int threads = 0;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     threads = entries_of("/proc/self/task") - 2;
     if (threads == 1) break;
     const timespec moment{0, 1'000'000};
@@ -68,12 +69,14 @@ long long cpu_ns() {
 }
 
 /// Operations of every kind, in an order that follows from the seed, until something breaks.
-void churn(tutti::ProcessGroup& world, unsigned seed, int rounds) {
+/// `parts`: some of them in groups of some ranks, which break one by one.
+void churn(tutti::ProcessGroup& world, unsigned seed, int rounds, bool parts = true) {
   std::mt19937 random(seed);
   std::vector<float> large(256 * 1024);
   for (int round = 0; round < rounds; ++round) {
     const auto kind = random() % 5;
     const int root = static_cast<int>(random() % static_cast<unsigned>(world.size()));
+    begin_call();
     if (kind == 0) {
       world.barrier().wait();
     } else if (kind == 1) {
@@ -84,11 +87,12 @@ void churn(tutti::ProcessGroup& world, unsigned seed, int rounds) {
       std::fill(large.begin(), large.end(), 1.0F);
       world.all_reduce(large).wait();
       if (large.back() != static_cast<float>(world.size())) std::abort();
-    } else if (kind == 3) {
+    } else if (kind == 3 && parts) {
       std::vector<int> ranks;
       for (int rank = root % 2; rank < world.size(); rank += 2) ranks.push_back(rank);
       if (auto group = world.new_group(ranks)) {
         std::vector<long> one{1};
+        begin_call();
         group->all_reduce(one).wait();
         if (one[0] != group->size()) std::abort();
       }
@@ -194,7 +198,11 @@ void latency(tutti::ProcessGroup& world, int calls) {
   std::vector<float> data(16, 0.0F);
   world.barrier().wait();
   const long long begin = clock_ns();
-  for (int i = 0; i < calls; ++i) world.all_reduce(data).wait();
+  for (int i = 0; i < calls; ++i) {
+    if (i == 10) say("going");  // connected with all it needs
+    begin_call();
+    world.all_reduce(data).wait();
+  }
   say("latency", "%lld", (clock_ns() - begin) / calls);
 }
 
@@ -258,6 +266,8 @@ int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::str
              const std::string& second) {
   if (mode == "churn")
     churn(world, static_cast<unsigned>(std::stoul(first)), std::stoi(second));
+  else if (mode == "churn_together")
+    churn(world, static_cast<unsigned>(std::stoul(first)), std::stoi(second), false);
   else if (mode == "churn_until_told")
     churn_until_told(world, static_cast<unsigned>(std::stoul(first)));
   else if (mode == "disagree")

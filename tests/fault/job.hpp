@@ -7,10 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -121,6 +123,30 @@ class Worker {
   std::vector<Said> said_;
   bool closed_ = false;
   bool collected_ = false;
+};
+
+/// When survivors of a deadline were told, by the calls that they were in.
+struct Told {
+  long long first_call = std::numeric_limits<long long>::max();  ///< the earliest of them began
+  long long first_error = std::numeric_limits<long long>::max();
+  long long last_error = 0;
+
+  /// Of a worker that has ended over an error.
+  void add(Worker& worker) {
+    const auto began = worker.hear("began", Clock::now());
+    const auto error = worker.hear("error", Clock::now());
+    ASSERT_TRUE(began && error);
+    first_call = std::min(first_call, began->at);
+    first_error = std::min(first_error, error->at);
+    last_error = std::max(last_error, error->at);
+  }
+  /// No deadline has ended early. Who gives up tells the others, so the first to begin counts.
+  void expect_not_before(double timeout) const {
+    EXPECT_GE(static_cast<double>(first_error - first_call) / 1e9, timeout - kClocks);
+  }
+
+ private:
+  static constexpr double kClocks = 0.01;  // seconds: a deadline may be counted in whole ms
 };
 
 struct JobOptions {

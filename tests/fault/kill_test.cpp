@@ -14,6 +14,7 @@
 #include <tutti/store.hpp>
 
 #include "job.hpp"
+#include "support/sleeper.hpp"
 #include "tally.hpp"
 
 // Kills at random moments of a job's life: every survivor must get an error in time, and nothing
@@ -21,14 +22,17 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kKillHang = 12;  // seconds: longer than any timeout below
+constexpr double kKillHang = 60;  // seconds: much longer than any timeout below
 constexpr const char* kTimeout = "TUTTI_TIMEOUT=4";
+constexpr double kInTime = 5;  // ms: a machine that wakes a sleeper so late is not disturbed
 
 struct Tally {
-  std::vector<double> latency;    ///< ms, of survivors that were told
-  std::vector<double> oversleep;  ///< ms, of a sleeper beside them: how busy the machine is
-  int at_deadline = 0;            ///< survivors of one that had never reached the store
-  int known_late = 0;             ///< of these, whom the store had known after all
+  test::Sleeper sleeper;
+  std::vector<double> latency;      ///< ms, of survivors that were told
+  std::vector<double> undisturbed;  ///< ... while the sleeper beside them was woken in time
+  std::vector<double> oversleep;    ///< ms, before a kill: how busy the machine is
+  int at_deadline = 0;              ///< survivors of one that had never reached the store
+  int known_late = 0;               ///< of these, whom the store had known after all
   int kills = 0;
   int in_init = 0;
 };
@@ -189,6 +193,7 @@ void KilledJob::judge_survivor(int rank, Tally& tally) {
     if (std::getenv("FAULT_VERBOSE")) std::printf("at the deadline: %s\n", error->text.c_str());
   } else {
     tally.latency.push_back(took);
+    if (tally.sleeper.worst_ms(killed_, error->at) < kInTime) tally.undisturbed.push_back(took);
     if (took > 100 || std::getenv("FAULT_VERBOSE"))
       std::printf("%.1f ms (%s, %d of %d, %s): %s\n", took, transport_.c_str(), victim_, size_,
                   joined_ ? "joined" : "in init", error->text.c_str());
@@ -218,7 +223,7 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
                LogLevel::info);
   // Survivors of one that never reached the store wait for their deadline, asleep. Others are
   // killed meanwhile; what is measured, the survivors measure themselves.
-  constexpr double kSoon = 0.5;
+  constexpr double kSoon = 0.2;
   constexpr std::size_t kMostWaiting = 8;
   std::deque<std::unique_ptr<KilledJob>> waiting;
   const auto judge_oldest = [&] {
@@ -244,17 +249,19 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
   std::printf(
       "%s, seed %u: %d kills, %d of them in init; ms until a survivor's error: p50 %.1f, p99 %.1f, "
       "max %.1f (%zu "
-      "survivors); %d named a rank that had never reached the store, at the deadline, %d of "
-      "them one that it knew; a sleeper beside was late by %.1f\n",
+      "survivors, %zu undisturbed); %d named a rank that had never reached the store, at the "
+      "deadline, %d of them one that it knew; a sleeper beside was late by %.1f\n",
       transport.c_str(), seed, tally.kills, tally.in_init, at(tally.latency, 0.5), p99,
-      at(tally.latency, 1), tally.latency.size(), tally.at_deadline, tally.known_late, busy);
+      at(tally.latency, 1), tally.latency.size(), tally.undisturbed.size(), tally.at_deadline,
+      tally.known_late, busy);
   ::testing::Test::RecordProperty("p99_ms", std::to_string(p99));
   set_log_sink({});
   EXPECT_EQ(tally.known_late, 0);
   EXPECT_LE(p99, 1000);
-  // On a machine that wakes a sleeper in time, the bound is the requirement itself.
-  if (busy < 5) {
-    EXPECT_LE(p99, 100);
+  // On a machine that wakes a sleeper in time, the bound is the requirement itself. One that stands
+  // still for a moment makes all survivors of a job late, which may be more than 1 % of them.
+  if (busy < kInTime) {
+    EXPECT_LE(at(tally.undisturbed, 0.99), 100);
   }
   EXPECT_EQ(folder.files(), std::set<std::string>());
   EXPECT_EQ(shared_memory_files(), before);

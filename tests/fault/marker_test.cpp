@@ -31,7 +31,7 @@ void run_markers(std::vector<std::string> environment, Seen& seen) {
   options.environment.insert(options.environment.end(), environment.begin(), environment.end());
   auto workers = start_job(options);
   for (Worker& worker : workers) {
-    const auto status = worker.wait(in(30));
+    const auto status = worker.wait(in(60));
     ASSERT_TRUE(status) << "hangs";
     const auto error = worker.hear("error", in(0));
     ASSERT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");

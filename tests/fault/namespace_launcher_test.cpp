@@ -9,7 +9,7 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kHang = 40;  // seconds
+constexpr double kHang = 60;  // seconds
 constexpr int kPerHost = 2;
 
 std::string secret_option() { return "--secret-file=" + SecretFile::get().path(); }

@@ -48,10 +48,14 @@ void markers(ProcessGroup& world) {
 void repeat(ProcessGroup& world, const std::string& name, std::size_t count) {
   for (const Operation& operation : test::all_operations()) {
     if (operation.name != name) continue;
+    constexpr int kRoundsOfARoot = 8;  // stays a while: a root may run ahead
     for (int round = 0;; ++round) {
-      const int root = round / 8 % world.size();  // stays a while: a root may run ahead
+      if (round == kRoundsOfARoot * world.size())
+        fault::say("going");  // connected with all it needs
+      const int root = round / kRoundsOfARoot % world.size();
       test::PreparedCall<float> call(
           test::plan_of(operation, {.count = count, .root = root}, world.rank(), world.size()));
+      fault::begin_call();
       call.run(world);
       if (call.wrong() == 0) continue;
       fault::say("wrong", "%s", call.text().c_str());

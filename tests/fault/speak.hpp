@@ -26,8 +26,17 @@ void say(const char* word, const char* format, T... values) {
 }
 inline void say(const char* word) { say(word, "%s", ""); }
 
-/// "error <ns> <code> <culprit> <text>"; the exit code of a worker that ends over it.
+/// When the call began that the worker is in, for what it tells of its error.
+inline long long& call_began() {
+  static long long time = 0;
+  return time;
+}
+inline void begin_call() { call_began() = clock_ns(); }
+
+/// "began <ns>", if that is known, and "error <ns> <code> <culprit> <text>"; the exit code of a
+/// worker that ends over it.
 inline int tell(const Error& error) {
+  if (call_began() != 0) std::printf("began %lld\n", call_began());
   say("error", "%s %d %s", std::string(to_string(error.code())).c_str(),
       error.culprit().value_or(-1), error.what());
   return 3;

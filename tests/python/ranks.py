@@ -2,6 +2,7 @@
 module again and again (`Crew`)."""
 
 import base64
+import itertools
 import os
 import pickle
 import select
@@ -12,13 +13,15 @@ import sys
 import textwrap
 import time
 
-LIMIT = 30.0  # seconds for a whole job
+LIMIT = 60.0  # seconds for a whole job
+SOON = 0.5  # seconds from Ctrl-C to the exception, beyond what a process takes that only waits for it
 
 PRELUDE = """
 import os, signal, sys, time
 import numpy as np
 import tutti
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # though who started pytest ignores it, as nohup's kin do
 RANK = int(os.environ["RANK"])
 FOLDER = os.environ["FOLDER"]
 
@@ -35,10 +38,52 @@ def await_told(name):
 """
 
 
+# Not of those that the system hands out by itself (32768 and up), where another socket may get one
+# before it is used: rank 0 listens there only when its Python has come up.
+_ports = itertools.cycle(range(10_000, 28_000))
+for _ in range(os.getpid() * 37 % 18_000):
+    next(_ports)
+
+
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    for port in itertools.islice(_ports, 18_000):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as who will listen there does
+            try:
+                probe.bind(("127.0.0.1", port))
+                probe.listen()
+            except OSError:
+                continue
+        return port
+    raise AssertionError("no port is free")
+
+
+class Reference:
+    """A process beside that does nothing but wait for Ctrl-C: how long this machine takes to tell one of it."""
+
+    SOURCE = """
+import signal, time
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # one that comes before it waits is not lost
+print("ready", flush=True)
+signal.sigwait({signal.SIGINT})
+print(time.monotonic(), flush=True)
+"""
+
+    def __init__(self):
+        self.process = subprocess.Popen([sys.executable, "-S", "-c", self.SOURCE], stdout=subprocess.PIPE,
+                                        stdin=subprocess.DEVNULL)
+        assert self.process.stdout.readline() == b"ready\n"
+
+    def interrupt(self):
+        """Seconds until it had heard of it."""
+        sent = time.monotonic()
+        self.process.send_signal(signal.SIGINT)
+        out, _ = self.process.communicate(timeout=LIMIT)
+        return float(out) - sent
+
+    def end(self):
+        self.process.kill()
+        self.process.communicate()
 
 
 class Job:
@@ -57,6 +102,7 @@ class Job:
                              stderr=subprocess.PIPE, stdin=stdin)
             for rank in range(size)]
         self.heard = [b""] * size
+        self.reference = None
 
     def __enter__(self):
         return self
@@ -66,6 +112,8 @@ class Job:
             if process.poll() is None:
                 process.kill()
             process.communicate()
+        if self.reference is not None:
+            self.reference.end()
 
     def await_said(self, rank, text):
         """Until that rank has said so."""
@@ -89,10 +137,11 @@ class Job:
         raise AssertionError(f"rank {rank} did not fall asleep")
 
     def interrupt(self, rank):
-        """As Ctrl-C does. The time at which it was sent."""
+        """As Ctrl-C does. The time by which it must have become an exception."""
+        self.reference = self.reference or Reference()
         sent = time.monotonic()
         self.processes[rank].send_signal(signal.SIGINT)
-        return sent
+        return sent + SOON + self.reference.interrupt()
 
     def finish(self, expect=None, leaks=False):
         """What each rank said. All must end with 0, or as `expect` (rank: status) says. `leaks`: they

@@ -12,7 +12,7 @@ class RunWithStacks(unittest.TestCase):
     def run_tool(self, *arguments):
         return subprocess.run(
             [sys.executable, ROOT / "tools" / "run_with_stacks.py", *arguments],
-            capture_output=True, text=True, timeout=60, check=False)
+            capture_output=True, text=True, timeout=90, check=False)
 
     def gone(self, pid):
         try:
@@ -29,10 +29,10 @@ class RunWithStacks(unittest.TestCase):
 
     def test_hang_ends_with_stacks_and_nothing_is_left(self):
         # A child in a session of its own, whose parent has gone: found all the same.
-        done = self.run_tool("--timeout", "1", "--", "sh", "-c",
+        done = self.run_tool("--timeout", "3", "--", "sh", "-c",
                              "(setsid sleep 60 & echo orphan $!); exec sleep 60")
         self.assertEqual(done.returncode, 124, done.stdout)
-        self.assertIn("TIME IS OVER after 1 s", done.stdout)
+        self.assertIn("TIME IS OVER after 3 s", done.stdout)
         self.assertEqual(done.stdout.count("=== stacks of process"), 2, done.stdout)
         orphan = int(done.stdout.split("orphan ")[1].split()[0])
         self.assertTrue(self.gone(orphan))
@@ -43,7 +43,7 @@ class RunWithStacks(unittest.TestCase):
         self.assertIn("Thread 1", done.stdout)
 
     def test_process_left_behind_is_a_failure(self):
-        done = self.run_tool("--timeout", "10", "--", "sh", "-c", "sleep 60 & echo $!")
+        done = self.run_tool("--timeout", "10", "--leave", "1", "--", "sh", "-c", "sleep 60 & echo $!")
         self.assertEqual(done.returncode, 1)
         self.assertIn("left behind", done.stdout)
         self.assertTrue(self.gone(int(done.stdout.split()[0])))

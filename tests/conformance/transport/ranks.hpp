@@ -13,7 +13,7 @@
 
 namespace tutti::transport::test {
 
-inline constexpr auto kPatience = std::chrono::seconds(10);
+inline constexpr auto kPatience = std::chrono::seconds(30);
 
 /// The ranks of one fixture with a recorder each.
 template <class Fixture>
@@ -39,7 +39,7 @@ class Ranks {
   /// From here on somebody else drives it.
   void leave(int rank) { alive_[static_cast<std::size_t>(rank)] = false; }
 
-  /// Polls all ranks but `idle` until it is so; false after ten seconds.
+  /// Polls all ranks but `idle` until it is so; false when patience ends.
   bool until(const std::function<bool()>& done, int idle = -1) {
     const auto deadline = std::chrono::steady_clock::now() + kPatience;
     while (!done()) {

@@ -83,6 +83,7 @@ void send_strangers(const std::string& address, std::mt19937_64& random,
 
 TEST(TcpStrangers, DisturbNobody) {
   Remarks remarks;
+  const auto start = std::chrono::steady_clock::now();
   TcpRanks ranks(2);
   std::mt19937_64 random(20240607);
   std::vector<RawClient> clients;
@@ -117,7 +118,12 @@ TEST(TcpStrangers, DisturbNobody) {
   EXPECT_FALSE(ranks.sink(1).lost(0));
   const auto lines = remarks.lines();
   ASSERT_FALSE(lines.empty());
-  EXPECT_LT(lines.size(), 30U) << "one line a second for each kind of remark";
+  // 440 strangers of two ranks.
+  constexpr std::size_t kKinds = 7;
+  const auto seconds =
+      std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count();
+  EXPECT_LE(lines.size(), 2 * kKinds * static_cast<std::size_t>(seconds))
+      << "one line a second for each kind of remark";
   EXPECT_NE(lines[0].find("dropped a connection from 127.0.0.1:"), std::string::npos) << lines[0];
 }
 
@@ -126,6 +132,7 @@ TEST(TcpStrangers, MayBeManyAtOnceAndTheRightOneStillGetsIn) {
   const std::string address = ranks.fixture().at(0).address();
   std::vector<RawClient> clients;
   clients.reserve(200);
+  const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 200; ++i) clients.emplace_back(address).say("tutti");
   Stream stream{1, 0, {100, 200}, {}};
   ASSERT_TRUE(ranks.until([&] {
@@ -137,7 +144,11 @@ TEST(TcpStrangers, MayBeManyAtOnceAndTheRightOneStillGetsIn) {
   ASSERT_TRUE(ranks.until([&] { return ranks.fixture().at(0).counters().accepted >= 201; }));
   EXPECT_GE(ranks.fixture().at(0).counters().strangers, 200U - 64U);
   ASSERT_TRUE(ranks.until([&] { return clients[0].closed(); }));
-  EXPECT_FALSE(clients[199].closed());
+  const bool last_closed = clients[199].closed();
+  // When its time to prove itself is over, it goes, too.
+  if (std::chrono::steady_clock::now() - start < TcpOptions().handshake_timeout) {
+    EXPECT_FALSE(last_closed);
+  }
 }
 
 TEST(TcpStrangers, AreDroppedWhenTheyDoNotProveThemselvesInTime) {
@@ -275,12 +286,16 @@ TEST(TcpDialling, DoesNotWaitForeverForASilentServer) {
 }
 
 TEST(TcpDialling, TriesAgainWhenItIsHungUpOn) {
-  ForeignServer server;
-  const Status why = dial_foreign(server.address(), std::chrono::milliseconds(400), [&] {
-    if (server.take()) server.taken.back().reset();
-  });
-  EXPECT_EQ(why.code(), Errc::peer_lost) << why.message();
-  EXPECT_GT(server.taken.size(), 1U);
+  // Where this process stands still meanwhile, there is no time for a second one: then longer.
+  for (auto time = std::chrono::milliseconds(400); time < kPatience; time *= 4) {
+    ForeignServer server;
+    const Status why = dial_foreign(server.address(), time, [&] {
+      if (server.take()) server.taken.back().reset();
+    });
+    EXPECT_EQ(why.code(), Errc::peer_lost) << why.message();
+    if (server.taken.size() > 1) return;
+  }
+  ADD_FAILURE() << "it did not try again";
 }
 
 TEST(TcpDialling, SaysAtOnceThatNobodyListens) {

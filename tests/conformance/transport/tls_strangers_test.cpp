@@ -56,7 +56,7 @@ void expect_welcome(LoneRank& rank) {
 }
 
 TEST(TlsStrangers, AreDroppedWhenTlsDoesNotBeginInTime) {
-  LoneRank rank(patient_for(200ms));
+  LoneRank rank(patient_for(1s));
   HalfOpen silent(*rank.transport);
   ASSERT_TRUE(silent.proven());
   EXPECT_FALSE(rank.transport->connected(1)) << "not before TLS stands";

@@ -207,6 +207,7 @@ TEST_F(TuttirunRestart, AStoppedServingLauncherIsWaitedForNoLongerThanSaid) {
   EXPECT_EQ(Tuttirun::count(second().out, "again"), 0);
   // And the stopped one does not start again without the other.
   first().signal(SIGCONT);
+  first().read_error_until("node 0 does not start its workers again");
   leave.open_once();
   leave.open_once();
   EXPECT_EQ(first().wait(), 127) << first().err;

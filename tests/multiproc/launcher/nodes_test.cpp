@@ -86,6 +86,41 @@ TEST(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
   EXPECT_THAT(first.err, HasSubstr("rank 3 on node 1 failed first: exit code 9"));
 }
 
+/// Whether a process has ended and waits to be collected.
+bool has_ended(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  return text.find(") Z ") != std::string::npos;
+}
+
+// A worker may end over a failure on another node before its tuttirun has heard of that.
+TEST(TuttirunNodes, AConsequenceOnAnotherNodeIsNotTakenForTheFirstFailure) {
+  const std::string port = std::to_string(free_port());
+  const std::string go = testing::TempDir() + "tuttirun_go_" + std::to_string(getpid());
+  const auto fails_with = [&](const std::string& code) -> std::vector<std::string> {
+    return {"bash", "-c",
+            "echo ready $$; until [ -e \"" + go + "\" ]; do sleep 0.01; done; exit " + code};
+  };
+  Tuttirun first(node(0, port, fails_with("9")));
+  Tuttirun second(node(1, port, fails_with("3")));
+  first.read_until("ready", 2);
+  second.read_until("ready", 2);
+  second.signal(SIGSTOP);
+  std::ofstream(go).flush();
+  first.read_error_until("failed first: exit code 9");
+  const auto deadline = Tuttirun::Clock::now() + 20s;
+  for (const std::string& line : lines_of(second.out)) {
+    const pid_t worker = std::stoi(line.substr(line.find(' ')));
+    while (!has_ended(worker)) ASSERT_LT(Tuttirun::Clock::now(), deadline);
+  }
+  second.signal(SIGCONT);
+  EXPECT_EQ(second.wait(), 9) << second.err;
+  EXPECT_THAT(second.err, HasSubstr("on node 0 failed first: exit code 9"));
+  EXPECT_EQ(first.wait(), 9) << first.err;
+  unlink(go.c_str());
+}
+
 TEST(TuttirunNodes, AllNodesStartTheirWorkersAgainTogether) {
   const std::string port = std::to_string(free_port());
   // The last worker fails twice after all have met; each time all are told a new meeting.

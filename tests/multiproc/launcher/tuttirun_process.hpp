@@ -73,7 +73,7 @@ class Tuttirun {
 
   /// Reads to the end and returns the exit code, as a shell tells it.
   int wait() {
-    const auto deadline = Clock::now() + std::chrono::seconds(30);
+    const auto deadline = Clock::now() + std::chrono::seconds(90);
     while (read_some(deadline)) {
       if (Clock::now() >= deadline) {
         ADD_FAILURE() << "does not end; stdout: " << out << "\nstderr: " << err;
@@ -105,7 +105,7 @@ class Tuttirun {
     return std::ranges::any_of(others, [&](const auto& one) { return one.starts_with(name); });
   }
   void read_until(const std::string& stream, std::string_view text, int times) {
-    const auto deadline = Clock::now() + std::chrono::seconds(30);
+    const auto deadline = Clock::now() + std::chrono::seconds(90);
     while (count(stream, text) < times) {
       ASSERT_LT(Clock::now(), deadline) << "stdout so far: " << out << "\nstderr: " << err;
       ASSERT_TRUE(read_some(deadline)) << "ended early; stdout: " << out << "\nstderr: " << err;

@@ -66,7 +66,7 @@ TEST_P(Survivors, MeetAgainWithNewRanks) {
   }
   for (int rank = 0; rank < kSize; ++rank) {
     Worker& worker = workers[static_cast<std::size_t>(rank)];
-    const auto status = worker.wait(in(40));
+    const auto status = worker.wait(in(90));
     ASSERT_TRUE(status) << "rank " << rank << " hangs";
     const auto error = worker.hear("error", in(0));
     const bool is_victim = std::ranges::count(victims, rank) > 0;

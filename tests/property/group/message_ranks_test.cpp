@@ -140,6 +140,7 @@ TEST(MessageRanksOfOneHost, WhoNeverCallsIsBlamedForTheTimeout) {
       3,
       [&](ProcessGroup& world) {
         std::vector<int> data(1'000'000, 1);
+        world.barrier().wait();   // the others call at once: nobody else is late
         if (world.rank() == 1) {  // computes, and answers nothing meanwhile
           const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
           while (failed < 2 && std::chrono::steady_clock::now() < deadline) {

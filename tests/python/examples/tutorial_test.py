@@ -4,11 +4,12 @@ import os
 import pathlib
 import re
 import secrets
-import socket
 import subprocess
 import sys
 
 import pytest
+
+import ranks
 
 LIMIT = 60
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -38,19 +39,17 @@ def run(*command):
 MEAN, PI = (next(text for text in programs("docs/tutorial.md") if word in text) for word in ("mean", "share_of_pi"))
 
 
-@pytest.mark.parametrize("ranks", [1, 4])
-def test_the_first_program(ranks, script):
-    said = run(*LAUNCHER, "--nproc-per-node", str(ranks), script(MEAN))
-    assert said == f"{ranks} process(es): mean 499.5\n"
+@pytest.mark.parametrize("size", [1, 4])
+def test_the_first_program(size, script):
+    said = run(*LAUNCHER, "--nproc-per-node", str(size), script(MEAN))
+    assert said == f"{size} process(es): mean 499.5\n"
 
 
 def test_on_two_hosts_that_take_each_other_for_strangers(script, tmp_path):
     secret = tmp_path / "job.secret"
     secret.touch(mode=0o600)
     secret.write_bytes(secrets.token_bytes(32))
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
+    port = str(ranks.free_port())
     path = script(MEAN)
     nodes = [subprocess.Popen(
         [*LAUNCHER, "--nnodes", "2", "--node-rank", str(node), "--master-addr", "127.0.0.1", "--master-port", port,

@@ -12,7 +12,7 @@
 
 #include <tutti/log.hpp>
 
-#include "os/socket.hpp"
+#include "free_port.hpp"
 #include "rendezvous/rendezvous.hpp"
 
 using namespace std::chrono_literals;
@@ -42,10 +42,7 @@ Settings settings_of(Variables variables, std::optional<std::string> url = {}) {
   return settings;
 }
 
-std::string free_port() {
-  auto listener = tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", 0).value());
-  return std::to_string(tutti::os::local_address(listener->get())->port());
-}
+std::string a_free_port() { return std::to_string(free_port()); }
 
 template <class T>
 std::string message_of(const Result<T>& result) {
@@ -142,7 +139,7 @@ TEST_F(FileUrl, WhatIsMissingOrWrongIsNamed) {
 
 TEST(TcpUrl, MeetsAgainAndAgainOnOnePort) {
   for (const char* const host : {"127.0.0.1", "[::1]", "localhost"}) {
-    const std::string port = free_port();
+    const std::string port = a_free_port();
     if (host[0] == '[' && !tutti::os::listen_tcp(tutti::os::Address::parse("::1", 0).value()))
       continue;
     for (int round = 0; round < 3; ++round) {
@@ -191,7 +188,7 @@ TEST(TcpUrl, ASecondRankZeroIsToldWhatItMayBe) {
 
 TEST(TcpUrl, ArgumentsBeatTheUrlAndTheUrlTheEnvironment) {
   Settings settings = settings_of({{"RANK", "junk"}, {"WORLD_SIZE", "7"}, {"MASTER_PORT", "junk"}},
-                                  "tcp://127.0.0.1:" + free_port() + "?rank=5&world_size=1");
+                                  "tcp://127.0.0.1:" + a_free_port() + "?rank=5&world_size=1");
   settings.rank = 0;
   auto found = find_others(settings);
   ASSERT_TRUE(found) << message_of(found);
@@ -289,7 +286,7 @@ TEST(Launchers, TheirVariablesAreUnderstood) {
       {"Slurm", {{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "3"}, {"SLURM_LOCALID", "1"}}}};
   for (const auto& [name, variables] : launchers) {
     Variables all = variables;
-    const std::string port = free_port();
+    const std::string port = a_free_port();
     all["MASTER_ADDR"] = "127.0.0.1";
     all["MASTER_PORT"] = port;
     auto server = tutti::make_tcp_store(
@@ -307,7 +304,7 @@ TEST(Launchers, RankGoesBeforeTheirs) {
                                         {"WORLD_SIZE", "1"},
                                         {"OMPI_COMM_WORLD_RANK", "junk"},
                                         {"MASTER_ADDR", "127.0.0.1"},
-                                        {"MASTER_PORT", free_port()}}));
+                                        {"MASTER_PORT", a_free_port()}}));
   ASSERT_TRUE(found) << message_of(found);
   EXPECT_EQ(found->size, 1);
 }
@@ -338,7 +335,7 @@ TEST(Launchers, OnSeveralHostsWhatIsMissingIsNamed) {
 }
 
 TEST(Env, RankZeroMayLeaveTheMasterOut) {
-  const std::string port = free_port();
+  const std::string port = a_free_port();
   const auto texts = meet(3, [&](int rank) {
     Variables variables = {
         {"RANK", std::to_string(rank)}, {"WORLD_SIZE", "3"}, {"MASTER_PORT", port}};
@@ -351,7 +348,7 @@ TEST(Env, RankZeroMayLeaveTheMasterOut) {
 TEST(Env, AJobWithoutASecretWarnsOnceWhereOthersReachIt) {
   std::vector<std::string> heard;
   tutti::set_log_sink([&](tutti::LogLevel, std::string_view text) { heard.emplace_back(text); });
-  const std::string port = free_port();
+  const std::string port = a_free_port();
   const auto join = [&](Variables variables) {
     variables.insert({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", port}});
     auto found = find_others(settings_of(variables));
@@ -366,7 +363,7 @@ TEST(Env, AJobWithoutASecretWarnsOnceWhereOthersReachIt) {
 }
 
 TEST(Env, TheStoreMayHaveAPortOfItsOwn) {
-  const std::string port = free_port();
+  const std::string port = a_free_port();
   auto found = find_others(settings_of({{"RANK", "0"},
                                         {"WORLD_SIZE", "1"},
                                         {"MASTER_ADDR", "127.0.0.1"},
