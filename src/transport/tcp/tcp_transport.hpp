@@ -116,8 +116,14 @@ class TcpTransport final : public Transport {
   void dial(Connection& to);
   void dial_again(Connection& to, const Status& why);
   void on_dial(Connection& to);
+  void await_answer(Connection& to, TimePoint now);
+  void await_handshake(Connection& to, TimePoint now);
+  void give_up_silent(Connection& to, std::string_view text);
+  void watch_dial(Connection& to) noexcept;
+  Status take_socket(Connection& to, os::Fd fd);
   void hang_up(Connection& to) noexcept;
   void give_up_dial(Connection& to, const Status& why);
+  void ask_first_lost(Connection& about);
   [[nodiscard]] bool judge_unreachable(Connection& to);
   void lose_the_first(const Connection& unreachable, const Status& first);
   void accept_strangers();
