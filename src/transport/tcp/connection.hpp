@@ -44,6 +44,8 @@ struct Connection {
   Knocks knocks;            ///< ... and may not have had an answer
   bool in_dials = false;    ///< in the list of those whose dial is looked at now and then
   std::chrono::steady_clock::time_point dial_deadline{};
+  bool stood_still = false;  ///< its host has taken what we said, and it has not answered yet
+  bool went_on = false;      ///< after it had stood still; told apart from one that hangs up always
   std::chrono::steady_clock::time_point next_dial{};
   Status last_trouble;
   bool refused = false;                             ///< nobody listens there

@@ -97,9 +97,12 @@ void TcpTransport::await_answer(Connection& to, TimePoint now) {
   }
 }
 
-/// Of one that has taken the connection.
+/// Of one that has taken the connection. Its process may stand still, for as long as it will: then
+/// those who wait for it have deadlines.
 void TcpTransport::await_handshake(Connection& to, TimePoint now) {
-  if (to.stall.look(to.stream.fd(), now) != StallWatch::Verdict::dead) return;
+  const auto verdict = to.stall.look(to.stream.fd(), now);
+  if (verdict == StallWatch::Verdict::idle) to.stood_still = true;
+  if (verdict != StallWatch::Verdict::dead) return;
   give_up_silent(to, fmt::format("its host has not answered for {} ms, though a handshake is on "
                                  "the way",
                                  to.stall.silence().count()));
@@ -124,6 +127,9 @@ void TcpTransport::hang_up(Connection& to) noexcept {
 void TcpTransport::dial_again(Connection& to, const Status& why) {
   hang_up(to);
   to.last_trouble = why;
+  // The time that it stood still was not spent on failing.
+  if (std::exchange(to.stood_still, false) && !std::exchange(to.went_on, true))
+    to.dial_deadline = Clock::now() + options_.dial_timeout;
   to.next_dial = Clock::now() + kRedialAfter;
   ++counters_.redials;
   watch_dial(to);
@@ -222,7 +228,6 @@ void TcpTransport::on_dial(Connection& to) {
     }
     to.connecting = false;
     to.knocks.end();
-    arm_timer(true);
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 =
@@ -238,7 +243,9 @@ void TcpTransport::on_dial(Connection& to) {
   }
   switch (to.handshake->state()) {
     case secure::Handshake::State::running:
-    case secure::Handshake::State::proven: return;
+    case secure::Handshake::State::proven:
+      to.stood_still = false;
+      return watch_dial(to);  // what we have said now must arrive, too
     case secure::Handshake::State::accepted: {
       const os::Address address = to.address;
       return open(to, std::move(to.stream), address);
@@ -392,6 +399,8 @@ void TcpTransport::check_deadlines(TimePoint now) {
     if (open_yet) continue;
     if (!to.unreachable.ok()) {
       (void)judge_unreachable(to);
+    } else if (!to.connecting && to.stream.valid()) {
+      await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
       const auto waited = std::chrono::ceil<std::chrono::milliseconds>(options_.dial_timeout);
       give_up_dial(to,
@@ -402,8 +411,6 @@ void TcpTransport::check_deadlines(TimePoint now) {
                                       to.last_trouble.message())));
     } else if (to.connecting) {
       await_answer(to, now);
-    } else if (to.stream.valid()) {
-      await_handshake(to, now);
     } else if (to.next_dial <= now) {
       to.link = Connection::Link::dialling;
       dial(to);
@@ -411,7 +418,8 @@ void TcpTransport::check_deadlines(TimePoint now) {
   }
   std::erase_if(dials_, [this](int peer) {
     Connection& to = *connections_[static_cast<std::size_t>(peer)];
-    to.in_dials = to.link == Connection::Link::dialling || to.link == Connection::Link::promised;
+    to.in_dials = (to.link == Connection::Link::dialling && !to.stood_still) ||
+                  to.link == Connection::Link::promised;
     return !to.in_dials;
   });
 }

@@ -38,7 +38,8 @@ struct TcpOptions {
   /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
   /// later: set_addresses.
   std::vector<std::string> addresses;
-  /// How long a peer may take until a first connection to it stands.
+  /// How long a first connection to a peer may fail to come about. A peer whose host has taken it,
+  /// and which says nothing, stands still: for that there is no limit here (decisions E6).
   std::chrono::milliseconds dial_timeout{10'000};
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};

@@ -162,5 +162,26 @@ TEST(TcpSilence, NamesAHostThatIsCutOffInTheMiddleOfAHandshake) {
       << why.message();
 }
 
+TEST(TcpSilence, WaitsForAProcessThatStandsStill) {
+  Place place(16);
+  Dialler dialler(place, 250ms);
+  EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 1000ms))
+      << dialler.sink.peers[1].lost[0].message();
+  // It costs nothing: nothing is looked at any more.
+  pollfd entry{dialler.transport->wait_fd(), POLLIN, 0};
+  EXPECT_EQ(::poll(&entry, 1, 300), 0);
+  // It goes on, and hangs up: then it is dialled again, for as long as any.
+  ASSERT_TRUE(place.take());
+  place.taken.clear();
+  ASSERT_TRUE(dialler.until([&] { return place.take(); }, 5000ms));
+  EXPECT_FALSE(dialler.sink.lost(1));
+  const auto hang_up = [&] {
+    place.taken.clear();
+    (void)place.take();
+    return dialler.sink.lost(1);
+  };
+  EXPECT_TRUE(dialler.until(hang_up, 10'000ms));
+}
+
 }  // namespace
 }  // namespace tutti::transport::test

@@ -265,21 +265,13 @@ TEST(TcpDialling, NamesAForeignServer) {
   EXPECT_NE(why.message().find("not tutti's protocol"), std::string::npos) << why.message();
 }
 
-TEST(TcpDialling, DoesNotWaitForeverForASilentServer) {
-  ForeignServer server;
-  const Status why =
-      dial_foreign(server.address(), std::chrono::milliseconds(250), [&] { server.take(); });
-  EXPECT_EQ(why.code(), Errc::peer_lost) << why.message();
-  EXPECT_NE(why.message().find("no connection after 250 ms"), std::string::npos) << why.message();
-  EXPECT_EQ(server.taken.size(), 1U);
-}
-
 TEST(TcpDialling, TriesAgainWhenItIsHungUpOn) {
   ForeignServer server;
   const Status why = dial_foreign(server.address(), std::chrono::milliseconds(400), [&] {
     if (server.take()) server.taken.back().reset();
   });
   EXPECT_EQ(why.code(), Errc::peer_lost) << why.message();
+  EXPECT_NE(why.message().find("no connection after 400 ms"), std::string::npos) << why.message();
   EXPECT_GT(server.taken.size(), 1U);
 }
 
