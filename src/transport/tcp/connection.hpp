@@ -42,6 +42,7 @@ struct Connection {
   std::optional<secure::Handshake> handshake;
   bool connecting = false;  ///< TCP itself is not through yet ...
   Knocks knocks;            ///< ... and may not have had an answer
+  bool probing = false;     ///< TCP is; does the host of one that says nothing still answer?
   bool in_dials = false;    ///< in the list of those whose dial is looked at now and then
   std::chrono::steady_clock::time_point dial_deadline{};
   bool stood_still = false;  ///< its host has taken what we said, and it has not answered yet

@@ -26,7 +26,8 @@ class Knocks {
 
   /// The first attempt has just been made.
   void begin(TimePoint now) noexcept;
-  /// Call every few milliseconds while the first attempt, `first`, has had no answer.
+  /// Call every few milliseconds while the first attempt, `first`, has had no answer; -1: there is
+  /// none but those made here.
   Verdict look(int first, const os::Address& address, TimePoint now);
   [[nodiscard]] os::Fd take() noexcept { return std::move(answered_); }
   void end() noexcept;

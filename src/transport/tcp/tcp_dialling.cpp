@@ -101,11 +101,29 @@ void TcpTransport::await_answer(Connection& to, TimePoint now) {
 /// those who wait for it have deadlines.
 void TcpTransport::await_handshake(Connection& to, TimePoint now) {
   const auto verdict = to.stall.look(to.stream.fd(), now);
-  if (verdict == StallWatch::Verdict::idle) to.stood_still = true;
+  if (verdict == StallWatch::Verdict::idle) return probe(to, now);
   if (verdict != StallWatch::Verdict::dead) return;
   give_up_silent(to, fmt::format("its host has not answered for {} ms, though a handshake is on "
                                  "the way",
                                  to.stall.silence().count()));
+}
+
+/// It has all that we have said. What it has answered may have been lost in a cut: nothing is on
+/// the way that would tell. So its host is asked for another connection; if it gives one, the
+/// process stands still.
+void TcpTransport::probe(Connection& to, TimePoint now) {
+  if (!std::exchange(to.probing, true)) to.knocks.begin(now);
+  switch (to.knocks.look(/*first=*/-1, to.address, now)) {
+    case Knocks::Verdict::waiting: return;
+    case Knocks::Verdict::answered:
+      to.knocks.end();
+      to.stood_still = true;
+      return;
+    case Knocks::Verdict::dead:
+      return give_up_silent(to, fmt::format("its host has not answered {} attempts, and no "
+                                            "handshake for {} ms",
+                                            to.knocks.count(), to.knocks.silence(now).count()));
+  }
 }
 
 void TcpTransport::give_up_silent(Connection& to, std::string_view text) {
@@ -121,6 +139,7 @@ void TcpTransport::hang_up(Connection& to) noexcept {
   }
   to.handshake.reset();
   to.connecting = false;
+  to.probing = false;
   to.knocks.end();
 }
 
@@ -141,42 +160,48 @@ void TcpTransport::give_up_dial(Connection& to, const Status& why) {
                                      address(), who(to.peer), why.message()));
   hang_up(to);                           // `why` may have stood in its handshake
   to.link = Connection::Link::dialling;  // still: it may dial us meanwhile
-  // Later ones find the groups broken by the first.
   if (to.unreachable.code() != Errc::peer_left) ask_first_lost(to);
   if (!judge_unreachable(to)) watch_dial(to);
 }
 
 void TcpTransport::ask_first_lost(Connection& about) {
-  if (!closing_ && first_lost_ < 0 && options_.first_lost && !about.question)
-    about.question = options_.first_lost();
+  if (matters_who_was_lost(about) && options_.first_lost && !about.question)
+    about.question = options_.first_lost(about.peer);
+}
+
+/// Later ones find the groups broken by the first; but where nobody listens any more it may have
+/// left in peace, and groups without the first are sound.
+bool TcpTransport::matters_who_was_lost(const Connection& to) const noexcept {
+  return !closing_ && (first_lost_ < 0 || to.refused);
 }
 
 /// Gives it up, unless the answer to who was lost first has not come.
 bool TcpTransport::judge_unreachable(Connection& to) {
-  if (to.question && !closing_ && first_lost_ < 0) {
+  if (to.question && matters_who_was_lost(to)) {
     const std::optional<Status> first = to.question();
     if (!first && Clock::now() < to.verdict_by) return false;
     // Where those who would know of a loss know of none it has ended in peace; then it owes us
     // nothing that we had not got over a connection.
-    if (first && first->ok() && to.refused)
+    const bool in_peace = first && (first->ok() || first->code() == Errc::peer_left);
+    if (in_peace && to.refused)
       to.unreachable = Status(Errc::peer_left, std::string(to.unreachable.message()));
-    else if (first && !first->ok())
-      lose_the_first(to, *first);
+    if (first && !first->ok()) lose_the_first(to, *first);
   }
   if (to.link == Connection::Link::dialling) lose(to, to.unreachable);
   return true;
 }
 
 void TcpTransport::lose_the_first(const Connection& unreachable, const Status& first) {
-  const int rank = first.code() == Errc::peer_lost ? first.culprit().value_or(-1) : -1;
-  if (rank < 0 || rank >= options_.size) return;
+  const bool known = first.code() == Errc::peer_lost || first.code() == Errc::peer_left;
+  const int rank = known ? first.culprit().value_or(-1) : -1;
+  if (first_lost_ >= 0 || rank < 0 || rank >= options_.size) return;
   first_lost_ = rank;
   if (rank == options_.rank || rank == unreachable.peer) return;
   Connection* whom = connection(rank);
   if (whom == nullptr) return;
   if (whom->link == Connection::Link::open) read(*whom);  // what it has said before
   if (whom->link != Connection::Link::gone)
-    lose(*whom, Status(first.code(), fmt::format("{}: {}", who(rank), first.message())));
+    lose(*whom, Status(Errc::peer_lost, fmt::format("{}: {}", who(rank), first.message())));
 }
 
 bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
@@ -245,6 +270,8 @@ void TcpTransport::on_dial(Connection& to) {
     case secure::Handshake::State::running:
     case secure::Handshake::State::proven:
       to.stood_still = false;
+      to.probing = false;
+      to.knocks.end();
       return watch_dial(to);  // what we have said now must arrive, too
     case secure::Handshake::State::accepted: {
       const os::Address address = to.address;
@@ -374,6 +401,7 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
   with.address = address;
   with.handshake.reset();
   with.question = nullptr;
+  with.knocks.end();
   with.unreachable = Status();
   with.stall = StallWatch();
   with.link = Connection::Link::open;

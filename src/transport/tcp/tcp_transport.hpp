@@ -22,10 +22,12 @@
 namespace tutti::transport {
 
 /// Looks for the answer to a question. Does not block. Nothing: not yet; ok: nobody was lost;
-/// peer_lost with its culprit; anything else: it cannot be known.
+/// peer_lost with its culprit; peer_left with that culprit: the peer that could not be reached has
+/// left in peace all the same; anything else: it cannot be known.
 using Question = std::function<std::optional<Status>()>;
-/// Begins to ask which rank was lost first. Does not block.
-using FirstLost = std::function<Question()>;
+/// Begins to ask which rank was lost first, on account of a peer that could not be reached. Does
+/// not block.
+using FirstLost = std::function<Question(int unreachable)>;
 
 struct TcpOptions {
   int rank = 0;
@@ -44,8 +46,8 @@ struct TcpOptions {
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};
   /// Begins to ask whom others know to have been lost first, before a peer is blamed that could not
-  /// be reached, until somebody is named: it may have ended over somebody else, whom we were not
-  /// connected with, or in peace. Empty: there is nobody to ask.
+  /// be reached: it may have ended over somebody else, whom we were not connected with, or in
+  /// peace. Empty: there is nobody to ask.
   FirstLost first_lost = {};
 };
 
@@ -119,6 +121,7 @@ class TcpTransport final : public Transport {
   void on_dial(Connection& to);
   void await_answer(Connection& to, TimePoint now);
   void await_handshake(Connection& to, TimePoint now);
+  void probe(Connection& to, TimePoint now);
   void give_up_silent(Connection& to, std::string_view text);
   void watch_dial(Connection& to) noexcept;
   Status take_socket(Connection& to, os::Fd fd);
@@ -126,6 +129,7 @@ class TcpTransport final : public Transport {
   void give_up_dial(Connection& to, const Status& why);
   void ask_first_lost(Connection& about);
   [[nodiscard]] bool judge_unreachable(Connection& to);
+  [[nodiscard]] bool matters_who_was_lost(const Connection& to) const noexcept;
   void lose_the_first(const Connection& unreachable, const Status& first);
   void accept_strangers();
   void on_stranger(std::size_t index);

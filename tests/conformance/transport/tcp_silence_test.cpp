@@ -106,7 +106,7 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
   const auto start = Clock::now();
   auto asked = Clock::time_point();
   TcpOptions options = TcpFixture::options_of(0, 2);
-  options.first_lost = [&] {
+  options.first_lost = [&](int) {
     asked = Clock::now();
     return [] { return std::optional<Status>(); };
   };
@@ -160,6 +160,21 @@ TEST(TcpSilence, NamesAHostThatIsCutOffInTheMiddleOfAHandshake) {
   EXPECT_EQ(why.code(), Errc::peer_lost);
   EXPECT_NE(why.message().find("though a handshake is on the way"), std::string::npos)
       << why.message();
+}
+
+TEST(TcpSilence, NamesAHostThatIsCutOffBeforeItsAnswer) {
+  Place place(0);
+  const tutti::test::Sleeper sleeper;
+  const auto start = Clock::now();
+  Dialler dialler(place);
+  // Its host has taken the hello, and then nothing comes from there any more.
+  ASSERT_FALSE(dialler.until([] { return false; }, 50ms));
+  ASSERT_NO_FATAL_FAILURE(place.fill());
+  ASSERT_TRUE(dialler.until_lost());
+  EXPECT_LT(seconds_since(start), sleeper.allowed_s(1.15)) << "50 ms and 100 ms ago";
+  const Status& why = dialler.sink.peers[1].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_NE(why.message().find("has not answered 2 attempts"), std::string::npos) << why.message();
 }
 
 TEST(TcpSilence, WaitsForAProcessThatStandsStill) {
