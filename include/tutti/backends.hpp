@@ -33,10 +33,12 @@ struct WorldOptions {
   std::uint64_t generation = 0;   ///< tells worlds of one job apart; equal on all ranks
   std::vector<std::byte> secret;  ///< of the job; empty if it has none
   std::string bind_host;          ///< the address by which the other ranks reach this one
-  /// Begins to ask whom others know to have been lost first, and gives what looks for the answer.
-  /// Neither blocks. The answer: nothing, not yet; ok, nobody; peer_lost with its culprit; anything
-  /// else, it cannot be known. Empty: there is nobody to ask.
-  std::function<std::function<std::optional<Status>()>()> first_lost = {};
+  /// Begins to ask whom others know to have been lost first, on account of a rank that could not be
+  /// reached, and gives what looks for the answer. Neither blocks. The answer: nothing, not yet;
+  /// ok, nobody; peer_lost with its culprit; peer_left with that culprit, who was lost first, while
+  /// the unreachable rank has left in peace; anything else, it cannot be known. Empty: there is
+  /// nobody to ask.
+  std::function<std::function<std::optional<Status>()>(int unreachable)> first_lost = {};
   /// To be called once when this rank has left in peace and its peers have been told. Empty: nobody
   /// else is to be told.
   std::function<void()> left = {};

@@ -136,7 +136,9 @@ ProcessGroup init_process_group(const InitOptions& options) {
   // A given store is the caller's, who may keep it longer than this world: no mark is left there,
   // nor is it left.
   if (rendezvous::leave_mark(meeting))
-    world_options.first_lost = [meeting] { return rendezvous::ask_first_lost(meeting); };
+    world_options.first_lost = [meeting](int unreachable) {
+      return rendezvous::ask_first_lost(meeting, unreachable);
+    };
   world_options.left = meeting.leave;
   try {
     Result<ProcessGroup> world = group::make_world(std::move(world_options), gather);

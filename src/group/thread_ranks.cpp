@@ -120,7 +120,7 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
     options.job = 1;
     options.secret = secret;
     options.bind_host = "127.0.0.1";
-    options.first_lost = [] {  // a thread does not die alone
+    options.first_lost = [](int) {  // a thread does not die alone
       return [] { return std::optional<Status>(Status()); };
     };
     const auto meet = [&, deadline = options.deadline](const std::string& name,

@@ -8,7 +8,7 @@
 
 // The store sees every rank's end first-hand and in one order; ranks see only those they are
 // connected with. So each rank leaves a will under one key, which is carried out for the first that
-// is lost.
+// is lost, and one under a key of its own: who was lost later has not left in peace.
 namespace tutti::rendezvous {
 namespace {
 
@@ -21,13 +21,17 @@ constexpr milliseconds kStoreWaits{50};
 // A busy machine may hold the store up. One that stands still knows nothing in time.
 constexpr milliseconds kAskTime{1000};
 
+std::string key_of(int rank) { return std::string(kLostKey) + "/" + std::to_string(rank); }
+
 /// One question to the store. Nobody waits for it.
 class AskedStore {
  public:
-  AskedStore(std::shared_ptr<store::TcpClient> client, std::string key, bool rank_0_serves)
-      : client_(std::move(client)),
-        key_(std::move(key)),
-        rank_0_serves_(rank_0_serves),
+  AskedStore(const Rendezvous& rendezvous, int unreachable)
+      : client_(rendezvous.client),
+        part_(rendezvous.part),
+        key_(part_ + std::string(kLostKey)),
+        unreachable_(unreachable),
+        rank_0_serves_(rendezvous.rank_0_serves),
         until_(Clock::now() + kAskTime) {
     (void)look();
   }
@@ -50,16 +54,35 @@ class AskedStore {
         id_ ? client_->answer_to(*id_) : std::optional<store::Response>();
     if (response) {
       id_.reset();
-      answer_ = read(*response);
+      if (first_)
+        answer_ = read_second(*response);
+      else
+        read_first(*response);
+      if (!answer_) return look();  // the second question
     } else if (client_->broken()) {
-      answer_ = read_end();
+      answer_ = first_ ? *first_ : read_end();
     } else if (Clock::now() >= until_) {
-      answer_ = Status(Errc::timeout, "the store does not answer");
+      answer_ = first_ ? *first_ : Status(Errc::timeout, "the store does not answer");
     }
     return answer_;
   }
 
  private:
+  void read_first(const store::Response& response) {
+    Status first = read(response);
+    if (first.code() != Errc::peer_lost || first.culprit() == unreachable_ || client_->broken()) {
+      answer_ = std::move(first);
+      return;
+    }
+    first_ = std::move(first);
+    key_ = part_ + key_of(unreachable_);
+  }
+  /// Whether the unreachable rank was lost, too.
+  [[nodiscard]] Status read_second(const store::Response& response) const {
+    if (response.code != Errc::timeout) return *first_;
+    return Status(Errc::peer_left, std::string(first_->message()))
+        .with_culprit(first_->culprit().value_or(-1));
+  }
   [[nodiscard]] Status read(const store::Response& response) const {
     if (response.code == Errc::timeout) return {};  // nobody
     if (response.code != Errc::ok || response.values.size() != 1) return read_end();
@@ -80,10 +103,13 @@ class AskedStore {
   }
 
   std::shared_ptr<store::TcpClient> client_;
-  std::string key_;
+  std::string part_;
+  std::string key_;  ///< what is asked for now
+  int unreachable_;
   bool rank_0_serves_;
   Clock::time_point until_;
   std::optional<std::uint64_t> id_;
+  std::optional<Status> first_;  ///< who was lost first
   std::optional<Status> answer_;
 };
 
@@ -92,15 +118,17 @@ class AskedStore {
 bool leave_mark(const Rendezvous& rendezvous) {
   if (!rendezvous.client) return false;
   try {
-    return rendezvous.store->set_will(kLostKey, std::to_string(rendezvous.rank));
+    const std::string rank = std::to_string(rendezvous.rank);
+    return rendezvous.store->set_will(kLostKey, rank) &&
+           rendezvous.store->set_will(key_of(rendezvous.rank), rank);
   } catch (const Error&) {
     return false;  // without it others know less, which is no reason to fail
   }
 }
 
-std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous) {
-  auto asked = std::make_shared<AskedStore>(
-      rendezvous.client, rendezvous.part + std::string(kLostKey), rendezvous.rank_0_serves);
+std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous,
+                                                      int unreachable) {
+  auto asked = std::make_shared<AskedStore>(rendezvous, unreachable);
   return [asked = std::move(asked)] { return asked->look(); };
 }
 

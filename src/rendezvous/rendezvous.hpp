@@ -123,10 +123,12 @@ Status promise(Store& store, std::string_view name, int rank, int size);
 /// Leaves with the store what `ask_first_lost` tells, if this process ends without a good-bye while
 /// it holds the store. False where the store takes no wills, or is not ours alone.
 bool leave_mark(const Rendezvous& rendezvous);
-/// Begins to ask the store which rank of this world was lost first; only after `leave_mark`. What
-/// is returned looks for the answer: nothing: not yet; peer_lost with its culprit; ok: nobody; else
-/// it cannot be known. Neither waits; the answer is there after a second at most.
-std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous);
+/// Begins to ask the store which rank of this world was lost first, and whether `unreachable` was
+/// lost, too; only after `leave_mark`. What is returned looks for the answer: nothing: not yet;
+/// peer_lost with its culprit; peer_left with that culprit: `unreachable` itself was not lost; ok:
+/// nobody; else it cannot be known. Neither waits; the answer is there after a second at most.
+std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous,
+                                                      int unreachable);
 /// Tells the others of that exchange, unless it is over, why this rank will not come: with its
 /// code, or peer_left for invalid_argument. Fails silently.
 void excuse(Store& store, std::string_view name, int rank, int size, const Status& why);

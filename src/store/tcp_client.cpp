@@ -37,6 +37,8 @@ struct Attempt {
 };
 
 constexpr std::uint64_t kFirstId = 1;
+// Of a server that has hung up.
+constexpr int kLastReads = 16;
 
 Attempt shake_hands(secure::Stream& stream, const Credentials& mine, os::Deadline deadline,
                     const Request* first) {
@@ -163,8 +165,13 @@ void TcpClient::send_alone(std::span<const std::byte> bytes, os::Deadline deadli
   const Status sent = send(bytes, deadline);
   lock.lock();
   somebody_sends_ = false;
-  // Half a frame may be out: nothing sensible can follow it.
-  if (!sent) lose_locked(sent);
+  if (!sent) {
+    // What the server said before it hung up on us is still there: a farewell, perhaps.
+    for (int i = 0; i < kLastReads && !broken_ && !somebody_reads_; ++i)
+      read_for_all(Clock::now(), lock);
+    // Half a frame may be out: nothing sensible can follow it.
+    lose_locked(sent);
+  }
   changed_.notify_all();
 }
 

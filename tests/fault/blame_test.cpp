@@ -58,6 +58,7 @@ TEST_P(Blame, TheStoreKnowsWhoWasLostFirst) {
   ASSERT_NO_FATAL_FAILURE(kill(workers[2]));
   EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "2");
   ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  EXPECT_EQ(store->get("tutti/1/lost/3", std::chrono::seconds(10)), "3") << "lost later, too";
   for (const std::size_t rank : {1U, 0U}) {
     SCOPED_TRACE(rank);
     expect_blame(workers[rank], "peer_lost 2 ", "lost rank 2 ");
@@ -94,6 +95,7 @@ TEST_P(Blame, WhoEndsInPeaceWithoutDestroyingAnythingIsNotTakenForLost) {
   ASSERT_NO_FATAL_FAILURE(end_in_peace(workers[1]));
   ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
   EXPECT_EQ(store->get("tutti/1/lost", std::chrono::seconds(10)), "3");
+  EXPECT_FALSE(store->check("tutti/1/lost/1"));
   expect_blame(workers[0], "peer_lost 3 ", "nobody listens there any more");
 }
 

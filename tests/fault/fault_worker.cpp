@@ -233,6 +233,42 @@ void late(tutti::ProcessGroup& world, int peer) {
   world.barrier().wait();
 }
 
+/// What stands between the last rank and the others when its link is cut: it goes on until that
+/// breaks something. Each rank says "there" when it has come to it; what is to begin after the cut
+/// waits for SIGUSR1.
+void link(tutti::ProcessGroup& world, const std::string& state) {
+  const int last = world.size() - 1;
+  const bool is_last = world.rank() == last;
+  std::vector<int> one{1};
+  if (state != "dialled_later") {  // connects all with the last
+    for (int rank = 0; is_last && rank < last; ++rank) world.recv(one, rank);
+    if (!is_last) world.send(one, last);
+    world.barrier().wait();
+  }
+  say("there");
+  if (state == "dialled_later" || state == "used_later") {
+    const sigset_t awaited = signals_from_the_test();
+    int signal = 0;
+    sigwait(&awaited, &signal);
+  }
+  if (state != "sending" && state != "receiving") {
+    world.recv(one, is_last ? 0 : last);
+    return;
+  }
+  std::vector<std::vector<float>> data(static_cast<std::size_t>(is_last ? last : 1),
+                                       std::vector<float>(100'000));
+  while (true) {
+    std::vector<tutti::Work> works;
+    for (int rank = 0; rank < std::ssize(data); ++rank) {
+      auto& mine = data[static_cast<std::size_t>(rank)];
+      const int other = is_last ? rank : last;
+      works.push_back(is_last == (state == "sending") ? world.irecv(mine, other)
+                                                      : world.isend(mine, other));
+    }
+    tutti::wait_all(works);
+  }
+}
+
 /// Ends the process while another thread ends worlds. Rank 1, which has been stopped, takes nothing
 /// of what rank 0 sends, so leaving takes its time.
 void exit_while_ending(tutti::ProcessGroup& world) {
@@ -282,6 +318,8 @@ int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::str
     latency(world, std::stoi(first));
   else if (mode == "late")
     late(world, std::stoi(first));
+  else if (mode == "link")
+    link(world, first);
   else if (mode == "exit_while_ending")
     exit_while_ending(world);
   else
@@ -297,7 +335,7 @@ int run(int argc, char** argv) {
     again();
     return 0;
   }
-  if (mode == "late" || mode == "exit_while_ending" ||
+  if (mode == "late" || mode == "link" || mode == "exit_while_ending" ||
       mode == "churn_until_told") {  // in all threads: a signal that comes early waits
     const sigset_t awaited = signals_from_the_test();
     ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);

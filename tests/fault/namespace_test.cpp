@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <random>
+#include <set>
+#include <sstream>
 #include <thread>
 
 #include "network.hpp"
@@ -23,12 +26,14 @@ class Namespaces : public ::testing::Test {
   }
   std::vector<Worker> start(int per_namespace, std::vector<std::string> arguments,
                             const std::string& timeout = "10",
-                            const std::string& program = FAULT_WORKER, int port = 29517) {
+                            const std::string& program = FAULT_WORKER, int port = 29517,
+                            const std::vector<std::string>& more = {}) {
     JobOptions options;
     options.program = program;
     options.size = kNamespaces * per_namespace;
     options.arguments = std::move(arguments);
     options.environment = {"TUTTI_TIMEOUT=" + timeout, "TUTTI_LOG_LEVEL=error"};
+    options.environment.insert(options.environment.end(), more.begin(), more.end());
     options.master = Network::address(0);
     options.port = port;
     for (int rank = 0; rank < options.size; ++rank)
@@ -53,8 +58,55 @@ class Namespaces : public ::testing::Test {
     std::printf("named after %.2f s: %s\n", took, error->text.c_str());
     EXPECT_LE(1e3 * took, sleeper_.bound_ms(1e3 * most, since, error->at));
   }
+  static void hear_all(std::vector<Worker>& workers, const std::string& word) {
+    for (Worker& worker : workers) ASSERT_TRUE(worker.hear(word, in(kHang)));
+  }
+  /// Ranks with that between the last and the others, see fault_worker.cpp.
+  std::vector<Worker> start_link(const std::string& state, const std::string& way_of_talking,
+                                 int per_namespace = 1) {
+    std::vector<std::string> more;
+    if (way_of_talking == "tls") more = way(way_of_talking);
+    return start(per_namespace, {"link", state}, "15", FAULT_WORKER, next_port_++, more);
+  }
+  static void begin_what_waits(std::vector<std::vector<Worker>>& jobs,
+                               const std::vector<std::string>& names) {
+    for (std::size_t job = 0; job < jobs.size(); ++job) {
+      for (Worker& worker : jobs[job]) {
+        if (names[job].ends_with("_later")) worker.signal(SIGUSR1);
+      }
+    }
+  }
+  /// Cuts the last namespace off. All others then name one of the ranks in it, in time.
+  void cut_and_expect_named(std::vector<std::vector<Worker>>& jobs,
+                            const std::vector<std::string>& names, const std::set<int>& lost) {
+    ASSERT_TRUE(network_.cut(kNamespaces - 1));
+    const long long since = now_ns();
+    begin_what_waits(jobs, names);
+    for (std::size_t job = 0; job < jobs.size(); ++job) {
+      SCOPED_TRACE(names[job]);
+      double slowest = 0;
+      for (std::size_t rank = 0; rank < jobs[job].size() - lost.size(); ++rank) {
+        Worker& worker = jobs[job][rank];
+        ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
+        const auto error = worker.hear("error", in(0));
+        ASSERT_TRUE(error);
+        const double took = static_cast<double>(error->at - since) / 1e9;
+        std::istringstream words(error->text);
+        std::string code;
+        int culprit = -1;
+        words >> code >> culprit;
+        EXPECT_EQ(code, "peer_lost") << error->text;
+        EXPECT_TRUE(lost.contains(culprit)) << error->text;
+        EXPECT_LE(1e3 * took, sleeper_.bound_ms(1000, since, error->at)) << error->text;
+        slowest = std::max(slowest, took);
+      }
+      std::printf("%s: named after at most %.2f s (a sleeper beside was late by at most %.0f ms)\n",
+                  names[job].c_str(), slowest, sleeper_.worst_ms(since, now_ns()));
+    }
+  }
   Network network_;
   test::Sleeper sleeper_;
+  int next_port_ = 29600;
 };
 
 TEST_F(Namespaces, SmallAllReduceOneRankEach) {
@@ -84,33 +136,76 @@ TEST_F(Namespaces, StoppedRankIsNamed) {
   told.expect_not_before(1.5);
 }
 
-TEST_F(Namespaces, CutLinkIsNoticedInAboutASecond) {
-  auto workers = start(1, {"latency", "100000000"}, "15");
-  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("going", in(kHang)));
-  ASSERT_TRUE(network_.cut(3));
-  const long long since = now_ns();
-  for (const int rank : {0, 1, 2})
-    expect_named(workers[static_cast<std::size_t>(rank)], 3, since, 3);
-}
-
 /// Whatever flows which way when a link is cut: a job for each, over the same link.
-TEST_F(Namespaces, CutLinkIsNoticedInEveryOperation) {
-  const std::vector<std::string> operations = {"broadcast", "gather", "all_to_all_splits",
-                                               "new_group", "send_recv"};
+TEST_F(Namespaces, CutLinkIsNoticedWithinASecondInEveryOperation) {
+  const std::vector<std::string> operations = {"all_reduce", "broadcast",         "gather",
+                                               "barrier",    "all_to_all_splits", "new_group",
+                                               "send_recv"};
   std::vector<std::vector<Worker>> jobs;
   for (const std::string& operation : operations) {
-    jobs.push_back(start(1, {"repeat", operation, "2000"}, "15", OPERATIONS_WORKER,
-                         29517 + static_cast<int>(jobs.size())));
+    jobs.push_back(start(1, {"repeat", operation, "2000"}, "15", OPERATIONS_WORKER, next_port_++));
   }
-  for (auto& workers : jobs) {
-    // Who dials only when the link is cut waits for an answer as long as a dial may take.
-    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("going", in(kHang)));
+  for (auto& workers : jobs) hear_all(workers, "going");
+  cut_and_expect_named(jobs, operations, {3});
+}
+
+/// Ranks of which some see the cut only through those of their own host.
+TEST_F(Namespaces, CutLinkIsNoticedWithinASecondByManyRanks) {
+  constexpr int kEach = 3;
+  const std::vector<std::string> names = {"all_to_all_splits", "all_reduce", "waiting"};
+  std::vector<std::vector<Worker>> jobs;
+  for (const char* const operation : {"all_to_all_splits", "all_reduce"}) {
+    jobs.push_back(
+        start(kEach, {"repeat", operation, "2000"}, "15", OPERATIONS_WORKER, next_port_++));
+    hear_all(jobs.back(), "going");
   }
-  ASSERT_TRUE(network_.cut(3));
-  const long long since = now_ns();
-  for (std::size_t job = 0; job < jobs.size(); ++job) {
-    SCOPED_TRACE(operations[job]);
-    for (std::size_t rank = 0; rank < 3; ++rank) expect_named(jobs[job][rank], 3, since, 5);
+  jobs.push_back(start_link("waiting", "tcp", kEach));
+  hear_all(jobs.back(), "there");
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  cut_and_expect_named(jobs, names, {9, 10, 11});
+}
+
+/// Whatever stands between the last rank and the others when its link is cut, at several
+/// moments between two looks at a peer that is waited for.
+TEST_F(Namespaces, CutLinkIsNoticedWithinASecondInEveryState) {
+  const std::vector<std::string> states = {"waiting", "sending", "receiving", "used_later",
+                                           "dialled_later"};
+  for (int moment = 0; moment < 4; ++moment) {
+    const std::string way_of_talking = moment == 0 ? "tls" : "tcp";
+    SCOPED_TRACE(way_of_talking + ", moment " + std::to_string(moment));
+    std::vector<std::vector<Worker>> jobs;
+    for (const std::string& state : states) jobs.push_back(start_link(state, way_of_talking));
+    for (auto& workers : jobs) hear_all(workers, "there");
+    std::this_thread::sleep_for(std::chrono::milliseconds(100 + 55 * moment));
+    cut_and_expect_named(jobs, states, {3});
+    ASSERT_TRUE(network_.join(3));
+  }
+}
+
+/// The last namespace hears nothing more, or is not heard any more.
+TEST_F(Namespaces, LinkThatIsCutOneWayIsNoticedWithinASecond) {
+  const std::vector<std::string> states = {"waiting", "sending", "receiving", "used_later"};
+  for (const bool deaf : {true, false}) {
+    SCOPED_TRACE(deaf ? "rank 3 hears nothing" : "rank 3 is not heard");
+    std::vector<std::vector<Worker>> jobs;
+    for (const std::string& state : states) jobs.push_back(start_link(state, "tcp"));
+    for (auto& workers : jobs) hear_all(workers, "there");
+    ASSERT_TRUE(network_.cut_one_way(3, deaf));
+    const long long since = now_ns();
+    begin_what_waits(jobs, states);
+    for (std::size_t job = 0; job < jobs.size(); ++job) {
+      SCOPED_TRACE(states[job]);
+      for (Worker& worker : jobs[job]) {
+        ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
+        const auto error = worker.hear("error", in(0));
+        ASSERT_TRUE(error);
+        const double took = static_cast<double>(error->at - since) / 1e9;
+        std::printf("%s: told after %.2f s: %.130s\n", states[job].c_str(), took,
+                    error->text.c_str());
+        EXPECT_LE(1e3 * took, sleeper_.bound_ms(1000, since, error->at));
+      }
+    }
+    ASSERT_TRUE(network_.join_one_way(3));
   }
 }
 

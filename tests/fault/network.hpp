@@ -60,6 +60,17 @@ class Network {
             "--"};
   }
   [[nodiscard]] bool cut(int i) const { return runs({"ip", "link", "set", link(i), "down"}); }
+  [[nodiscard]] bool join(int i) const { return runs({"ip", "link", "set", link(i), "up"}); }
+  /// What goes to namespace i, or comes from there, goes to a station that there is not.
+  [[nodiscard]] bool cut_one_way(int i, bool to) const {
+    return each_neighbour(i, to, {"ip", "neigh", "replace"},
+                          {"lladdr", "02:00:00:00:00:77", "dev", "eth0", "nud", "permanent"});
+  }
+  [[nodiscard]] bool join_one_way(int i) const {
+    for (const bool to : {true, false})
+      (void)each_neighbour(i, to, {"ip", "neigh", "del"}, {"dev", "eth0"});
+    return true;
+  }
   static std::string address(int i) { return "10.77.0." + std::to_string(i + 1); }
 
  private:
@@ -78,6 +89,18 @@ class Network {
     (void)!::readlink("/proc/self/ns/net", ours, sizeof(ours) - 1);
     (void)!::readlink(("/proc/" + pid + "/ns/net").c_str(), theirs, sizeof(theirs) - 1);
     return std::string(ours) == theirs;
+  }
+  [[nodiscard]] bool each_neighbour(int i, bool to, const std::vector<std::string>& before,
+                                    const std::vector<std::string>& after) const {
+    bool well = true;
+    for (int other = 0; other < kNamespaces; ++other) {
+      if (other == i) continue;
+      std::vector<std::string> argv = before;
+      argv.push_back(address(to ? i : other));
+      argv.insert(argv.end(), after.begin(), after.end());
+      well = inside(to ? other : i, argv) && well;
+    }
+    return well;
   }
   [[nodiscard]] bool inside(int i, const std::vector<std::string>& argv) const {
     std::vector<std::string> all = entering(i);

@@ -9,8 +9,7 @@
 #include <set>
 #include <utility>
 
-#include <nlohmann/json.hpp>
-
+#include "backend/native/card.hpp"
 #include "backend/native/progress_thread.hpp"
 #include "base/agreed_settings.hpp"
 #include "base/log.hpp"
@@ -22,7 +21,6 @@ namespace tutti::native {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using nlohmann::json;
 
 std::atomic<std::uint64_t> fork_generation{0};
 
@@ -54,42 +52,6 @@ void register_process_hooks() {
     });
     std::atexit(leave_all);
   });
-}
-
-struct Card {
-  transport::shm::HostCard host;
-  std::string address;
-  std::uint64_t settings = 0;
-};
-
-std::string encode(const Card& card) {
-  return json{{"boot", card.host.boot},           {"host_key", card.host.host_key},
-              {"host_name", card.host.host_name}, {"listener", card.host.listener},
-              {"nonce", card.host.nonce},         {"pid", card.host.pid},
-              {"cpus", card.host.cpus},           {"fence", card.host.fence},
-              {"address", card.address},          {"settings", card.settings}}
-      .dump(-1, ' ', false, json::error_handler_t::replace);  // host names may hold any bytes
-}
-
-Result<Card> decode(const std::string& text) {
-  const json value = json::parse(text, nullptr, false);
-  try {
-    Card card;
-    card.host.boot = value.at("boot").get<std::string>();
-    card.host.host_key = value.at("host_key").get<std::string>();
-    card.host.host_name = value.at("host_name").get<std::string>();
-    card.host.listener = value.at("listener").get<std::string>();
-    card.host.nonce = value.at("nonce").get<std::uint64_t>();
-    card.host.pid = value.at("pid").get<int>();
-    card.host.cpus = std::max(1, value.at("cpus").get<int>());
-    card.host.fence = value.at("fence").get<bool>();
-    card.address = value.at("address").get<std::string>();
-    card.settings = value.at("settings").get<std::uint64_t>();
-    return card;
-  } catch (const json::exception& problem) {
-    return Status(Errc::store,
-                  std::string("a rank's address card is not understood: ") + problem.what());
-  }
 }
 
 /// What all ranks must have alike; base::kAgreedSettings names it.
@@ -150,7 +112,13 @@ Status Context::build(const WorldOptions& options) {
     mine.address = tcp->address();
   }
 
-  Result<std::vector<std::string>> texts = options.exchange(encode(mine));
+  const std::string text = encode(mine);
+  if (Result<Card> readable = decode(text); !readable) {
+    return Status(Errc::invalid_argument, "the other ranks could not read where this one is (" +
+                                              std::string(readable.status().message()) +
+                                              "); is TUTTI_HOST_ID that long?");
+  }
+  Result<std::vector<std::string>> texts = options.exchange(text);
   if (!texts) return texts.status();
   std::vector<transport::shm::HostCard> cards;
   std::vector<std::string> addresses;
@@ -163,7 +131,13 @@ Status Context::build(const WorldOptions& options) {
   std::vector<int> processes;
   for (int r = 0; r < size_; ++r) {
     Result<Card> card = decode((*texts)[static_cast<std::size_t>(r)]);
-    if (!card) return card.status();
+    if (!card) {
+      return Status(card.status().code(),
+                    "rank " + std::to_string(r) +
+                        " cannot be reached: " + std::string(card.status().message()) +
+                        "; does it run another version of tutti, or does somebody else write to "
+                        "the store?");
+    }
     if (card->settings != mine.settings) {
       return Status(Errc::disagreement,
                     "settings differ: rank " + std::to_string(rank_) + " and rank " +

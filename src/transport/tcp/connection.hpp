@@ -12,6 +12,7 @@
 #include "secure/handshake.hpp"
 #include "secure/stream.hpp"
 #include "transport/tcp/frame_reader.hpp"
+#include "transport/tcp/knocks.hpp"
 #include "transport/tcp/send_queue.hpp"
 #include "transport/tcp/stream_socket.hpp"
 
@@ -39,13 +40,20 @@ struct Connection {
 
   // Dialling.
   std::optional<secure::Handshake> handshake;
-  bool connecting = false;  ///< TCP itself is not through yet
+  bool connecting = false;  ///< TCP itself is not through yet ...
+  Knocks knocks;            ///< ... and may not have had an answer
+  bool probing = false;     ///< TCP is; does the host of one that says nothing still answer?
+  bool in_dials = false;    ///< in the list of those whose dial is looked at now and then
   std::chrono::steady_clock::time_point dial_deadline{};
+  bool stood_still = false;  ///< its host has taken what we said, and it has not answered yet
+  bool went_on = false;      ///< after it had stood still; told apart from one that hangs up always
   std::chrono::steady_clock::time_point next_dial{};
   Status last_trouble;
-  bool refused = false;  ///< nobody listens there
-  Status unreachable;    ///< it is given up for this, once the question is answered ...
-  std::function<std::optional<Status>()> question;  ///< ... who was lost first (Question)
+  bool refused = false;                             ///< nobody listens there
+  std::function<std::optional<Status>()> question;  ///< who was lost first (Question)
+  Status unreachable;  ///< it is given up for this, once the question is answered, ...
+  std::chrono::steady_clock::time_point verdict_by =
+      std::chrono::steady_clock::time_point::max();  ///< ... at the latest then
 
   // Open.
   bool watching_writable = false;

@@ -16,8 +16,11 @@ namespace {
 constexpr int kUnsentLimit = 256 * 1024;
 constexpr auto kDeadAfter = std::chrono::milliseconds(650);
 constexpr unsigned kDeadRetransmits = 2;
-// Probes of a closed window that went unanswered one after the other.
-constexpr unsigned kDeadProbes = 3;
+// Probes of a closed window one after the other, and how long the last of them may stay unanswered.
+constexpr unsigned kDeadProbes = 2;
+constexpr auto kProbeAnswer = std::chrono::milliseconds(250);
+// The kernel counts in steps of up to 10 ms.
+constexpr auto kKernelStep = std::chrono::milliseconds(20);
 
 }  // namespace
 
@@ -31,6 +34,11 @@ void tune_stream(int fd, const os::Address& peer) noexcept {
     constexpr char kReno[] = "reno";
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
   }
+}
+
+void reset_when_closed(int fd) noexcept {
+  constexpr linger kNow{1, 0};
+  setsockopt(fd, SOL_SOCKET, SO_LINGER, &kNow, sizeof kNow);
 }
 
 std::size_t unacknowledged(int fd) noexcept {
@@ -47,18 +55,29 @@ StallWatch::Verdict StallWatch::look(int fd, TimePoint now) noexcept {
     stuck_ = false;
     return Verdict::idle;
   }
-  if (!stuck_ || info.tcpi_bytes_acked != acked_) {
+  const std::chrono::milliseconds answered(info.tcpi_last_ack_recv);
+  const bool acked = !stuck_ || info.tcpi_bytes_acked != acked_;
+  if (acked || now - answered > heard_ + kKernelStep) {
+    heard_ = now - answered;
+    repeated_ = info.tcpi_total_retrans;
+  }
+  const bool probed = info.tcpi_snd_wnd == 0 && info.tcpi_probes >= kDeadProbes;
+  if (probed && !probed_) probed_since_ = now;
+  probed_ = probed;
+  if (acked) {
     stuck_ = true;
     acked_ = info.tcpi_bytes_acked;
     since_ = now;
     return Verdict::waiting;
   }
-  const std::chrono::milliseconds answered(info.tcpi_last_ack_recv);
   silence_ = std::min(answered, std::chrono::ceil<std::chrono::milliseconds>(now - since_));
   if (silence_ < kDeadAfter) return Verdict::waiting;
   // A closed window is the sign of a peer that does not read; only unanswered probes tell more.
-  const bool dead = info.tcpi_snd_wnd == 0 ? info.tcpi_probes >= kDeadProbes
-                                           : info.tcpi_retransmits >= kDeadRetransmits;
+  // tcpi_retransmits leaves out the first that the kernel sends of a flight's tail (TLP), 200 ms
+  // before.
+  const bool dead = info.tcpi_snd_wnd == 0
+                        ? probed && now - probed_since_ >= kProbeAnswer
+                        : info.tcpi_total_retrans - repeated_ >= kDeadRetransmits;
   return dead ? Verdict::dead : Verdict::waiting;
 }
 

@@ -15,6 +15,10 @@ namespace tutti::transport {
 /// control that does not pace.
 void tune_stream(int fd, const os::Address& peer) noexcept;
 
+/// From here on closing sends a reset at once, instead of an end of the stream behind what has not
+/// arrived: a peer that we cannot hear any more may hear us.
+void reset_when_closed(int fd) noexcept;
+
 /// Bytes that the peer's kernel has not acknowledged; 0 if that cannot be told.
 [[nodiscard]] std::size_t unacknowledged(int fd) noexcept;
 
@@ -37,6 +41,10 @@ class StallWatch {
   bool stuck_ = false;
   std::uint64_t acked_ = 0;
   TimePoint since_{};
+  TimePoint heard_{};           ///< of the last packet from there
+  std::uint32_t repeated_ = 0;  ///< what we had sent more than once by then
+  bool probed_ = false;         ///< at a closed window more than once, without an answer, ...
+  TimePoint probed_since_{};    ///< ... seen then
   std::chrono::milliseconds silence_{};
 };
 

@@ -20,6 +20,8 @@ constexpr int kAcceptsPerPoll = 16;
 constexpr auto kRedialAfter = std::chrono::milliseconds(10);
 // How long a peer that said that its own dial is on its way has for it.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
+// Who was lost first: so long it may still be told when a host has been found not to answer.
+constexpr auto kAnswerOfStore = std::chrono::milliseconds(60);
 
 }  // namespace
 
@@ -39,11 +41,7 @@ Status TcpTransport::add_to_epoll(int fd, std::uint32_t events, std::uint64_t ta
 
 void TcpTransport::dial(Connection& to) {
   const TimePoint now = Clock::now();
-  if (to.dial_deadline == TimePoint()) {
-    to.dial_deadline = now + options_.dial_timeout;
-    dials_.push_back(to.peer);
-  }
-  arm_timer(true);
+  if (to.dial_deadline == TimePoint()) to.dial_deadline = now + options_.dial_timeout;
   const auto index = static_cast<std::size_t>(to.peer);
   const std::string text = index < options_.addresses.size() ? options_.addresses[index] : "";
   auto address = os::Address::parse_endpoint(text);
@@ -57,13 +55,81 @@ void TcpTransport::dial(Connection& to) {
     if (fd.status().code() == Errc::resource) return dial_again(to, fd.status());
     return give_up_dial(to, fd.status());
   }
-  tune_stream(fd->get(), *address);
-  to.generation = next_generation_++;
-  const auto tag = make_tag(Watched::connection, index, to.generation);
-  if (Status s = add_to_epoll(fd->get(), EPOLLIN | EPOLLOUT, tag); !s) return dial_again(to, s);
-  to.stream = secure::Stream(std::move(*fd));
+  if (Status s = take_socket(to, std::move(*fd)); !s) return dial_again(to, s);
   to.handshake = secure::Handshake::dialler(party(), to.peer, nonce);
   to.connecting = true;
+  to.knocks.begin(now);
+  to.stall = StallWatch();
+  watch_dial(to);
+}
+
+/// The socket on which it is dialled.
+Status TcpTransport::take_socket(Connection& to, os::Fd fd) {
+  tune_stream(fd.get(), to.address);
+  to.generation = next_generation_++;
+  const auto tag = make_tag(Watched::connection, static_cast<std::size_t>(to.peer), to.generation);
+  if (Status s = add_to_epoll(fd.get(), EPOLLIN | EPOLLOUT, tag); !s) return s;
+  to.stream = secure::Stream(std::move(fd));
+  return {};
+}
+
+void TcpTransport::watch_dial(Connection& to) noexcept {
+  if (!to.in_dials) dials_.push_back(to.peer);
+  to.in_dials = true;
+  arm_timer(true);
+}
+
+/// Of a host that may be cut off.
+void TcpTransport::await_answer(Connection& to, TimePoint now) {
+  switch (to.knocks.look(to.stream.fd(), to.address, now)) {
+    case Knocks::Verdict::waiting:
+      // Early: when there was no answer there is no time left to ask.
+      if (to.knocks.count() > 0) ask_first_lost(to);
+      return;
+    case Knocks::Verdict::answered: {
+      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, to.stream.fd(), nullptr);
+      if (Status s = take_socket(to, to.knocks.take()); !s) dial_again(to, s);
+      return;
+    }
+    case Knocks::Verdict::dead:
+      return give_up_silent(to, fmt::format("its host has not answered {} attempts for {} ms",
+                                            to.knocks.count() + 1, to.knocks.silence(now).count()));
+  }
+}
+
+/// Of one that has taken the connection. Its process may stand still, for as long as it will: then
+/// those who wait for it have deadlines.
+void TcpTransport::await_handshake(Connection& to, TimePoint now) {
+  const auto verdict = to.stall.look(to.stream.fd(), now);
+  if (verdict == StallWatch::Verdict::idle) return probe(to, now);
+  if (verdict != StallWatch::Verdict::dead) return;
+  give_up_silent(to, fmt::format("its host has not answered for {} ms, though a handshake is on "
+                                 "the way",
+                                 to.stall.silence().count()));
+}
+
+/// It has all that we have said. What it has answered may have been lost in a cut: nothing is on
+/// the way that would tell. So its host is asked for another connection; if it gives one, the
+/// process stands still.
+void TcpTransport::probe(Connection& to, TimePoint now) {
+  if (!std::exchange(to.probing, true)) to.knocks.begin(now);
+  switch (to.knocks.look(/*first=*/-1, to.address, now)) {
+    case Knocks::Verdict::waiting: return;
+    case Knocks::Verdict::answered:
+      to.knocks.end();
+      to.stood_still = true;
+      return;
+    case Knocks::Verdict::dead:
+      return give_up_silent(to, fmt::format("its host has not answered {} attempts, and no "
+                                            "handshake for {} ms",
+                                            to.knocks.count(), to.knocks.silence(now).count()));
+  }
+}
+
+void TcpTransport::give_up_silent(Connection& to, std::string_view text) {
+  to.verdict_by = Clock::now() + kAnswerOfStore;
+  give_up_dial(
+      to, Status(Errc::peer_lost, fmt::format("{}; is the network cut or the host down?", text)));
 }
 
 void TcpTransport::hang_up(Connection& to) noexcept {
@@ -72,13 +138,20 @@ void TcpTransport::hang_up(Connection& to) noexcept {
     to.stream.reset();
   }
   to.handshake.reset();
+  to.connecting = false;
+  to.probing = false;
+  to.knocks.end();
 }
 
 void TcpTransport::dial_again(Connection& to, const Status& why) {
   hang_up(to);
   to.last_trouble = why;
+  // The time that it stood still was not spent on failing.
+  if (std::exchange(to.stood_still, false) && !std::exchange(to.went_on, true))
+    to.dial_deadline = Clock::now() + options_.dial_timeout;
   to.next_dial = Clock::now() + kRedialAfter;
   ++counters_.redials;
+  watch_dial(to);
 }
 
 void TcpTransport::give_up_dial(Connection& to, const Status& why) {
@@ -87,39 +160,48 @@ void TcpTransport::give_up_dial(Connection& to, const Status& why) {
                                      address(), who(to.peer), why.message()));
   hang_up(to);                           // `why` may have stood in its handshake
   to.link = Connection::Link::dialling;  // still: it may dial us meanwhile
-  // Later ones find the groups broken by the first.
-  const bool left = to.unreachable.code() == Errc::peer_left;
-  if (!closing_ && first_lost_ < 0 && options_.first_lost && !left)
-    to.question = options_.first_lost();
-  if (!judge_unreachable(to)) arm_timer(true);
+  if (to.unreachable.code() != Errc::peer_left) ask_first_lost(to);
+  if (!judge_unreachable(to)) watch_dial(to);
+}
+
+void TcpTransport::ask_first_lost(Connection& about) {
+  if (matters_who_was_lost(about) && options_.first_lost && !about.question)
+    about.question = options_.first_lost(about.peer);
+}
+
+/// Later ones find the groups broken by the first; but where nobody listens any more it may have
+/// left in peace, and groups without the first are sound.
+bool TcpTransport::matters_who_was_lost(const Connection& to) const noexcept {
+  return !closing_ && (first_lost_ < 0 || to.refused);
 }
 
 /// Gives it up, unless the answer to who was lost first has not come.
 bool TcpTransport::judge_unreachable(Connection& to) {
-  if (to.question && !closing_ && first_lost_ < 0) {
+  if (to.question && matters_who_was_lost(to)) {
     const std::optional<Status> first = to.question();
-    if (!first) return false;
+    if (!first && Clock::now() < to.verdict_by) return false;
     // Where those who would know of a loss know of none it has ended in peace; then it owes us
     // nothing that we had not got over a connection.
-    if (first->ok() && to.refused)
+    const bool in_peace = first && (first->ok() || first->code() == Errc::peer_left);
+    if (in_peace && to.refused)
       to.unreachable = Status(Errc::peer_left, std::string(to.unreachable.message()));
-    else if (!first->ok())
-      lose_the_first(to, *first);
+    if (first && !first->ok()) lose_the_first(to, *first);
   }
   if (to.link == Connection::Link::dialling) lose(to, to.unreachable);
   return true;
 }
 
 void TcpTransport::lose_the_first(const Connection& unreachable, const Status& first) {
-  const int rank = first.code() == Errc::peer_lost ? first.culprit().value_or(-1) : -1;
-  if (rank < 0 || rank >= options_.size) return;
+  const bool known = first.code() == Errc::peer_lost || first.code() == Errc::peer_left;
+  const int rank = known ? first.culprit().value_or(-1) : -1;
+  if (first_lost_ >= 0 || rank < 0 || rank >= options_.size) return;
   first_lost_ = rank;
   if (rank == options_.rank || rank == unreachable.peer) return;
   Connection* whom = connection(rank);
   if (whom == nullptr) return;
   if (whom->link == Connection::Link::open) read(*whom);  // what it has said before
   if (whom->link != Connection::Link::gone)
-    lose(*whom, Status(first.code(), fmt::format("{}: {}", who(rank), first.message())));
+    lose(*whom, Status(Errc::peer_lost, fmt::format("{}: {}", who(rank), first.message())));
 }
 
 bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
@@ -164,11 +246,13 @@ void TcpTransport::on_dial(Connection& to) {
       // Each rank listens before its address is known: nobody there means that it has ended.
       if (s.code() == Errc::refused) {
         to.refused = true;
+        to.question = nullptr;  // an answer from before it ended tells nothing
         s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
       }
       return give_up_dial(to, s);
     }
     to.connecting = false;
+    to.knocks.end();
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 =
@@ -184,7 +268,11 @@ void TcpTransport::on_dial(Connection& to) {
   }
   switch (to.handshake->state()) {
     case secure::Handshake::State::running:
-    case secure::Handshake::State::proven: return;
+    case secure::Handshake::State::proven:
+      to.stood_still = false;
+      to.probing = false;
+      to.knocks.end();
+      return watch_dial(to);  // what we have said now must arrive, too
     case secure::Handshake::State::accepted: {
       const os::Address address = to.address;
       return open(to, std::move(to.stream), address);
@@ -194,7 +282,7 @@ void TcpTransport::on_dial(Connection& to) {
       to.link = Connection::Link::promised;
       // Its own dial should be here by then. If it has died meanwhile, dialling again tells.
       to.next_dial = Clock::now() + kPromiseTime;
-      arm_timer(true);
+      watch_dial(to);
       return;
     case secure::Handshake::State::failed: return give_up_dial(to, to.handshake->failure());
   }
@@ -313,6 +401,9 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
   with.address = address;
   with.handshake.reset();
   with.question = nullptr;
+  with.knocks.end();
+  with.unreachable = Status();
+  with.stall = StallWatch();
   with.link = Connection::Link::open;
   watch_writable(with, false);
   if (closing_) with.queue.push_leave();
@@ -334,8 +425,10 @@ void TcpTransport::check_deadlines(TimePoint now) {
     const bool open_yet =
         to.link != Connection::Link::dialling && to.link != Connection::Link::promised;
     if (open_yet) continue;
-    if (to.question) {
+    if (!to.unreachable.ok()) {
       (void)judge_unreachable(to);
+    } else if (!to.connecting && to.stream.valid()) {
+      await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
       const auto waited = std::chrono::ceil<std::chrono::milliseconds>(options_.dial_timeout);
       give_up_dial(to,
@@ -344,14 +437,18 @@ void TcpTransport::check_deadlines(TimePoint now) {
                                       "is its process alive?",
                                       waited.count(), to.last_trouble.ok() ? "" : "; last: ",
                                       to.last_trouble.message())));
-    } else if (!to.stream.valid() && to.next_dial <= now) {
+    } else if (to.connecting) {
+      await_answer(to, now);
+    } else if (to.next_dial <= now) {
       to.link = Connection::Link::dialling;
       dial(to);
     }
   }
   std::erase_if(dials_, [this](int peer) {
-    const auto link = connections_[static_cast<std::size_t>(peer)]->link;
-    return link != Connection::Link::dialling && link != Connection::Link::promised;
+    Connection& to = *connections_[static_cast<std::size_t>(peer)];
+    to.in_dials = (to.link == Connection::Link::dialling && !to.stood_still) ||
+                  to.link == Connection::Link::promised;
+    return !to.in_dials;
   });
 }
 

@@ -26,6 +26,8 @@ constexpr std::size_t kReadPerPoll = 256 * 1024;
 // the next head behind it: what is read ahead of a head has to be copied.
 constexpr std::size_t kReadDirect = 16 * 1024;
 constexpr int kEventsPerPoll = 64;
+// All ranks may dial one at once. Whom its kernel drops takes it for cut off if it stays full.
+constexpr int kBacklog = 4096;
 // Epoll is asked at every so manieth poll while one connection is read directly.
 constexpr unsigned kHotPollsBusy = 8;
 constexpr unsigned kHotPollsIdle = 4;
@@ -52,7 +54,7 @@ Status TcpTransport::start() {
   if (!options_.addresses.empty()) {
     if (Status s = set_addresses(std::move(options_.addresses)); !s) return s;
   }
-  auto listener = os::listen_tcp(options_.bind);
+  auto listener = os::listen_tcp(options_.bind, kBacklog);
   if (!listener) return listener.status();
   listener_ = std::move(*listener);
   epoll_ = os::Fd(epoll_create1(EPOLL_CLOEXEC));
@@ -386,6 +388,7 @@ void TcpTransport::lose(Connection& whom, Status why) {
   whom.queue.clear();
   whom.reader = FrameReader(whom.peer);
   whom.handshake.reset();
+  whom.knocks.end();
   whom.question = nullptr;
   if (hot_ == &whom) hot_ = nullptr;
   if (first_lost_ < 0 && why.code() == Errc::peer_lost) first_lost_ = whom.peer;
@@ -398,13 +401,14 @@ void TcpTransport::watch_stall(Connection& to) noexcept {
   if (to.watched) return;
   to.watched = true;
   watched_.push_back(to.peer);
+  (void)to.stall.look(to.stream.fd(), Clock::now());  // from now on, and not from the next tick
   arm_timer(true);
 }
 
 void TcpTransport::arm_timer(bool on) noexcept {
   const bool soon = std::any_of(dials_.begin(), dials_.end(), [this](int peer) {
     const Connection& to = *connections_[static_cast<std::size_t>(peer)];
-    return to.question != nullptr || to.link == Connection::Link::promised;
+    return to.question != nullptr || to.connecting || to.link == Connection::Link::promised;
   });
   const long wanted = !on ? 0 : soon ? kSoonTickNs : kTickNs;
   if (timer_ns_ == wanted) return;
@@ -438,11 +442,13 @@ bool TcpTransport::on_the_way(Connection& to, TimePoint now) {
   const auto verdict = to.stall.look(to.stream.fd(), now);
   if (verdict != StallWatch::Verdict::dead) return verdict == StallWatch::Verdict::waiting;
   read(to);  // what came before the cut
-  if (to.link == Connection::Link::open)
+  if (to.link == Connection::Link::open) {
+    reset_when_closed(to.stream.fd());
     lose(to, Status(Errc::peer_lost,
                     fmt::format("lost the connection to {}: its host has not answered for {} ms, "
                                 "though data are on the way; is the network cut or the host down?",
                                 who(to.peer), to.stall.silence().count())));
+  }
   return false;
 }
 

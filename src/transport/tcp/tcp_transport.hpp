@@ -22,10 +22,12 @@
 namespace tutti::transport {
 
 /// Looks for the answer to a question. Does not block. Nothing: not yet; ok: nobody was lost;
-/// peer_lost with its culprit; anything else: it cannot be known.
+/// peer_lost with its culprit; peer_left with that culprit: the peer that could not be reached has
+/// left in peace all the same; anything else: it cannot be known.
 using Question = std::function<std::optional<Status>()>;
-/// Begins to ask which rank was lost first. Does not block.
-using FirstLost = std::function<Question()>;
+/// Begins to ask which rank was lost first, on account of a peer that could not be reached. Does
+/// not block.
+using FirstLost = std::function<Question(int unreachable)>;
 
 struct TcpOptions {
   int rank = 0;
@@ -38,13 +40,14 @@ struct TcpOptions {
   /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
   /// later: set_addresses.
   std::vector<std::string> addresses;
-  /// How long a peer may take until a first connection to it stands.
+  /// How long a first connection to a peer may fail to come about. A peer whose host has taken it,
+  /// and which says nothing, stands still: for that there is no limit here (decisions E6).
   std::chrono::milliseconds dial_timeout{10'000};
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};
   /// Begins to ask whom others know to have been lost first, before a peer is blamed that could not
-  /// be reached, until somebody is named: it may have ended over somebody else, whom we were not
-  /// connected with, or in peace. Empty: there is nobody to ask.
+  /// be reached: it may have ended over somebody else, whom we were not connected with, or in
+  /// peace. Empty: there is nobody to ask.
   FirstLost first_lost = {};
 };
 
@@ -116,9 +119,17 @@ class TcpTransport final : public Transport {
   void dial(Connection& to);
   void dial_again(Connection& to, const Status& why);
   void on_dial(Connection& to);
+  void await_answer(Connection& to, TimePoint now);
+  void await_handshake(Connection& to, TimePoint now);
+  void probe(Connection& to, TimePoint now);
+  void give_up_silent(Connection& to, std::string_view text);
+  void watch_dial(Connection& to) noexcept;
+  Status take_socket(Connection& to, os::Fd fd);
   void hang_up(Connection& to) noexcept;
   void give_up_dial(Connection& to, const Status& why);
+  void ask_first_lost(Connection& about);
   [[nodiscard]] bool judge_unreachable(Connection& to);
+  [[nodiscard]] bool matters_who_was_lost(const Connection& to) const noexcept;
   void lose_the_first(const Connection& unreachable, const Status& first);
   void accept_strangers();
   void on_stranger(std::size_t index);

@@ -355,7 +355,7 @@ class TcpFirstLost : public testing::Test {
 
 TEST_F(TcpFirstLost, IsToldBeforeWhoCannotBeReached) {
   int asked = 0;
-  start([&] {
+  start([&](int) {
     ++asked;
     return answer(Status(Errc::peer_lost, "so others know").with_culprit(2));
   });
@@ -372,7 +372,7 @@ TEST_F(TcpFirstLost, IsToldBeforeWhoCannotBeReached) {
 TEST_F(TcpFirstLost, IsAskedForUntilSomebodyIsNamed) {
   int asked = 0;
   bool known = false;
-  start([&] {
+  start([&](int) {
     ++asked;
     return answer(known ? Status(Errc::peer_lost, "so others know").with_culprit(2) : Status());
   });
@@ -389,7 +389,7 @@ TEST_F(TcpFirstLost, IsAskedForUntilSomebodyIsNamed) {
 
 TEST_F(TcpFirstLost, NobodyWaitsForTheAnswer) {
   bool come = false;
-  start([&] {
+  start([&](int) {
     return [&]() -> std::optional<Status> {
       if (!come) return std::nullopt;
       return Status(Errc::peer_lost, "so others know").with_culprit(2);
@@ -410,7 +410,7 @@ TEST_F(TcpFirstLost, NobodyWaitsForTheAnswer) {
 }
 
 TEST_F(TcpFirstLost, IsNotWaitedForByWhoCloses) {
-  start([] { return [] { return std::optional<Status>(); }; });
+  start([](int) { return [] { return std::optional<Status>(); }; });
   send(0, 1);
   const auto later = Clock::now() + 100ms;
   ASSERT_TRUE(until([&] { return Clock::now() > later; }));
@@ -420,7 +420,7 @@ TEST_F(TcpFirstLost, IsNotWaitedForByWhoCloses) {
 }
 
 TEST_F(TcpFirstLost, WhatCannotBeKnownBlamesWhoCannotBeReached) {
-  start([] { return answer(Status(Errc::timeout, "the store does not answer")); });
+  start([](int) { return answer(Status(Errc::timeout, "the store does not answer")); });
   send(0, 1);
   ASSERT_TRUE(until([&] { return sink.lost(1); }));
   EXPECT_EQ(sink.order, std::vector<int>{1});
@@ -432,7 +432,8 @@ TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
     SCOPED_TRACE(named);
     all.clear();
     sink = OrderOfLoss();
-    start([&] { return answer(Status(Errc::peer_lost, "so others know").with_culprit(named)); });
+    start(
+        [&](int) { return answer(Status(Errc::peer_lost, "so others know").with_culprit(named)); });
     send(0, 1);
     ASSERT_TRUE(until([&] { return sink.lost(1); }));
     EXPECT_EQ(sink.order, std::vector<int>{1});
@@ -441,14 +442,32 @@ TEST_F(TcpFirstLost, ChangesNothingWhereItIsTheSameRankOrNone) {
 }
 
 TEST_F(TcpFirstLost, NobodyMeansThatWhoCannotBeReachedLeftInPeace) {
-  start([] { return answer(Status()); });
+  start([](int) { return answer(Status()); });
   send(0, 1);
   ASSERT_TRUE(until([&] { return sink.lost(1); }));
   EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
 }
 
+TEST_F(TcpFirstLost, DoesNotMakeALossOfWhoLeftInPeace) {
+  std::vector<int> about;
+  start([&](int unreachable) {
+    about.push_back(unreachable);
+    return answer(Status(Errc::peer_left, "so others know").with_culprit(3));
+  });
+  send(0, 1);
+  ASSERT_TRUE(until([&] { return sink.lost(1); }));
+  EXPECT_EQ(sink.order, (std::vector<int>{3, 1}));
+  EXPECT_EQ(sink.peers[3].lost[0].code(), Errc::peer_lost);
+  EXPECT_EQ(sink.peers[1].lost[0].code(), Errc::peer_left);
+  // Asked also when it is known who was first.
+  send(0, 2);
+  ASSERT_TRUE(until([&] { return sink.lost(2); }));
+  EXPECT_EQ(sink.peers[2].lost[0].code(), Errc::peer_left);
+  EXPECT_EQ(about, (std::vector<int>{1, 2}));
+}
+
 TEST_F(TcpFirstLost, HasSaidWhatItHadToSayBefore) {
-  start([&] { return answer(Status(Errc::peer_lost, "so others know").with_culprit(3)); });
+  start([&](int) { return answer(Status(Errc::peer_lost, "so others know").with_culprit(3)); });
   send(3, 0);
   ASSERT_TRUE(until([&] { return sink.received(3) == 1 && other.sent(0) == 1; }));
   send(3, 0);  // is in rank 0's socket now

@@ -276,15 +276,6 @@ TEST(TcpDialling, NamesAForeignServer) {
   EXPECT_NE(why.message().find("not tutti's protocol"), std::string::npos) << why.message();
 }
 
-TEST(TcpDialling, DoesNotWaitForeverForASilentServer) {
-  ForeignServer server;
-  const Status why =
-      dial_foreign(server.address(), std::chrono::milliseconds(250), [&] { server.take(); });
-  EXPECT_EQ(why.code(), Errc::peer_lost) << why.message();
-  EXPECT_NE(why.message().find("no connection after 250 ms"), std::string::npos) << why.message();
-  EXPECT_EQ(server.taken.size(), 1U);
-}
-
 TEST(TcpDialling, TriesAgainWhenItIsHungUpOn) {
   // Where this process stands still meanwhile, there is no time for a second one: then longer.
   for (auto time = std::chrono::milliseconds(400); time < kPatience; time *= 4) {

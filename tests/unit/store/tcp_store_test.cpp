@@ -513,6 +513,25 @@ TEST(TcpClient, KnowsAServerThatEndsInPeace) {
   EXPECT_TRUE(late->server_left());
 }
 
+TEST(TcpClient, HearsTheFarewellOfAServerThatEndsWhileItIsSpokenTo) {
+  // What it has not read of a long request turns its end into a reset.
+  const std::string value(std::size_t{32} << 20, 'v');
+  for (int round = 0; round < 3; ++round) {
+    auto server = serve();
+    auto client = abrupt(*server);
+    EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 0);
+    std::thread speaking([&] {
+      while (ask(*client, Op::set, {"key"}, {value}).code == Errc::ok) {
+      }
+    });
+    std::this_thread::sleep_for(20ms);  // in the middle of one, or between two
+    server->close(0ms);
+    speaking.join();
+    EXPECT_TRUE(client->broken());
+    EXPECT_TRUE(client->server_left());
+  }
+}
+
 TEST(TcpClient, DoesNotTakeALostConnectionForAFarewell) {
   auto server = serve();
   auto client = abrupt(*server);

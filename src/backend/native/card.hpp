@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tutti/error.hpp>
+
+#include "transport/shm/host.hpp"
+
+namespace tutti::native {
+
+/// A card takes no more, as text.
+inline constexpr std::size_t kMostCardBytes = 32 * 1024;
+/// Nor does a text on it.
+inline constexpr std::size_t kMostCardText = 1024;
+
+/// What all others must know of a rank to reach it. Travels through the store in which they meet.
+struct Card {
+  transport::shm::HostCard host;
+  std::string address;         ///< where it listens; empty where it is alone
+  std::uint64_t settings = 0;  ///< what all ranks must have alike
+};
+
+[[nodiscard]] std::string encode(const Card& card);
+/// From what stands in the store, which may be anything. Everything in the result is in its range
+/// and may be shown. Error: store.
+[[nodiscard]] Result<Card> decode(std::string_view text);
+
+}  // namespace tutti::native

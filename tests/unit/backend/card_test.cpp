@@ -1,0 +1,96 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+#include "backend/native/card.hpp"
+
+namespace tutti::native {
+namespace {
+
+Card a_card() {
+  Card card;
+  card.host.boot = "5f0e-11";
+  card.host.host_key = "5f0e-11/4026531840/left";
+  card.host.host_name = "node-1";
+  card.host.listener = "tutti-501-0";
+  card.host.nonce = ~std::uint64_t{0};
+  card.host.pid = 501;
+  card.host.cpus = 2;
+  card.host.fence = true;
+  card.address = "[::1]:40001";
+  card.settings = 7;
+  return card;
+}
+
+/// The card with one text in it replaced.
+std::string changed(const std::string& from, const std::string& to) {
+  std::string text = encode(a_card());
+  const auto at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(Card, TravelsAsText) {
+  Result<Card> card = decode(encode(a_card()));
+  ASSERT_TRUE(card) << card.status().message();
+  EXPECT_EQ(card->host.boot, "5f0e-11");
+  EXPECT_EQ(card->host.host_key, "5f0e-11/4026531840/left");
+  EXPECT_EQ(card->host.host_name, "node-1");
+  EXPECT_EQ(card->host.listener, "tutti-501-0");
+  EXPECT_EQ(card->host.nonce, ~std::uint64_t{0});
+  EXPECT_EQ(card->host.pid, 501);
+  EXPECT_EQ(card->host.cpus, 2);
+  EXPECT_TRUE(card->host.fence);
+  EXPECT_EQ(card->address, "[::1]:40001");
+  EXPECT_EQ(card->settings, 7U);
+}
+
+TEST(Card, NameOfAHostMayHoldAnyBytesAndIsShownOnOneLine) {
+  Card card = a_card();
+  card.host.host_name = "a\n\xff";
+  Result<Card> read = decode(encode(card));
+  ASSERT_TRUE(read) << read.status().message();
+  EXPECT_EQ(read->host.host_name, "a\\x0a\xef\xbf\xbd");
+}
+
+TEST(Card, WhatIsOutOfItsRangeIsRefused) {
+  const std::string long_text(kMostCardText + 1, 'x');
+  const std::pair<std::string, std::string> cases[] = {
+      {"{", "["},
+      {"\"pid\":501", "\"pid\":0"},
+      {"\"pid\":501", "\"pid\":-1"},
+      {"\"pid\":501", "\"pid\":1e300"},
+      {"\"pid\":501", "\"pid\":4294967797"},
+      {"\"pid\":501", "\"pid\":\"501\""},
+      {"\"pid\":501", "\"place\":501"},
+      {"\"cpus\":2", "\"cpus\":0"},
+      {"\"fence\":true", "\"fence\":1"},
+      {"\"nonce\":18446744073709551615", "\"nonce\":18446744073709551616"},
+      {"\"settings\":7", "\"settings\":null"},
+      {"[::1]:40001", "here:40001"},
+      {"node-1", long_text},
+      {"5f0e-11/4026531840/left", long_text},
+  };
+  for (const auto& [from, to] : cases) {
+    Result<Card> card = decode(changed(from, to));
+    ASSERT_FALSE(card) << from << " -> " << to;
+    EXPECT_EQ(card.status().code(), Errc::store);
+    EXPECT_NE(card.status().message().find("not understood: it"), std::string::npos)
+        << card.status().message();
+    EXPECT_LT(card.status().message().size(), 200U);
+  }
+}
+
+TEST(Card, IsNotReadWhereItIsTooLong) {
+  std::string text = encode(a_card());
+  text.resize(kMostCardBytes, ' ');
+  EXPECT_TRUE(decode(text));
+  text.push_back(' ');
+  Result<Card> card = decode(text);
+  ASSERT_FALSE(card);
+  EXPECT_NE(card.status().message().find("32769 bytes"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace tutti::native
