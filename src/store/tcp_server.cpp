@@ -99,7 +99,7 @@ class TcpServer::Loop {
     return {options_.secret, options_.job, options_.generation, options_.encrypt};
   }
   [[nodiscard]] bool finished_on_loop(Clock::time_point now);
-  [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop();
+  [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop(Clock::time_point now);
   void accept_on_loop();
   void expire_on_loop(Clock::time_point now);
   void ready_on_loop(Id id, std::uint32_t events);
@@ -156,7 +156,7 @@ void TcpServer::Loop::run_on_loop() noexcept {
       deliver_on_loop();
       bury_on_loop();
       if (finished_on_loop(now)) return;
-      if (Status status = events_->run_once(next_deadline_on_loop()); !status) {
+      if (Status status = events_->run_once(next_deadline_on_loop(now)); !status) {
         base::log(base::Level::error,
                   fmt::format("the store at {} ends: {}", address_.to_string(), status.message()));
         return;
@@ -177,7 +177,8 @@ bool TcpServer::Loop::finished_on_loop(Clock::time_point now) {
   return open_count_ == 0 && (all_came || too_late);
 }
 
-std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop() {
+/// `now`: as finished_on_loop has just seen it, so that none falls in between.
+std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop(Clock::time_point now) {
   if (!unread_.empty()) return Clock::time_point();  // at once
   std::optional<Clock::time_point> next = broker_.next_deadline();
   const auto consider = [&](const std::optional<Clock::time_point>& other) {
@@ -188,7 +189,7 @@ std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop() {
   const std::lock_guard lock(mutex_);
   consider(close_at_);
   // Once it is past it is no time to wait for.
-  if (close_at_ && options_.come_by && Clock::now() < *options_.come_by) consider(options_.come_by);
+  if (close_at_ && options_.come_by && now < *options_.come_by) consider(options_.come_by);
   return next;
 }
 

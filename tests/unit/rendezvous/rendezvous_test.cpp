@@ -173,11 +173,11 @@ Clock::duration time_alone(const std::string& url) {
 
 TEST_F(FileUrl, WhoHasNotComeInTimeIsWaitedForNoLonger) {
   EXPECT_LT(time_alone(url), 1s) << "the time, and none for good-byes";
-  EXPECT_LT(time_alone("tcp://127.0.0.1:" + free_port()), 1s);
+  EXPECT_LT(time_alone("tcp://127.0.0.1:" + a_free_port()), 1s);
 }
 
 TEST(TcpUrl, ASecondRankZeroIsToldWhatItMayBe) {
-  const std::string url = "tcp://127.0.0.1:" + free_port() + "?rank=0&world_size=1";
+  const std::string url = "tcp://127.0.0.1:" + a_free_port() + "?rank=0&world_size=1";
   const auto first = find_others(settings_of({}, url));
   ASSERT_TRUE(first) << message_of(first);
   const auto second = find_others(settings_of({}, url));

@@ -8,10 +8,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
+#include <tutti/store.hpp>
 #include "os/socket.hpp"
+#include "store/handshake.hpp"
 #include "store/tcp_server.hpp"
+#include "store/wire.hpp"
 
 // A server on loopback, and those who come to it without being a store's users.
 namespace tutti::store {
@@ -47,6 +52,35 @@ inline bool hung_up(const os::Fd& fd, Clock::duration within) {
     auto ready = os::wait_ready(fd.get(), POLLIN, deadline);
     if (!ready || !*ready) return false;
   }
+}
+
+/// A user of the store at that port.
+inline std::shared_ptr<TcpStore> join(std::uint16_t port, std::vector<std::byte> secret = {}) {
+  return tutti::make_tcp_store(
+      {.port = port, .timeout = std::chrono::seconds(10), .secret = std::move(secret)});
+}
+
+/// Who has come in, and may ask for what it likes.
+inline os::Fd dial_and_prove(const TcpServer& server) {
+  os::Fd fd = dial(server);
+  const auto deadline = Clock::now() + std::chrono::seconds(5);
+  auto hello = make_hello({});
+  EXPECT_TRUE(os::send_all(fd.get(), *hello, deadline));
+  Reply reply;
+  EXPECT_TRUE(os::receive_all(fd.get(), reply, deadline));
+  EXPECT_TRUE(os::send_all(fd.get(), Proof{}, deadline));
+  Verdict verdict;
+  EXPECT_TRUE(os::receive_all(fd.get(), verdict, deadline));
+  EXPECT_TRUE(check_verdict(verdict));
+  return fd;
+}
+
+inline Request get(const std::string& key, std::uint32_t timeout_ms) {
+  Request request;
+  request.op = Op::get;
+  request.timeout_ms = timeout_ms;
+  request.keys = {key};
+  return request;
 }
 
 }  // namespace tutti::store

@@ -1,0 +1,279 @@
+// How a TCP store is left: farewells, wills, and who may go first.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <thread>
+
+#include <tutti/store.hpp>
+#include "os/socket.hpp"
+#include "served.hpp"
+#include "store/tcp_client.hpp"
+#include "store/tcp_server.hpp"
+#include "store/wire.hpp"
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::TcpStore;
+using namespace tutti::store;
+
+namespace os = tutti::os;
+
+namespace {
+
+Response ask(TcpClient& client, Op op, std::vector<std::string> keys,
+             std::vector<std::string> values = {}) {
+  Request request;
+  request.op = op;
+  request.keys = std::move(keys);
+  request.values = std::move(values);
+  return client.call(request, Clock::now() + 5s);
+}
+
+// Ends without a good-bye when it goes out of scope, as a process that is killed.
+std::unique_ptr<TcpClient> abrupt(const TcpServer& server) {
+  auto client = TcpClient::connect({"127.0.0.1", server.address().port()}, {}, Clock::now() + 5s);
+  EXPECT_TRUE(client) << client.status().message();
+  return std::move(client).value();
+}
+
+/// Looks again and again, as who must not wait would now and then.
+std::optional<Response> answer_of(TcpClient& client, std::uint64_t id) {
+  const auto deadline = Clock::now() + 5s;
+  std::optional<Response> answer;
+  while (!answer && Clock::now() < deadline) answer = client.answer_to(id);
+  return answer;
+}
+
+TEST(TcpClient, TellsTheAnswerToWhoDoesNotWait) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  auto client = abrupt(*server);
+  const auto id = client->post(get("key", 60'000));
+  const auto other = client->post(get("nothing", 1));
+  ASSERT_TRUE(id && other);
+  EXPECT_FALSE(client->answer_to(*id));
+  const auto late = answer_of(*client, *other);
+  ASSERT_TRUE(late);
+  EXPECT_EQ(late->code, Errc::timeout);
+  store->set("key", "value");
+  EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 1) << "others wait as usual";
+  const auto answer = answer_of(*client, *id);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->code, Errc::ok);
+  EXPECT_EQ(answer->values, std::vector<std::string>{"value"});
+  EXPECT_FALSE(client->answer_to(*id)) << "once";
+  client->forget(*client->post(get("key", 1)));
+  EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 1);
+}
+
+TEST(TcpClient, KnowsAServerThatEndsInPeace) {
+  auto server = serve();
+  auto waiting = abrupt(*server);
+  auto late = abrupt(*server);
+  const auto id = waiting->post(get("key", 60'000));
+  ASSERT_TRUE(id);
+  EXPECT_EQ(ask(*late, Op::check, {"key"}).number, 0);
+  server->close(0ms);
+  const auto answer = answer_of(*waiting, *id);
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->code, Errc::store);
+  EXPECT_TRUE(waiting->broken());
+  EXPECT_TRUE(waiting->server_left());
+  // Who asks only now.
+  const auto deadline = Clock::now() + 5s;
+  while (late->post(get("key", 1)) && Clock::now() < deadline) {
+  }
+  EXPECT_TRUE(late->broken());
+  EXPECT_TRUE(late->server_left());
+}
+
+TEST(TcpClient, HearsTheFarewellOfAServerThatEndsWhileItIsSpokenTo) {
+  // What it has not read of a long request turns its end into a reset.
+  const std::string value(std::size_t{32} << 20, 'v');
+  for (int round = 0; round < 3; ++round) {
+    auto server = serve();
+    auto client = abrupt(*server);
+    EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 0);
+    std::thread speaking([&] {
+      while (ask(*client, Op::set, {"key"}, {value}).code == Errc::ok) {
+      }
+    });
+    std::this_thread::sleep_for(20ms);  // in the middle of one, or between two
+    server->close(0ms);
+    speaking.join();
+    EXPECT_TRUE(client->broken());
+    EXPECT_TRUE(client->server_left());
+  }
+}
+
+TEST(TcpClient, DoesNotTakeALostConnectionForAFarewell) {
+  auto server = serve();
+  auto client = abrupt(*server);
+  EXPECT_EQ(ask(*client, Op::check, {"key"}).number, 0);
+  client->leave(Clock::now() + 5s);
+  EXPECT_EQ(ask(*client, Op::check, {"key"}).code, Errc::store) << "it has hung up";
+  EXPECT_TRUE(client->broken());
+  EXPECT_FALSE(client->server_left());
+}
+
+TEST(TcpStoreWill, IsCarriedOutAtOnceWhenAUserIsLost) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  auto victim = abrupt(*server);
+  EXPECT_EQ(ask(*victim, Op::set_will, {"lost"}, {"first"}).code, Errc::ok);
+  EXPECT_EQ(ask(*victim, Op::set_will, {"lost"}, {"rank 3"}).code, Errc::ok);
+  EXPECT_EQ(ask(*victim, Op::set_will, {"also"}, {"this"}).code, Errc::ok);
+  EXPECT_FALSE(store->check("lost"));
+  std::thread waiter([&] {
+    EXPECT_EQ(store->get("lost", 10s), "rank 3") << "the later replaces the earlier";
+    EXPECT_EQ(store->get("also", 10s), "this");
+  });
+  const auto start = Clock::now();
+  victim.reset();
+  waiter.join();
+  EXPECT_LT(Clock::now() - start, 5s) << "long before any timeout";
+}
+
+TEST(TcpStoreWill, MayComeWithTheProof) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  Request enroll;
+  enroll.op = Op::enroll;
+  enroll.keys = {"joined", "gen/", "/lost"};
+  enroll.values = {"gone"};
+  for (int round = 1; round <= 3; ++round) {
+    auto victim =
+        TcpClient::connect({"127.0.0.1", server->address().port()}, {}, Clock::now() + 5s, &enroll);
+    ASSERT_TRUE(victim) << victim.status().message();
+    EXPECT_EQ((*victim)->first_answer(Clock::now() + 5s).number, round);
+    EXPECT_EQ(ask(**victim, Op::check, {"joined"}).number, 1) << "and goes on as usual";
+    victim.value().reset();
+    EXPECT_EQ(store->get("gen/" + std::to_string(round) + "/lost", 10s), "gone");
+  }
+  // Killed before it has read a word of the answer.
+  os::Fd fd = dial(*server);
+  const auto deadline = Clock::now() + 5s;
+  auto hello = make_hello({});
+  ASSERT_TRUE(os::send_all(fd.get(), *hello, deadline));
+  Reply reply;
+  ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
+  std::vector<std::byte> bytes(kProofBytes);
+  const auto frame = encode_request(enroll, 1);
+  bytes.insert(bytes.end(), frame.begin(), frame.end());
+  ASSERT_TRUE(os::send_all(fd.get(), bytes, deadline));
+  fd.reset();
+  EXPECT_EQ(store->get("gen/4/lost", 10s), "gone");
+}
+
+TEST(TcpStoreWill, NeverReplacesWhatIsThere) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  auto victim = abrupt(*server);
+  ask(*victim, Op::set_will, {"table"}, {"lost"});
+  ask(*victim, Op::set_will, {"empty"}, {"lost"});
+  ask(*victim, Op::set_will, {"end"}, {"seen"});
+  store->multi_set(std::vector<tutti::Store::KeyValue>{{"table", "all came"}, {"empty", ""}});
+  victim.reset();
+  EXPECT_EQ(store->get("end", 10s), "seen");
+  EXPECT_EQ(store->get("table"), "all came");
+  EXPECT_EQ(store->get("empty"), "");
+}
+
+TEST(TcpStoreWill, AGoodByeOrTakingItBackDropsIt) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  {
+    auto part = tutti::make_prefix_store("part", join(server->address().port()));
+    EXPECT_TRUE(part->set_will("of a store that is let go", "x"));
+  }
+  auto victim = abrupt(*server);
+  ask(*victim, Op::set_will, {"dropped"}, {"x"});
+  ask(*victim, Op::set_will, {"end"}, {"seen"});
+  EXPECT_EQ(ask(*victim, Op::drop_will, {"dropped"}).code, Errc::ok);
+  EXPECT_EQ(ask(*victim, Op::drop_will, {"never left"}).code, Errc::ok);
+  victim.reset();
+  store->wait("end", 10s);
+  EXPECT_THAT(store->list_keys(), testing::ElementsAre("end"));
+}
+
+TEST(TcpStoreWill, WhoBreaksARuleHasItCarriedOutToo) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  os::Fd fd = dial_and_prove(*server);
+  Request request;
+  request.op = Op::set_will;
+  request.keys = {"lost"};
+  request.values = {"it babbles"};
+  ASSERT_TRUE(os::send_all(fd.get(), encode_request(request, 1), Clock::now() + 5s));
+  const std::array<std::byte, 64> garbage{std::byte{0xff}, std::byte{0xff}, std::byte{0xff},
+                                          std::byte{0xff}};
+  ASSERT_TRUE(os::send_all(fd.get(), garbage, Clock::now() + 5s));
+  EXPECT_EQ(store->get("lost", 10s), "it babbles");
+}
+
+TEST(TcpStoreWill, HasLimits) {
+  auto store = tutti::make_tcp_store({.serve = true, .timeout = 5s});
+  EXPECT_THROW(store->set_will("long", std::string(TcpStore::kMaxWillBytes + 1, 'x')),
+               tutti::InvalidArgument);
+  for (std::size_t i = 0; i < TcpStore::kMaxWills; ++i)
+    EXPECT_TRUE(store->set_will("will " + std::to_string(i), "x"));
+  EXPECT_THROW(store->set_will("one more", "x"), tutti::StoreError);
+  EXPECT_TRUE(store->set_will("will 3", "another")) << "takes no place of its own";
+  EXPECT_THROW(store->set_will("", "x"), tutti::InvalidArgument);
+  EXPECT_FALSE(tutti::make_hash_store()->set_will("k", "v")) << "threads end together";
+}
+
+TEST(TcpStore, TheServersOwnerMayLeaveFirst) {
+  auto owner = tutti::make_tcp_store({.serve = true, .users = 3, .linger = 20s, .timeout = 10s});
+  const std::uint16_t port = owner->port();
+  owner->set("table", "for all");
+  auto early = join(port);
+  std::thread leaving([&] { owner.reset(); });
+  // One is connected and busy, one has not even come: both are still served.
+  for (int i = 0; i < 100; ++i) early->add("busy", 1);
+  auto late = join(port);
+  EXPECT_EQ(late->get("table"), "for all");
+  EXPECT_EQ(early->get("busy"), "100");
+  const auto start = Clock::now();
+  early.reset();
+  late.reset();
+  leaving.join();
+  EXPECT_LT(Clock::now() - start, 10s) << "ends with the last user, not with the time";
+}
+
+TEST(TcpStore, TheServersOwnerDoesNotWaitForWhoIsTooLate) {
+  const auto start = Clock::now();
+  auto owner = tutti::make_tcp_store(
+      {.serve = true, .users = 3, .linger = 20s, .come_within = 300ms, .timeout = 10s});
+  const std::uint16_t port = owner->port();
+  auto user = join(port);
+  std::thread leaving([&] { owner.reset(); });
+  while (Clock::now() < start + 400ms) user->add("still served", 1);
+  user.reset();
+  leaving.join();
+  EXPECT_GE(Clock::now() - start, 300ms) << "those who have come are still waited for";
+  EXPECT_LT(Clock::now() - start, 10s);
+  const auto alone = Clock::now();
+  tutti::make_tcp_store({.serve = true, .users = 2, .linger = 20s, .come_within = 300ms}).reset();
+  EXPECT_GE(Clock::now() - alone, 300ms) << "who may still come is waited for";
+  EXPECT_LT(Clock::now() - alone, 10s);
+  EXPECT_THROW(tutti::make_tcp_store({.serve = true, .come_within = -1ms}), tutti::InvalidArgument);
+}
+
+TEST(TcpStore, TheServersOwnerWaitsOnlySoLong) {
+  auto owner = tutti::make_tcp_store({.serve = true, .users = 2, .linger = 100ms, .timeout = 10s});
+  auto user = join(owner->port());
+  const auto start = Clock::now();
+  owner.reset();
+  const auto took = Clock::now() - start;
+  EXPECT_GE(took, 100ms);
+  EXPECT_LT(took, 5s);
+  EXPECT_THROW(user->set("a", "b"), tutti::StoreError);
+}
+
+}  // namespace
