@@ -25,6 +25,11 @@ struct Side {
   std::span<const std::size_t> counts;
 
   [[nodiscard]] bool listed() const noexcept { return !blocks.empty(); }
+  /// Elements of the block of that rank of so many.
+  [[nodiscard]] std::size_t count_of(std::size_t rank, std::size_t ranks) const noexcept {
+    if (!counts.empty()) return counts[rank];
+    return listed() ? blocks[rank].count() : whole.count() / ranks;
+  }
 };
 
 std::string check_side(const Side& side, const TensorView& like, int size, bool written) {
@@ -63,16 +68,6 @@ std::string check_side(const Side& side, const TensorView& like, int size, bool 
   return {};
 }
 
-/// Elements of each block of a side whose blocks may differ.
-std::vector<std::size_t> counts_of(const Side& side, int size) {
-  const auto ranks = static_cast<std::size_t>(size);
-  if (!side.counts.empty()) return {side.counts.begin(), side.counts.end()};
-  std::vector<std::size_t> counts;
-  for (const TensorView& view : side.blocks) counts.push_back(view.count());
-  if (counts.empty()) counts.assign(ranks, side.whole.count() / ranks);
-  return counts;
-}
-
 /// The tensors of a side one after the other.
 std::vector<Piece> pieces_of(const Side& side) {
   std::vector<Piece> pieces;
@@ -102,19 +97,18 @@ std::string check_blocks(const Side& all, const Side& one, bool gathers, bool un
     return "the " + std::string(all.name) + " has " + number(all.whole.count()) +
            " elements; it must have " + number(ranks) + " times the " + std::string(one.name) +
            "'s " + number(own.count());
-  const std::vector<std::size_t> counts = counts_of(all, size);
-  const auto mine = counts[static_cast<std::size_t>(rank)];
+  const std::size_t mine = all.count_of(static_cast<std::size_t>(rank), ranks);
   if (mine != own.count())
     return "block " + number(static_cast<std::size_t>(rank)) + " of the " + std::string(all.name) +
            " has " + number(mine) + " elements, but this rank's " + std::string(one.name) +
            " has " + number(own.count());
   std::size_t first = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
-    if (!uneven && counts[r] != own.count())
-      return "the " + std::string(all.name) + " for rank " + number(r) + " has " +
-             number(counts[r]) + " elements, not " + number(own.count()) +
-             "; all blocks must have the same number";
-    if (r < static_cast<std::size_t>(rank)) first += counts[r];
+    const std::size_t count = all.count_of(r, ranks);
+    if (!uneven && count != own.count())
+      return "the " + std::string(all.name) + " for rank " + number(r) + " has " + number(count) +
+             " elements, not " + number(own.count()) + "; all blocks must have the same number";
+    if (r < static_cast<std::size_t>(rank)) first += count;
   }
   std::string wrong;
   if (all.listed()) {
@@ -140,11 +134,10 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
     return number(input.whole.count()) + " elements cannot be divided evenly among " +
            number(ranks) + " ranks; give splits";
   const auto mine = static_cast<std::size_t>(rank);
-  const std::vector<std::size_t> sent = counts_of(input, size);
-  const std::vector<std::size_t> got = counts_of(output, size);
-  if (sent[mine] != got[mine])
-    return "this rank sends itself " + number(sent[mine]) + " elements but expects " +
-           number(got[mine]);
+  const std::size_t sent = input.count_of(mine, ranks);
+  const std::size_t got = output.count_of(mine, ranks);
+  if (sent != got)
+    return "this rank sends itself " + number(sent) + " elements but expects " + number(got);
   // No block may be both, not even this rank's own: numbers that never meet.
   constexpr std::size_t kApart = std::size_t{1} << (8 * sizeof(std::size_t) - 1);
   if (input.listed() || output.listed()) return check_lists(output, 0, input, kApart);

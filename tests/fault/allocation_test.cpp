@@ -69,10 +69,19 @@ constexpr int kWarmUp = 3000;
 void measure(ProcessGroup& world, bool first) {
   std::vector<float> data(16, 0.0F);
   std::vector<double> more(1000, 0.0);
+  std::vector<float> blocks(16 * static_cast<std::size_t>(world.size()),
+                            0.0F);  // one for each rank
+  std::vector<float> blocks_out(blocks.size());
   const auto calls = [&](int n) {
     for (int i = 0; i < n; ++i) world.all_reduce(data).wait();
     for (int i = 0; i < n; ++i) world.all_reduce(more, {.op = ReduceOp::max}).wait();
     for (int i = 0; i < n; ++i) world.broadcast(data, {.root = i % world.size()}).wait();
+    for (int i = 0; i < n; ++i) world.reduce(data, {.root = i % world.size()}).wait();
+    for (int i = 0; i < n; ++i) world.all_gather(blocks, data).wait();
+    for (int i = 0; i < n; ++i) world.gather(blocks, data, {.root = i % world.size()}).wait();
+    for (int i = 0; i < n; ++i) world.scatter(data, blocks, {.root = i % world.size()}).wait();
+    for (int i = 0; i < n; ++i) world.reduce_scatter(data, blocks).wait();
+    for (int i = 0; i < n; ++i) world.all_to_all(blocks_out, blocks).wait();
     for (int i = 0; i < n; ++i) world.barrier().wait();
   };
   // How far ranks run ahead of each other below depends on who is faster: as far as they can, once.
