@@ -16,7 +16,7 @@
 
 int main(int argc, char** argv) {
   CLI::App app{"tutti: collective communication. The commands beside the library."};
-  app.require_subcommand(1);
+  app.require_subcommand(0, 1);  // looked at below: then a misspelt one is named first
   app.add_subcommand("version", "Prints the version")->callback([] {
     fmt::print("tutti {}\n", tutti::version());
   });
@@ -27,6 +27,7 @@ int main(int argc, char** argv) {
 #endif
   try {
     app.parse(argc, argv);
+    if (app.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);
     return exit_code;
   } catch (const CLI::ParseError& error) {
     return app.exit(error);

@@ -73,6 +73,15 @@ Answer doctor(const std::vector<std::string>& variables, std::vector<std::string
   return run(arguments, variables);
 }
 
+TEST(Commands, AMisspeltOneIsNamed) {
+  const Answer misspelt = run({TUTTI_CLI, "docter"}, {});
+  EXPECT_NE(misspelt.code, 0);
+  EXPECT_THAT(misspelt.text, HasSubstr("docter"));
+  const Answer none = run({TUTTI_CLI}, {});
+  EXPECT_NE(none.code, 0);
+  EXPECT_THAT(none.text, HasSubstr("subcommand is required"));
+}
+
 TEST(Doctor, TellsWhatTheMachineOffersAndFindsNothingWrong) {
   const Answer answer = doctor({});
   EXPECT_EQ(answer.code, 0) << answer.text;
