@@ -234,7 +234,8 @@ TEST(ProcessRanks, OpenNothingForAThousandGroups) {
     }
     const Holdings after = holdings();
     EXPECT_EQ(after.threads, before.threads);
-    EXPECT_EQ(after.sockets, before.sockets) << "hosts " << static_cast<int>(hosts);
+    // Fewer: where both have dialled each other at once, one of the two was still being closed.
+    EXPECT_LE(after.sockets, before.sockets) << "hosts " << static_cast<int>(hosts);
     world.barrier().wait();  // nobody closes what another still counts
   }
 }
