@@ -25,14 +25,14 @@ class Store;
 ///
 /// Collectives start when they are called, in that order, and give a Work, whose `wait` returns
 /// when this rank's buffers are usable: its destructor waits, too, so a call whose Work is dropped
-/// blocks. Lifetime: the group lives as long as a handle or a Work of it; its end is local and
-/// never waits
+/// blocks.
+///
+/// Lifetime: the group lives as long as a handle or a Work of it; its end is local and never waits
 ///           for others. What this rank has sent still arrives.
 /// Buffers:  are the caller's, in the memory that the backend takes. Until the Work is done, what
-/// is
-///           read must not be written to and what is written not be touched; afterwards nobody else
-///           touches them, however it ended. Lists of tensors and of counts are read during the
-///           call only. Counts and strides are in elements.
+///           is read must not be written to and what is written not be touched; afterwards nobody
+///           else touches them, however it ended. Lists of tensors and of counts are read during
+///           the call only. Counts and strides are in elements.
 /// Threads:  any thread may call; the order of the calls is the order of the operations, so two
 ///           threads that call without an order of their own disagree with other ranks.
 /// Errors:   every operation throws InvalidArgument at the call for what is wrong with the call;

@@ -238,8 +238,4 @@ TEST_F(Namespaces, GarbageDisturbsNobody) {
 }  // namespace
 }  // namespace tutti::fault
 
-int main(int argc, char** argv) {
-  tutti::fault::enter_network_namespace(argv);
-  ::testing::InitGoogleTest(&argc, argv);
-  return RUN_ALL_TESTS();
-}
+int main(int argc, char** argv) { return tutti::fault::test_in_network_namespace(argc, argv); }

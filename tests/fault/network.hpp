@@ -138,4 +138,11 @@ inline bool in_network_namespace() {
   return std::getenv("FAULT_INSIDE") != nullptr && runs({"ip", "link", "set", "lo", "up"});
 }
 
+/// The whole `main` of tests in a network namespace of their own.
+inline int test_in_network_namespace(int argc, char** argv) {
+  enter_network_namespace(argv);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
+
 }  // namespace tutti::fault
