@@ -140,6 +140,7 @@ BENCHMARK(average_as<DType::float32>)->Name("average_float32")->Apply(some_sizes
 BENCHMARK(average_as<DType::bfloat16>)->Name("average_bfloat16")->Apply(some_sizes);
 BENCHMARK(average_as<DType::int32>)->Name("average_int32")->Args({2, 64 << 10});
 BENCHMARK(copy_bytes<&copy>)->Name("copy")->Arg(8)->Arg(64 << 10)->Arg(16 << 20);
+BENCHMARK(copy_bytes<&copy_in_runs>)->Name("copy_in_runs")->Arg(64 << 10)->Arg(16 << 20);
 BENCHMARK(copy_bytes<&copy_nt>)->Name("copy_nt")->Arg(64 << 10)->Arg(16 << 20);
 BENCHMARK(pack_columns)->Arg(1)->Arg(2)->Arg(16)->Arg(1024);
 

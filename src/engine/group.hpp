@@ -115,6 +115,7 @@ struct Op {
   bool asynchronous = false;
   bool fused = false;         ///< runs as one stride (see BoundPlan::stride)
   bool stream_stage = false;  ///< staging goes around the cache (see Engine::decide_handing_over)
+  bool stream_out = false;    ///< copies to the output go around the cache
   Sample sample = Sample::none;
   std::vector<Callback> callbacks;
 };

@@ -362,8 +362,10 @@ void Engine::copy(Op& op, const Step& step) noexcept {
     if (from != op.group->rank) observe(op, from, src, bytes);
     if (bytes <= 16 && bytes >= 8) {
       kernels::copy_few(dst, src, bytes);
-    } else if (bound.stream_out && step.dst.space == Space::output) {
+    } else if (op.stream_out && step.dst.space == Space::output) {
       kernels::copy_nt(dst, src, bytes);
+    } else if (bytes >= Cores::kLargeBytes && step.src.space == Space::input) {
+      kernels::copy_in_runs(dst, src, bytes);
     } else {
       kernels::copy(dst, src, bytes);
     }
@@ -380,10 +382,10 @@ void Engine::reduce_home(Op& op, std::byte* stage, int k, const Range& range) no
   const std::size_t step_count = kBlockBytes / element;
   for (std::size_t at = 0; at < range.count; at += step_count) {
     const std::size_t n = std::min(step_count, range.count - at);
-    std::byte* const to = bound.stream_out ? block : output + at * element;
+    std::byte* const to = op.stream_out ? block : output + at * element;
     bound.reduce(to, op.sources.data(), k, n);
     (op.stream_stage ? kernels::stream : kernels::copy)(stage + at * element, to, n * element);
-    if (bound.stream_out) kernels::stream(output + at * element, block, n * element);
+    if (op.stream_out) kernels::stream(output + at * element, block, n * element);
     for (int i = 0; i < k; ++i) {
       const auto index = static_cast<std::size_t>(i);
       op.sources[index] = static_cast<const std::byte*>(op.sources[index]) + n * element;
@@ -437,7 +439,7 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
     const bool home = step.last && op.agreed && !average && bound.kind == Kind::all_reduce &&
                       step.dst.space == Space::stage && bytes >= Cores::kLargeBytes &&
                       op.call.output.contiguous() && op.output_pieces.empty() &&
-                      (op.stream_stage || !bound.stream_out);
+                      (op.stream_stage || !op.stream_out);
     if (home)
       reduce_home(op, dst, k, range);
     else

@@ -14,6 +14,19 @@ void copy(void* dst, const void* src, std::size_t bytes) noexcept {
   if (bytes > 0) std::memcpy(dst, src, bytes);
 }
 
+void copy_in_runs(void* dst, const void* src, std::size_t bytes) noexcept {
+  constexpr std::size_t kRuns = 4;
+  constexpr std::size_t kLine = 64;
+  auto* const to = static_cast<std::byte*>(dst);
+  const auto* const from = static_cast<const std::byte*>(src);
+  const std::size_t run = bytes / kRuns / kLine * kLine;
+  for (std::size_t at = 0; at < run; at += kLine) {
+    for (std::size_t k = 0; k < kRuns; ++k)
+      std::memcpy(to + k * run + at, from + k * run + at, kLine);
+  }
+  copy(to + kRuns * run, from + kRuns * run, bytes - kRuns * run);
+}
+
 #if defined(__SSE2__)
 
 void stream(void* dst, const void* src, std::size_t bytes) noexcept {

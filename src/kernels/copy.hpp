@@ -9,6 +9,10 @@ namespace tutti::kernels {
 /// Copies; the ranges do not overlap.
 void copy(void* dst, const void* src, std::size_t bytes) noexcept;
 
+/// The same, for a source in memory rather than in a cache: it is read in several runs at a time,
+/// each of which keeps fetches of its own under way. For 16 KiB and more.
+void copy_in_runs(void* dst, const void* src, std::size_t bytes) noexcept;
+
 /// Copies past the cache, for a destination that is not read again soon. Any alignment; ends with a
 /// store fence, so that a release store afterwards publishes what was written.
 void copy_nt(void* dst, const void* src, std::size_t bytes) noexcept;

@@ -5,13 +5,17 @@
 namespace tutti::plan {
 namespace {
 
+// The counters of slice_owner.
+constexpr int kHere = 0;    ///< chunks staged since the first
+constexpr int kSummed = 1;  ///< chunks of which this rank's part is added up
+
 /// Takes this rank's part of chunk i, then the others' parts, from the next rank on.
 void copy_out(Program& p, int rank, int size) {
   const Expr result_slot = var_i(0, kSlots, kSlots);
   const auto parts_of = [&](Expr owner) { return chunk_part(var_i(), owner, size); };
   p.copy(output(parts_of(constant(rank))), p.stage(result_slot, parts_of(constant(rank))));
   p.for_each_other([&](Expr owner) {
-    p.await(kProgress, only(owner), var_i(2));
+    p.await(kSummed, only(owner), var_i(1));
     p.copy(output(parts_of(owner)), Program::stage_of(owner, result_slot, parts_of(owner)));
   });
 }
@@ -53,18 +57,15 @@ Schedule shared_one_shot_all_reduce(const Shape& s) {
   return p.take();
 }
 
-// One counter says it all: progress i + 2 means "my part of chunk i is reduced, and chunk i + 1 is
-// staged". The lines stand for progress 1. So every rank waits once per chunk for every other:
-// - chunk i is reduced in round i: all have staged it, as they had progress i + 1 when their parts
-// of
-//   chunk i - 1 were taken (or showed their lines);
-// - chunk i + 1 takes the slot of chunk i + 1 - kSlots: progress i + 1 of an owner says that it has
-// read
-//   everybody's chunk i - 1, and kSlots >= 2;
-// - the result of chunk i takes the slot of that of chunk i - kSlots: a rank with progress i + 1
-// has
-//   taken everything up to chunk i - 2.
-// An operation of one chunk is: stage, lines, reduce own part, signal, take the parts.
+// Two counters, so that nobody waits for a sum until its owner has staged the next chunk, too. In
+// round i a rank
+// - adds up its part of chunk i as soon as all have staged that (kHere i; the lines stand for chunk
+//   0) and says so (kSummed i + 1);
+// - stages chunk i + 1 in the slot of chunk i + 1 - kSlots: who has staged chunk i has added up
+//   chunk i - 1, and kSlots >= 2;
+// - takes the others' parts, each as soon as it is there.
+// The result of chunk i takes the slot of that of chunk i - kSlots: who has staged chunk i has
+// taken everything up to chunk i - 2.
 Schedule slice_owner_all_reduce(const Shape& s) {
   Program p("slice_owner", Kind::all_reduce, s);
   p.schedule().region = true;
@@ -78,12 +79,14 @@ Schedule slice_owner_all_reduce(const Shape& s) {
   p.await_line(p.others());
   p.agree();
   p.loop(chunks());
+  p.await(kHere, p.others(), var_i());
   const Slice own = chunk_part(var_i(), constant(s.rank), s.size);
   p.reduce_stages(p.stage(var_i(0, kSlots, kSlots), own), p.everybody(), var_i(0, kSlots), own,
                   true);
   p.mark_last();
+  p.signal(kSummed, var_i(1));
   stage_others(p, var_i(1, kSlots), var_i(1), s);
-  p.signal(kProgress, var_i(2));
+  p.signal(kHere, var_i(1));
   copy_out(p, s.rank, s.size);
   p.end_loop();
   return p.take();

@@ -174,9 +174,14 @@ const Planted kPlanted[] = {
      },
      Fault::early_read},
     {"wrong_counter", slice_owner_all_reduce,
-     [](All& all) { nth(all[1], StepKind::await).counter = 1; }, Fault::deadlock},
+     [](All& all) { nth(all[1], StepKind::await).counter = 1; }, Fault::early_read},
     {"wrong_value", slice_owner_all_reduce,
-     [](All& all) { nth(all[1], StepKind::await).value = var_i(1); }, Fault::early_read},
+     [](All& all) {
+       for (Schedule& s : all) nth(s, StepKind::await).value = var_i(1);
+     },
+     Fault::deadlock},
+    {"sum_taken_too_early", slice_owner_all_reduce,
+     [](All& all) { nth(all[1], StepKind::await, 1).value = var_i(); }, Fault::early_read},
     {"await_dropped",
      slice_owner_all_reduce,
      [](All& all) { take_out(all[1], StepKind::await); },

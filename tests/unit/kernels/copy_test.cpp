@@ -31,8 +31,15 @@ TEST(CopyKernels, CopyEverySizeAtAnyAlignment) {
   check(&copy_nt, 100'000, 5, 11);
 }
 
+TEST(CopyKernels, CopiesInRunsLeaveNothingOut) {
+  for (std::size_t bytes = 0; bytes <= 1200; ++bytes) check(&copy_in_runs, bytes, 0, bytes % 64);
+  for (const std::size_t bytes : {16384U, 16385U, 32704U, 65599U, 100'000U})
+    check(&copy_in_runs, bytes, 5, 11);
+}
+
 TEST(CopyKernels, NothingIsCopiedFromNowhere) {
   copy(nullptr, nullptr, 0);
+  copy_in_runs(nullptr, nullptr, 0);
   copy_nt(nullptr, nullptr, 0);
 }
 

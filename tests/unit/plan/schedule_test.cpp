@@ -178,7 +178,7 @@ TEST(ToText, NamesEveryStep) {
   const std::string text = to_text(s);
   EXPECT_NE(text.find("slice_owner of all_reduce: rank 1 of 3"), text.npos);
   EXPECT_NE(text.find("loop chunks"), text.npos);
-  EXPECT_NE(text.find("await counter 0 of rank 2 >= i+2"), text.npos);
+  EXPECT_NE(text.find("await counter 1 of rank 2 >= i+1"), text.npos);
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'),
             static_cast<std::ptrdiff_t>(s.steps.size()) + 1);
 }
