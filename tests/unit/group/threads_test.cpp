@@ -300,5 +300,70 @@ TEST(Promises, AChildCannotUseItsParentsGroupsAndTheParentGoesOn) {
   });
 }
 
+TEST(Promises, ACallerThatSleepsIsWokenByTheOneThatBringsWhatItWaitsFor) {
+  // Messages between hosts ring nobody's page: whoever drives takes them in, for all callers of the
+  // rank. One that drives and then sleeps itself did not say so, and the other slept on, 20 ms.
+  constexpr int kRounds = 80;
+  int late = 0;
+  std::atomic<int> step = 0;
+  Config config = over(Config::TransportChoice::tcp);
+  config.cpus = 8;  // so that who waits spins at first, for 750 us
+  run_threads(
+      2,
+      [&](ProcessGroup& world) {
+        std::vector<int> one(1);
+        std::vector<int> other(1);
+        static std::atomic<std::chrono::steady_clock::time_point> sent;
+        for (int round = 0; round < kRounds; ++round) {
+          if (world.rank() == 0) {
+            std::chrono::steady_clock::time_point got;
+            std::thread sleeper([&] {
+              world.recv(one, 1, {.tag = 1});
+              got = std::chrono::steady_clock::now();
+            });
+            std::this_thread::sleep_for(5ms);  // by now it sleeps
+            std::thread driver([&] { world.recv(other, 1, {.tag = 2}); });
+            std::this_thread::sleep_for(200us);  // by now it spins, mostly
+            step = 2 * round + 1;
+            sleeper.join();
+            if (got - sent.load() > 10ms) ++late;
+            step = 2 * round + 2;
+            driver.join();
+            continue;
+          }
+          while (step < 2 * round + 1) std::this_thread::sleep_for(20us);
+          sent = std::chrono::steady_clock::now();
+          world.send(one, 0, {.tag = 1});
+          while (step < 2 * round + 2) std::this_thread::sleep_for(20us);
+          world.send(other, 0, {.tag = 2});
+        }
+      },
+      config);
+  EXPECT_LT(late, kRounds / 8) << "of " << kRounds;  // it was a quarter and more
+}
+
+TEST(Promises, ASendToOneselfThatSleepsIsWokenByItsRecv) {
+  constexpr int kRounds = 16;
+  int late = 0;
+  run_threads(1, [&](ProcessGroup& world) {
+    std::vector<int> from(100'000, 7);  // too many to be sent before the recv is called
+    std::vector<int> to(from.size());
+    for (int round = 0; round < kRounds; ++round) {
+      std::chrono::steady_clock::time_point sent;
+      std::thread sender([&] {
+        world.send(from, 0);
+        sent = std::chrono::steady_clock::now();
+      });
+      std::this_thread::sleep_for(5ms);  // by now it sleeps
+      const auto called = std::chrono::steady_clock::now();
+      Work recv = world.irecv(to, 0);
+      sender.join();
+      if (sent - called > 8ms) ++late;
+      recv.wait();
+    }
+  });
+  EXPECT_LT(late, kRounds / 4) << "of " << kRounds;
+}
+
 }  // namespace
 }  // namespace tutti
