@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
-#include <thread>
 
 #include "os/socket.hpp"
 #include "os/stream_type.hpp"
@@ -111,7 +110,7 @@ Status send_fds(int fd, std::span<const int> fds, std::span<const std::byte> byt
       // So many of this user's are under way, to whomever, as a process may have open. Nothing
       // tells when one of them is taken.
       if (std::chrono::steady_clock::now() >= deadline) return late();
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      poll(nullptr, 0, 1);
       continue;
     }
     if (errno != EAGAIN) return system_error("cannot send descriptors", errno);
