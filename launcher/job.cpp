@@ -11,8 +11,10 @@
 #include <cstdlib>
 #include <system_error>
 
+#include "os/descriptors.hpp"
 #include "os/system_error.hpp"
 #include "report.hpp"
+#include "signals.hpp"
 
 namespace tutti::launcher {
 namespace {
@@ -28,6 +30,8 @@ constexpr auto kFlushTimeoutInterrupted = 1s;
 }  // namespace
 
 int Job::run() {
+  // Each worker takes three, and each connection to the store one.
+  descriptors_ = os::raise_descriptor_limit();
   auto events = os::EventLoop::create();
   if (!events) {
     fmt::print(stderr, "tuttirun: {}\n", events.status().message());
@@ -90,9 +94,7 @@ Status Job::prepare() {
 
 Status Job::watch_signals() {
   // Blocked since main began, in all threads.
-  sigset_t watched;
-  sigemptyset(&watched);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&watched, signal);
+  const sigset_t watched = watched_signals();
   signals_ = os::Fd(signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK));
   if (!signals_.valid()) return os::system_error("cannot watch for signals", errno);
   return events_->add(signals_.get(), EPOLLIN, [this](std::uint32_t) { note_signal(); });
@@ -106,6 +108,7 @@ Status Job::start_workers() {
   start.restart = restart_;
   start.tag = tag_;
   start.announce_fd = guardian_.announce_fd();
+  start.descriptors = descriptors_;
   start.logs = logs_ ? &*logs_ : nullptr;
   for (int local_rank = 0; local_rank < options_.nproc_per_node; ++local_rank) {
     auto worker = start_worker(options_, start, local_rank);

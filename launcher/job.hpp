@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -81,6 +83,7 @@ class Job {
   std::unique_ptr<Output> output_;
   std::unique_ptr<Nodes> nodes_;
   os::Fd signals_;
+  rlimit descriptors_{};  ///< as we were started: the workers' own limits
 
   int restart_ = 0;
   bool tag_ = false;

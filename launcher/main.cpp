@@ -8,6 +8,7 @@
 #include "guardian.hpp"
 #include "job.hpp"
 #include "options.hpp"
+#include "signals.hpp"
 
 namespace {
 
@@ -25,9 +26,7 @@ int run(int argc, char** argv) {
     return EXIT_SUCCESS;
   }
   // Before any thread is there: they inherit the mask, and the guardian is a fork.
-  sigset_t watched;
-  sigemptyset(&watched);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) sigaddset(&watched, signal);
+  const sigset_t watched = watched_signals();
   sigprocmask(SIG_BLOCK, &watched, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   auto guardian = Guardian::start();

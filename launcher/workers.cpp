@@ -163,6 +163,7 @@ Result<std::unique_ptr<Worker>> start_worker(const Options& options, const Start
   if (secret >= 0) spawn.fds.emplace_back(secret, secret);
   spawn.parent_death_signal = SIGKILL;
   spawn.announce_fd = start.announce_fd;
+  spawn.descriptors = start.descriptors;
   auto process = os::spawn(spawn);
   if (!process) {
     const Status& status = process.status();

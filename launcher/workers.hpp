@@ -1,5 +1,7 @@
 #pragma once
 
+#include <sys/resource.h>
+
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -48,6 +50,7 @@ struct Start {
   bool tag = false;
   int announce_fd = -1;
   const Logs* logs = nullptr;  ///< null: no files
+  rlimit descriptors{};
 };
 
 /// The program and its arguments as worker `local_rank` is started with.

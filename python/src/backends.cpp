@@ -15,6 +15,7 @@
 #include <tutti/backends.hpp>
 #include <tutti/init.hpp>
 
+#include "gil.hpp"
 #include "group.hpp"
 #include "lent_backend.hpp"
 #include "store.hpp"
@@ -70,7 +71,7 @@ Result<Backend*> make_world(const std::string& name, const std::shared_ptr<Owned
     (*given)->raised = std::current_exception();
     return Status(Errc::invalid_argument, "the backend '" + name + "' could not be made: " + text);
   };
-  const nb::gil_scoped_acquire locked;
+  const WithGil locked;
   if (*function == nullptr)
     return Status(Errc::unsupported, "the backend '" + name + "' is gone: the interpreter ends");
   const std::string* const outer = std::exchange(in_function, &name);

@@ -8,6 +8,8 @@
 #include <semaphore>
 #include <thread>
 
+#include "gil.hpp"
+
 namespace nb = nanobind;
 
 namespace tutti::python {
@@ -78,7 +80,7 @@ void Callbacks::start() {
       pthread_setname_np(pthread_self(), "tutti-callbacks");
       while (state.load() == State::running) {
         wanted.acquire();
-        const nb::gil_scoped_acquire locked;
+        const WithGil locked;
         run_all(next);
       }
       state.store(State::stopped);
@@ -93,7 +95,7 @@ void Callbacks::stop() noexcept {
   State expected = State::running;
   if (!state.compare_exchange_strong(expected, State::stopping)) return;
   wanted.release();
-  const nb::gil_scoped_release unlocked;
+  const WithoutGil unlocked;
   // A callback that never returns shall not keep the process from ending.
   constexpr auto kPatience = std::chrono::seconds(5);
   const auto end = std::chrono::steady_clock::now() + kPatience;

@@ -15,6 +15,7 @@
 #include <tutti/log.hpp>
 
 #include "callbacks.hpp"
+#include "gil.hpp"
 #include "kept.hpp"
 #include "owned.hpp"
 #include "shown.hpp"
@@ -74,7 +75,7 @@ class Remark : public Errand {
       : sink_(std::move(sink)), level_(level), text_(text) {}
   void run() noexcept override {
     try {
-      (*sink_)(level_, shown_object(text_));
+      (void)call_python(*sink_, nb::cast(level_), shown_object(text_));
     } catch (nb::python_error& problem) {
       report_unraisable(problem, "the log sink of tutti");
     }

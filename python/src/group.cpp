@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "errors.hpp"
+#include "gil.hpp"
 #include "kept.hpp"
 #include "shown.hpp"
 #include "store.hpp"
@@ -87,7 +88,7 @@ void set_timeout(const GroupHandle& self, nb::handle value) {
 
 void abort(const GroupHandle& self, const std::string& reason) {
   const Group group = self.open();
-  const nb::gil_scoped_release unlocked;
+  const WithoutGil unlocked;
   group->abort(reason);
 }
 
@@ -122,7 +123,7 @@ Group share(ProcessGroup group) {
       delete last;
       return;
     }
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil unlocked;
     delete last;
   });
 }

@@ -15,6 +15,7 @@
 #include <tutti/init.hpp>
 
 #include "backends.hpp"
+#include "gil.hpp"
 #include "group.hpp"
 #include "kept.hpp"
 #include "owned.hpp"
@@ -34,11 +35,11 @@ InitOptions::Exchange exchange_of(nb::object function) {
     throw nb::type_error("init_process_group: the exchange must be callable");
   return [function = owned(std::move(function))](
              const std::string& name, const std::string& mine) -> Result<std::vector<std::string>> {
-    const nb::gil_scoped_acquire locked;
+    const WithGil locked;
     try {
       std::vector<std::string> all;
-      for (const nb::handle one : (*function)(name, value_object(mine)))
-        all.push_back(text_of(one, "value"));
+      const nb::object given = call_python(*function, nb::cast(name), value_object(mine));
+      for (const nb::handle one : given) all.push_back(text_of(one, "value"));
       return all;
     } catch (const nb::python_error& problem) {
       return Status(Errc::store, "init_process_group: the exchange raised " +

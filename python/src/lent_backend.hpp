@@ -5,6 +5,7 @@
 
 #include <tutti/backend.hpp>
 
+#include "gil.hpp"
 #include "group.hpp"
 
 namespace tutti::python {
@@ -56,7 +57,7 @@ class LentBackend final : public Backend {
       (void)new Group(std::move(lender_));
       return;
     }
-    const nanobind::gil_scoped_acquire locked;  // `share` lets go of it
+    const WithGil locked;  // `share` lets go of it
     lender_.reset();
   }
   [[nodiscard]] std::string whereabouts(int rank) const override {

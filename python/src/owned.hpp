@@ -5,6 +5,8 @@
 #include <memory>
 #include <utility>
 
+#include "gil.hpp"
+
 namespace tutti::python {
 
 /// A reference to a Python object that C++ may copy and drop on any thread, without the GIL. Needs
@@ -14,7 +16,7 @@ using Owned = std::shared_ptr<const nanobind::object>;
 [[nodiscard]] inline Owned owned(nanobind::object object) {
   return Owned(new nanobind::object(std::move(object)), [](const nanobind::object* last) {
     if (!nanobind::is_alive()) return;  // the interpreter has ended, and its objects with it
-    const nanobind::gil_scoped_acquire locked;
+    const WithGil locked;
     delete last;
   });
 }

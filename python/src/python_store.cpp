@@ -7,6 +7,7 @@
 #include <chrono>
 #include <iterator>
 
+#include "gil.hpp"
 #include "store.hpp"
 
 namespace nb = nanobind;
@@ -96,7 +97,7 @@ template <class Python, class Inner, class Base>
 auto PythonStore::ask(const char* method, const Python& python, const Inner& inner,
                       const Base& base) {
   {
-    const nb::gil_scoped_acquire locked;
+    const WithGil locked;
     try {
       if (method != skipped_ && defines(*self_, method)) return python(self_->attr(method));
     } catch (const nb::python_error& problem) {

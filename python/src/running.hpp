@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "gil.hpp"
 #include "group.hpp"
 #include "kept.hpp"
 #include "waiting.hpp"
@@ -18,7 +19,7 @@ nanobind::object run(const Group& group, Memory memory, bool asynchronous, const
   Kept::release_done();
   if (!asynchronous) {
     {
-      const nanobind::gil_scoped_release unlocked;
+      const WithoutGil unlocked;
       Work work = start(*group);
       wait_interruptibly(*group, work);
     }
@@ -27,7 +28,7 @@ nanobind::object run(const Group& group, Memory memory, bool asynchronous, const
   }
   Work work;
   {
-    const nanobind::gil_scoped_release unlocked;  // it copies small inputs at once
+    const WithoutGil unlocked;  // it copies small inputs at once
     work = start(*group);
     (void)work.done();  // nobody may wait for it: whoever looks wakes the progress thread
   }

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "gil.hpp"
 #include "kept.hpp"
 #include "python_store.hpp"
 #include "shown.hpp"
@@ -45,11 +46,11 @@ Result call(nb::handle self, const char* method, Waits waits, Action action) {
   if (!store) {
     // Python's own methods run on this thread, and hear Ctrl-C themselves.
     store = std::make_shared<PythonStore>(nb::borrow(self), nullptr, method);
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil unlocked;
     return action(*store);
   }
   if (waits == Waits::no && !handle.remote()) {
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil unlocked;
     return action(*store);
   }
   if constexpr (std::is_void_v<Result>) {
@@ -220,7 +221,7 @@ StoreHandle::~StoreHandle() {
     (void)new std::shared_ptr<Store>(std::move(store_));
     return;
   }
-  const nb::gil_scoped_release unlocked;  // it may wait for those it serves
+  const WithoutGil unlocked;  // it may wait for those it serves
   store_.reset();
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "gil.hpp"
 #include "group.hpp"
 #include "running.hpp"
 
@@ -46,7 +47,7 @@ int recv(const GroupHandle& self, nb::handle array, std::optional<int> src, int 
   Kept::release_done();
   int sender = -1;
   {
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil unlocked;
     Work work = start(*group, Kind::recv, view, source_of(src), tag, limit);
     wait_interruptibly(*group, work);
     sender = work.source_rank();
@@ -104,7 +105,7 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
   }
   std::vector<Work> works;
   {
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil unlocked;
     works = group->batch_isend_irecv(wanted, options);
   }
   nb::list all;

@@ -9,6 +9,8 @@
 
 #include <tutti/backend.hpp>
 
+#include "gil.hpp"
+
 namespace nb = nanobind;
 
 namespace tutti::python {
@@ -20,7 +22,7 @@ bool on_main_thread() noexcept { return getpid() == gettid(); }
 }  // namespace
 
 std::optional<nb::python_error> raised_by_signal() {
-  const nb::gil_scoped_acquire locked;
+  const WithGil locked;
   std::optional<nb::python_error> raised;
   if (PyErr_CheckSignals() != 0) raised.emplace();
   return raised;
@@ -49,7 +51,7 @@ void wait_interruptibly(ProcessGroup& group, Work& work) {
 }
 
 void run_interruptibly(std::function<void()> action, const std::function<bool()>& on_interrupt) {
-  const nb::gil_scoped_release unlocked;
+  const WithoutGil unlocked;
   if (!on_main_thread()) return action();
   std::packaged_task<void()> task(std::move(action));
   std::future<void> result = task.get_future();

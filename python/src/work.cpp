@@ -13,6 +13,7 @@
 
 #include "callbacks.hpp"
 #include "errors.hpp"
+#include "gil.hpp"
 #include "kept.hpp"
 #include "waiting.hpp"
 
@@ -122,7 +123,7 @@ void RunningWork::finish() {
     return tell();
   }
   if (stage == Stage::done) return;
-  const nb::gil_scoped_release unlocked;  // who finishes it may be without it now, and need it
+  const WithoutGil unlocked;  // who finishes it may be without it now, and need it
   stage_.wait(Stage::finishing);
 }
 
@@ -149,7 +150,7 @@ bool RunningWork::wait(nb::handle limit) {
   }
   bool done = stage_.load() != Stage::running;
   if (!done) {
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil unlocked;
     const Clock::time_point end = timeout ? Clock::now() + *timeout : Clock::time_point::max();
     while (true) {
       nanoseconds slice = kSlice;
@@ -192,7 +193,7 @@ void RunningWork::add_done_callback(nb::object self, nb::object callback) {
   Callbacks::start();
   if (!look()) {
     auto done = std::make_unique<Done>(*this, self);  // before the GIL goes, and after it is back
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil unlocked;
     const std::lock_guard<std::timed_mutex> locked(mutex_);
     if (!settle(nanoseconds(0))) {
       callbacks_.push_back(std::move(callback));
@@ -202,13 +203,13 @@ void RunningWork::add_done_callback(nb::object self, nb::object callback) {
   }
   if (!callback.is_valid()) return;
   finish();
-  callback(self);
+  (void)call_python(callback, self);
 }
 
 void RunningWork::call_back(nb::handle self) noexcept {
   std::vector<nb::object> callbacks;
   {
-    const nb::gil_scoped_release unlocked;
+    const WithoutGil unlocked;
     const std::lock_guard<std::timed_mutex> locked(mutex_);
     (void)settle(nanoseconds(0));
     callbacks.swap(callbacks_);
@@ -223,7 +224,7 @@ void RunningWork::call_back(nb::handle self) noexcept {
   };
   guarded([&] { finish(); }, "tutti: the result of an operation");
   for (const nb::object& callback : callbacks)
-    guarded([&] { callback(self); }, "a callback of tutti.Work");
+    guarded([&] { (void)call_python(callback, self); }, "a callback of tutti.Work");
 }
 
 void end_callbacks() noexcept {
@@ -231,7 +232,7 @@ void end_callbacks() noexcept {
   const auto end = Clock::now() + std::chrono::seconds(1);
   try {
     while (RunningWork::Done::late() && Clock::now() < end) {
-      const nb::gil_scoped_release unlocked;
+      const WithoutGil unlocked;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   } catch (nb::python_error& problem) {

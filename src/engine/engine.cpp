@@ -281,6 +281,13 @@ bool Engine::start_queued(Group& group) noexcept {
 }
 
 bool Engine::start(Group& group, const Collective& call, bool asynchronous) noexcept {
+  if (group.started == kLastOperation) [[unlikely]] {
+    break_group(group,
+                Status(Errc::resource,
+                       "group '" + group.name + "' has no numbers left for operations, after " +
+                           std::to_string(kLastOperation) + " of them; make a new one"));
+    return false;
+  }
   const std::uint64_t seq = ++group.started;
   Op& op = group.op_at(seq);
   const BoundPlan& bound = group.plans->find(call);

@@ -182,6 +182,10 @@ struct Group {
   }
 };
 
+/// Of the operations of a group. Counters hold the number beside their count, and never go back.
+inline constexpr std::uint64_t kLastOperation =
+    (std::uint64_t{1} << (64 - transport::shm::kCounterShift)) - 1;
+
 /// Finds the lines of a member on our host. False while it has not made the group yet.
 [[nodiscard]] bool find_block(const Group& group, Member& member) noexcept;
 

@@ -100,6 +100,8 @@ int place_fds(std::vector<std::pair<int, int>>& fds, int& report_fd) noexcept {
   }
   if (error == 0) error = place_fds(plan.fds, plan.report_fd);
   restore_signals();
+  if (options.descriptors && setrlimit(RLIMIT_NOFILE, &*options.descriptors) != 0 && error == 0)
+    error = errno;
   if (options.parent_death_signal &&
       !set_parent_death_signal(*options.parent_death_signal, plan.parent))
     _exit(127);  // the child ends here: its parent has gone

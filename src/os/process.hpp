@@ -1,5 +1,6 @@
 #pragma once
 
+#include <sys/resource.h>
 #include <sys/types.h>
 
 #include <optional>
@@ -29,6 +30,9 @@ struct SpawnOptions {
   /// The child writes its process id (sizeof(pid_t) bytes) here before the program starts, so that
   /// whoever reads knows of it even if we die at once. -1: nowhere.
   int announce_fd = -1;
+  /// How many descriptors the child may open, if not as many as we (a program that uses select
+  /// cannot have more than 1024).
+  std::optional<rlimit> descriptors;
 };
 
 /// How a process ended.

@@ -33,7 +33,7 @@ class Mapping {
 [[nodiscard]] Result<Fd> reopen_read_only(const Fd& memfd);
 /// Checks the seals and the size of a descriptor that somebody gave us.
 [[nodiscard]] Status check_memfd(const Fd& memfd, std::size_t size);
-/// Maps the whole of it. Not inherited by children (MADV_DONTFORK) where `inherit` is false.
+/// Maps the whole of it. Not inherited by children, not in core files.
 [[nodiscard]] Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable);
 /// Takes the pages of a range now, so that a touch never ends in SIGBUS. resource where memory
 /// lacks.

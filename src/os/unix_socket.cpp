@@ -98,15 +98,25 @@ Status send_fds(int fd, std::span<const int> fds, std::span<const std::byte> byt
     header->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(header), fds.data(), fds.size_bytes());
   }
+  const auto late = [] {
+    return Status(Errc::timeout, "cannot send descriptors: the deadline has passed");
+  };
   while (true) {
     const ssize_t sent = sendmsg(fd, &message, MSG_NOSIGNAL);
     // The descriptors went with the first byte; the rest is an ordinary stream.
     if (sent > 0) return send_all(fd, bytes.subspan(static_cast<std::size_t>(sent)), deadline);
     if (errno == EINTR) continue;
+    if (errno == ETOOMANYREFS) {
+      // So many of this user's are under way, to whomever, as a process may have open. Nothing
+      // tells when one of them is taken.
+      if (std::chrono::steady_clock::now() >= deadline) return late();
+      poll(nullptr, 0, 1);
+      continue;
+    }
     if (errno != EAGAIN) return system_error("cannot send descriptors", errno);
     auto ready = wait_ready(fd, POLLOUT, deadline);
     if (!ready) return ready.status();
-    if (!*ready) return Status(Errc::timeout, "cannot send descriptors: the deadline has passed");
+    if (!*ready) return late();
   }
 }
 

@@ -162,6 +162,7 @@ std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
   const bool kick = undriven && engine_.busy();
   if (kick) [[unlikely]]
     need_thread();
+  if (engine::is_transfer(ticket)) wake_sleepers();  // it may end another, from this rank to itself
   token_.unlock();
   if (kick) [[unlikely]]
     ProgressThread::kick();  // the first may have found the token taken
@@ -177,17 +178,21 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
               waited_in_vain_ == std::pair<const engine::Group*, std::uint64_t>(&group, ticket));
   bool done = true;
   bool first_park = true;
+  bool moved_any = false;  // since the other callers were told
   while (!engine_.is_done(group, ticket)) {
     const bool moved = engine_.progress_one(group, ticket);
+    moved_any |= moved;
     if ((moved ? pause.moved() : pause.idle()) == Pause::Next::again) continue;
     const TimePoint now = engine_.world().now();
+    if (std::exchange(moved_any, false)) wake_sleepers();
     if (pause.expired(now)) {
       done = engine_.is_done(group, ticket);
       break;
     }
     if (now - last_look_ >= kLookEvery) look_around();
-    if (engine_.progress()) continue;
-    if (pause.time_to_park(now)) park(pause.left(now), std::exchange(first_park, false));
+    moved_any = engine_.progress();
+    if (!moved_any && pause.time_to_park(now))
+      moved_any = park(pause.left(now), std::exchange(first_park, false));
   }
   if (spin_penalty_ > 0) --spin_penalty_;
   crowd_.wait_ended();
@@ -231,6 +236,14 @@ void Driver::let_go() noexcept {
   if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
 }
 
+/// What was moved on may be what another of our callers sleeps for. Under the token, which each of
+/// them needs to look.
+void Driver::wake_sleepers() noexcept {
+  // relaxed: the token is ours.
+  if (parked_.load(std::memory_order_relaxed) > 0) [[unlikely]]
+    shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
+}
+
 void Driver::need_thread() noexcept {
   if (!has_thread_) {
     has_thread_ = true;
@@ -245,14 +258,15 @@ void Driver::look_around() noexcept {
   engine_.tick();
 }
 
-void Driver::park(nanoseconds most, bool first) noexcept {
+bool Driver::park(nanoseconds most, bool first) noexcept {
   shm::Page& page = host_.regions().page();
   parked_.fetch_add(1, std::memory_order_relaxed);  // the token orders writers
   page.park.store(number(shm::Park::futex), std::memory_order_seq_cst);
   // Publishers look at the word behind their publication without a fence: ours acts on their CPUs
   // (C3).
   if (options_.sleepers_fence) (void)os::global_fence();
-  if (!engine_.progress()) {
+  const bool moved = engine_.progress();
+  if (!moved) {
     if (has_thread_ && first) {
       ProgressThread::kick();  // from here on it watches the sockets; told once per wait
     }
@@ -265,6 +279,7 @@ void Driver::park(nanoseconds most, bool first) noexcept {
     page.park.store(number(shm::Park::awake), std::memory_order_relaxed);
   }
   look_around();
+  return moved;
 }
 
 bool Driver::drive(std::vector<engine::Finished>& due) noexcept {

@@ -77,7 +77,9 @@ class Driver {
  private:
   class Pause;
   void let_go() noexcept;
-  void park(std::chrono::nanoseconds most, bool first) noexcept;
+  /// True: there was something to move, so it did not sleep.
+  bool park(std::chrono::nanoseconds most, bool first) noexcept;
+  void wake_sleepers() noexcept;
   void look_around() noexcept;
   void need_thread() noexcept;
 

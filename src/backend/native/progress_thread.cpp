@@ -44,8 +44,8 @@ class Loop {
     life_ = std::make_shared<Life>();
     try {
       thread_ = std::thread([this, life = life_] { run(*life); });
-    } catch (const std::system_error&
-                 problem) {  // callers still drive; what nobody waits for stands still
+    } catch (const std::system_error& problem) {
+      life_.reset();  // callers still drive; what nobody waits for stands still
       base::log(base::Level::error, std::string("no progress thread: ") + problem.what());
     }
   }
@@ -57,7 +57,8 @@ class Loop {
     if (at == entries_.end()) return;
     for (const int fd : at->fds) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
     entries_.erase(at);
-    if (!entries_.empty() || std::this_thread::get_id() == thread_.get_id()) return;
+    if (!entries_.empty() || !thread_.joinable() || std::this_thread::get_id() == thread_.get_id())
+      return;
     // The last one: the thread ends, so that a process that has destroyed its groups is as before.
     // Its order to stop is its own: another context may start the next thread while we wait.
     const std::shared_ptr<Life> life = std::move(life_);

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "os/cpu.hpp"
+#include "os/descriptors.hpp"
 #include "os/futex.hpp"
 #include "os/host.hpp"
 #include "os/process.hpp"
@@ -62,6 +63,18 @@ Status died_while_sharing(int rank, const std::vector<HostCard>& cards) {
                     ": its process ended while the ranks of its host exchanged their shared "
                     "memory. Look at that rank's output for the cause, and start the job again.")
       .with_culprit(rank);
+}
+
+/// Every rank gets four descriptors of each other one at a time; who collects has a connection to
+/// each besides.
+Status enough_descriptors(std::size_t ranks, bool collects) {
+  const std::size_t needed = (ranks - 1) * (kDescriptors + (collects ? 1 : 0));
+  const std::optional<std::size_t> free = os::free_descriptors();
+  if (!free || *free >= needed) return Status();
+  return Status(Errc::resource, "sharing memory with the " + std::to_string(ranks - 1) +
+                                    " other ranks of this host takes " + std::to_string(needed) +
+                                    " open files, and this process may open only " +
+                                    std::to_string(*free) + " more; allow it more (ulimit -n)");
 }
 
 /// As poll until then, at most a minute.
@@ -187,6 +200,7 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostCard>& ca
     return Status(Errc::unsupported, std::to_string(ranks.size()) + " ranks on one host; at most " +
                                          std::to_string(kMaxLocalRanks) + " can share memory");
   }
+  if (Status s = enough_descriptors(ranks.size(), ranks.front() == rank_); !s.ok()) return s;
   std::vector<Shared> all(ranks.size());
   const HostCard& leader = cards[static_cast<std::size_t>(ranks.front())];
   Status exchanged = ranks.front() == rank_ ? collect(ranks, cards, all, deadline)
@@ -358,6 +372,7 @@ Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
           "sharing memory with the other ranks of this host: " + name_of(ranks.front(), cards) +
               " has not sent theirs within the timeout. Is it stopped, or is another of them?");
     }
+    if (!got && got.status().code() == Errc::resource) return got.status();
     if (!got) return died_while_sharing(ranks.front(), cards);
     const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(hello.rank));
     if (got->bytes == sizeof(hello) && hello.magic == kMagic && got->fds.empty() &&

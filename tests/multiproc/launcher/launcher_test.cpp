@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -96,6 +97,29 @@ TEST(Tuttirun, WhoIgnoresSigtermIsKilledAfterTheGrace) {
   unlink(path.c_str());
   EXPECT_LT(Clock::now() - start, 10s);
   EXPECT_THAT(run.err, HasSubstr("SIGKILL  (ended by tuttirun)"));
+}
+
+TEST(Tuttirun, AHangUpThatNohupIgnoresIsIgnored) {
+  // The inner one gets both, and of signals that wait the one with the least number comes first.
+  const std::string inner = std::string(TUTTIRUN) + " --nproc-per-node 1 bash -c " +
+                            "'kill -HUP $PPID; kill -TERM $PPID; exec sleep 1000'";
+  Tuttirun heard(shell("1", "exec " + inner));
+  EXPECT_EQ(heard.wait(), 128 + SIGHUP) << heard.err;
+  Tuttirun ignored(shell("1", "trap '' HUP; exec " + inner));
+  EXPECT_EQ(ignored.wait(), 128 + SIGTERM) << ignored.err;
+}
+
+TEST(Tuttirun, WorkersMayNeedMoreDescriptorsThanAProcessGets) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  rlimit few = before;
+  few.rlim_cur = 60;  // each worker takes three of tuttirun's
+  ASSERT_GT(before.rlim_max, 200U);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  Tuttirun run(shell("40", "ulimit -Sn"));
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(Tuttirun::count(run.out, "60\n"), 40) << "the workers' own limit stays: " << run.out;
 }
 
 TEST(Tuttirun, AStoppedWorkerIsEndedToo) {

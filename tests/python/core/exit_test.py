@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SOURCE = """
 import atexit, threading
 
@@ -52,3 +54,57 @@ def test_a_work_lives_until_its_callbacks_have_been_called():
     done = subprocess.run([sys.executable, "-X", "dev", "-c", SOURCE], capture_output=True, text=True, timeout=120,
                           check=False)
     assert done.returncode == 0 and done.stdout == "seen\n", (done.returncode, done.stdout, done.stderr[-3000:])
+
+
+BUSY = """
+import threading
+import time
+import numpy as np
+import tutti
+
+world = tutti.init_process_group(rank=0, world_size=1, exchange=lambda name, mine: [mine])
+inside = threading.Event()
+
+def compute(work):
+    inside.set()
+    while True:
+        pass
+
+def barriers():
+    inside.set()
+    while True:
+        world.barrier()
+
+def meet():
+    tutti.init_process_group(rank=0, world_size=1, exchange=lambda name, mine: inside.set() or time.sleep(1000))
+
+def told(action):
+    inside.set()
+    action()
+
+def call_later():
+    world.irecv(np.zeros(1), 0).add_done_callback(compute)
+    world.send(np.ones(1), 0)
+
+BUSY = {
+    "recv": lambda: told(lambda: world.recv(np.zeros(1), 0)),
+    "wait": lambda: told(lambda: world.irecv(np.zeros(1), 0).wait()),
+    "barriers": barriers,
+    "store": lambda: told(lambda: tutti.HashStore().get("nothing")),
+    "exchange": meet,
+    "called at once": lambda: world.barrier(async_op=True).add_done_callback(compute),
+    "called later": call_later,
+}
+threading.Thread(target=BUSY["%s"], daemon=True).start()
+assert inside.wait(60)
+time.sleep(0.1)  # it may be in the midst of it now; else this tries less
+print("ends", flush=True)
+"""
+
+
+@pytest.mark.parametrize("where", ["recv", "wait", "barriers", "store", "exchange", "called at once", "called later"])
+def test_a_thread_that_is_busy_in_the_library_does_not_spoil_the_exit(where):
+    """Before Python 3.14 it is ended when it comes for the GIL, which once took the process with it (SIGABRT)."""
+    done = subprocess.run([sys.executable, "-c", BUSY % where], capture_output=True, text=True, timeout=120,
+                          check=False)
+    assert done.returncode == 0 and done.stdout == "ends\n", (done.returncode, done.stdout, done.stderr[-3000:])

@@ -56,6 +56,9 @@ class Host {
     groups_[static_cast<std::size_t>(rank)][id] = *made;
     return (*made)->slot;
   }
+  [[nodiscard]] Group& group(int rank, std::uint64_t id) {
+    return *groups_[static_cast<std::size_t>(rank)].at(id);
+  }
   void close(int rank, std::uint64_t id) {
     auto& groups = groups_[static_cast<std::size_t>(rank)];
     engine(rank).remove_group(*groups.at(id));
@@ -89,6 +92,24 @@ class Host {
   std::vector<int> everybody_;
   std::vector<std::unordered_map<std::uint64_t, Group*>> groups_;  // by rank
 };
+
+TEST(GroupSlots, NumbersOfOperationsEndInsteadOfBeginningAnew) {
+  Host host(1);
+  host.make(0, 1);
+  Engine& engine = host.engine(0);
+  Group& group = host.group(0, 1);
+  group.submitted = group.started = group.done_upto = kLastOperation - 1;
+  Collective barrier;
+  barrier.kind = Kind::barrier;
+  barrier.timeout = std::chrono::seconds(1);
+  const std::uint64_t last = engine.submit(group, barrier, false);
+  EXPECT_EQ(last, kLastOperation);
+  EXPECT_FALSE(engine.failed(group, last));
+  const std::uint64_t none = engine.submit(group, barrier, false);
+  ASSERT_TRUE(engine.is_done(group, none));
+  const Status outcome = engine.outcome(group, none).value_or(Status());
+  EXPECT_EQ(outcome.code(), Errc::resource) << outcome.message();
+}
 
 TEST(GroupSlots, AMemberBehindOneThatStaysIsLookedForToo) {
   Host host(3);

@@ -19,6 +19,7 @@
 
 #include "backend/native/context.hpp"
 #include "support/sanitized.hpp"
+#include "support/sleeper.hpp"
 
 // Freezes what docs/threads.md promises (the table "Promises"), as far as one process can show it.
 // Whoever changes a line here changes the page, and what users have built on it.
@@ -298,6 +299,75 @@ TEST(Promises, AChildCannotUseItsParentsGroupsAndTheParentGoesOn) {
     EXPECT_EQ(WEXITSTATUS(status), 0);
     world.barrier().wait();
   });
+}
+
+TEST(Promises, ACallerThatSleepsIsWokenByTheOneThatBringsWhatItWaitsFor) {
+  // Messages between hosts ring nobody's page: whoever drives takes them in, for all callers of the
+  // rank. One that drives and then sleeps itself did not say so, and the other slept on, 20 ms.
+  if (test::kSanitized) GTEST_SKIP() << "waits of 10 ms are nothing there";
+  constexpr int kRounds = 80;
+  const test::Sleeper beside;
+  int late = 0;
+  std::atomic<int> step = 0;
+  std::atomic<long long> sent = 0;
+  Config config = over(Config::TransportChoice::tcp);
+  config.cpus = 8;  // so that who waits spins at first, for 750 us
+  run_threads(
+      2,
+      [&](ProcessGroup& world) {
+        std::vector<int> one(1);
+        std::vector<int> other(1);
+        for (int round = 0; round < kRounds; ++round) {
+          if (world.rank() == 0) {
+            long long got = 0;
+            std::thread sleeper([&] {
+              world.recv(one, 1, {.tag = 1});
+              got = test::Sleeper::now_ns();
+            });
+            std::this_thread::sleep_for(5ms);  // by now it sleeps
+            std::thread driver([&] { world.recv(other, 1, {.tag = 2}); });
+            std::this_thread::sleep_for(200us);  // by now it spins, mostly
+            step = 2 * round + 1;
+            sleeper.join();
+            if (static_cast<double>(got - sent) / 1e6 > beside.bound_ms(10, sent, got)) ++late;
+            step = 2 * round + 2;
+            driver.join();
+            continue;
+          }
+          while (step < 2 * round + 1) std::this_thread::sleep_for(20us);
+          sent = test::Sleeper::now_ns();
+          world.send(one, 0, {.tag = 1});
+          while (step < 2 * round + 2) std::this_thread::sleep_for(20us);
+          world.send(other, 0, {.tag = 2});
+        }
+      },
+      config);
+  EXPECT_LT(late, kRounds / 8) << "of " << kRounds;  // it was a quarter and more
+}
+
+TEST(Promises, ASendToOneselfThatSleepsIsWokenByItsRecv) {
+  if (test::kSanitized) GTEST_SKIP() << "waits of 10 ms are nothing there";
+  constexpr int kRounds = 16;
+  const test::Sleeper beside;
+  int late = 0;
+  run_threads(1, [&](ProcessGroup& world) {
+    std::vector<int> from(100'000, 7);  // too many to be sent before the recv is called
+    std::vector<int> to(from.size());
+    for (int round = 0; round < kRounds; ++round) {
+      long long sent = 0;
+      std::thread sender([&] {
+        world.send(from, 0);
+        sent = test::Sleeper::now_ns();
+      });
+      std::this_thread::sleep_for(5ms);  // by now it sleeps
+      const long long called = test::Sleeper::now_ns();
+      Work recv = world.irecv(to, 0);
+      sender.join();
+      if (static_cast<double>(sent - called) / 1e6 > beside.bound_ms(8, called, sent)) ++late;
+      recv.wait();
+    }
+  });
+  EXPECT_LT(late, kRounds / 4) << "of " << kRounds;
 }
 
 }  // namespace

@@ -2,10 +2,14 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -171,6 +175,8 @@ TEST(Socket, AnAddressCanBeListenedOnAgainAtOnce) {
   EXPECT_FALSE(listen_tcp(address)) << "but not twice at the same time";
 }
 
+constexpr uid_t kNobody = 65534;
+
 std::string unique_name() {
   return "tutti-socket-test-" + std::to_string(getpid()) + "-" +
          std::to_string(std::chrono::steady_clock::now().time_since_epoch().count());
@@ -206,6 +212,49 @@ TEST(UnixSocket, DescriptorsAreHandedOver) {
   char got = 0;
   ASSERT_EQ(read(read_end.get(), &got, 1), 1);
   EXPECT_EQ(got, 'x');
+}
+
+/// Sends more descriptors than a user without privileges may have under way, to somebody who takes
+/// them late. What went wrong, or nothing.
+std::string hand_over_many() {
+  if (geteuid() == 0 && setresuid(kNobody, kNobody, kNobody) != 0) return "cannot be tried";
+  constexpr int kMost = 32;
+  constexpr int kMessages = 2 * kMost;  // nobody may have more than kMost under way
+  const rlimit few{kMost, kMost};
+  auto pair = unix_pair();
+  if (!pair || setrlimit(RLIMIT_NOFILE, &few) != 0) return "cannot be tried";
+  const auto early = send_fds(pair->first.get(), std::array{0}, bytes_of("x"), soon());
+  if (!early.ok()) return std::string(early.message());
+  std::atomic<bool> held_up = false;
+  std::thread taker([&] {
+    std::this_thread::sleep_for(50ms);
+    held_up = true;
+    std::array<std::byte, 1> byte;
+    for (int i = 0; i <= kMessages; ++i) (void)receive_fds(pair->second.get(), byte, soon());
+  });
+  std::string wrong;
+  for (int i = 0; i < kMessages && wrong.empty(); ++i) {
+    const tutti::Status sent = send_fds(pair->first.get(), std::array{0}, bytes_of("x"), soon());
+    if (!sent.ok()) wrong = sent.message();
+  }
+  if (wrong.empty() && !held_up) wrong = "nothing was in the way: tests nothing";
+  pair->first.reset();
+  taker.join();
+  return wrong;
+}
+
+TEST(UnixSocket, DescriptorsThatWaitToBeTakenHoldOthersUpAndNoMore) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string wrong = hand_over_many();
+    std::fputs(wrong.c_str(), stderr);
+    _exit(wrong.empty() ? 0 : wrong == "cannot be tried" ? 77 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "needs to be another user";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST(UnixSocket, LimitsAndTheEndAreErrors) {

@@ -1,12 +1,15 @@
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "os/descriptors.hpp"
 #include "os/socket.hpp"
 #include "transport/shm/host.hpp"
 #include "transport/shm/reception.hpp"
@@ -154,6 +157,24 @@ TEST_F(SharedMemory, FullLineIsWaitedFor) {
   }
   ASSERT_GT(strangers.size(), 100U);
   ASSERT_FALSE(stranger().valid()) << "its line is not full: tests nothing";
+  expect_joined();
+}
+
+TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const std::optional<std::size_t> free = os::free_descriptors();
+  ASSERT_TRUE(free);
+  rlimit few = before;
+  few.rlim_cur = before.rlim_cur - *free + 2;  // two more than there are, and eight are needed
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+  for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+    const Status outcome = hosts[rank]->join(ranks, cards, deadline);
+    EXPECT_EQ(outcome.code(), Errc::resource) << outcome.message();
+    EXPECT_NE(outcome.message().find("open files"), std::string::npos) << outcome.message();
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   expect_joined();
 }
 
