@@ -48,6 +48,16 @@ class MustNotCompile(PlantedTree):
         self.assertEqual(done.returncode, 1)
         self.assertIn("without any misuse it must compile", done.stdout)
 
+    def test_with_what_it_includes(self):
+        source = "#include <string>\nstd::string text;\n" + SOURCE
+        self.assertEqual(self.check("too_small", source=source).returncode, 0)
+        self.assertEqual(self.check("harmless", source=source).returncode, 1)
+
+    def test_an_include_that_is_missing(self):
+        done = self.check("too_small", source="#include <no/such/header.hpp>\n" + SOURCE)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no/such/header.hpp", done.stdout)
+
     def test_unknown_case(self):
         done = self.check("forgotten")
         self.assertEqual(done.returncode, 1)
