@@ -58,7 +58,7 @@ void TcpTransport::dial(Connection& to) {
   if (Status s = take_socket(to, std::move(*fd)); !s) return dial_again(to, s);
   to.handshake = secure::Handshake::dialler(party(), to.peer, nonce);
   to.connecting = true;
-  to.knocks.begin(now);
+  to.knocks.begin(now, options_.closed_port);
   to.stall = StallWatch();
   watch_dial(to);
 }
@@ -110,11 +110,13 @@ void TcpTransport::await_handshake(Connection& to, TimePoint now) {
 
 /// It has all that we have said. What it has answered may have been lost in a cut: nothing is on
 /// the way that would tell. So its host is asked for another connection; if it gives one, the
-/// process stands still.
+/// process stands still, as it does where the host answers and its listener does not.
 void TcpTransport::probe(Connection& to, TimePoint now) {
-  if (!std::exchange(to.probing, true)) to.knocks.begin(now);
+  if (!std::exchange(to.probing, true)) to.knocks.begin(now, options_.closed_port);
   switch (to.knocks.look(/*first=*/-1, to.address, now)) {
-    case Knocks::Verdict::waiting: return;
+    case Knocks::Verdict::waiting:
+      if (!to.knocks.host_answers()) return;
+      [[fallthrough]];
     case Knocks::Verdict::answered:
       to.knocks.end();
       to.stood_still = true;
@@ -431,12 +433,15 @@ void TcpTransport::check_deadlines(TimePoint now) {
       await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
       const auto waited = std::chrono::ceil<std::chrono::milliseconds>(options_.dial_timeout);
-      give_up_dial(to,
-                   Status(Errc::peer_lost,
-                          fmt::format("no connection after {} ms{}{}; does its host answer, and "
-                                      "is its process alive?",
-                                      waited.count(), to.last_trouble.ok() ? "" : "; last: ",
-                                      to.last_trouble.message())));
+      give_up_dial(
+          to, Status(Errc::peer_lost,
+                     fmt::format("no connection after {} ms{}{}; {}", waited.count(),
+                                 to.last_trouble.ok() ? "" : "; last: ", to.last_trouble.message(),
+                                 to.knocks.host_answers()
+                                     ? "its host answers, but nobody takes the connection: is "
+                                       "its process stopped and its queue full "
+                                       "(net.core.somaxconn), or a firewall between?"
+                                     : "does its host answer, and is its process alive?")));
     } else if (to.connecting) {
       await_answer(to, now);
     } else if (to.next_dial <= now) {

@@ -43,6 +43,8 @@ struct TcpOptions {
   /// How long a first connection to a peer may fail to come about. A peer whose host has taken it,
   /// and which says nothing, stands still: for that there is no limit here (decisions E6).
   std::chrono::milliseconds dial_timeout{10'000};
+  /// Of other hosts, where nobody listens (RFC 863's "discard"): see Knocks.
+  std::uint16_t closed_port = 9;
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};
   /// Begins to ask whom others know to have been lost first, before a peer is blamed that could not
