@@ -30,13 +30,14 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tl
                    std::to_string(*options.size));
   }
   rendezvous::Rendezvous meeting;
-  if (tls) {  // what the exchange carries may be read on the way
-    Result<std::vector<std::byte>> secret = rendezvous::read_secret(rendezvous::Environment({}));
+  if (tls || options.secret) {  // what the exchange carries may be read on the way
+    Result<std::vector<std::byte>> secret =
+        rendezvous::read_secret(rendezvous::Environment({}), options.secret);
     if (!secret) return secret.status();
     if (secret->empty()) {
       return without(
           "TUTTI_TLS needs a secret that does not go through it: start with tuttirun, or give all "
-          "processes the same TUTTI_SECRET_FILE");
+          "processes the same TUTTI_SECRET_FILE or InitOptions::secret");
     }
     meeting.secret = std::move(*secret);
   }
@@ -56,7 +57,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tl
     return without("it did not give the texts of all ranks");
   }
   meeting.job = texts->front();
-  if (!tls) {
+  if (meeting.secret.empty()) {
     for (const char letter : meeting.job) meeting.secret.push_back(static_cast<std::byte>(letter));
   }
   return meeting;
@@ -94,6 +95,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   settings.size = options.size;
   settings.master_addr = options.master_addr;
   settings.master_port = options.master_port;
+  settings.secret = options.secret;
   settings.tls = config.tls;
   settings.interfaces = config.interfaces;
   settings.timeout = std::chrono::ceil<std::chrono::milliseconds>(config.timeout);

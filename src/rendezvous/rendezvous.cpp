@@ -170,7 +170,7 @@ Status Meeting::settle(std::string_view how) {
   result_.rank = *place_.rank;
   result_.size = *place_.size;
   result_.local_rank = place_.local_rank.value_or(0);
-  auto secret = read_secret(environment_);
+  auto secret = read_secret(environment_, settings_.secret);
   if (!secret) return secret.status();
   result_.secret = std::move(*secret);
   result_.job = environment_.text("TUTTI_JOB").value_or("");

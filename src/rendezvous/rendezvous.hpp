@@ -67,6 +67,7 @@ struct Settings {
   /// Encrypt the connection to the store; then there must be a secret.
   bool tls = false;
   /// Config::interfaces: goes before the variables that name one.
+  std::optional<std::vector<std::byte>> secret = {};
   std::string interfaces = {};
   /// Null: the process's own environment, read now.
   std::function<const char*(const char* name)> environment;
