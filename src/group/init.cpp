@@ -135,16 +135,21 @@ ProcessGroup init_process_group(const InitOptions& options) {
   world_options.bind_host = *ours;
   world_options.store = meeting.store;
   world_options.backend_options = options.backend_options;
-  // A given store is the caller's, who may keep it longer than this world: no mark is left there,
-  // nor is it left.
-  if (rendezvous::leave_mark(meeting))
-    world_options.first_lost = [meeting](int unreachable) {
-      return rendezvous::ask_first_lost(meeting, unreachable);
+  const auto mark = std::make_shared<rendezvous::Mark>(meeting);
+  if (mark->leave()) {
+    world_options.first_lost = [meeting, mark](int unreachable) {
+      if (mark->known_of_all()) return rendezvous::ask_first_lost(meeting, unreachable);
+      return std::function<std::optional<Status>()>(
+          [] { return Status(Errc::store, "not all ranks would be missed by the store"); });
     };
+  }
   world_options.left = meeting.leave;
+  // The caller may keep a store of his own longer than this world: it is not left, but the mark is.
+  if (meeting.given) world_options.left = [mark] { mark->take_back(); };
   try {
     Result<ProcessGroup> world = group::make_world(std::move(world_options), gather);
     if (!world) raise(world.status());
+    mark->look_for_all();
     return std::move(*world);
   } catch (const Error& problem) {
     excuse(problem.status());
