@@ -2,18 +2,20 @@
 """Runs fuzzers for a bounded time, and keeps the inputs that they begin with.
 
     fuzz.py run --seconds 3 --long 60 --seeds tests/fuzz/seeds/url_fuzz.txt --work FOLDER PROGRAM
-    fuzz.py must-find --seconds 60 --work FOLDER PROGRAM
+    fuzz.py must-find --runs 300000 --work FOLDER PROGRAM
     fuzz.py coverage --least 90 --work FOLDER --seeds FOLDER --programs ... --sources ...
     fuzz.py keep --seconds 60 --seeds tests/fuzz/seeds/url_fuzz.txt --work FOLDER PROGRAM
 
 A file of seeds holds one input per line, as a Python bytes literal without its quotes; # begins a
-comment. `run` takes --long seconds if TUTTI_LONG_TESTS is set. `keep` fuzzes, then writes the fewest
+comment. `run` takes --long seconds if TUTTI_LONG_TESTS is set. `must-find` searches in the same way each
+time: from one seed on, at most so many inputs, and with the program where it always is in memory. `keep` fuzzes, then writes the fewest
 inputs that reach all that was reached into the file. Exit status: 0 if all is well, 1 if a fuzzer
 has found something (must-find: nothing), or if fewer lines were reached.
 """
 
 import argparse
 import ast
+import ctypes
 import json
 import os
 import pathlib
@@ -25,6 +27,8 @@ RSS_LIMIT_MB = 1024
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 INPUT_SECONDS = 10  # for one input; what takes longer is a find
 LEAST_SEED_BYTES = 1
+SEED = 1
+ADDR_NO_RANDOMIZE = 0x0040000  # personality(2)
 
 
 def is_long():
@@ -53,7 +57,12 @@ def unpack(seeds, folder):
         (folder / f"{number:04}").write_bytes(seed)
 
 
-def fuzz(program, work, options, folders, profile=None, quiet=False):
+def keep_addresses():
+    """Of this process: what a fuzzer tries next depends on them. Where a sandbox forbids it they differ."""
+    ctypes.CDLL(None).personality(ADDR_NO_RANDOMIZE)
+
+
+def fuzz(program, work, options, folders, profile=None, quiet=False, prepare=None):
     """Exit status of the fuzzer and what it printed. What it finds stays in `work`."""
     work.mkdir(parents=True, exist_ok=True)
     environment = dict(os.environ, LLVM_PROFILE_FILE=str(profile or os.devnull))
@@ -61,7 +70,8 @@ def fuzz(program, work, options, folders, profile=None, quiet=False):
                f"-artifact_prefix={work}/", *options, *map(str, folders)]
     # Programs print what they are given: anything.
     done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, check=False,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
+                          preexec_fn=prepare)
     if done.returncode != 0 and not quiet:
         print(done.stdout[-8000:])
     return done.returncode, done.stdout
@@ -84,13 +94,14 @@ def run(args):
 
 
 def must_find(args):
-    status, text = fuzz(args.program, args.work, [f"-max_total_time={args.seconds}"], [],
-                        quiet=True)
+    status, text = fuzz(args.program, args.work, [f"-seed={SEED}", f"-runs={args.runs}"], [],
+                        quiet=True, prepare=keep_addresses)
     if status == 0:
-        print(f"nothing was found in {args.seconds} s, but a check is missing")
+        print(f"nothing was found with {args.runs} inputs, but a check is missing")
         return 1
     found = [line for line in text.splitlines() if "SUMMARY:" in line or "ERROR:" in line]
     print("\n".join(found) or text[-4000:])
+    print(last_line_with(text, "cov:"))
     # A fuzzer that cannot even start finds nothing.
     return 0 if last_line_with(text, "Test unit written to") else 1
 
@@ -172,7 +183,10 @@ def main():
             command.add_argument("--programs", nargs="+", required=True)
             command.add_argument("--sources", nargs="+", required=True)
             continue
-        command.add_argument("--seconds", type=int, required=True)
+        if name == "must-find":
+            command.add_argument("--runs", type=int, required=True)
+        else:
+            command.add_argument("--seconds", type=int, required=True)
         if name == "run":
             command.add_argument("--long", type=int, required=True,
                                  help="seconds if TUTTI_LONG_TESTS is set")

@@ -33,6 +33,10 @@ struct InitOptions {
   std::optional<int> size = std::nullopt;  ///< absent: as the URL says; WORLD_SIZE; the launcher's
   std::optional<std::string> master_addr = std::nullopt;
   std::optional<int> master_port = std::nullopt;
+  /// The job's secret, 32 to 4096 bytes, the same on all ranks: nobody else can join or disturb it,
+  /// and connections can be encrypted (Config::tls). Absent: job_secret(). Where a launcher serves
+  /// the store, it must be the launcher's.
+  std::optional<std::vector<std::byte>> secret = std::nullopt;
   /// Of init and of operations that do not say their own; absent: Config::timeout.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
   /// Absent: read from the environment now.

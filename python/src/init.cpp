@@ -55,7 +55,8 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
                 std::optional<int> size, std::optional<std::string> master_addr,
                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
                 std::string name, std::string meeting, nb::object exchange,
-                const std::optional<std::string>& backend, nb::object backend_options) {
+                const std::optional<std::string>& backend, nb::object backend_options,
+                const std::optional<nb::bytes>& secret) {
   Kept::release_done();
   InitOptions options;
   options.init_method = std::move(init_method);
@@ -65,6 +66,10 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   options.master_addr = std::move(master_addr);
   options.master_port = master_port;
   options.timeout = timeout_of(timeout);
+  if (secret) {
+    const auto* const bytes = static_cast<const std::byte*>(secret->data());
+    options.secret.emplace(bytes, bytes + secret->size());
+  }
   options.config = std::move(config);
   options.name = std::move(name);
   options.meeting = std::move(meeting);
@@ -92,7 +97,7 @@ void bind_init(nb::module_& module) {
   module.def("init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
              none("rank"), none("world_size"), none("master_addr"), none("master_port"),
              none("timeout"), none("config"), "name"_a = "world", "meeting"_a = "",
-             none("exchange"), none("backend"), none("backend_options"),
+             none("exchange"), none("backend"), none("backend_options"), none("secret"),
              "Make the group of all processes of the job; what is None stands in the environment,\n"
              "which is read now. Blocks until all have joined.");
   module.def(

@@ -30,13 +30,14 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tl
                    std::to_string(*options.size));
   }
   rendezvous::Rendezvous meeting;
-  if (tls) {  // what the exchange carries may be read on the way
-    Result<std::vector<std::byte>> secret = rendezvous::read_secret(rendezvous::Environment({}));
+  if (tls || options.secret) {  // what the exchange carries may be read on the way
+    Result<std::vector<std::byte>> secret =
+        rendezvous::read_secret(rendezvous::Environment({}), options.secret);
     if (!secret) return secret.status();
     if (secret->empty()) {
       return without(
           "TUTTI_TLS needs a secret that does not go through it: start with tuttirun, or give all "
-          "processes the same TUTTI_SECRET_FILE");
+          "processes the same TUTTI_SECRET_FILE or InitOptions::secret");
     }
     meeting.secret = std::move(*secret);
   }
@@ -56,7 +57,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tl
     return without("it did not give the texts of all ranks");
   }
   meeting.job = texts->front();
-  if (!tls) {
+  if (meeting.secret.empty()) {
     for (const char letter : meeting.job) meeting.secret.push_back(static_cast<std::byte>(letter));
   }
   return meeting;
@@ -94,6 +95,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   settings.size = options.size;
   settings.master_addr = options.master_addr;
   settings.master_port = options.master_port;
+  settings.secret = options.secret;
   settings.tls = config.tls;
   settings.interfaces = config.interfaces;
   settings.timeout = std::chrono::ceil<std::chrono::milliseconds>(config.timeout);
@@ -133,16 +135,21 @@ ProcessGroup init_process_group(const InitOptions& options) {
   world_options.bind_host = *ours;
   world_options.store = meeting.store;
   world_options.backend_options = options.backend_options;
-  // A given store is the caller's, who may keep it longer than this world: no mark is left there,
-  // nor is it left.
-  if (rendezvous::leave_mark(meeting))
-    world_options.first_lost = [meeting](int unreachable) {
-      return rendezvous::ask_first_lost(meeting, unreachable);
+  const auto mark = std::make_shared<rendezvous::Mark>(meeting);
+  if (mark->leave()) {
+    world_options.first_lost = [meeting, mark](int unreachable) {
+      if (mark->known_of_all()) return rendezvous::ask_first_lost(meeting, unreachable);
+      return std::function<std::optional<Status>()>(
+          [] { return Status(Errc::store, "not all ranks would be missed by the store"); });
     };
+  }
   world_options.left = meeting.leave;
+  // The caller may keep a store of his own longer than this world: it is not left, but the mark is.
+  if (meeting.given) world_options.left = [mark] { mark->take_back(); };
   try {
     Result<ProcessGroup> world = group::make_world(std::move(world_options), gather);
     if (!world) raise(world.status());
+    mark->look_for_all();
     return std::move(*world);
   } catch (const Error& problem) {
     excuse(problem.status());

@@ -112,7 +112,13 @@ Status check_place(const Place& place) {
   return {};
 }
 
-Result<std::vector<std::byte>> read_secret(const Environment& environment) {
+Result<std::vector<std::byte>> read_secret(const Environment& environment,
+                                           const std::optional<std::vector<std::byte>>& given) {
+  if (given) {
+    if (Status s = store::check_secret("the secret given to init_process_group", given->size()); !s)
+      return s;
+    return *given;
+  }
   if (environment.filled("TUTTI_SECRET_FD")) {
     auto fd = environment.number("TUTTI_SECRET_FD");
     if (!fd) return fd.status();

@@ -61,8 +61,10 @@ Status complete(Place& place, const Environment& environment);
 /// Whether these numbers make sense together.
 Status check_place(const Place& place);
 
-/// From TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set.
-Result<std::vector<std::byte>> read_secret(const Environment& environment);
+/// The one that the caller gives, if it can be one; else from TUTTI_SECRET_FD or TUTTI_SECRET_FILE;
+/// empty if neither is set.
+Result<std::vector<std::byte>> read_secret(const Environment& environment,
+                                           const std::optional<std::vector<std::byte>>& given = {});
 /// TUTTI_AGENT_STORE.
 Result<bool> agent_serves(const Environment& environment);
 

@@ -1,4 +1,7 @@
+#include <unistd.h>
+
 #include <charconv>
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,6 +23,8 @@ constexpr std::string_view kLostKey = "lost";
 constexpr milliseconds kStoreWaits{50};
 // A busy machine may hold the store up. One that stands still knows nothing in time.
 constexpr milliseconds kAskTime{1000};
+constexpr std::string_view kMarksKey = "marks";
+constexpr milliseconds kTakeBackTime{250};
 
 std::string key_of(int rank) { return std::string(kLostKey) + "/" + std::to_string(rank); }
 
@@ -115,14 +120,43 @@ class AskedStore {
 
 }  // namespace
 
-bool leave_mark(const Rendezvous& rendezvous) {
-  if (!rendezvous.client) return false;
+bool Mark::leave() {
+  if (!rendezvous_.client) return false;
+  process_ = ::getpid();
+  left_ = true;
   try {
-    const std::string rank = std::to_string(rendezvous.rank);
-    return rendezvous.store->set_will(kLostKey, rank) &&
-           rendezvous.store->set_will(key_of(rendezvous.rank), rank);
+    const std::string rank = std::to_string(rendezvous_.rank);
+    if (!rendezvous_.store->set_will(kLostKey, rank) ||
+        !rendezvous_.store->set_will(key_of(rendezvous_.rank), rank))
+      return false;
+    // In a store of our own all have one, or none could join.
+    if (rendezvous_.given)
+      rendezvous_.store->add(kMarksKey, 1);
+    else
+      of_all_ = true;
+    return true;
   } catch (const Error&) {
     return false;  // without it others know less, which is no reason to fail
+  }
+}
+
+void Mark::look_for_all() {
+  if (of_all_ || !left_) return;
+  try {
+    of_all_ = rendezvous_.store->add(kMarksKey, 0) == rendezvous_.size;
+  } catch (const Error&) {
+    // As above.
+  }
+}
+
+void Mark::take_back() noexcept {
+  // A store of our own is left, which does this, too. A forked child is not who has left it.
+  if (!left_.exchange(false) || !rendezvous_.given || process_ != ::getpid()) return;
+  try {
+    rendezvous_.store->drop_will(key_of(rendezvous_.rank), kTakeBackTime);
+    rendezvous_.store->drop_will(kLostKey, kTakeBackTime);
+  } catch (const std::exception&) {
+    // Its server is gone, or stands still.
   }
 }
 

@@ -17,6 +17,7 @@
 #include "rendezvous/url.hpp"
 #include "store/handshake.hpp"
 #include "store/secret.hpp"
+#include "store/served_store.hpp"
 #include "store/tcp_store.hpp"
 
 namespace tutti::rendezvous {
@@ -170,7 +171,7 @@ Status Meeting::settle(std::string_view how) {
   result_.rank = *place_.rank;
   result_.size = *place_.size;
   result_.local_rank = place_.local_rank.value_or(0);
-  auto secret = read_secret(environment_);
+  auto secret = read_secret(environment_, settings_.secret);
   if (!secret) return secret.status();
   result_.secret = std::move(*secret);
   result_.job = environment_.text("TUTTI_JOB").value_or("");
@@ -366,6 +367,14 @@ Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
     if (!made) return made.status();
     for (const std::byte byte : made->secret)
       drawn += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  }
+  // Behind one that was given a server may stand, which sees who is lost.
+  if (const auto* const on_server = dynamic_cast<const store::ServedStore*>(result_.store.get())) {
+    if (auto served = on_server->served()) {
+      result_.client = std::move(served->client);
+      result_.part = std::move(served->prefix);
+      result_.given = true;
+    }
   }
   drawn = result_.store->compare_set("secret", "", drawn, settings_.timeout);
   constexpr std::size_t kJobLetters = 16;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -41,10 +42,12 @@ struct Rendezvous {
   std::uint64_t generation = 0;
   /// The store ends with rank 0.
   bool rank_0_serves = false;
-  /// Where the store is on a server and ours alone: what `ask_first_lost` asks, and what stands
-  /// before our keys there.
+  /// Where the store is on a server: what `ask_first_lost` asks, and what stands before our keys
+  /// there.
   std::shared_ptr<store::TcpClient> client = {};
   std::string part = {};
+  /// It is the caller's, who may keep it longer than this world.
+  bool given = false;
   /// Says good-bye to such a store, for a process that ends without destroying it (store.hpp).
   /// While `store` lives.
   std::function<void()> leave = {};
@@ -64,6 +67,7 @@ struct Settings {
   std::optional<int> local_rank;
   std::optional<std::string> master_addr;
   std::optional<int> master_port;
+  std::optional<std::vector<std::byte>> secret = {};
   /// Encrypt the connection to the store; then there must be a secret.
   bool tls = false;
   /// Config::interfaces: goes before the variables that name one.
@@ -120,13 +124,38 @@ std::pair<std::string, std::string> will_before(std::string_view name, int rank,
 /// for who will come to `exchange` later and has work before. Nothing where the store takes no
 /// wills.
 Status promise(Store& store, std::string_view name, int rank, int size);
-/// Leaves with the store what `ask_first_lost` tells, if this process ends without a good-bye while
-/// it holds the store. False where the store takes no wills, or is not ours alone.
-bool leave_mark(const Rendezvous& rendezvous);
+/// What is left with the store for `ask_first_lost` to tell, if this process ends without a
+/// good-bye.
+class Mark {
+ public:
+  explicit Mark(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
+  /// As `take_back`.
+  ~Mark() { take_back(); }
+  Mark(const Mark&) = delete;
+  Mark& operator=(const Mark&) = delete;
+
+  /// False where the store takes none.
+  bool leave();
+  /// Whether all ranks have left theirs, as those have that are part of the world: who has none
+  /// would be taken for one that was not lost. Asked once, by who may wait.
+  void look_for_all();
+  [[nodiscard]] bool known_of_all() const noexcept { return of_all_; }
+  /// This rank leaves in peace, and the store does not end with that. Does not throw, nor wait
+  /// long.
+  void take_back() noexcept;
+
+ private:
+  Rendezvous rendezvous_;
+  std::atomic<bool> of_all_{false};
+  std::atomic<bool> left_{false};
+  std::atomic<int> process_{0};
+};
+
 /// Begins to ask the store which rank of this world was lost first, and whether `unreachable` was
-/// lost, too; only after `leave_mark`. What is returned looks for the answer: nothing: not yet;
-/// peer_lost with its culprit; peer_left with that culprit: `unreachable` itself was not lost; ok:
-/// nobody; else it cannot be known. Neither waits; the answer is there after a second at most.
+/// lost, too; only after all have left their marks. What is returned looks for the answer: nothing:
+/// not yet; peer_lost with its culprit; peer_left with that culprit: `unreachable` itself was not
+/// lost; ok: nobody; else it cannot be known. Neither waits; the answer is there after a second at
+/// most.
 std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous,
                                                       int unreachable);
 /// Tells the others of that exchange, unless it is over, why this rank will not come: with its

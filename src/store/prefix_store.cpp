@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <tutti/store.hpp>
 
+#include "store/served_store.hpp"
+
 namespace tutti {
 namespace store {
 namespace {
@@ -14,7 +16,7 @@ milliseconds left_until(Store::Clock::time_point deadline) {
   return std::max(left, milliseconds::zero());
 }
 
-class PrefixStore final : public Store {
+class PrefixStore final : public Store, public ServedStore {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> inner)
       : prefix_(std::move(prefix) + "/"), inner_(std::move(inner)) {
@@ -23,6 +25,12 @@ class PrefixStore final : public Store {
 
   [[nodiscard]] std::string describe() const override {
     return fmt::format("{} (under \"{}\")", inner_->describe(), prefix_);
+  }
+  [[nodiscard]] std::optional<Served> served() const override {
+    const auto* const inner = dynamic_cast<const ServedStore*>(inner_.get());
+    std::optional<Served> served = inner != nullptr ? inner->served() : std::nullopt;
+    if (served) served->prefix += prefix_;
+    return served;
   }
 
  protected:

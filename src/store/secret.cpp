@@ -28,18 +28,20 @@ Result<std::vector<std::byte>> read_all(int fd, const std::string& what) {
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
-  if (size < kLeastSecretBytes || size > kMostSecretBytes) {
-    return invalid(
-        fmt::format("{} holds {} bytes, a secret has {} to {}; make one with: head -c 32 "
-                    "/dev/urandom",
-                    what, size > kMostSecretBytes ? "too many" : std::to_string(size),
-                    kLeastSecretBytes, kMostSecretBytes));
-  }
+  if (Status s = check_secret(what, size); !s) return s;
   secret.resize(size);
   return secret;
 }
 
 }  // namespace
+
+Status check_secret(std::string_view what, std::size_t bytes) {
+  if (bytes >= kLeastSecretBytes && bytes <= kMostSecretBytes) return {};
+  return invalid(fmt::format(
+      "{} holds {} bytes, a secret has {} to {}; make one with: head -c 32 /dev/urandom", what,
+      bytes > kMostSecretBytes ? "too many" : std::to_string(bytes), kLeastSecretBytes,
+      kMostSecretBytes));
+}
 
 Result<MadeSecret> make_secret() {
   MadeSecret made;

@@ -37,8 +37,9 @@ struct Attempt {
 };
 
 constexpr std::uint64_t kFirstId = 1;
-// Of a server that has hung up.
-constexpr int kLastReads = 16;
+// Of a server that has hung up: more than kernels keep for a connection (64 MiB). Its farewell
+// stands behind all answers.
+constexpr int kLastReads = 1024;
 
 Attempt shake_hands(secure::Stream& stream, const Credentials& mine, os::Deadline deadline,
                     const Request* first) {

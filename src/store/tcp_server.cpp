@@ -20,7 +20,9 @@
 #include "os/event_loop.hpp"
 #include "os/socket.hpp"
 #include "secure/stream.hpp"
+#include "store/answer_queue.hpp"
 #include "store/broker.hpp"
+#include "store/farewell.hpp"
 #include "store/handshake.hpp"
 #include "store/wire.hpp"
 
@@ -61,11 +63,7 @@ class TcpServer::Loop {
   }
   [[nodiscard]] const os::Address& address() const noexcept { return address_; }
   /// Frees the port, says farewell to those who are left and hangs up; when the thread has ended.
-  void shut() noexcept {
-    for (const auto& [id, connection] : connections_) say_farewell(*connection);
-    connections_.clear();
-    listener_.reset();
-  }
+  void shut() noexcept;
 
  private:
   using Id = std::uint64_t;
@@ -86,9 +84,7 @@ class TcpServer::Loop {
 
     std::vector<std::byte> in;
     std::size_t in_used = 0;  // bytes at the front of `in` that are done with
-    std::deque<std::vector<std::byte>> out;
-    std::size_t out_sent = 0;  // bytes of out.front() that are gone
-    std::size_t out_bytes = 0;
+    AnswerQueue out;
 
     std::unordered_map<Broker::Ticket, std::uint64_t> waiting;  // ticket -> request id
     // What is set when this user is lost. Few: kMaxWills.
@@ -119,7 +115,6 @@ class TcpServer::Loop {
   void flush_on_loop(Connection& connection);
   void update_watch_on_loop(Connection& connection);
   void doom_on_loop(Connection& connection, std::string_view why);
-  void say_farewell(Connection& connection) noexcept;
   void bury_on_loop();
   /// Takes leave of all who are doomed; returns their wills.
   std::vector<std::pair<std::string, std::string>> bury_doomed_on_loop();
@@ -145,6 +140,21 @@ class TcpServer::Loop {
   std::mutex mutex_;
   std::optional<Clock::time_point> close_at_;  // guarded by mutex_
 };
+
+void TcpServer::Loop::shut() noexcept {
+  listener_.reset();
+  try {
+    std::vector<Parting> users;
+    for (const auto& [id, connection] : connections_) {
+      if (connection->state == State::open && !connection->doomed)
+        users.push_back({std::move(connection->stream), std::move(connection->out)});
+    }
+    part_from(std::move(users), options_.farewell_timeout);
+  } catch (const std::exception& error) {  // no memory
+    base::log(base::Level::info, error.what());
+  }
+  connections_.clear();
+}
 
 void TcpServer::Loop::run_on_loop() noexcept {
   try {
@@ -274,7 +284,7 @@ void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
                          scratch_.begin() + static_cast<std::ptrdiff_t>(got.bytes));
     if (got.bytes == 0) return;
     handle_frames_on_loop(id, connection);
-    if (got.bytes < kReadBytes || connection.out_bytes > kStopReadingBytes) return;
+    if (got.bytes < kReadBytes || connection.out.bytes() > kStopReadingBytes) return;
   }
 }
 
@@ -479,38 +489,24 @@ void TcpServer::Loop::respond_on_loop(Connection& connection, const Response& re
 }
 
 void TcpServer::Loop::send_on_loop(Connection& connection, std::vector<std::byte> bytes) {
-  if (connection.out_bytes > 0 && connection.out_bytes + bytes.size() > options_.max_unread_bytes) {
+  if (!connection.out.empty() &&
+      connection.out.bytes() + bytes.size() > options_.max_unread_bytes) {
     doom_on_loop(connection, "does not read its answers");
     return;
   }
-  connection.out_bytes += bytes.size();
-  connection.out.push_back(std::move(bytes));
+  connection.out.push(std::move(bytes));
   flush_on_loop(connection);
 }
 
 void TcpServer::Loop::flush_on_loop(Connection& connection) {
-  if (connection.out.empty() && connection.stream.unsent() > 0) connection.stream.write({});
-  while (!connection.out.empty()) {
-    const std::span<const std::byte> rest =
-        std::span<const std::byte>(connection.out.front()).subspan(connection.out_sent);
-    const secure::Moved sent = connection.stream.write_some(rest);
-    if (sent.error != 0) {
-      doom_on_loop(connection, connection.stream.status_of(sent, "cannot send").message());
-      return;
-    }
-    if (sent.bytes == 0) return;
-    connection.out_sent += sent.bytes;
-    connection.out_bytes -= sent.bytes;
-    if (connection.out_sent == connection.out.front().size()) {
-      connection.out.pop_front();
-      connection.out_sent = 0;
-    }
-  }
+  const secure::Moved sent = connection.out.flush(connection.stream);
+  if (sent.error != 0)
+    doom_on_loop(connection, connection.stream.status_of(sent, "cannot send").message());
 }
 
 void TcpServer::Loop::update_watch_on_loop(Connection& connection) {
   std::uint32_t wanted = 0;
-  if (connection.out_bytes <= kStopReadingBytes) wanted |= EPOLLIN;
+  if (connection.out.bytes() <= kStopReadingBytes) wanted |= EPOLLIN;
   if (!connection.out.empty() || connection.stream.unsent() > 0) wanted |= EPOLLOUT;
   if ((wanted & EPOLLIN) != 0 && !connection.unread && connection.stream.may_have_unread()) {
     connection.unread = true;
@@ -541,21 +537,6 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
     base::log_limited(base::Level::info, "store.stranger",
                       fmt::format("the store at {} has dropped a connection from {}: {}",
                                   address_.to_string(), connection.peer, why));
-  }
-}
-
-/// If it can be said without waiting. Unread requests would turn the end into a reset, which may
-/// take what we have said with it.
-void TcpServer::Loop::say_farewell(Connection& connection) noexcept {
-  if (connection.state != State::open || connection.doomed) return;
-  try {
-    send_on_loop(connection, encode_response({}, kFarewellId, options_.limits));
-    for (std::size_t i = 0; i < kReadsPerTurn && !connection.doomed; ++i) {
-      const secure::Moved got = connection.stream.read_some(scratch_);
-      if (got.bytes == 0) break;
-    }
-  } catch (const std::exception& error) {
-    base::log(base::Level::info, error.what());
   }
 }
 

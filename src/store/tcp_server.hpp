@@ -35,6 +35,8 @@ struct TcpServerOptions {
   std::size_t max_strangers = 256;
   /// Answers a user leaves unread; beyond it he is dropped.
   std::size_t max_unread_bytes = std::size_t{256} << 20;
+  /// Who stands still, or is cut off, does not hold up the end of the server for longer than this.
+  std::chrono::milliseconds farewell_timeout = std::chrono::milliseconds(500);
   /// Requests of one user that wait at once.
   std::size_t max_waiting = 4096;
 };

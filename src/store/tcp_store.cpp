@@ -8,6 +8,7 @@
 #include "secure/stream.hpp"
 #include "store/request_store.hpp"
 #include "store/secret.hpp"
+#include "store/served_store.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_store.hpp"
@@ -20,7 +21,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kGoodByeTimeout{250};
 
-class TcpStoreImpl final : public RequestStore<TcpStore> {
+class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
  public:
   TcpStoreImpl(std::string host, std::uint16_t port, std::unique_ptr<TcpServer> server,
                std::shared_ptr<TcpClient> client, const TcpStoreOptions& options)
@@ -42,6 +43,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore> {
 
   [[nodiscard]] const std::string& host() const noexcept override { return host_; }
   [[nodiscard]] std::uint16_t port() const noexcept override { return port_; }
+  [[nodiscard]] std::optional<Served> served() const override { return Served{client_}; }
   [[nodiscard]] std::string describe() const override {
     const bool v6 = host_.find(':') != std::string::npos;
     return fmt::format("the store at {}{}{}:{}", v6 ? "[" : "", host_, v6 ? "]" : "", port_);

@@ -65,6 +65,40 @@ TEST_P(Blame, TheStoreKnowsWhoWasLostFirst) {
   }
 }
 
+/// A store that the ranks have made themselves, and keep longer than the world.
+std::shared_ptr<TcpStore> serve_given_store(const std::string& name, JobOptions& options) {
+  std::shared_ptr<TcpStore> store = serve_store(name, options);
+  options.environment.push_back("FAULT_GIVEN_STORE=" + std::to_string(store->port()));
+  return store;
+}
+
+TEST_P(Blame, AGivenStoreKnowsWhoWasLostFirst) {
+  JobOptions options = job();
+  const auto store = serve_given_store(GetParam(), options);
+  auto workers = start_job(options);
+  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  ASSERT_NO_FATAL_FAILURE(kill(workers[2]));
+  EXPECT_EQ(store->get("given/tutti/1/lost", std::chrono::seconds(10)), "2");
+  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  EXPECT_EQ(store->get("given/tutti/1/lost/3", std::chrono::seconds(10)), "3");
+  for (const std::size_t rank : {1U, 0U}) {
+    SCOPED_TRACE(rank);
+    expect_blame(workers[rank], "peer_lost 2 ", "lost rank 2 ");
+  }
+}
+
+TEST_P(Blame, WhoEndsInPeaceWithAGivenStoreIsNotTakenForLost) {
+  JobOptions options = job();
+  const auto store = serve_given_store(GetParam(), options);
+  auto workers = start_job(options);
+  ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));
+  ASSERT_NO_FATAL_FAILURE(end_in_peace(workers[1]));
+  ASSERT_NO_FATAL_FAILURE(kill(workers[3]));
+  EXPECT_EQ(store->get("given/tutti/1/lost", std::chrono::seconds(10)), "3");
+  EXPECT_FALSE(store->check("given/tutti/1/lost/1"));
+  expect_blame(workers[0], "peer_lost 3 ", "nobody listens there any more");
+}
+
 TEST_P(Blame, TheEndOfTheStoreIsThatOfTheRankThatServesIt) {
   auto workers = start_job(job());
   ASSERT_NO_FATAL_FAILURE(wait_for_all(workers));

@@ -298,6 +298,20 @@ void exit_while_ending(tutti::ProcessGroup& world) {
   std::exit(0);
 }
 
+/// With FAULT_GIVEN_STORE, the port of its server, in a part of a store that the program has made
+/// itself and never destroys.
+tutti::ProcessGroup make_world() {
+  const char* const port = std::getenv("FAULT_GIVEN_STORE");
+  if (port == nullptr) return tutti::init_process_group();
+  static auto& given = *new std::shared_ptr<tutti::Store>(tutti::make_prefix_store(
+      "given", tutti::make_tcp_store({.port = static_cast<std::uint16_t>(std::stoi(port)),
+                                      .secret = tutti::job_secret(),
+                                      .encrypt = tutti::Config::from_environment().value().tls})));
+  tutti::InitOptions options;
+  options.store = given;
+  return tutti::init_process_group(options);
+}
+
 int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::string& first,
              const std::string& second) {
   if (mode == "churn")
@@ -341,7 +355,7 @@ int run(int argc, char** argv) {
     ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
   }
   say("init");
-  auto world = tutti::init_process_group();
+  auto world = make_world();
   say("ready");
   // An error is told while the world lives, whose end may take a time of its own: rank 0 serves the
   // store until the others have left it.

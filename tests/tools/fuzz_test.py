@@ -13,6 +13,13 @@ import fuzz  # noqa: E402  (the path must be set first)
 
 QUIET = "#!/bin/sh\necho 'DONE exec/s: 1'\n"
 FINDS = "#!/bin/sh\necho 'ERROR: here'\necho 'Test unit written to ./crash-1'\nexit 77\n"
+TELLS = f"""#!{sys.executable}
+import sys
+stack = next(line for line in open("/proc/self/maps") if "[stack]" in line)
+print("ERROR:", *sys.argv[1:], "stack 0x" + stack.split("-")[1].split()[0])
+print("Test unit written to ./crash-1")
+sys.exit(77)
+"""
 BROKEN = "#!/bin/sh\nexit 1\n"
 
 
@@ -24,13 +31,15 @@ class Fuzz(unittest.TestCase):
         self.seeds = self.folder / "seeds.txt"
 
     def status(self, command, text, *options):
+        return self.run_tool(command, text, *options).returncode
+
+    def run_tool(self, command, text, *options):
         program = self.folder / "program"
         program.write_text(text, encoding="ascii")
         program.chmod(0o755)
-        done = subprocess.run([sys.executable, TOOLS / "fuzz.py", command, "--seconds", "1",
-                               "--work", self.folder / "work", *options, program],
-                              stdout=subprocess.DEVNULL, check=False)
-        return done.returncode
+        return subprocess.run([sys.executable, TOOLS / "fuzz.py", command, "--work",
+                               self.folder / "work", *options, program],
+                              stdout=subprocess.PIPE, check=False, encoding="ascii")
 
     def test_seeds(self):
         given = [b"", b"# no comment", b"a\"b'c\\", bytes(range(256)), b"env://\n\0"]
@@ -40,14 +49,20 @@ class Fuzz(unittest.TestCase):
 
     def test_run(self):
         self.seeds.write_text("a\nb\n", encoding="ascii")
-        options = ["--long", "1", "--seeds", self.seeds]
+        options = ["--seconds", "1", "--long", "1", "--seeds", self.seeds]
         self.assertEqual(self.status("run", QUIET, *options), 0)
         self.assertEqual(self.status("run", FINDS, *options), 1)
 
     def test_must_find(self):
-        self.assertEqual(self.status("must-find", FINDS), 0)
-        self.assertEqual(self.status("must-find", QUIET), 1)
-        self.assertEqual(self.status("must-find", BROKEN), 1)
+        self.assertEqual(self.status("must-find", FINDS, "--runs", "7"), 0)
+        self.assertEqual(self.status("must-find", QUIET, "--runs", "7"), 1)
+        self.assertEqual(self.status("must-find", BROKEN, "--runs", "7"), 1)
+
+    def test_must_find_is_the_same_search_each_time(self):
+        # What a fuzzer does depends on its options and on where the kernel has put it.
+        told = {self.run_tool("must-find", TELLS, "--runs", "7").stdout for _ in range(3)}
+        self.assertEqual(len(told), 1)
+        self.assertRegex(told.pop(), r"-seed=1 -runs=7 .*stack 0x[0-9a-f]+")
 
 
 if __name__ == "__main__":

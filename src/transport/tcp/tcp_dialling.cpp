@@ -6,17 +6,15 @@
 #include <cerrno>
 #include <utility>
 
-#include "base/log.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
 #include "transport/tcp/tag.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
-// Everything before a connection stands: dialling, accepting, handshakes.
+// Everything before a connection stands that we dial; who dials us: tcp_strangers.cpp.
 namespace tutti::transport {
 namespace {
 
-constexpr int kAcceptsPerPoll = 16;
 constexpr auto kRedialAfter = std::chrono::milliseconds(10);
 // How long a peer that said that its own dial is on its way has for it.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
@@ -58,7 +56,7 @@ void TcpTransport::dial(Connection& to) {
   if (Status s = take_socket(to, std::move(*fd)); !s) return dial_again(to, s);
   to.handshake = secure::Handshake::dialler(party(), to.peer, nonce);
   to.connecting = true;
-  to.knocks.begin(now);
+  to.knocks.begin(now, options_.closed_port);
   to.stall = StallWatch();
   watch_dial(to);
 }
@@ -110,11 +108,13 @@ void TcpTransport::await_handshake(Connection& to, TimePoint now) {
 
 /// It has all that we have said. What it has answered may have been lost in a cut: nothing is on
 /// the way that would tell. So its host is asked for another connection; if it gives one, the
-/// process stands still.
+/// process stands still, as it does where the host answers and its listener does not.
 void TcpTransport::probe(Connection& to, TimePoint now) {
-  if (!std::exchange(to.probing, true)) to.knocks.begin(now);
+  if (!std::exchange(to.probing, true)) to.knocks.begin(now, options_.closed_port);
   switch (to.knocks.look(/*first=*/-1, to.address, now)) {
-    case Knocks::Verdict::waiting: return;
+    case Knocks::Verdict::waiting:
+      if (!to.knocks.host_answers()) return;
+      [[fallthrough]];
     case Knocks::Verdict::answered:
       to.knocks.end();
       to.stood_still = true;
@@ -288,114 +288,6 @@ void TcpTransport::on_dial(Connection& to) {
   }
 }
 
-void TcpTransport::accept_strangers() {
-  for (int i = 0; i < kAcceptsPerPoll; ++i) {
-    auto fd = os::accept_connection(listener_.get());
-    if (!fd) {
-      // No descriptors: the listener would stay readable for ever, so it rests until the next tick.
-      base::log_limited(base::Level::warning, "tcp.accept", fd.status().message());
-      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-      listening_ = false;
-      arm_timer(true);
-      return;
-    }
-    if (!fd->valid()) return;
-    ++counters_.accepted;
-    if (stranger_count_ == kMaxStrangers) {
-      const auto oldest =
-          std::min_element(strangers_.begin(), strangers_.end(),
-                           [](const auto& a, const auto& b) { return a->number < b->number; });
-      drop_stranger(static_cast<std::size_t>(oldest - strangers_.begin()),
-                    "too many unproven connections, and it is the oldest");
-    }
-    auto address = os::peer_address(fd->get());
-    secure::Nonce nonce;
-    if (!address || !secure::random_bytes(nonce).ok()) continue;
-    tune_stream(fd->get(), *address);
-    const auto slot = std::find(strangers_.begin(), strangers_.end(), nullptr);
-    const auto index = static_cast<std::size_t>(slot - strangers_.begin());
-    const std::uint32_t generation = next_generation_++;
-    if (!add_to_epoll(fd->get(), EPOLLIN, make_tag(Watched::stranger, index, generation)).ok())
-      continue;
-    *slot = std::make_unique<Stranger>(Stranger{
-        secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce), *address,
-        Clock::now() + options_.handshake_timeout, generation, next_stranger_++});
-    ++stranger_count_;
-    arm_timer(true);
-  }
-}
-
-void TcpTransport::drop_stranger(std::size_t index, std::string_view why) {
-  ++counters_.strangers;
-  base::log_limited(base::Level::warning, "tcp.stranger",
-                    fmt::format("rank {} dropped a connection from {}: {}", options_.rank,
-                                strangers_[index]->address.to_string(), why));
-  forget_stranger(index);
-}
-
-void TcpTransport::forget_stranger(std::size_t index) noexcept {
-  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, strangers_[index]->stream.fd(), nullptr);
-  strangers_[index].reset();
-  --stranger_count_;
-}
-
-void TcpTransport::on_stranger(std::size_t index) {
-  Stranger& stranger = *strangers_[index];
-  Status trouble;
-  if (!talk(stranger.stream, stranger.handshake, secure::Tls::Role::server, trouble)) {
-    // A higher rank that dialled at the same moment hangs up when it gets our connection.
-    const int peer = stranger.handshake.peer();
-    if (peer > options_.rank && connections_[static_cast<std::size_t>(peer)] != nullptr &&
-        connections_[static_cast<std::size_t>(peer)]->link != Connection::Link::none) {
-      ++counters_.crossings;
-      return forget_stranger(index);
-    }
-    return drop_stranger(index, trouble.message());
-  }
-  switch (stranger.handshake.state()) {
-    case secure::Handshake::State::failed:
-      return drop_stranger(index, stranger.handshake.failure().message());
-    case secure::Handshake::State::proven:
-      // Told the verdict only in TLS, if there is to be any: until then it is a stranger.
-      if (auto shaken = stranger.stream.shake(); shaken && *shaken) conclude(index);
-      return;
-    default: return;
-  }
-}
-
-secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcept {
-  switch (with.link) {
-    case Connection::Link::gone: return secure::Refusal::gone;
-    case Connection::Link::open: return secure::Refusal::connected;
-    case Connection::Link::dialling:
-      // Both dialled: the lower rank's connection stays. We are the lower one only as long as our
-      // own attempt is in the air.
-      if (with.stream.valid() && options_.rank < with.peer) return secure::Refusal::crossed;
-      break;
-    case Connection::Link::promised: return secure::Refusal::none;
-    case Connection::Link::none: break;
-  }
-  return closing_ && with.queue.empty() ? secure::Refusal::leaving : secure::Refusal::none;
-}
-
-void TcpTransport::conclude(std::size_t index) {
-  Stranger& stranger = *strangers_[index];
-  Connection* with = connection(stranger.handshake.peer());
-  if (with == nullptr) return drop_stranger(index, "no memory for its connection");
-  const secure::Refusal refusal = judge_proven(*with);
-  stranger.handshake.conclude(refusal);
-  Status trouble;
-  if (!talk(stranger.stream, stranger.handshake, secure::Tls::Role::server, trouble))
-    return drop_stranger(index, trouble.message());
-  if (refusal == secure::Refusal::crossed) ++counters_.crossings;
-  if (refusal != secure::Refusal::none) return forget_stranger(index);  // nothing to remark
-  hang_up(*with);  // our own dial, if there is one: its frames go over this connection
-  const std::unique_ptr<Stranger> accepted = std::move(strangers_[index]);
-  --stranger_count_;
-  with->generation = next_generation_++;
-  open(*with, std::move(accepted->stream), accepted->address);
-}
-
 void TcpTransport::open(Connection& with, secure::Stream stream, const os::Address& address) {
   with.stream = std::move(stream);
   with.address = address;
@@ -431,12 +323,15 @@ void TcpTransport::check_deadlines(TimePoint now) {
       await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
       const auto waited = std::chrono::ceil<std::chrono::milliseconds>(options_.dial_timeout);
-      give_up_dial(to,
-                   Status(Errc::peer_lost,
-                          fmt::format("no connection after {} ms{}{}; does its host answer, and "
-                                      "is its process alive?",
-                                      waited.count(), to.last_trouble.ok() ? "" : "; last: ",
-                                      to.last_trouble.message())));
+      give_up_dial(
+          to, Status(Errc::peer_lost,
+                     fmt::format("no connection after {} ms{}{}; {}", waited.count(),
+                                 to.last_trouble.ok() ? "" : "; last: ", to.last_trouble.message(),
+                                 to.knocks.host_answers()
+                                     ? "its host answers, but nobody takes the connection: is "
+                                       "its process stopped and its queue full "
+                                       "(net.core.somaxconn), or a firewall between?"
+                                     : "does its host answer, and is its process alive?")));
     } else if (to.connecting) {
       await_answer(to, now);
     } else if (to.next_dial <= now) {

@@ -43,6 +43,8 @@ struct TcpOptions {
   /// How long a first connection to a peer may fail to come about. A peer whose host has taken it,
   /// and which says nothing, stands still: for that there is no limit here (decisions E6).
   std::chrono::milliseconds dial_timeout{10'000};
+  /// Of other hosts, where nobody listens (RFC 863's "discard"): see Knocks.
+  std::uint16_t closed_port = 9;
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};
   /// Begins to ask whom others know to have been lost first, before a peer is blamed that could not
@@ -131,18 +133,20 @@ class TcpTransport final : public Transport {
   [[nodiscard]] bool judge_unreachable(Connection& to);
   [[nodiscard]] bool matters_who_was_lost(const Connection& to) const noexcept;
   void lose_the_first(const Connection& unreachable, const Status& first);
-  void accept_strangers();
-  void on_stranger(std::size_t index);
-  void drop_stranger(std::size_t index, std::string_view why);
-  void forget_stranger(std::size_t index) noexcept;
-  [[nodiscard]] secure::Refusal judge_proven(const Connection& with) const noexcept;
-  void conclude(std::size_t index);
   void open(Connection& with, secure::Stream stream, const os::Address& address);
   void check_deadlines(TimePoint now);
   [[nodiscard]] secure::Party party() const noexcept;
   Status add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept;
   [[nodiscard]] static bool talk(secure::Stream& stream, secure::Handshake& handshake,
                                  secure::Tls::Role role, Status& trouble);
+
+  // tcp_strangers.cpp: who has dialled us.
+  void accept_strangers();
+  void on_stranger(std::size_t index);
+  void drop_stranger(std::size_t index, std::string_view why);
+  void forget_stranger(std::size_t index) noexcept;
+  [[nodiscard]] secure::Refusal judge_proven(const Connection& with) const noexcept;
+  void conclude(std::size_t index);
 
   struct Stranger {
     secure::Stream stream;

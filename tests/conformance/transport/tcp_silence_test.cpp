@@ -8,6 +8,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "conformance/transport/ranks.hpp"
@@ -32,22 +33,32 @@ double allowed_ms(const tutti::test::Sleeper& sleeper, double promised_ms,
   return sleeper.bound_ms(promised_ms, ns, tutti::test::Sleeper::now_ns());
 }
 
+/// Takes nobody any more.
+class Full {
+ public:
+  explicit Full(const os::Fd& listener) : port_(os::local_address(listener.get()).value()) {
+    while (true) {
+      auto caller = os::start_connect(port_);
+      if (!caller) break;
+      callers_.push_back(std::move(*caller));
+      pollfd entry{callers_.back().get(), POLLOUT, 0};
+      if (::poll(&entry, 1, 100) == 0) break;
+    }
+    callers_.pop_back();
+  }
+
+ private:
+  os::Address port_;
+  std::vector<os::Fd> callers_;
+};
+
 /// Where rank 1 should be.
 struct Place {
   explicit Place(int backlog)
       : listener(os::listen_tcp(os::Address::parse("127.0.0.1", 0).value(), backlog).value()) {}
 
   /// Answers nobody any more: as many wait to be taken as may.
-  void fill() {
-    while (true) {
-      auto caller = os::start_connect(os::local_address(listener.get()).value());
-      ASSERT_TRUE(caller);
-      callers.push_back(std::move(*caller));
-      pollfd entry{callers.back().get(), POLLOUT, 0};
-      if (::poll(&entry, 1, 100) == 0) break;
-    }
-    callers.pop_back();
-  }
+  void fill() { full.emplace(listener); }
   /// One who waits; whether there was one.
   bool take() {
     auto fd = os::accept_connection(listener.get());
@@ -57,14 +68,34 @@ struct Place {
   }
 
   os::Fd listener;
-  std::vector<os::Fd> callers;
+  std::optional<Full> full;
   std::vector<os::Fd> taken;
+};
+
+/// Of the host of that place: it refuses everybody until the host is cut off.
+class ClosedPort {
+ public:
+  ClosedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    const auto any = os::Address::parse("127.0.0.1", 0).value();
+    EXPECT_EQ(::bind(fd_.get(), any.data(), any.size()), 0);
+  }
+  void cut_off() {
+    ASSERT_EQ(::listen(fd_.get(), 0), 0);
+    silent_.emplace(fd_);
+  }
+  [[nodiscard]] std::uint16_t number() const { return os::local_address(fd_.get()).value().port(); }
+
+ private:
+  os::Fd fd_;
+  std::optional<Full> silent_;
 };
 
 /// Rank 0 of two, which dials that place.
 struct Dialler {
-  explicit Dialler(const Place& place, std::chrono::milliseconds dial_timeout = 10'000ms) {
+  explicit Dialler(const Place& place, std::uint16_t closed_port = TcpOptions().closed_port,
+                   std::chrono::milliseconds dial_timeout = 10'000ms) {
     TcpOptions options = TcpFixture::options_of(0, 2);
+    options.closed_port = closed_port;
     options.addresses = {"", os::local_address(place.listener.get()).value().to_string()};
     options.dial_timeout = dial_timeout;
     transport = std::move(TcpTransport::listen(std::move(options)).value());
@@ -93,10 +124,12 @@ struct Dialler {
 
 TEST(TcpSilence, NamesAHostThatAnswersNoAttemptWithinASecond) {
   Place place(0);
-  ASSERT_NO_FATAL_FAILURE(place.fill());
+  place.fill();
+  ClosedPort port;
+  port.cut_off();
   const tutti::test::Sleeper sleeper;
   const auto start = Clock::now();
-  Dialler dialler(place);
+  Dialler dialler(place, port.number());
   ASSERT_TRUE(dialler.until_lost());
   const double took = ms_between(start, Clock::now());
   EXPECT_LT(took, allowed_ms(sleeper, 1000, start));
@@ -108,7 +141,9 @@ TEST(TcpSilence, NamesAHostThatAnswersNoAttemptWithinASecond) {
 
 TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
   Place place(0);
-  ASSERT_NO_FATAL_FAILURE(place.fill());
+  place.fill();
+  ClosedPort port;
+  port.cut_off();
   const tutti::test::Sleeper sleeper;
   const auto start = Clock::now();
   auto asked = Clock::time_point();
@@ -117,6 +152,7 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
     asked = Clock::now();
     return [] { return std::optional<Status>(); };
   };
+  options.closed_port = port.number();
   options.addresses = {"", os::local_address(place.listener.get()).value().to_string()};
   LoneRank rank(std::move(options));
   rank.transport->send(1, head_of(1, 0), nullptr, 1);
@@ -128,14 +164,16 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
 
 TEST(TcpSilence, ALaterAttemptComesThroughBeforeTheKernelTriesAgain) {
   Place place(0);
-  ASSERT_NO_FATAL_FAILURE(place.fill());
+  place.fill();
+  ClosedPort port;
+  port.cut_off();
   const tutti::test::Sleeper sleeper;
   const auto start = Clock::now();
-  Dialler dialler(place);
+  Dialler dialler(place, port.number());
   ASSERT_FALSE(dialler.until([] { return false; }, 100ms));
   while (place.take()) {
   }
-  place.callers.clear();
+  place.full.reset();
   ASSERT_TRUE(dialler.until([&] { return place.take(); }, 5000ms));
   EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 900, start))
       << "that was the kernel's second attempt";
@@ -173,12 +211,14 @@ TEST(TcpSilence, NamesAHostThatIsCutOffInTheMiddleOfAHandshake) {
 
 TEST(TcpSilence, NamesAHostThatIsCutOffBeforeItsAnswer) {
   Place place(0);
+  ClosedPort port;
+  port.cut_off();
   const tutti::test::Sleeper sleeper;
   const auto start = Clock::now();
-  Dialler dialler(place);
+  Dialler dialler(place, port.number());
   // Its host has taken the hello, and then nothing comes from there any more.
   ASSERT_FALSE(dialler.until([] { return false; }, 50ms));
-  ASSERT_NO_FATAL_FAILURE(place.fill());
+  place.fill();
   ASSERT_TRUE(dialler.until_lost());
   EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 1150, start))
       << "50 ms and 100 ms ago";
@@ -189,7 +229,7 @@ TEST(TcpSilence, NamesAHostThatIsCutOffBeforeItsAnswer) {
 
 TEST(TcpSilence, WaitsForAProcessThatStandsStill) {
   Place place(16);
-  Dialler dialler(place, 250ms);
+  Dialler dialler(place, TcpOptions().closed_port, 250ms);
   EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 1000ms))
       << dialler.sink.peers[1].lost[0].message();
   // It costs nothing: nothing is looked at any more.
@@ -206,6 +246,48 @@ TEST(TcpSilence, WaitsForAProcessThatStandsStill) {
     return dialler.sink.lost(1);
   };
   EXPECT_TRUE(dialler.until(hang_up, 10'000ms));
+}
+
+TEST(TcpSilence, WaitsForACrowdedListenerWhoseHostAnswers) {
+  Place place(0);
+  place.fill();
+  Dialler dialler(place);
+  EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 2000ms))
+      << dialler.sink.peers[1].lost[0].message();
+  while (place.take()) {
+  }
+  place.full.reset();
+  place.taken.clear();
+  // The kernel repeats what it had dropped.
+  EXPECT_TRUE(dialler.until([&] { return place.take(); }, 9000ms));
+  EXPECT_FALSE(dialler.sink.lost(1));
+}
+
+TEST(TcpSilence, DoesNotWaitForACrowdedListenerForEver) {
+  Place place(0);
+  place.fill();
+  Dialler dialler(place, TcpOptions().closed_port, 1500ms);
+  const auto start = Clock::now();
+  ASSERT_TRUE(dialler.until_lost());
+  EXPECT_GE(ms_between(start, Clock::now()), 1400) << "its host answers";
+  const Status& why = dialler.sink.peers[1].lost[0];
+  EXPECT_EQ(why.code(), Errc::peer_lost);
+  EXPECT_NE(why.message().find("its host answers, but nobody takes the connection"),
+            std::string::npos)
+      << why.message();
+}
+
+TEST(TcpSilence, NamesAHostThatIsCutOffWhileItsListenerIsCrowded) {
+  Place place(0);
+  place.fill();
+  ClosedPort port;
+  Dialler dialler(place, port.number());
+  EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 1200ms));
+  port.cut_off();
+  const tutti::test::Sleeper sleeper;
+  const auto start = Clock::now();
+  ASSERT_TRUE(dialler.until_lost());
+  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 1000, start));
 }
 
 }  // namespace

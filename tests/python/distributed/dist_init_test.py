@@ -396,6 +396,22 @@ def test_the_secret_is_read_in_one_way(tmp_path, monkeypatch):
     assert tutti.job_secret() == b""
 
 
+def test_a_secret_may_be_given():
+    with pytest.raises(tutti.InvalidArgument, match="given to init_process_group holds 31 bytes") as refused:
+        tutti.init_process_group(rank=0, world_size=1, secret=b"s" * 31)
+    assert "sss" not in str(refused.value)
+    with pytest.raises(TypeError):
+        tutti.init_process_group(rank=0, world_size=1, secret="s" * 32)
+    # Only who has a secret can encrypt.
+    config = tutti.Config.from_environment()
+    config.tls = True
+    url = f"tcp://127.0.0.1:{ranks.free_port()}?rank=0&world_size=1"
+    with pytest.raises(tutti.InvalidArgument, match="secret"):
+        tutti.init_process_group(url, config=config)
+    with tutti.init_process_group(url, config=config, secret=b"s" * 32) as world:
+        assert world.size == 1
+
+
 def test_the_timeout_of_the_environment(tmp_path):
     run("""
         seconds = lambda n: datetime.timedelta(seconds=n)

@@ -45,7 +45,7 @@ class Meeting {
   std::map<std::string, std::vector<std::string>> texts_;
 };
 
-void meet_by_exchange(Meeting& meeting, std::optional<std::string> master) {
+void meet_by_exchange(Meeting& meeting, std::optional<std::string> master, bool encrypted = false) {
   std::vector<double> sums(2);
   const auto rank_main = [&](int rank) {
     InitOptions options;
@@ -53,6 +53,10 @@ void meet_by_exchange(Meeting& meeting, std::optional<std::string> master) {
     options.size = 2;
     options.timeout = 10s;
     options.master_addr = master;
+    if (encrypted) {
+      options.config.emplace().tls = true;
+      options.secret.emplace(32, std::byte{7});
+    }
     options.exchange = [&, rank](const std::string& name, const std::string& mine) {
       return meeting.run(rank, name, mine);
     };
@@ -77,6 +81,25 @@ TEST(InitProcessGroup, WithAMasterTheExchangeNeedNotTellWhereTheRanksAre) {
   Meeting meeting;
   meet_by_exchange(meeting, "127.0.0.1");
   EXPECT_FALSE(meeting.was_asked_for("hosts"));
+}
+
+TEST(InitProcessGroup, TakesTheSecretFromItsCaller) {
+  Meeting meeting;
+  meet_by_exchange(meeting, "127.0.0.1", /*encrypted=*/true);
+  InitOptions options;
+  options.rank = 0;
+  options.size = 1;
+  options.secret.emplace(31, std::byte{'s'});
+  options.exchange = [](const std::string&, const std::string& mine) {
+    return std::vector<std::string>{mine};
+  };
+  try {
+    (void)init_process_group(options);
+    ADD_FAILURE() << "31 bytes were taken";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("given to init_process_group holds 31 bytes"));
+    EXPECT_THAT(error.what(), testing::Not(testing::HasSubstr("sss")));
+  }
 }
 
 TEST(InitProcessGroup, WantsRankAndSizeWithAnExchange) {

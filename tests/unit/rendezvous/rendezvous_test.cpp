@@ -18,6 +18,7 @@
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 using tutti::Errc;
 using tutti::Result;
 using tutti::rendezvous::exchange;
@@ -208,6 +209,56 @@ TEST(TcpUrl, WhatNoHostHasIsNamed) {
   auto missing = find_others(settings_of({}, "tcp://127.0.0.1:80?rank=0"));
   EXPECT_THAT(message_of(missing), AllOf(HasSubstr("tcp://"), HasSubstr("needs world_size")));
   EXPECT_THAT(message_of(find_others(settings_of({}, "/tmp/x"))), HasSubstr("bare path"));
+}
+
+std::vector<std::byte> secret_of(char letter, std::size_t bytes = 32) {
+  return std::vector<std::byte>(bytes, static_cast<std::byte>(letter));
+}
+
+TEST(GivenSecret, IsTheJobsWhateverTheEnvironmentSays) {
+  const std::string port = a_free_port();
+  const auto rank_of = [&](int rank) {
+    Settings settings =
+        settings_of({{"TUTTI_SECRET_FILE", "/nonexistent/secret"}},
+                    "tcp://127.0.0.1:" + port + "?world_size=2&rank=" + std::to_string(rank));
+    settings.secret = secret_of('s');
+    return settings;
+  };
+  auto server = find_others(rank_of(0));
+  ASSERT_TRUE(server) << message_of(server);
+  EXPECT_EQ(server->secret, secret_of('s'));
+  Settings other = rank_of(1);
+  other.secret = secret_of('t');
+  const auto wrong = find_others(other);
+  EXPECT_EQ(wrong.status().code(), Errc::refused);
+  EXPECT_THAT(message_of(wrong), AllOf(HasSubstr("another secret"), Not(HasSubstr("tttt"))));
+  const auto right = find_others(rank_of(1));
+  EXPECT_TRUE(right) << message_of(right);
+}
+
+TEST(GivenSecret, WithAStoreNoneIsDrawn) {
+  Settings settings = settings_of({});
+  settings.store = tutti::make_hash_store();
+  settings.rank = 0;
+  settings.size = 1;
+  settings.secret = secret_of('s');
+  settings.tls = true;  // the store cannot tell it to others
+  auto found = find_others(settings);
+  ASSERT_TRUE(found) << message_of(found);
+  EXPECT_EQ(found->secret, secret_of('s'));
+}
+
+TEST(GivenSecret, OneThatIsTooShortOrTooLongIsRefused) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{31}, std::size_t{4097}}) {
+    Settings settings = settings_of({}, "tcp://127.0.0.1:1?world_size=2&rank=0");
+    settings.secret = secret_of('s', bytes);
+    const auto found = find_others(settings);
+    EXPECT_EQ(found.status().code(), Errc::invalid_argument);
+    EXPECT_THAT(message_of(found),
+                AllOf(HasSubstr("given to init_process_group"), HasSubstr("32 to 4096"),
+                      HasSubstr(bytes > 4096 ? "too many" : std::to_string(bytes) + " bytes"),
+                      Not(HasSubstr("sss"))));
+  }
 }
 
 TEST(GivenStore, Meets) {

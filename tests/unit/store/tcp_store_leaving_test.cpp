@@ -6,6 +6,8 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <optional>
+#include <span>
 #include <thread>
 
 #include <tutti/store.hpp>
@@ -14,6 +16,7 @@
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/wire.hpp"
+#include "support/sleeper.hpp"
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -109,6 +112,108 @@ TEST(TcpClient, HearsTheFarewellOfAServerThatEndsWhileItIsSpokenTo) {
     EXPECT_TRUE(client->broken());
     EXPECT_TRUE(client->server_left());
   }
+}
+
+// Of a connection whose one end does not read, and has not read much before.
+constexpr std::size_t kMoreThanKernelsHold = std::size_t{16} << 20;
+
+/// What an ended server has sent to this user: the ids of its frames. Nothing if the end is a
+/// reset.
+std::optional<std::vector<std::uint64_t>> last_words(const os::Fd& fd) {
+  const auto deadline = Clock::now() + 20s;
+  std::vector<std::byte> bytes;
+  std::vector<std::byte> buffer(std::size_t{1} << 20);
+  while (true) {
+    auto got = os::receive_some(fd.get(), buffer);
+    if (!got) return std::nullopt;
+    if (!got->has_value()) break;
+    bytes.insert(bytes.end(), buffer.begin(), buffer.begin() + static_cast<std::ptrdiff_t>(**got));
+    if (**got > 0) continue;
+    auto ready = os::wait_ready(fd.get(), POLLIN, deadline);
+    if (!ready || !*ready) return std::nullopt;
+  }
+  std::vector<std::uint64_t> ids;
+  std::span<const std::byte> rest(bytes);
+  while (rest.size() >= kHeaderBytes) {
+    auto header = parse_header(rest.first<kHeaderBytes>(), Limits());
+    if (!header || rest.size() < kHeaderBytes + header->body_bytes) return std::nullopt;
+    ids.push_back(header->id);
+    rest = rest.subspan(kHeaderBytes + header->body_bytes);
+  }
+  return ids;
+}
+
+/// Sends until the other side takes no more for a while.
+void fill(const os::Fd& fd, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    auto sent = os::send_some(fd.get(), bytes);
+    ASSERT_TRUE(sent) << sent.status().message();
+    bytes = bytes.subspan(*sent);
+    if (*sent > 0) continue;
+    auto ready = os::wait_ready(fd.get(), POLLOUT, Clock::now() + 50ms);
+    if (!ready || !*ready) return;
+  }
+}
+
+TEST(TcpServer, SaysFarewellBehindAnswersThatAreStillUnread) {
+  // They fill what the kernels hold, so the farewell cannot be said at once; and what he asks for
+  // meanwhile is unread when the server ends.
+  TcpServerOptions options;
+  options.farewell_timeout = 60s;
+  auto server = serve(std::move(options));
+  auto store = join(server->address().port());
+  store->set("key", std::string(kMoreThanKernelsHold, 'v'));
+  const os::Fd fd = dial_and_prove(*server);
+  for (std::uint64_t id : {7, 8}) fill(fd, encode_request(get("key", 60'000), id));
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(store->num_keys(), 1) << "both are answered by now";
+  Request set;
+  set.op = Op::set;
+  set.keys = {"other"};
+  set.values = {std::string(kMoreThanKernelsHold, 'w')};
+  fill(fd, encode_request(set, 9));
+  std::thread ending([&] { server->close(0ms); });
+  const auto ids = last_words(fd);
+  ending.join();
+  ASSERT_TRUE(ids) << "cut off";
+  EXPECT_THAT(*ids, testing::ElementsAre(7, 8, kFarewellId));
+}
+
+TEST(TcpServer, DoesNotWaitForWhoNeverReadsItsFarewell) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  store->set("key", std::string(kMoreThanKernelsHold, 'v'));
+  const os::Fd fd = dial_and_prove(*server);
+  fill(fd, encode_request(get("key", 60'000), 7));
+  const os::Fd idle = dial_and_prove(*server);
+  EXPECT_EQ(store->num_keys(), 1) << "both are known by now";
+  const tutti::test::Sleeper sleeper;
+  const long long start = sleeper.now_ns();
+  server->close(0ms);
+  const long long end = sleeper.now_ns();
+  EXPECT_LT(static_cast<double>(end - start) / 1e6, sleeper.bound_ms(1000, start, end));
+  const auto ids = last_words(idle);
+  ASSERT_TRUE(ids) << "cut off";
+  EXPECT_THAT(*ids, testing::ElementsAre(kFarewellId));
+}
+
+TEST(TcpClient, HearsAFarewellBehindMuchThatItHasNotRead) {
+  const std::string value(std::size_t{16} << 20, 'v');
+  // Whether a kernel comes to take so much at once depends on how its user has read before.
+  bool taken = false;
+  for (int round = 0; round < 20 && !taken; ++round) {
+    auto server = serve();
+    auto client = abrupt(*server);
+    EXPECT_EQ(ask(*client, Op::set, {"much"}, {value}).code, Errc::ok);
+    EXPECT_EQ(ask(*client, Op::set, {"some"}, {value.substr(0, 1'500'000)}).code, Errc::ok);
+    for (int i = 0; i < 4; ++i) EXPECT_EQ(ask(*client, Op::get, {"much"}).code, Errc::ok);
+    ASSERT_TRUE(client->post(get("some", 60'000)));
+    const auto start = Clock::now();
+    server->close(0ms);
+    taken = Clock::now() - start < TcpServerOptions().farewell_timeout;
+    EXPECT_EQ(ask(*client, Op::set, {"much"}, {value}).code, Errc::store);
+    EXPECT_TRUE(!taken || client->server_left());
+  }
+  EXPECT_TRUE(taken) << "was not tried";
 }
 
 TEST(TcpClient, DoesNotTakeALostConnectionForAFarewell) {
