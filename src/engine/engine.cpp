@@ -313,7 +313,8 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
              op.output_pieces.empty();
   decide_handing_over(op);
   // In place, each line of the output is in the cache when it is written: it has just been read.
-  const bool in_place = call.kind == Kind::all_reduce && call.input.data() == call.output.data();
+  const bool in_place = (call.kind == Kind::all_reduce || call.kind == Kind::reduce) &&
+                        call.input.data() == call.output.data();
   op.stream_out = bound.stream_out && !in_place;
   op.deadline = TimePoint{};
   op.frames_out = 0;

@@ -5,10 +5,6 @@
 namespace tutti::plan {
 namespace {
 
-// The counters of slice_owner.
-constexpr int kHere = 0;    ///< chunks staged since the first
-constexpr int kSummed = 1;  ///< chunks of which this rank's part is added up
-
 /// Takes this rank's part of chunk i, then the others' parts, from the next rank on.
 void copy_out(Program& p, int rank, int size) {
   const Expr result_slot = var_i(0, kSlots, kSlots);
@@ -45,10 +41,10 @@ Schedule shared_one_shot_all_reduce(const Shape& s) {
   p.publish();
   p.await_line(p.others());
   p.agree();
-  const std::size_t claim = p.claim(kProgress, p.others(), constant(1));
+  const std::size_t claim = p.claim(kSummed, p.others(), constant(1));
   p.reduce_stages(p.stage(constant(1), whole()), p.everybody(), constant(0), whole(), false);
   p.mark_last();
-  p.signal(kProgress, constant(1));
+  p.signal(kSummed, constant(1));
   p.copy(output(whole()), p.stage(constant(1), whole()));
   const std::size_t end = p.jump();
   p.land(claim);
@@ -59,7 +55,8 @@ Schedule shared_one_shot_all_reduce(const Shape& s) {
 
 // Two counters, so that nobody waits for a sum until its owner has staged the next chunk, too. In
 // round i a rank
-// - adds up its part of chunk i as soon as all have staged that (kHere i; the lines stand for chunk
+// - adds up its part of chunk i as soon as all have staged that (kStaged i; the lines stand for
+// chunk
 //   0) and says so (kSummed i + 1);
 // - stages chunk i + 1 in the slot of chunk i + 1 - kSlots: who has staged chunk i has added up
 //   chunk i - 1, and kSlots >= 2;
@@ -79,14 +76,14 @@ Schedule slice_owner_all_reduce(const Shape& s) {
   p.await_line(p.others());
   p.agree();
   p.loop(chunks());
-  p.await(kHere, p.others(), var_i());
+  p.await(kStaged, p.others(), var_i());
   const Slice own = chunk_part(var_i(), constant(s.rank), s.size);
   p.reduce_stages(p.stage(var_i(0, kSlots, kSlots), own), p.everybody(), var_i(0, kSlots), own,
                   true);
   p.mark_last();
   p.signal(kSummed, var_i(1));
   stage_others(p, var_i(1, kSlots), var_i(1), s);
-  p.signal(kHere, var_i(1));
+  p.signal(kStaged, var_i(1));
   copy_out(p, s.rank, s.size);
   p.end_loop();
   return p.take();

@@ -23,13 +23,8 @@ Schedule one_shot_reduce(const Shape& s) {
   return p.take();
 }
 
-// As slice_owner_all_reduce, but only the root takes the sums. Progress i + 1 means "my part of
-// chunk i is reduced, and chunk i + 1 is staged"; the lines stand for progress 0.
-// - chunk i is reduced in round i: all had progress i when their parts of chunk i - 1 were taken
-//   (the root) or when they were awaited (the others);
-// - so everybody has read chunk i - 1, and chunk i + 1 may take the slot of chunk i + 1 - kSlots;
-// - the root's progress i says that it has taken all sums up to chunk i - 2, and the sum of chunk i
-//   takes the slot of that of chunk i - kSlots.
+// As slice_owner_all_reduce, but only the root takes the sums: its kStaged i says that it has taken
+// all up to chunk i - 2, and the sum of chunk i takes the slot of that of chunk i - kSlots.
 Schedule slice_owner_reduce(const Shape& s) {
   Program p("slice_owner", Kind::reduce, s);
   p.schedule().region = true;
@@ -45,16 +40,17 @@ Schedule slice_owner_reduce(const Shape& s) {
   p.agree();
   p.loop(chunks());
   const Slice own = chunk_part(var_i(), constant(s.rank), s.size);
-  if (!is_root) p.await(kProgress, p.others(), var_i());
+  p.await(kStaged, p.others(), var_i());
   p.reduce_stages(is_root ? output(own) : p.stage(sum_slot, own), p.everybody(), var_i(0, kSlots),
                   own, true);
   p.mark_last();
+  if (!is_root) p.signal(kSummed, var_i(1));
   stage_others(p, var_i(1, kSlots), var_i(1), s);
-  if (s.size > 1) p.signal(kProgress, var_i(1));
+  if (s.size > 1) p.signal(kStaged, var_i(1));
   if (is_root) {
     p.for_each_other([&](Expr owner) {
       const Slice theirs = chunk_part(var_i(), owner, s.size);
-      p.await(kProgress, only(owner), var_i(1));
+      p.await(kSummed, only(owner), var_i(1));
       p.copy(output(theirs), Program::stage_of(owner, sum_slot, theirs));
     });
   }

@@ -8,9 +8,9 @@ namespace tutti::plan {
 inline constexpr int kSlots = 4;  ///< chunks of a rank that may be staged at a time
 
 // Their counters. Who counts, and what a counter tells besides, stands with each.
-inline constexpr int kStaged = 0;    ///< chunks staged since the first
-inline constexpr int kProgress = 0;  ///< how far the chunks have come
-inline constexpr int kTaken = 1;     ///< chunks copied out
+inline constexpr int kStaged = 0;  ///< chunks staged since the first
+inline constexpr int kTaken = 1;   ///< chunks copied out
+inline constexpr int kSummed = 1;  ///< chunks of which a rank's own part is added up
 
 /// Stages what the others will reduce of a chunk. Our own part is reduced straight from the input.
 inline void stage_others(Program& p, Expr slot, Expr which, const Shape& s) {

@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 // Nothing wakes us when the other host has acknowledged the last bytes.
 constexpr std::chrono::milliseconds kLookAgain{2};
 // What one user may bring in before the others have their turn.
-constexpr std::size_t kReadsPerTurn = 16;
+constexpr std::size_t kDiscardsPerTurn = 16;
 
 /// Says it to one user, a step at a time.
 class Farewell {
@@ -40,7 +40,7 @@ class Farewell {
       if (said_ && shutdown(user_.stream.fd(), SHUT_WR) != 0) return false;
     }
     std::array<std::byte, kReadBytes> forgotten;
-    for (std::size_t i = 0; i < kReadsPerTurn; ++i) {
+    for (std::size_t i = 0; i < kDiscardsPerTurn; ++i) {
       const secure::Moved got = user_.stream.read_some(forgotten);
       if (got.ended || got.error != 0) return false;
       if (got.bytes == 0) return !said_ || unacknowledged();
