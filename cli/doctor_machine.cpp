@@ -117,7 +117,7 @@ void look_at_kernel(Findings& findings) {
   findings.fact("pidfd", pidfd ? "yes" : "no");
   if (!pidfd) {
     findings.wrong(
-        fmt::format("processes cannot be watched: {}; tuttirun and spawn need Linux 5.3 "
+        fmt::format("processes cannot be watched by pidfd: {}; tuttirun and spawn need Linux 5.3 "
                     "or later, and a sandbox that allows pidfd_open",
                     pidfd.status().message()));
   }

@@ -89,21 +89,30 @@ TEST(AllTransports, StoppedRankIsNamedAtTheDeadline) {
   }
 }
 
-TEST_P(Transports, KilledRankEndsAMonitoredBarrierAtOnce) {
-  for (const int killed : {0, 2}) {  // who waits for the others, and one of those
-    SCOPED_TRACE("rank " + std::to_string(killed) + " is killed");
-    auto workers = start_job(job(4, {"monitored", std::to_string(killed)}, "60"));
-    for (Worker& worker : workers) ASSERT_TRUE(worker.hear("here", in(kHang)));
-    workers[static_cast<std::size_t>(killed)].signal(SIGKILL);
-    for (int rank = 0; rank < 4; ++rank) {
-      if (rank == killed) continue;
-      expect_error(workers[static_cast<std::size_t>(rank)], "peer_lost",
-                   {rank == 0 ? "[Rank 0]: Ranks 2 failed to pass monitoredBarrier in 60000 ms: "
-                              : "Rank " + std::to_string(rank) +
-                                    " successfully reached monitoredBarrier, but received errors",
-                    "lost rank " + std::to_string(killed)});
-    }
+void kill_in_a_monitored_barrier(const JobOptions& options, int killed) {
+  SCOPED_TRACE("rank " + std::to_string(killed) + " is killed");
+  auto workers = start_job(options);
+  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("here", in(kHang)));
+  workers[static_cast<std::size_t>(killed)].signal(SIGKILL);
+  for (int rank = 0; rank < 4; ++rank) {
+    if (rank == killed) continue;
+    expect_error(workers[static_cast<std::size_t>(rank)], "peer_lost",
+                 {rank == 0 ? "[Rank 0]: Ranks 2 failed to pass monitoredBarrier in 60000 ms: "
+                            : "Rank " + std::to_string(rank) +
+                                  " successfully reached monitoredBarrier, but received errors",
+                  "lost rank " + std::to_string(killed)});
   }
+}
+
+TEST_P(Transports, KilledRankEndsAMonitoredBarrierAtOnce) {
+  for (const int killed : {0, 2})  // who waits for the others, and one of those
+    kill_in_a_monitored_barrier(job(4, {"monitored", std::to_string(killed)}, "60"), killed);
+}
+
+TEST_P(Transports, AKillIsSeenWhereTheKernelRefusesPidfds) {
+  JobOptions options = job(4, {"monitored", "2"}, "60");
+  options.environment.push_back("FAULT_NO_PIDFDS=1");
+  kill_in_a_monitored_barrier(options, 2);
 }
 
 TEST_P(Transports, DisagreementNamesBothRanksToAllAndLeavesOutputsAlone) {

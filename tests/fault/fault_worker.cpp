@@ -19,6 +19,7 @@
 #include <tutti/tutti.hpp>
 
 #include "speak.hpp"
+#include "support/no_pidfds.hpp"
 
 namespace {
 
@@ -354,6 +355,7 @@ int run(int argc, char** argv) {
     const sigset_t awaited = signals_from_the_test();
     ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
   }
+  if (std::getenv("FAULT_NO_PIDFDS") != nullptr && !tutti::test::refuse_pidfds()) return 77;
   say("init");
   auto world = make_world();
   say("ready");

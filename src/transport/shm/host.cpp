@@ -18,7 +18,7 @@
 #include "os/descriptors.hpp"
 #include "os/futex.hpp"
 #include "os/host.hpp"
-#include "os/process.hpp"
+#include "os/lifeline.hpp"
 #include "os/socket.hpp"
 #include "transport/shm/doorbell.hpp"
 
@@ -146,8 +146,9 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   host->page_ = std::make_shared<os::Mapping>(std::move(*page_mapping));
   host->event_ = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!host->event_.valid()) return Status(Errc::resource, "eventfd failed");
-  if (Result<os::Fd> process = os::open_pidfd(::getpid()); process)
-    host->own_.process = std::move(*process);
+  Result<os::Fd> lifeline = os::open_lifeline();
+  if (!lifeline) return lifeline.status();
+  host->own_.process = std::move(*lifeline);
 
   HostCard& card = host->card_;
   if (Result<std::string> boot = os::boot_id(); boot) card.boot = *boot;
@@ -337,8 +338,8 @@ Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>&
       const Shared& shared = ranks[of] == rank_ ? own_ : all[of];
       const int event = ranks[of] == rank_ ? event_.get() : shared.event.get();
       const int fds[kDescriptors] = {shared.arena.get(), shared.page.get(), event,
-                                     shared.process.valid() ? shared.process.get() : event};
-      const Hello hello{kMagic, ranks[of], shared.process.valid() ? 1U : 0U};
+                                     shared.process.get()};
+      const Hello hello{kMagic, ranks[of]};
       const Status sent = os::send_fds(connections[to].get(), fds, bytes_of(hello), deadline);
       if (sent.ok()) continue;
       if (sent.code() == Errc::timeout) return sent;
@@ -357,7 +358,7 @@ Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
                                                        : connection.status();
   }
   const int fds[kDescriptors] = {own_.arena.get(), own_.page.get(), event_.get(),
-                                 own_.process.valid() ? own_.process.get() : event_.get()};
+                                 own_.process.get()};
   const Hello mine{kMagic, rank_, card_.nonce};
   if (Status s = os::send_fds(connection->get(), fds, bytes_of(mine), deadline); !s.ok()) {
     return s.code() == Errc::timeout ? s : died_while_sharing(ranks.front(), cards);
@@ -385,8 +386,8 @@ Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
                                        " sent as shared memory of this host is not understood");
     }
     Shared& shared = all[static_cast<std::size_t>(at - ranks.begin())];
-    shared = Shared{std::move(got->fds[0]), std::move(got->fds[1]), std::move(got->fds[2]), {}};
-    if (hello.nonce == 1) shared.process = std::move(got->fds[3]);
+    shared = Shared{std::move(got->fds[0]), std::move(got->fds[1]), std::move(got->fds[2]),
+                    std::move(got->fds[3])};
   }
   return Status();
 }

@@ -88,7 +88,7 @@ class Host {
   std::shared_ptr<os::Mapping> page_;
   std::vector<std::shared_ptr<os::Mapping>> mappings_;  ///< of peers
   std::vector<os::Fd> events_;
-  std::vector<os::Fd> processes_;  ///< pidfds by local index; invalid where not watched
+  std::vector<os::Fd> processes_;  ///< lifelines by local index; invalid: ended, or our own
   std::vector<pollfd> watched_;    ///< of `ended` only
   std::vector<int> ended_;         ///< what it has returned
   Regions regions_;

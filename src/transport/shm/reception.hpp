@@ -15,13 +15,13 @@
 
 namespace tutti::transport::shm {
 
-/// What goes with the descriptors of one rank: its arena, its page, its eventfd and its pidfd.
-/// Without descriptors: that rank is dead.
+/// What goes with the descriptors of one rank: its arena, its page, its eventfd and its lifeline
+/// (src/os/lifeline.hpp). Without descriptors: that rank is dead.
 struct Hello {
   std::uint64_t magic = kMagic;
   std::int64_t rank = 0;
   std::uint64_t nonce = 0;
-  std::uint64_t process = 0;  ///< 1: the fourth descriptor is a pidfd, else it only fills the place
+  std::uint64_t reserved = 0;
 };
 inline constexpr std::size_t kDescriptors = 4;
 

@@ -1,0 +1,119 @@
+#include "os/lifeline.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "os/socket.hpp"
+#include "support/no_pidfds.hpp"
+
+namespace tutti::os {
+namespace {
+
+/// What poll says of the descriptor within `ms`.
+bool tells(const Fd& fd, int ms) {
+  pollfd one{fd.get(), POLLIN, 0};
+  return ::poll(&one, 1, ms) == 1 && one.revents != 0;
+}
+
+/// A process that hands out its lifeline, forks a child that outlives it, and waits for its end.
+class Watched {
+ public:
+  explicit Watched(bool pidfds) {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    Fd ours(ends[0]);
+    Fd theirs(ends[1]);
+    pid_ = ::fork();
+    if (pid_ == 0) live(theirs, pidfds);
+    theirs.reset();
+    std::byte bytes[sizeof(pid_t)];
+    auto got = receive_fds(ours.get(), bytes, in_ten_seconds());
+    EXPECT_TRUE(got && got->fds.size() == 1 && got->bytes == sizeof(child_));
+    if (!got || got->fds.size() != 1) return;
+    line = std::move(got->fds[0]);
+    std::memcpy(&child_, bytes, sizeof(child_));
+  }
+  ~Watched() {
+    end();
+    if (child_ > 0) ::kill(child_, SIGKILL);
+  }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  Fd line;
+
+ private:
+  static Deadline in_ten_seconds() {
+    return std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  }
+  [[noreturn]] static void live(const Fd& socket, bool pidfds) {
+    if (!pidfds && !test::refuse_pidfds()) ::_exit(1);
+    auto first = open_lifeline();  // before the fork: what the child inherits must not count
+    const pid_t child = first ? ::fork() : -1;
+    if (child == 0) {
+      ::alarm(60);
+      while (true) ::pause();
+    }
+    auto line = open_lifeline();
+    if (child < 0 || !line) ::_exit(1);
+    const int fd = line->get();
+    (void)send_fds(socket.get(), std::span(&fd, 1), std::as_bytes(std::span(&child, 1)),
+                   in_ten_seconds());
+    ::alarm(60);
+    while (true) ::pause();
+  }
+
+  pid_t pid_ = 0;
+  pid_t child_ = 0;
+};
+
+class Lifeline : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Lifeline, TellsOfTheEndAndNotBefore) {
+  Watched process(GetParam());
+  ASSERT_TRUE(process.line.valid());
+  EXPECT_FALSE(tells(process.line, 50));
+  process.end();
+  EXPECT_TRUE(tells(process.line, 10'000)) << "though a child that it forked is alive";
+}
+
+TEST_P(Lifeline, AForkedChildHasItsOwn) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (!GetParam() && !test::refuse_pidfds()) ::_exit(1);
+    auto before = open_lifeline();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      auto own = open_lifeline();
+      // The pipe of the process that forked us hangs up only with that process.
+      ::_exit(own && !tells(*own, 20) && !tells(*before, 0) ? 0 : 1);
+    }
+    int end = 1;
+    ::waitpid(child, &end, 0);
+    ::_exit(before && end == 0 && !tells(*before, 0) ? 0 : 1);
+  }
+  int end = 1;
+  ASSERT_EQ(::waitpid(pid, &end, 0), pid);
+  EXPECT_EQ(end, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, Lifeline, ::testing::Values(true, false),
+                         [](const auto& p) { return p.param ? "pidfd" : "pipe"; });
+
+}  // namespace
+}  // namespace tutti::os
