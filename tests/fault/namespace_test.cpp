@@ -182,6 +182,25 @@ TEST_F(Namespaces, CutLinkIsNoticedWithinASecondInEveryState) {
   }
 }
 
+/// "No route to host" is a network's answer, not that of the host: a neighbour was sought in vain
+/// for a moment.
+TEST_F(Namespaces, HostThatIsSoughtInVainForAMomentIsNotLost) {
+  std::vector<std::vector<Worker>> jobs;
+  jobs.push_back(start_link("dialled_later", "tcp"));
+  std::vector<Worker>& workers = jobs.front();
+  hear_all(workers, "there");
+  ASSERT_TRUE(network_.hide(3));
+  for (Worker& worker : workers) worker.signal(SIGUSR1);
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  ASSERT_TRUE(network_.show(3));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+  for (Worker& worker : workers) {
+    const auto error = worker.hear("error", in(0));
+    EXPECT_FALSE(error) << error->text;
+  }
+  cut_and_expect_named(jobs, {"waiting"}, {3});
+}
+
 /// The last namespace hears nothing more, or is not heard any more.
 TEST_F(Namespaces, LinkThatIsCutOneWayIsNoticedWithinASecond) {
   const std::vector<std::string> states = {"waiting", "sending", "receiving", "used_later"};

@@ -61,6 +61,23 @@ class Network {
   }
   [[nodiscard]] bool cut(int i) const { return runs({"ip", "link", "set", link(i), "down"}); }
   [[nodiscard]] bool join(int i) const { return runs({"ip", "link", "set", link(i), "up"}); }
+  /// Namespace i tells nobody any more which station it is, or does again. Who seeks it gives up
+  /// after 150 ms, with "no route to host".
+  [[nodiscard]] bool hide(int i) const {
+    const std::string last = address(i);
+    bool well = inside(i, {"ip", "link", "set", "eth0", "arp", "off"});
+    for (int other = 0; other < kNamespaces; ++other) {
+      if (other == i) continue;
+      well = inside(other, {"ip", "ntable", "change", "name", "arp_cache", "dev", "eth0", "retrans",
+                            "50"}) &&
+             well;
+      (void)inside(other, {"ip", "neigh", "del", last, "dev", "eth0"});  // if it knows it
+    }
+    return well;
+  }
+  [[nodiscard]] bool show(int i) const {
+    return inside(i, {"ip", "link", "set", "eth0", "arp", "on"});
+  }
   /// What goes to namespace i, or comes from there, goes to a station that there is not.
   [[nodiscard]] bool cut_one_way(int i, bool to) const {
     return each_neighbour(i, to, {"ip", "neigh", "replace"},

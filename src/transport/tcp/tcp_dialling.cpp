@@ -21,6 +21,10 @@ constexpr auto kPromiseTime = std::chrono::milliseconds(50);
 // Who was lost first: so long it may still be told when a host has been found not to answer.
 constexpr auto kAnswerOfStore = std::chrono::milliseconds(60);
 
+std::string told_last(const Status& trouble) {
+  return trouble.ok() ? "" : fmt::format("; last: {}", trouble.message());
+}
+
 }  // namespace
 
 secure::Party TcpTransport::party() const noexcept {
@@ -90,8 +94,9 @@ void TcpTransport::await_answer(Connection& to, TimePoint now) {
       return;
     }
     case Knocks::Verdict::dead:
-      return give_up_silent(to, fmt::format("its host has not answered {} attempts for {} ms",
-                                            to.knocks.count() + 1, to.knocks.silence(now).count()));
+      return give_up_silent(to, fmt::format("its host has not answered {} attempts for {} ms{}",
+                                            to.knocks.count() + 1, to.knocks.silence(now).count(),
+                                            told_last(to.last_trouble)));
   }
 }
 
@@ -249,6 +254,13 @@ void TcpTransport::on_dial(Connection& to) {
         to.question = nullptr;  // an answer from before it ended tells nothing
         s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
       }
+      // The network says it, and not the host. It may be over in a moment (a neighbour that was
+      // sought while a link was down), so it is no more than no answer: the knocks go on.
+      else if (s.code() == Errc::peer_lost) {
+        to.last_trouble = s;
+        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, to.stream.fd(), nullptr);
+        return to.stream.reset();
+      }
       return give_up_dial(to, s);
     }
     to.connecting = false;
@@ -323,15 +335,15 @@ void TcpTransport::check_deadlines(TimePoint now) {
       await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
       const auto waited = std::chrono::ceil<std::chrono::milliseconds>(options_.dial_timeout);
-      give_up_dial(
-          to, Status(Errc::peer_lost,
-                     fmt::format("no connection after {} ms{}{}; {}", waited.count(),
-                                 to.last_trouble.ok() ? "" : "; last: ", to.last_trouble.message(),
-                                 to.knocks.host_answers()
-                                     ? "its host answers, but nobody takes the connection: is "
-                                       "its process stopped and its queue full "
-                                       "(net.core.somaxconn), or a firewall between?"
-                                     : "does its host answer, and is its process alive?")));
+      give_up_dial(to,
+                   Status(Errc::peer_lost,
+                          fmt::format("no connection after {} ms{}; {}", waited.count(),
+                                      told_last(to.last_trouble),
+                                      to.knocks.host_answers()
+                                          ? "its host answers, but nobody takes the connection: is "
+                                            "its process stopped and its queue full "
+                                            "(net.core.somaxconn), or a firewall between?"
+                                          : "does its host answer, and is its process alive?")));
     } else if (to.connecting) {
       await_answer(to, now);
     } else if (to.next_dial <= now) {
