@@ -85,6 +85,8 @@ ProcessGroup init_process_group(const InitOptions& options) {
     raise(Status(Errc::invalid_argument, "init_process_group: the timeout must be positive"));
   }
   raise_if(group::check_backend(config.backend));
+  if (options.secret)  // before what depends on where the others are
+    raise_if(rendezvous::read_secret(environment, options.secret).status());
 
   const auto deadline = base::deadline_after(std::chrono::steady_clock::now(), config.timeout);
   rendezvous::Settings settings;
