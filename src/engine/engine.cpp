@@ -86,7 +86,8 @@ void Stream::clear() noexcept {
 Engine::Engine(World world)
     : world_(std::move(world)),
       staging_(world_.regions->arena, passed_by_all, world_.populate,
-               staging_cycle(world_.regions->peers.size())) {
+               staging_cycle(world_.regions->peers.size())),
+      cores_(crowded()) {
   peers_.reserve(static_cast<std::size_t>(world_.size));
   for (int rank = 0; rank < world_.size; ++rank) peers_.emplace_back(&pool_);
   groups_.resize(shm::kMaxGroups);

@@ -242,6 +242,10 @@ class Engine final : public transport::Sink {
   void learn(std::chrono::nanoseconds took) noexcept;
   /// Whether what we stage goes past the cache, and what is looked at.
   void decide_handing_over(Op& op) noexcept;
+  /// More ranks on our host than CPUs.
+  [[nodiscard]] bool crowded() const noexcept {
+    return world_.regions->peers.size() > static_cast<std::size_t>(world_.cpus);
+  }
   /// Whose staging this operation may look at.
   [[nodiscard]] static int sampled_rank(const Op& op) noexcept;
   void reduce(Op& op, const plan::Step& step) noexcept;
@@ -368,9 +372,9 @@ class Engine final : public transport::Sink {
   std::vector<Mailbox*> mail_;  ///< of the groups that have one
   std::uint64_t letters_ = 0;   ///< sends and recvs that run, over all groups
   unsigned notes_ = 0;
-  transport::shm::Cores cores_;
-  bool others_far_ = false;  ///< one of our host says so
-  int queued_ = 0;           ///< calls that wait for a slot, over all groups
+  transport::shm::Cores cores_;  ///< what samples of what others wrote have taught
+  bool others_far_ = false;      ///< one of our host says so
+  int queued_ = 0;               ///< calls that wait for a slot, over all groups
   bool removing_ = false;
 };
 

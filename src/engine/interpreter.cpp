@@ -307,8 +307,7 @@ void Engine::decide_handing_over(Op& op) noexcept {
   const bool far = cores_.far() || others_far_;
   // With more ranks than cores a peer's staging may have left its cache before we come to it; its
   // line has not, if it is there at the first look, and tells the same however staging is written.
-  const bool crowded = world_.regions->peers.size() > static_cast<std::size_t>(world_.cpus);
-  if (crowded) {
+  if (crowded()) {
     op.stream_stage = far;
     if (looks) op.sample = Sample::line;
     return;

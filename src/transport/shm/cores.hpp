@@ -23,14 +23,17 @@ class Cores {
   /// is.
   static constexpr std::uint64_t kProbeEvery = 32;
 
+  /// `mixed`: some of the peers that are sampled may share our core, as with more ranks than cores;
+  /// then half of the samples are quick even where cores are far. Else nearly all are slow there,
+  /// and some slow ones only say that the last cache is busy.
+  explicit Cores(bool mixed) noexcept : many_(mixed ? 4 : 6), few_(mixed ? 1 : 3) {}
+
   /// `took`: as read_one_line measures it. `told`: where the others read what far() says; a hint.
   void add(std::chrono::nanoseconds took, std::atomic<std::uint32_t>& told) noexcept {
     const bool before = far_;
     slow_ = static_cast<std::uint8_t>(slow_ << 1 | (took > kSlow ? 1 : 0));
     const int slow = std::popcount(slow_);
-    // A single one may have been interrupted, and with more ranks than cores some peers are on our
-    // own core.
-    far_ = slow >= kManySlow || (far_ && slow > kFewSlow);
+    far_ = slow >= many_ || (far_ && slow > few_);
     if (far_ != before) told.store(far_ ? 1 : 0, std::memory_order_relaxed);  // relaxed: a hint
   }
   [[nodiscard]] bool far() const noexcept { return far_; }
@@ -53,11 +56,12 @@ class Cores {
  private:
   static constexpr std::uintptr_t kHalfPage = 2048;
   static constexpr std::ptrdiff_t kApart = 2048 - 64;
-  // Measured 30-50 ns near and 120-160 far, with about 20 of the clock itself.
-  static constexpr std::chrono::nanoseconds kSlow{90};
-  static constexpr int kManySlow = 3;
-  static constexpr int kFewSlow = 1;
+  // Measured at rest, with 20-30 of the clock itself: 30-50 ns near and 120-160 far on Zen 4, 50-80
+  // and 140-190 on Zen 3; near, but at the pace of memory, a fifth takes more than 100.
+  static constexpr std::chrono::nanoseconds kSlow{110};
 
+  int many_;
+  int few_;
   std::uint8_t slow_ = 0;  ///< of the last 8 samples
   bool far_ = false;
 };

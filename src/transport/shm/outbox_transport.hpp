@@ -85,7 +85,7 @@ class OutboxTransport final : public Transport {
     std::uint32_t copied = 0;
     std::uint64_t in_cache = 0;  ///< frames so long that the peer wrote in its cache
     bool sample = false;         ///< the one that arrives is to be looked at
-    Cores cores;                 ///< what that taught
+    Cores cores{true};           ///< what that taught
     bool gone = false;           ///< left, lost or refused: `why`
     bool told = false;
     Status why;

@@ -125,13 +125,13 @@ class FarCores : public testing::Test {
 
 TEST_F(FarCores, LargeOnesStagePastTheCacheAndAreRight) {
   make(2);
-  // 32 KiB one-shot; slices of one chunk, of several, with rest: all but the first two and a probe.
-  for (const std::size_t count : {8000, 65536, 100003}) EXPECT_GE(untimed_of(36, count), 32);
+  // 32 KiB one-shot; slices of one chunk, of several, with rest: all but the first six and a probe.
+  for (const std::size_t count : {8000, 65536, 100003}) EXPECT_GE(untimed_of(36, count), 28);
 }
 
 TEST_F(FarCores, SmallOnesLearnItFromSamples) {
   make(2);
-  EXPECT_GE(untimed_of(200, 1500), 190);  // 6 KB
+  EXPECT_GE(untimed_of(200, 1500), 187);  // 6 KB
   for (const auto& engine : engines_) EXPECT_TRUE(engine->cores().far());
 }
 
@@ -141,21 +141,38 @@ TEST_F(FarCores, TheSmallestTeachNothing) {
   for (const auto& engine : engines_) EXPECT_FALSE(engine->cores().far());
 }
 
-TEST(Cores, SomeSlowSamplesAmongTheLastMakeThemFar) {
+TEST(Cores, ManySlowSamplesAmongTheLastMakeThemFar) {
   using std::chrono::nanoseconds;
   const nanoseconds fast{60};
   const nanoseconds slow{280};
-  Cores cores;
+  Cores cores(false);
+  std::atomic<std::uint32_t> told = 0;
+  for (int i = 0; i < 40; ++i) cores.add(i % 8 < 4 ? slow : fast, told);  // a busy memory
+  EXPECT_FALSE(cores.far());
+  for (int i = 0; i < 8; ++i) cores.add(i % 4 == 0 ? fast : slow, told);
+  EXPECT_TRUE(cores.far());
+  EXPECT_EQ(told.load(), 1U);
+  for (int i = 0; i < 2; ++i) cores.add(fast, told);
+  EXPECT_TRUE(cores.far());
+  for (int i = 0; i < 3; ++i) cores.add(fast, told);
+  EXPECT_FALSE(cores.far());
+  EXPECT_EQ(told.load(), 0U);
+}
+
+TEST(Cores, HalfAsManyDoWherePeersMayShareOurCore) {
+  using std::chrono::nanoseconds;
+  const nanoseconds fast{60};
+  const nanoseconds slow{280};
+  Cores cores(true);
   std::atomic<std::uint32_t> told = 0;
   for (int i = 0; i < 20; ++i) cores.add(i % 8 < 2 ? slow : fast, told);  // interruptions
   EXPECT_FALSE(cores.far());
-  for (int i = 0; i < 8; ++i)
-    cores.add(i % 2 == 0 ? slow : fast, told);  // half of the peers on our core
+  for (int i = 0; i < 8; ++i) cores.add(i % 2 == 0 ? slow : fast, told);
   EXPECT_TRUE(cores.far());
   EXPECT_EQ(told.load(), 1U);
-  for (int i = 0; i < 3; ++i) cores.add(fast, told);
+  for (int i = 0; i < 4; ++i) cores.add(fast, told);
   EXPECT_TRUE(cores.far());
-  for (int i = 0; i < 2; ++i) cores.add(fast, told);
+  for (int i = 0; i < 3; ++i) cores.add(fast, told);
   EXPECT_FALSE(cores.far());
 }
 
@@ -170,13 +187,13 @@ TEST(Cores, TheLineThatIsReadLiesInWhatIsStaged) {
 
 TEST_F(FarCores, MoreThanTwoRanks) {
   make(3);
-  for (const std::size_t count : {50000, 100003}) EXPECT_GE(untimed_of(36, count), 32);
+  for (const std::size_t count : {50000, 100003}) EXPECT_GE(untimed_of(36, count), 28);
 }
 
 TEST_F(FarCores, MoreRanksThanCoresLookAtLines) {
   make(2, 1);
   // Only who comes late finds the line at its first look: the second, who tells the first.
-  EXPECT_GE(untimed_of(300, 1500), 280);
+  EXPECT_GE(untimed_of(300, 1500), 270);
   EXPECT_FALSE(engines_[0]->cores().far());
   EXPECT_TRUE(engines_[1]->cores().far());
   EXPECT_EQ(memory_->regions(0).peers[1].header().far.load(), 1U);
@@ -184,7 +201,7 @@ TEST_F(FarCores, MoreRanksThanCoresLookAtLines) {
 
 TEST_F(FarCores, MoreRanksThanCoresLearnFromEveryLargeOne) {
   make(3, 2);
-  untimed_of(3, 65536);
+  untimed_of(4, 65536);
   EXPECT_TRUE(engines_[2]->cores().far());
   // Past the cache or not, lines tell: no operation has to be handed over the dear way for that.
   EXPECT_EQ(untimed_of(20, 65536), 0);
@@ -196,7 +213,7 @@ TEST_F(FarCores, MoreRanksThanCoresLearnFromEveryLargeOne) {
 
 TEST_F(FarCores, OutputsPastTheCacheToo) {
   make(2);
-  EXPECT_GE(untimed_of(6, (std::size_t{4} << 20) + 3), 3);  // 16 MiB
+  EXPECT_GE(untimed_of(10, (std::size_t{4} << 20) + 3), 3);  // 16 MiB
 }
 
 }  // namespace
