@@ -56,8 +56,7 @@ Schedule shared_one_shot_all_reduce(const Shape& s) {
 // Two counters, so that nobody waits for a sum until its owner has staged the next chunk, too. In
 // round i a rank
 // - adds up its part of chunk i as soon as all have staged that (kStaged i; the lines stand for
-// chunk
-//   0) and says so (kSummed i + 1);
+//   chunk 0) and says so (kSummed i + 1);
 // - stages chunk i + 1 in the slot of chunk i + 1 - kSlots: who has staged chunk i has added up
 //   chunk i - 1, and kSlots >= 2;
 // - takes the others' parts, each as soon as it is there.

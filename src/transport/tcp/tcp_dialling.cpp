@@ -253,10 +253,9 @@ void TcpTransport::on_dial(Connection& to) {
         to.refused = true;
         to.question = nullptr;  // an answer from before it ended tells nothing
         s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
-      }
-      // The network says it, and not the host. It may be over in a moment (a neighbour that was
-      // sought while a link was down), so it is no more than no answer: the knocks go on.
-      else if (s.code() == Errc::peer_lost) {
+      } else if (s.code() == Errc::peer_lost) {
+        // The network says it, and not the host. It may be over in a moment (a neighbour that was
+        // sought while a link was down), so it is no more than no answer: the knocks go on.
         to.last_trouble = s;
         epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, to.stream.fd(), nullptr);
         return to.stream.reset();

@@ -141,38 +141,35 @@ TEST_F(FarCores, TheSmallestTeachNothing) {
   for (const auto& engine : engines_) EXPECT_FALSE(engine->cores().far());
 }
 
+constexpr std::chrono::nanoseconds kFast{60};
+constexpr std::chrono::nanoseconds kSlow{280};
+
 TEST(Cores, ManySlowSamplesAmongTheLastMakeThemFar) {
-  using std::chrono::nanoseconds;
-  const nanoseconds fast{60};
-  const nanoseconds slow{280};
   Cores cores(false);
   std::atomic<std::uint32_t> told = 0;
-  for (int i = 0; i < 40; ++i) cores.add(i % 8 < 4 ? slow : fast, told);  // a busy memory
+  for (int i = 0; i < 40; ++i) cores.add(i % 8 < 4 ? kSlow : kFast, told);  // a busy memory
   EXPECT_FALSE(cores.far());
-  for (int i = 0; i < 8; ++i) cores.add(i % 4 == 0 ? fast : slow, told);
+  for (int i = 0; i < 8; ++i) cores.add(i % 4 == 0 ? kFast : kSlow, told);
   EXPECT_TRUE(cores.far());
   EXPECT_EQ(told.load(), 1U);
-  for (int i = 0; i < 2; ++i) cores.add(fast, told);
+  for (int i = 0; i < 2; ++i) cores.add(kFast, told);
   EXPECT_TRUE(cores.far());
-  for (int i = 0; i < 3; ++i) cores.add(fast, told);
+  for (int i = 0; i < 3; ++i) cores.add(kFast, told);
   EXPECT_FALSE(cores.far());
   EXPECT_EQ(told.load(), 0U);
 }
 
 TEST(Cores, HalfAsManyDoWherePeersMayShareOurCore) {
-  using std::chrono::nanoseconds;
-  const nanoseconds fast{60};
-  const nanoseconds slow{280};
   Cores cores(true);
   std::atomic<std::uint32_t> told = 0;
-  for (int i = 0; i < 20; ++i) cores.add(i % 8 < 2 ? slow : fast, told);  // interruptions
+  for (int i = 0; i < 20; ++i) cores.add(i % 8 < 2 ? kSlow : kFast, told);  // interruptions
   EXPECT_FALSE(cores.far());
-  for (int i = 0; i < 8; ++i) cores.add(i % 2 == 0 ? slow : fast, told);
+  for (int i = 0; i < 8; ++i) cores.add(i % 2 == 0 ? kSlow : kFast, told);
   EXPECT_TRUE(cores.far());
   EXPECT_EQ(told.load(), 1U);
-  for (int i = 0; i < 4; ++i) cores.add(fast, told);
+  for (int i = 0; i < 4; ++i) cores.add(kFast, told);
   EXPECT_TRUE(cores.far());
-  for (int i = 0; i < 3; ++i) cores.add(fast, told);
+  for (int i = 0; i < 3; ++i) cores.add(kFast, told);
   EXPECT_FALSE(cores.far());
 }
 
