@@ -8,11 +8,11 @@ if(PROJECT_IS_TOP_LEVEL)
   endif()
   find_program(TUTTI_CCACHE ccache)
   if(TUTTI_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
-    # So that it keeps what uses a precompiled header, and does not preprocess what the compiler will
-    # preprocess itself.
+    # SLOPPINESS keeps what uses a precompiled header. DEPEND does not preprocess what the compiler
+    # will preprocess itself. BASEDIR and NOHASHDIR let a clone in another folder use the same cache.
     set(CMAKE_CXX_COMPILER_LAUNCHER
         "${CMAKE_COMMAND}" -E env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_DEPEND=1
-        "${TUTTI_CCACHE}")
+        CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 "${TUTTI_CCACHE}")
   endif()
 endif()
 
