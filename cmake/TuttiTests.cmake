@@ -15,8 +15,8 @@ endif()
 # PROCESSORS keeps ctest from starting others beside a test that fills so many cores. Tests that may
 # take long begin first, so that nobody waits for one of them at the end. RESULTS says
 # that the command may be a GoogleTest program: its cases are then counted one by one.
-# Labels: the kind of the test (unit, property, ...; from its folder) comes by itself. `asan` and
-# `tsan` choose what ./dev test runs under these sanitizers.
+# Labels: the kind of the test (unit, property, ...; from its folder) comes by itself. `asan`, `tsan` and
+# `release` choose what ./dev test runs in these presets, `quick` what ./dev test quick runs.
 function(tutti_register_test)
   cmake_parse_arguments(arg "RUN_SERIAL" "NAME;TIMEOUT;PROCESSORS;RESULTS"
                         "COMMAND;LABELS" ${ARGN})
@@ -54,10 +54,41 @@ function(tutti_register_test)
   endif()
 endfunction()
 
-# What ./dev test builds for the sanitizers: the tests of that label and the programs they start.
-foreach(sanitizer IN ITEMS asan tsan)
-  add_custom_target(tutti_tests_${sanitizer})
+# What ./dev test builds: all tests (dev) or those of that label, and the programs that they start.
+set(tutti_test_groups dev quick asan tsan release)
+foreach(group IN LISTS tutti_test_groups)
+  add_custom_target(tutti_tests_${group})
 endforeach()
+
+# tutti_tests_need(targets... LABELS ...): the targets are built with the groups of tests of these labels.
+function(tutti_tests_need)
+  cmake_parse_arguments(arg "" "" "LABELS" ${ARGN})
+  foreach(group IN LISTS tutti_test_groups)
+    if(group STREQUAL "dev" OR group IN_LIST arg_LABELS)
+      add_dependencies(tutti_tests_${group} ${arg_UNPARSED_ARGUMENTS})
+    endif()
+  endforeach()
+endfunction()
+
+# How many ranks programs are started with where each size costs much or the code is a build's, not the
+# test's: 2, and the next one to 5.
+function(tutti_two_sizes sizes)
+  set(two "")
+  foreach(ranks IN LISTS ${sizes})
+    if(ranks EQUAL 2 OR ranks EQUAL 5)
+      list(APPEND two ${ranks})
+    endif()
+  endforeach()
+  list(LENGTH two found)
+  list(LENGTH ${sizes} given)
+  if(given GREATER 2 AND found LESS 2)
+    list(GET ${sizes} -1 largest)
+    list(APPEND two ${largest})
+  endif()
+  if(given GREATER 2)
+    set(${sizes} ${two} PARENT_SCOPE)
+  endif()
+endfunction()
 
 # Stops where one of the sources starts a thread, or what does so.
 function(tutti_require_one_thread name)
@@ -93,9 +124,10 @@ endfunction()
 #                [NO_SANITIZERS] [ONE_THREAD] [OPTIMIZED] [ALONE])
 #
 # A GoogleTest program. With RANKS it is started by tuttirun once per rank count (name.1, name.2,
-# ...), else directly. Tests in tests/unit and tests/conformance carry the labels asan and tsan
-# unless NO_SANITIZERS says otherwise; others ask for them with LABELS. ONE_THREAD: tsan, which looks
-# at what several threads do, would look at nothing. OPTIMIZED: what the test
+# ...; under asan and in a release build at two sizes), else directly. Tests in tests/unit and
+# tests/conformance carry the label quick, and asan and tsan unless NO_SANITIZERS says otherwise; others
+# ask for them with LABELS. ONE_THREAD, or RANKS: tsan, which looks at what several threads of a process
+# do, would look at nothing. OPTIMIZED: what the test
 # itself computes takes so long that its code is worth optimising (the library's always is).
 # DEPENDS: programs that it starts; their paths come by DEFINITIONS.
 #
@@ -109,12 +141,15 @@ function(tutti_add_test)
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "tutti_add_test(${arg_NAME}): do not know ${arg_UNPARSED_ARGUMENTS}")
   endif()
-  if(NOT arg_NO_SANITIZERS AND CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/(unit|conformance)(/|$)")
-    list(APPEND arg_LABELS asan)
-    if(arg_ONE_THREAD)
-      tutti_require_one_thread(${arg_NAME} ${arg_SOURCES})
-    else()
-      list(APPEND arg_LABELS tsan)
+  if(CMAKE_CURRENT_SOURCE_DIR MATCHES "/tests/(unit|conformance)(/|$)")
+    list(APPEND arg_LABELS quick)
+    if(NOT arg_NO_SANITIZERS)
+      list(APPEND arg_LABELS asan)
+      if(arg_ONE_THREAD)
+        tutti_require_one_thread(${arg_NAME} ${arg_SOURCES})
+      elseif(NOT arg_RANKS) # what processes do to each other tsan does not see
+        list(APPEND arg_LABELS tsan)
+      endif()
     endif()
   endif()
   set(optimized "")
@@ -137,7 +172,7 @@ function(tutti_add_test)
     tutti_test_program(${program} SOURCES ${sources} LIBRARIES ${arg_LIBRARIES}
                        MAIN GTest::gtest_main ${optimized})
   else()
-    set(cases ${sources})
+    string(REPLACE "${PROJECT_SOURCE_DIR}/" "/" cases "${sources}")
     cmake_path(RELATIVE_PATH CMAKE_CURRENT_SOURCE_DIR BASE_DIRECTORY "${PROJECT_SOURCE_DIR}"
                OUTPUT_VARIABLE program)
     string(APPEND program ";${arg_LIBRARIES};${optimized}")
@@ -149,7 +184,8 @@ function(tutti_add_test)
     string(MAKE_C_IDENTIFIER "${program}" program)
     if(NOT TARGET ${program})
       tutti_test_program(${program} LIBRARIES ${arg_LIBRARIES} MAIN tutti_united_main ${optimized})
-      set_target_properties(${program} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 0)
+      # At the end of the folder, when all of its sources are known.
+      cmake_language(EVAL CODE "cmake_language(DEFER CALL tutti_unite_folders [[${program}]])")
     endif()
     target_sources(${program} PRIVATE ${sources})
   endif()
@@ -166,11 +202,7 @@ function(tutti_add_test)
   tutti_register_test(NAME ${arg_NAME} COMMAND $<TARGET_FILE:${program}> ${cases}
                       LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} PROCESSORS ${arg_PROCESSORS}
                       RESULTS ON ${serial})
-  foreach(sanitizer IN ITEMS asan tsan)
-    if(sanitizer IN_LIST arg_LABELS)
-      add_dependencies(tutti_tests_${sanitizer} ${program})
-    endif()
-  endforeach()
+  tutti_tests_need(${program} LABELS ${arg_LABELS})
 endfunction()
 
 # tutti_add_ranks_test(NAME name PROGRAM target RANKS 1 2 4 [ARGS ...] [LAUNCHER ...] [LABELS ...]
@@ -191,6 +223,9 @@ function(tutti_add_ranks_test)
   if(arg_RUN_SERIAL)
     set(serial RUN_SERIAL)
   endif()
+  if(tutti_sanitizer STREQUAL "asan" OR CMAKE_BUILD_TYPE STREQUAL "Release")
+    tutti_two_sizes(arg_RANKS)
+  endif()
   foreach(ranks IN LISTS arg_RANKS)
     tutti_register_test(
       NAME ${arg_NAME}.${ranks} RESULTS ON PROCESSORS ${ranks}
@@ -198,11 +233,7 @@ function(tutti_add_ranks_test)
               $<TARGET_FILE:${arg_PROGRAM}> ${arg_ARGS}
       LABELS ${arg_LABELS} ranks TIMEOUT ${arg_TIMEOUT} ${serial})
   endforeach()
-  foreach(sanitizer IN ITEMS asan tsan)
-    if("${sanitizer}" IN_LIST arg_LABELS)
-      add_dependencies(tutti_tests_${sanitizer} ${arg_PROGRAM} tuttirun)
-    endif()
-  endforeach()
+  tutti_tests_need(${arg_PROGRAM} tuttirun LABELS ${arg_LABELS})
 endfunction()
 
 # tutti_add_must_not_compile(NAME name SOURCE a.cpp CASES case ...)
@@ -228,36 +259,42 @@ set(tutti_fuzz_long_seconds 60)
 set(tutti_fuzz_planted_runs 300000)
 set(tutti_fuzz_command "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/fuzz.py")
 
+# tutti_fuzzer_link(name program): the program by another name, by which it chooses what to do.
+function(tutti_fuzzer_link name program)
+  set(link "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}/${name}")
+  file(MAKE_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  file(CREATE_LINK ${program} "${link}" SYMBOLIC)
+  set(fuzzer_link "${link}" PARENT_SCOPE)
+endfunction()
+
 # tutti_add_fuzzer(NAME name SOURCES ...)
 #
-# A libFuzzer program, built only with TUTTI_FUZZ. Its test goes through tests/fuzz/seeds/<name>.txt,
-# then on from there for some seconds, or for a minute.
+# A fuzzer, built only with TUTTI_FUZZ, all of them into one program. Its test goes through
+# tests/fuzz/seeds/<name>.txt, then on from there for some seconds, or for a minute.
 function(tutti_add_fuzzer)
   cmake_parse_arguments(arg "" "NAME" "SOURCES" ${ARGN})
   if(NOT TUTTI_FUZZ)
     return()
   endif()
-  add_executable(${arg_NAME} ${arg_SOURCES})
-  target_link_libraries(${arg_NAME} PRIVATE tutti_fuzzed)
-  # The counters of lines come from the parsers alone.
-  target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer -fprofile-instr-generate)
-  add_dependencies(tutti_fuzzers ${arg_NAME})
+  list(TRANSFORM arg_SOURCES PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  target_sources(tutti_fuzzer_sources PRIVATE ${arg_SOURCES})
+  tutti_fuzzer_link(${arg_NAME} fuzzers)
   math(EXPR limit "${tutti_fuzz_long_seconds} + 60")
   tutti_register_test(
     NAME ${arg_NAME}
     COMMAND ${tutti_fuzz_command} run --seconds ${tutti_fuzz_seconds} --long
             ${tutti_fuzz_long_seconds} --seeds "${PROJECT_SOURCE_DIR}/tests/fuzz/seeds/${arg_NAME}.txt"
-            --work "${PROJECT_BINARY_DIR}/fuzz/${arg_NAME}" $<TARGET_FILE:${arg_NAME}>
+            --work "${PROJECT_BINARY_DIR}/fuzz/${arg_NAME}" "${fuzzer_link}"
     TIMEOUT ${limit})
-  set_property(GLOBAL APPEND PROPERTY tutti_fuzzers ${arg_NAME})
+  set_property(GLOBAL APPEND PROPERTY tutti_fuzzers "${fuzzer_link}")
 endfunction()
 
-# tutti_add_planted_fault(NAME name SOURCES ... FILE src/a.cpp REMOVE text)
+# tutti_add_planted_fault(NAME name FILE src/a.cpp REMOVE text)
 #
-# The fuzzer, with a copy of FILE that lacks one check, must find that, from nothing, within so many
-# inputs, which are the same ones each time.
+# The fuzzer <x>_fuzz of the name <x>_planted_fault, with a copy of FILE that lacks one check, must find
+# that, from nothing, within so many inputs, which are the same ones each time.
 function(tutti_add_planted_fault)
-  cmake_parse_arguments(arg "" "NAME;FILE;REMOVE" "SOURCES" ${ARGN})
+  cmake_parse_arguments(arg "" "NAME;FILE;REMOVE" "" ${ARGN})
   if(NOT TUTTI_FUZZ)
     return()
   endif()
@@ -270,15 +307,13 @@ function(tutti_add_planted_fault)
     message(FATAL_ERROR "${arg_NAME}: \"${arg_REMOVE}\" does not stand in ${arg_FILE}")
   endif()
   file(CONFIGURE OUTPUT "${copy}" CONTENT "${without}" @ONLY)
-  # Found before the good one, which stands in the library.
-  add_executable(${arg_NAME} ${arg_SOURCES} "${copy}")
-  target_link_libraries(${arg_NAME} PRIVATE tutti_fuzzed)
-  target_link_options(${arg_NAME} PRIVATE -fsanitize=fuzzer -fprofile-instr-generate)
-  add_dependencies(tutti_fuzzers ${arg_NAME})
+  set_property(GLOBAL APPEND PROPERTY tutti_faulty_parsers "${original}")
+  set_property(GLOBAL PROPERTY "tutti_copy_of_${original}" "${copy}")
+  tutti_fuzzer_link(${arg_NAME} fuzzers_with_faults)
   tutti_register_test(
     NAME ${arg_NAME}
     COMMAND ${tutti_fuzz_command} must-find --runs ${tutti_fuzz_planted_runs} --work
-            "${PROJECT_BINARY_DIR}/fuzz/${arg_NAME}" $<TARGET_FILE:${arg_NAME}>
+            "${PROJECT_BINARY_DIR}/fuzz/${arg_NAME}" "${fuzzer_link}"
     TIMEOUT 90)
 endfunction()
 
@@ -290,16 +325,13 @@ function(tutti_add_fuzz_coverage)
   if(NOT TUTTI_FUZZ)
     return()
   endif()
+  tutti_finish_fuzzers()
   get_property(fuzzers GLOBAL PROPERTY tutti_fuzzers)
   get_property(sources GLOBAL PROPERTY tutti_fuzzed_sources)
-  set(programs "")
-  foreach(fuzzer IN LISTS fuzzers)
-    list(APPEND programs $<TARGET_FILE:${fuzzer}>)
-  endforeach()
   tutti_register_test(
     NAME ${arg_NAME}
     COMMAND ${tutti_fuzz_command} coverage --least ${arg_LEAST} --cov "${TUTTI_LLVM_COV}"
             --profdata "${TUTTI_LLVM_PROFDATA}" --work "${PROJECT_BINARY_DIR}/fuzz" --seeds
-            "${PROJECT_SOURCE_DIR}/tests/fuzz/seeds" --programs ${programs} --sources ${sources}
+            "${PROJECT_SOURCE_DIR}/tests/fuzz/seeds" --programs ${fuzzers} --sources ${sources}
     LABELS fuzz TIMEOUT 120)
 endfunction()

@@ -143,7 +143,9 @@ def coverage(args):
             return 1
     merged = args.work / "coverage" / "merged"
     subprocess.run([args.profdata, "merge", "-sparse", "-o", merged, *profiles], check=True)
-    objects = [word for program in args.programs for word in ("-object", program)]
+    # Fuzzers are links to programs that hold several of them.
+    programs = sorted({os.path.realpath(program) for program in args.programs})
+    objects = [word for program in programs for word in ("-object", program)]
     report = subprocess.run([args.cov, "export", "-summary-only", f"-instr-profile={merged}",
                              *objects[1:]], check=True, stdout=subprocess.PIPE)
     wanted = {os.path.realpath(source) for source in args.sources}

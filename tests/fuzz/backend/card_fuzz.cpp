@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "backend/native/card.hpp"
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/require.hpp"
 #include "os/address.hpp"
@@ -18,7 +19,7 @@ using namespace tutti::native;
 using tutti::fuzz::Input;
 using tutti::fuzz::require;
 
-namespace {
+namespace tutti::fuzz::card_parser {
 
 constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kFields = {{
     {"boot", "\"b\""},
@@ -43,9 +44,7 @@ std::string card_with(std::size_t changed, std::string_view value) {
   return text + "}";
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(card_fuzz)(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
   const std::size_t changed = input.number<std::uint8_t>() % (2 * kFields.size());
   const std::string text =
@@ -66,3 +65,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(decode(encode(*card)).ok());
   return 0;
 }
+
+}  // namespace tutti::fuzz::card_parser

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/shown.hpp"
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/require.hpp"
 
 using tutti::base::cut;
@@ -14,7 +15,9 @@ using tutti::base::shown;
 using tutti::base::shown_on_line;
 using tutti::fuzz::require;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+namespace tutti::fuzz::shown_parser {
+
+TUTTI_FUZZER(shown_fuzz)(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   const std::string whole = shown(text);
   require(whole.size() >= size && whole.size() <= 4 * size);
@@ -32,3 +35,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace tutti::fuzz::shown_parser

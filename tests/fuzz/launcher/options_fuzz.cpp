@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/require.hpp"
 #include "launcher/options.hpp"
@@ -15,7 +16,7 @@
 using tutti::fuzz::require;
 using namespace tutti::launcher;
 
-namespace {
+namespace tutti::fuzz::options_parser {
 
 constexpr std::size_t kMostLines = 32;
 
@@ -36,9 +37,7 @@ void check(const Options& options) {
   require(!options.program.empty());
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(options_fuzz)(const std::uint8_t* data, std::size_t size) {
   tutti::fuzz::Input input(data, size);
   std::vector<std::string> arguments{"tuttirun"};
   std::vector<std::string> variables;
@@ -65,3 +64,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (!parsed->text) check(parsed->options);
   return 0;
 }
+
+}  // namespace tutti::fuzz::options_parser

@@ -6,13 +6,14 @@
 #include <string>
 #include <string_view>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/require.hpp"
 #include "os/address.hpp"
 
 using tutti::fuzz::require;
 using tutti::os::Address;
 
-namespace {
+namespace tutti::fuzz::address_parser {
 
 void check(tutti::Result<Address> address) {
   if (!address) {
@@ -30,11 +31,11 @@ void check(tutti::Result<Address> address) {
   require(address->size() <= sizeof(sockaddr_storage));
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(address_fuzz)(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   check(Address::parse(text, 1234));
   check(Address::parse_endpoint(text));
   return 0;
 }
+
+}  // namespace tutti::fuzz::address_parser

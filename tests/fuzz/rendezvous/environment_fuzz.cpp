@@ -11,6 +11,7 @@
 
 #include <tutti/config.hpp>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/require.hpp"
 #include "rendezvous/environment.hpp"
@@ -19,7 +20,7 @@
 using namespace tutti::rendezvous;
 using tutti::fuzz::require;
 
-namespace {
+namespace tutti::fuzz::environment_parser {
 
 void check(tutti::Result<tutti::Config> config) {
   if (!config) {
@@ -30,9 +31,7 @@ void check(tutti::Result<tutti::Config> config) {
   require(!config->cpus || (*config->cpus >= 1 && *config->cpus <= 65536));
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(environment_fuzz)(const std::uint8_t* data, std::size_t size) {
   std::map<std::string, std::string, std::less<>> variables;
   tutti::fuzz::Input input(data, size);
   while (!input.empty()) {
@@ -75,3 +74,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace tutti::fuzz::environment_parser

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/require.hpp"
 #include "rendezvous/rendezvous.hpp"
@@ -14,7 +15,7 @@
 using tutti::fuzz::Input;
 using tutti::fuzz::require;
 
-namespace {
+namespace tutti::fuzz::exchange_parser {
 
 class LyingStore final : public tutti::Store {
  public:
@@ -50,9 +51,7 @@ class LyingStore final : public tutti::Store {
   Input& input_;
 };
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(exchange_fuzz)(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
   const int ranks = 1 + input.number<std::uint8_t>() % 5;
   const int rank = input.number<std::uint8_t>() % ranks;
@@ -68,3 +67,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(texts->size() == static_cast<std::size_t>(ranks));
   return 0;
 }
+
+}  // namespace tutti::fuzz::exchange_parser

@@ -5,13 +5,16 @@
 #include <cstdint>
 #include <string_view>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/require.hpp"
 #include "rendezvous/url.hpp"
 
 using namespace tutti::rendezvous;
 using tutti::fuzz::require;
 
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+namespace tutti::fuzz::url_parser {
+
+TUTTI_FUZZER(url_fuzz)(const std::uint8_t* data, std::size_t size) {
   const auto url = parse_url({reinterpret_cast<const char*>(data), size});
   if (!url) {
     require(url.status().code() == tutti::Errc::invalid_argument);
@@ -25,3 +28,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(parts.path.empty() || (parts.path.front() == '/' && parts.path.back() != '/'));
   return 0;
 }
+
+}  // namespace tutti::fuzz::url_parser

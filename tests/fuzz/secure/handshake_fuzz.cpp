@@ -6,10 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/require.hpp"
 #include "secure/handshake.hpp"
 
-namespace {
+namespace tutti::fuzz::handshake_parser {
 
 using tutti::fuzz::require;
 using tutti::secure::Handshake;
@@ -93,9 +94,7 @@ void exchange(Mismatch mismatch, bool encrypts, Refusal verdict, std::span<const
   require((dialler.state() == State::crossed) == (verdict == Refusal::crossed));
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(handshake_fuzz)(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::size_t step = 1 + data[0] % 100;
   std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data) + 2, size - 2);
@@ -118,3 +117,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   exchange(mismatch, encrypts, static_cast<Refusal>(data[0] % 13), bytes, step);
   return 0;
 }
+
+}  // namespace tutti::fuzz::handshake_parser

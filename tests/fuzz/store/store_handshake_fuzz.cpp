@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/require.hpp"
 #include "store/handshake.hpp"
@@ -14,7 +15,7 @@ using namespace tutti::store;
 using tutti::fuzz::Input;
 using tutti::fuzz::require;
 
-namespace {
+namespace tutti::fuzz::store_handshake_parser {
 
 const std::vector<std::byte> kSecret(32, std::byte{0x6b});
 
@@ -47,9 +48,7 @@ void honest_with_noise(Input& input, const Credentials& server, const Credential
   require(proven.ok() && *proven == !changed);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(store_handshake_fuzz)(const std::uint8_t* data, std::size_t size) {
   Input input(data, size);
   const auto kind = input.number<std::uint8_t>();
   const Credentials with{kSecret, "job", static_cast<std::uint32_t>((kind >> 2) & 1)};
@@ -82,3 +81,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(check_verdict(verdict).ok() == (verdict == make_verdict(Refusal::none)));
   return 0;
 }
+
+}  // namespace tutti::fuzz::store_handshake_parser

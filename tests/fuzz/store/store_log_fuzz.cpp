@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/require.hpp"
 #include "fuzz/store/small_limits.hpp"
 #include "store/broker.hpp"
@@ -14,7 +15,7 @@ using namespace tutti::store;
 using tutti::fuzz::require;
 using tutti::fuzz::small_limits;
 
-namespace {
+namespace tutti::fuzz::store_log_parser {
 
 // As the file would be: the fuzzer need not find the check.
 std::vector<std::byte> with_good_check(std::span<const std::byte> bytes) {
@@ -48,9 +49,7 @@ void read_all(std::span<const std::byte> bytes, const Limits& limits) {
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(store_log_fuzz)(const std::uint8_t* data, std::size_t size) {
   const Limits limits = small_limits();
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   static_cast<void>(check_head(bytes));
@@ -58,3 +57,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   read_all(with_good_check(bytes), limits);
   return 0;
 }
+
+}  // namespace tutti::fuzz::store_log_parser

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/require.hpp"
 #include "fuzz/store/small_limits.hpp"
 #include "store/broker.hpp"
@@ -16,7 +17,7 @@ using namespace tutti::store;
 using tutti::fuzz::require;
 using tutti::fuzz::small_limits;
 
-namespace {
+namespace tutti::fuzz::store_wire_parser {
 
 void check_request_round_trip(const Request& request, const Limits& limits) {
   const std::vector<std::byte> frame = encode_request(request, 1);
@@ -30,9 +31,7 @@ void check_request_round_trip(const Request& request, const Limits& limits) {
           again->timeout_ms == request.timeout_ms);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(store_wire_fuzz)(const std::uint8_t* data, std::size_t size) {
   const Limits limits = small_limits();
   std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   static_cast<void>(may_be_hello(bytes.first(std::min(size, kHelloBytes))));
@@ -63,3 +62,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   return 0;
 }
+
+}  // namespace tutti::fuzz::store_wire_parser

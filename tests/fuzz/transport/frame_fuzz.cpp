@@ -6,11 +6,12 @@
 #include <span>
 #include <vector>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/require.hpp"
 #include "fuzz/transport/noting_sink.hpp"
 #include "transport/tcp/frame_reader.hpp"
 
-namespace {
+namespace tutti::fuzz::frame_parser {
 
 using tutti::fuzz::NotingSink;
 using tutti::fuzz::require;
@@ -56,9 +57,7 @@ void run_dropping(std::span<const std::byte> bytes, std::size_t step) {
   }
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(frame_fuzz)(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::size_t step = 1 + data[0] % 200;
   const bool compact = (data[1] & 1) != 0;
@@ -84,3 +83,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   run_dropping(bytes, step);
   return 0;
 }
+
+}  // namespace tutti::fuzz::frame_parser

@@ -11,6 +11,7 @@
 #include <span>
 #include <vector>
 
+#include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/require.hpp"
 #include "fuzz/transport/noting_sink.hpp"
@@ -23,7 +24,7 @@ std::chrono::steady_clock::time_point std::chrono::steady_clock::now() noexcept 
   return time_point(std::chrono::microseconds(++us));
 }
 
-namespace {
+namespace tutti::fuzz::outbox_parser {
 
 using tutti::Status;
 using tutti::fuzz::Input;
@@ -145,9 +146,7 @@ void send(OutboxTransport& transport, std::uint32_t payload, std::uint64_t token
   transport.send(kStranger, header, kPayload.data(), token);
 }
 
-}  // namespace
-
-extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+TUTTI_FUZZER(outbox_fuzz)(const std::uint8_t* data, std::size_t size) {
   static Pair pair;
   pair.reset();
   auto transport = OutboxTransport::make(
@@ -199,3 +198,5 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   require(!outbox.poll());
   return 0;
 }
+
+}  // namespace tutti::fuzz::outbox_parser
