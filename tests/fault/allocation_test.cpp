@@ -62,8 +62,8 @@ void* mmap(void* address, std::size_t size, int protection, int flags, int fd, o
 namespace tutti::fault {
 namespace {
 
-constexpr int kCalls = 10'000;
-constexpr int kWarmUp = 3000;
+constexpr int kCalls = 2500;
+constexpr int kWarmUp = 2000;
 
 /// What so many calls of each operation have cost, counted between two barriers.
 void measure(ProcessGroup& world, bool first) {

@@ -1,5 +1,6 @@
 #include "backend_contract.hpp"
 #include "group/thread_ranks.hpp"
+#include "support/rotation.hpp"
 #include "watched_backend.hpp"
 
 // Ranks as threads, over shared memory, over TCP, over both, and on a backend that a program has
@@ -26,7 +27,7 @@ Arrangement threads(std::string name, int size, std::function<Config(int rank)> 
   return one;
 }
 
-std::vector<Arrangement> arrangements(std::initializer_list<int> sizes) {
+std::vector<Arrangement> arrangements(const std::vector<int>& sizes) {
   WatchedBackend::make_known();
   std::vector<Arrangement> all;
   for (const int size : sizes) {
@@ -49,16 +50,16 @@ std::vector<Arrangement> arrangements(std::initializer_list<int> sizes) {
 
 std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(Threads, BackendContract,
-                         testing::ValuesIn(arrangements({1, 2, 3, 4, 5, 8})), name_of);
+INSTANTIATE_TEST_SUITE_P(Threads, BackendContract, testing::ValuesIn(arrangements(world_sizes())),
+                         name_of);
 INSTANTIATE_TEST_SUITE_P(Threads, BackendContractOfSeveral,
-                         testing::ValuesIn(arrangements({2, 3, 4, 5, 8})), name_of);
+                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
 
 // What takes more than operations to arrange.
 
 class BackendsOfThreads : public BackendContract {};
-INSTANTIATE_TEST_SUITE_P(Threads, BackendsOfThreads, testing::ValuesIn(arrangements({2, 3, 8})),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Threads, BackendsOfThreads,
+                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
 
 TEST_P(BackendsOfThreads, WhoMakesAGroupThatWasBrokenBeforeHearsOfIt) {
   std::atomic<bool> broken{false};

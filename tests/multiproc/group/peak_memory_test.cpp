@@ -14,9 +14,8 @@
 namespace tutti {
 namespace {
 
-constexpr std::size_t kLarge = std::size_t{16} << 20;  // float32: 64 MiB
 constexpr std::size_t kElements = std::size_t{2} << 20;
-constexpr long kMostKiB = 4096;        // of the all_reduce of 64 MiB, its first time too
+constexpr long kMostKiB = 4096;        // of the all_reduce, its first time too
 constexpr long kMostOthersKiB = 6144;  // a block of them is 8 MiB: no copy of one
 // What ranks of one host that exchange messages take into use once, for each other one.
 constexpr long kRingKiB = long{transport::shm::kOutboxBytes / 1024};
@@ -76,9 +75,12 @@ test::PreparedCall<float> strided(const test::Operation& operation, const Proces
   return test::PreparedCall<float>(plan);
 }
 
+/// Elements of float32: 64 MiB where there are two ranks, else 16 MiB, as each has its own.
+std::size_t large(int ranks) { return std::size_t{ranks == 2 ? 16U : 4U} << 20; }
+
 /// `rings`: to so many ranks of its host this one sends messages.
 void measure_all_reduce(ProcessGroup& world, const test::Operation& operation, int rings) {
-  test::PreparedCall<float> call = strided(operation, world, kLarge);
+  test::PreparedCall<float> call = strided(operation, world, large(world.size()));
   world.barrier().wait();
   const long first = raised_by(world, call);
   EXPECT_EQ(call.wrong(), 0U) << call.text();
@@ -89,7 +91,8 @@ void measure_all_reduce(ProcessGroup& world, const test::Operation& operation, i
   EXPECT_LE(later, kMostKiB) << "rank " << world.rank();
 }
 
-/// With more than 2 ranks the all_reduce only: each has its own 64 MiB, with as much between them.
+/// With more than 2 ranks the all_reduce only: each has a tensor of its own, with as much between
+/// its elements.
 void measure(Config config, int rings) {
   config.timeout = std::chrono::seconds(60);
   ProcessGroup world = init_process_group({.config = config});

@@ -403,7 +403,7 @@ std::string Program::wrong() {
 
 TEST(EngineMessages, EveryMessageArrivesWhereItBelongs) {
   int good = 0;
-  for_each_seed(300, [&](std::uint64_t seed) {
+  for_each_seed(150, [&](std::uint64_t seed) {
     Program program(seed, Mishap::none);
     std::string wrong = program.wrong();
     good += program.good();
@@ -422,7 +422,7 @@ INSTANTIATE_TEST_SUITE_P(Faults, EngineMessagesFault, testing::Values(1, 2, 3, 4
 TEST_P(EngineMessagesFault, EveryOperationEnds) {
   int good = 0;
   int bad = 0;
-  for_each_seed(100, [&](std::uint64_t seed) {
+  for_each_seed(50, [&](std::uint64_t seed) {
     Program program(seed, static_cast<Mishap>(GetParam()));
     std::string wrong = program.wrong();
     good += program.good();

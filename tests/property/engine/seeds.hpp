@@ -9,6 +9,7 @@
 
 #include "property/engine/script.hpp"
 #include "property/engine/simulation.hpp"
+#include "support/rotation.hpp"
 
 namespace tutti::engine::simulation {
 
@@ -17,18 +18,25 @@ namespace tutti::engine::simulation {
 /// Hosts and algorithms, for messages.
 [[nodiscard]] std::string describe(const Setup& setup);
 
-/// Runs `body` (empty: good) for seeds 1 .. `seeds`, or as many as TUTTI_SEEDS says, or for
-/// TUTTI_SEED alone. Stops at the first that fails and says how to repeat it.
+/// Seeds from here on are those of a rotation.
+inline constexpr std::uint64_t kRotatingSeeds = 1'000'000'000;
+
+/// Runs `body` (empty: good) for seeds 1 .. `seeds` and for as many again that follow from the
+/// commit; with TUTTI_LONG_TESTS for ten times as many of both. TUTTI_SEEDS sets how many,
+/// TUTTI_SEED runs that one alone. Stops at the first seed that fails and says how to repeat it.
 inline void for_each_seed(std::uint64_t seeds,
                           const std::function<std::string(std::uint64_t)>& body) {
-  std::uint64_t first = 1;
+  if (const char* const one = std::getenv("TUTTI_SEED")) {
+    ASSERT_EQ(body(std::strtoull(one, nullptr, 10)), "");
+    return;
+  }
   if (const char* const many = std::getenv("TUTTI_SEEDS")) seeds = std::strtoull(many, nullptr, 10);
-  std::uint64_t last = seeds;
-  if (const char* const one = std::getenv("TUTTI_SEED"))
-    first = last = std::strtoull(one, nullptr, 10);
-  for (std::uint64_t seed = first; seed <= last; ++seed) {
-    const std::string wrong = body(seed);
-    ASSERT_EQ(wrong, "") << "repeat it with TUTTI_SEED=" << seed;
+  if (test::long_tests()) seeds *= 10;
+  for (const std::uint64_t before : {std::uint64_t{0}, kRotatingSeeds + test::rotation() * seeds}) {
+    for (std::uint64_t seed = before + 1; seed <= before + seeds; ++seed) {
+      const std::string wrong = body(seed);
+      ASSERT_EQ(wrong, "") << "repeat it with TUTTI_SEED=" << seed;
+    }
   }
 }
 

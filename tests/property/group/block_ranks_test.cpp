@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "support/rotation.hpp"
 #include "support/sanitized.hpp"
 
 // The operations on blocks with ranks as threads: what tsan can see.
@@ -101,7 +102,7 @@ TEST_P(BlockRanks, GiveInPlaceWhatTheyGiveElsewhere) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, BlockRanks, testing::Values(1, 2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, BlockRanks, testing::ValuesIn(test::world_sizes()));
 
 }  // namespace
 }  // namespace tutti

@@ -13,6 +13,7 @@
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
+#include "support/rotation.hpp"
 #include "support/sanitized.hpp"
 
 // Several tensors in one operation give bit by bit what a call for each gives.
@@ -105,7 +106,7 @@ class Coalesced : public testing::TestWithParam<std::tuple<int, const char*>> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, Coalesced,
-                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
+                         testing::Combine(testing::ValuesIn(test::world_sizes()),
                                           testing::Values("shm", "tcp", "messages")),
                          [](const auto& one) {
                            return std::string(std::get<1>(one.param)) +

@@ -8,6 +8,7 @@
 
 #include <tutti/backend.hpp>
 
+#include "support/rotation.hpp"
 #include "support/sanitized.hpp"
 
 // Algorithms that go by messages, asked for by name, among ranks of one host: their frames go
@@ -67,7 +68,7 @@ TEST_P(MessageRanks, ReuseTheRingManyTimes) {
       config);
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, MessageRanks, testing::Values(2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, MessageRanks, testing::ValuesIn(test::world_sizes_of_several()));
 
 TEST(MessageRanksOfOneHost, ProgressWhatNobodyWaitsFor) {
   Config config;

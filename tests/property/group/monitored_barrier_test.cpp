@@ -11,6 +11,8 @@
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
+#include "support/rotation.hpp"
+
 namespace tutti {
 namespace {
 
@@ -31,7 +33,7 @@ class MonitoredBarrier : public testing::TestWithParam<std::tuple<int, Transport
   static Config config() { return config_of(std::get<1>(GetParam())); }
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, MonitoredBarrier,
-                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
+                         testing::Combine(testing::ValuesIn(test::world_sizes()),
                                           testing::Values(Transport::automatic, Transport::tcp)));
 
 TEST_P(MonitoredBarrier, ReturnsWhenTheLatestHasCalledIt) {

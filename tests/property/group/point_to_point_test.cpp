@@ -14,6 +14,8 @@
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
+#include "support/rotation.hpp"
+
 // Sends and recvs between ranks that are threads, in shared memory and over TCP: what tsan can see.
 namespace tutti {
 namespace {
@@ -51,7 +53,7 @@ class PointToPoint : public testing::TestWithParam<std::tuple<int, Way>> {
   static Config config() { return config_of(std::get<1>(GetParam())); }
 };
 INSTANTIATE_TEST_SUITE_P(Sizes, PointToPoint,
-                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
+                         testing::Combine(testing::ValuesIn(test::world_sizes()),
                                           testing::Values(Way::memory, Way::tcp)));
 INSTANTIATE_TEST_SUITE_P(Encrypted, PointToPoint,
                          testing::Combine(testing::Values(2, 3), testing::Values(Way::tls)));

@@ -2,6 +2,8 @@
 #include "group_churn.hpp"
 #include "programs.hpp"
 
+#include "support/long_tests.hpp"
+
 #include <algorithm>
 #include <filesystem>
 #include <limits>
@@ -76,6 +78,7 @@ TEST(ProcessRanks, GiveTheSameOnTwoHosts) {
 
 TEST(ProcessRanks, KeepNoSlotsOfGroupsThatAreClosed) {
   ProcessGroup world = init_process_group();
+  if (world.size() > 3 && !test::long_tests()) return;  // a minute with 8 ranks on 2 CPUs
   test::churn_groups(world, 43, 300);
 }
 

@@ -10,6 +10,7 @@
 
 #include "kernels/narrow.hpp"
 #include "kernels/reduce.hpp"
+#include "support/rotation.hpp"
 
 // Every dtype with every reduce op, through the whole path. The values are small whole numbers
 // whose results every dtype holds exactly, so they are compared as bytes.
@@ -232,7 +233,7 @@ TEST_P(ReduceOps, NoElementsHaveNoFactors) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ReduceOps, testing::Values(1, 2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, ReduceOps, testing::ValuesIn(test::world_sizes()));
 
 }  // namespace
 }  // namespace tutti

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 
+#include "support/rotation.hpp"
 #include "support/sanitized.hpp"
 
 // Ranks as threads over the real mapping: what tsan can see.
@@ -71,7 +72,7 @@ TEST_P(ThreadRanks, AddInOneOrderWhateverTheSizeAndTransport) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks, testing::Values(1, 2, 3, 4, 5, 8));
+INSTANTIATE_TEST_SUITE_P(Sizes, ThreadRanks, testing::ValuesIn(test::world_sizes()));
 
 /// One rank calls something else; all must learn it, in this call or the next, naming both.
 struct Disagreement {

@@ -8,6 +8,8 @@
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
+#include "support/rotation.hpp"
+
 // Views of every shape and dtype in every operation: without dimensions, without elements,
 // transposed, backwards. What lies between their elements stays as it is.
 namespace tutti {
@@ -238,7 +240,7 @@ TEST_P(Views, OfAnyShapeAndTypeAreMovedAndAdded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(InSharedMemory, Views,
-                         testing::Combine(testing::Values(1, 2, 3, 4, 5, 8),
+                         testing::Combine(testing::ValuesIn(test::world_sizes()),
                                           testing::Values(Config::TransportChoice::automatic)));
 INSTANTIATE_TEST_SUITE_P(OverTcp, Views,
                          testing::Combine(testing::Values(2, 3, 5),

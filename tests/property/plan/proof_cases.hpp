@@ -4,12 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <vector>
 
 #include "plan/prover.hpp"
 #include "plan/select.hpp"
+#include "support/long_tests.hpp"
 
 // The cases that schedules are proven for.
 namespace tutti::plan {
@@ -18,8 +18,8 @@ inline constexpr int kSizes = 33;
 inline constexpr std::size_t kChunkBytes =
     4096;  // any but 0: proofs say themselves how long a chunk is
 
-/// TUTTI_PROVE_ALL=1: every combination, which takes long.
-[[nodiscard]] inline bool prove_all() { return std::getenv("TUTTI_PROVE_ALL") != nullptr; }
+/// TUTTI_LONG_TESTS=1: every combination, which takes long.
+[[nodiscard]] inline bool prove_all() { return test::long_tests(); }
 
 [[nodiscard]] inline Topology one_host(int size) {
   return make_topology(std::vector<int>(static_cast<std::size_t>(size), 0));
