@@ -7,8 +7,9 @@
 #include <gtest/gtest.h>
 
 int main(int argc, char** argv) {
-  testing::InitGoogleTest(&argc, argv);
+  // Before GoogleTest reads it.
   const char* rank = std::getenv("RANK");
   if (rank != nullptr && std::string_view(rank) != "0") GTEST_FLAG_SET(output, "");
+  testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
