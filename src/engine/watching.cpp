@@ -394,11 +394,11 @@ void Engine::time_out(Op& op, TimePoint now) noexcept {
     const Member& member = group.members[static_cast<std::size_t>(culprit)];
     const std::string state = state_of(member);
     if (!state.empty()) text += " is " + state + ";";
-    if (worst.runs && worst.seq < op.seq) {
+    if (!worst.runs && state.empty()) {
+      text += " answers nothing: it is stopped, or cut off";
+    } else if (worst.seq < op.seq) {
       text += " has not made this call yet (its last one here was operation " +
               std::to_string(worst.seq) + ")";
-    } else if (!worst.runs && state.empty()) {
-      text += " answers nothing: it is stopped, or cut off";
     } else {
       text += " has made the call but is furthest behind in it";
     }

@@ -61,7 +61,8 @@ TEST_P(Blame, TheStoreKnowsWhoWasLostFirst) {
   EXPECT_EQ(store->get("tutti/1/lost/3", std::chrono::seconds(10)), "3") << "lost later, too";
   for (const std::size_t rank : {1U, 0U}) {
     SCOPED_TRACE(rank);
-    expect_blame(workers[rank], "peer_lost 2 ", "lost rank 2 ");
+    expect_blame(workers[rank], "peer_lost 2 ",
+                 "its connection to the store ended without a good-bye before any other's");
   }
 }
 

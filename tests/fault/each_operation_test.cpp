@@ -48,11 +48,6 @@ struct Job {
   std::vector<Worker> workers;
 };
 
-/// "rank 3" of 4, but not "rank 31".
-bool names_rank(const std::string& text, int rank) {
-  return text.find("rank " + std::to_string(rank)) != std::string::npos;
-}
-
 using Parameters = std::tuple<test::Operation, const char*>;
 
 class EachOperation : public ::testing::TestWithParam<Parameters> {
@@ -68,7 +63,8 @@ class EachOperation : public ::testing::TestWithParam<Parameters> {
   }
 };
 
-/// Waits for a survivor's end, which must be an error that names the victim; the ms it took.
+/// Waits for a survivor's end, which must be an error with this code and the victim as culprit; the
+/// ms it took.
 void expect_told(Job& job, int rank, int victim, const std::string& code, long long since,
                  std::vector<double>& latency) {
   Worker& worker = job.workers[static_cast<std::size_t>(rank)];
@@ -79,8 +75,12 @@ void expect_told(Job& job, int rank, int victim, const std::string& code, long l
   const auto error = worker.hear("error", in(0));
   ASSERT_TRUE(error) << "rank " << rank << " ended with " << status->shell_code();
   EXPECT_EQ(status->shell_code(), 3) << error->text;
-  EXPECT_TRUE(names_rank(error->text, victim)) << error->text;
-  EXPECT_EQ(error->text.substr(0, error->text.find(' ')), code) << error->text;
+  const ToldError told(error->text);
+  EXPECT_EQ(told.code, code) << error->text;
+  // Its number in the world, and in new groups, of which all ranks are members in their order.
+  EXPECT_EQ(told.culprit, victim) << error->text;
+  EXPECT_NE(told.text.find("rank " + std::to_string(victim) + " "), std::string::npos)
+      << error->text;
   latency.push_back(static_cast<double>(error->at - since) / 1e6);
   if (std::getenv("FAULT_VERBOSE"))
     std::printf("%.1f ms: %s\n", latency.back(), error->text.c_str());
@@ -91,6 +91,7 @@ TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
   const int kills = number_or("FAULT_KILLS", test::long_tests() ? 200 : 3);
   std::mt19937 random(static_cast<unsigned>(number_or("FAULT_SEED", 1)));
   std::vector<double> latency;
+  int survivors = 0;
   double slowest_sleep = 0;
   for (int i = 0; i < kills && !HasFatalFailure(); ++i) {
     const int size = 2 + static_cast<int>(random() % 3);
@@ -112,6 +113,7 @@ TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
     const long long killed = now_ns();
     dying.signal(SIGKILL);
     ASSERT_TRUE(dying.wait(in(kOperationHang)));
+    survivors += size - 1;
     const auto wrong = dying.hear("wrong", in(0));
     EXPECT_FALSE(wrong) << wrong->text;
     for (int rank = 0; rank < size; ++rank) {
@@ -126,6 +128,8 @@ TEST_P(EachOperation, SurvivorsOfAKillAreTold) {
       std::string(operation.name).c_str(), transport, kills, latency.size(), at(latency, 0.5),
       at(latency, 0.99), worst, slowest_sleep);
   RecordProperty("p99_ms", std::to_string(at(latency, 0.99)));
+  ASSERT_GT(survivors, 0) << "nobody was asked: tests nothing";
+  EXPECT_EQ(latency.size(), static_cast<std::size_t>(survivors));
   EXPECT_LT(worst, 5000);  // long before the timeout
 }
 
@@ -192,6 +196,7 @@ TEST(SomeOperations, AStoppedRankIsNamedAtTheDeadline) {
   for (const test::Operation& operation : some_operations()) {
     for (const char* const transport : kOperationTransports) all.push_back({operation, transport});
   }
+  ASSERT_FALSE(all.empty());
   for (std::size_t begin = 0; begin < all.size() && !HasFatalFailure(); begin += kAtOnce) {
     const auto some = std::span(all).subspan(begin, std::min(kAtOnce, all.size() - begin));
     for (Stopped& one : some) stop_one(one);

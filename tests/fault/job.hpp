@@ -125,6 +125,19 @@ class Worker {
   bool collected_ = false;
 };
 
+/// "<code> <culprit> <text>" as a worker has told it (speak.hpp); no culprit: -1.
+struct ToldError {
+  explicit ToldError(const std::string& said) {
+    std::istringstream line(said);
+    line >> code >> culprit;
+    line.ignore(1);
+    std::getline(line, text);
+  }
+  std::string code;
+  int culprit = -2;
+  std::string text;
+};
+
 /// When survivors of a deadline were told, by the calls that they were in.
 struct Told {
   long long first_call = std::numeric_limits<long long>::max();  ///< the earliest of them began

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -35,18 +36,29 @@ struct Tally {
   int known_late = 0;               ///< of these, whom the store had known after all
   int kills = 0;
   int in_init = 0;
+  int survivors = 0;  ///< of all kills
+  int told = 0;       ///< of these
 };
 
-/// The text speaks of a sub-group, "world[1,3]", that `rank` is no member of.
-bool is_group_without(const std::string& text, int rank) {
-  const std::size_t begin = text.find("'world[");
-  const std::size_t end = text.find(']', begin);
-  if (begin == std::string::npos || end == std::string::npos) return false;
-  std::istringstream members(text.substr(begin + 7, end - begin - 7));
-  for (std::string member; std::getline(members, member, ',');) {
-    if (member == std::to_string(rank)) return false;
+/// The world's ranks in the group that the text begins with, "group 'world[1,3]'"; none: it tells
+/// of no group, but of init.
+std::vector<int> members_of(const std::string& text, int world_size) {
+  std::vector<int> members;
+  if (!text.starts_with("group 'world")) return members;
+  const std::size_t begin = std::string_view("group 'world").size();
+  if (text[begin] == '\'') {
+    for (int rank = 0; rank < world_size; ++rank) members.push_back(rank);
+    return members;
   }
-  return true;
+  std::istringstream list(text.substr(begin + 1, text.find(']') - begin - 1));
+  for (std::string member; std::getline(list, member, ',');) members.push_back(std::stoi(member));
+  return members;
+}
+
+/// It could not be reached, or is gone.
+bool is_of_the_store(const std::string& text) {
+  return text.find("cannot reach the store") != std::string::npos ||
+         text.find("the connection to the store") != std::string::npos;
 }
 
 /// Users that the stores of this process have lost without a good-bye, by port.
@@ -99,6 +111,7 @@ class KilledJob {
 
  private:
   void judge_survivor(int rank, Tally& tally);
+  void judge_blame(const ToldError& error, int rank) const;
 
   bool agent_;
   std::string transport_;
@@ -142,6 +155,7 @@ void KilledJob::kill(Tally& tally, const std::string& folder) {
   killed_ = now_ns();
   dying.signal(SIGKILL);
   ++tally.kills;
+  tally.survivors += size_ - 1;
   auto& end = ends_[static_cast<std::size_t>(victim_)] = dying.wait(in(kKillHang));
   ASSERT_TRUE(end);
   joined_ = dying.hear("ready", in(0)).has_value();
@@ -167,21 +181,51 @@ void KilledJob::judge(Tally& tally) {
     tally.known_late += at_deadline_;
 }
 
+/// Code and culprit: a rank of the group that the error is about, or of the world that was not
+/// made.
+void KilledJob::judge_blame(const ToldError& error, int rank) const {
+  const std::vector<int> members = members_of(error.text, size_);
+  const auto place = std::find(members.begin(), members.end(), victim_);
+  if (place != members.end()) {
+    EXPECT_EQ(error.code, "peer_lost");
+    EXPECT_EQ(error.culprit, place - members.begin());
+    EXPECT_NE(error.text.find("lost rank " + std::to_string(error.culprit) + " "),
+              std::string::npos);
+    return;
+  }
+  if (!members.empty()) {
+    // A group without the victim is not broken by its death; but a member that has ended over it
+    // leaves those that wait for it there, and they are told so.
+    EXPECT_EQ(error.code, "peer_left");
+    ASSERT_TRUE(error.culprit >= 0 && error.culprit < std::ssize(members));
+    EXPECT_NE(members[static_cast<std::size_t>(error.culprit)], rank) << "it blames itself";
+    EXPECT_NE(error.text.find("without taking part"), std::string::npos);
+    return;
+  }
+  EXPECT_FALSE(joined_) << "an error of init, and the victim had a world";
+  if (is_of_the_store(error.text)) {
+    EXPECT_TRUE(victim_ == 0 && !agent_) << "another process serves the store";
+    EXPECT_EQ(error.code,
+              error.text.find("cannot reach") == std::string::npos ? "store" : "timeout");
+    EXPECT_EQ(error.culprit, -1);
+    return;
+  }
+  const bool came = error.text.find(" not joined ") == std::string::npos;
+  EXPECT_EQ(error.code, came ? "peer_lost" : "timeout");
+  EXPECT_EQ(error.culprit, came ? victim_ : -1);
+  EXPECT_NE(error.text.find("rank " + std::to_string(victim_) + " "), std::string::npos);
+}
+
 void KilledJob::judge_survivor(int rank, Tally& tally) {
   Worker& worker = workers_[static_cast<std::size_t>(rank)];
   const auto& status = ends_[static_cast<std::size_t>(rank)];
   ASSERT_TRUE(status) << "rank " << rank << " hangs";
   const auto error = worker.hear("error", in(0));
   ASSERT_TRUE(error) << "rank " << rank << " ended with " << status->shell_code();
-  EXPECT_EQ(status->shell_code(), 3) << error->text;
-  const bool names = error->text.find("rank " + std::to_string(victim_)) != std::string::npos ||
-                     error->text.find("ranks ") != std::string::npos ||
-                     (victim_ == 0 && !agent_ && error->text.find("store") != std::string::npos);
-  // A group without the victim is not broken by its death; but a member that has ended over it
-  // leaves those who wait for it there, and they are told so.
-  const bool left_alone = is_group_without(error->text, victim_) &&
-                          error->text.find("without taking part") != std::string::npos;
-  EXPECT_TRUE(names || left_alone) << error->text;
+  SCOPED_TRACE("rank " + std::to_string(rank) + " was told: " + error->text);
+  EXPECT_EQ(status->shell_code(), 3);
+  ++tally.told;
+  judge_blame(ToldError(error->text), rank);
   const double took = static_cast<double>(error->at - killed_) / 1e6;
   // It was killed before it had told the store of itself (or, as rank 0, before it served one):
   // then nobody can know more than at the deadline. Whoever the store knew is in `latency`.
@@ -256,11 +300,16 @@ void kill_many(int kills, unsigned seed, const std::string& transport) {
       tally.known_late, busy);
   ::testing::Test::RecordProperty("p99_ms", std::to_string(p99));
   set_log_sink({});
+  EXPECT_EQ(tally.kills, kills);
+  EXPECT_EQ(tally.told, tally.survivors);
+  EXPECT_LT(tally.in_init, tally.kills) << "no job had a world: tests nothing";
+  EXPECT_FALSE(tally.latency.empty()) << "no survivor was told before a deadline: tests nothing";
   EXPECT_EQ(tally.known_late, 0);
   EXPECT_LE(p99, 1000);
   // On a machine that wakes a sleeper in time, the bound is the requirement itself. One that stands
   // still for a moment makes all survivors of a job late, which may be more than 1 % of them.
   if (busy < kInTime) {
+    EXPECT_FALSE(tally.undisturbed.empty());
     EXPECT_LE(at(tally.undisturbed, 0.99), 100);
   }
   EXPECT_EQ(folder.files(), std::set<std::string>());

@@ -52,7 +52,8 @@ inline std::set<std::string> shared_memory_files() {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("tutti") || name.starts_with("memfd")) names.insert(name);
+    const bool ours = name.starts_with("tutti") && !name.starts_with("tutti-bench.");
+    if (ours || name.starts_with("memfd")) names.insert(name);
   }
   return names;
 }

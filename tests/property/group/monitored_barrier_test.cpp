@@ -154,7 +154,18 @@ TEST_P(MissingRanks, AreNamedToAllAndTheGroupIsBroken) {
                                    " failed to pass monitoredBarrier in 1000 ms: rank ";
           const std::string words = here && world.rank() != 0 ? reached(world.rank()) + told : told;
           EXPECT_EQ(text.substr(0, words.size()), words);
-          EXPECT_NE(text.find("monitored_barrier in group '"), text.npos) << text;
+          EXPECT_NE(text.find(param.who.size() > 1 && param.all
+                                  ? " have not called monitored_barrier in group 'world' of "
+                                  : " has not called monitored_barrier in group 'world' of "),
+                    text.npos)
+              << text;
+          EXPECT_NE(text.find(param.who.size() > 1 && param.all ? "; see where those ranks are"
+                                                                : "; see where that rank is"),
+                    text.npos)
+              << text;
+          EXPECT_EQ(text.find(" (others may be missing, too). The group is broken.") != text.npos,
+                    !param.all)
+              << text;
         }
         EXPECT_FALSE(world.health().ok());
       },

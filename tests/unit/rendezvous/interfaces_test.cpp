@@ -96,7 +96,8 @@ TEST(OurAddress, TheVariablesHaveAnOrder) {
                            {"GLOO_SOCKET_IFNAME", "none1"},
                            {"NCCL_SOCKET_IFNAME", "none2"}});
   EXPECT_THAT(std::string(own.status().message()),
-              AllOf(HasSubstr("TUTTI_SOCKET_IFNAME is \"none0\""), HasSubstr(" lo")));
+              AllOf(HasSubstr("TUTTI_SOCKET_IFNAME is \"none0\", but no interface of host "),
+                    HasSubstr(" that is up matches it; there are"), HasSubstr(" lo")));
   EXPECT_EQ(own.status().code(), Errc::invalid_argument);
   auto gloo = address_with({{"GLOO_SOCKET_IFNAME", "none1"}, {"NCCL_SOCKET_IFNAME", "lo"}});
   EXPECT_THAT(std::string(gloo.status().message()), HasSubstr("GLOO_SOCKET_IFNAME is \"none1\""));

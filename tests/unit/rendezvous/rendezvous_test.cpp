@@ -126,7 +126,10 @@ TEST_F(FileUrl, WhatIsMissingOrWrongIsNamed) {
   EXPECT_EQ(nothing.status().code(), Errc::invalid_argument);
   EXPECT_THAT(message_of(nothing), AllOf(HasSubstr("file://"), HasSubstr("rank and world_size")));
   auto no_rank = find_others(settings_of({{"WORLD_SIZE", "2"}}, url));
-  EXPECT_THAT(message_of(no_rank), HasSubstr("needs rank:"));
+  EXPECT_THAT(
+      message_of(no_rank),
+      HasSubstr("init_method file:// needs rank: give it to init_process_group, behind the URL "
+                "(?rank=0&world_size=4) or in RANK and WORLD_SIZE"));
   auto outside = find_others(settings_of({}, url + "?rank=2&world_size=2"));
   EXPECT_THAT(message_of(outside), HasSubstr("ranks count from 0 to 1"));
   EXPECT_FALSE(there()) << "nothing was touched";
@@ -208,7 +211,9 @@ TEST(TcpUrl, WhatNoHostHasIsNamed) {
   EXPECT_THAT(message("tcp://0.0.0.0:80"), HasSubstr("any address"));
   auto missing = find_others(settings_of({}, "tcp://127.0.0.1:80?rank=0"));
   EXPECT_THAT(message_of(missing), AllOf(HasSubstr("tcp://"), HasSubstr("needs world_size")));
-  EXPECT_THAT(message_of(find_others(settings_of({}, "/tmp/x"))), HasSubstr("bare path"));
+  EXPECT_THAT(
+      message_of(find_others(settings_of({}, "/tmp/x"))),
+      HasSubstr("init_method \"/tmp/x\" is a bare path; write file:///tmp/x; it must be env://"));
 }
 
 std::vector<std::byte> secret_of(char letter, std::size_t bytes = 32) {

@@ -1,8 +1,14 @@
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <memory>
 #include <optional>
 #include <string>
@@ -172,7 +178,9 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
     const Status outcome = hosts[rank]->join(ranks, cards, deadline);
     EXPECT_EQ(outcome.code(), Errc::resource) << outcome.message();
-    EXPECT_NE(outcome.message().find("open files"), std::string::npos) << outcome.message();
+    const std::string text(outcome.message());
+    EXPECT_EQ(text.find("sharing memory with the 2 other ranks of this host takes "), 0U) << text;
+    EXPECT_NE(text.find("; allow it more (ulimit -n)"), std::string::npos) << text;
   }
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   expect_joined();
@@ -185,6 +193,74 @@ TEST_F(SharedMemory, RankThatHasGoneIsNamedToAllWhateverStrangersDo) {
     EXPECT_EQ(outcome.code(), Errc::peer_lost) << outcome.message();
     EXPECT_EQ(outcome.culprit(), 2);
   }
+}
+
+/// A child in some state, as long as this lives. Its body is given a pipe that ends with this; a
+/// child that `ends` by itself then is not killed.
+class Child {
+ public:
+  template <class Body>
+  explicit Child(const Body& body, bool ends = false) : ends_(ends) {
+    int pipe[2];
+    EXPECT_EQ(::pipe(pipe), 0);
+    const os::Fd read_end(pipe[0]);
+    lives_ = os::Fd(pipe[1]);
+    pid_ = ::fork();
+    EXPECT_GE(pid_, 0);
+    if (pid_ != 0) return;
+    lives_.reset();
+    body(read_end.get());
+    _exit(0);
+  }
+  ~Child() {
+    lives_.reset();
+    if (pid_ <= 0) return;  // not a child of ours: such numbers would mean groups of processes
+    if (!ends_) (void)::kill(pid_, SIGKILL);
+    while (::waitpid(pid_, nullptr, __WALL) == -1 && errno == EINTR) {
+    }
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  /// Waits for that state, as it may pass others on its way; the last that was seen.
+  [[nodiscard]] std::string state(const std::string& awaited) const {
+    std::string state;
+    const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+    while (state != awaited && std::chrono::steady_clock::now() < deadline) {
+      state = process_state(pid_);
+      std::this_thread::yield();
+    }
+    return state;
+  }
+
+ private:
+  bool ends_;
+  os::Fd lives_;
+  pid_t pid_ = -1;
+};
+
+TEST(ProcessState, IsNamed) {
+  EXPECT_EQ(process_state(::getpid()), "") << "it runs";
+  const auto stop = [](int) { (void)::raise(SIGSTOP); };
+  const auto stop_for_us = [](int) {
+    (void)::ptrace(PTRACE_TRACEME, 0, nullptr, nullptr);
+    (void)::raise(SIGSTOP);
+  };
+  // A parent waits so for the child of its vfork.
+  const auto wait_as_for_vfork = [](int lives) {
+    const long child = ::syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
+    if (child == 0) {
+      char none = 0;
+      _exit(::read(lives, &none, 1) == 0 ? 0 : 1);
+    }
+    (void)::waitpid(static_cast<pid_t>(child), nullptr, 0);
+  };
+  EXPECT_EQ(Child(stop).state("stopped"), "stopped");
+  EXPECT_EQ(Child(stop_for_us).state("held by a debugger"), "held by a debugger");
+  EXPECT_EQ(Child([](int) {}).state("dead"), "dead");
+  const Child waiting(wait_as_for_vfork, true);
+  EXPECT_EQ(waiting.state("in an uninterruptible system call"),
+            "in an uninterruptible system call");
 }
 
 }  // namespace

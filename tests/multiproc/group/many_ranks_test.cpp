@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+#include "support/operations.hpp"
+
+// More ranks than other tests have: every operation at least once, on one host and with the ranks
+// dealt out to two and to many. tests/ranks_main.cpp makes no world.
+namespace tutti {
+namespace {
+
+std::vector<test::Operation> operations_of_all_forms() {
+  std::vector<test::Operation> all = test::all_operations();
+  all.insert(all.end(), std::begin(test::kCoalesced), std::end(test::kCoalesced));
+  return all;
+}
+
+void run_everything(ProcessGroup& world, const std::vector<std::size_t>& counts) {
+  const int size = world.size();
+  for (const test::Operation& operation : operations_of_all_forms()) {
+    for (const std::size_t count : counts) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max}) {
+        if (op == ReduceOp::max && !traits_of(operation.kind).reduces) continue;
+        // Roots at both ends, and one in between.
+        const int root = count == counts.front() ? size - 1 : op == ReduceOp::max ? 0 : size / 2;
+        test::PreparedCall<float> call(
+            test::plan_of(operation, {.count = count, .root = root, .op = op}, world.rank(), size));
+        call.run(world);
+        EXPECT_EQ(call.wrong(), 0U) << operation.name << ", root " << root << ": " << call.text();
+      }
+    }
+  }
+  world.monitored_barrier();
+}
+
+/// No rank leaves before the last has entered.
+void check_barrier(ProcessGroup& world) {
+  const std::shared_ptr<Store> store = world.store();
+  ASSERT_NE(store, nullptr);
+  for (int round = 0; round < 3; ++round) {
+    const std::string key = "entered/" + std::to_string(round);
+    store->add(key, 1);
+    world.barrier().wait();
+    EXPECT_EQ(store->add(key, 0), world.size());
+  }
+}
+
+/// Blocks of all ranks together are as large whatever their number.
+std::size_t elements_among(int size) { return 16'000 / static_cast<std::size_t>(size); }
+
+TEST(ManyRanks, GetRightResultsFromEveryOperation) {
+  ProcessGroup world = init_process_group();
+  ASSERT_GT(world.size(), 8);
+  run_everything(world, {3, elements_among(world.size())});
+  check_barrier(world);
+}
+
+/// The ranks dealt out to so many hosts.
+void run_on(int hosts) {
+  Config config = Config::from_environment().value();
+  const char* const rank = std::getenv("RANK");
+  ASSERT_NE(rank, nullptr);
+  config.host_id = "host " + std::to_string(std::atoi(rank) % hosts);
+  ProcessGroup world = init_process_group({.config = config});
+  run_everything(world, {elements_among(world.size())});
+  check_barrier(world);
+}
+
+TEST(ManyRanks, GetRightResultsFromEveryOperationOnTwoHosts) { run_on(2); }
+TEST(ManyRanks, GetRightResultsFromEveryOperationOnManyHosts) { run_on(17); }
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,110 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tutti/launch.hpp>
+#include <tutti/tutti.hpp>
+
+#include "unit/group/error_text.hpp"
+
+// The texts of refused calls that docs/errors.md shows, word for word.
+namespace tutti {
+namespace {
+
+using test::text_of;
+
+/// One rank of four calls, and nothing is sent: the others need not take part.
+template <class Body>
+void by_rank_0(const Body& body) {
+  run_threads(4, [&](ProcessGroup& world) {
+    if (world.rank() == 0) body(world);
+  });
+}
+
+TEST(RefusedTexts, OfCollectives) {
+  by_rank_0([](ProcessGroup& world) {
+    std::vector<float> four(4);
+    EXPECT_EQ(text_of<InvalidArgument>([&] { world.broadcast(view_of(four), {.root = 7}).wait(); }),
+              "broadcast(root 7, float32 x 4) in group 'world': root must be a rank of the group, "
+              "0 to 3");
+    EXPECT_EQ(text_of<InvalidArgument>(
+                  [&] { world.all_reduce(four, {.timeout = std::chrono::seconds(0)}).wait(); }),
+              "all_reduce(SUM, float32 x 4) in group 'world': the timeout must be positive");
+    const std::int64_t shape[] = {2, 3};
+    const std::int64_t strides[] = {0, 1};
+    const TensorView twice(four.data(), DType::float32, shape, strides);
+    EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce(twice).wait(); }),
+              "all_reduce(SUM, float32 x 6) in group 'world': the output has strides by which "
+              "several elements share memory (a stride of 0, or rows that overlap); copy it first");
+    EXPECT_EQ(
+        text_of<InvalidArgument>([&] { world.all_reduce(four, {.op = ReduceOp::band}).wait(); }),
+        "all_reduce(BAND, float32 x 4) in group 'world': BAND of float32 has no meaning");
+    std::vector<float> twelve(12);
+    EXPECT_EQ(
+        text_of<InvalidArgument>([&] { world.all_gather(view_of(twelve), view_of(four)).wait(); }),
+        "all_gather(float32 x 4) in group 'world': the output has 12 elements; it must have 4 "
+        "times the input's 4");
+    std::vector<float> rows(16);
+    std::vector<TensorView> overlapping;
+    for (const std::size_t begin : {0U, 4U, 6U, 12U})
+      overlapping.emplace_back(&rows[begin], DType::float32, 4);
+    EXPECT_EQ(
+        text_of<InvalidArgument>([&] { world.all_gather(overlapping, view_of(four)).wait(); }),
+        "all_gather(float32 x 4) in group 'world': two tensors of the output overlap; each "
+        "must have memory of its own");
+  });
+}
+
+TEST(RefusedTexts, OfNewGroups) {
+  by_rank_0([](ProcessGroup& world) {
+    EXPECT_EQ(text_of<InvalidArgument>([&] {
+                (void)world.new_group({1, 2, 2});
+              }),
+              "new_group in group 'world': rank 2 is listed twice");
+    EXPECT_EQ(text_of<InvalidArgument>([&] {
+                (void)world.new_group({0, 1}, {.timeout = std::chrono::seconds(0)});
+              }),
+              "new_group in group 'world': the timeout must be positive");
+  });
+}
+
+TEST(RefusedTexts, OfMessages) {
+  by_rank_0([](ProcessGroup& world) {
+    std::vector<float> four(4);
+    EXPECT_EQ(
+        text_of<InvalidArgument>([&] { world.send(TensorView(nullptr, DType::float32, 4), 1); }),
+        "send(to 1, tag 0, float32 x 4) in group 'world': the buffer has no memory (a null "
+        "pointer)");
+    EXPECT_EQ(text_of<InvalidArgument>([&] { world.send(view_of(four), 4); }),
+              "send(to 4, tag 0, float32 x 4) in group 'world': the receiver must be a rank of the "
+              "group, 0 to 3");
+    EXPECT_EQ(text_of<InvalidArgument>([&] { world.recv(view_of(four), 1, {.tag = -1}); }),
+              "recv(from 1, tag -1, float32 x 4) in group 'world': a tag must not be negative");
+    EXPECT_EQ(text_of<InvalidArgument>([&] { (void)world.batch_isend_irecv({}); }),
+              "batch_isend_irecv in group 'world': the list is empty");
+  });
+}
+
+TEST(RefusedTexts, OfSeveralTensors) {
+  by_rank_0([](ProcessGroup& world) {
+    std::vector<float> floats(14);
+    std::vector<std::int32_t> integers(2);
+    const std::vector<TensorView> unlike = {TensorView(floats.data(), DType::float32, 2),
+                                            TensorView(&floats[2], DType::float32, 2),
+                                            view_of(integers)};
+    EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce_coalesced(unlike).wait(); }),
+              "all_reduce_coalesced in group 'world': tensor 2 is int32, but tensor 0 is float32; "
+              "all must have one dtype: call once for each dtype");
+    const std::vector<TensorView> overlapping = {TensorView(floats.data(), DType::float32, 8),
+                                                 TensorView(&floats[7], DType::float32, 6)};
+    EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce_coalesced(overlapping).wait(); }),
+              "all_reduce(SUM, float32 x 14 in several tensors) in group 'world': two of the "
+              "tensors overlap; call once for each");
+  });
+}
+
+}  // namespace
+}  // namespace tutti

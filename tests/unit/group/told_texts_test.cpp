@@ -1,0 +1,118 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/launch.hpp>
+#include <tutti/tutti.hpp>
+
+#include "group/thread_ranks.hpp"
+#include "unit/group/error_text.hpp"
+
+// The texts of errors that docs/errors.md shows, from whole worlds.
+namespace tutti {
+namespace {
+
+using test::text_of;
+using testing::MatchesRegex;
+
+TEST(ToldTexts, BlocksOfOtherSizes) {
+  run_threads(3, [](ProcessGroup& world) {
+    const std::vector<std::size_t> one = {4, 4, 5};
+    const std::vector<std::size_t> other = {5, 4, 4};  // as many in all
+    const std::vector<std::size_t>& counts = world.rank() == 1 ? other : one;
+    std::vector<float> mine(counts[static_cast<std::size_t>(world.rank())]);
+    std::vector<float> all(13);
+    EXPECT_THAT(
+        text_of<Error>([&] {
+          world.all_gather(view_of(all), view_of(mine), {.output_counts = counts}).wait();
+          world.barrier().wait();
+        }),
+        MatchesRegex("ranks disagree in group 'world': as operation 1 rank .* called .* but rank "
+                     ".* called .* of other sizes\\. All ranks must .*"));
+  });
+}
+
+TEST(ToldTexts, AnAbort) {
+  run_threads(2, [](ProcessGroup& world) {
+    if (world.rank() == 1) world.abort("the loss is not a number");
+    EXPECT_THAT(text_of<Error>([&] { world.barrier().wait(); }),
+                MatchesRegex("group 'world' was aborted by .*, pid [0-9]+, rank 1: the loss is not "
+                             "a number"));
+  });
+}
+
+TEST(ToldTexts, AnExceptionThatLeavesAnOperation) {
+  std::atomic<bool> told{false};
+  run_threads(2, [&](ProcessGroup& world) {
+    if (world.rank() == 1) {
+      try {
+        const Work started = world.barrier();
+        throw std::runtime_error("something of the program's");
+      } catch (const std::runtime_error&) {
+      }
+      while (!told) std::this_thread::yield();
+      return;
+    }
+    while (world.health().ok()) std::this_thread::yield();
+    EXPECT_THAT(text_of<Error>([&] { world.barrier().wait(); }),
+                MatchesRegex("rank 1 on .*, pid [0-9]+ left an operation by an exception. Look at "
+                             "that rank's output for the cause; the group is broken"));
+    EXPECT_EQ(world.health().culprit(), 1);
+    told = true;
+  });
+}
+
+TEST(ToldTexts, SettingsThatDiffer) {
+  const auto config_of = [](int rank) {
+    Config config;
+    if (rank == 1) config.agree = Config::Agree::strict;
+    return config;
+  };
+  EXPECT_THAT(text_of<Error>([&] {
+                group::run_thread_ranks(
+                    2, [](ProcessGroup&) {}, config_of);
+              }),
+              MatchesRegex("settings differ: rank [01] and rank [01] have other values of "
+                           "TUTTI_AGREE, TUTTI_TRANSPORT, TUTTI_ALGO or TUTTI_TLS; give all ranks "
+                           "the same"));
+}
+
+TEST(ToldTexts, AForkedChild) {
+  InitOptions options;
+  options.store = make_hash_store();
+  options.rank = 0;
+  options.size = 1;
+  ProcessGroup world = init_process_group(options);
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const std::string text = text_of<Error>([&] { world.barrier().wait(); });
+    _exit(::write(ends[1], text.data(), text.size()) == std::ssize(text) ? 0 : 1);
+  }
+  ::close(ends[1]);
+  std::string text(1000, '\0');
+  const ssize_t got = ::read(ends[0], text.data(), text.size());
+  ::close(ends[0]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ASSERT_GT(got, 0);
+  text.resize(static_cast<std::size_t>(got));
+  EXPECT_EQ(text,
+            "this process was forked after init_process_group; a child cannot use its parent's "
+            "groups: start workers before init, or call init_process_group in the child's program");
+  EXPECT_NO_THROW(world.barrier().wait());
+}
+
+}  // namespace
+}  // namespace tutti
