@@ -182,10 +182,12 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::IsMember(operation_names()));
   command->add_option("--ranks", options->ranks, "Numbers of processes, e.g. 2,8")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   auto* sizes = command->add_option("--sizes", options->sizes, "Message sizes, e.g. 8,4K,16M")
                     ->delimiter(',')
+                    ->allow_extra_args(false)
                     ->capture_default_str();
   auto* begin = command->add_option("-b,--begin", options->begin, "Smallest size of a range")
                     ->capture_default_str()
@@ -201,7 +203,8 @@ void add_bench_command(CLI::App& app) {
           ->add_option("--against", options->against,
                        "Other libraries, measured in turns with ours: openmpi, mpich, impi, gloo; "
                        "none: ours only")
-          ->delimiter(',');
+          ->delimiter(',')
+          ->allow_extra_args(false);
   auto* without_ours =
       command->add_flag("--without-ours", options->without_ours, "Measures the others only");
   auto* rounds =

@@ -122,10 +122,13 @@ TEST(BenchCommand, MissingPeerIsToldAndSkipped) {
 }
 
 TEST(BenchCommand, AgainstNoneMeasuresOursOnly) {
-  Bench bench("none", {"--ranks", "2", "--sizes", "8", "--rounds", "1", "--budget", "2",
-                       "--against", "none"});
-  EXPECT_EQ(bench.finish(), 0) << bench.output();
+  Bench bench("none", {"--rounds", "1", "--budget", "2", "--ranks", "2", "barrier", "--sizes", "8",
+                       "broadcast", "--against", "none", "all_reduce"});
+  EXPECT_EQ(bench.finish(), 0) << "an operation may follow a list: " << bench.output();
   EXPECT_EQ(bench.output().find("openmpi"), std::string::npos) << bench.output();
+  for (const char* operation : {"barrier ", "broadcast ", "all_reduce "}) {
+    EXPECT_NE(bench.output().find(operation), std::string::npos) << bench.output();
+  }
 }
 
 /// A build folder whose worker is the stand-in with a fault of its own.
