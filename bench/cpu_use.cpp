@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -26,8 +28,6 @@ double cpu_seconds_of(pid_t process) {
   return file ? seconds_of_ticks(user + system) : 0;
 }
 
-}  // namespace
-
 double machine_cpu_seconds() {
   std::ifstream file("/proc/stat");
   std::string name;
@@ -45,10 +45,20 @@ double machine_cpu_seconds() {
   return seconds_of_ticks(user + nice + system + interrupts + soft_interrupts + stolen);
 }
 
-double cpu_seconds_of(const std::vector<pid_t>& processes) {
-  double sum = 0;
-  for (const pid_t process : processes) sum += cpu_seconds_of(process);
-  return sum;
+}  // namespace
+
+CpuUse cpu_use(std::vector<pid_t> processes) {
+  processes.push_back(::getpid());
+  const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
+  CpuUse use{now.count(), machine_cpu_seconds(), 0};
+  for (const pid_t process : processes) use.ours += cpu_seconds_of(process);
+  return use;
+}
+
+double others_between(const CpuUse& before, const CpuUse& after, std::size_t cpus) {
+  const double all = (after.when - before.when) * static_cast<double>(cpus);
+  const double others = (after.machine - before.machine) - (after.ours - before.ours);
+  return all > 0 ? std::clamp(others / all, 0.0, 1.0) : 0;
 }
 
 }  // namespace tutti::bench

@@ -2,16 +2,23 @@
 
 #include <sys/types.h>
 
+#include <cstddef>
 #include <vector>
 
 /// Who used the CPUs: figures taken while others worked are noisy, and say so.
 namespace tutti::bench {
 
-/// Seconds of CPU that this machine spent on anything since it started, taken away by its host
-/// included. 0 where /proc does not tell.
-double machine_cpu_seconds();
+/// What had been used up to a moment, in seconds.
+struct CpuUse {
+  double when = 0;
+  double machine = 0;  ///< on anything, what its host took away included; 0 if /proc does not tell
+  double ours = 0;     ///< by this process and those it was asked about
+};
 
-/// Seconds of CPU that these processes used so far; those that are gone count as 0.
-double cpu_seconds_of(const std::vector<pid_t>& processes);
+/// Processes that are gone count as 0.
+CpuUse cpu_use(std::vector<pid_t> processes);
+
+/// The part of the CPU time between two moments, 0 to 1, that went to processes of others.
+double others_between(const CpuUse& before, const CpuUse& after, std::size_t cpus);
 
 }  // namespace tutti::bench

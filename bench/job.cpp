@@ -117,7 +117,19 @@ void Job::welcome(int connection) {
   socklen_t length = sizeof peer;
   const timeval limit{5, 0};
   ::setsockopt(connection, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
-  const bool ok = receive_all(connection, &hello, sizeof hello) && hello.magic == kMagic &&
+  // The rest of what another version says may be shorter or longer.
+  const bool begun = receive_all(connection, &hello.magic, sizeof hello.magic);
+  if (begun && is_other_version(hello.magic)) {
+    ::close(connection);
+    throw failure(fmt::format(
+        "its worker speaks version {} of the benchmark protocol and this program version {}; build "
+        "both from commits with the same version (kMagic in bench/protocol.hpp)",
+        hello.magic & 255, kMagic & 255));
+  }
+  constexpr std::size_t kRead = sizeof hello.magic;
+  char* const rest = reinterpret_cast<char*>(&hello) + kRead;
+  const bool ok = begun && hello.magic == kMagic &&
+                  receive_all(connection, rest, sizeof hello - kRead) &&
                   hello.size == request_.ranks && hello.rank >= 0 && hello.rank < hello.size &&
                   ranks_[static_cast<std::size_t>(hello.rank)].socket < 0 &&
                   ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;

@@ -8,15 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "bench/call_timer.hpp"
 #include "bench/protocol.hpp"
+#include "bench/statistics.hpp"
 
 /// The plan of a run: every library alive at once, one measuring at a time, in turns.
 namespace tutti::bench {
-
-enum class Mode {
-  loop,  ///< calls back to back: time of all of them / their number, slowest rank
-  sync,  ///< the library's barrier before each call: slowest rank of each call, median
-};
 
 struct Settings {
   std::vector<Operation> operations;
@@ -32,8 +29,14 @@ struct Settings {
   std::filesystem::path programs;  ///< folder of the worker programs
 };
 
+/// A barrier has no size, and so is one point.
+std::vector<std::uint64_t> sizes_of(const Settings& settings, Operation operation);
+
 /// How far apart the cores were during a point (hop.hpp); mixed: it changed meanwhile.
 enum class State { near, middle, far, mixed, unknown };
+
+/// Of hops in seconds.
+State state_of(const std::vector<double>& hops);
 
 /// What one library did at one point.
 struct Series {
@@ -85,7 +88,6 @@ struct Observer {
 
 Results run(const Settings& settings, const Observer& observer);
 
-double median(std::vector<double> values);
 const char* name_of(Operation operation);
 const char* name_of(State state);
 const char* name_of(Mode mode);

@@ -10,10 +10,18 @@
 
 /// What the harness and the ranks of a measured library say to each other over a unix socket. Every
 /// rank of every library has a connection of its own and sleeps in recv() between commands, so that
-/// all libraries are alive at once while one measures. Both ends come from the same build.
+/// all libraries are alive at once while one measures. Both ends come from the same build, or from
+/// two
+/// (`--against-build`) whose kMagic is the same.
 namespace tutti::bench {
 
+/// Begins every message. The last byte is the version: raise it when a struct below changes, or the
+/// number of an operation or task.
 constexpr std::uint32_t kMagic = 0x74756263;
+
+constexpr bool is_other_version(std::uint32_t magic) {
+  return magic != kMagic && magic >> 8 == kMagic >> 8;
+}
 
 enum class Task : std::uint32_t {
   loop,    ///< calls back to back; the answer holds the time of all of them together

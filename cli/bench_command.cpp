@@ -13,6 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "bench/build_comparison.hpp"
+#include "bench/build_report.hpp"
 #include "bench/library.hpp"
 #include "bench/measure.hpp"
 #include "bench/report.hpp"
@@ -25,6 +27,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// `--against none`: for scripts that ask for peers unless told otherwise.
+constexpr const char* kNone = "none";
+
 /// What stands on the command line.
 struct BenchOptions {
   std::vector<std::string> operations{"all_reduce"};
@@ -35,6 +40,8 @@ struct BenchOptions {
   std::vector<std::string> sizes{"8", "4K", "256K", "16M"};
   std::vector<std::string> against;
   bool without_ours = false;
+  std::string against_build;
+  int pairs = 11;
   int rounds = 5;
   int budget_ms = 60;
   std::string mode = "loop";
@@ -72,9 +79,11 @@ bench::Settings settings_of(const BenchOptions& options, bool range_given) {
   if (!options.without_ours) settings.libraries.emplace_back(bench::kOurs);
   const auto known = bench::known_libraries();
   for (const auto& name : options.against) {
+    if (name == kNone) continue;
     if (std::find(known.begin(), known.end(), name) == known.end()) {
       throw std::invalid_argument(
-          fmt::format("no such library: {}; there are {}", name, fmt::join(known, ", ")));
+          fmt::format("no such library: {}; there are {}, and {} for no other", name,
+                      fmt::join(known, ", "), kNone));
     }
     auto& list = settings.libraries;
     if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
@@ -90,6 +99,41 @@ bench::Settings settings_of(const BenchOptions& options, bool range_given) {
 void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
+}
+
+void write_json(const std::string& path, const nlohmann::json& json) {
+  if (path.empty()) return;
+  std::ofstream file(path);
+  file << json.dump(2) << '\n';
+  if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+/// `--against-build`: this build and another one in turns.
+void compare(const BenchOptions& options, bool range_given) {
+  bench::BuildSettings settings;
+  settings.common = settings_of(options, range_given);
+  settings.reference = fs::absolute(options.against_build).lexically_normal() / "bin";
+  settings.pairs = options.pairs;
+  for (const auto& programs : {settings.reference, settings.common.programs}) {
+    std::string why;
+    if (!bench::installed(bench::kOurs, programs, why)) {
+      throw std::invalid_argument(fmt::format(
+          "no tutti_bench_tutti in {}: build the targets tutti_bench_tutti and tuttirun there",
+          programs.string()));
+    }
+  }
+  const int fewest = bench::fewest_pairs(bench::cell_count(settings.common) + 1);
+  if (options.pairs < fewest) {
+    throw std::invalid_argument(
+        fmt::format("{} pairs prove nothing about {} cells: take --pairs {} or more", options.pairs,
+                    bench::cell_count(settings.common), fewest));
+  }
+  bench::prepare_process();
+  print(bench::describe(settings) + "\npairs:");
+  const auto comparison =
+      bench::compare_builds(settings, [](int pair) { print(fmt::format(" {}", pair)); });
+  print("\n\n" + bench::describe(settings, comparison));
+  write_json(options.json, bench::to_json(settings, comparison));
 }
 
 void run_bench(const BenchOptions& options, bool range_given) {
@@ -111,11 +155,7 @@ void run_bench(const BenchOptions& options, bool range_given) {
                   "holds beyond this run:\nours / best peer, round by round.\n\n",
                   options.mode, settings.rounds));
   const bench::Results results = bench::run(settings, observer);
-  if (!options.json.empty()) {
-    std::ofstream file(options.json);
-    file << bench::to_json(settings, results).dump(2) << '\n';
-    if (!file.flush()) throw std::runtime_error("cannot write " + options.json);
-  }
+  write_json(options.json, bench::to_json(settings, results));
   const bool measured =
       std::any_of(results.points.begin(), results.points.end(), [](const bench::Point& point) {
         return std::any_of(point.series.begin(), point.series.end(),
@@ -142,10 +182,12 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::IsMember(operation_names()));
   command->add_option("--ranks", options->ranks, "Numbers of processes, e.g. 2,8")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   auto* sizes = command->add_option("--sizes", options->sizes, "Message sizes, e.g. 8,4K,16M")
                     ->delimiter(',')
+                    ->allow_extra_args(false)
                     ->capture_default_str();
   auto* begin = command->add_option("-b,--begin", options->begin, "Smallest size of a range")
                     ->capture_default_str()
@@ -156,15 +198,42 @@ void add_bench_command(CLI::App& app) {
   auto* factor = command->add_option("-f,--factor", options->factor, "From one size to the next")
                      ->capture_default_str()
                      ->excludes(sizes);
+  auto* against =
+      command
+          ->add_option("--against", options->against,
+                       "Other libraries, measured in turns with ours: openmpi, mpich, impi, gloo; "
+                       "none: ours only")
+          ->delimiter(',')
+          ->allow_extra_args(false);
+  auto* without_ours =
+      command->add_flag("--without-ours", options->without_ours, "Measures the others only");
+  auto* rounds =
+      command->add_option("--rounds", options->rounds, "Turns of every library per point")
+          ->check(CLI::Range(1, 1000))
+          ->capture_default_str();
+  auto* against_build =
+      command
+          ->add_option(
+              "--against-build", options->against_build,
+              "Compares this build (B) with the one in build folder DIR (A), which is "
+              "measured twice (A and A'). Says which cells differ by more than noise: B "
+              "is the slowest, or the fastest, of the three in nearly all pairs, and the "
+              "median of B/A is farther from 1 than three quarters of the A'/A and than 1 %")
+          ->type_name("DIR")
+          ->check(CLI::ExistingDirectory)
+          ->excludes(against)
+          ->excludes(without_ours)
+          ->excludes(rounds);
   command
-      ->add_option("--against", options->against,
-                   "Other libraries, measured in turns with ours: openmpi, mpich, impi, gloo")
-      ->delimiter(',');
-  command->add_flag("--without-ours", options->without_ours, "Measures the others only");
-  command->add_option("--rounds", options->rounds, "Turns of every library per point")
+      ->add_option("--pairs", options->pairs,
+                   "With --against-build: how often A, B and A' are started and measured; 15 to "
+                   "measure a finding again")
       ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_option("--budget", options->budget_ms, "Milliseconds per library, point and round")
+      ->capture_default_str()
+      ->needs(against_build);
+  command
+      ->add_option("--budget", options->budget_ms,
+                   "Milliseconds per library, point and round, or per build, point and pair")
       ->check(CLI::Range(1, 60'000))
       ->capture_default_str();
   command
@@ -185,7 +254,11 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::ExistingDirectory);
   command->callback([=] {
     const bool range_given = begin->count() + end->count() + factor->count() > 0;
-    run_bench(*options, range_given);
+    if (options->against_build.empty()) {
+      run_bench(*options, range_given);
+    } else {
+      compare(*options, range_given);
+    }
   });
 }
 

@@ -121,6 +121,105 @@ TEST(BenchCommand, MissingPeerIsToldAndSkipped) {
       << bench.output();
 }
 
+TEST(BenchCommand, AgainstNoneMeasuresOursOnly) {
+  Bench bench("none", {"--rounds", "1", "--budget", "2", "--ranks", "2", "barrier", "--sizes", "8",
+                       "broadcast", "--against", "none", "all_reduce"});
+  EXPECT_EQ(bench.finish(), 0) << "an operation may follow a list: " << bench.output();
+  EXPECT_EQ(bench.output().find("openmpi"), std::string::npos) << bench.output();
+  for (const char* operation : {"barrier ", "broadcast ", "all_reduce "}) {
+    EXPECT_NE(bench.output().find(operation), std::string::npos) << bench.output();
+  }
+}
+
+/// A build folder whose worker is the stand-in with a fault of its own.
+class OtherBuild {
+ public:
+  explicit OtherBuild(const std::string& fault)
+      : folder_(testing::TempDir() + "tutti_other_build." + std::to_string(::getpid())) {
+    fs::create_directories(folder_ / "bin");
+    const fs::path worker = folder_ / "bin/tutti_bench_tutti";
+    std::ofstream(worker) << "#!/bin/sh\nexec env 'FAKE_LIBRARY=" << fault
+                          << "' " FAKE_LIBRARY_FOLDER "/tutti_bench_tutti \"$@\"\n";
+    fs::permissions(worker, fs::perms::owner_all);
+  }
+  OtherBuild(const OtherBuild&) = delete;
+  OtherBuild& operator=(const OtherBuild&) = delete;
+  ~OtherBuild() { fs::remove_all(folder_); }
+  [[nodiscard]] std::string folder() const { return folder_.string(); }
+
+ private:
+  fs::path folder_;
+};
+
+/// The workers' clock is made up: what is measured does not depend on the machine.
+nlohmann::json compare(const std::string& ours, const std::string& theirs) {
+  const OtherBuild other(theirs);
+  const std::string path = testing::TempDir() + "tutti_compare." + std::to_string(::getpid());
+  Bench bench(ours, {"all_reduce", "barrier", "--ranks", "2,3", "--sizes", "8", "--against-build",
+                     other.folder(), "--pairs", "7", "--budget", "1", "--json", path});
+  EXPECT_EQ(bench.finish(), 0) << bench.output();
+  auto json = nlohmann::json::parse(read(path));
+  fs::remove(path);
+  EXPECT_EQ(json.at("cells").size(), 4U) << bench.output();
+  return json;
+}
+
+TEST(BenchAgainstBuild, FindsTwoPercentInEveryCell) {
+  const auto json = compare("takes 51000", "takes 50000");
+  for (const auto& cell : json.at("cells")) {
+    EXPECT_EQ(cell.at("finding"), "slower") << cell;
+    EXPECT_NEAR(cell.at("ratio").get<double>(), 1.02, 1e-6) << cell;
+    EXPECT_EQ(cell.at("control"), 1.0) << cell;
+  }
+  EXPECT_EQ(json.at("overall").at("finding"), "slower");
+  EXPECT_EQ(compare("takes 49000", "takes 50000").at("overall").at("finding"), "faster");
+}
+
+TEST(BenchAgainstBuild, FindsNothingBetweenEqualBuilds) {
+  const auto json = compare("takes 50000", "takes 50000");
+  for (const auto& cell : json.at("cells")) EXPECT_EQ(cell.at("finding"), "no difference") << cell;
+  EXPECT_EQ(json.at("overall").at("finding"), "no difference");
+}
+
+/// (what the other build does, what must be told)
+class FaultsOfTheOtherBuild : public testing::TestWithParam<std::pair<const char*, const char*>> {};
+
+TEST_P(FaultsOfTheOtherBuild, AreToldWithItsName) {
+  const auto [fault, text] = GetParam();
+  const OtherBuild other(fault);
+  Bench bench("none", {"--ranks", "2", "--sizes", "16K", "--against-build", other.folder(),
+                       "--budget", "1", "--timeout", "20"});
+  EXPECT_EQ(bench.finish(), 1);
+  EXPECT_NE(bench.output().find("A (" + other.folder() + "/bin): "), std::string::npos)
+      << bench.output();
+  EXPECT_NE(bench.output().find(text), std::string::npos) << bench.output();
+  EXPECT_EQ(running_workers().size(), 0U);
+}
+
+INSTANTIATE_TEST_SUITE_P(BenchAgainstBuild, FaultsOfTheOtherBuild,
+                         testing::Values(std::pair("wrong", "rank 1: element 4095 is"),
+                                         std::pair("dies", "ended before rank"),
+                                         std::pair("newer", "speaks version 100")),
+                         [](const auto& one) { return std::string(one.param.first); });
+
+TEST(BenchAgainstBuild, RefusesWhatItCannotCompare) {
+  const OtherBuild other("none");
+  const fs::path empty = testing::TempDir() + "tutti_no_build." + std::to_string(::getpid());
+  fs::create_directory(empty);
+  const std::vector<std::pair<std::vector<std::string>, std::string>> refused{
+      {{"--against-build", empty.string()}, "no tutti_bench_tutti in"},
+      {{"--against-build", other.folder(), "--pairs", "5"}, "--pairs 7 or more"},
+      {{"--against-build", other.folder(), "--against", "gloo"}, "excludes"},
+      {{"--against-build", other.folder(), "--rounds", "5"}, "excludes"},
+      {{"--pairs", "15"}, "requires"}};
+  for (const auto& [arguments, text] : refused) {
+    Bench bench("none", arguments);
+    EXPECT_GT(bench.finish(), 0);
+    EXPECT_NE(bench.output().find(text), std::string::npos) << bench.output();
+  }
+  fs::remove(empty);
+}
+
 TEST(BenchCommand, UnknownNamesAreRefused) {
   for (const auto& arguments : std::vector<std::vector<std::string>>{{"--against", "nccl"},
                                                                      {"scan"},

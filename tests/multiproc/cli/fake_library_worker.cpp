@@ -3,6 +3,10 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +19,7 @@
 #include <string>
 
 #include "bench/peers/worker.hpp"
+#include "bench/protocol.hpp"
 
 namespace {
 
@@ -33,6 +38,10 @@ std::string variable(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
 }
+
+/// "takes 51000": so many nanoseconds pass in each call, and none otherwise.
+std::int64_t call_ns = 0;
+std::int64_t passed_ns = 0;
 
 class Fake final : public tutti::bench::Library {
  public:
@@ -56,6 +65,7 @@ class Fake final : public tutti::bench::Library {
   [[nodiscard]] std::string name() const override { return "fake " + fault_; }
 
   void call(Operation operation, const tutti::bench::Buffers& buffers) override {
+    passed_ns += call_ns;
     switch (operation) {
       case Operation::all_reduce: return all_reduce(buffers.output, buffers.count);
       case Operation::broadcast: return broadcast(buffers.output, buffers.count);
@@ -110,11 +120,38 @@ class Fake final : public tutti::bench::Library {
   Shared* shared_ = nullptr;
 };
 
+/// A worker of a later version, whose hello has other fields.
+int greet_as_newer(const std::string& socket) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  socket.copy(address.sun_path, sizeof address.sun_path - 1);
+  const int fd = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const std::uint32_t magic = tutti::bench::kMagic + 1;
+  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
+      !tutti::bench::send_all(fd, &magic, sizeof magic)) {
+    return 1;
+  }
+  char byte = 0;
+  (void)tutti::bench::receive_all(fd, &byte, 1);  // until the harness goes away
+  return 1;
+}
+
 }  // namespace
+
+/// Takes the place of libc's, so that no time of a test depends on the machine.
+extern "C" int clock_gettime(clockid_t clock, timespec* time) noexcept {
+  if (call_ns == 0) return static_cast<int>(::syscall(SYS_clock_gettime, clock, time));
+  constexpr std::int64_t kSecond = 1'000'000'000;
+  *time = {passed_ns / kSecond, passed_ns % kSecond};
+  return 0;
+}
 
 int main(int argc, char** argv) {
   try {
     const auto options = tutti::bench::parse_worker_options(argc, argv);
+    const std::string fault = variable("FAKE_LIBRARY");
+    if (fault == "newer") return greet_as_newer(options.socket);
+    if (fault.starts_with("takes ")) call_ns = std::stoll(fault.substr(6));
     Fake library;
     return tutti::bench::serve(library, options.socket);
   } catch (const std::exception& error) {

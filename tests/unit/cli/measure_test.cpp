@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <utility>
 #include <vector>
 
@@ -22,12 +21,6 @@ Point point(std::vector<Series> all) {
   Point one{Operation::all_reduce, 2, 8, {}, 0, {}};
   one.series = std::move(all);
   return one;
-}
-
-TEST(Measure, MedianOfOddEvenAndNone) {
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
-  EXPECT_TRUE(std::isnan(median({})));
 }
 
 // The machine slows down fourfold in the third round: the ratio of medians would be 4.

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+
+#include "bench/job.hpp"
+#include "bench/operations.hpp"
+
+namespace tutti::bench {
+
+enum class Mode {
+  loop,  ///< calls back to back: time of all of them / their number, slowest rank
+  sync,  ///< the library's barrier before each call: slowest rank of each call, median
+};
+
+struct Measured {
+  double seconds = 0;  ///< per call
+  double total = 0;    ///< of the command
+  std::uint64_t switches = 0;
+};
+
+/// Has a job do the calls of one operation and size, and takes their time.
+class CallTimer {
+ public:
+  /// `timeout`: for a job to answer beyond what its calls should take.
+  CallTimer(Operation operation, std::uint64_t bytes, Mode mode, std::chrono::seconds timeout);
+
+  /// Throws JobError if a result is wrong.
+  void verify(Job& job) const;
+
+  /// `estimate`: seconds that a call should take, as far as is known.
+  Measured time(Job& job, std::uint64_t warmup, std::uint64_t iterations, double estimate) const;
+
+  struct Calibration {
+    double seconds = 0;  ///< per call
+    std::uint64_t iterations = 0;
+  };
+  /// Finds how many calls, at least `least`, fill the budget.
+  Calibration calibrate(Job& job, std::chrono::duration<double> budget, std::uint64_t least) const;
+
+ private:
+  [[nodiscard]] Command command(Task task) const;
+
+  Operation operation_;
+  std::uint64_t bytes_;
+  Mode mode_;
+  std::chrono::seconds timeout_;
+};
+
+}  // namespace tutti::bench
