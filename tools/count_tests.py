@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Adds up test results and prints the line `N passed, N failed[, N skipped]`.
 
-    count_tests.py [--broken N] build/dev build/asan build/pytest.xml ...
+    count_tests.py [--broken N] [--builds build] build/dev build/asan build/pytest.xml ...
 
 A folder is a CMake build folder: its ctest.xml is read, and for a GoogleTest program also
 test-results/<test>.xml, so that every case counts and none skips unseen. A file is JUnit XML as
-pytest writes it. Anything missing or unreadable counts as one failure. Exit status 1 when
-something failed, or nothing passed. Why a case failed is told with its name: whoever sees only the
-end of a long log has it there.
+pytest writes it. Anything missing or unreadable counts as one failure, and so does a skip that
+tools/allowed_skips.toml does not allow. Exit status 1 when something failed, or nothing passed. Why
+a case failed is told with its name: a reader who sees only the end of a long log has it there. The
+slowest tests and compilations stand before the last line.
 """
 
 import argparse
@@ -16,6 +17,8 @@ import os
 import sys
 import xml.etree.ElementTree as ElementTree
 
+import slowest
+from allowed_skips import ROOT, TABLE, AllowedSkips
 
 REASON_LINES = 15
 REASON_CHARACTERS = 2000
@@ -31,6 +34,14 @@ def reason_of(case):
     return "\n".join(text.strip() for text in texts)[:REASON_CHARACTERS]
 
 
+def skip_reason_of(case):
+    """Why it was skipped: pytest's and GoogleTest's message, and the text beside it."""
+    found = case.find("skipped")
+    if found is None:
+        return "disabled"
+    return f"{found.get('message') or ''}\n{found.text or ''}".strip()
+
+
 def outcome(case):
     if case.find("failure") is not None or case.find("error") is not None:
         return "failed"
@@ -40,8 +51,13 @@ def outcome(case):
 
 
 def count_junit(path):
-    return [(case.get("name"), outcome(case), reason_of(case)) for case in
-            ElementTree.parse(path).getroot().iter("testcase")]
+    cases = []
+    for case in ElementTree.parse(path).getroot().iter("testcase"):
+        state = outcome(case)
+        why = skip_reason_of(case) if state == "skipped" else reason_of(case)
+        module = case.get("classname")
+        cases.append((f"{module}::{case.get('name')}" if module else case.get("name"), state, why))
+    return cases
 
 
 def count_gtest(path):
@@ -50,12 +66,10 @@ def count_gtest(path):
     for suite in ElementTree.parse(path).getroot().iter("testsuite"):
         for case in suite.iter("testcase"):
             name = f"{suite.get('name')}.{case.get('name')}"
-            if case.get("result") == "skipped":
-                cases.append((name, "skipped", ""))
-            elif case.get("status") == "run":
-                cases.append((name, outcome(case), reason_of(case)))
+            if case.get("result") == "skipped" or case.get("status") != "run":
+                cases.append((name, "skipped", skip_reason_of(case)))
             else:
-                cases.append((name, "skipped", ""))
+                cases.append((name, outcome(case), reason_of(case)))
     return cases
 
 
@@ -78,31 +92,48 @@ def count_ctest(folder):
                 pass  # the program died while writing: ctest's word stands
         if state == "failed" and not any(result == "failed" for _, result, _ in inner):
             inner.append((name, "failed", reason_of(case)))  # a crash, a leak, a time-out
-        cases += [(f"{name}: {inner_name}", result, why) for inner_name, result, why in inner] or [
-            (name, state, reason_of(case))]
+        why = skip_reason_of(case) if state == "skipped" else reason_of(case)
+        cases += [(f"{name}: {inner_name}", result, text) for inner_name, result, text in inner] or [
+            (name, state, why)]
     return cases
+
+
+def judged(cases, path, allowed):
+    """The cases, where a skip that is not allowed has failed."""
+    result = os.path.basename(os.path.normpath(path)).removesuffix(".xml")
+    for name, state, why in cases:
+        objection = allowed.objection(result, why) if state == "skipped" else None
+        if objection is not None:
+            state, why = "failed", f"skipped: {why}\n{objection}"
+        yield name, state, why
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--broken", type=int, default=0, help="failures counted elsewhere")
+    parser.add_argument("--builds", default=str(ROOT / "build"), help="folder of all build folders")
+    parser.add_argument("--skips", default=TABLE, help="the table of allowed skips")
     parser.add_argument("results", nargs="*")
     args = parser.parse_args()
 
+    allowed = AllowedSkips(args.skips)
     total = collections.Counter(failed=args.broken)
     for path in args.results:
         try:
             cases = count_ctest(path) if os.path.isdir(path) else count_junit(path)
         except (OSError, ElementTree.ParseError) as error:
             cases = [(f"no results: {error}", "failed", "")]
-        for name, result, why in cases:
+        for name, result, why in judged(cases, path, allowed):
             total[result] += 1
             if result != "passed":
                 print(f"{result}: {path}: {name}")
+            if result == "skipped":
+                print(f"    {' '.join(why.split())}")
             if result == "failed":
                 for line in why.splitlines()[-REASON_LINES:]:
                     print(f"    {line}")
 
+    slowest.print_all(args.results, args.builds)
     line = f"{total['passed']} passed, {total['failed']} failed"
     if total["skipped"]:
         line += f", {total['skipped']} skipped"

@@ -39,14 +39,17 @@ def await_told(name):
 
 
 # Not of those that the system hands out by itself (32768 and up), where another socket may get one
-# before it is used: rank 0 listens there only when its Python has come up.
-_ports = itertools.cycle(range(10_000, 28_000))
-for _ in range(os.getpid() * 37 % 18_000):
+# before it is used: rank 0 listens there only when its Python has come up. Each worker of pytest-xdist has
+# ports of its own, for the same reason.
+_worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+_share = 18_000 // max(_worker + 1, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+_ports = itertools.cycle(range(10_000 + _worker * _share, 10_000 + (_worker + 1) * _share))
+for _ in range(os.getpid() * 37 % _share):
     next(_ports)
 
 
 def free_port():
-    for port in itertools.islice(_ports, 18_000):
+    for port in itertools.islice(_ports, _share):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # as who will listen there does
             try:

@@ -6,16 +6,38 @@ from planted import ROOT, PlantedTree
 
 GTEST = """<testsuites><testsuite name="Suite">
 <testcase name="Passes" status="run" result="completed"/>
-<testcase name="Skips" status="run" result="skipped"><skipped message=""/></testcase>
+<testcase name="Skips" status="run" result="skipped"><skipped message="a.cpp:1&#x0A;no moon here"/></testcase>
 {more}
 </testsuite></testsuites>"""
+SKIPS = """
+[[skip]]
+reason = "no moon here"
+most = 1
+[[skip]]
+reason = "SKIP_RETURN_CODE=77"
+most = 1
+[[skip]]
+reason = "no sun here"
+most = 9
+unless = "{unless}"
+[[skip]]
+reason = "elsewhere only"
+most = 9
+in = ["other"]
+"""
 
 
 class CountTests(PlantedTree):
+    def setUp(self):
+        super().setUp()
+        self.plant("skips.toml", SKIPS.format(unless="false"))
+
     def count(self, *arguments):
-        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", *arguments],
+        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", "--builds", self.root,
+                               "--skips", self.root / "skips.toml", *arguments],
                               capture_output=True, text=True, timeout=20, check=False)
         self.printed = done.stdout
+        self.assertTrue(self.printed, done.stderr)
         return done.returncode, done.stdout.splitlines()[-1]
 
     def plant_ctest(self, *cases):
@@ -62,6 +84,65 @@ class CountTests(PlantedTree):
         self.plant_ctest(("a", "notrun", '<skipped message="SKIP_RETURN_CODE=77"/>'),
                          ("b", "run", ""))
         self.assertEqual(self.count(self.root), (0, "1 passed, 0 failed, 1 skipped"))
+
+    def count_skips(self, *skips):
+        """Of a file of pytest with one test that passes and one that is skipped with each of these elements."""
+        cases = "".join(f"<testcase classname='m' name='s{number}'>{skip}</testcase>"
+                        for number, skip in enumerate(skips))
+        self.plant("pytest.xml", f"<testsuite><testcase name='x'/>{cases}</testsuite>")
+        return self.count(self.root / "pytest.xml")
+
+    def test_unlisted_skip_is_a_failure(self):
+        self.assertEqual(self.count_skips("<skipped message='too lazy'>t.py:3: too lazy</skipped>"),
+                         (1, "1 passed, 1 failed"))
+        self.assertIn("m::s0\n", self.printed)
+        self.assertIn("too lazy", self.printed)
+        self.assertIn("does not list this reason", self.printed)
+
+    def test_skip_whose_reason_stands_in_its_text(self):
+        self.assertEqual(self.count_skips("<skipped message='collection skipped'>Skipped: no moon here</skipped>"),
+                         (0, "1 passed, 0 failed, 1 skipped"))
+
+    def test_more_skips_than_allowed(self):
+        self.assertEqual(self.count_skips(*["<skipped message='no moon here'/>"] * 2),
+                         (1, "1 passed, 1 failed, 1 skipped"))
+        self.assertIn("only 1 such skips are allowed", self.printed)
+
+    def test_skip_that_another_result_may_have(self):
+        self.assertEqual(self.count_skips("<skipped message='elsewhere only'/>"), (1, "1 passed, 1 failed"))
+        self.assertIn("allowed in other only", self.printed)
+
+    def test_skip_that_the_machine_does_not_need(self):
+        self.assertEqual(self.count_skips("<skipped message='no sun here'/>"),
+                         (0, "1 passed, 0 failed, 1 skipped"))
+        self.plant("skips.toml", SKIPS.format(unless="true"))
+        self.assertEqual(self.count_skips("<skipped message='no sun here'/>"), (1, "1 passed, 1 failed"))
+        self.assertIn("this machine can run it", self.printed)
+
+    def test_disabled_test_is_a_skip_too(self):
+        self.plant_ctest(("a", "run", ""))
+        self.plant("test-results/a.xml", "<testsuites><testsuite name='S'><testcase name='DISABLED_T' "
+                                         "status='notrun' result='suppressed'/></testsuite></testsuites>")
+        self.assertEqual(self.count(self.root), (1, "0 passed, 1 failed"))
+
+    def test_the_table_of_the_repository_can_be_read(self):
+        self.plant("pytest.xml", "<testsuite><testcase name='x'/></testsuite>")
+        done = subprocess.run([sys.executable, ROOT / "tools" / "count_tests.py", self.root / "pytest.xml"],
+                              capture_output=True, text=True, timeout=20, check=False)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_slowest_are_shown(self):
+        tests = "".join(f"<testcase name='t{number:02}' status='run' time='{number}.5'/>" for number in range(25))
+        self.plant("ctest.xml", f"<testsuite>{tests}</testsuite>")
+        self.plant("pytest.xml", "<testsuite><testcase classname='m' name='p' time='3.25'/></testsuite>")
+        self.plant("dev/.ninja_log", "# ninja log v7\n0\t9000\t1\ta.o\tff\n10\t2010\t2\ta.o\tff\n"
+                                     "0\t4000\t2\tb.o\tfe\n")
+        self.assertEqual(self.count(self.root, self.root / "pytest.xml"), (0, "26 passed, 0 failed"))
+        lines = [line.split(" s  ")[-1].split(": ")[-1].strip() for line in self.printed.splitlines()]
+        slow = [f"t{number:02}" for number in range(24, 4, -1)]
+        self.assertEqual([line for line in lines if line.startswith("t") and line[1:].isdigit()], slow)
+        self.assertIn("    3.25 s  pytest: m::p\n", self.printed)
+        self.assertIn("    4.00 s  dev: b.o\n      2.00 s  dev: a.o\n", self.printed)
 
     def test_pytest_file_is_added(self):
         self.plant_ctest(("a", "run", ""))

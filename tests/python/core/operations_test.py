@@ -1,4 +1,4 @@
-"""Every operation on 1, 2, 3, 4, 5 and 8 processes, in every form."""
+"""Every operation on 1, 2, 3, 5 and 8 processes, in every form."""
 
 import pathlib
 
@@ -7,7 +7,7 @@ import pytest
 
 import ranks
 
-SIZES = [1, 2, 3, 4, 5, 8]
+SIZES = [1, 2, 3, 5, 8]
 # Contiguous; a point; nothing; backwards with gaps; transposed.
 LAYOUTS = [((12,), (1,), (0,)), ((), (), ()), ((3, 0), (1, 1), (0, 1)), ((4, 3), (2, -3), (0, 1)),
            ((3, 4), (1, 1), (1, 0))]
@@ -21,8 +21,9 @@ def crew(request):
 
 @pytest.mark.parametrize("dtype", cases.DTYPES)
 def test_reductions_of_every_dtype(crew, dtype):
-    for op in cases.ops_of(dtype):
-        for layout in LAYOUTS:
+    for number, op in enumerate(cases.ops_of(dtype)):
+        # What a layout does is up to each rank alone: one number of ranks shows every op in every layout.
+        for layout in LAYOUTS if crew.size == 3 else [LAYOUTS[number % len(LAYOUTS)]]:
             crew.run("all_reduce", dtype, op, [layout], 1, False)
         crew.run("reduce", dtype, op, LAYOUTS[3:4], 2, crew.size - 1, True)
         crew.run("reduce_scatter", dtype, op, [12], LAYOUTS[3], 3, False, False)
@@ -77,8 +78,8 @@ def test_sends_and_recvs(crew):
     crew.run("point_to_point")
 
 
-# 1 and 3 processes show it, and each imports torch, which takes seconds.
-@pytest.mark.parametrize("crew", [1, 3], indirect=True)
+# 2 processes show it, and each imports torch, which takes seconds; torch_test.py does it on one.
+@pytest.mark.parametrize("crew", [2], indirect=True)
 def test_every_kind_of_memory(crew):
     pytest.importorskip("torch", reason="torch is not installed")
     crew.run("kinds_of_memory")

@@ -6,8 +6,14 @@ import pytest
 import tutti
 from tutti._tutti import dtype_name
 
-torch = pytest.importorskip("torch", reason="torch is not installed")
 Premul = tutti.ReduceOp.PREMUL_SUM
+
+
+@pytest.fixture(scope="module", autouse=True)
+def imported():
+    """Not with this file: every process that collects the tests would import it, which takes seconds."""
+    global torch
+    torch = pytest.importorskip("torch", reason="torch is not installed")
 
 
 @pytest.fixture(scope="module")

@@ -385,7 +385,7 @@ def planted():
             try:
                 plant()
                 global SECONDS
-                SECONDS = 2
+                SECONDS = 1  # a pickle that is refused takes milliseconds
                 attacks()
             except BaseException:  # noqa: BLE001: seen
                 os._exit(1)
