@@ -279,11 +279,11 @@ class Copy:
 
     def run(self, check, limit):
         preset, test, test_filter = check
-        environment = {**os.environ, **self.presets[preset]}
+        environment = {**os.environ, **self.presets[preset], "GTEST_FAIL_FAST": "1"}
         if ".py" in test:
             places = f"{self.build_of(preset)}/python:{self.tree}/tests/python"
             environment |= {"PYTHONPATH": places, "PYTHONDONTWRITEBYTECODE": "1"}
-            program = [self.venv_python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", str(self.tree / test)]
+            program = [self.venv_python(), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", str(self.tree / test)]
         else:
             program = self.program_of(check)
             for one in self.commands[preset][test]["properties"]:
