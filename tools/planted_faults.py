@@ -25,7 +25,7 @@ END = "<!-- The end of the table. -->"
 NEEDED = {"id", "file", "what", "test"}
 OPTIONAL = {"find", "replace", "filter", "preset", "runs"}
 PRESETS = {"dev", "asan", "tsan", "fuzz"}
-LEAST_LIMIT = 90  # seconds for a test that sees its fault as a hang
+LEAST_LIMIT = 60  # seconds for a test that sees its fault as a hang
 TIMES_SLOWER = 8  # than without the fault
 
 
