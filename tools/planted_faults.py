@@ -192,9 +192,9 @@ class Outcome:
     def first_failure(self):
         if self.over:
             return "the time limit"
-        found = re.search(r"\[  FAILED  \] ([\w./]+)|^FAILED (\S+)", self.output, re.MULTILINE)
-        if found:
-            return (found[1] or found[2]).rpartition("/tests/")[2]
+        for pattern in (r"\[  FAILED  \] ([\w./]+)", r"^FAILED (\S+)", r"^(\S+:\d+): Failure"):
+            if found := re.search(pattern, self.output, re.MULTILINE):
+                return found[1].rpartition("/tests/")[2]
         return "its end"  # killed, or stopped by an assertion
 
 

@@ -235,6 +235,7 @@ TEST(RunThreads, ThrowsWhatARankEndedWithAndNotWhatFollowedFromIt) {
   };
   const auto body = [](ProcessGroup& world) {
     std::vector<int> data(4);
+    world.barrier().wait();  // both have begun
     if (world.rank() == 0) {
       const AfterTheOther last;
       const Work work = world.irecv(data, 1);
