@@ -237,7 +237,10 @@ TEST_P(OutboxLies, DropThePeerAndNothingElse) {
 INSTANTIATE_TEST_SUITE_P(
     Table, OutboxLies,
     testing::Values(Lie{"MoreThanTheRing",
-                        [](shm::Mail& mail, std::byte*) { mail.written = shm::kOutboxBytes + 64; }},
+                        [](shm::Mail& mail, std::byte* ring) {
+                          put(ring, head_of(1, 0));  // a frame that would be taken
+                          mail.written = shm::kOutboxBytes + 64;
+                        }},
                     Lie{"NoWholeUnits", [](shm::Mail& mail, std::byte*) { mail.written = 66; }},
                     Lie{"EverythingThereIs",
                         [](shm::Mail& mail, std::byte*) { mail.written = ~std::uint64_t{0}; }},

@@ -137,6 +137,15 @@ class MessagesTest : public testing::Test {
     header.flags = 1;
     return header;
   }
+  /// How many of its eager bytes rank 1 was told to be free again.
+  [[nodiscard]] std::uint64_t eager_reported() const {
+    std::uint64_t most = 0;
+    for (const FrameHeader& header : transport_.sent) {
+      const bool credit = header.type == static_cast<std::uint8_t>(FrameType::credit);
+      if (credit && header.group == 0) most = std::max(most, header.offset);
+    }
+    return most;
+  }
   static std::uint64_t fingerprint_of(std::uint64_t group, std::size_t count, int root) {
     Collective call;
     call.kind = Kind::broadcast;
@@ -213,6 +222,25 @@ TEST_F(MessagesTest, ManySmallOperationsCannotFloodAPeer) {
   }
   // Each counts 64 bytes at least.
   EXPECT_LE(transport_.bytes(FrameType::data, 1) / 4, kPool / 64);
+}
+
+TEST_F(MessagesTest, EagerBytesAreReportedOnceTheyAreTaken) {
+  Group& world = group(1);
+  std::vector<float> values(kEager / sizeof(float));
+  const std::uint64_t ticket = broadcast(world, values, 1);
+  const std::uint64_t fingerprint = fingerprint_of(1, values.size(), 1);
+  EXPECT_TRUE(hear(data(world, 1, fingerprint, kEager), std::vector<std::byte>(kEager)));
+  settle();
+  EXPECT_TRUE(engine_.is_done(world, ticket));
+  EXPECT_EQ(eager_reported(), kEager);
+}
+
+TEST_F(MessagesTest, EagerBytesAreReportedIfTheirGroupGoesToo) {
+  Group& world = group(1);
+  EXPECT_TRUE(hear(data(world, 1, 5, kEager), std::vector<std::byte>(kEager)));
+  EXPECT_EQ(eager_reported(), 0u) << "they are held";
+  engine_.remove_group(world);
+  EXPECT_EQ(eager_reported(), kEager);
 }
 
 TEST_F(MessagesTest, MoreThanItsPoolIsRefused) {
@@ -341,6 +369,17 @@ TEST_F(MessagesTest, AnotherCallOfThePeerBreaksTheGroupAndWritesNothing) {
   EXPECT_EQ(outcome->code(), Errc::disagreement);
   EXPECT_EQ(values, std::vector<float>(4, 7.0F));
   EXPECT_EQ(transport_.frames(FrameType::abort), 1);
+}
+
+TEST_F(MessagesTest, AnotherCallThatCameBeforeOursBreaksTheGroupToo) {
+  Group& world = group(1);
+  EXPECT_TRUE(hear(data(world, 1, 12345, 16), std::vector<std::byte>(16)));
+  std::vector<float> values(4, 7.0F);
+  const std::uint64_t ticket = broadcast(world, values, 1);
+  const std::optional<Status> outcome = engine_.outcome(world, ticket);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->code(), Errc::disagreement);
+  EXPECT_EQ(values, std::vector<float>(4, 7.0F));
 }
 
 TEST_F(MessagesTest, AllAreAskedBeforeTheDeadlineSoThatTheyAreConnectedThen) {

@@ -116,6 +116,15 @@ TEST_F(StagingTest, ASkippedEndIsNotOverwritten) {
   EXPECT_FALSE(in_ring(fourth)) << "the late group's piece lies in the way";
 }
 
+TEST_F(StagingTest, GoingRoundDoesNotPassOverALatePieceAtTheEnd) {
+  take(group_, 1, kRing / 8 * 7);
+  take(late_, 1, kRing / 8);  // at the end of the ring; its peers are late
+  group_.done_upto = 1;
+  EXPECT_EQ(take(group_, 2, kRing / 4), shm::kStagingOffset);
+  const std::size_t third = take(group_, 3, kRing / 8 * 7);
+  EXPECT_FALSE(in_ring(third)) << "it would lie over the second, which is in use";
+}
+
 TEST_F(StagingTest, ALateGroupDoesNotBlockAnother) {
   take(late_, 1, kRing);
   const std::size_t beside = take(group_, 1, 4096);

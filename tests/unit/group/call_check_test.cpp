@@ -75,6 +75,9 @@ TEST(CallCheck, UnevenCountsMustFit) {
   gather.counts = {1, 4, 2, 4};
   gather.details.output_counts = gather.counts;
   EXPECT_THAT(gather.wrong(1), HasSubstr("sum up to 11, but it has 10"));
+  gather.counts = {1, 4, 2, 2};
+  gather.details.output_counts = gather.counts;
+  EXPECT_THAT(gather.wrong(1), HasSubstr("sum up to 9, but it has 10"));
   gather.counts = {1, 4, 5};
   gather.details.output_counts = gather.counts;
   EXPECT_THAT(gather.wrong(1), HasSubstr("3 counts for the output in a group of 4"));

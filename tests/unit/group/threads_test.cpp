@@ -135,9 +135,15 @@ TEST(Promises, ACallNeverBlocksHoweverManyAreUnderWay) {
   run_threads(2, [](ProcessGroup& world) {
     std::vector<std::vector<int>> data(30, std::vector<int>(100, world.rank() + 1));
     std::vector<Work> works;
+    std::atomic<std::size_t> left{data.size()};
+    std::binary_semaphore all_called{0};
+    auto body = [&](const Status&) {
+      if (--left == 0) all_called.release();
+    };
     if (world.rank() == 0) {  // nobody else has come yet
       for (auto& one : data) works.push_back(world.all_reduce(one));
       EXPECT_FALSE(works.front().done());
+      for (Work& work : works) on_done(work, body);
       std::vector<int> told{1};
       world.send(told, 1);
     } else {
@@ -147,6 +153,9 @@ TEST(Promises, ACallNeverBlocksHoweverManyAreUnderWay) {
     }
     for (Work& work : works) work.wait();
     for (const auto& one : data) EXPECT_EQ(one, std::vector<int>(100, 3));
+    if (world.rank() == 0) {
+      EXPECT_TRUE(all_called.try_acquire_for(kPatience)) << left << " not called";
+    }
   });
 }
 
@@ -226,6 +235,7 @@ TEST(RunThreads, ThrowsWhatARankEndedWithAndNotWhatFollowedFromIt) {
   };
   const auto body = [](ProcessGroup& world) {
     std::vector<int> data(4);
+    world.barrier().wait();  // both have begun
     if (world.rank() == 0) {
       const AfterTheOther last;
       const Work work = world.irecv(data, 1);

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cerrno>
@@ -131,6 +132,7 @@ TEST(Process, AGroupIsReachedAsAWhole) {
   ASSERT_TRUE(process);
   std::array<char, 6> ready;
   ASSERT_EQ(read(out.read_end.get(), ready.data(), ready.size()), 6);
+  ASSERT_EQ(getpgid(process->pid()), process->pid()) << "the group is that of the child";
   EXPECT_TRUE(process->kill_group(SIGKILL));
   // The pipe ends only when all three have gone.
   EXPECT_EQ(out.read_all(), "");

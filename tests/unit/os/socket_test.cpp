@@ -1,5 +1,6 @@
 #include "os/socket.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/resource.h>
@@ -208,6 +209,7 @@ TEST(UnixSocket, DescriptorsAreHandedOver) {
   ASSERT_TRUE(received) << received.status().message();
   EXPECT_EQ(received->bytes, 3U);
   ASSERT_EQ(received->fds.size(), 2U);
+  EXPECT_NE(fcntl(received->fds[0].get(), F_GETFD) & FD_CLOEXEC, 0) << "no program inherits it";
   ASSERT_EQ(write(received->fds[0].get(), "x", 1), 1);
   char got = 0;
   ASSERT_EQ(read(read_end.get(), &got, 1), 1);

@@ -1,0 +1,154 @@
+// Ranks that sleep whenever nothing moves: who brings what they wait for has to wake them.
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "engine/engine.hpp"
+#include "transport/sim/memory.hpp"
+
+namespace tutti::engine {
+namespace {
+
+using transport::shm::Park;
+
+constexpr int kCalls = 24;
+
+struct Program {
+  const char* name;
+  Kind kind;
+  std::size_t count;  ///< of floats
+  int ahead;          ///< calls that a rank starts before it waits for the last of them
+};
+void PrintTo(const Program& program, std::ostream* out) { *out << program.name; }
+
+/// Ranks of one host without a clock: only another rank wakes one that sleeps.
+class Sleepers {
+ public:
+  Sleepers(int size, const Program& program)
+      : program_(program), memory_(std::vector<int>(static_cast<std::size_t>(size), 0)) {
+    const auto ranks = static_cast<std::size_t>(size);
+    GroupSpec spec;
+    spec.id = 9;
+    spec.name = "sleepers";
+    for (int rank = 0; rank < size; ++rank) spec.ranks.push_back(rank);
+    for (int rank = 0; rank < size; ++rank) {
+      World world;
+      world.rank = rank;
+      world.size = size;
+      world.cpus = 8;
+      world.regions = &memory_.regions(rank);
+      world.host_of.assign(ranks, 0);
+      world.local_of = memory_.local_of(rank);
+      world.route.assign(ranks, nullptr);
+      world.whereabouts.assign(ranks, "");
+      world.now = []() noexcept { return TimePoint{std::chrono::hours(1)}; };
+      world.populate = [](std::byte*, std::size_t) { return Status(); };
+      Rank& one = ranks_.emplace_back();
+      one.engine = std::make_unique<Engine>(std::move(world));
+      one.in.assign(program.count, 1);
+      one.out.assign(program.count * ranks, 0);
+    }
+    for (Rank& one : ranks_) one.group = one.engine->add_group(spec).value();
+  }
+
+  /// False: some rank waits and sleeps, and nobody is left who would wake it.
+  bool run(unsigned seed) {
+    std::mt19937 random(seed);
+    while (true) {
+      std::size_t finished = 0;
+      bool awake = false;
+      for (std::size_t turns = ranks_.size() * 4; turns > 0; --turns)
+        awake |= turn(random() % ranks_.size());
+      for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+        awake |= turn(rank);
+        finished += is_finished(ranks_[rank]) ? 1 : 0;
+      }
+      if (finished == ranks_.size()) return true;
+      if (!awake) return false;
+    }
+  }
+
+ private:
+  struct Rank {
+    std::unique_ptr<Engine> engine;
+    Group* group = nullptr;
+    std::vector<float> in;
+    std::vector<float> out;
+    int called = 0;
+    std::uint64_t ticket = 0;
+    bool asleep = false;
+  };
+
+  static bool waits(Rank& one) {
+    return one.called > 0 && !one.engine->is_done(*one.group, one.ticket);
+  }
+  static bool is_finished(Rank& one) { return one.called == kCalls && !waits(one); }
+
+  /// As a caller that drives its rank's engine (Driver::wait). False: it sleeps, or has finished.
+  bool turn(std::size_t rank) {
+    Rank& one = ranks_[rank];
+    auto& park = memory_.regions(static_cast<int>(rank)).page().park;
+    if (one.asleep) {
+      if (park.load() != static_cast<std::uint32_t>(Park::awake)) return false;
+      one.asleep = false;
+    }
+    if (is_finished(one)) return one.engine->progress();
+    if (!waits(one)) {
+      for (int i = 0; i < program_.ahead; ++i) call(one);
+      return true;
+    }
+    if (one.engine->progress()) return true;
+    park.store(static_cast<std::uint32_t>(Park::futex));
+    one.asleep = !one.engine->progress() && waits(one);
+    if (!one.asleep) park.store(static_cast<std::uint32_t>(Park::awake));
+    return true;
+  }
+
+  void call(Rank& one) {
+    Collective call;
+    call.kind = program_.kind;
+    call.timeout = std::chrono::hours(10);
+    if (program_.kind != Kind::barrier) {
+      call.input = view_of(one.in);
+      call.output = program_.kind == Kind::broadcast ? call.input
+                    : program_.kind == Kind::all_gather
+                        ? view_of(one.out)
+                        : TensorView(one.out.data(), DType::float32, program_.count);
+    }
+    one.ticket = one.engine->submit(*one.group, call, false);
+    ++one.called;
+  }
+
+  Program program_;
+  transport::sim::Memory memory_;
+  std::vector<Rank> ranks_;
+};
+
+class Wake : public testing::TestWithParam<Program> {};
+
+TEST_P(Wake, IsNeverMissed) {
+  for (const int size : {2, 3, 5}) {
+    for (unsigned seed = 0; seed < 6; ++seed) {
+      Sleepers ranks(size, GetParam());
+      ASSERT_TRUE(ranks.run(seed)) << size << " ranks, seed " << seed;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Programs, Wake,
+                         testing::Values(Program{"Barrier", Kind::barrier, 0, 1},
+                                         Program{"Line", Kind::all_reduce, 2, 1},
+                                         Program{"Stage", Kind::all_reduce, 4'000, 1},
+                                         Program{"Chunks", Kind::all_reduce, 150'000, 1},
+                                         Program{"Broadcast", Kind::broadcast, 50'000, 1},
+                                         Program{"Gather", Kind::all_gather, 50'000, 1},
+                                         Program{"Window", Kind::broadcast, 2, kCalls}),
+                         [](const auto& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace tutti::engine
