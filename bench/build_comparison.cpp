@@ -33,6 +33,25 @@ constexpr std::array<Order, 6> kOrders{{
 /// Short, so that many fit between two disturbances and all sides see the same machine.
 constexpr std::chrono::duration<double> kWindow = std::chrono::milliseconds(1);
 
+/// The windows of one side at one point, in one pair.
+class Windows {
+ public:
+  void add(const Measured& measured) {
+    all_.push_back(measured.seconds);
+    if (measured.switches == 0) calm_.push_back(measured.seconds);
+  }
+
+  /// Of the windows in which no other process took a core, if there are enough of them.
+  [[nodiscard]] double seconds() const {
+    constexpr std::size_t kEnough = 4;
+    return lower_quartile(calm_.size() >= kEnough ? calm_ : all_);
+  }
+
+ private:
+  std::vector<double> all_;
+  std::vector<double> calm_;
+};
+
 constexpr std::size_t index(Side side) { return static_cast<std::size_t>(side); }
 
 class Comparer {
@@ -135,7 +154,7 @@ class Comparer {
     if (cpus_) {
       if (const auto hop = spin_hop(*cpus_)) cell.hops.push_back(hop->count());
     }
-    std::array<std::vector<double>, 3> windows;
+    std::array<Windows, 3> windows;
     const double each = std::max(estimate * static_cast<double>(cell.iterations), kWindow.count());
     const double fitting = std::chrono::duration<double>(common.budget).count() / each;
     // Whole sets of all orders.
@@ -148,12 +167,11 @@ class Comparer {
           const std::uint64_t warmup = std::max<std::uint64_t>(1, cell.iterations / 5);
           const Measured measured =
               calls.time(*jobs_[index(side)], warmup, cell.iterations, estimate);
-          windows[index(side)].push_back(measured.seconds);
+          windows[index(side)].add(measured);
         });
       }
     }
-    cell.pairs.push_back(
-        {lower_quartile(windows[0]), lower_quartile(windows[1]), lower_quartile(windows[2])});
+    cell.pairs.push_back({windows[0].seconds(), windows[1].seconds(), windows[2].seconds()});
   }
 
   const BuildSettings& settings_;
