@@ -3,9 +3,7 @@
 import copy
 import pathlib
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 import ranks
 
@@ -16,11 +14,13 @@ LIMIT = 60  # seconds for one cell; all of them run in half of that
 
 @pytest.fixture(scope="module")
 def stored():
+    import nbformat  # not with this file, which every worker collects
     return nbformat.read(NOTEBOOK, as_version=4)
 
 
 @pytest.fixture(scope="module")
 def executed(stored):
+    from nbclient import NotebookClient
     notebook = copy.deepcopy(stored)
     # The notebook takes a port that the system hands out, so another test might get it between two worlds.
     handed_out, own = '("127.0.0.1", 0)', f'("127.0.0.1", {ranks.free_port()})'
@@ -42,6 +42,7 @@ def shown(cell):
 
 
 def test_it_is_valid(stored):
+    import nbformat
     nbformat.validate(stored)
 
 
