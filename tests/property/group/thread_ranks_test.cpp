@@ -170,8 +170,15 @@ INSTANTIATE_TEST_SUITE_P(Table, Disagreeing,
                                                                                           : "Shm");
                          });
 
-TEST(ThreadRanksStrict, LetNobodyReturnBeforeAllWereCompared) {
+class ThreadRanksStrict : public testing::TestWithParam<Config::TransportChoice> {};
+
+INSTANTIATE_TEST_SUITE_P(Transports, ThreadRanksStrict,
+                         testing::Values(Config::TransportChoice::automatic,
+                                         Config::TransportChoice::tcp));
+
+TEST_P(ThreadRanksStrict, LetNobodyReturnBeforeAllWereCompared) {
   Config config;
+  config.transport = GetParam();
   config.agree = Config::Agree::strict;
   config.timeout = std::chrono::seconds(20);
   std::atomic<int> errors{0};

@@ -249,7 +249,7 @@ TEST_F(MessagesTest, MoreThanItsPoolIsRefused) {
   for (std::uint64_t seq = 1; seq <= kPool / kEager; ++seq) {
     EXPECT_TRUE(hear(data(world, seq, 5, kEager), payload));
   }
-  EXPECT_FALSE(hear(data(world, 99, 5, 1), payload));
+  EXPECT_FALSE(hear(data(world, 99, 5, 1), std::vector<std::byte>(1)));
 }
 
 TEST_F(MessagesTest, FramesOfOneByteAreHeldNoFurtherThanLargeOnes) {
@@ -334,6 +334,17 @@ TEST_F(MessagesTest, AFailedCallGivesItsMemoryBack) {
   engine_.break_group(world, Status(Errc::aborted, "stopped"));
   EXPECT_TRUE(engine_.is_done(world, ticket));
   EXPECT_EQ(transport_.dropped, 1);
+}
+
+TEST_F(MessagesTest, WhatAFailedCallStillSendsIsKeptElsewhere) {
+  Group& world = group(1);
+  std::vector<float> values(4);
+  const std::uint64_t ticket = broadcast(world, values, 0);
+  EXPECT_EQ(transport_.bytes(FrameType::data, 1), 16u);
+  EXPECT_FALSE(engine_.is_done(world, ticket)) << "the transport still reads the values";
+  engine_.break_group(world, Status(Errc::aborted, "stopped"));
+  EXPECT_TRUE(engine_.is_done(world, ticket));
+  EXPECT_EQ(transport_.kept, 1);
 }
 
 TEST_F(MessagesTest, TheNinthOperationWaitsInTheQueue) {

@@ -139,6 +139,10 @@ TEST(StoreWire, LyingLengthsAreRefusedBeforeMemoryIsTaken) {
       EXPECT_FALSE(parse(frame)) << "at " << at << " " << lie;
     }
   }
+  Bytes longer = good;
+  longer.push_back(std::byte{0});
+  put32(longer, 0, static_cast<std::uint32_t>(longer.size() - kHeaderBytes));
+  EXPECT_FALSE(parse(longer)) << "a byte behind the last value";
   Bytes header_lies = good;
   put32(header_lies, 0, 0xffffffffU);
   EXPECT_FALSE(parse_header(std::span<const std::byte>(header_lies).first<kHeaderBytes>(), {}));
