@@ -39,7 +39,53 @@ std::string Engine::op_text(const Op& op) const {
 
 void Engine::break_group(Group& group, const Status& cause) noexcept {
   if (group.broken) return;
-  tell_local(group, cause);
+  spread(group, claim(group, cause));
+}
+
+/// The break word that this rank, or another rank of its host, shows for the group; 0: none.
+std::uint64_t Engine::shown_break(Group& group) noexcept {
+  // acquire, here and below: pairs with claim and tell_local.
+  const std::uint64_t ours =
+      world_.regions->page().break_words[group.slot].load(std::memory_order_acquire);
+  if (ours != 0) return ours;
+  for (const int rank : group.local_members) {
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(group, member)) continue;
+    const transport::RegionPeer& peer =
+        world_.regions->peers[static_cast<std::size_t>(member.local)];
+    const std::uint64_t word = peer.page->break_words[member.slot].load(std::memory_order_acquire);
+    if (word != 0) return word;
+  }
+  return 0;
+}
+
+/// Shows `cause` in our page, or the first cause, if there is one; returns what is shown. `cause`
+/// may only follow from a break: a rank has left over it. A rank shows a break before it tells
+/// anybody or leaves, so the word is there for those that have seen what follows.
+Status Engine::claim(Group& group, const Status& cause) noexcept {
+  if (group.local_members.empty()) return cause;
+  std::uint64_t word = shown_break(group);
+  const bool first = word == 0;
+  if (first) {
+    const int index = static_cast<int>(notes_++ % unsigned{shm::kNotes});
+    auto& note = reinterpret_cast<shm::Note*>(world_.regions->arena + shm::kNotesOffset)[index];
+    const std::string_view text = base::cut(cause.message(), sizeof(note.text));
+    note.length = static_cast<std::uint32_t>(text.size());
+    std::memcpy(note.text, text.data(), note.length);
+    word = shm::break_word(static_cast<std::uint8_t>(cause.code()), index, world_.regions->self,
+                           cause.culprit().value_or(-1));
+  }
+  std::uint64_t shown = 0;
+  // acq_rel: the note lies before it; pairs with shown_break and check_breaks.
+  const bool ours = world_.regions->page().break_words[group.slot].compare_exchange_strong(
+      shown, word, std::memory_order_acq_rel);
+  if (ours && first) return cause;
+  return cause_of(group, ours ? word : shown);
+}
+
+/// Tells everybody what `claim` has decided.
+void Engine::spread(Group& group, const Status& cause) noexcept {
+  tell_local(group);
   tell_remote(group, cause);
   fail_all(group, cause);
 }
@@ -66,19 +112,12 @@ void Engine::fail_all(Group& group, const Status& cause) noexcept {
   drop_held(group);
 }
 
-void Engine::tell_local(Group& group, const Status& cause) noexcept {
+/// Copies the word of our page into those of the other ranks of our host.
+void Engine::tell_local(Group& group) noexcept {
   if (group.local_members.empty()) return;
-  const int index = static_cast<int>(notes_++ % unsigned{shm::kNotes});
-  auto& note = reinterpret_cast<shm::Note*>(world_.regions->arena + shm::kNotesOffset)[index];
-  const std::string_view text = base::cut(cause.message(), sizeof(note.text));
-  note.length = static_cast<std::uint32_t>(text.size());
-  std::memcpy(note.text, text.data(), note.length);
-  const std::uint64_t word = shm::break_word(static_cast<std::uint8_t>(cause.code()), index,
-                                             world_.regions->self, cause.culprit().value_or(-1));
-  // In our own page too: whoever makes the group later finds it there (check_left).
-  std::uint64_t whole = 0;
-  world_.regions->page().break_words[group.slot].compare_exchange_strong(whole, word,
-                                                                         std::memory_order_acq_rel);
+  // relaxed: claim has read or written it.
+  const std::uint64_t word =
+      world_.regions->page().break_words[group.slot].load(std::memory_order_relaxed);
   for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.block == nullptr && !find_block(group, member)) continue;
@@ -106,7 +145,7 @@ void Engine::tell_remote(Group& group, const Status& cause) noexcept {
   }
 }
 
-/// What a break word (see tell_local) and the note of its reporter say.
+/// What a break word (see claim) and the note of its reporter say.
 Status Engine::cause_of(const Group& group, std::uint64_t word) const {
   const auto reporter = static_cast<std::size_t>(word >> 16 & 0xffff);
   const auto index = static_cast<std::size_t>(word >> 8 & 0xff) % shm::kNotes;
@@ -381,11 +420,11 @@ void Engine::break_if_lost_already(Group& group) noexcept {
 void Engine::lost(int peer, const Status& why) noexcept {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   if (std::exchange(from.lost, true)) return;
-  std::vector<Group*> concerned;
+  std::vector<std::pair<Group*, Status>> concerned;
   for (const auto& [id, group] : by_id_) {
-    if (!group->broken && rank_of(*group, peer) >= 0) concerned.push_back(group);
+    if (!group->broken && rank_of(*group, peer) >= 0) concerned.emplace_back(group, Status());
   }
-  for (Group* const group : concerned) {
+  for (auto& [group, cause] : concerned) {
     const int rank = rank_of(*group, peer);
     std::string text = group->mail != nullptr ? group->mail->running_text() : std::string();
     if (text.empty()) text = "group '" + group->name + "'";
@@ -399,8 +438,10 @@ void Engine::lost(int peer, const Status& why) noexcept {
         ": lost " + name_of(*group, rank) + ": " + std::string(why.message()) +
         ". Look at that rank's output for the cause; the group is broken, the survivors can make a "
         "new one.";
-    break_group(*group, Status(why.code(), std::move(text)).with_culprit(rank));
+    cause = claim(*group, Status(why.code(), std::move(text)).with_culprit(rank));
   }
+  // Only now: a rank that hears of the first group may leave, and be missed in the next one.
+  for (const auto& [group, cause] : concerned) spread(*group, cause);
 }
 
 }  // namespace tutti::engine

@@ -224,6 +224,9 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
 }
 
 void Engine::remove_group(Group& group) noexcept {
+  // First cause wins; other hosts hear of a break before they hear that we have closed the group.
+  if (breaks_to_see()) [[unlikely]]
+    check_breaks();
   removing_ = true;
   if (!group.broken)
     fail_all(group, Status(Errc::aborted, "group '" + group.name + "' was destroyed"));
@@ -250,9 +253,8 @@ bool Engine::window_has_room(Group& group) noexcept {
 }
 
 std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchronous) noexcept {
-  // A group that others have broken shall not complete one more operation whose lines are all
-  // there. relaxed: the words themselves are read with acquire in check_breaks.
-  if (world_.regions->page().breaks.load(std::memory_order_relaxed) != breaks_seen_) [[unlikely]]
+  // A group that others have broken shall not complete one more operation that could.
+  if (breaks_to_see()) [[unlikely]]
     check_breaks();
   if (!is_collective(call.kind)) [[unlikely]]
     return submit_transfer(group, call);
@@ -452,10 +454,8 @@ bool Engine::progress_one(Group& group, std::uint64_t ticket) noexcept {
 
 bool Engine::progress() noexcept {
   bool moved = false;
-  // relaxed: the words themselves are read with acquire in check_breaks.
-  if (world_.regions->page().breaks.load(std::memory_order_relaxed) != breaks_seen_) [[unlikely]] {
+  if (breaks_to_see()) [[unlikely]]
     check_breaks();
-  }
   for (transport::Transport* transport : transports_) moved |= transport->poll();
   // By index and checked again: finishing or breaking changes the list under us.
   for (std::size_t i = 0; i < active_.size();) {

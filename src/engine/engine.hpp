@@ -124,7 +124,8 @@ class Engine final : public transport::Sink {
   [[nodiscard]] TimePoint next_deadline() const noexcept;
   /// A process of our host has died.
   void local_peer_died(int local_index) noexcept;
-  /// Breaks the group here and tells the other members. First cause wins.
+  /// Breaks the group here and tells the other members. First cause wins: `cause` gives way to one
+  /// that a rank of our host shows already.
   void break_group(Group& group, const Status& cause) noexcept;
   /// Looks whether a rank of our host broke the group before we had made it, and told nobody. True:
   /// it is broken.
@@ -326,9 +327,17 @@ class Engine final : public transport::Sink {
   void release_letters(const Mailbox& mail, std::size_t peer) noexcept;
   void adopt_early(Group& group) noexcept;
   // breaking.cpp
+  /// A rank of our host has written a break word into our page since the last check_breaks.
+  [[nodiscard]] bool breaks_to_see() const noexcept {
+    // relaxed: the words themselves are read with acquire in check_breaks.
+    return world_.regions->page().breaks.load(std::memory_order_relaxed) != breaks_seen_;
+  }
   void check_breaks() noexcept;
   [[nodiscard]] Status cause_of(const Group& group, std::uint64_t word) const;
-  void tell_local(Group& group, const Status& cause) noexcept;
+  [[nodiscard]] std::uint64_t shown_break(Group& group) noexcept;
+  [[nodiscard]] Status claim(Group& group, const Status& cause) noexcept;
+  void spread(Group& group, const Status& cause) noexcept;
+  void tell_local(Group& group) noexcept;
   void tell_remote(Group& group, const Status& cause) noexcept;
   void fail_all(Group& group, const Status& cause) noexcept;
   void disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq) noexcept;

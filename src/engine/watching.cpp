@@ -185,18 +185,10 @@ TimePoint Engine::next_deadline() const noexcept {
 /// page says so.
 bool Engine::hear_of_break(Group& group) noexcept {
   if (group.broken) return true;
-  for (const int rank : group.local_members) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(group, member)) continue;
-    const transport::RegionPeer& peer =
-        world_.regions->peers[static_cast<std::size_t>(member.local)];
-    // acquire: pairs with tell_local.
-    const std::uint64_t word = peer.page->break_words[member.slot].load(std::memory_order_acquire);
-    if (word == 0) continue;
-    break_group(group, cause_of(group, word));
-    return true;
-  }
-  return false;
+  const std::uint64_t word = shown_break(group);
+  if (word == 0) return false;
+  break_group(group, cause_of(group, word));
+  return true;
 }
 
 /// What nobody may have told us: a local rank has broken the group, or calls something else.
@@ -279,14 +271,7 @@ bool Engine::has_given_up(Group& group, Member& member) noexcept {
   if (member.block == nullptr && !find_block(group, member)) return false;
   // acquire: pairs with remove_group.
   if (!has_closed(*member.block)) return false;
-  // It may have broken the group before it gave it up: then that is the cause.
-  const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(member.local)];
-  // acquire: pairs with tell_local.
-  const std::uint64_t word = peer.page->break_words[member.slot].load(std::memory_order_acquire);
-  if (word != 0) {
-    break_group(group, cause_of(group, word));
-    return false;
-  }
+  if (hear_of_break(group)) return false;  // it may have closed the group for that
   // What it had sent lies in its outbox before that word. A pass takes a part of a full one, and
   // some 20 take the longest (see local_peer_died).
   transport::Transport* const transport = world_.route[static_cast<std::size_t>(member.global)];

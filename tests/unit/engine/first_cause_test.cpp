@@ -1,0 +1,170 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "host.hpp"
+#include "page_trap.hpp"
+
+// A group breaks, and another rank of the host learns what follows from that before it learns of
+// the break: a rank that has left, or whose process is gone. It names the cause all the same.
+namespace tutti::engine {
+namespace {
+
+using test::PageTrap;
+
+constexpr int kFinder = 0;    // breaks the group
+constexpr int kCulprit = 1;   // over this rank
+constexpr int kLeaver = 2;    // hears of it and leaves
+constexpr int kObserver = 3;  // sees that, and has not heard of the break
+
+TimePoint time_now;
+std::function<std::string(int)> state_now;  // of the process of a rank
+
+class FirstCause : public testing::Test {
+ protected:
+  void SetUp() override {
+    time_now = TimePoint(std::chrono::hours(1));
+    state_now = [](int) { return std::string(); };
+    make(kGroup);
+  }
+  void TearDown() override { state_now = nullptr; }
+
+  void make(std::uint64_t id) {
+    for (int rank = 0; rank < host_.size(); ++rank) ASSERT_GE(host_.make(rank, id), 0);
+  }
+  std::uint64_t call(Kind kind, std::uint64_t id = kGroup) {
+    Collective collective;
+    collective.kind = kind;
+    collective.root = kObserver;
+    collective.timeout = std::chrono::seconds(1);
+    if (kind == Kind::broadcast) {
+      collective.input = TensorView(data_, DType::float32, std::size(data_));
+      collective.output = collective.input;
+    }
+    return observer().submit(host_.group(kObserver, id), collective, false);
+  }
+  Engine& observer() { return host_.engine(kObserver); }
+  /// The group breaks, and the leaver's rank hears of it.
+  void break_here() {
+    host_.engine(kFinder).break_group(
+        host_.group(kFinder, kGroup),
+        Status(Errc::timeout, "the culprit did not come").with_culprit(kCulprit));
+    host_.engine(kLeaver).tick();
+    ASSERT_TRUE(host_.group(kLeaver, kGroup).broken);
+  }
+  void break_and_leave() {
+    break_here();
+    leave();
+  }
+  void leave() {
+    // release: pairs with Engine::check_left.
+    host_.regions(kLeaver).header().left.store(1, std::memory_order_release);
+  }
+  const std::byte* word_of_leaving() { return host_.regions(kLeaver).arena; }
+  void expect_first_cause() {
+    const Group& group = host_.group(kObserver, kGroup);
+    ASSERT_TRUE(group.broken);
+    EXPECT_EQ(group.cause.code(), Errc::timeout) << group.cause.message();
+    EXPECT_EQ(group.cause.culprit(), kCulprit) << group.cause.message();
+    EXPECT_THAT(std::string(group.cause.message()), testing::HasSubstr("did not come"));
+  }
+
+  static constexpr std::uint64_t kGroup = 1;
+  Host host_{4, [](World& world) {
+               world.now = []() noexcept { return time_now; };
+               world.process_state = [](int pid) { return state_now(pid); };
+             }};
+  float data_[4] = {};
+};
+
+TEST_F(FirstCause, OfARankThatLeavesWhileItsLeavingIsLookedFor) {
+  call(Kind::barrier);
+  PageTrap trap(word_of_leaving(), [&] { break_and_leave(); });
+  observer().tick();
+  EXPECT_TRUE(trap.sprung());
+  expect_first_cause();
+}
+
+TEST_F(FirstCause, OfARankThatLeavesWhileACallWaitsForIt) {
+  for (int i = 0; i < transport::shm::kWindow; ++i)
+    ASSERT_TRUE(observer().is_done(host_.group(kObserver, kGroup), call(Kind::broadcast)));
+  const std::uint64_t waits = call(Kind::broadcast);
+  ASSERT_FALSE(observer().is_done(host_.group(kObserver, kGroup), waits));
+  observer().tick();  // begins to count
+  PageTrap trap(word_of_leaving(), [&] { break_and_leave(); });
+  observer().tick();
+  EXPECT_TRUE(trap.sprung());
+  expect_first_cause();
+}
+
+TEST_F(FirstCause, OfAProcessThatEndsWhileTheOneToBlameIsLookedFor) {
+  call(Kind::barrier);
+  observer().tick();
+  time_now += std::chrono::seconds(2);
+  state_now = [&](int pid) {
+    if (!host_.group(kFinder, kGroup).broken) break_here();
+    return std::string(pid == kLeaver ? "dead" : "");
+  };
+  observer().tick();
+  expect_first_cause();
+}
+
+TEST_F(FirstCause, OfAProcessThatDiesOverTheBreak) {
+  call(Kind::barrier);
+  PageTrap trap(word_of_leaving(), [&] { break_here(); });
+  observer().local_peer_died(kLeaver);
+  EXPECT_TRUE(trap.sprung());
+  expect_first_cause();
+}
+
+TEST_F(FirstCause, OfARankThatBreaksTheGroupLater) {
+  break_here();
+  observer().break_group(host_.group(kObserver, kGroup), Status(Errc::aborted, "enough of it"));
+  expect_first_cause();
+}
+
+TEST_F(FirstCause, OfARankThatDestroysTheGroupBeforeItHasLooked) {
+  const std::uint64_t ticket = call(Kind::barrier);
+  observer().on_done(host_.group(kObserver, kGroup), ticket, Callback());
+  break_here();
+  host_.close(kObserver, kGroup);
+  const std::vector<Finished> finished = observer().take_finished();
+  ASSERT_EQ(finished.size(), 1U);
+  EXPECT_EQ(finished.front().status.culprit(), kCulprit) << finished.front().status.message();
+}
+
+// A process dies, and with it two groups break: a rank that hears of one of them and leaves is not
+// missed in the other.
+TEST_F(FirstCause, OfALossInSeveralGroups) {
+  constexpr std::uint64_t kOther = 2;
+  make(kOther);
+  call(Kind::barrier);
+  call(Kind::barrier, kOther);
+  // Four notes lie in a page: that of the second group will be the first in its page.
+  constexpr std::size_t kNotesInPage = 4096 / sizeof(transport::shm::Note);
+  for (std::uint64_t id = 10; id < 10 + kNotesInPage - 1; ++id) {
+    host_.make(kFinder, id, {kFinder, kCulprit});
+    host_.engine(kFinder).break_group(host_.group(kFinder, id), Status(Errc::aborted, "before"));
+  }
+  const auto hear_and_leave = [&] {
+    host_.engine(kLeaver).tick();
+    if (host_.group(kLeaver, kGroup).broken || host_.group(kLeaver, kOther).broken) leave();
+    observer().tick();
+  };
+  PageTrap trap(host_.regions(kFinder).arena + transport::shm::kNotesOffset + 4096, hear_and_leave);
+  host_.engine(kFinder).local_peer_died(kCulprit);
+  EXPECT_TRUE(trap.sprung());
+  hear_and_leave();
+  for (const std::uint64_t id : {kGroup, kOther}) {
+    const Group& group = host_.group(kObserver, id);
+    ASSERT_TRUE(group.broken);
+    EXPECT_EQ(group.cause.code(), Errc::peer_lost) << group.cause.message();
+    EXPECT_EQ(group.cause.culprit(), kCulprit) << group.cause.message();
+  }
+}
+
+}  // namespace
+}  // namespace tutti::engine
