@@ -55,7 +55,7 @@ class Fault:
 
     @property
     def check(self):
-        """What runs: (preset, test, filter, gating or long)."""
+        """The test that must fail: (preset, test, filter, gating or long)."""
         return self.preset, self.test, self.filter, self.runs
 
 
@@ -71,7 +71,7 @@ def read_faults(root):
 
 
 class Tests:
-    """What the tests are called, as far as a look at their sources tells."""
+    """The names of the tests, as far as a look at their sources tells."""
 
     def __init__(self, root):
         self.root = root
@@ -141,7 +141,7 @@ def table(faults):
 
 
 def split_page(text):
-    """What stands before, in and behind the table."""
+    """The text before, in and behind the table."""
     before, begin, rest = text.partition(BEGIN)
     inside, end, behind = rest.partition(END)
     if not begin or not end:
@@ -307,7 +307,7 @@ class Copy:
 
 
 def plant(copy, fault, limit):
-    """How the fault was found, and the output of what found it; None: it was not."""
+    """(the way the fault was found, or that it was not; the output of the test or the build)."""
     path = copy.tree / fault.file
     original = path.read_text()
     try:
