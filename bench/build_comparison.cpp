@@ -100,7 +100,7 @@ class Comparer {
     return side == Side::build ? settings_.common.programs : settings_.reference;
   }
 
-  /// What fails is told with the side that it happened to.
+  /// Adds to an error the side that it happened to.
   template <class Action>
   auto of(Side side, Action action) {
     try {

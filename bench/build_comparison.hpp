@@ -26,7 +26,7 @@ struct BuildSettings {
   int pairs = 11;
 };
 
-/// What was measured at one point.
+/// The measurements of one point.
 struct CellPairs {
   Operation operation = Operation::all_reduce;
   int ranks = 0;
@@ -49,7 +49,7 @@ struct Comparison {
   [[nodiscard]] int questions() const { return static_cast<int>(cells.size()) + 1; }
 };
 
-/// How many cells these settings make.
+/// The number of cells that these settings make.
 int cell_count(const Settings& settings);
 
 /// Each pair starts all three sides anew. Within a pair each point is measured in short windows

@@ -26,7 +26,7 @@ const char* name_of(Finding finding) {
   return "?";
 }
 
-/// How it was configured; nothing if it is not a build folder.
+/// Its CMAKE_BUILD_TYPE; empty if it is not a build folder.
 std::string build_type(const fs::path& programs) {
   std::ifstream cache(programs.parent_path() / "CMakeCache.txt");
   constexpr std::string_view kKey = "CMAKE_BUILD_TYPE:STRING=";

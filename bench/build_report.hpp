@@ -5,7 +5,7 @@
 
 #include "bench/build_comparison.hpp"
 
-/// What a comparison of two builds comes to, for people and for programs.
+/// The result of a comparison of two builds, for people and for programs.
 namespace tutti::bench {
 
 /// Which builds they are and by which rule a difference counts.

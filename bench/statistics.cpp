@@ -18,7 +18,7 @@ double quantile(std::vector<double> values, double part) {
   return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
 }
 
-/// How far a ratio is from 1, the same for r and 1 / r.
+/// The distance of a ratio from 1, the same for r and 1 / r.
 double distance(double ratio) { return std::max(ratio, 1 / ratio) - 1; }
 
 /// The chance that one of three equal builds is the slowest in `least` or more of `pairs`.

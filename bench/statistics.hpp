@@ -2,7 +2,7 @@
 
 #include <vector>
 
-/// What is computed from the times of a run; no clock, no process.
+/// Computes results from the times of a run; no clock, no process.
 namespace tutti::bench {
 
 /// NaN of nothing.
@@ -11,7 +11,7 @@ double median(std::vector<double> values);
 /// The value at the lower quarter: what calls take when nobody disturbs them.
 double lower_quartile(std::vector<double> values);
 
-/// What one pair measured at one cell, in seconds per call. `reference` and `control` are two
+/// The times of one pair at one cell, in seconds per call. `reference` and `control` are two
 /// starts of the same build, `build` is the one that is judged.
 struct Pair {
   double reference = 0;

@@ -54,7 +54,7 @@ function(tutti_register_test)
   endif()
 endfunction()
 
-# What ./dev test builds: all tests (dev) or those of that label, and the programs that they start.
+# The targets that ./dev test builds: all tests (dev) or those of that label, and the programs that they start.
 set(tutti_test_groups dev quick asan tsan release)
 foreach(group IN LISTS tutti_test_groups)
   add_custom_target(tutti_tests_${group})
@@ -70,8 +70,8 @@ function(tutti_tests_need)
   endforeach()
 endfunction()
 
-# How many ranks programs are started with where each size costs much or the code is a build's, not the
-# test's: 2, and the next one to 5.
+# Keeps two numbers of ranks, 2 and 5 if they are there, else the largest too: for builds in which each
+# size costs much.
 function(tutti_two_sizes sizes)
   set(two "")
   foreach(ranks IN LISTS ${sizes})

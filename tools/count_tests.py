@@ -5,7 +5,7 @@
 
 A folder is a CMake build folder: its ctest.xml is read, and for a GoogleTest program also
 test-results/<test>.xml, so that every case counts and none skips unseen. A file is JUnit XML as
-pytest writes it. Anything missing or unreadable counts as one failure, and so does a skip that
+pytest writes it. Anything missing, unreadable or empty counts as one failure, and so does a skip that
 tools/allowed_skips.toml does not allow. Exit status 1 when something failed, or nothing passed. Why
 a case failed is told with its name: a reader who sees only the end of a long log has it there. The
 slowest tests and compilations stand before the last line.
@@ -123,6 +123,8 @@ def main():
             cases = count_ctest(path) if os.path.isdir(path) else count_junit(path)
         except (OSError, ElementTree.ParseError) as error:
             cases = [(f"no results: {error}", "failed", "")]
+        # Other parts that pass must not hide a part whose tests were not found.
+        cases = cases or [("no test ran", "failed", "")]
         for name, result, why in judged(cases, path, allowed):
             total[result] += 1
             if result != "passed":

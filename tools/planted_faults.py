@@ -55,8 +55,8 @@ class Fault:
 
     @property
     def check(self):
-        """What runs: (preset, test, filter)."""
-        return self.preset, self.test, self.filter
+        """The test that must fail: (preset, test, filter, gating or long)."""
+        return self.preset, self.test, self.filter, self.runs
 
 
 def read_faults(root):
@@ -71,7 +71,7 @@ def read_faults(root):
 
 
 class Tests:
-    """What the tests are called, as far as a look at their sources tells."""
+    """The names of the tests, as far as a look at their sources tells."""
 
     def __init__(self, root):
         self.root = root
@@ -141,7 +141,7 @@ def table(faults):
 
 
 def split_page(text):
-    """What stands before, in and behind the table."""
+    """The text before, in and behind the table."""
     before, begin, rest = text.partition(BEGIN)
     inside, end, behind = rest.partition(END)
     if not begin or not end:
@@ -196,6 +196,13 @@ class Outcome:
             if found := re.search(pattern, self.output, re.MULTILINE):
                 return found[1].rpartition("/tests/")[2]
         return "its end"  # killed, or stopped by an assertion
+
+
+def environment_of(runs):
+    """Ours, but a fault that gates must be found by what gates: without more cases, and by seeds that do not rotate."""
+    chosen = ("TUTTI_LONG_TESTS", "TUTTI_ROTATION")
+    environment = {name: value for name, value in os.environ.items() if name not in chosen}
+    return environment | ({"TUTTI_LONG_TESTS": "1"} if runs == "long" else {})
 
 
 class Copy:
@@ -254,14 +261,14 @@ class Copy:
         return done.stdout
 
     def targets_of(self, check):
-        preset, test, _ = check
+        preset, test, *_ = check
         if ".py" in test:
             return ["_tutti", "tuttirun"]
         build = str(self.build_of(preset)) + "/"
         return [part.removeprefix(build) for part in self.program_of(check) if part.startswith(build + "bin/")]
 
     def program_of(self, check):
-        preset, test, _ = check
+        preset, test, *_ = check
         if test not in self.commands[preset]:
             raise SystemExit(f"planted_faults: preset {preset} has no test {test}")
         command = self.commands[preset][test]["command"]
@@ -278,8 +285,8 @@ class Copy:
         return None
 
     def run(self, check, limit):
-        preset, test, test_filter = check
-        environment = {**os.environ, **self.presets[preset], "GTEST_FAIL_FAST": "1"}
+        preset, test, test_filter, runs = check
+        environment = environment_of(runs) | self.presets[preset] | {"GTEST_FAIL_FAST": "1"}
         if ".py" in test:
             places = f"{self.build_of(preset)}/python:{self.tree}/tests/python"
             environment |= {"PYTHONPATH": places, "PYTHONDONTWRITEBYTECODE": "1"}
@@ -300,7 +307,7 @@ class Copy:
 
 
 def plant(copy, fault, limit):
-    """How the fault was found, and the output of what found it; None: it was not."""
+    """(the way the fault was found, or that it was not; the output of the test or the build)."""
     path = copy.tree / fault.file
     original = path.read_text()
     try:

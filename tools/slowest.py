@@ -1,4 +1,4 @@
-"""What took longest in a run: tests, from JUnit XML, and compilations, from Ninja's logs."""
+"""The slowest parts of a run: tests, from JUnit XML, and compilations, from Ninja's logs."""
 
 import os
 import xml.etree.ElementTree as ElementTree

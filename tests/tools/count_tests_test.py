@@ -159,8 +159,12 @@ class CountTests(PlantedTree):
         self.assertEqual(self.count("--broken", "2", self.root), (1, "1 passed, 2 failed"))
 
     def test_nothing_at_all_is_no_success(self):
+        self.assertEqual(self.count(), (1, "0 passed, 0 failed"))
+
+    def test_a_result_without_tests_is_a_failure_beside_others_that_pass(self):
         self.plant_ctest()
-        self.assertEqual(self.count(self.root), (1, "0 passed, 0 failed"))
+        self.plant("pytest.xml", "<testsuite><testcase name='x'/></testsuite>")
+        self.assertEqual(self.count(self.root, self.root / "pytest.xml"), (1, "1 passed, 1 failed"))
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@ import importlib.util
 import io
 import pathlib
 import unittest
+import unittest.mock
 
 from planted import ROOT, PlantedTree
 
@@ -128,6 +129,14 @@ class Planting(PlantedTree):
         self.assertEqual(tool.Outcome(True, 1.0, "[  PASSED  ] 0 tests.\n").cases_run(), 0)
         self.assertEqual(tool.Outcome(True, 1.0, "12 passed, 1 skipped in 3.01s\n").cases_run(), 12)
         self.assertEqual(tool.Outcome(True, 1.0, "1 skipped in 0.01s\n").cases_run(), 0)
+
+    def test_a_gating_fault_is_sought_without_more_cases(self):
+        with unittest.mock.patch.dict("os.environ", {"TUTTI_LONG_TESTS": "1", "TUTTI_ROTATION": "5", "OTHER": "1"}):
+            for runs, long in [("gating", None), ("long", "1")]:
+                environment = tool.environment_of(runs)
+                self.assertEqual(environment.get("TUTTI_LONG_TESTS"), long)
+                self.assertNotIn("TUTTI_ROTATION", environment)
+                self.assertEqual(environment["OTHER"], "1")
 
     def test_an_unknown_id_is_told(self):
         with contextlib.redirect_stdout(io.StringIO()), self.assertRaisesRegex(SystemExit, "no such fault: os.b"):

@@ -1,4 +1,4 @@
-"""What cells must give, computed from the inputs of all ranks without any communication."""
+"""The values that cells must give, computed from the inputs of all ranks without any communication."""
 
 import functools
 import operator

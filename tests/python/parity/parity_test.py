@@ -72,7 +72,7 @@ def explained(cell, theirs, ours):
 
 
 def is_expected(entry, cell, ours, known, listed):
-    """Whether ours is what the entry says. Values that are known have been compared already."""
+    """True if ours is as the entry says. Values that are known have been compared already."""
     if entry.ours == VALUE:
         return cell in known
     if entry.ours != LISTED:

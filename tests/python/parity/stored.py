@@ -1,4 +1,4 @@
-"""What torch.distributed with gloo gave for each cell, in short texts, and the file of its version that keeps them.
+"""The results of torch.distributed with gloo for each cell, in short texts, and the file of its version that keeps them.
 
 TUTTI_PARITY_RECORD=1 makes the files anew; TUTTI_ROTATION chooses the number of ranks on which torch itself runs.
 """
