@@ -8,11 +8,13 @@
 #include <string>
 #include <utility>
 
+#include "base/forks.hpp"
+
 namespace tutti::base {
 namespace {
 
 struct State {
-  std::mutex mutex;
+  ForkMutex mutex;
   LogSink sink;
   Level least = Level::warning;
   std::map<std::string, std::pair<std::chrono::steady_clock::time_point, long>, std::less<>> keys;

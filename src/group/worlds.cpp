@@ -10,6 +10,7 @@
 #include <tutti/store.hpp>
 
 #include "backend/native/native_backend.hpp"
+#include "base/forks.hpp"
 #include "base/shown.hpp"
 
 namespace tutti {
@@ -17,7 +18,7 @@ namespace {
 
 /// What this library brings along, the default first, and what programs have registered.
 struct Known {
-  std::mutex mutex;
+  base::ForkMutex mutex;
   std::vector<BackendFactory> factories{native::factory()};
 
   /// Under the mutex.

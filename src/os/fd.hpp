@@ -1,8 +1,8 @@
 #pragma once
 
-#include <unistd.h>
-
 #include <utility>
+
+#include "os/private_descriptors.hpp"
 
 namespace tutti::os {
 
@@ -25,7 +25,7 @@ class Fd {
   [[nodiscard]] bool valid() const noexcept { return fd_ >= 0; }
   [[nodiscard]] int release() noexcept { return std::exchange(fd_, -1); }
   void reset() noexcept {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
+    if (fd_ >= 0) close_descriptor(std::exchange(fd_, -1));
   }
 
  private:

@@ -6,10 +6,15 @@
 
 namespace tutti::os {
 
-/// A descriptor for others to watch: it becomes readable or hangs up (POLLIN or POLLHUP) when this
-/// process ends, and never before. A pidfd, or where a kernel or a sandbox refuses these, the end
-/// of a pipe whose other end this process alone holds: what it forks closes it, and what it starts
-/// does not inherit it (clone without the handlers of pthread_atfork would).
-[[nodiscard]] Result<Fd> open_lifeline();
+/// Descriptors for others to watch: each becomes readable or hangs up (POLLIN or POLLHUP) when this
+/// process has ended, and never before.
+struct Lifeline {
+  /// A pidfd: of the process itself, whatever it has handed on. It survives exec. Where a kernel or
+  /// a sandbox refuses pidfds, a copy of `pipe`.
+  Fd process;
+  /// A pipe whose other end this process alone holds: exec closes it, and so does what it forks.
+  Fd pipe;
+};
+[[nodiscard]] Result<Lifeline> open_lifeline();
 
 }  // namespace tutti::os

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/forks.hpp"
+#include "os/private_descriptors.hpp"
 #include "os/stream_type.hpp"
 #include "os/system_error.hpp"
 
@@ -18,15 +20,32 @@ Status set_flag(int fd, int level, int option, int value, std::string_view what)
   return {};
 }
 
+/// A unix socket; these connect once, while a world is made, and are not dialled again.
+bool is_local(int fd) noexcept {
+  int family = AF_UNSPEC;
+  socklen_t length = sizeof family;
+  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) == 0 && family == AF_UNIX;
+}
+
 Status timed_out(std::string_view what) {
   return Status(Errc::timeout, fmt::format("{}: the deadline has passed", what));
 }
 
 }  // namespace
 
+Fd private_socket(int family) noexcept {
+  while (true) {
+    const base::ForkWatch watch;
+    Fd fd(socket(family, kStreamType, 0));
+    if (!fd.valid()) return fd;
+    keep_private(fd.get());
+    if (!watch.forked()) return fd;  // else a child may have it, and nothing is lost yet
+  }
+}
+
 Result<Fd> listen_tcp(const Address& address, int backlog) {
   const std::string what = fmt::format("cannot listen on {}", address.to_string());
-  Fd fd(socket(address.family(), kStreamType, 0));
+  Fd fd = private_socket(address.family());
   if (!fd.valid()) return system_error(what, errno);
   if (Status s = set_flag(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, what); !s) return s;
   // "::" must mean IPv6 only: we listen on the address we were told and on nothing else.
@@ -40,8 +59,15 @@ Result<Fd> listen_tcp(const Address& address, int backlog) {
 
 Result<Fd> accept_connection(int listener) {
   while (true) {
+    const base::ForkWatch watch;
     Fd fd(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (fd.valid()) return fd;
+    if (fd.valid()) {
+      keep_private(fd.get());
+      if (!watch.forked() || is_local(fd.get())) return fd;
+      // A child may have a copy, which would hide our death: the other side dials again.
+      shutdown(fd.get(), SHUT_RDWR);
+      continue;
+    }
     switch (errno) {
       case EAGAIN: return Fd();
       // A connection that died while it waited is not the listener's trouble.
@@ -58,7 +84,7 @@ Result<Fd> accept_connection(int listener) {
 
 Result<Fd> start_connect(const Address& address) {
   const std::string what = fmt::format("cannot connect to {}", address.to_string());
-  Fd fd(socket(address.family(), kStreamType, 0));
+  Fd fd = private_socket(address.family());
   if (!fd.valid()) return system_error(what, errno);
   if (connect(fd.get(), address.data(), address.size()) != 0 && errno != EINPROGRESS &&
       errno != EINTR)

@@ -2,9 +2,14 @@
 
 #include <sys/socket.h>
 
+#include "os/fd.hpp"
+
 namespace tutti::os {
 
 /// What every stream socket of ours is: never waited for inside a call, never inherited.
 inline constexpr int kStreamType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
+
+/// A stream socket that no forked child of ours has (`keep_private`); invalid: see errno.
+[[nodiscard]] Fd private_socket(int family) noexcept;
 
 }  // namespace tutti::os

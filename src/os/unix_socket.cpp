@@ -41,7 +41,7 @@ Result<UnixAddress> abstract_address(std::string_view name) {
 Result<Fd> listen_unix(std::string_view abstract_name, int backlog) {
   auto address = abstract_address(abstract_name);
   if (!address) return address.status();
-  Fd fd(socket(AF_UNIX, kStreamType, 0));
+  Fd fd = private_socket(AF_UNIX);
   if (!fd.valid() || bind(fd.get(), address->data(), address->length) != 0 ||
       listen(fd.get(), backlog) != 0)
     return system_error(fmt::format("cannot listen on unix socket @{}", abstract_name), errno);
@@ -51,7 +51,7 @@ Result<Fd> listen_unix(std::string_view abstract_name, int backlog) {
 Result<Fd> connect_unix(std::string_view abstract_name) {
   auto address = abstract_address(abstract_name);
   if (!address) return address.status();
-  Fd fd(socket(AF_UNIX, kStreamType, 0));
+  Fd fd = private_socket(AF_UNIX);
   // Unix sockets connect at once or not at all.
   if (fd.valid() && connect(fd.get(), address->data(), address->length) == 0) return fd;
   if (fd.valid() && errno == EAGAIN) {

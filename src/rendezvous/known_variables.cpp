@@ -10,6 +10,7 @@
 
 #include <tutti/config.hpp>
 
+#include "base/forks.hpp"
 #include "base/log.hpp"
 #include "base/nearest.hpp"
 #include "rendezvous/environment.hpp"
@@ -92,13 +93,16 @@ std::vector<StrangeVariable> strange_variables(std::span<const std::string> name
 }
 
 void warn_of_misspelt_variables() {
-  static std::mutex mutex;
-  static std::set<std::string> told;
+  struct Told {
+    base::ForkMutex mutex;
+    std::set<std::string> names;
+  };
+  static auto* const told = new Told;  // never destroyed: used as long as there are threads
   for (const StrangeVariable& one : strange_variables(names_in_environment())) {
     if (!one.meant) continue;
     {
-      const std::lock_guard lock(mutex);
-      if (!told.insert(one.name).second) continue;
+      const std::lock_guard lock(told->mutex);
+      if (!told->names.insert(one.name).second) continue;
     }
     base::log(base::Level::warning, one.name + " is set and means nothing; did you mean " +
                                         *one.meant + "? `tutti doctor` looks at all settings");

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/forks.hpp"
 #include "base/log.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
@@ -67,21 +68,24 @@ class Generations {
   }
 
  private:
-  std::mutex mutex_;
+  base::ForkMutex mutex_;
   std::map<std::string, std::uint64_t> counts_;
 };
 
 Generations& generations() {
-  static Generations instance;
-  return instance;
+  static auto* const instance = new Generations;  // never destroyed: groups may be made at exit
+  return *instance;
 }
 
 // Once per job, however many groups it makes.
 bool is_first_warning(const std::string& job) {
-  static std::mutex mutex;
-  static std::set<std::string> warned;
-  const std::lock_guard lock(mutex);
-  return warned.insert(job).second;
+  struct Warned {
+    base::ForkMutex mutex;
+    std::set<std::string> jobs;
+  };
+  static auto* const warned = new Warned;  // as above
+  const std::lock_guard lock(warned->mutex);
+  return warned->jobs.insert(job).second;
 }
 
 void warn_without_secret(const Rendezvous& rendezvous) {

@@ -13,12 +13,13 @@
 #include <vector>
 
 #include "base/deadline.hpp"
+#include "base/forks.hpp"
 #include "os/fd.hpp"
+#include "os/private_descriptors.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
 #include "store/broker.hpp"
 #include "store/log.hpp"
-#include "store/open_files.hpp"
 #include "store/request_store.hpp"
 
 namespace tutti {
@@ -95,7 +96,6 @@ class FileStore final : public RequestStore<Store> {
  public:
   explicit FileStore(FileStoreOptions options) : options_(std::move(options)) {
     set_timeout(options_.timeout);
-    OpenFiles::all().add(fd_);
   }
   ~FileStore() override;
 
@@ -126,7 +126,6 @@ class FileStore final : public RequestStore<Store> {
   bool would_change(const Request& request);
   bool has(const std::string& key);
   [[nodiscard]] bool unchanged() const;
-  [[nodiscard]] Response forked_response() const;
 
   /// One thread at a time reads and writes: the right to, or nothing when the time is over. Not
   /// simply a mutex, as whoever has it may wait long for another process.
@@ -178,8 +177,14 @@ Status FileStore::open() {
 }
 
 Result<bool> FileStore::open_once(Deadline deadline) {
-  fd_ = os::Fd(::open(options_.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!fd_.valid()) return io_error("cannot open the store's file " + options_.path);
+  while (true) {
+    const base::ForkWatch watch;
+    fd_ = os::Fd(::open(options_.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    if (!fd_.valid()) return io_error("cannot open the store's file " + options_.path);
+    // Locks belong to the open file: a forked child's copy would keep them when we have died.
+    os::keep_private(fd_.get());
+    if (!watch.forked()) break;
+  }
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return failed("is not a regular file");
@@ -218,11 +223,7 @@ Result<bool> FileStore::open_once(Deadline deadline) {
 }
 
 FileStore::~FileStore() {
-  struct Last {
-    os::Fd& file;
-    ~Last() { OpenFiles::all().remove(file); }
-  } const last_thing{fd_};
-  if (!options_.users || !fd_.valid()) return;
+  if (!options_.users || !fd_.valid() || is_parents()) return;
   auto linger = base::deadline_after(Clock::now(), options_.linger);
   if (options_.come_within)
     linger = std::min(linger, base::deadline_after(opened_, *options_.come_within));
@@ -391,7 +392,6 @@ Response FileStore::call(Request request, Deadline deadline) {
   microseconds pause = kFirstLook;
   std::optional<std::size_t> looked;  // how far the file went then
   Response response;
-  if (!fd_.valid()) return forked_response();
   while (true) {
     // A lock that others hold for a moment must not fail a call whose own time is short.
     const Deadline patient = std::max(deadline, Clock::now() + milliseconds(100));
@@ -424,15 +424,6 @@ Response FileStore::call(Request request, Deadline deadline) {
     wait_until(std::min(deadline, Clock::now() + pause));
     pause = std::min(pause * 2, kLongestLook);
   }
-}
-
-Response FileStore::forked_response() const {
-  Response response;
-  response.code = Errc::unsupported;
-  response.text = fmt::format(
-      "{}: this process was forked after the store was opened, and cannot use it; open it again",
-      options_.path);
-  return response;
 }
 
 }  // namespace

@@ -47,4 +47,10 @@ Status describe_failure(Op op, const std::string& name, std::size_t count, const
                             call, quoted(response.values), store, duration_text(timeout)));
 }
 
+Status forked_store(const std::string& store) {
+  return Status(Errc::unsupported, store +
+                                       " was made before this process was forked, and a child "
+                                       "cannot use it; make a new one in the child");
+}
+
 }  // namespace tutti::store

@@ -2,6 +2,7 @@
 
 #include <tutti/store.hpp>
 
+#include "base/forks.hpp"
 #include "store/request.hpp"
 
 namespace tutti::store {
@@ -11,6 +12,9 @@ namespace tutti::store {
                                       const Response& response, Store::Clock::duration timeout,
                                       const std::string& store);
 
+/// Of a store that a forked child has got from its parent.
+[[nodiscard]] Status forked_store(const std::string& store);
+
 /// A store that is asked by values: one entry point instead of one per operation. `Base` is Store
 /// or an interface derived from it.
 template <class Base>
@@ -18,6 +22,10 @@ class RequestStore : public Base {
  protected:
   using Deadline = typename Base::Deadline;
   using KeyValue = typename Base::KeyValue;
+
+  /// We are in a child of the process that made this store: locks, connections and threads behind
+  /// it are the parent's.
+  [[nodiscard]] bool is_parents() const noexcept { return forks_ != base::fork_generation(); }
 
   /// Carries out one request and returns its answer, which may be an error. Must not throw.
   virtual Response call(Request request, Deadline deadline) = 0;
@@ -93,6 +101,7 @@ class RequestStore : public Base {
     request.keys = std::move(keys);
     request.values = std::move(values);
     raise_if(check_request(request, Limits()));
+    if (is_parents()) raise(forked_store(this->describe()));
     const auto start = Store::Clock::now();
     const std::string name = request.keys.empty() ? std::string() : request.keys.front();
     const std::size_t count = request.keys.size();
@@ -103,6 +112,8 @@ class RequestStore : public Base {
   }
 
  private:
+  const std::uint64_t forks_ = base::fork_generation();
+
   std::string first(Response response) const {
     if (response.values.size() != 1) raise(nonsense());
     return std::move(response.values[0]);

@@ -91,6 +91,17 @@ Response broken_response(const std::string& why) {
   return response;
 }
 
+/// Held for a moment only; but below a signal handler that ends the process its holder may be this
+/// very thread. Not owned: the deadline has passed.
+std::unique_lock<std::mutex> lock_until(std::mutex& mutex, os::Deadline deadline) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  while (!lock.owns_lock() && Clock::now() < deadline) {
+    (void)os::wait_ready(-1, 0, std::min(deadline, Clock::now() + 1ms));
+    (void)lock.try_lock();
+  }
+  return lock;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, const Credentials& mine,
@@ -149,7 +160,9 @@ Response TcpClient::ask(const Request& request, os::Deadline deadline, milliseco
       std::min<std::int64_t>(std::chrono::ceil<milliseconds>(timeout).count(), UINT32_MAX));
   const os::Deadline give_up = now + timeout + slack;
 
-  Lock lock(mutex_);
+  Lock lock = lock_until(mutex_, give_up);
+  if (!lock.owns_lock())
+    return broken_response("another call of this process holds the connection");
   // Others may send a lot, and have more time for it than we.
   if (!changed_.wait_until(lock, give_up, [this] { return broken_ || !somebody_sends_; }))
     give_up_locked();
@@ -180,7 +193,8 @@ Status TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) 
   while (true) {
     {
       // Only while nothing waits: who reads needs it, too.
-      const std::lock_guard lock(stream_mutex_);
+      const Lock lock = lock_until(stream_mutex_, deadline);
+      if (!lock.owns_lock()) break;
       const secure::Moved moved = stream_.write_some(bytes);
       if (moved.error != 0) return stream_.status_of(moved, "cannot send");
       bytes = bytes.subspan(moved.bytes);
@@ -188,8 +202,9 @@ Status TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) 
     }
     auto ready = os::wait_ready(stream_.fd(), POLLOUT, deadline);
     if (!ready) return ready.status();
-    if (!*ready) return Status(Errc::timeout, "cannot send: the deadline has passed");
+    if (!*ready) break;
   }
+  return Status(Errc::timeout, "cannot send: the deadline has passed");
 }
 
 Response TcpClient::await(std::uint64_t id, os::Deadline give_up, Lock& lock) {
@@ -347,7 +362,8 @@ void TcpClient::leave(os::Deadline deadline) {
   request.op = Op::leave;
   // No slack: who stands still finds the good-bye when he goes on.
   ask(request, deadline, milliseconds::zero());
-  const std::lock_guard lock(mutex_);
+  const Lock lock = lock_until(mutex_, deadline);
+  if (!lock.owns_lock()) return;
   break_locked(fmt::format("this process has left the store at {}", name_));
 }
 

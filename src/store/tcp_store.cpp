@@ -33,9 +33,22 @@ class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
     set_timeout(options.timeout);
   }
 
-  ~TcpStoreImpl() override { leave(); }
+  ~TcpStoreImpl() override {
+    if (!is_parents()) {
+      const std::lock_guard lock(leaving_);
+      say_good_bye();
+      return;
+    }
+    // The thread is not here, and another that is not here may hold the locks.
+    (void)server_.release();
+    (void)new std::shared_ptr<TcpClient>(std::move(client_));
+  }
   void leave() {
-    const std::lock_guard lock(leaving_);
+    // At exit, which may come in a signal handler below the holder of the lock.
+    const std::unique_lock lock(leaving_, kGoodByeTimeout);
+    if (lock.owns_lock() && !is_parents()) say_good_bye();
+  }
+  void say_good_bye() {
     if (std::exchange(left_, true)) return;
     client_->leave(Clock::now() + kGoodByeTimeout);
     if (server_) server_->close(linger_);
@@ -67,7 +80,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
   milliseconds linger_;
   std::unique_ptr<TcpServer> server_;
   std::shared_ptr<TcpClient> client_;
-  std::mutex leaving_;
+  std::timed_mutex leaving_;
   bool left_ = false;  ///< under leaving_
 };
 

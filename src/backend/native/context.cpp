@@ -1,7 +1,5 @@
 #include "backend/native/context.hpp"
 
-#include <pthread.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <map>
@@ -12,6 +10,7 @@
 #include "backend/native/card.hpp"
 #include "backend/native/progress_thread.hpp"
 #include "base/agreed_settings.hpp"
+#include "base/forks.hpp"
 #include "base/log.hpp"
 #include "plan/select.hpp"
 #include "transport/shm/outbox_transport.hpp"
@@ -21,37 +20,34 @@ namespace tutti::native {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-std::atomic<std::uint64_t> fork_generation{0};
+using std::chrono::nanoseconds;
 
 /// Contexts that are alive, so that the end of the process is a leave and not a death (A7).
 struct Living {
-  std::mutex mutex;
+  std::timed_mutex mutex;
   std::set<Context*> contexts;
 };
 Living& living() {
-  static Living* const kLiving = new Living;  // never destroyed: used at exit
-  return *kLiving;
+  static base::PerProcess<Living> ours;
+  return ours.get();
 }
 
+constexpr auto kLeaveTime = std::chrono::seconds(1);
+// Of that, what is kept for telling the peers, when what was queued cannot be sent.
+constexpr auto kTellTime = std::chrono::milliseconds(200);
+
 void leave_all() {
-  // All the time: another thread may be about to end one of them.
-  const std::lock_guard lock(living().mutex);
-  for (Context* const context : living().contexts) {
-    if (!context->forked()) context->leave(std::chrono::seconds(1));
-  }
+  const auto deadline = Clock::now() + kLeaveTime;
+  // All the time: another thread may be about to end one of them. A signal handler that exits may
+  // have interrupted whoever holds it.
+  const std::unique_lock lock(living().mutex, deadline);
+  if (!lock.owns_lock()) return;
+  for (Context* const context : living().contexts) context->leave(deadline);
 }
 
 void register_process_hooks() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    // relaxed: a forked child has one thread.
-    ::pthread_atfork(nullptr, nullptr, [] {
-      fork_generation.fetch_add(1, std::memory_order_relaxed);
-      ProgressThread::forget_after_fork();
-    });
-    std::atexit(leave_all);
-  });
+  std::call_once(once, [] { std::atexit(leave_all); });
 }
 
 /// What all ranks must have alike; base::kAgreedSettings names it.
@@ -79,8 +75,6 @@ Status Context::build(const WorldOptions& options) {
   rank_ = options.rank;
   size_ = options.size;
   config_ = options.config;
-  // relaxed: changes in forked children only, which have one thread.
-  fork_generation_ = fork_generation.load(std::memory_order_relaxed);
   if (Status s = plan::check_override(config_.algorithms); !s.ok()) return s;
 
   Result<std::unique_ptr<transport::shm::Host>> host =
@@ -227,26 +221,26 @@ int Context::alive() noexcept {
   return static_cast<int>(living().contexts.size());
 }
 
-bool Context::forked() const noexcept {
-  // relaxed: as in build.
-  return fork_generation.load(std::memory_order_relaxed) != fork_generation_;
-}
-
-void Context::leave(std::chrono::nanoseconds drain) noexcept {
+void Context::leave(engine::TimePoint deadline) noexcept {
   if (left_.exchange(true) || engine_ == nullptr) return;
   if (tcp_ || outbox_) {
-    const auto until = Clock::now() + drain;
+    const auto drained_by = deadline - kTellTime;
     bool unsent = true;
-    while (unsent && Clock::now() < until) {
-      unsent = driver_->with([&] {
+    bool driving = true;  // else: whoever holds the driver's lock does not let go
+    while (driving && unsent && Clock::now() < drained_by) {
+      driving = driver_->with_until(drained_by, [&] {
         engine_->progress();
-        return engine_->has_unsent();
+        unsent = engine_->has_unsent();
       });
     }
-    driver_->with([&] {
-      if (outbox_) outbox_->close(0);
-      if (tcp_) tcp_->close(static_cast<std::uint64_t>(drain.count()));
-    });
+    if (driving) {
+      driving = driver_->with_until(deadline, [&] {
+        if (outbox_) outbox_->close(0);
+        const nanoseconds left = std::max<nanoseconds>(deadline - Clock::now(), kTellTime);
+        if (tcp_) tcp_->close(static_cast<std::uint64_t>(left.count()));
+      });
+    }
+    if (!driving) return;  // in the middle of something: to the others we have died
   }
   host_->leave();
   if (tell_left_) tell_left_();
@@ -257,7 +251,7 @@ Context::~Context() {
     const std::lock_guard lock(living().mutex);
     living().contexts.erase(this);
   }
-  if (!forked()) leave(std::chrono::seconds(1));
+  if (!forked()) leave(Clock::now() + kLeaveTime);
   // The driver first: the progress thread must not look at an engine that is going.
   driver_.reset();
   if (engine_ == nullptr || forked()) return;

@@ -11,6 +11,7 @@
 #include <tutti/error.hpp>
 
 #include "backend/native/driver.hpp"
+#include "base/forks.hpp"
 #include "engine/engine.hpp"
 #include "transport/shm/host.hpp"
 #include "transport/tcp/tcp_transport.hpp"
@@ -37,12 +38,12 @@ class Context {
     return engine_->world().whereabouts[static_cast<std::size_t>(global)];
   }
   /// We are a child of the process that made this context: nothing here may be used (D8).
-  [[nodiscard]] bool forked() const noexcept;
+  [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
   /// Contexts of this process.
   [[nodiscard]] static int alive() noexcept;
-  /// Says that we end in peace and sends what is queued, for at most `drain`. Repeating is
-  /// harmless.
-  void leave(std::chrono::nanoseconds drain) noexcept;
+  /// Says that we end in peace and sends what is queued, until the deadline at most. Where the
+  /// engine cannot be had until then, nothing is said: we die. Repeating is harmless.
+  void leave(engine::TimePoint deadline) noexcept;
 
  private:
   Context() = default;
@@ -50,7 +51,7 @@ class Context {
 
   int rank_ = 0;
   int size_ = 1;
-  std::uint64_t fork_generation_ = 0;
+  const std::uint64_t forks_ = base::fork_generation();
   Config config_;
   std::atomic<bool> left_{false};
   std::function<void()> tell_left_;

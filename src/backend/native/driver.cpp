@@ -171,7 +171,12 @@ std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
 
 bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nanoseconds> limit,
                   Status& outcome) noexcept {
-  token_.lock();
+  if (!token_.lock_unless_ours()) [[unlikely]] {
+    outcome = Status(Errc::unsupported,
+                     "a signal handler has interrupted a call of this thread on the same world: "
+                     "no operation can be waited for in it");
+    return true;
+  }
   // relaxed: the token orders writers; readers take it as a hint.
   callers_.store(callers_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   Pause pause(*this, limit,
@@ -216,7 +221,7 @@ void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callba
 }
 
 int Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
-  token_.lock();
+  if (!token_.lock_unless_ours()) return -1;  // at exit: nobody will miss the slot
   const int source = engine_.release(group, ticket);
   token_.unlock();  // nothing has moved: nobody is to be woken
   return source;
@@ -268,7 +273,7 @@ bool Driver::park(nanoseconds most, bool first) noexcept {
   const bool moved = engine_.progress();
   if (!moved) {
     if (has_thread_ && first) {
-      ProgressThread::kick();  // from here on it watches the sockets; told once per wait
+      ProgressThread::caller_sleeps();  // from here on it watches the sockets; told once per wait
     }
     token_.unlock();
     os::futex_wait(page.park, number(shm::Park::futex), most, true);

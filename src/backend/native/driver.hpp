@@ -54,6 +54,24 @@ class Driver {
     return action();
   }
 
+  /// As `with`. False: nothing was run, since this thread is the driver already, below a signal
+  /// handler.
+  template <class Action>
+  [[nodiscard]] bool with_unless_ours(Action&& action) noexcept {
+    if (!token_.lock_unless_ours()) return false;
+    action();
+    let_go();
+    return true;
+  }
+  /// As `with`, but tries until the deadline only, and once at least. False: nothing was run.
+  template <class Action>
+  [[nodiscard]] bool with_until(engine::TimePoint deadline, Action&& action) noexcept {
+    if (!token_.lock_until(deadline)) return false;
+    action();
+    let_go();
+    return true;
+  }
+
   // For the progress thread.
   /// One pass on behalf of nobody; false if a caller drives. Adds the callbacks that are due.
   bool drive(std::vector<engine::Finished>& due) noexcept;

@@ -55,7 +55,11 @@ NativeBackend::~NativeBackend() {
     new std::shared_ptr<Context>(std::move(context_));
     return;
   }
-  context_->driver().with([&] { context_->engine().remove_group(*group_); });
+  if (!context_->driver().with_unless_ours([&] { context_->engine().remove_group(*group_); })) {
+    // exit() in a signal handler destroys statics below a call of this thread: leave_all does the
+    // rest.
+    new std::shared_ptr<Context>(std::move(context_));
+  }
 }
 
 std::string NativeBackend::unsupported(const Collective& call) const {

@@ -6,17 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <condition_variable>
+#include <csignal>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "backend/native/driver.hpp"
+#include "base/forks.hpp"
 #include "base/log.hpp"
 #include "os/fd.hpp"
 
@@ -38,16 +39,9 @@ class Loop {
 
   void add(Driver& driver) {
     const std::lock_guard lock(mutex_);
-    entries_.push_back({&driver, driver.wait_fds(), 0});
+    entries_.push_back({&driver, driver.wait_fds(), ++last_number_});
     for (const int fd : entries_.back().fds) watch(fd);
-    if (thread_.joinable()) return;
-    life_ = std::make_shared<Life>();
-    try {
-      thread_ = std::thread([this, life = life_] { run(*life); });
-    } catch (const std::system_error& problem) {
-      life_.reset();  // callers still drive; what nobody waits for stands still
-      base::log(base::Level::error, std::string("no progress thread: ") + problem.what());
-    }
+    if (serving_ == nullptr) start();  // else: callers still drive; the rest stands still
   }
 
   void remove(Driver& driver) {
@@ -56,20 +50,18 @@ class Loop {
                                  [&](const Entry& entry) { return entry.driver == &driver; });
     if (at == entries_.end()) return;
     for (const int fd : at->fds) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    const std::vector<engine::Finished> due = std::move(at->due);
     entries_.erase(at);
-    if (!entries_.empty() || !thread_.joinable() || std::this_thread::get_id() == thread_.get_id())
-      return;
-    // The last one: the thread ends, so that a process that has destroyed its groups is as before.
-    // Its order to stop is its own: another context may start the next thread while we wait.
-    const std::shared_ptr<Life> life = std::move(life_);
-    std::thread ended = std::move(thread_);
-    life->stop = true;
-    while (!life->ended) {
-      kick();  // again and again: that next thread may take a kick that was not meant for it
-      ended_.wait_for(lock, milliseconds(10));
-    }
+    if (entries_.empty() && serving_ != nullptr && serving_.get() != calling) end_threads(lock);
     lock.unlock();
-    ended.join();
+    call_back(due);
+  }
+
+  void caller_sleeps() noexcept {
+    if (calling == nullptr || calling->over) return kick();
+    const std::lock_guard lock(mutex_);
+    calling->over = true;
+    if (!start()) calling->over = false;
   }
 
   void kick() noexcept {
@@ -79,14 +71,93 @@ class Loop {
 
  private:
   struct Life {  ///< of one thread; under the mutex
+    std::thread thread;
     bool stop = false;
+    bool over = false;  ///< a callback waits, and another thread serves; written by this one only
     bool ended = false;
   };
   struct Entry {
     Driver* driver;
     std::vector<int> fds;
-    std::uint64_t calls;  ///< of the driver, at the last look
+    std::uint64_t number;                    ///< never another's, as an address may be
+    std::uint64_t calls = 0;                 ///< of the driver, at the last look
+    std::vector<engine::Finished> due = {};  ///< to be called back
+    bool calling = false;                    ///< so no other thread calls back for it
   };
+
+  /// With the lock held. False: there is no thread.
+  bool start() noexcept {
+    // Those that are over have nobody else to join them.
+    for (const std::shared_ptr<Life>& life : lives_) {
+      if (life->ended) life->thread.join();
+    }
+    std::erase_if(lives_, [](const std::shared_ptr<Life>& life) { return life->ended; });
+    // Signals belong to the user's threads.
+    sigset_t all;
+    sigset_t before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool started = false;
+    try {
+      lives_.reserve(lives_.size() + 1);
+      auto life = std::make_shared<Life>();
+      life->thread = std::thread([this, raw = life.get()] { run(*raw); });
+      lives_.push_back(life);
+      serving_ = std::move(life);
+      started = true;
+    } catch (const std::exception& problem) {
+      base::log(base::Level::error, std::string("no progress thread: ") + problem.what());
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return started;
+  }
+
+  /// After the last driver: a process that has destroyed its groups is as before.
+  void end_threads(std::unique_lock<std::mutex>& lock) {
+    // Their order to stop is their own: another context may start the next one while we wait.
+    std::vector<std::shared_ptr<Life>> ending = std::move(lives_);
+    lives_.clear();
+    serving_.reset();
+    const auto ours = std::ranges::find(ending, calling, &std::shared_ptr<Life>::get);
+    if (ours != ending.end()) {  // over; ends with the callback that we are in
+      lives_.push_back(std::move(*ours));
+      ending.erase(ours);
+    }
+    for (const std::shared_ptr<Life>& life : ending) life->stop = true;
+    const auto has_ended = [](const std::shared_ptr<Life>& life) { return life->ended; };
+    while (!std::ranges::all_of(ending, has_ended)) {
+      kick();  // again and again: that next thread may take a kick that was not meant for it
+      ended_.wait_for(lock, milliseconds(10));
+    }
+    lock.unlock();
+    for (const std::shared_ptr<Life>& life : ending) life->thread.join();
+    lock.lock();
+  }
+
+  static void call_back(const std::vector<engine::Finished>& due) {
+    for (const engine::Finished& one : due) one.callback.function(one.callback.context, one.status);
+  }
+
+  /// Calls back for one driver. False: for none was there anything to call.
+  bool call_back_one(Life& life, std::unique_lock<std::mutex>& lock) {
+    const auto at = std::ranges::find_if(
+        entries_, [](const Entry& entry) { return !entry.calling && !entry.due.empty(); });
+    if (at == entries_.end()) return false;
+    at->calling = true;
+    const std::uint64_t number = at->number;
+    const std::vector<engine::Finished> due = std::exchange(at->due, {});
+    std::rotate(at, at + 1, entries_.end());  // the others first, the next time
+    lock.unlock();
+    // Without any lock: a callback may submit, wait and make groups.
+    calling = &life;
+    call_back(due);
+    calling = nullptr;
+    lock.lock();
+    const auto again = std::ranges::find(entries_, number, &Entry::number);
+    if (again != entries_.end()) again->calling = false;
+    if (life.over) kick();  // the thread that serves now goes on with what has come meanwhile
+    return true;
+  }
 
   void watch(int fd) {
     epoll_event event = {};
@@ -97,9 +168,8 @@ class Loop {
 
   void run(Life& life) {
     ::pthread_setname_np(::pthread_self(), "tutti-progress");
-    std::vector<engine::Finished> due;
     std::unique_lock lock(mutex_);
-    while (!life.stop) {
+    while (!life.stop && !life.over) {
       nanoseconds most = std::chrono::seconds(10);
       bool standby = false;
       for (Entry& entry : entries_) {
@@ -108,14 +178,11 @@ class Loop {
         // Callers who sleep leave the sockets to us; callers who come and go do not.
         if (driven || (calls != entry.calls && !entry.driver->has_callers())) standby = true;
         entry.calls = calls;
-        if (!driven) (void)entry.driver->drive(due);
+        if (!driven) (void)entry.driver->drive(entry.due);
         most = std::min(most, entry.driver->prepare_sleep());
       }
+      if (call_back_one(life, lock)) continue;
       lock.unlock();
-      // Without any lock: a callback may submit, wait and make groups.
-      for (const engine::Finished& one : due)
-        one.callback.function(one.callback.context, one.status);
-      if (!std::exchange(due, {}).empty()) most = nanoseconds(0);
       if (standby && most > nanoseconds(0)) {
         wait(kick_only(), std::min<nanoseconds>(most, kStandby));
       } else {
@@ -166,43 +233,30 @@ class Loop {
   os::Fd epoll_;
   os::Fd kick_;
   os::Fd kick_epoll_;
-  std::thread thread_;
-  std::shared_ptr<Life> life_;  ///< of thread_
+  std::vector<std::shared_ptr<Life>> lives_;
+  std::shared_ptr<Life> serving_;  ///< of the thread that is not over; null: there is none
+  std::uint64_t last_number_ = 0;
   std::condition_variable ended_;
+  /// Of this thread, while it calls back.
+  static inline thread_local Life* calling = nullptr;
 };
 
-std::atomic<Loop*> instance{nullptr};  // never destroyed: contexts may end at exit
-
-Loop& loop() {
-  Loop* known = instance.load(std::memory_order_acquire);  // pairs with the exchange below
-  if (known != nullptr) return *known;
-  auto fresh = std::make_unique<Loop>();
-  if (instance.compare_exchange_strong(known, fresh.get(), std::memory_order_acq_rel))
-    return *fresh.release();
-  return *known;
-}
-std::atomic<bool> started{false};
+base::PerProcess<Loop> loop;  // a forked child has none of the parent's threads
 
 }  // namespace
 
-void ProgressThread::forget_after_fork() noexcept {
-  // The parent's loop stays where it is: its descriptors are shared with the parent, its thread is
-  // not here, and its mutex may be held by it.
-  instance.store(nullptr, std::memory_order_relaxed);  // a forked child has one thread
-  started = false;
-}
-
-void ProgressThread::add(Driver& driver) {
-  started = true;
-  loop().add(driver);
-}
+void ProgressThread::add(Driver& driver) { loop.get().add(driver); }
 
 void ProgressThread::remove(Driver& driver) {
-  if (started) loop().remove(driver);
+  if (Loop* const made = loop.if_made()) made->remove(driver);
 }
 
 void ProgressThread::kick() noexcept {
-  if (started) loop().kick();
+  if (Loop* const made = loop.if_made()) made->kick();
+}
+
+void ProgressThread::caller_sleeps() noexcept {
+  if (Loop* const made = loop.if_made()) made->caller_sleeps();
 }
 
 }  // namespace tutti::native

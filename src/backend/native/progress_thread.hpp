@@ -13,8 +13,10 @@ class ProgressThread {
   static void remove(Driver& driver);
   /// There is something to look at.
   static void kick() noexcept;
-  /// In a forked child: the parent's thread is not here.
-  static void forget_after_fork() noexcept;
+  /// A caller is about to sleep until something has come, and leaves the sockets to the thread. A
+  /// caller in a callback *is* the thread: another takes its place then, and serves all who do not
+  /// wait for that callback.
+  static void caller_sleeps() noexcept;
 };
 
 }  // namespace tutti::native

@@ -14,6 +14,7 @@
 #include <new>
 #include <utility>
 
+#include "base/forks.hpp"
 #include "os/cpu.hpp"
 #include "os/descriptors.hpp"
 #include "os/futex.hpp"
@@ -33,8 +34,8 @@ struct InProcess {
       by_nonce;
 };
 InProcess& in_process() {
-  static InProcess* const kInProcess = new InProcess;  // never destroyed: contexts may end at exit
-  return *kInProcess;
+  static base::PerProcess<InProcess> ours;
+  return ours.get();
 }
 
 std::uint64_t random_number() {
@@ -65,7 +66,7 @@ Status died_while_sharing(int rank, const std::vector<HostCard>& cards) {
       .with_culprit(rank);
 }
 
-/// Every rank gets four descriptors of each other one at a time; who collects has a connection to
+/// Every rank gets five descriptors of each other one at a time; who collects has a connection to
 /// each besides.
 Status enough_descriptors(std::size_t ranks, bool collects) {
   const std::size_t needed = (ranks - 1) * (kDescriptors + (collects ? 1 : 0));
@@ -146,9 +147,10 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   host->page_ = std::make_shared<os::Mapping>(std::move(*page_mapping));
   host->event_ = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!host->event_.valid()) return Status(Errc::resource, "eventfd failed");
-  Result<os::Fd> lifeline = os::open_lifeline();
+  Result<os::Lifeline> lifeline = os::open_lifeline();
   if (!lifeline) return lifeline.status();
-  host->own_.process = std::move(*lifeline);
+  host->own_.process = std::move(lifeline->process);
+  host->own_.pipe = std::move(lifeline->pipe);
 
   HostCard& card = host->card_;
   if (Result<std::string> boot = os::boot_id(); boot) card.boot = *boot;
@@ -210,8 +212,8 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostCard>& ca
   regions_.arena = arena_->data();
   regions_.peers.resize(ranks.size());
   events_.resize(ranks.size());
-  processes_.resize(ranks.size());
-  watched_.reserve(ranks.size());
+  lifelines_.resize(ranks.size());
+  watched_.reserve(2 * ranks.size());
   ended_.reserve(ranks.size());
   for (std::size_t local = 0; local < ranks.size(); ++local) {
     const int rank = ranks[local];
@@ -251,7 +253,7 @@ Result<std::size_t> Host::take(Reception& reception, const std::vector<int>& ran
     if (connections[local].valid()) continue;
     connections[local] = std::move(one.connection);
     all[local] = Shared{std::move(one.fds[0]), std::move(one.fds[1]), std::move(one.fds[2]),
-                        std::move(one.fds[3])};
+                        std::move(one.fds[3]), std::move(one.fds[4])};
     ++taken;
   }
 }
@@ -338,7 +340,7 @@ Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>&
       const Shared& shared = ranks[of] == rank_ ? own_ : all[of];
       const int event = ranks[of] == rank_ ? event_.get() : shared.event.get();
       const int fds[kDescriptors] = {shared.arena.get(), shared.page.get(), event,
-                                     shared.process.get()};
+                                     shared.process.get(), shared.pipe.get()};
       const Hello hello{kMagic, ranks[of]};
       const Status sent = os::send_fds(connections[to].get(), fds, bytes_of(hello), deadline);
       if (sent.ok()) continue;
@@ -358,7 +360,7 @@ Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
                                                        : connection.status();
   }
   const int fds[kDescriptors] = {own_.arena.get(), own_.page.get(), event_.get(),
-                                 own_.process.get()};
+                                 own_.process.get(), own_.pipe.get()};
   const Hello mine{kMagic, rank_, card_.nonce};
   if (Status s = os::send_fds(connection->get(), fds, bytes_of(mine), deadline); !s.ok()) {
     return s.code() == Errc::timeout ? s : died_while_sharing(ranks.front(), cards);
@@ -387,7 +389,7 @@ Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
     }
     Shared& shared = all[static_cast<std::size_t>(at - ranks.begin())];
     shared = Shared{std::move(got->fds[0]), std::move(got->fds[1]), std::move(got->fds[2]),
-                    std::move(got->fds[3])};
+                    std::move(got->fds[3]), std::move(got->fds[4])};
   }
   return Status();
 }
@@ -424,7 +426,7 @@ Status Host::map_peer(int local, const HostCard& card, Shared shared) {
     return Status(Errc::refused, "rank " + std::to_string(peer.rank) +
                                      " on this host runs another version of tutti");
   }
-  processes_[index] = std::move(shared.process);
+  lifelines_[index] = {std::move(shared.process), std::move(shared.pipe)};
   return Status();
 }
 
@@ -432,14 +434,15 @@ const std::vector<int>& Host::ended() {
   // All kept between the calls: this is asked every few milliseconds and must not ask for memory.
   ended_.clear();
   watched_.clear();
-  for (const os::Fd& process : processes_) {
-    watched_.push_back({process.valid() ? process.get() : -1, POLLIN, 0});
+  for (const os::Lifeline& one : lifelines_) {
+    for (const os::Fd* const fd : {&one.process, &one.pipe})
+      watched_.push_back({fd->valid() ? fd->get() : -1, POLLIN, 0});
   }
   if (watched_.empty() || ::poll(watched_.data(), watched_.size(), 0) <= 0) return ended_;
-  for (std::size_t i = 0; i < watched_.size(); ++i) {
-    if (watched_[i].revents == 0) continue;
+  for (std::size_t i = 0; i < lifelines_.size(); ++i) {
+    if (watched_[2 * i].revents == 0 && watched_[2 * i + 1].revents == 0) continue;
     ended_.push_back(static_cast<int>(i));
-    processes_[i].reset();  // told once
+    lifelines_[i] = {};  // told once
   }
   return ended_;
 }

@@ -12,6 +12,7 @@
 #include <tutti/error.hpp>
 
 #include "os/fd.hpp"
+#include "os/lifeline.hpp"
 #include "os/shared_memory.hpp"
 #include "transport/region.hpp"
 #include "transport/shm/reception.hpp"
@@ -62,6 +63,7 @@ class Host {
     os::Fd page;
     os::Fd event;
     os::Fd process;
+    os::Fd pipe;
   };
   Host() = default;
   [[nodiscard]] static Result<std::size_t> take(Reception& reception, const std::vector<int>& ranks,
@@ -88,9 +90,9 @@ class Host {
   std::shared_ptr<os::Mapping> page_;
   std::vector<std::shared_ptr<os::Mapping>> mappings_;  ///< of peers
   std::vector<os::Fd> events_;
-  std::vector<os::Fd> processes_;  ///< lifelines by local index; invalid: ended, or our own
-  std::vector<pollfd> watched_;    ///< of `ended` only
-  std::vector<int> ended_;         ///< what it has returned
+  std::vector<os::Lifeline> lifelines_;  ///< by local index; invalid: ended, or our own
+  std::vector<pollfd> watched_;          ///< of `ended` only: two of each
+  std::vector<int> ended_;               ///< what it has returned
   Regions regions_;
 };
 

@@ -15,15 +15,15 @@
 
 namespace tutti::transport::shm {
 
-/// What goes with the descriptors of one rank: its arena, its page, its eventfd and its lifeline
-/// (src/os/lifeline.hpp). Without descriptors: that rank is dead.
+/// What goes with the descriptors of one rank: its arena, its page, its eventfd and both of its
+/// lifeline (src/os/lifeline.hpp). Without descriptors: that rank is dead.
 struct Hello {
   std::uint64_t magic = kMagic;
   std::int64_t rank = 0;
   std::uint64_t nonce = 0;
   std::uint64_t reserved = 0;
 };
-inline constexpr std::size_t kDescriptors = 4;
+inline constexpr std::size_t kDescriptors = 5;
 
 /// Where one rank of a host takes what the others hand in. Everybody in the network namespace can
 /// connect there: who is none of them, or says nothing, is dropped and holds nobody up.

@@ -167,7 +167,8 @@ TYPED_TEST(TcpFailure, SleepsWhenNothingIsOnTheWay) {
 
 TYPED_TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
   TypeParam fixture(2);
-  const pid_t child = fork();
+  // Without the handlers of pthread_atfork, which would close the sockets of both ranks.
+  const pid_t child = _Fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     // The parent's rank goes, its descriptors with it; our own rank stays.

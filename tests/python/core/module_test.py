@@ -168,6 +168,7 @@ def test_a_forked_child_starts_anew(tmp_path):
                         assert problem.code == "unsupported" and "fork" in str(problem), problem
                     else:
                         raise AssertionError("worked in a child")
+                assert not tutti.is_initialized()
                 own = tutti.init_process_group(store=tutti.HashStore(), rank=0, world_size=1)
                 done = threading.Event()
                 own.irecv(np.zeros(3), 0).add_done_callback(lambda _: done.set())

@@ -50,7 +50,7 @@ def ignore_sigterm(index, folder):
     if index == 0:
         wait_for(folder, 2)
         raise ValueError("first")
-    time.sleep(LONG)
+    time.sleep(10 * LONG)  # as below
 
 
 def stay(index, folder):

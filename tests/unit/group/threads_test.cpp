@@ -114,21 +114,50 @@ TEST(Promises, CallbacksComeOnceOnTheProgressThreadAndMayStartAndWaitForOthers) 
     auto body = [&](const Status& status) {
       EXPECT_TRUE(status.ok()) << status.message();
       where = name_of_this_thread();
-      if (world.rank() == 0) world.all_reduce(second).wait();
+      // Each rank waits in its callback for the other's.
+      for (int i = 0; i < 3; ++i) world.all_reduce(second).wait();
       ++times;
       called.release();
     };
     Work work = world.all_reduce(first);
     on_done(work, body);
     work.wait();
-    // Ranks share a progress thread here: only one of them may wait on it for the other.
-    if (world.rank() == 1) world.all_reduce(second).wait();
     ASSERT_TRUE(called.try_acquire_for(kPatience));
     EXPECT_EQ(where, "tutti-progress");
-    EXPECT_EQ(second, std::vector<int>(8, 2));
+    EXPECT_EQ(second, std::vector<int>(8, 8));
     world.barrier().wait();
     EXPECT_EQ(times, 1);
   });
+  EXPECT_EQ(settled("tutti-progress", 0), 0);
+}
+
+TEST(Promises, AnotherThreadServesTheSocketsWhileACallbackWaits) {
+  run_threads(
+      2,
+      [](ProcessGroup& world) {
+        std::vector<int> first(8, 1);
+        std::vector<int> second(8, 1);
+        if (world.rank() == 1) {
+          world.all_reduce(first).wait();
+          // Waits in its callback until this rank calls, too. It has parked by then.
+          EXPECT_EQ(settled("tutti-progress", 2), 2)
+              << "nobody but the callback serves the sockets";
+          world.all_reduce(second).wait();
+        } else {
+          std::binary_semaphore called{0};
+          auto body = [&](const Status&) {
+            world.all_reduce(second).wait();
+            called.release();
+          };
+          Work work = world.all_reduce(first);
+          on_done(work, body);
+          ASSERT_TRUE(called.try_acquire_for(kPatience));
+          EXPECT_EQ(second, std::vector<int>(8, 2));
+        }
+        world.barrier().wait();
+      },
+      over(Config::TransportChoice::tcp));
+  EXPECT_EQ(settled("tutti-progress", 0), 0);
 }
 
 TEST(Promises, ACallNeverBlocksHoweverManyAreUnderWay) {

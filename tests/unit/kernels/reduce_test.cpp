@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <numeric>
+#include <random>
 #include <vector>
 
 #include "unit/kernels/kernel_arrays.hpp"
@@ -120,6 +122,26 @@ TEST(ReduceKernels, TheOrderIsTheTreesAndNotALine) {
   find_reduce(ReduceOp::sum, DType::float32)(&result, sources.data(), 4, 1);
   EXPECT_EQ(result, (1.0F + big) + (1.0F - big));
   EXPECT_NE(result, ((1.0F + big) + 1.0F) - big);
+}
+
+TEST(ReduceKernels, TheOrderIsTheTreesForEveryNumberOfSources) {
+  std::mt19937 random(5);
+  std::vector<float> values;
+  std::vector<const void*> sources;
+  for (std::size_t k = 2; k <= 33; ++k) {
+    for (int round = 0; round < 20; ++round) {
+      values.clear();
+      for (std::size_t i = 0; i < k;
+           ++i)  // of so different sizes that every order rounds otherwise
+        values.push_back(std::ldexp(std::uniform_real_distribution<float>(-1, 1)(random),
+                                    static_cast<int>(random() % 24)));
+      sources.assign(k, nullptr);
+      for (std::size_t i = 0; i < k; ++i) sources[i] = &values[i];
+      float result = 0;
+      find_reduce(ReduceOp::sum, DType::float32)(&result, sources.data(), static_cast<int>(k), 1);
+      ASSERT_EQ(result, testing::tree(ReduceOp::sum, values)) << k << " sources";
+    }
+  }
 }
 
 TEST(ReduceKernels, ZerosAreOrderedAndNanWins) {

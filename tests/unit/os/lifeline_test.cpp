@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -37,9 +38,9 @@ class Watched {
     theirs.reset();
     std::byte bytes[sizeof(pid_t)];
     auto got = receive_fds(ours.get(), bytes, in_ten_seconds());
-    EXPECT_TRUE(got && got->fds.size() == 1 && got->bytes == sizeof(child_));
-    if (!got || got->fds.size() != 1) return;
-    line = std::move(got->fds[0]);
+    EXPECT_TRUE(got && got->fds.size() == 2 && got->bytes == sizeof(child_));
+    if (!got || got->fds.size() != 2) return;
+    line = {std::move(got->fds[0]), std::move(got->fds[1])};
     std::memcpy(&child_, bytes, sizeof(child_));
   }
   ~Watched() {
@@ -55,7 +56,7 @@ class Watched {
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
 
-  Fd line;
+  Lifeline line;
 
  private:
   static Deadline in_ten_seconds() {
@@ -71,9 +72,8 @@ class Watched {
     }
     auto line = open_lifeline();
     if (child < 0 || !line) ::_exit(1);
-    const int fd = line->get();
-    (void)send_fds(socket.get(), std::span(&fd, 1), std::as_bytes(std::span(&child, 1)),
-                   in_ten_seconds());
+    const std::array fds{line->process.get(), line->pipe.get()};
+    (void)send_fds(socket.get(), fds, std::as_bytes(std::span(&child, 1)), in_ten_seconds());
     ::alarm(60);
     while (true) ::pause();
   }
@@ -86,10 +86,12 @@ class Lifeline : public ::testing::TestWithParam<bool> {};
 
 TEST_P(Lifeline, TellsOfTheEndAndNotBefore) {
   Watched process(GetParam());
-  ASSERT_TRUE(process.line.valid());
-  EXPECT_FALSE(tells(process.line, 50));
+  ASSERT_TRUE(process.line.process.valid() && process.line.pipe.valid());
+  EXPECT_FALSE(tells(process.line.process, 50));
+  EXPECT_FALSE(tells(process.line.pipe, 0));
   process.end();
-  EXPECT_TRUE(tells(process.line, 10'000)) << "though a child that it forked is alive";
+  EXPECT_TRUE(tells(process.line.process, 10'000)) << "though a child that it forked is alive";
+  EXPECT_TRUE(tells(process.line.pipe, 10'000)) << "though a child that it forked is alive";
 }
 
 TEST_P(Lifeline, AForkedChildHasItsOwn) {
@@ -100,12 +102,13 @@ TEST_P(Lifeline, AForkedChildHasItsOwn) {
     const pid_t child = ::fork();
     if (child == 0) {
       auto own = open_lifeline();
-      // The pipe of the process that forked us hangs up only with that process.
-      ::_exit(own && !tells(*own, 20) && !tells(*before, 0) ? 0 : 1);
+      ::_exit(own && !tells(own->pipe, 20) && !tells(own->process, 0) && !tells(before->process, 0)
+                  ? 0
+                  : 1);
     }
     int end = 1;
     ::waitpid(child, &end, 0);
-    ::_exit(before && end == 0 && !tells(*before, 0) ? 0 : 1);
+    ::_exit(before && end == 0 && !tells(before->pipe, 0) ? 0 : 1);
   }
   int end = 1;
   ASSERT_EQ(::waitpid(pid, &end, 0), pid);

@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <string>
+#include <vector>
+
+#include <tutti/store.hpp>
+
+#include "job.hpp"
+#include "os/address.hpp"
+#include "os/socket.hpp"
+#include "support/sanitized.hpp"
+
+// A death is seen whatever the process did before: it has forked, it execs, it exits in a signal
+// handler or in a callback.
+namespace tutti::fault {
+namespace {
+
+constexpr double kForkHang = 30;  // seconds; the operations themselves have much longer
+constexpr const char* kForkTimeout = "TUTTI_TIMEOUT=120";
+
+/// A process that outlives its parent: ended here.
+class Orphan {
+ public:
+  explicit Orphan(Worker& parent) {
+    const auto said = parent.hear("child", in(kForkHang));
+    EXPECT_TRUE(said);
+    if (said) pid_ = std::stoi(said->text);
+  }
+  Orphan(const Orphan&) = delete;
+  Orphan& operator=(const Orphan&) = delete;
+  ~Orphan() {
+    if (pid_ > 0) ::kill(pid_, SIGKILL);
+  }
+  [[nodiscard]] bool lives() const { return pid_ > 0 && ::kill(pid_, 0) == 0; }
+
+ private:
+  pid_t pid_ = 0;
+};
+
+class Forks : public ::testing::TestWithParam<const char*> {
+ protected:
+  static std::vector<Worker> start(std::vector<std::string> arguments, int size) {
+    JobOptions options;
+    options.program = FORK_WORKER;
+    options.size = size;
+    options.arguments = std::move(arguments);
+    options.environment = way(GetParam());
+    options.environment.push_back(kForkTimeout);
+    return start_job(options);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Fault, Forks, ::testing::Values("auto", "outbox", "tcp", "tls"),
+                         [](const auto& transport) { return std::string(transport.param); });
+
+void expect_lost(Worker& worker, int rank) {
+  const auto error = worker.hear("error", in(kForkHang));
+  ASSERT_TRUE(error) << "was not told";
+  EXPECT_EQ(error->text.substr(0, error->text.find(' ', error->text.find(' ') + 1)),
+            "peer_lost " + std::to_string(rank))
+      << error->text;
+}
+
+TEST_P(Forks, TheDeathOfARankThatHasForkedIsSeenAtOnce) {
+  auto workers = start({"forks"}, 3);
+  for (Worker& worker : workers) ASSERT_TRUE(worker.hear("there", in(kForkHang)));
+  const Orphan orphan(workers[2]);
+  workers[2].signal(SIGKILL);
+  for (const int rank : {0, 1}) expect_lost(workers[static_cast<std::size_t>(rank)], 2);
+  EXPECT_TRUE(orphan.lives()) << "shows nothing: the child has ended, too";
+}
+
+TEST_P(Forks, ARankThatExecsIsDead) {
+  auto workers = start({"execs"}, 3);
+  for (const int rank : {0, 1}) {
+    expect_lost(workers[static_cast<std::size_t>(rank)], 2);
+  }
+}
+
+TEST_P(Forks, ExitInASignalHandlerEnds) {
+  for (const char* const kept : {"static", "leaked"}) {
+    SCOPED_TRACE(kept);
+    auto workers = start({"exit_in_handler", kept}, 2);
+    ASSERT_TRUE(workers[1].hear("exits", in(kForkHang)));
+    const auto end = workers[1].wait(in(kForkHang));
+    ASSERT_TRUE(end) << "hangs";
+    EXPECT_EQ(end->shell_code(), 0);
+    EXPECT_TRUE(workers[0].hear("error", in(kForkHang))) << "the other rank was not told";
+  }
+}
+
+TEST_P(Forks, ExitInACallbackEnds) {
+  for (const char* const kept : {"static", "leaked"}) {
+    SCOPED_TRACE(kept);
+    auto workers = start({"exit_in_callback", kept}, 2);
+    ASSERT_TRUE(workers[1].hear("exits", in(kForkHang)));
+    const auto end = workers[1].wait(in(kForkHang));
+    ASSERT_TRUE(end) << "hangs";
+    EXPECT_EQ(end->shell_code(), 0);
+    EXPECT_TRUE(workers[0].hear("error", in(kForkHang))) << "the other rank was not told";
+  }
+}
+
+TEST_P(Forks, ChildrenAreRefusedEverythingButAWorldOfTheirOwn) {
+  if (test::kSanitized) GTEST_SKIP() << "sanitizers do not like forks of programs with threads";
+  auto workers = start({"children"}, 2);
+  for (Worker& worker : workers) {
+    EXPECT_TRUE(worker.wait(in(kForkHang))) << "hangs";
+    EXPECT_TRUE(worker.hear("well", in(0)));
+    for (const char* const word : {"wrong", "worked", "otherwise", "error"}) {
+      const auto said = worker.hear(word, in(0));
+      EXPECT_FALSE(said) << word << ' ' << said->text;
+    }
+  }
+}
+
+TEST(ForkedServer, TheDeathOfAStoreIsSeenAtOnceAndItsPortIsFree) {
+  Worker server({FORK_WORKER, "serve"}, {});
+  const auto port = server.hear("port", in(kForkHang));
+  ASSERT_TRUE(port);
+  const Orphan orphan(server);
+  TcpStoreOptions options;
+  options.port = static_cast<std::uint16_t>(std::stoi(port->text));
+  options.timeout = std::chrono::seconds(120);
+  const auto store = make_tcp_store(options);
+  ASSERT_EQ(store->get("key").size(), 5U);
+  server.signal(SIGKILL);
+  ASSERT_TRUE(server.wait(in(kForkHang)));
+  const auto before = Clock::now();
+  try {
+    (void)store->get("never set");
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Errc::store) << error.what();
+  }
+  EXPECT_LT(Clock::now() - before, std::chrono::seconds(60)) << "its deadline has told it";
+  const auto address = os::Address::parse("127.0.0.1", options.port);
+  EXPECT_EQ(os::connect_tcp(address.value(), in(5)).status().code(), Errc::refused);
+  EXPECT_TRUE(orphan.lives()) << "shows nothing: the child has ended, too";
+}
+
+}  // namespace
+}  // namespace tutti::fault

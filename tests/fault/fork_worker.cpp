@@ -1,0 +1,224 @@
+// One rank, or the server of a store, that forks, starts another program or exits where it is least
+// convenient. Modes stand in `run`; lines as in fault_worker.cpp.
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <semaphore>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+
+#include <tutti/tutti.hpp>
+
+#include "speak.hpp"
+
+namespace {
+
+using namespace std::chrono_literals;
+using tutti::fault::say;
+using tutti::fault::tell;
+
+/// As a data loader: it lives on when its parent has died. The test ends it.
+void fork_a_child() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::close(STDOUT_FILENO);  // its end is to be its parent's
+    ::alarm(120);
+    while (true) ::pause();
+  }
+  say("child", "%d", static_cast<int>(child));
+}
+
+[[noreturn]] void wait_for_the_end() {
+  say("there");
+  while (true) ::pause();
+}
+
+/// All are connected with all.
+void connect_all(tutti::ProcessGroup& world) {
+  std::vector<int> in(static_cast<std::size_t>(world.size()));
+  std::vector<int> out(in.size());
+  world.all_to_all(in, out).wait();
+}
+
+int serve() {
+  tutti::TcpStoreOptions options;
+  options.serve = true;
+  const auto store = tutti::make_tcp_store(options);
+  store->set("key", "value");
+  fork_a_child();
+  say("port", "%d", static_cast<int>(store->port()));
+  wait_for_the_end();
+}
+
+/// The last rank forks and waits to be killed, or starts another program.
+void last_goes(tutti::ProcessGroup& world, bool execs) {
+  connect_all(world);
+  if (world.rank() == world.size() - 1) {
+    if (execs) {
+      ::execl("/bin/sleep", "sleep", "60", nullptr);
+      std::abort();
+    }
+    fork_a_child();
+    wait_for_the_end();
+  }
+  say("there");
+  world.barrier().wait();
+}
+
+/// Exits in a signal handler at the first millisecond in which this thread is likely to drive.
+void exit_in_handler(tutti::ProcessGroup& world) {
+  connect_all(world);
+  std::vector<float> data(std::size_t{4} << 20, 1.0F);
+  if (world.rank() == 1) {
+    std::signal(SIGALRM, [](int) {
+      say("exits");
+      std::exit(0);
+    });
+    const itimerval soon{{0, 0}, {0, 20'000}};
+    ::setitimer(ITIMER_REAL, &soon, nullptr);
+  }
+  while (true) world.all_reduce(data).wait();
+}
+
+void exit_in_callback(tutti::ProcessGroup& world) {
+  connect_all(world);
+  tutti::Work work = world.barrier();
+  if (world.rank() == 1) {
+    work.on_done({[](void*, const tutti::Status&) noexcept {
+                    say("exits");
+                    std::exit(0);
+                  },
+                  nullptr});
+  }
+  work.wait();
+  std::vector<int> never{0};
+  world.recv(never, 1 - world.rank());
+}
+
+/// 0 if it throws what a call on an object of the parent must throw.
+int refused(const char* name, const std::function<void()>& call) {
+  try {
+    call();
+    say("worked", "%s", name);
+  } catch (const tutti::Error& error) {
+    if (error.code() == tutti::Errc::unsupported &&
+        std::string(error.what()).find("forked") != std::string::npos)
+      return 0;
+    say("otherwise", "%s: %s", name, error.what());
+  }
+  return 1;
+}
+
+int in_child(tutti::ProcessGroup& world, tutti::Work& work, tutti::Store& store) {
+  std::vector<int> one{1};
+  int wrong = tutti::is_initialized() ? 1 : 0;
+  wrong += refused("barrier", [&] { world.barrier().wait(); });
+  wrong += refused("all_reduce", [&] { world.all_reduce(one).wait(); });
+  wrong += refused("send", [&] { world.send(one, 0); });
+  wrong += refused("recv", [&] { world.recv(one, 0); });
+  wrong += refused("new_group", [&] { (void)world.new_group(std::vector<int>{0}); });
+  wrong += refused("health", [&] { tutti::raise_if(world.health()); });
+  wrong += refused("wait", [&] { work.wait(); });
+  wrong += refused("wait_for", [&] {
+    if (work.wait_for(1s)) tutti::raise_if(work.error());
+  });
+  wrong += refused("set", [&] { store.set("a", "b"); });
+  wrong += refused("get", [&] { (void)store.get("key"); });
+  wrong += refused("add", [&] { (void)store.add("n", 1); });
+  tutti::InitOptions alone;
+  alone.store = tutti::make_hash_store();
+  alone.rank = 0;
+  alone.size = 1;
+  alone.config = tutti::Config();
+  auto own = tutti::init_process_group(alone);
+  own.all_reduce(one).wait();
+  if (!tutti::is_initialized()) ++wrong;
+  return wrong;
+}
+
+/// What a child may do, while another thread of its parent holds what locks there are.
+void children(tutti::ProcessGroup& world) {
+  tutti::TcpStoreOptions options;
+  options.serve = true;
+  std::shared_ptr<tutti::Store> store = tutti::make_tcp_store(options);
+  store->set("key", "value");
+  std::vector<int> data{0};
+  tutti::Work work = world.irecv(data, 1 - world.rank());
+  {
+    std::atomic<bool> stop{false};
+    std::thread busy([&] {
+      while (!stop) {
+        (void)store->get("key");
+        (void)work.done();
+        tutti::set_log_sink(nullptr, tutti::LogLevel::warning);
+        (void)tutti::available_backends();
+      }
+    });
+    for (int i = 0; i < 20; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) {
+        ::alarm(20);
+        int wrong = 1;
+        try {
+          wrong = in_child(world, work, *store);
+          store.reset();  // does not end the parent's
+        } catch (const std::exception& error) {
+          say("otherwise", "%s", error.what());
+        }
+        ::_exit(wrong);
+      }
+      int end = 0;
+      ::waitpid(child, &end, 0);
+      if (end != 0) say("wrong", "child %d ended with %d", i, end);
+    }
+    stop = true;
+    busy.join();
+  }
+  if (store->get("key") != "value") say("wrong", "the store");
+  world.send(data, 1 - world.rank());
+  work.wait();
+  world.barrier().wait();
+  say("well");
+}
+
+int run(const std::string& mode, const std::string& first) {
+  if (mode == "serve") return serve();
+  // At exit, statics go before what was registered earlier; others live on.
+  static std::unique_ptr<tutti::ProcessGroup> as_static;
+  auto made = std::make_unique<tutti::ProcessGroup>(tutti::init_process_group());
+  tutti::ProcessGroup& world = *made;
+  if (first == "static") {
+    as_static = std::move(made);
+  } else if (mode.starts_with("exit")) {
+    (void)made.release();
+  }
+  say("ready");
+  try {
+    if (mode == "forks" || mode == "execs") last_goes(world, mode == "execs");
+    if (mode == "exit_in_handler") exit_in_handler(world);
+    if (mode == "exit_in_callback") exit_in_callback(world);
+    if (mode == "children") children(world);
+  } catch (const tutti::Error& error) {
+    return tell(error);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc > 1 ? argv[1] : "", argc > 2 ? argv[2] : "");
+  } catch (const tutti::Error& error) {
+    return tell(error);
+  }
+}
