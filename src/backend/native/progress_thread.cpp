@@ -18,6 +18,7 @@
 
 #include "backend/native/driver.hpp"
 #include "base/log.hpp"
+#include "os/cpu_set.hpp"
 #include "os/fd.hpp"
 
 namespace tutti::native {
@@ -97,6 +98,8 @@ class Loop {
 
   void run(Life& life) {
     ::pthread_setname_np(::pthread_self(), "tutti-progress");
+    // The thread that started us may be bound to a CPU that a rank spins on.
+    (void)os::take_affinity_of_process();
     std::vector<engine::Finished> due;
     std::unique_lock lock(mutex_);
     while (!life.stop) {
