@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <sched.h>
 #include <sys/resource.h>
 #include <sys/utsname.h>
 #include <unistd.h>
@@ -14,6 +13,7 @@
 
 #include "cli/doctor.hpp"
 #include "os/cpu.hpp"
+#include "os/cpu_set.hpp"
 #include "os/futex.hpp"
 #include "os/host.hpp"
 #include "os/process.hpp"
@@ -62,9 +62,7 @@ std::optional<std::uint64_t> available_memory() {
 }
 
 void look_at_cpus(Findings& findings) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  const int allowed = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 0;
+  const auto allowed = static_cast<int>(os::affinity_of(0).count());
   const int usable = os::usable_cpus();
   findings.fact("cpus",
                 fmt::format("{} usable ({} online, affinity allows {}, {})", usable,

@@ -40,8 +40,8 @@ struct Config {
   /// all ranks and where the store is served.
   bool tls = false;
 
-  /// TUTTI_CPUS. CPUs that the ranks of this host have together; default: affinity and cgroup
-  /// quota. Decides between spinning and yielding, and between algorithms. The least of all ranks
+  /// TUTTI_CPUS. CPUs that the ranks of this host have together; default: the union of the
+  /// ranks' affinities, capped by cgroup quotas. Decides between spinning and yielding, and between algorithms. The least of all ranks
   /// counts.
   std::optional<int> cpus;
 

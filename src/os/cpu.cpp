@@ -1,54 +1,24 @@
 #include "os/cpu.hpp"
 
-#include <sched.h>
 #include <sys/resource.h>
 #include <time.h>
 
 #include <algorithm>
-#include <cmath>
-#include <fstream>
-#include <string>
+#include <cstddef>
+
+#include "os/cpu_quota.hpp"
+#include "os/cpu_set.hpp"
 
 namespace tutti::os {
-namespace {
-
-// cgroup v2: "max 100000" or "200000 100000" in cpu.max of our group and of each one above it.
-int quota_cpus() {
-  std::ifstream self("/proc/self/cgroup");
-  std::string line;
-  int least = 0;
-  while (std::getline(self, line)) {
-    if (line.rfind("0::", 0) != 0) continue;
-    std::string path = line.substr(3);
-    while (true) {
-      std::ifstream file("/sys/fs/cgroup" + path + "/cpu.max");
-      std::string quota;
-      double period = 0;
-      if (file >> quota >> period && quota != "max" && period > 0) {
-        const int cpus = std::max(1, static_cast<int>(std::floor(std::stod(quota) / period)));
-        least = least == 0 ? cpus : std::min(least, cpus);
-      }
-      const auto slash = path.rfind('/');
-      if (slash == std::string::npos || path == "/" || path.empty()) break;
-      path.resize(slash);
-    }
-  }
-  return least;
-}
-
-}  // namespace
 
 int usable_cpus() noexcept {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  int cpus = 1;
-  if (::sched_getaffinity(0, sizeof(set), &set) == 0) cpus = std::max(1, CPU_COUNT(&set));
   try {
-    const int quota = quota_cpus();
-    if (quota > 0) cpus = std::min(cpus, quota);
-  } catch (...) {  // an unreadable quota counts as none
+    const int allowed = static_cast<int>(std::max<std::size_t>(1, affinity_of(0).count()));
+    const std::optional<CpuQuota> quota = cpu_quota();
+    return quota ? std::min(allowed, quota->cpus) : allowed;
+  } catch (...) {  // no memory to look with
+    return 1;
   }
-  return cpus;
 }
 
 std::int64_t involuntary_switches() noexcept {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <limits>
+#include <optional>
 
 #include <nlohmann/json.hpp>
 
@@ -15,6 +16,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostHostName = 255;
+constexpr int kNoQuota = 0;
 constexpr auto kMostInt = static_cast<std::uint64_t>(std::numeric_limits<int>::max());
 
 /// Takes the fields of a card one after the other; the first that is wrong is told.
@@ -40,6 +42,15 @@ class Fields {
       return least;
     }
     return found;
+  }
+  os::CpuSet cpus(const char* name) {
+    const json* const value = find(name);
+    std::optional<os::CpuSet> set;
+    if (value != nullptr && value->is_string())
+      set = os::CpuSet::parse(value->get_ref<const std::string&>());
+    if (!set)
+      fail(name, fmt::format("no set of CPUs below {}, in hexadecimal", os::CpuSet::kMostCpus));
+    return set.value_or(os::CpuSet{});
   }
   int integer(const char* name) { return static_cast<int>(number(name, 1, kMostInt)); }
   bool yes_or_no(const char* name) {
@@ -70,11 +81,20 @@ Status refusal(const std::string& why) {
 }  // namespace
 
 std::string encode(const Card& card) {
-  return json{{"boot", card.host.boot},           {"host_key", card.host.host_key},
-              {"host_name", card.host.host_name}, {"listener", card.host.listener},
-              {"nonce", card.host.nonce},         {"pid", card.host.pid},
-              {"cpus", card.host.cpus},           {"fence", card.host.fence},
-              {"address", card.address},          {"settings", card.settings}}
+  const os::CpuQuota quota = card.host.quota.value_or(os::CpuQuota{kNoQuota, 0});
+  return json{{"boot", card.host.boot},
+              {"host_key", card.host.host_key},
+              {"host_name", card.host.host_name},
+              {"listener", card.host.listener},
+              {"nonce", card.host.nonce},
+              {"pid", card.host.pid},
+              {"cpus", card.host.cpus.to_text()},
+              {"given_cpus", card.host.given_cpus.value_or(0)},
+              {"quota", quota.cpus},
+              {"quota_group", quota.group},
+              {"fence", card.host.fence},
+              {"address", card.address},
+              {"settings", card.settings}}
       .dump(-1, ' ', false, json::error_handler_t::replace);  // host names may hold any bytes
 }
 
@@ -93,7 +113,12 @@ Result<Card> decode(std::string_view text) {
   card.host.listener = fields.text("listener");
   card.host.nonce = fields.number("nonce", 0, kAny);
   card.host.pid = fields.integer("pid");
-  card.host.cpus = fields.integer("cpus");
+  card.host.cpus = fields.cpus("cpus");
+  if (const auto given = static_cast<int>(fields.number("given_cpus", 0, kMostInt)); given > 0)
+    card.host.given_cpus = given;
+  const auto quota = static_cast<int>(fields.number("quota", kNoQuota, kMostInt));
+  const std::uint64_t quota_group = fields.number("quota_group", 0, kAny);
+  if (quota != kNoQuota) card.host.quota = os::CpuQuota{quota, quota_group};
   card.host.fence = fields.yes_or_no("fence");
   card.address = fields.text("address");
   card.settings = fields.number("settings", 0, kAny);

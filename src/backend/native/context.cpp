@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backend/native/card.hpp"
+#include "backend/native/host_cpus.hpp"
 #include "backend/native/progress_thread.hpp"
 #include "base/agreed_settings.hpp"
 #include "base/forks.hpp"
@@ -58,6 +59,14 @@ std::uint64_t digest_of(const Config& config) {
   return engine::hash_text(text);
 }
 
+std::string describe_waiting(int rank, int ranks, int cpus) {
+  const auto many = [](int count, const char* what) {
+    return std::to_string(count) + " " + what + (count == 1 ? "" : "s");
+  };
+  return "rank " + std::to_string(rank) + ": waits " + (ranks > cpus ? "yield" : "spin") + ", " +
+         many(ranks, "rank") + " of this host have " + many(cpus, "CPU");
+}
+
 engine::TimePoint steady_now() noexcept { return Clock::now(); }
 
 }  // namespace
@@ -84,7 +93,7 @@ Status Context::build(const WorldOptions& options) {
 
   Card mine;
   mine.host = host_->card();
-  if (config_.cpus) mine.host.cpus = *config_.cpus;
+  mine.host.given_cpus = config_.cpus;
   mine.settings = digest_of(config_);
   std::unique_ptr<transport::TcpTransport> tcp;
   if (size_ > 1) {
@@ -118,8 +127,6 @@ Status Context::build(const WorldOptions& options) {
   std::vector<std::string> addresses;
   engine::World world;
   std::map<std::string, int> hosts;
-  int sharing = 0;  // ranks that share our CPUs, whatever their network namespace
-  int cpus = mine.host.cpus;
   bool fences = true;
   bool one_key = true;  // so their process ids mean the same here
   std::vector<int> processes;
@@ -142,8 +149,6 @@ Status Context::build(const WorldOptions& options) {
     const std::string key = share ? card->host.host_key : "rank " + std::to_string(r);
     world.host_of.push_back(hosts.try_emplace(key, static_cast<int>(hosts.size())).first->second);
     if (card->host.boot == mine.host.boot) {
-      ++sharing;
-      cpus = std::min(cpus, card->host.cpus);
       one_key = one_key && card->host.host_key == mine.host.host_key;
       processes.push_back(card->host.pid);
     }
@@ -171,10 +176,7 @@ Status Context::build(const WorldOptions& options) {
   }
   world.rank = rank_;
   world.size = size_;
-  // Decides which algorithm runs, so it must be the same everywhere: the least that any rank has.
-  int least = cards.front().cpus;
-  for (const transport::shm::HostCard& card : cards) least = std::min(least, card.cpus);
-  world.cpus = least;
+  world.cpus = least_cpus(cards);  // decides which algorithm runs: the same everywhere
   world.settings = mine.settings;
   world.regions = &host_->regions();
   world.local_of.assign(static_cast<std::size_t>(size_), -1);
@@ -208,9 +210,17 @@ Status Context::build(const WorldOptions& options) {
   host_->regions().header().job = options.job;
   host_->regions().header().generation = options.generation;
   engine_ = std::make_unique<engine::Engine>(std::move(world));
+  // Ranks that share our CPUs, whatever their network namespace.
+  std::vector<const transport::shm::HostCard*> sharing;
+  for (const transport::shm::HostCard& card : cards) {
+    if (card.boot == mine.host.boot) sharing.push_back(&card);
+  }
+  const int cpus = cpus_of_host(sharing);
+  const auto ranks = static_cast<int>(sharing.size());
+  base::log(base::Level::debug, describe_waiting(rank_, ranks, cpus));
   if (!one_key) processes.clear();
   driver_ = std::make_unique<Driver>(
-      *engine_, *host_, Driver::Options{cpus, sharing, fences, remote, std::move(processes)});
+      *engine_, *host_, Driver::Options{cpus, ranks, fences, remote, std::move(processes)});
   kept_ = options.store;
   tell_left_ = options.left;  // not before: who fails to be part of a world does not leave in peace
   return Status();

@@ -19,6 +19,7 @@
 #include "backend/native/driver.hpp"
 #include "base/forks.hpp"
 #include "base/log.hpp"
+#include "os/cpu_set.hpp"
 #include "os/fd.hpp"
 
 namespace tutti::native {
@@ -168,6 +169,8 @@ class Loop {
 
   void run(Life& life) {
     ::pthread_setname_np(::pthread_self(), "tutti-progress");
+    // The thread that started us may be bound to a CPU that a rank spins on.
+    (void)os::take_affinity_of_process();
     std::unique_lock lock(mutex_);
     while (!life.stop && !life.over) {
       nanoseconds most = std::chrono::seconds(10);

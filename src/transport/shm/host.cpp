@@ -15,7 +15,6 @@
 #include <utility>
 
 #include "base/forks.hpp"
-#include "os/cpu.hpp"
 #include "os/descriptors.hpp"
 #include "os/futex.hpp"
 #include "os/host.hpp"
@@ -159,7 +158,8 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   card.host_key = card.boot + "/" + std::to_string(network ? *network : 0) + "/" + host_id;
   card.nonce = random_number();
   card.pid = ::getpid();
-  card.cpus = os::usable_cpus();
+  card.cpus = os::affinity_of(0);
+  card.quota = os::cpu_quota();
   card.fence = os::register_global_fence();
   char name[64];
   std::snprintf(name, sizeof(name), "tutti-%016llx%016llx",

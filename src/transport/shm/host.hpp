@@ -11,6 +11,8 @@
 
 #include <tutti/error.hpp>
 
+#include "os/cpu_quota.hpp"
+#include "os/cpu_set.hpp"
 #include "os/fd.hpp"
 #include "os/lifeline.hpp"
 #include "os/shared_memory.hpp"
@@ -27,8 +29,10 @@ struct HostCard {
   std::string listener;  ///< abstract name of the rank's unix socket
   std::uint64_t nonce = 0;
   int pid = 0;
-  int cpus = 1;
-  bool fence = false;  ///< takes part in membarrier
+  os::CpuSet cpus;                    ///< on which it may run, when it was made
+  std::optional<os::CpuQuota> quota;  ///< of its cgroup
+  std::optional<int> given_cpus;      ///< that its host's ranks have together (TUTTI_CPUS)
+  bool fence = false;                 ///< takes part in membarrier
 };
 
 /// This rank's share of the memory of its host, and its view of the others' (decisions C1, C6).

@@ -21,17 +21,20 @@ using tutti::fuzz::require;
 
 namespace tutti::fuzz::card_parser {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kFields = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kFields = {{
     {"boot", "\"b\""},
     {"host_key", "\"k\""},
     {"host_name", "\"n\""},
     {"listener", "\"l\""},
     {"nonce", "1"},
     {"pid", "1"},
-    {"cpus", "1"},
+    {"cpus", "\"3\""},
     {"fence", "true"},
     {"address", "\"10.0.0.1:1\""},
     {"settings", "1"},
+    {"given_cpus", "1"},
+    {"quota", "1"},
+    {"quota_group", "1"},
 }};
 
 std::string card_with(std::size_t changed, std::string_view value) {
@@ -56,7 +59,9 @@ TUTTI_FUZZER(card_fuzz)(const std::uint8_t* data, std::size_t size) {
     return 0;
   }
   require(text.size() <= kMostCardBytes);
-  require(card->host.pid > 0 && card->host.cpus > 0);
+  require(card->host.pid > 0 && card->host.given_cpus.value_or(1) > 0);
+  require(!card->host.quota || card->host.quota->cpus > 0);
+  require(!card->host.cpus.has(tutti::os::CpuSet::kMostCpus));
   for (const std::string* one :
        {&card->host.boot, &card->host.host_key, &card->host.host_name, &card->host.listener})
     require(one->size() <= kMostCardText);

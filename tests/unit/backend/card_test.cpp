@@ -16,7 +16,9 @@ Card a_card() {
   card.host.listener = "tutti-501-0";
   card.host.nonce = ~std::uint64_t{0};
   card.host.pid = 501;
-  card.host.cpus = 2;
+  card.host.cpus = os::CpuSet::of({0, 3, 1500});
+  card.host.quota = os::CpuQuota{2, 77};
+  card.host.given_cpus = 5;
   card.host.fence = true;
   card.address = "[::1]:40001";
   card.settings = 7;
@@ -40,10 +42,24 @@ TEST(Card, TravelsAsText) {
   EXPECT_EQ(card->host.listener, "tutti-501-0");
   EXPECT_EQ(card->host.nonce, ~std::uint64_t{0});
   EXPECT_EQ(card->host.pid, 501);
-  EXPECT_EQ(card->host.cpus, 2);
+  EXPECT_EQ(card->host.cpus, os::CpuSet::of({0, 3, 1500}));
+  ASSERT_TRUE(card->host.quota);
+  EXPECT_EQ(card->host.quota->cpus, 2);
+  EXPECT_EQ(card->host.quota->group, 77U);
+  EXPECT_EQ(card->host.given_cpus, 5);
   EXPECT_TRUE(card->host.fence);
   EXPECT_EQ(card->address, "[::1]:40001");
   EXPECT_EQ(card->settings, 7U);
+}
+
+TEST(Card, QuotaAndGivenCpusMayBeAbsent) {
+  Card card = a_card();
+  card.host.quota.reset();
+  card.host.given_cpus.reset();
+  Result<Card> read = decode(encode(card));
+  ASSERT_TRUE(read) << read.status().message();
+  EXPECT_FALSE(read->host.quota);
+  EXPECT_FALSE(read->host.given_cpus);
 }
 
 TEST(Card, NameOfAHostMayHoldAnyBytesAndIsShownOnOneLine) {
@@ -64,7 +80,11 @@ TEST(Card, WhatIsOutOfItsRangeIsRefused) {
       {"\"pid\":501", "\"pid\":4294967797"},
       {"\"pid\":501", "\"pid\":\"501\""},
       {"\"pid\":501", "\"place\":501"},
-      {"\"cpus\":2", "\"cpus\":0"},
+      {"\"cpus\":\"1000", "\"cpus\":\"g000"},
+      {"\"cpus\":\"1000", "\"cpus\":\"" + std::string(2048, '0') + "1000"},
+      {"\"given_cpus\":5", "\"given_cpus\":-5"},
+      {"\"quota\":2", "\"quota\":2147483648"},
+      {"\"quota_group\":77", "\"quota_group\":\"77\""},
       {"\"fence\":true", "\"fence\":1"},
       {"\"nonce\":18446744073709551615", "\"nonce\":18446744073709551616"},
       {"\"settings\":7", "\"settings\":null"},

@@ -176,6 +176,7 @@ TEST(InitProcessGroup, KeepsTheLevelOfTheSinkUnlessOneIsSaid) {
   set_log_sink([&](LogLevel, std::string_view text) { heard.emplace_back(text); }, LogLevel::debug);
   ::unsetenv("TUTTI_LOG_LEVEL");
   { const ProcessGroup world = alone(); }
+  heard.clear();  // what a world says of itself at that level
   base::log(LogLevel::debug, "nobody said a level");
   ::setenv("TUTTI_LOG_LEVEL", "error", 1);
   { const ProcessGroup world = alone(); }

@@ -1,0 +1,134 @@
+// Ranks that are bound to CPUs, as launchers do it.
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <fstream>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<int> allowed_cpus() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
+  std::vector<int> cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+void bind_to(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  if (sched_setaffinity(0, sizeof(set), &set) != 0) throw std::runtime_error("cannot be bound");
+}
+
+/// Two ranks on these CPUs start; an error where one does not wait as `expected` says.
+void start_ranks_on(int first, int second, const std::string& expected) {
+  tutti::spawn(
+      [&](int rank) {
+        bind_to(rank == 0 ? first : second);
+        std::mutex mutex;
+        std::string told;
+        tutti::set_log_sink(
+            [&](tutti::LogLevel, std::string_view text) {
+              const std::lock_guard lock(mutex);
+              told.append(text).push_back('\n');
+            },
+            tutti::LogLevel::debug);
+        tutti::ProcessGroup world = tutti::init_process_group();
+        std::vector<float> values(2, static_cast<float>(rank));
+        world.all_reduce(values).wait();
+        tutti::set_log_sink({});
+        const std::lock_guard lock(mutex);
+        if (told.find(expected) == std::string::npos)
+          throw std::runtime_error("no '" + expected + "' in: " + told);
+      },
+      2);
+}
+
+TEST(BoundRanks, WithACpuEachSpin) {
+  const std::vector<int> cpus = allowed_cpus();
+  if (cpus.size() < 2) GTEST_SKIP() << "one CPU";
+  start_ranks_on(cpus[0], cpus[1], "waits spin, 2 ranks of this host have 2 CPUs");
+}
+
+TEST(BoundRanks, OnOneCpuYield) {
+  const int cpu = allowed_cpus().front();
+  start_ranks_on(cpu, cpu, "waits yield, 2 ranks of this host have 1 CPU");
+}
+
+/// What the kernel says of the CPUs of a thread.
+std::string cpus_of_task(const fs::path& task) {
+  std::ifstream status(task / "status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Cpus_allowed_list:")) return line;
+  }
+  return "not to be seen";
+}
+
+fs::path task_named(const std::string& name) {
+  for (const fs::directory_entry& task : fs::directory_iterator("/proc/self/task")) {
+    std::string found;
+    std::ifstream comm(task.path() / "comm");
+    if (std::getline(comm, found) && found == name) return task.path();
+  }
+  return "/proc/self/task/none";
+}
+
+TEST(BoundRanks, ProgressThreadRunsWhereTheProcessMay) {
+  const std::vector<int> cpus = allowed_cpus();
+  if (cpus.size() < 2) GTEST_SKIP() << "one CPU";
+  std::thread([&] {
+    bind_to(cpus[0]);
+    tutti::InitOptions options;
+    options.rank = 0;
+    options.size = 1;
+    options.exchange = [](const std::string&, const std::string& mine) {
+      return std::vector<std::string>{mine};
+    };
+    tutti::ProcessGroup world = tutti::init_process_group(options);
+    std::vector<int> got(1);
+    tutti::Work work = world.irecv(got, 0);
+    bool called = false;
+    std::mutex mutex;
+    std::condition_variable told;
+    struct Seen {
+      bool& called;
+      std::mutex& mutex;
+      std::condition_variable& told;
+    } seen{called, mutex, told};
+    // A callback runs on the progress thread, which so has begun.
+    work.on_done({[](void* context, const tutti::Status&) noexcept {
+                    auto& of = *static_cast<Seen*>(context);
+                    const std::lock_guard lock(of.mutex);
+                    of.called = true;
+                    of.told.notify_all();
+                  },
+                  &seen});
+    std::vector<int> given{7};
+    world.send(given, 0);
+    std::unique_lock lock(mutex);
+    ASSERT_TRUE(told.wait_for(lock, std::chrono::seconds(20), [&] { return called; }));
+    EXPECT_EQ(cpus_of_task(task_named("tutti-progress")), cpus_of_task("/proc/self"));
+    EXPECT_NE(cpus_of_task("/proc/thread-self"), cpus_of_task("/proc/self"));
+    work.wait();
+  }).join();
+}
+
+}  // namespace
