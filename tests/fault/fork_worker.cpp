@@ -11,6 +11,7 @@
 #include <memory>
 #include <semaphore>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -104,14 +105,19 @@ void exit_in_callback(tutti::ProcessGroup& world) {
   world.recv(never, 1 - world.rank());
 }
 
+constexpr std::string_view kGroupOfParent = "this process was forked after init_process_group";
+constexpr std::string_view kStoreOfParent =
+    "was made before this process was forked, and a child cannot use it";
+
 /// 0 if it throws what a call on an object of the parent must throw.
-int refused(const char* name, const std::function<void()>& call) {
+int refused(const char* name, const std::function<void()>& call,
+            std::string_view text = kGroupOfParent) {
   try {
     call();
     say("worked", "%s", name);
   } catch (const tutti::Error& error) {
     if (error.code() == tutti::Errc::unsupported &&
-        std::string(error.what()).find("forked") != std::string::npos)
+        std::string_view(error.what()).find(text) != std::string_view::npos)
       return 0;
     say("otherwise", "%s: %s", name, error.what());
   }
@@ -131,9 +137,12 @@ int in_child(tutti::ProcessGroup& world, tutti::Work& work, tutti::Store& store)
   wrong += refused("wait_for", [&] {
     if (work.wait_for(1s)) tutti::raise_if(work.error());
   });
-  wrong += refused("set", [&] { store.set("a", "b"); });
-  wrong += refused("get", [&] { (void)store.get("key"); });
-  wrong += refused("add", [&] { (void)store.add("n", 1); });
+  wrong += refused(
+      "set", [&] { store.set("a", "b"); }, kStoreOfParent);
+  wrong += refused(
+      "get", [&] { (void)store.get("key"); }, kStoreOfParent);
+  wrong += refused(
+      "add", [&] { (void)store.add("n", 1); }, kStoreOfParent);
   tutti::InitOptions alone;
   alone.store = tutti::make_hash_store();
   alone.rank = 0;
