@@ -192,9 +192,10 @@ class Outcome:
     def first_failure(self):
         if self.over:
             return "the time limit"
-        for pattern in (r"\[  FAILED  \] ([\w./]+)", r"^FAILED (\S+)", r"^(\S+:\d+): Failure"):
+        for pattern in (r"\[  FAILED  \] ([\w./]+)", r"^FAILED (\S+)", r"^(\S+:\d+): Failure",
+                        r"^SUMMARY: (\w+: [\w-]+(?: [\w-]+)?)"):
             if found := re.search(pattern, self.output, re.MULTILINE):
-                return found[1].rpartition("/tests/")[2]
+                return found[1].rpartition("/tests/")[2].strip()
         return "its end"  # killed, or stopped by an assertion
 
 
