@@ -41,8 +41,8 @@ struct Config {
   bool tls = false;
 
   /// TUTTI_CPUS. CPUs that the ranks of this host have together; default: the union of the
-  /// ranks' affinities, capped by cgroup quotas. Decides between spinning and yielding, and between algorithms. The least of all ranks
-  /// counts.
+  /// ranks' affinities, capped by cgroup quotas. Decides between spinning and yielding, and between
+  /// algorithms. The least of all ranks counts.
   std::optional<int> cpus;
 
   /// TUTTI_HOST_ID. Ranks with different ids never share memory, as if on different hosts. For
