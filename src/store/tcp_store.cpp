@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/bounded_lock.hpp"
 #include "base/deadline.hpp"
 #include "os/address.hpp"
 #include "secure/stream.hpp"
@@ -45,7 +46,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
   }
   void leave() {
     // At exit, which may come in a signal handler below the holder of the lock.
-    const std::unique_lock lock(leaving_, kGoodByeTimeout);
+    const auto lock = base::lock_until(leaving_, Clock::now() + kGoodByeTimeout);
     if (lock.owns_lock() && !is_parents()) say_good_bye();
   }
   void say_good_bye() {
@@ -80,7 +81,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
   milliseconds linger_;
   std::unique_ptr<TcpServer> server_;
   std::shared_ptr<TcpClient> client_;
-  std::timed_mutex leaving_;
+  std::mutex leaving_;
   bool left_ = false;  ///< under leaving_
 };
 

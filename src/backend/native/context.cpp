@@ -11,6 +11,7 @@
 #include "backend/native/host_cpus.hpp"
 #include "backend/native/progress_thread.hpp"
 #include "base/agreed_settings.hpp"
+#include "base/bounded_lock.hpp"
 #include "base/forks.hpp"
 #include "base/log.hpp"
 #include "plan/select.hpp"
@@ -25,7 +26,7 @@ using std::chrono::nanoseconds;
 
 /// Contexts that are alive, so that the end of the process is a leave and not a death (A7).
 struct Living {
-  std::timed_mutex mutex;
+  std::mutex mutex;
   std::set<Context*> contexts;
 };
 Living& living() {
@@ -41,7 +42,7 @@ void leave_all() {
   const auto deadline = Clock::now() + kLeaveTime;
   // All the time: another thread may be about to end one of them. A signal handler that exits may
   // have interrupted whoever holds it.
-  const std::unique_lock lock(living().mutex, deadline);
+  const auto lock = base::lock_until(living().mutex, deadline);
   if (!lock.owns_lock()) return;
   for (Context* const context : living().contexts) context->leave(deadline);
 }

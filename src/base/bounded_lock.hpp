@@ -1,0 +1,21 @@
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+namespace tutti::base {
+
+/// Locks the mutex if that can be done until the deadline; looks each millisecond. For the end of a
+/// process. Not std::timed_mutex: TSan of GCC 12 does not know pthread_mutex_clocklock.
+inline std::unique_lock<std::mutex> lock_until(std::mutex& mutex,
+                                               std::chrono::steady_clock::time_point deadline) {
+  std::unique_lock lock(mutex, std::try_to_lock);
+  while (!lock.owns_lock() && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    lock = std::unique_lock(mutex, std::try_to_lock);
+  }
+  return lock;
+}
+
+}  // namespace tutti::base
