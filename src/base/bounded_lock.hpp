@@ -1,8 +1,9 @@
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <mutex>
-#include <thread>
 
 namespace tutti::base {
 
@@ -12,7 +13,7 @@ inline std::unique_lock<std::mutex> lock_until(std::mutex& mutex,
                                                std::chrono::steady_clock::time_point deadline) {
   std::unique_lock lock(mutex, std::try_to_lock);
   while (!lock.owns_lock() && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    (void)::poll(nullptr, 0, 1);  // no event tells of a mutex
     lock = std::unique_lock(mutex, std::try_to_lock);
   }
   return lock;
