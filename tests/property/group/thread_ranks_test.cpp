@@ -181,13 +181,21 @@ TEST_P(ThreadRanksStrict, LetNobodyReturnBeforeAllWereCompared) {
   config.transport = GetParam();
   config.agree = Config::Agree::strict;
   config.timeout = std::chrono::seconds(20);
+  std::atomic<bool> looked{false};
   std::atomic<int> errors{0};
   run_threads(
       3,
       [&](ProcessGroup& world) {
         std::vector<float> data(8, 1);
+        const bool odd = world.rank() == 2;
+        while (odd && !looked) std::this_thread::yield();
         try {  // the root of a broadcast alone would not wait for anybody
-          world.broadcast(std::span(data).first(world.rank() == 2 ? 4 : 8)).wait();
+          Work work = world.broadcast(std::span(data).first(odd ? 4 : 8));
+          if (world.rank() == 0) {
+            EXPECT_FALSE(work.wait_for(std::chrono::milliseconds(100))) << "one has not come yet";
+            looked = true;
+          }
+          work.wait();
         } catch (const DisagreementError&) {
           ++errors;
         }
