@@ -15,6 +15,7 @@ import argparse
 import collections
 import os
 import sys
+import traceback
 import xml.etree.ElementTree as ElementTree
 
 import slowest
@@ -144,4 +145,9 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except Exception:  # the last line is a count, whatever goes wrong
+        traceback.print_exc()
+        print("0 passed, 1 failed", flush=True)
+        sys.exit(1)

@@ -119,7 +119,7 @@ TEST_P(Coalesced, GivesWhatSingleCallsGive) {
     std::mt19937_64 own(100 + static_cast<std::uint64_t>(world.rank()));
     const auto size = static_cast<std::size_t>(world.size());
     for (int round = 0; round < (test::kSanitized ? 2 : 5); ++round) {
-      const auto counts = draw_counts(random, 20'000);
+      const auto counts = draw_counts(random, test::kSanitized ? 4'000 : 20'000);
       const int root = static_cast<int>(random() % size);
       const ReduceOp op = random() % 2 == 0 ? ReduceOp::sum : ReduceOp::avg;
       Set together(counts, 1, own);

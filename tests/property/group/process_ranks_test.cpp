@@ -78,8 +78,8 @@ TEST(ProcessRanks, GiveTheSameOnTwoHosts) {
 
 TEST(ProcessRanks, KeepNoSlotsOfGroupsThatAreClosed) {
   ProcessGroup world = init_process_group();
-  if (world.size() > 3 && !test::long_tests()) return;  // a minute with 8 ranks on 2 CPUs
-  test::churn_groups(world, 43, 300);
+  // A minute for all of them with 8 ranks on 2 CPUs; one slot that is lost is seen with few, too.
+  test::churn_groups(world, 43, world.size() > 3 && !test::long_tests() ? 30 : 300);
 }
 
 TEST(ProcessRanks, TakeSeveralTensorsAtOnceAndWaitForTheLatest) {

@@ -78,8 +78,15 @@ def test_programs_of_the_page_about_python(script):
 
 
 @pytest.mark.parametrize("page", ["README.md", "README.zh-CN.md", "python/README.md"])
-def test_programs_of_the_front_pages(page, script):
+def test_programs_of_the_front_pages(page, script, tmp_path):
     found = programs(page)
-    assert found
+    shown = (ROOT / page).read_text(encoding="utf-8")
+    commands = re.findall(r"^ *(tuttirun .*program\.py.*)$", shown, re.MULTILINE) or ["tuttirun --nproc-per-node 2 program.py"]
+    assert found and (commands[0] in shown or page == "python/README.md")
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
     for text in found:
-        run(*LAUNCHER, "--nproc-per-node", "2", script(text))
+        script(text)
+        for command in commands:
+            done = subprocess.run(command, shell=True, cwd=tmp_path, env=os.environ | {"PATH": path},
+                                  capture_output=True, text=True, timeout=LIMIT, check=False)
+            assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/reduce.hpp"
+#include "support/sanitized.hpp"
 #include "unit/kernels/kernel_arrays.hpp"
 
 namespace tutti::kernels {
@@ -84,6 +85,7 @@ TYPED_TEST(Average, LargeOnesAndInPlace) {
   const std::size_t large = 20'003 / sizeof(TypeParam);
   for_each_average<TypeParam>([&](AverageFn plain, AverageFn past) {
     for (const int k : {1, 2, 5, 8, 9, 17}) {
+      if (test::kSanitized && k != 2 && k != 9) continue;  // the values are dev's business
       check_average<TypeParam>(plain, 5, k, 1'100, random, k - 1);
       check_average<TypeParam>(plain, 6, k, large, random, k / 2);
       check_average<TypeParam>(past, 7, k, large, random);
