@@ -90,21 +90,23 @@ void connect(Ranks<Fixture>& ranks) {
   }));
 }
 
-TYPED_TEST(TcpFailure, NoticesACutConnectionWithinASecondWhenDataAreOnTheWay) {
+TYPED_TEST(TcpFailure, NoticesACutConnectionWithinASecondMoreThanItsLimit) {
   Ranks<TypeParam> ranks(2);
   connect(ranks);
   ASSERT_EQ(cut_all_connections(), 2);
-  Promised notice(1000);
+  Promised notice(2000);
   const auto start = Clock::now();
   const std::vector<std::byte> payload(1000);
   ASSERT_NE(ranks.try_send(0, 1, head_of(1, payload.size()), payload.data()), 0U);
   while (!ranks.sink(0).lost(1)) ASSERT_TRUE(sleep_and_poll(ranks.at(0), start + kPatience));
   notice.expect_kept();
-  EXPECT_GT(notice.took_ms, 400) << "too quick to judge";
+  EXPECT_GT(notice.took_ms, 900) << "too quick to judge";
   const Status& why = ranks.sink(0).peers[1].lost[0];
   EXPECT_EQ(why.code(), Errc::peer_lost);
   EXPECT_NE(why.message().find("rank 1 (127.0.0.1:"), std::string::npos) << why.message();
-  EXPECT_NE(why.message().find("has not answered for"), std::string::npos) << why.message();
+  EXPECT_NE(why.message().find("though data are on the way; is the network cut or the host down?"),
+            std::string::npos)
+      << why.message();
 }
 
 TYPED_TEST(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
@@ -120,7 +122,7 @@ TYPED_TEST(TcpFailure, NoticesACutConnectionInTheMiddleOfAStream) {
     return ranks.sink(1).received(0) > 20;
   }));
   ASSERT_EQ(cut_all_connections(), 2);
-  Promised notice(1000);
+  Promised notice(2000);
   const auto start = Clock::now();
   while (!ranks.sink(0).lost(1)) {
     feed();

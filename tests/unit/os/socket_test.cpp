@@ -102,7 +102,7 @@ TEST(Socket, TalksOverIpv4AndIpv6) {
     if (std::string_view(host) == "::1" && !has_ipv6()) continue;
     Pair pair = connected(host);
     EXPECT_TRUE(set_no_delay(pair.client.get()));
-    EXPECT_TRUE(set_keep_alive(pair.client.get()));
+    EXPECT_TRUE(set_keep_alive(pair.client.get(), std::chrono::seconds(15)));
     EXPECT_TRUE(peer_address(pair.server.get()).value() ==
                 local_address(pair.client.get()).value());
     // More than the kernel keeps, in both directions' buffers.
