@@ -67,11 +67,14 @@ Addresses resolve_until(const std::string& host, std::uint16_t port, Deadline de
                         const Lookup& lookup) {
   if (auto numeric = Address::parse(host, port)) return std::vector<Address>{*numeric};
   GrowingPause pause;
+  Status last;
   while (true) {
     Addresses found = ask_once(host, port, deadline, lookup);
     if (found) return found;
+    // What a name server has said tells more than that it did not answer once more.
+    if (last.ok() || found.status().code() != Errc::timeout) last = found.status();
     if (std::chrono::steady_clock::now() >= deadline)
-      return Status(Errc::timeout, std::string(found.status().message()));
+      return Status(Errc::timeout, std::string(last.message()));
     base::log_limited(base::Level::warning, "os.resolve",
                       fmt::format("{}; it is asked for again until the timeout is over",
                                   found.status().message()));

@@ -112,7 +112,12 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, cons
   for (int attempts = 1;; ++attempts) {
     // Each time: a host that has come up anew may have another address.
     auto addresses = os::resolve_until(target.host, target.port, deadline, target.lookup);
-    if (!addresses) return addresses.status();
+    if (!addresses) {
+      return Status(addresses.status().code(),
+                    fmt::format("cannot reach the store: {}; is the name right, and does the name "
+                                "server of this host know it?",
+                                addresses.status().message()));
+    }
     const std::string name = addresses->size() == 1
                                  ? addresses->front().to_string()
                                  : fmt::format("{}:{}", target.host, target.port);

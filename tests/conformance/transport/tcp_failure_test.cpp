@@ -1,7 +1,6 @@
 // Cut networks, frozen and leaving peers.
 
 #include <gtest/gtest.h>
-#include <linux/filter.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/socket.h>
@@ -9,7 +8,6 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
@@ -18,6 +16,7 @@
 
 #include "conformance/transport/ranks.hpp"
 #include "conformance/transport/tcp_fixture.hpp"
+#include "support/cut_connections.hpp"
 #include "support/sleeper.hpp"
 
 namespace tutti::transport::test {
@@ -35,21 +34,8 @@ template <class Fixture>
 class TcpCrossing : public testing::Test {};
 TYPED_TEST_SUITE(TcpCrossing, Fixtures);
 
-/// From here on every packet to a connected socket of this process is lost: a pulled cable.
-int cut_all_connections() {
-  sock_filter drop_all = BPF_STMT(BPF_RET | BPF_K, 0);
-  const sock_fprog program{1, &drop_all};
-  int cut = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
-    const int fd = std::stoi(entry.path().filename());
-    sockaddr_storage peer{};
-    socklen_t size = sizeof peer;
-    if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &size) != 0) continue;
-    if (peer.ss_family != AF_INET) continue;
-    if (setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof program) == 0) ++cut;
-  }
-  return cut;
-}
+/// As a network that is cut; returns how many.
+int cut_all_connections() { return tutti::test::cut(tutti::test::connections()); }
 
 /// As a progress thread drives: asleep until there is something to do. False at the deadline.
 bool sleep_and_poll(Transport& transport, Clock::time_point deadline) {
