@@ -125,6 +125,7 @@ Result<std::unique_ptr<store::TcpServer>> Meeting::make_server(std::uint16_t por
     server.address = address;
     server.secret = secret_;
     server.encrypt = options_.tls;
+    server.link_timeout = server.hello_timeout = options_.link_timeout;
     server.job = address_.job;
     auto started = store::TcpServer::start(std::move(server));
     if (started) return started;
@@ -190,6 +191,7 @@ TcpStoreOptions Meeting::store() const {
   store.timeout = options_.join_timeout;
   store.secret = secret_;
   store.encrypt = options_.tls;
+  store.link_timeout = options_.link_timeout;
   store.job = job_;
   return store;
 }

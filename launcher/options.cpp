@@ -241,12 +241,14 @@ Status convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& o
 
 Status convert_security(const RawOptions& raw, Options& options) {
   options.secret_file = raw.secret_file;
-  // Of the settings of the workers this one is ours, too: the store is here.
+  // Of the settings of the workers these are ours, too: the store is here.
   const auto config = Config::from_environment([](const char* name) -> const char* {
-    return std::string_view(name) == "TUTTI_TLS" ? std::getenv(name) : nullptr;
+    const std::string_view wanted(name);
+    return wanted == "TUTTI_TLS" || wanted == "TUTTI_LINK_TIMEOUT" ? std::getenv(name) : nullptr;
   });
   if (!config) return config.status();
   options.tls = raw.tls || config.value().tls;
+  options.link_timeout = config.value().link_timeout;
   if (options.tls && options.nnodes > 1 && options.secret_file.empty()) {
     return invalid(
         fmt::format("{} needs a secret, which on several nodes nobody can make for all: give each "

@@ -50,6 +50,7 @@ struct Options {
   std::string secret_file;
   /// All TCP connections are encrypted, the launchers' own included.
   bool tls = false;
+  std::chrono::milliseconds link_timeout = std::chrono::seconds(15);  ///< Config::link_timeout
   /// How long the nodes wait for each other.
   std::chrono::milliseconds join_timeout = std::chrono::minutes(5);
 

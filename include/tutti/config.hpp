@@ -40,6 +40,10 @@ struct Config {
   /// all ranks and where the store is served.
   bool tls = false;
 
+  /// TUTTI_LINK_TIMEOUT, seconds, 1 to 32767. How long a rank's host, or the store's, may answer
+  /// nothing before it counts as lost. Shorter gaps of the network are survived.
+  std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
+
   /// TUTTI_CPUS. CPUs that the ranks of this host have together; default: the union of the
   /// ranks' affinities, capped by cgroup quotas. Decides between spinning and yielding, and between
   /// algorithms. The least of all ranks counts.

@@ -191,6 +191,9 @@ struct TcpStoreOptions {  ///< Where the store is, and who may use it.
   /// Tells apart stores that follow each other on one port: a user of a later generation tries
   /// until the later server is there. 0 at the server: any.
   std::uint32_t generation = 0;
+  /// How long the host at the other end may answer nothing before it counts as lost, at least a
+  /// second; see Config::link_timeout.
+  std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
 };
 
 /// A store that one process serves and others reach by TCP.

@@ -132,6 +132,16 @@ void bind_config(nb::module_& module) {
             self.timeout = *timeout;
           },
           "Of init and of operations that say none.")
+      .def_prop_rw(
+          "link_timeout", [](const Config& self) { return self.link_timeout; },
+          [](Config& self, nb::handle value) {
+            const Timeout timeout = timeout_of(value);
+            const bool known = timeout && *timeout >= std::chrono::seconds(1) &&
+                               *timeout <= std::chrono::seconds(32767);
+            if (!known) throw nb::value_error("Config.link_timeout must be 1 to 32767 s");
+            self.link_timeout = std::chrono::floor<std::chrono::milliseconds>(*timeout);
+          },
+          "How long a host may answer nothing before it counts as lost.")
       .def_rw("backend", &Config::backend, "What runs the operations: one of available_backends().")
       .def_prop_rw(
           "agree",

@@ -9,6 +9,8 @@
 #include <thread>
 #include <utility>
 
+#include <tutti/config.hpp>
+
 #include "store.hpp"
 #include "timeout.hpp"
 #include "waiting.hpp"
@@ -127,6 +129,9 @@ void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
   options.encrypt = encrypt;
   options.job = std::move(job);
   options.generation = generation;
+  const Result<Config> config = Config::from_environment();
+  raise_if(config.status());
+  options.link_timeout = config->link_timeout;
   auto made = std::make_shared<std::shared_ptr<TcpStore>>();
   run_interruptibly([made, options, wait_for_workers] { *made = join(options, wait_for_workers); },
                     [] { return false; });

@@ -87,6 +87,7 @@ class Config:
     """Every setting that an environment variable can give; see docs/configuration.md."""
 
     timeout: timedelta
+    link_timeout: timedelta
     backend: str
     agree: Literal["normal", "strict"]
     transport: Literal["auto", "shm", "tcp"]

@@ -38,6 +38,13 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
     }
     config.timeout = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
   }
+  if (const auto value = get("TUTTI_LINK_TIMEOUT")) {
+    char* end = nullptr;
+    const double seconds = std::strtod(value->c_str(), &end);
+    if (*end != '\0' || !(seconds >= 1) || seconds > 32767)
+      return bad("TUTTI_LINK_TIMEOUT", *value, "seconds, 1 to 32767");
+    config.link_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
+  }
   if (const auto value = get("TUTTI_BACKEND")) config.backend = *value;
   if (const auto value = get("TUTTI_AGREE")) {
     const int at = position(*value, {"normal", "strict"});

@@ -15,7 +15,7 @@ inline constexpr auto kAskAhead = std::chrono::seconds(2);
 /// When an operation waits for messages so long, those it waits for are told what it is ...
 inline constexpr auto kInquireAfter = std::chrono::milliseconds(40);
 /// ... and again now and then, as they may enter it later, and so that something is on the way
-/// when the network is cut: that shows after 0.7 s, and is to be told within 1 s.
+/// when the network is cut: that is to be told within Config::link_timeout and 1 s.
 inline constexpr auto kInquireAgain = std::chrono::milliseconds(200);
 
 /// Who is asked for its last calls has so long to answer.

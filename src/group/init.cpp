@@ -99,6 +99,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   settings.master_port = options.master_port;
   settings.secret = options.secret;
   settings.tls = config.tls;
+  settings.link_timeout = config.link_timeout;
   settings.interfaces = config.interfaces;
   settings.timeout = std::chrono::ceil<std::chrono::milliseconds>(config.timeout);
   Result<rendezvous::Rendezvous> found =

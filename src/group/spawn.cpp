@@ -37,14 +37,15 @@ Status check(const std::function<void(int)>& fn, int nprocs) {
   return {};
 }
 
-Result<std::unique_ptr<store::TcpServer>> serve(const std::vector<std::byte>& secret, bool encrypt,
-                                                const std::string& job) {
+Result<std::unique_ptr<store::TcpServer>> serve(const std::vector<std::byte>& secret,
+                                                const Config& config, const std::string& job) {
   auto loopback = os::Address::parse("127.0.0.1", 0);
   if (!loopback) return loopback.status();
   store::TcpServerOptions options;
   options.address = *loopback;
   options.secret = secret;
-  options.encrypt = encrypt;
+  options.encrypt = config.tls;
+  options.link_timeout = options.hello_timeout = config.link_timeout;
   options.job = job;
   return store::TcpServer::start(std::move(options));
 }
@@ -105,7 +106,7 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   group::Children children;  // ended before the server
   raise_if(children.fork(fn, settings));
   // Only now: a fork must not find half of the server's thread.
-  auto started = serve(secret->secret, config.value().tls, settings.job);
+  auto started = serve(secret->secret, config.value(), settings.job);
   raise_if(started.status());
   server = std::move(*started);
   raise_if(children.go(server->address().port()));

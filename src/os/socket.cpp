@@ -92,10 +92,15 @@ Result<Fd> start_connect(const Address& address) {
   return fd;
 }
 
-Status connect_result(int fd) {
+int take_error(int fd) noexcept {
   int error = 0;
   socklen_t length = sizeof error;
   if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  return error;
+}
+
+Status connect_result(int fd) {
+  const int error = take_error(fd);
   return error == 0 ? Status() : system_error("cannot connect", error);
 }
 
@@ -106,9 +111,7 @@ Result<Fd> connect_tcp(const Address& address, Deadline deadline) {
   auto ready = wait_ready(fd->get(), POLLOUT, deadline);
   if (!ready) return ready.status();
   if (!*ready) return timed_out(what);
-  int error = 0;
-  socklen_t length = sizeof error;
-  if (getsockopt(fd->get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+  const int error = take_error(fd->get());
   if (error != 0) return system_error(what, error);
   // A port of our own range may be dialled from itself; nobody else is there then.
   auto mine = local_address(fd->get());
@@ -137,12 +140,20 @@ Status set_no_delay(int fd) {
   return set_flag(fd, IPPROTO_TCP, TCP_NODELAY, 1, "cannot set TCP_NODELAY");
 }
 
-Status set_keep_alive(int fd) {
+Status set_keep_alive(int fd, std::chrono::milliseconds limit) {
   constexpr std::string_view what = "cannot set SO_KEEPALIVE";
+  constexpr int kMostQuestions = 5;
+  // What the kernel takes.
+  const int seconds = static_cast<int>(
+      std::clamp<std::int64_t>(std::chrono::ceil<std::chrono::seconds>(limit).count(), 2, 32767));
+  const int asking = seconds - std::max(seconds / 3, 1);
+  const int pause = (asking + kMostQuestions - 1) / kMostQuestions;
+  const int questions = asking / pause;
   if (Status s = set_flag(fd, SOL_SOCKET, SO_KEEPALIVE, 1, what); !s) return s;
-  if (Status s = set_flag(fd, IPPROTO_TCP, TCP_KEEPIDLE, 10, what); !s) return s;
-  if (Status s = set_flag(fd, IPPROTO_TCP, TCP_KEEPINTVL, 5, what); !s) return s;
-  return set_flag(fd, IPPROTO_TCP, TCP_KEEPCNT, 4, what);
+  if (Status s = set_flag(fd, IPPROTO_TCP, TCP_KEEPIDLE, seconds - questions * pause, what); !s)
+    return s;
+  if (Status s = set_flag(fd, IPPROTO_TCP, TCP_KEEPINTVL, pause, what); !s) return s;
+  return set_flag(fd, IPPROTO_TCP, TCP_KEEPCNT, questions, what);
 }
 
 Result<std::size_t> send_some(int fd, std::span<const std::byte> bytes) {

@@ -37,8 +37,11 @@ Result<Address> local_address(int fd);
 Result<Address> peer_address(int fd);
 /// Sends small frames at once instead of collecting them.
 Status set_no_delay(int fd);
-/// Asks the kernel to notice a peer whose host is gone, after about 30 s.
-Status set_keep_alive(int fd);
+/// Asks the kernel to notice a peer whose host has answered nothing for `limit`, in whole seconds
+/// and at least two: ETIMEDOUT. It asks after a third of that, up to five times.
+Status set_keep_alive(int fd, std::chrono::milliseconds limit);
+/// The error that the kernel keeps for the socket, and forgets when it is told; 0: none.
+[[nodiscard]] int take_error(int fd) noexcept;
 
 /// Bytes sent, 0 when the socket is full. Never raises SIGPIPE.
 Result<std::size_t> send_some(int fd, std::span<const std::byte> bytes);

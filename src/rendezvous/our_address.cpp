@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 
+#include "base/deadline.hpp"
 #include "os/address.hpp"
 #include "os/host.hpp"
+#include "os/resolver.hpp"
 #include "os/route.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/interfaces.hpp"
@@ -38,7 +41,8 @@ Result<std::optional<std::string>> towards_outside() {
 
 Result<std::string> towards_master(const std::string& host, std::uint16_t port,
                                    const Settings& settings) {
-  Result<std::vector<os::Address>> master = os::Address::resolve(host, port);
+  Result<std::vector<os::Address>> master = os::resolve_until(
+      host, port, base::deadline_after(std::chrono::steady_clock::now(), settings.timeout));
   if (!master) return master.status();
   Status why(Errc::refused, "MASTER_ADDR " + host + " has no address");
   for (const os::Address& address : *master) {

@@ -296,6 +296,7 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   options.timeout = settings_.timeout;
   options.secret = result_.secret;
   options.encrypt = settings_.tls;
+  options.link_timeout = settings_.link_timeout;
   options.job = result_.job;
   result_.rank_0_serves = !agent;
   if (!agent) {

@@ -70,6 +70,8 @@ struct Settings {
   std::optional<std::vector<std::byte>> secret = {};
   /// Encrypt the connection to the store; then there must be a secret.
   bool tls = false;
+  /// Config::link_timeout, for the store.
+  std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
   /// Config::interfaces: goes before the variables that name one.
   std::string interfaces = {};
   /// Null: the process's own environment, read now.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "os/address.hpp"
+#include "os/growing_pause.hpp"
 #include "store/wire.hpp"
 
 namespace tutti::store {
@@ -18,13 +19,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-
-constexpr milliseconds kFirstPause = 5ms;
-constexpr milliseconds kLongestPause = 250ms;
-// A server that takes longer than this to answer our hello is tried anew. Not so later: once it has
-// our proof it knows us, and would take the end of this connection for ours.
-constexpr milliseconds kHelloTimeout = 5s;
-constexpr milliseconds kConnectTimeout = 10s;
 
 // The server keeps the time of what waits. It gets a little longer to say so before we conclude
 // that it is gone: a server that stands still for a moment must not lose its users. One that has
@@ -36,16 +30,23 @@ struct Attempt {
   bool final = false;  // trying again cannot help
 };
 
+// Between two looks at data that the server's host has not acknowledged, and at a quiet connection:
+// another thread may send meanwhile.
+constexpr milliseconds kStallPause = 100ms;
+constexpr milliseconds kQuietPause = 500ms;
+
 constexpr std::uint64_t kFirstId = 1;
 // Of a server that has hung up: more than kernels keep for a connection (64 MiB). Its farewell
 // stands behind all answers.
 constexpr int kLastReads = 1024;
 
-Attempt shake_hands(secure::Stream& stream, const Credentials& mine, os::Deadline deadline,
-                    const Request* first) {
+// A server that takes longer than `hello_timeout` to answer is tried anew. Not so later: once it
+// has our proof it knows us, and would take the end of this connection for ours.
+Attempt shake_hands(secure::Stream& stream, const Credentials& mine, milliseconds hello_timeout,
+                    os::Deadline deadline, const Request* first) {
   auto hello = make_hello(mine);
   if (!hello) return {hello.status(), true};
-  const os::Deadline soon = std::min(deadline, Clock::now() + kHelloTimeout);
+  const os::Deadline soon = std::min(deadline, Clock::now() + hello_timeout);
   if (Status s = stream.write_all(*hello, soon); !s) return {s};
   Reply reply{};
   if (Status s = stream.read_all(reply, soon); !s) return {s};
@@ -73,13 +74,13 @@ Attempt shake_hands(secure::Stream& stream, const Credentials& mine, os::Deadlin
 }
 
 Attempt try_once(const os::Address& address, const Credentials& mine, os::Deadline deadline,
-                 const Request* first, secure::Stream& stream) {
-  auto connected = os::connect_tcp(address, std::min(deadline, Clock::now() + kConnectTimeout));
+                 milliseconds link_timeout, const Request* first, secure::Stream& stream) {
+  auto connected = os::connect_tcp(address, std::min(deadline, Clock::now() + link_timeout));
   if (!connected) return {connected.status()};
   if (Status s = os::set_no_delay(connected->get()); !s) return {s};
-  if (Status s = os::set_keep_alive(connected->get()); !s) return {s};
+  if (Status s = os::set_keep_alive(connected->get(), link_timeout); !s) return {s};
   secure::Stream shaken(std::move(*connected));
-  Attempt attempt = shake_hands(shaken, mine, deadline, first);
+  Attempt attempt = shake_hands(shaken, mine, link_timeout, deadline, first);
   if (attempt.status) stream = std::move(shaken);
   return attempt;
 }
@@ -107,18 +108,26 @@ std::unique_lock<std::mutex> lock_until(std::mutex& mutex, os::Deadline deadline
 Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, const Credentials& mine,
                                                       os::Deadline deadline, const Request* first) {
   const auto start = Clock::now();
-  auto addresses = os::Address::resolve(target.host, target.port);
-  if (!addresses) return addresses.status();
-  const std::string name = addresses->size() == 1 ? addresses->front().to_string()
-                                                  : fmt::format("{}:{}", target.host, target.port);
-  milliseconds pause = kFirstPause;
+  os::GrowingPause pause;
   for (int attempts = 1;; ++attempts) {
+    // Each time: a host that has come up anew may have another address.
+    auto addresses = os::resolve_until(target.host, target.port, deadline, target.lookup);
+    if (!addresses) {
+      return Status(addresses.status().code(),
+                    fmt::format("cannot reach the store: {}; is the name right, and does the name "
+                                "server of this host know it?",
+                                addresses.status().message()));
+    }
+    const std::string name = addresses->size() == 1
+                                 ? addresses->front().to_string()
+                                 : fmt::format("{}:{}", target.host, target.port);
     Status last;
     for (const os::Address& address : *addresses) {
       secure::Stream stream;
-      const Attempt attempt = try_once(address, mine, deadline, first, stream);
+      const Attempt attempt = try_once(address, mine, deadline, target.link_timeout, first, stream);
       if (attempt.status) {
-        std::unique_ptr<TcpClient> client(new TcpClient(std::move(stream), name));
+        std::unique_ptr<TcpClient> client(
+            new TcpClient(std::move(stream), name, target.link_timeout));
         if (first != nullptr) client->slots_.emplace(kFirstId, std::nullopt);
         return client;
       }
@@ -137,9 +146,9 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, cons
                                 name, took, attempts, last.message()));
     }
     // Nothing tells us when a port begins to be listened on: wait a little longer each time.
-    if (auto waited = os::wait_ready(-1, 0, std::min(deadline, Clock::now() + pause)); !waited)
+    if (auto waited = os::wait_ready(-1, 0, std::min(deadline, Clock::now() + pause.next()));
+        !waited)
       return waited.status();
-    pause = std::min(pause * 2, kLongestPause);
   }
 }
 
@@ -200,7 +209,7 @@ Status TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) 
       bytes = bytes.subspan(moved.bytes);
       if (bytes.empty() && stream_.unsent() == 0) return {};
     }
-    auto ready = os::wait_ready(stream_.fd(), POLLOUT, deadline);
+    auto ready = wait_watching(POLLOUT, deadline);
     if (!ready) return ready.status();
     if (!*ready) break;
   }
@@ -301,7 +310,7 @@ Status TcpClient::read_some(os::Deadline deadline,
     may_have_unread = stream_.may_have_unread();
   }
   if (!may_have_unread) {
-    auto ready = os::wait_ready(stream_.fd(), POLLIN, deadline);
+    auto ready = wait_watching(POLLIN, deadline);
     if (!ready) return ready.status();
     if (!*ready) return {};
   }
@@ -333,6 +342,25 @@ Status TcpClient::read_some(os::Deadline deadline,
   }
   in_.erase(in_.begin(), in_.begin() + static_cast<std::ptrdiff_t>(used));
   return {};
+}
+
+Result<bool> TcpClient::wait_watching(short events, os::Deadline deadline) {
+  auto pause = kStallPause;
+  while (true) {
+    auto ready = os::wait_ready(stream_.fd(), events, std::min(deadline, Clock::now() + pause));
+    if (!ready || *ready) return ready;
+    const auto now = Clock::now();
+    {
+      const std::lock_guard lock(stream_mutex_);
+      const auto verdict = stall_.look(stream_.fd(), now, link_timeout_);
+      if (verdict == os::StallWatch::Verdict::dead) {
+        return Status(Errc::store,
+                      fmt::format("its host has not answered for {} ms", stall_.silence().count()));
+      }
+      pause = verdict == os::StallWatch::Verdict::idle ? kQuietPause : kStallPause;
+    }
+    if (now >= deadline) return false;
+  }
 }
 
 void TcpClient::lose_locked(const Status& why) {

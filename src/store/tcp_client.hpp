@@ -13,7 +13,9 @@
 
 #include <tutti/error.hpp>
 
+#include "os/resolver.hpp"
 #include "os/socket.hpp"
+#include "os/stall_watch.hpp"
 #include "secure/stream.hpp"
 #include "store/handshake.hpp"
 #include "store/request.hpp"
@@ -27,9 +29,13 @@ class TcpClient {
   struct Target {
     std::string host;
     std::uint16_t port = 0;
+    /// How long the server's host may be silent before it is lost (Config::link_timeout).
+    std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
+    /// Instead of the system's resolver, for tests.
+    os::Lookup lookup = {};
   };
   /// Tries until the deadline, since the server may start later than its users. Ends at once where
-  /// trying again cannot help: another secret, another job, an unknown host. `first`, if there is
+  /// trying again cannot help: another secret, another job. `first`, if there is
   /// one, goes out together with the proof, so the server never knows us without having seen it;
   /// its answer comes from `first_answer`.
   static Result<std::unique_ptr<TcpClient>> connect(const Target& target, const Credentials& mine,
@@ -56,8 +62,8 @@ class TcpClient {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  TcpClient(secure::Stream stream, std::string name)
-      : stream_(std::move(stream)), name_(std::move(name)) {}
+  TcpClient(secure::Stream stream, std::string name, std::chrono::milliseconds link_timeout)
+      : stream_(std::move(stream)), name_(std::move(name)), link_timeout_(link_timeout) {}
 
   /// As `call`; a server that does not answer is given up `slack` after the deadline.
   Response ask(const Request& request, os::Deadline deadline, std::chrono::milliseconds slack);
@@ -70,13 +76,17 @@ class TcpClient {
   void read_for_all(os::Deadline deadline, Lock& lock);
   /// Reads what is there, waiting until the deadline; ok also when nothing came.
   Status read_some(os::Deadline deadline, std::vector<std::pair<std::uint64_t, Response>>& answers);
+  /// As os::wait_ready, and an error once the server's host is silent for link_timeout.
+  Result<bool> wait_watching(short events, os::Deadline deadline);
   void lose_locked(const Status& why);
   void give_up_locked();
   void break_locked(std::string why);
 
   std::mutex stream_mutex_;  // one thread reads and another sends; never held while waiting
   secure::Stream stream_;    // guarded by stream_mutex_, but for its descriptor
+  os::StallWatch stall_;     // guarded by stream_mutex_
   const std::string name_;
+  const std::chrono::milliseconds link_timeout_;
 
   std::mutex mutex_;  // everything below
   std::condition_variable changed_;

@@ -19,6 +19,7 @@
 #include "base/log.hpp"
 #include "os/event_loop.hpp"
 #include "os/socket.hpp"
+#include "os/stall_watch.hpp"
 #include "secure/stream.hpp"
 #include "store/answer_queue.hpp"
 #include "store/broker.hpp"
@@ -38,6 +39,8 @@ constexpr std::size_t kReadsPerTurn = 16;
 constexpr std::size_t kStopReadingBytes = std::size_t{64} << 20;
 constexpr std::size_t kAcceptsPerTurn = 32;
 constexpr milliseconds kPauseWithoutDescriptors{100};
+// Between two looks at a user whose host has not acknowledged its answers.
+constexpr milliseconds kStallPause{100};
 
 }  // namespace
 
@@ -85,6 +88,8 @@ class TcpServer::Loop {
     std::vector<std::byte> in;
     std::size_t in_used = 0;  // bytes at the front of `in` that are done with
     AnswerQueue out;
+    os::StallWatch stall;
+    bool stall_watched = false;  // listed in stall_watched_
 
     std::unordered_map<Broker::Ticket, std::uint64_t> waiting;  // ticket -> request id
     // What is set when this user is lost. Few: kMaxWills.
@@ -98,6 +103,7 @@ class TcpServer::Loop {
   [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop(Clock::time_point now);
   void accept_on_loop();
   void expire_on_loop(Clock::time_point now);
+  void look_for_stalls_on_loop(Clock::time_point now);
   void ready_on_loop(Id id, std::uint32_t events);
   void read_on_loop(Id id, Connection& connection);
   void read_unread_on_loop();
@@ -131,6 +137,8 @@ class TcpServer::Loop {
   std::unordered_map<Broker::Ticket, Id> owners_;
   std::deque<std::pair<Clock::time_point, Id>> strangers_;  // by deadline; proven ones drop out
   std::vector<Id> unread_;
+  std::vector<Id> stall_watched_;  // answers may be on their way to them
+  Clock::time_point next_stall_look_{};
   std::size_t stranger_count_ = 0;
   std::size_t open_count_ = 0;
   std::size_t departed_ = 0;
@@ -162,6 +170,7 @@ void TcpServer::Loop::run_on_loop() noexcept {
       const auto now = Clock::now();
       broker_.expire(now);
       expire_on_loop(now);
+      look_for_stalls_on_loop(now);
       read_unread_on_loop();
       deliver_on_loop();
       bury_on_loop();
@@ -196,6 +205,7 @@ std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop(Clock::t
   };
   if (!strangers_.empty()) consider(strangers_.front().first);
   consider(listen_again_at_);
+  if (!stall_watched_.empty()) consider(next_stall_look_);
   const std::lock_guard lock(mutex_);
   consider(close_at_);
   // Once it is past it is no time to wait for.
@@ -220,7 +230,7 @@ void TcpServer::Loop::accept_on_loop() {
     const int fd = connection->stream.fd();
     auto peer = os::peer_address(fd);
     connection->peer = peer ? peer->to_string() : "a peer that is gone";
-    if (!os::set_no_delay(fd) || !os::set_keep_alive(fd)) continue;
+    if (!os::set_no_delay(fd) || !os::set_keep_alive(fd, options_.link_timeout)) continue;
     const Id id = connection->id = next_id_++;
     if (!events_->add(fd, EPOLLIN, [this, id](std::uint32_t events) { ready_on_loop(id, events); }))
       continue;
@@ -250,6 +260,23 @@ void TcpServer::Loop::expire_on_loop(Clock::time_point now) {
     if (unproven) doom_on_loop(*entry->second, "said no valid hello in time");
     strangers_.pop_front();
   }
+}
+
+void TcpServer::Loop::look_for_stalls_on_loop(Clock::time_point now) {
+  if (stall_watched_.empty() || now < next_stall_look_) return;
+  next_stall_look_ = now + kStallPause;
+  std::erase_if(stall_watched_, [&](Id id) {
+    const auto entry = connections_.find(id);
+    if (entry == connections_.end() || entry->second->doomed) return true;
+    Connection& connection = *entry->second;
+    const auto verdict = connection.stall.look(connection.stream.fd(), now, options_.link_timeout);
+    connection.stall_watched = verdict == os::StallWatch::Verdict::waiting;
+    if (verdict == os::StallWatch::Verdict::dead) {
+      doom_on_loop(connection, fmt::format("its host has not answered for {} ms",
+                                           connection.stall.silence().count()));
+    }
+    return !connection.stall_watched;
+  });
 }
 
 void TcpServer::Loop::ready_on_loop(Id id, std::uint32_t events) {
@@ -502,6 +529,10 @@ void TcpServer::Loop::flush_on_loop(Connection& connection) {
   const secure::Moved sent = connection.out.flush(connection.stream);
   if (sent.error != 0)
     doom_on_loop(connection, connection.stream.status_of(sent, "cannot send").message());
+  if (connection.doomed || connection.stall_watched) return;
+  connection.stall_watched = true;
+  if (stall_watched_.empty()) next_stall_look_ = Clock::now() + kStallPause;
+  stall_watched_.push_back(connection.id);
 }
 
 void TcpServer::Loop::update_watch_on_loop(Connection& connection) {

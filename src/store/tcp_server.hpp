@@ -29,6 +29,8 @@ struct TcpServerOptions {
   /// Who has not come by then is not waited for.
   std::optional<std::chrono::steady_clock::time_point> come_by = {};
   Limits limits = {};
+  /// How long a user's host may be silent before the user is lost (Config::link_timeout).
+  std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
   /// A stranger has this long to prove that he belongs to the job.
   std::chrono::milliseconds hello_timeout = std::chrono::seconds(5);
   /// More strangers than this at once: the oldest has to go.

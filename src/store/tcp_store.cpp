@@ -6,6 +6,7 @@
 #include "base/bounded_lock.hpp"
 #include "base/deadline.hpp"
 #include "os/address.hpp"
+#include "os/resolver.hpp"
 #include "secure/stream.hpp"
 #include "store/request_store.hpp"
 #include "store/secret.hpp"
@@ -85,8 +86,8 @@ class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
   bool left_ = false;  ///< under leaving_
 };
 
-Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options) {
-  auto addresses = os::Address::resolve(options.host, options.port);
+Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, os::Deadline deadline) {
+  auto addresses = os::resolve_until(options.host, options.port, deadline);
   if (!addresses) return addresses.status();
   Status last;
   // A name may stand for addresses this host does not have, such as ::1 where IPv6 is switched off.
@@ -98,6 +99,7 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options) {
     server.job = options.job;
     server.generation = options.generation;
     server.users = options.users;
+    server.link_timeout = server.hello_timeout = options.link_timeout;
     if (options.come_within)
       server.come_by = base::deadline_after(Store::Clock::now(), *options.come_within);
     auto started = TcpServer::start(std::move(server));
@@ -131,12 +133,12 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first)
   if (options.encrypt) raise_if(secure::check_can_encrypt(options.secret));
   const auto deadline = base::deadline_after(Store::Clock::now(), options.timeout);
   std::unique_ptr<TcpServer> server;
-  TcpClient::Target target{options.host, options.port};
+  TcpClient::Target target{options.host, options.port, options.link_timeout, {}};
   if (options.serve) {
-    auto started = serve(options);
+    auto started = serve(options, deadline);
     if (!started) raise(started.status());
     server = std::move(*started);
-    target = {server->address().host(), server->address().port()};
+    target = {server->address().host(), server->address().port(), options.link_timeout, {}};
   }
   Result<std::unique_ptr<TcpClient>> client = TcpClient::connect(
       target, {options.secret, options.job, options.generation, options.encrypt}, deadline, first);

@@ -125,6 +125,49 @@ void churn_until_told(tutti::ProcessGroup& world, unsigned seed) {
   }
 }
 
+/// All ranks are connected, nothing is under way until the signal comes; then a sum is right.
+void rest_until_told(tutti::ProcessGroup& world) {
+  std::vector<int> sums(4096, world.rank());
+  const auto sum = [&] {
+    std::fill(sums.begin(), sums.end(), world.rank());
+    world.all_reduce(sums).wait();
+    const int right = world.size() * (world.size() - 1) / 2;
+    if (sums.front() != right || sums.back() != right) std::abort();
+  };
+  sum();
+  say("there");
+  const sigset_t awaited = signals_from_the_test();
+  int signal = 0;
+  sigwait(&awaited, &signal);
+  sum();
+}
+
+/// The last rank gets as much as the others can send, until rank 0 is sent SIGUSR1.
+void flow_until_told(tutti::ProcessGroup& world) {
+  const int last = world.size() - 1;
+  const sigset_t awaited = signals_from_the_test();
+  const timespec at_once{};
+  std::vector<int> told{0};
+  std::vector<std::vector<int>> data(static_cast<std::size_t>(last), std::vector<int>(500'000));
+  for (int round = 0; told[0] == 0; ++round) {
+    std::vector<tutti::Work> works;
+    for (int rank = 0; rank < last; ++rank) {
+      auto& part = data[static_cast<std::size_t>(rank)];
+      std::fill(part.begin(), part.end(), world.rank() == last ? -1 : round + rank);
+      if (world.rank() == last) works.push_back(world.irecv(part, rank));
+      if (world.rank() == rank) works.push_back(world.isend(part, last));
+    }
+    tutti::wait_all(works);
+    for (int rank = 0; world.rank() == last && rank < last; ++rank) {
+      for (const int value : data[static_cast<std::size_t>(rank)])
+        if (value != round + rank) std::abort();
+    }
+    if (round == 0) say("there");
+    if (world.rank() == 0 && ::sigtimedwait(&awaited, nullptr, &at_once) == SIGUSR1) told[0] = 1;
+    world.broadcast(told, {.root = 0}).wait();
+  }
+}
+
 /// Rank 1 calls something else than the others.
 void disagree(tutti::ProcessGroup& world, const std::string& what, std::size_t count) {
   const bool odd = world.rank() == 1;
@@ -321,6 +364,10 @@ int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::str
     churn(world, static_cast<unsigned>(std::stoul(first)), std::stoi(second), false);
   else if (mode == "churn_until_told")
     churn_until_told(world, static_cast<unsigned>(std::stoul(first)));
+  else if (mode == "rest_until_told")
+    rest_until_told(world);
+  else if (mode == "flow_until_told")
+    flow_until_told(world);
   else if (mode == "disagree")
     disagree(world, first, std::stoul(second));
   else if (mode == "peace")
@@ -351,7 +398,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (mode == "late" || mode == "link" || mode == "exit_while_ending" ||
-      mode == "churn_until_told") {  // in all threads: a signal that comes early waits
+      mode.ends_with("_until_told")) {  // in all threads: a signal that comes early waits
     const sigset_t awaited = signals_from_the_test();
     ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);
   }

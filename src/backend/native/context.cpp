@@ -107,6 +107,8 @@ Status Context::build(const WorldOptions& options) {
     tcp_options.generation = options.generation;
     tcp_options.secret = options.secret;
     tcp_options.encrypt = config_.tls;
+    tcp_options.link_timeout = config_.link_timeout;
+    tcp_options.handshake_timeout = config_.link_timeout;
     tcp_options.bind = *bind;
     tcp_options.first_lost = options.first_lost;
     Result<std::unique_ptr<transport::TcpTransport>> listening =

@@ -9,10 +9,11 @@
 #include <tutti/error.hpp>
 
 #include "os/address.hpp"
+#include "os/growing_pause.hpp"
+#include "os/stall_watch.hpp"
 #include "secure/handshake.hpp"
 #include "secure/stream.hpp"
 #include "transport/tcp/frame_reader.hpp"
-#include "transport/tcp/knocks.hpp"
 #include "transport/tcp/send_queue.hpp"
 #include "transport/tcp/stream_socket.hpp"
 
@@ -40,10 +41,10 @@ struct Connection {
 
   // Dialling.
   std::optional<secure::Handshake> handshake;
-  bool connecting = false;  ///< TCP itself is not through yet ...
-  Knocks knocks;            ///< ... and may not have had an answer
-  bool probing = false;     ///< TCP is; does the host of one that says nothing still answer?
-  bool in_dials = false;    ///< in the list of those whose dial is looked at now and then
+  bool connecting = false;  ///< TCP itself is not through yet, since ...
+  std::chrono::steady_clock::time_point connecting_since{};
+  os::GrowingPause pause;  ///< before it is dialled again
+  bool in_dials = false;   ///< in the list of those whose dial is looked at now and then
   std::chrono::steady_clock::time_point dial_deadline{};
   bool stood_still = false;  ///< its host has taken what we said, and it has not answered yet
   bool went_on = false;      ///< after it had stood still; told apart from one that hangs up always
@@ -62,7 +63,7 @@ struct Connection {
   bool shut = false;     ///< leave is sent and our half is closed
   bool watched = false;  ///< by the stall watch
   bool unread = false;   ///< in the list of those that may have more than epoll knows of
-  StallWatch stall;
+  os::StallWatch stall;
 
   // To tell the sink.
   bool noted = false;  ///< in the list of those with something to tell

@@ -15,7 +15,8 @@
 namespace tutti::transport {
 namespace {
 
-constexpr auto kRedialAfter = std::chrono::milliseconds(10);
+// A first dial without an answer for so long may mean that its host is lost: time to ask who was.
+constexpr auto kAskAfter = std::chrono::milliseconds(200);
 // How long a peer that said that its own dial is on its way has for it.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
 // Who was lost first: so long it may still be told when a host has been found not to answer.
@@ -43,7 +44,7 @@ Status TcpTransport::add_to_epoll(int fd, std::uint32_t events, std::uint64_t ta
 
 void TcpTransport::dial(Connection& to) {
   const TimePoint now = Clock::now();
-  if (to.dial_deadline == TimePoint()) to.dial_deadline = now + options_.dial_timeout;
+  if (to.dial_deadline == TimePoint()) to.dial_deadline = now + options_.link_timeout;
   const auto index = static_cast<std::size_t>(to.peer);
   const std::string text = index < options_.addresses.size() ? options_.addresses[index] : "";
   auto address = os::Address::parse_endpoint(text);
@@ -53,21 +54,20 @@ void TcpTransport::dial(Connection& to) {
   if (Status s = secure::random_bytes(nonce); !s) return give_up_dial(to, s);
   auto fd = os::start_connect(*address);
   if (!fd) {
-    // Descriptors may be free again soon; for the rest trying again is of no use.
-    if (fd.status().code() == Errc::resource) return dial_again(to, fd.status());
-    return give_up_dial(to, fd.status());
+    // Descriptors or ports may be free again soon, and routes or our own address come back.
+    return dial_again(to, fd.status());
   }
   if (Status s = take_socket(to, std::move(*fd)); !s) return dial_again(to, s);
   to.handshake = secure::Handshake::dialler(party(), to.peer, nonce);
   to.connecting = true;
-  to.knocks.begin(now, options_.closed_port);
-  to.stall = StallWatch();
+  to.connecting_since = now;
+  to.stall = os::StallWatch();
   watch_dial(to);
 }
 
 /// The socket on which it is dialled.
 Status TcpTransport::take_socket(Connection& to, os::Fd fd) {
-  tune_stream(fd.get(), to.address);
+  tune_stream(fd.get(), to.address, options_.link_timeout);
   to.generation = next_generation_++;
   const auto tag = make_tag(Watched::connection, static_cast<std::size_t>(to.peer), to.generation);
   if (Status s = add_to_epoll(fd.get(), EPOLLIN | EPOLLOUT, tag); !s) return s;
@@ -81,54 +81,15 @@ void TcpTransport::watch_dial(Connection& to) noexcept {
   arm_timer(true);
 }
 
-/// Of a host that may be cut off.
-void TcpTransport::await_answer(Connection& to, TimePoint now) {
-  switch (to.knocks.look(to.stream.fd(), to.address, now)) {
-    case Knocks::Verdict::waiting:
-      // Early: when there was no answer there is no time left to ask.
-      if (to.knocks.count() > 0) ask_first_lost(to);
-      return;
-    case Knocks::Verdict::answered: {
-      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, to.stream.fd(), nullptr);
-      if (Status s = take_socket(to, to.knocks.take()); !s) dial_again(to, s);
-      return;
-    }
-    case Knocks::Verdict::dead:
-      return give_up_silent(to, fmt::format("its host has not answered {} attempts for {} ms{}",
-                                            to.knocks.count() + 1, to.knocks.silence(now).count(),
-                                            told_last(to.last_trouble)));
-  }
-}
-
 /// Of one that has taken the connection. Its process may stand still, for as long as it will: then
-/// those who wait for it have deadlines.
+/// those who wait for it have deadlines. Where a cut took its answer, keep-alive tells.
 void TcpTransport::await_handshake(Connection& to, TimePoint now) {
-  const auto verdict = to.stall.look(to.stream.fd(), now);
-  if (verdict == StallWatch::Verdict::idle) return probe(to, now);
-  if (verdict != StallWatch::Verdict::dead) return;
+  const auto verdict = to.stall.look(to.stream.fd(), now, options_.link_timeout);
+  if (verdict == os::StallWatch::Verdict::idle) to.stood_still = true;
+  if (verdict != os::StallWatch::Verdict::dead) return;
   give_up_silent(to, fmt::format("its host has not answered for {} ms, though a handshake is on "
                                  "the way",
                                  to.stall.silence().count()));
-}
-
-/// It has all that we have said. What it has answered may have been lost in a cut: nothing is on
-/// the way that would tell. So its host is asked for another connection; if it gives one, the
-/// process stands still, as it does where the host answers and its listener does not.
-void TcpTransport::probe(Connection& to, TimePoint now) {
-  if (!std::exchange(to.probing, true)) to.knocks.begin(now, options_.closed_port);
-  switch (to.knocks.look(/*first=*/-1, to.address, now)) {
-    case Knocks::Verdict::waiting:
-      if (!to.knocks.host_answers()) return;
-      [[fallthrough]];
-    case Knocks::Verdict::answered:
-      to.knocks.end();
-      to.stood_still = true;
-      return;
-    case Knocks::Verdict::dead:
-      return give_up_silent(to, fmt::format("its host has not answered {} attempts, and no "
-                                            "handshake for {} ms",
-                                            to.knocks.count(), to.knocks.silence(now).count()));
-  }
 }
 
 void TcpTransport::give_up_silent(Connection& to, std::string_view text) {
@@ -144,8 +105,6 @@ void TcpTransport::hang_up(Connection& to) noexcept {
   }
   to.handshake.reset();
   to.connecting = false;
-  to.probing = false;
-  to.knocks.end();
 }
 
 void TcpTransport::dial_again(Connection& to, const Status& why) {
@@ -153,8 +112,8 @@ void TcpTransport::dial_again(Connection& to, const Status& why) {
   to.last_trouble = why;
   // The time that it stood still was not spent on failing.
   if (std::exchange(to.stood_still, false) && !std::exchange(to.went_on, true))
-    to.dial_deadline = Clock::now() + options_.dial_timeout;
-  to.next_dial = Clock::now() + kRedialAfter;
+    to.dial_deadline = Clock::now() + options_.link_timeout;
+  to.next_dial = Clock::now() + to.pause.next();
   ++counters_.redials;
   watch_dial(to);
 }
@@ -255,20 +214,24 @@ void TcpTransport::on_dial(Connection& to) {
         s = Status(Errc::peer_lost, "nobody listens there any more; has its process ended?");
       } else if (s.code() == Errc::peer_lost) {
         // The network says it, and not the host. It may be over in a moment (a neighbour that was
-        // sought while a link was down), so it is no more than no answer: the knocks go on.
-        to.last_trouble = s;
-        epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, to.stream.fd(), nullptr);
-        return to.stream.reset();
+        // sought while a link was down), so it is no more than no answer.
+        return dial_again(to, s);
+      } else if (s.code() == Errc::timeout) {
+        return dial_again(to, s);  // the kernel has given up; our limit is another one
       }
       return give_up_dial(to, s);
     }
     to.connecting = false;
-    to.knocks.end();
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 =
         make_tag(Watched::connection, static_cast<std::size_t>(to.peer), to.generation);
     epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, to.stream.fd(), &event);
+  }
+  if (to.stood_still && os::take_error(to.stream.fd()) == ETIMEDOUT) {
+    return give_up_silent(to, fmt::format("its host has not answered for {} ms, and no handshake "
+                                          "has come",
+                                          options_.link_timeout.count()));
   }
   Status trouble;
   if (!talk(to.stream, *to.handshake, secure::Tls::Role::client, trouble)) {
@@ -281,8 +244,6 @@ void TcpTransport::on_dial(Connection& to) {
     case secure::Handshake::State::running:
     case secure::Handshake::State::proven:
       to.stood_still = false;
-      to.probing = false;
-      to.knocks.end();
       return watch_dial(to);  // what we have said now must arrive, too
     case secure::Handshake::State::accepted: {
       const os::Address address = to.address;
@@ -304,9 +265,8 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
   with.address = address;
   with.handshake.reset();
   with.question = nullptr;
-  with.knocks.end();
   with.unreachable = Status();
-  with.stall = StallWatch();
+  with.stall = os::StallWatch();
   with.link = Connection::Link::open;
   watch_writable(with, false);
   if (closing_) with.queue.push_leave();
@@ -333,18 +293,16 @@ void TcpTransport::check_deadlines(TimePoint now) {
     } else if (!to.connecting && to.stream.valid()) {
       await_handshake(to, now);
     } else if (to.dial_deadline <= now) {
-      const auto waited = std::chrono::ceil<std::chrono::milliseconds>(options_.dial_timeout);
+      to.verdict_by = now + kAnswerOfStore;
       give_up_dial(to,
                    Status(Errc::peer_lost,
-                          fmt::format("no connection after {} ms{}; {}", waited.count(),
-                                      told_last(to.last_trouble),
-                                      to.knocks.host_answers()
-                                          ? "its host answers, but nobody takes the connection: is "
-                                            "its process stopped and its queue full "
-                                            "(net.core.somaxconn), or a firewall between?"
-                                          : "does its host answer, and is its process alive?")));
+                          fmt::format("no connection after {} ms{}; is the network cut, its "
+                                      "host down, or its process stopped and its queue full "
+                                      "(net.core.somaxconn)?",
+                                      options_.link_timeout.count(), told_last(to.last_trouble))));
     } else if (to.connecting) {
-      await_answer(to, now);
+      // Early: when there was no answer there is no time left to ask.
+      if (now - to.connecting_since > kAskAfter) ask_first_lost(to);
     } else if (to.next_dial <= now) {
       to.link = Connection::Link::dialling;
       dial(to);

@@ -42,7 +42,7 @@ void TcpTransport::accept_strangers() {
     auto address = os::peer_address(fd->get());
     secure::Nonce nonce;
     if (!address || !secure::random_bytes(nonce).ok()) continue;
-    tune_stream(fd->get(), *address);
+    tune_stream(fd->get(), *address, options_.link_timeout);
     const auto slot = std::find(strangers_.begin(), strangers_.end(), nullptr);
     const auto index = static_cast<std::size_t>(slot - strangers_.begin());
     const std::uint32_t generation = next_generation_++;

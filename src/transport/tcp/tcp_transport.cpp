@@ -371,11 +371,20 @@ void TcpTransport::ended(Connection& from, int error) {
                                    "encrypted ({}); does something on the way change packets?",
                                    who(from.peer), trouble)));
   }
+  if (cause == ETIMEDOUT) return lose(from, silent(from, "", options_.link_timeout));  // keep-alive
   lose(from, Status(Errc::peer_lost,
                     fmt::format("lost the connection to {}: {}; its process or host has probably "
                                 "died, so look at the end of its output",
                                 who(from.peer),
                                 cause != 0 ? text_of(cause) : "closed without a farewell")));
+}
+
+Status TcpTransport::silent(const Connection& from, std::string_view more,
+                            std::chrono::milliseconds silence) const {
+  return Status(Errc::peer_lost,
+                fmt::format("lost the connection to {}: its host has not answered for {} ms{}; is "
+                            "the network cut or the host down?",
+                            who(from.peer), silence.count(), more));
 }
 
 void TcpTransport::lose(Connection& whom, Status why) {
@@ -388,7 +397,6 @@ void TcpTransport::lose(Connection& whom, Status why) {
   whom.queue.clear();
   whom.reader = FrameReader(whom.peer);
   whom.handshake.reset();
-  whom.knocks.end();
   whom.question = nullptr;
   if (hot_ == &whom) hot_ = nullptr;
   if (first_lost_ < 0 && why.code() == Errc::peer_lost) first_lost_ = whom.peer;
@@ -401,7 +409,8 @@ void TcpTransport::watch_stall(Connection& to) noexcept {
   if (to.watched) return;
   to.watched = true;
   watched_.push_back(to.peer);
-  (void)to.stall.look(to.stream.fd(), Clock::now());  // from now on, and not from the next tick
+  (void)to.stall.look(to.stream.fd(), Clock::now(),
+                      options_.link_timeout);  // from now on, and not from the next tick
   arm_timer(true);
 }
 
@@ -439,15 +448,12 @@ void TcpTransport::tick() {
 
 bool TcpTransport::on_the_way(Connection& to, TimePoint now) {
   if (to.link != Connection::Link::open) return false;
-  const auto verdict = to.stall.look(to.stream.fd(), now);
-  if (verdict != StallWatch::Verdict::dead) return verdict == StallWatch::Verdict::waiting;
+  const auto verdict = to.stall.look(to.stream.fd(), now, options_.link_timeout);
+  if (verdict != os::StallWatch::Verdict::dead) return verdict == os::StallWatch::Verdict::waiting;
   read(to);  // what came before the cut
   if (to.link == Connection::Link::open) {
     reset_when_closed(to.stream.fd());
-    lose(to, Status(Errc::peer_lost,
-                    fmt::format("lost the connection to {}: its host has not answered for {} ms, "
-                                "though data are on the way; is the network cut or the host down?",
-                                who(to.peer), to.stall.silence().count())));
+    lose(to, silent(to, ", though data are on the way", to.stall.silence()));
   }
   return false;
 }

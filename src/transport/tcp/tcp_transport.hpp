@@ -40,11 +40,10 @@ struct TcpOptions {
   /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
   /// later: set_addresses.
   std::vector<std::string> addresses;
-  /// How long a first connection to a peer may fail to come about. A peer whose host has taken it,
-  /// and which says nothing, stands still: for that there is no limit here (decisions E6).
-  std::chrono::milliseconds dial_timeout{10'000};
-  /// Of other hosts, where nobody listens (RFC 863's "discard"): see Knocks.
-  std::uint16_t closed_port = 9;
+  /// How long a peer's host may be silent before the peer is lost (Config::link_timeout), and a
+  /// first connection may fail to come about. A peer whose host has taken it, and which says
+  /// nothing, stands still: for that there is no limit here, the deadline of the operation decides.
+  std::chrono::milliseconds link_timeout{15'000};
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};
   /// Begins to ask whom others know to have been lost first, before a peer is blamed that could not
@@ -107,6 +106,8 @@ class TcpTransport final : public Transport {
   bool flush(Connection& to) noexcept;
   void watch_writable(Connection& to, bool on) noexcept;
   void ended(Connection& from, int error);
+  [[nodiscard]] Status silent(const Connection& from, std::string_view more,
+                              std::chrono::milliseconds silence) const;
   bool report();
   void lose(Connection& whom, Status why);
   void say(int peer) noexcept;
@@ -121,9 +122,7 @@ class TcpTransport final : public Transport {
   void dial(Connection& to);
   void dial_again(Connection& to, const Status& why);
   void on_dial(Connection& to);
-  void await_answer(Connection& to, TimePoint now);
   void await_handshake(Connection& to, TimePoint now);
-  void probe(Connection& to, TimePoint now);
   void give_up_silent(Connection& to, std::string_view text);
   void watch_dial(Connection& to) noexcept;
   Status take_socket(Connection& to, os::Fd fd);

@@ -48,6 +48,7 @@ struct SocketFixture {
     options.generation = 1;
     options.secret = secret_of("a secret for tests");
     options.encrypt = kEncrypted;
+    options.link_timeout = std::chrono::seconds(1);
     options.bind = os::Address::parse("127.0.0.1", 0).value();
     return options;
   }

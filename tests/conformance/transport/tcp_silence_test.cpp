@@ -72,32 +72,12 @@ struct Place {
   std::vector<os::Fd> taken;
 };
 
-/// Of the host of that place: it refuses everybody until the host is cut off.
-class ClosedPort {
- public:
-  ClosedPort() : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const auto any = os::Address::parse("127.0.0.1", 0).value();
-    EXPECT_EQ(::bind(fd_.get(), any.data(), any.size()), 0);
-  }
-  void cut_off() {
-    ASSERT_EQ(::listen(fd_.get(), 0), 0);
-    silent_.emplace(fd_);
-  }
-  [[nodiscard]] std::uint16_t number() const { return os::local_address(fd_.get()).value().port(); }
-
- private:
-  os::Fd fd_;
-  std::optional<Full> silent_;
-};
-
 /// Rank 0 of two, which dials that place.
 struct Dialler {
-  explicit Dialler(const Place& place, std::uint16_t closed_port = TcpOptions().closed_port,
-                   std::chrono::milliseconds dial_timeout = 10'000ms) {
+  explicit Dialler(const Place& place, std::chrono::milliseconds link_timeout = 1000ms) {
     TcpOptions options = TcpFixture::options_of(0, 2);
-    options.closed_port = closed_port;
     options.addresses = {"", os::local_address(place.listener.get()).value().to_string()};
-    options.dial_timeout = dial_timeout;
+    options.link_timeout = link_timeout;
     transport = std::move(TcpTransport::listen(std::move(options)).value());
     transport->set_sink(&sink);
     transport->send(1, head_of(1, 0), nullptr, 1);
@@ -122,28 +102,24 @@ struct Dialler {
   Recorder sink;
 };
 
-TEST(TcpSilence, NamesAHostThatAnswersNoAttemptWithinASecond) {
+TEST(TcpSilence, NamesAHostThatAnswersNoAttempt) {
   Place place(0);
   place.fill();
-  ClosedPort port;
-  port.cut_off();
   const tutti::test::Sleeper sleeper;
   const auto start = Clock::now();
-  Dialler dialler(place, port.number());
+  Dialler dialler(place);
   ASSERT_TRUE(dialler.until_lost());
   const double took = ms_between(start, Clock::now());
-  EXPECT_LT(took, allowed_ms(sleeper, 1000, start));
-  EXPECT_GT(took, 600) << "too quick to judge";
+  EXPECT_LT(took, allowed_ms(sleeper, 2000, start));
+  EXPECT_GE(took, 1000) << "too quick to judge";
   const Status& why = dialler.sink.peers[1].lost[0];
   EXPECT_EQ(why.code(), Errc::peer_lost);
-  EXPECT_NE(why.message().find("has not answered 3 attempts"), std::string::npos) << why.message();
+  EXPECT_NE(why.message().find("no connection after 1000 ms"), std::string::npos) << why.message();
 }
 
 TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
   Place place(0);
   place.fill();
-  ClosedPort port;
-  port.cut_off();
   const tutti::test::Sleeper sleeper;
   const auto start = Clock::now();
   auto asked = Clock::time_point();
@@ -152,40 +128,14 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
     asked = Clock::now();
     return [] { return std::optional<Status>(); };
   };
-  options.closed_port = port.number();
+  options.link_timeout = 1000ms;
   options.addresses = {"", os::local_address(place.listener.get()).value().to_string()};
   LoneRank rank(std::move(options));
   rank.transport->send(1, head_of(1, 0), nullptr, 1);
   ASSERT_TRUE(rank.until([&] { return rank.sink.lost(1); }));
-  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 1000, start));
+  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 2000, start));
   ASSERT_NE(asked, Clock::time_point()) << "asked nobody";
-  EXPECT_LT(ms_between(start, asked), allowed_ms(sleeper, 600, start));
-}
-
-TEST(TcpSilence, ALaterAttemptComesThroughBeforeTheKernelTriesAgain) {
-  Place place(0);
-  place.fill();
-  ClosedPort port;
-  port.cut_off();
-  const tutti::test::Sleeper sleeper;
-  const auto start = Clock::now();
-  Dialler dialler(place, port.number());
-  ASSERT_FALSE(dialler.until([] { return false; }, 100ms));
-  while (place.take()) {
-  }
-  place.full.reset();
-  ASSERT_TRUE(dialler.until([&] { return place.take(); }, 5000ms));
-  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 900, start))
-      << "that was the kernel's second attempt";
-  std::vector<std::byte> hello;
-  std::byte buffer[64];
-  const auto hear = [&] {
-    auto got = os::receive_some(place.taken.back().get(), buffer);
-    if (got && *got) hello.insert(hello.end(), buffer, buffer + **got);
-    return hello.size() >= 64;
-  };
-  EXPECT_TRUE(dialler.until(hear, 5000ms));
-  EXPECT_FALSE(dialler.sink.lost(1));
+  EXPECT_LT(asked + 300ms, Clock::now());
 }
 
 TEST(TcpSilence, NamesAHostThatIsCutOffInTheMiddleOfAHandshake) {
@@ -202,34 +152,16 @@ TEST(TcpSilence, NamesAHostThatIsCutOffInTheMiddleOfAHandshake) {
   const auto start = Clock::now();
   Dialler dialler(place);
   ASSERT_TRUE(dialler.until_lost());
-  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 1000, start));
+  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 2000, start));
   const Status& why = dialler.sink.peers[1].lost[0];
   EXPECT_EQ(why.code(), Errc::peer_lost);
   EXPECT_NE(why.message().find("though a handshake is on the way"), std::string::npos)
       << why.message();
 }
 
-TEST(TcpSilence, NamesAHostThatIsCutOffBeforeItsAnswer) {
-  Place place(0);
-  ClosedPort port;
-  port.cut_off();
-  const tutti::test::Sleeper sleeper;
-  const auto start = Clock::now();
-  Dialler dialler(place, port.number());
-  // Its host has taken the hello, and then nothing comes from there any more.
-  ASSERT_FALSE(dialler.until([] { return false; }, 50ms));
-  place.fill();
-  ASSERT_TRUE(dialler.until_lost());
-  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 1150, start))
-      << "50 ms and 100 ms ago";
-  const Status& why = dialler.sink.peers[1].lost[0];
-  EXPECT_EQ(why.code(), Errc::peer_lost);
-  EXPECT_NE(why.message().find("has not answered 2 attempts"), std::string::npos) << why.message();
-}
-
 TEST(TcpSilence, WaitsForAProcessThatStandsStill) {
   Place place(16);
-  Dialler dialler(place, TcpOptions().closed_port, 250ms);
+  Dialler dialler(place, 250ms);
   EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 1000ms))
       << dialler.sink.peers[1].lost[0].message();
   // It costs nothing: nothing is looked at any more.
@@ -248,10 +180,10 @@ TEST(TcpSilence, WaitsForAProcessThatStandsStill) {
   EXPECT_TRUE(dialler.until(hang_up, 10'000ms));
 }
 
-TEST(TcpSilence, WaitsForACrowdedListenerWhoseHostAnswers) {
+TEST(TcpSilence, WaitsForACrowdedListenerWithinTheLimit) {
   Place place(0);
   place.fill();
-  Dialler dialler(place);
+  Dialler dialler(place, 15'000ms);
   EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 2000ms))
       << dialler.sink.peers[1].lost[0].message();
   while (place.take()) {
@@ -266,28 +198,13 @@ TEST(TcpSilence, WaitsForACrowdedListenerWhoseHostAnswers) {
 TEST(TcpSilence, DoesNotWaitForACrowdedListenerForEver) {
   Place place(0);
   place.fill();
-  Dialler dialler(place, TcpOptions().closed_port, 1500ms);
+  Dialler dialler(place, 1500ms);
   const auto start = Clock::now();
   ASSERT_TRUE(dialler.until_lost());
   EXPECT_GE(ms_between(start, Clock::now()), 1400) << "its host answers";
   const Status& why = dialler.sink.peers[1].lost[0];
   EXPECT_EQ(why.code(), Errc::peer_lost);
-  EXPECT_NE(why.message().find("its host answers, but nobody takes the connection"),
-            std::string::npos)
-      << why.message();
-}
-
-TEST(TcpSilence, NamesAHostThatIsCutOffWhileItsListenerIsCrowded) {
-  Place place(0);
-  place.fill();
-  ClosedPort port;
-  Dialler dialler(place, port.number());
-  EXPECT_FALSE(dialler.until([&] { return dialler.sink.lost(1); }, 1200ms));
-  port.cut_off();
-  const tutti::test::Sleeper sleeper;
-  const auto start = Clock::now();
-  ASSERT_TRUE(dialler.until_lost());
-  EXPECT_LT(ms_between(start, Clock::now()), allowed_ms(sleeper, 1000, start));
+  EXPECT_NE(why.message().find("no connection after 1500 ms"), std::string::npos) << why.message();
 }
 
 }  // namespace

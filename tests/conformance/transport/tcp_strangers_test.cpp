@@ -251,7 +251,7 @@ Status dial_foreign(const std::string& address, std::chrono::milliseconds timeou
                     const std::function<void()>& serve) {
   TcpOptions options = TcpFixture::options_of(0, 2);
   options.addresses = {"", address};
-  options.dial_timeout = timeout;
+  options.link_timeout = timeout;
   auto dialler = TcpTransport::listen(std::move(options));
   if (!dialler) return dialler.status();
   Recorder sink;

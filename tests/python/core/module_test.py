@@ -104,6 +104,13 @@ def test_settings():
         timedelta(seconds=5), "strict", "tcp", 3, tutti.LogLevel.DEBUG)
     config.timeout, config.cpus, config.agree = 2.5, None, "normal"
     assert config.timeout == timedelta(seconds=2.5) and config.cpus is None
+    assert config.link_timeout == timedelta(seconds=15)
+    config.link_timeout = 2
+    assert config.link_timeout == timedelta(seconds=2)
+    with pytest.raises(ValueError, match="1 to 32767 s"):
+        config.link_timeout = 0.5
+    with pytest.raises(tutti.InvalidArgument, match="TUTTI_LINK_TIMEOUT='0.5' is not understood"):
+        tutti.Config.from_environment({"TUTTI_LINK_TIMEOUT": "0.5"})
     with pytest.raises(ValueError, match="'maybe' is none of normal, strict"):
         config.agree = "maybe"
     with pytest.raises(tutti.InvalidArgument, match="TUTTI_AGREE"):

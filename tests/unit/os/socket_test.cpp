@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdio>
@@ -102,7 +104,7 @@ TEST(Socket, TalksOverIpv4AndIpv6) {
     if (std::string_view(host) == "::1" && !has_ipv6()) continue;
     Pair pair = connected(host);
     EXPECT_TRUE(set_no_delay(pair.client.get()));
-    EXPECT_TRUE(set_keep_alive(pair.client.get()));
+    EXPECT_TRUE(set_keep_alive(pair.client.get(), std::chrono::seconds(15)));
     EXPECT_TRUE(peer_address(pair.server.get()).value() ==
                 local_address(pair.client.get()).value());
     // More than the kernel keeps, in both directions' buffers.
@@ -117,6 +119,24 @@ TEST(Socket, TalksOverIpv4AndIpv6) {
     pair.client.reset();
     std::byte one;
     EXPECT_EQ(receive_all(pair.server.get(), {&one, 1}, soon()).code(), Errc::peer_lost);
+  }
+}
+
+/// A silent peer is told after the limit, and after two seconds at least.
+TEST(Socket, KeepAliveEndsAtTheLimit) {
+  Pair pair = connected("127.0.0.1");
+  const auto option = [&](int name) {
+    int value = -1;
+    socklen_t size = sizeof value;
+    EXPECT_EQ(getsockopt(pair.client.get(), IPPROTO_TCP, name, &value, &size), 0);
+    return value;
+  };
+  for (const int seconds : {1, 2, 3, 4, 7, 10, 15, 60, 1800, 32767}) {
+    ASSERT_TRUE(set_keep_alive(pair.client.get(), std::chrono::seconds(seconds)));
+    const int asking = option(TCP_KEEPCNT) * option(TCP_KEEPINTVL);
+    EXPECT_EQ(option(TCP_KEEPIDLE) + asking, std::max(seconds, 2));
+    EXPECT_LE(option(TCP_KEEPCNT), 5);
+    EXPECT_GE(asking, std::max(seconds, 2) / 2) << "a gap of half of " << seconds << " s";
   }
 }
 

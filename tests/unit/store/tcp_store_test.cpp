@@ -514,10 +514,11 @@ TEST(SlowTcpServer, IsWaitedForOnceItHasTheProof) {
     auto answer = answer_hello(hello, {});
     if (!answer || !os::send_all(user->get(), answer->reply, deadline)) return;
     if (!os::receive_all(user->get(), proof, deadline)) return;
-    hung_up_early = hung_up(*user, 5500ms);  // longer than a hello may take
+    hung_up_early = hung_up(*user, 1500ms);  // longer than a hello may take
     (void)os::send_all(user->get(), make_verdict(Refusal::none), deadline);
   });
-  auto client = TcpClient::connect({"127.0.0.1", address->port()}, {}, Clock::now() + 12s);
+  auto client =
+      TcpClient::connect({"127.0.0.1", address->port(), 1000ms, {}}, {}, Clock::now() + 12s);
   EXPECT_TRUE(client) << client.status().message();
   server.join();
   EXPECT_EQ(connections, 1);

@@ -1,0 +1,86 @@
+#include "os/resolver.hpp"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <csignal>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <system_error>
+#include <thread>
+
+#include "base/log.hpp"
+#include "base/shown.hpp"
+#include "os/growing_pause.hpp"
+#include "os/socket.hpp"
+
+namespace tutti::os {
+namespace {
+
+using Addresses = Result<std::vector<Address>>;
+
+struct Answer {
+  std::mutex mutex;
+  std::condition_variable came;
+  std::optional<Addresses> addresses;
+};
+
+// getaddrinfo has no deadline, and a request of getaddrinfo_a that runs cannot be cancelled: its
+// memory would have to stay, too. So a thread of our own asks, which shares nothing with us but
+// the answer; a deadline leaves it behind, and it ends with the resolver's own limits.
+Addresses ask_once(const std::string& host, std::uint16_t port, Deadline deadline,
+                   const Lookup& lookup) {
+  const auto answer = std::make_shared<Answer>();
+  // Signals belong to the user's threads.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  Status started;
+  try {
+    std::thread([answer, host, port, lookup] {
+      Addresses found = lookup ? lookup(host, port) : Address::resolve(host, port);
+      const std::lock_guard lock(answer->mutex);
+      answer->addresses.emplace(std::move(found));
+      answer->came.notify_all();
+    }).detach();
+  } catch (const std::system_error& error) {
+    started = Status(Errc::resource, fmt::format("cannot start a thread: {}", error.what()));
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  if (!started) return started;
+  std::unique_lock lock(answer->mutex);
+  if (!answer->came.wait_until(lock, deadline, [&] { return answer->addresses.has_value(); })) {
+    return Status(Errc::timeout, fmt::format("cannot find the address of host \"{}\": the name "
+                                             "server has not answered in time",
+                                             base::shown(host, 256)));
+  }
+  return *std::move(answer->addresses);
+}
+
+}  // namespace
+
+Addresses resolve_until(const std::string& host, std::uint16_t port, Deadline deadline,
+                        const Lookup& lookup) {
+  if (auto numeric = Address::parse(host, port)) return std::vector<Address>{*numeric};
+  GrowingPause pause;
+  Status last;
+  while (true) {
+    Addresses found = ask_once(host, port, deadline, lookup);
+    if (found) return found;
+    // What a name server has said tells more than that it did not answer once more.
+    if (last.ok() || found.status().code() != Errc::timeout) last = found.status();
+    if (std::chrono::steady_clock::now() >= deadline)
+      return Status(Errc::timeout, std::string(last.message()));
+    base::log_limited(base::Level::warning, "os.resolve",
+                      fmt::format("{}; it is asked for again until the timeout is over",
+                                  found.status().message()));
+    const auto next = std::chrono::steady_clock::now() + pause.next();
+    if (auto waited = wait_ready(-1, 0, std::min(deadline, next)); !waited) return waited.status();
+  }
+}
+
+}  // namespace tutti::os

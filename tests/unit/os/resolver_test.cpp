@@ -1,0 +1,93 @@
+#include "os/resolver.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include "os/growing_pause.hpp"
+
+using namespace std::chrono_literals;
+
+namespace tutti::os {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Found = Result<std::vector<Address>>;
+
+Found loopback(std::uint16_t port) {
+  return std::vector<Address>{Address::parse("127.0.0.1", port).value()};
+}
+
+TEST(Resolver, AsksForANameUntilItIsKnown) {
+  std::atomic<int> asked{0};
+  auto found = resolve_until("later.example", 80, Clock::now() + 30s,
+                             [&](const std::string& host, std::uint16_t port) -> Found {
+                               EXPECT_EQ(host, "later.example");
+                               if (++asked < 4)
+                                 return Status(Errc::invalid_argument, "not known yet");
+                               return loopback(port);
+                             });
+  ASSERT_TRUE(found) << found.status().message();
+  EXPECT_EQ(found->front().to_string(), "127.0.0.1:80");
+  EXPECT_EQ(asked, 4);
+}
+
+TEST(Resolver, TellsTheLastAnswerAtTheDeadline) {
+  const auto start = Clock::now();
+  auto found = resolve_until("never.example", 80, start + 100ms,
+                             [](const std::string&, std::uint16_t) -> Found {
+                               return Status(Errc::invalid_argument, "the host is not known");
+                             });
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.status().code(), Errc::timeout);
+  EXPECT_EQ(found.status().message(), "the host is not known");
+  EXPECT_GE(Clock::now(), start + 100ms);
+}
+
+TEST(Resolver, DoesNotWaitForASlowNameServer) {
+  const auto open = std::make_shared<std::promise<void>>();
+  const std::shared_future<void> opened = open->get_future().share();
+  const auto ended = std::make_shared<std::promise<void>>();
+  auto found = resolve_until("slow.example", 80, Clock::now() + 50ms,
+                             [opened, ended](const std::string&, std::uint16_t port) -> Found {
+                               opened.wait();
+                               ended->set_value_at_thread_exit();
+                               return loopback(port);
+                             });
+  // It has not answered yet, and cannot before this.
+  open->set_value();
+  EXPECT_EQ(found.status().code(), Errc::timeout);
+  EXPECT_NE(found.status().message().find("the name server has not answered in time"),
+            std::string::npos);
+  ended->get_future().wait();
+}
+
+TEST(Resolver, AsksNobodyForANumericHost) {
+  auto found =
+      resolve_until("10.1.2.3", 80, Clock::now(), [](const std::string&, std::uint16_t) -> Found {
+        ADD_FAILURE() << "asked";
+        return Status(Errc::internal, "asked");
+      });
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->front().to_string(), "10.1.2.3:80");
+}
+
+TEST(GrowingPause, GrowsToABound) {
+  GrowingPause pause;
+  EXPECT_LE(pause.next(), 10ms);
+  for (int i = 0; i < 10; ++i) (void)pause.next();
+  std::vector<std::chrono::milliseconds> late;
+  for (int i = 0; i < 20; ++i) late.push_back(pause.next());
+  for (const auto one : late) {
+    EXPECT_GE(one, 150ms);
+    EXPECT_LE(one, 250ms);
+  }
+  EXPECT_NE(std::count(late.begin(), late.end(), late.front()), 20) << "no jitter";
+}
+
+}  // namespace
+}  // namespace tutti::os

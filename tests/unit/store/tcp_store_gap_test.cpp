@@ -1,0 +1,158 @@
+// A TCP store whose network is gone, for a while or for good.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <future>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/store.hpp>
+#include "served.hpp"
+#include "store/tcp_client.hpp"
+#include "support/cut_connections.hpp"
+#include "support/sleeper.hpp"
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using namespace tutti::store;
+
+namespace os = tutti::os;
+
+namespace {
+
+using tutti::test::Sleeper;
+
+constexpr double kNamed = 2000;  // milliseconds: the limit of a link, and a second
+
+std::unique_ptr<TcpServer> serve_with(std::chrono::milliseconds limit) {
+  TcpServerOptions options;
+  options.link_timeout = limit;
+  return serve(std::move(options));
+}
+
+std::shared_ptr<tutti::TcpStore> join_with(const TcpServer& server, std::chrono::milliseconds limit,
+                                           std::chrono::milliseconds timeout = 60s) {
+  return tutti::make_tcp_store(
+      {.port = server.address().port(), .timeout = timeout, .link_timeout = limit});
+}
+
+/// A user, and both ends of its connection.
+struct User {
+  User(const TcpServer& server, std::chrono::milliseconds limit) {
+    const std::set<int> before = tutti::test::connections();
+    store = join_with(server, limit);
+    const std::set<int> after = tutti::test::connections();
+    std::ranges::set_difference(after, before, std::inserter(ends, ends.end()));
+    EXPECT_EQ(ends.size(), 2U);
+  }
+  std::shared_ptr<tutti::TcpStore> store;
+  std::set<int> ends;
+};
+
+/// Bad news that comes in time after the cut.
+void expect_told(const std::function<std::string()>& wait, const User& user) {
+  const Sleeper sleeper;
+  const long long start = Sleeper::now_ns();
+  ASSERT_EQ(tutti::test::cut(user.ends), 2);
+  EXPECT_THAT(wait(), HasSubstr("lost"));
+  const long long end = Sleeper::now_ns();
+  const double took = static_cast<double>(end - start) / 1e6;
+  EXPECT_LE(took, sleeper.bound_ms(kNamed, start, end));
+  EXPECT_GT(took, 500) << "too quick to judge";
+}
+
+TEST(TcpStoreGap, ClientIsToldOfACutWhileItsRequestIsOnTheWay) {
+  auto server = serve_with(60s);
+  const User user(*server, 1s);
+  const auto ask = [&]() -> std::string {
+    try {
+      return user.store->get("key");
+    } catch (const tutti::StoreError& error) {
+      return error.what();
+    }
+  };
+  expect_told(ask, user);
+}
+
+TEST(TcpStoreGap, ClientIsToldOfACutWhileItWaits) {
+  auto server = serve_with(60s);
+  const User user(*server, 1s);
+  auto answer = std::async(std::launch::async, [&]() -> std::string {
+    try {
+      return user.store->get("key");
+    } catch (const tutti::StoreError& error) {
+      return error.what();
+    }
+  });
+  ASSERT_EQ(answer.wait_for(200ms), std::future_status::timeout);
+  expect_told([&] { return answer.get(); }, user);
+}
+
+TEST(TcpStoreGap, ServerIsToldOfAnIdleUserThatIsCutOff) {
+  auto server = serve_with(1s);
+  const auto witness = join_with(*server, 60s);
+  const User user(*server, 60s);
+  user.store->set_will("end", "lost");
+  expect_told([&] { return witness->get("end"); }, user);
+}
+
+TEST(TcpStoreGap, ServerIsToldOfACutWhileItsAnswerIsOnTheWay) {
+  auto server = serve_with(1s);
+  const auto witness = join_with(*server, 60s);
+  User user(*server, 60s);
+  user.store->set_will("end", "lost");
+  std::thread waiting([&] { EXPECT_THROW(user.store->get("key"), tutti::Error); });
+  std::this_thread::sleep_for(100ms);
+  // The answer is sent into the cut.
+  expect_told(
+      [&] {
+        witness->set("key", "value");
+        return witness->get("end");
+      },
+      user);
+  server.reset();
+  tutti::test::mend(user.ends);
+  ::shutdown(*user.ends.begin(), SHUT_RDWR);
+  waiting.join();
+}
+
+TEST(TcpStoreGap, ShorterGapsLoseNothing) {
+  auto server = serve_with(15s);
+  const User user(*server, 15s);
+  user.store->set("key", "value");
+  for (const auto gap : {700ms, 1500ms}) {
+    ASSERT_EQ(tutti::test::cut(user.ends), 2);
+    auto answer = std::async(std::launch::async, [&] { return user.store->get("key"); });
+    EXPECT_EQ(answer.wait_for(gap), std::future_status::timeout);
+    tutti::test::mend(user.ends);
+    EXPECT_EQ(answer.get(), "value");
+  }
+}
+
+TEST(TcpStoreGap, NameThatBecomesKnownLateIsAskedForAgainEachTime) {
+  auto server = serve();
+  std::atomic<int> asked{0};
+  const os::Lookup lookup = [&](const std::string&,
+                                std::uint16_t port) -> tutti::Result<std::vector<os::Address>> {
+    const int times = ++asked;
+    if (times < 3) return tutti::Status(tutti::Errc::invalid_argument, "not known");
+    // Nobody listens there; then the host has another address.
+    const char* const host = times < 6 ? "127.0.0.9" : "127.0.0.1";
+    return std::vector<os::Address>{os::Address::parse(host, port).value()};
+  };
+  const std::uint16_t port = server->address().port();
+  auto client = TcpClient::connect({"late.example", port, 15s, lookup}, {}, Clock::now() + 30s);
+  EXPECT_TRUE(client) << client.status().message();
+  EXPECT_EQ(asked, 6);
+}
+
+}  // namespace
