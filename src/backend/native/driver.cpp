@@ -144,10 +144,7 @@ Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
       host_(host),
       options_(std::move(options)),
       crowd_(options_.cpus, options_.processes, os::process_cpu_time, os::voluntary_switches) {
-  if (options_.remote) {
-    has_thread_ = true;
-    ProgressThread::add(*this);
-  }
+  if (options_.remote) has_thread_ = ProgressThread::add(*this);
 }
 
 Driver::~Driver() { ProgressThread::remove(*this); }
@@ -214,10 +211,15 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
 
 void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callback) noexcept {
   token_.lock();
-  engine_.on_done(group, ticket, callback);
-  need_thread();
+  const bool noted = engine_.on_done(group, ticket, callback);
+  // No memory to note it: the operation has ended by that, and this thread calls back.
+  const Status ended = noted ? Status() : engine_.outcome(group, ticket).value_or(Status());
+  if (noted) need_thread();
+  const bool sleepers = !noted && parked_.load(std::memory_order_relaxed) > 0;  // the token is ours
   token_.unlock();
-  ProgressThread::kick();  // the first may have found the token taken
+  if (noted) return ProgressThread::kick();  // the first may have found the token taken
+  if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
+  callback.function(callback.context, ended);
 }
 
 int Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
@@ -250,10 +252,7 @@ void Driver::wake_sleepers() noexcept {
 }
 
 void Driver::need_thread() noexcept {
-  if (!has_thread_) {
-    has_thread_ = true;
-    ProgressThread::add(*this);
-  }
+  if (!has_thread_) has_thread_ = ProgressThread::add(*this);
   ProgressThread::kick();
 }
 
@@ -298,7 +297,13 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
   for (int pass = 0; pass < 16 && engine_.progress() && !token_.wanted(); ++pass) moved = true;
   const TimePoint now = engine_.world().now();
   if (now - last_look_ >= kLookEvery || now >= engine_.next_deadline()) look_around();
-  for (const engine::Finished& one : engine_.take_finished()) due.push_back(one);
+  try {
+    due.reserve(due.size() + engine_.finished());  // before any of them is taken
+    for (engine::Finished& one : engine_.take_finished()) due.push_back(std::move(one));
+  } catch (const std::bad_alloc&) {  // the next time
+  }
+  starved_ = engine_.has_finished();
+  // relaxed: the token is ours.
   const bool parked = parked_.load(std::memory_order_relaxed) > 0;
   token_.unlock();
   if (moved && parked)
@@ -324,7 +329,9 @@ nanoseconds Driver::prepare_sleep() noexcept {
       most = std::clamp(nanoseconds(deadline - engine_.world().now()), nanoseconds(0), most);
     }
   } else if (engine_.has_finished() || engine_.progress()) {
-    most = nanoseconds(0);  // an encrypted connection may hold bytes that no descriptor tells of
+    // An encrypted connection may hold bytes that no descriptor tells of. Without memory to call
+    // back there is nothing to do at once.
+    most = starved_ ? kLookEvery : nanoseconds(0);
   }
   token_.unlock();
   return most;

@@ -109,6 +109,7 @@ class Driver {
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<int> parked_{0};
   bool has_thread_ = false;        ///< under the token
+  bool starved_ = false;           ///< no memory to take what has finished; token
   int spin_penalty_ = 0;           ///< waits that shall yield although there is a CPU each; token
   Crowd crowd_;                    ///< token
   engine::TimePoint last_look_{};  ///< token
