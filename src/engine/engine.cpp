@@ -205,6 +205,16 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
     op.sources.resize(size);
   }
   group->block = &world_.regions->group(group->slot);
+  // Where memory lacks, a touch would end the process.
+  auto* const word = reinterpret_cast<std::byte*>(&world_.regions->page().break_words[group->slot]);
+  auto* const lines = reinterpret_cast<std::byte*>(group->block);
+  auto* const id = reinterpret_cast<std::byte*>(&world_.regions->group_id(group->slot));
+  for (const auto& [data, bytes] :
+       {std::pair(word, sizeof(std::uint64_t)), std::pair(lines, sizeof(shm::GroupBlock)),
+        std::pair(id, sizeof(std::uint64_t))}) {
+    if (world_.populate == nullptr) break;
+    if (Status s = world_.populate(data, bytes); !s.ok()) return s;
+  }
   shm::GroupBlock& block = *group->block;
   // The block may have served another group: its lines must not be taken for ours, so the id goes
   // first and comes back last.

@@ -39,7 +39,9 @@ struct World {
   std::vector<transport::Transport*> route;         ///< by global rank; nullptr for ourselves
   std::vector<std::string> whereabouts;             ///< by global rank: "node-7, pid 123"
   std::string (*process_state)(int pid) = nullptr;  ///< "stopped", ... for messages; may be empty
-  TimePoint (*now)() noexcept = nullptr;            ///< the clock, virtual where simulated
+  /// By global rank; 0: its state cannot be seen from here. Empty: those in the arenas.
+  std::vector<int> pids;
+  TimePoint (*now)() noexcept = nullptr;  ///< the clock, virtual where simulated
   Status (*populate)(std::byte* data, std::size_t size) = nullptr;
   bool publish_fence = false;  ///< sleepers cannot fence for us (no membarrier)
   std::string algorithms;      ///< override of the selection

@@ -322,8 +322,10 @@ void Engine::check_left(Op& op) {
 
 std::string Engine::state_of(const Member& member) const {
   if (member.local < 0 || world_.process_state == nullptr) return {};
-  return world_.process_state(
-      world_.regions->peers[static_cast<std::size_t>(member.local)].header().pid);
+  const int pid = world_.pids.empty()
+                      ? world_.regions->peers[static_cast<std::size_t>(member.local)].header().pid
+                      : world_.pids[static_cast<std::size_t>(member.global)];
+  return pid == 0 ? std::string() : world_.process_state(pid);
 }
 
 /// How far a rank has come in an operation, as well as can be known from here (decisions E6).

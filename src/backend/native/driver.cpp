@@ -262,20 +262,31 @@ void Driver::look_around() noexcept {
   engine_.tick();
 }
 
+/// Between the store of the park word and the last look. Publishers look at the word behind their
+/// publication without a fence: membarrier's acts on their CPUs (C3). Without it both sides fence:
+/// on ARM a later acquire load may else be done before an earlier sequential store is seen.
+void Driver::fence_before_sleep() const noexcept {
+  if (options_.sleepers_fence) (void)os::global_fence();
+  os::full_fence();
+}
+
 bool Driver::park(nanoseconds most, bool first) noexcept {
   shm::Page& page = host_.regions().page();
   parked_.fetch_add(1, std::memory_order_relaxed);  // the token orders writers
-  page.park.store(number(shm::Park::futex), std::memory_order_seq_cst);
-  // Publishers look at the word behind their publication without a fence: ours acts on their CPUs
-  // (C3).
-  if (options_.sleepers_fence) (void)os::global_fence();
+  // relaxed: a wake that comes between makes the word differ from ours, and we do not sleep.
+  std::uint32_t word = page.park.load(std::memory_order_relaxed);
+  if (shm::state_of(word) != shm::Park::futex) {
+    word = shm::sleep_word(++sleeps_);
+    page.park.store(word, std::memory_order_seq_cst);
+  }
+  fence_before_sleep();
   const bool moved = engine_.progress();
   if (!moved) {
     if (has_thread_ && first) {
       ProgressThread::caller_sleeps();  // from here on it watches the sockets; told once per wait
     }
     token_.unlock();
-    os::futex_wait(page.park, number(shm::Park::futex), most, true);
+    os::futex_wait(page.park, word, most, true);
     token_.lock();
   }
   // relaxed: the token is ours; a publisher that still sees the old word wakes nobody.
@@ -321,7 +332,7 @@ nanoseconds Driver::prepare_sleep() noexcept {
     std::uint32_t awake = number(shm::Park::awake);
     if (page.park.compare_exchange_strong(awake, number(shm::Park::eventfd),
                                           std::memory_order_seq_cst)) {
-      if (options_.sleepers_fence) (void)os::global_fence();
+      fence_before_sleep();
       if (engine_.progress()) most = nanoseconds(0);
     }
     const TimePoint deadline = engine_.next_deadline();
