@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
 
+#include "first_process.hpp"
 #include "guardian.hpp"
 #include "job.hpp"
 #include "options.hpp"
@@ -25,6 +27,7 @@ int run(int argc, char** argv) {
     fmt::print("{}", *parsed->text);
     return EXIT_SUCCESS;
   }
+  if (const std::optional<int> code = collect_if_first()) return *code;
   // Before any thread is there: they inherit the mask, and the guardian is a fork.
   const sigset_t watched = watched_signals();
   sigprocmask(SIG_BLOCK, &watched, nullptr);

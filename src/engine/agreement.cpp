@@ -42,7 +42,7 @@ bool Engine::must_hear(const Op& op, int rank) noexcept {
   return op.plan->splits || stream.receive_end() > 0;  // who has nothing for us sends nothing
 }
 
-bool Engine::all_heard(Op& op) noexcept {
+bool Engine::all_heard(Op& op) {
   for (int rank = 0; rank < op.group->size; ++rank) {
     if (must_hear(op, rank)) return false;
   }
@@ -58,7 +58,7 @@ bool Engine::all_heard(Op& op) noexcept {
 // too. A token says its sender's call; each is compared with ours before the next is sent, so
 // whoever has those of all rounds knows that all calls are equal.
 
-void Engine::begin_agreement(Op& op) noexcept {
+void Engine::begin_agreement(Op& op) {
   Group& group = *op.group;
   op.token_round = 0;
   op.token_sent = false;
@@ -79,7 +79,7 @@ void Engine::begin_agreement(Op& op) noexcept {
   }
 }
 
-void Engine::on_token(Op& op, int rank, const FrameHeader& header) noexcept {
+void Engine::on_token(Op& op, int rank, const FrameHeader& header) {
   if (header.fingerprint != op.fingerprint) {
     CallCode theirs;
     std::copy(std::begin(header.call), std::end(header.call), theirs.begin());
@@ -90,7 +90,7 @@ void Engine::on_token(Op& op, int rank, const FrameHeader& header) noexcept {
     op.tokens |= std::uint32_t{1} << header.offset;
 }
 
-bool Engine::advance_tokens(Op& op) noexcept {
+bool Engine::advance_tokens(Op& op) {
   Group& group = *op.group;
   const int rounds = rounds_of(group.size);
   bool moved = false;
@@ -119,12 +119,12 @@ bool Engine::advance_tokens(Op& op) noexcept {
 }
 
 /// The calls of all ranks were compared with ours.
-bool Engine::all_compared(Op& op) noexcept {
+bool Engine::all_compared(Op& op) {
   if (op.strict) return op.token_round >= rounds_of(op.group->size);
   return await_all_lines(op);
 }
 
-void Engine::find_unheard(const Op& op, std::vector<int>& ranks) const noexcept {
+void Engine::find_unheard(const Op& op, std::vector<int>& ranks) const {
   Group& group = *op.group;
   if (op.listening) {
     for (int rank = 0; rank < group.size; ++rank) {
@@ -152,7 +152,7 @@ void Engine::find_unheard(const Op& op, std::vector<int>& ranks) const noexcept 
 // rank its last calls and waits a moment: the other one finds the first that differs, and breaks
 // the group with both names and both calls.
 
-bool Engine::ask_history(Op& op, int rank) noexcept {
+bool Engine::ask_history(Op& op, int rank) {
   Group& group = *op.group;
   const Peer& peer =
       peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)];
@@ -176,7 +176,7 @@ bool Engine::ask_history(Op& op, int rank) noexcept {
   return true;
 }
 
-void Engine::check_history(Op& op, TimePoint now) noexcept {
+void Engine::check_history(Op& op, TimePoint now) {
   Group& group = *op.group;
   const int global = group.members[static_cast<std::size_t>(op.suspect)].global;
   const Peer& peer = peers_[static_cast<std::size_t>(global)];
@@ -185,7 +185,7 @@ void Engine::check_history(Op& op, TimePoint now) noexcept {
 }
 
 void Engine::on_history(Group& group, int rank, std::uint64_t seq,
-                        std::span<const std::byte> payload) noexcept {
+                        std::span<const std::byte> payload) {
   if (payload.size() > kPastBytes * shm::kWindow || payload.size() % kPastBytes != 0) return;
   for (std::size_t at = 0; at < payload.size(); at += kPastBytes) {
     PastCall past;

@@ -39,7 +39,7 @@ std::string Engine::op_text(const Op& op) const {
 
 void Engine::break_group(Group& group, const Status& cause) noexcept {
   if (group.broken) return;
-  spread(group, claim(group, cause));
+  guarded(&group, [&] { spread(group, claim(group, cause)); });
 }
 
 /// The break word that this rank, or another rank of its host, shows for the group; 0: none.
@@ -62,7 +62,7 @@ std::uint64_t Engine::shown_break(Group& group) noexcept {
 /// Shows `cause` in our page, or the first cause, if there is one; returns what is shown. `cause`
 /// may only follow from a break: a rank has left over it. A rank shows a break before it tells
 /// anybody or leaves, so the word is there for those that have seen what follows.
-Status Engine::claim(Group& group, const Status& cause) noexcept {
+Status Engine::claim(Group& group, const Status& cause) {
   if (group.local_members.empty()) return cause;
   std::uint64_t word = shown_break(group);
   const bool first = word == 0;
@@ -86,7 +86,7 @@ Status Engine::claim(Group& group, const Status& cause) noexcept {
 /// Tells everybody what `claim` has decided.
 void Engine::spread(Group& group, const Status& cause) noexcept {
   tell_local(group);
-  tell_remote(group, cause);
+  try_tell_remote(group, cause);
   fail_all(group, cause);
 }
 
@@ -105,7 +105,8 @@ void Engine::fail_all(Group& group, const Status& cause) noexcept {
   }
   if (group.mail != nullptr) group.mail->fail();
   for (const auto& [ticket, callback] : group.queued_callbacks)
-    finished_.push_back({callback, cause});
+    finished_.push_back({callback, cause});  // there is room: make_room_for_callback
+  awaited_ -= group.queued_callbacks.size();
   group.queued_callbacks.clear();
   queued_ -= static_cast<int>(group.queue.size());
   group.queue.clear();
@@ -133,7 +134,7 @@ void Engine::tell_local(Group& group) noexcept {
   }
 }
 
-void Engine::tell_remote(Group& group, const Status& cause) noexcept {
+void Engine::tell_remote(Group& group, const Status& cause) {
   FrameHeader header;
   header.type = static_cast<std::uint8_t>(FrameType::abort);
   header.group = group.id;
@@ -165,7 +166,7 @@ Status Engine::cause_of(const Group& group, std::uint64_t word) const {
   return cause;
 }
 
-void Engine::check_breaks() noexcept {
+void Engine::check_breaks() {
   shm::Page& page = world_.regions->page();
   breaks_seen_ = page.breaks.load(std::memory_order_acquire);  // pairs with tell_local
   std::vector<Group*> alive;  // empty, without memory, while nothing is broken
@@ -179,13 +180,12 @@ void Engine::check_breaks() noexcept {
         page.break_words[group->slot].load(std::memory_order_acquire);  // same
     if (word == 0) continue;
     const Status cause = cause_of(*group, word);
-    tell_remote(*group, cause);
+    try_tell_remote(*group, cause);
     fail_all(*group, cause);
   }
 }
 
-void Engine::on_control(int peer, const FrameHeader& header,
-                        std::span<const std::byte> payload) noexcept {
+void Engine::on_control(int peer, const FrameHeader& header, std::span<const std::byte> payload) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   Group* const group = group_of(header.group);
   switch (static_cast<FrameType>(header.type)) {
@@ -294,7 +294,7 @@ void Engine::on_control(int peer, const FrameHeader& header,
   }
 }
 
-void Engine::disagreement_in_lines(Op& op, int other) noexcept {
+void Engine::disagreement_in_lines(Op& op, int other) {
   Group& group = *op.group;
   const shm::GroupBlock& theirs = *group.members[static_cast<std::size_t>(other)].block;
   // The chain differs: find the first call of the window that does.
@@ -314,8 +314,7 @@ void Engine::disagreement_in_lines(Op& op, int other) noexcept {
     tell_disagreement(group, other, nullptr, op.seq);
 }
 
-void Engine::disagreement(Op& op, int other, const CallCode* theirs,
-                          std::uint64_t their_seq) noexcept {
+void Engine::disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq) {
   if (op.suspect >= 0) return;  // the answer will tell
   Group& group = *op.group;
   Member& member = group.members[static_cast<std::size_t>(other)];
@@ -338,8 +337,7 @@ void Engine::disagreement(Op& op, int other, const CallCode* theirs,
 
 /// Breaks the group: as operation `seq` the other rank called `theirs`; nullptr: it is not known
 /// which call before it differs.
-void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs,
-                               std::uint64_t seq) noexcept {
+void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs, std::uint64_t seq) {
   std::string text = "ranks disagree in group '" + group.name + "': ";
   const shm::Slot& slot = group.block->slots[seq % shm::kWindow];
   CallCode ours;
@@ -373,7 +371,7 @@ void Engine::local_peer_died(int local_index) noexcept {
   peers_[static_cast<std::size_t>(peer.rank)].died = true;
   if (peer.header().left.load(std::memory_order_acquire) != 0) return;
   peers_[static_cast<std::size_t>(peer.rank)].control.clear();  // nobody takes it any more
-  lost(peer.rank, Status(Errc::peer_lost, "its process died"));
+  guarded(nullptr, [&] { lost(peer.rank, Status(Errc::peer_lost, "its process died")); });
 }
 
 void Engine::on_lost(int peer, const Status& why) noexcept {
@@ -389,11 +387,11 @@ void Engine::on_lost(int peer, const Status& why) noexcept {
     from.left = true;
     return;
   }
-  lost(peer, why);
+  guarded(nullptr, [&] { lost(peer, why); });
 }
 
 /// A new group may have members that are gone, or be broken by somebody who made it earlier.
-void Engine::break_if_lost_already(Group& group) noexcept {
+void Engine::break_if_lost_already(Group& group) {
   const auto early = std::find_if(broken_early_.begin(), broken_early_.end(),
                                   [&](const auto& entry) { return entry.first == group.id; });
   if (early != broken_early_.end()) {
@@ -417,7 +415,7 @@ void Engine::break_if_lost_already(Group& group) noexcept {
   }
 }
 
-void Engine::lost(int peer, const Status& why) noexcept {
+void Engine::lost(int peer, const Status& why) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   if (std::exchange(from.lost, true)) return;
   std::vector<std::pair<Group*, Status>> concerned;
@@ -438,7 +436,9 @@ void Engine::lost(int peer, const Status& why) noexcept {
         ": lost " + name_of(*group, rank) + ": " + std::string(why.message()) +
         ". Look at that rank's output for the cause; the group is broken, the survivors can make a "
         "new one.";
-    cause = claim(*group, Status(why.code(), std::move(text)).with_culprit(rank));
+    // It was our memory that lacked for what goes to it.
+    const int culprit = why.code() == Errc::resource ? group->rank : rank;
+    cause = claim(*group, Status(why.code(), std::move(text)).with_culprit(culprit));
   }
   // Only now: a rank that hears of the first group may leave, and be missed in the next one.
   for (const auto& [group, cause] : concerned) spread(*group, cause);

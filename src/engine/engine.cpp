@@ -93,6 +93,8 @@ Engine::Engine(World world)
   groups_.resize(shm::kMaxGroups);
   active_.reserve(256);
   ticked_.reserve(256);
+  retired_.reserve(shm::kMaxGroups);
+  dropped_ = std::make_unique_for_overwrite<std::byte[]>(transport::kMaxFramePayload);
   waiting_.reserve(peers_.size());
   for (transport::Transport* transport : world_.route) {
     if (transport == nullptr) continue;
@@ -187,6 +189,12 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
       group->local_members.push_back(r);
     group->members.push_back(member);
   }
+  group->no_memory =
+      Status(Errc::resource, "group '" + spec.name + "': " + name_of(*group, group->rank) +
+                                 " has no memory for an operation: the system refused it. Allow it "
+                                 "more (ulimit -v, the limit of its cgroup), or use smaller "
+                                 "tensors; the group is broken, make a new one.")
+          .with_culprit(group->rank);
   group->chain = chain_start(spec.id, world_.settings);
   group->plans = std::make_unique<PlanCache>(group->rank, plan::make_topology(std::move(hosts)),
                                              world_.cpus, world_.algorithms);
@@ -197,6 +205,16 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
     op.sources.resize(size);
   }
   group->block = &world_.regions->group(group->slot);
+  // Where memory lacks, a touch would end the process.
+  auto* const word = reinterpret_cast<std::byte*>(&world_.regions->page().break_words[group->slot]);
+  auto* const lines = reinterpret_cast<std::byte*>(group->block);
+  auto* const id = reinterpret_cast<std::byte*>(&world_.regions->group_id(group->slot));
+  for (const auto& [data, bytes] :
+       {std::pair(word, sizeof(std::uint64_t)), std::pair(lines, sizeof(shm::GroupBlock)),
+        std::pair(id, sizeof(std::uint64_t))}) {
+    if (world_.populate == nullptr) break;
+    if (Status s = world_.populate(data, bytes); !s.ok()) return s;
+  }
   shm::GroupBlock& block = *group->block;
   // The block may have served another group: its lines must not be taken for ours, so the id goes
   // first and comes back last.
@@ -225,19 +243,28 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
 
 void Engine::remove_group(Group& group) noexcept {
   // First cause wins; other hosts hear of a break before they hear that we have closed the group.
-  if (breaks_to_see()) [[unlikely]]
-    check_breaks();
+  guarded(nullptr, [&] {
+    if (breaks_to_see()) [[unlikely]]
+      check_breaks();
+  });
+  if (group.untold) try_tell_remote(group, group.cause);
   removing_ = true;
-  if (!group.broken)
-    fail_all(group, Status(Errc::aborted, "group '" + group.name + "' was destroyed"));
+  if (!group.broken) {
+    Status cause = group.no_memory;
+    guarded(&group,
+            [&] { cause = Status(Errc::aborted, "group '" + group.name + "' was destroyed"); });
+    fail_all(group, cause);
+  }
   removing_ = false;
   // Peers may still look for our last lines, so these and the id stay until all have given up the
   // group too (E7). The store in it pairs with passed_by_all, too: our reads of their memory lie
   // before it.
   (void)settle(group);
   group.done_upto = kClosed;
-  closed_ids_.push_back(group.id);
-  if (closed_ids_.size() > 4096) closed_ids_.pop_front();
+  guarded(nullptr, [&] {
+    closed_ids_.push_back(group.id);
+    if (closed_ids_.size() > 4096) closed_ids_.pop_front();
+  });
   drop_held(group);
   forget_mail(group);
   by_id_.erase(group.id);
@@ -255,23 +282,28 @@ bool Engine::window_has_room(Group& group) noexcept {
 std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchronous) noexcept {
   // A group that others have broken shall not complete one more operation that could.
   if (breaks_to_see()) [[unlikely]]
-    check_breaks();
-  if (!is_collective(call.kind)) [[unlikely]]
-    return submit_transfer(group, call);
+    guarded(nullptr, [&] { check_breaks(); });
+  if (!is_collective(call.kind)) [[unlikely]] {
+    std::uint64_t transfer = kRefusedTicket;
+    guarded(&group, [&] { transfer = submit_transfer(group, call); });
+    return transfer;
+  }
   const std::uint64_t ticket = ++group.submitted;
   if (group.broken) [[unlikely]]
     return ticket;
-  if (!group.queue.empty() || !window_has_room(group)) [[unlikely]] {
-    group.queue.emplace_back(call, asynchronous);
-    ++queued_;
-    start_queued(group);
-    return ticket;
-  }
-  start(group, call, asynchronous);
+  guarded(&group, [&] {
+    if (!group.queue.empty() || !window_has_room(group)) [[unlikely]] {
+      group.queue.emplace_back(call, asynchronous);
+      ++queued_;
+      start_queued(group);
+    } else {
+      start(group, call, asynchronous);
+    }
+  });
   return ticket;
 }
 
-bool Engine::start_queued(Group& group) noexcept {
+bool Engine::start_queued(Group& group) {
   bool moved = false;
   while (!group.queue.empty() && !group.broken && window_has_room(group)) {
     Queued next = std::move(group.queue.front());
@@ -283,7 +315,7 @@ bool Engine::start_queued(Group& group) noexcept {
   return moved;
 }
 
-bool Engine::start(Group& group, const Collective& call, bool asynchronous) noexcept {
+bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   if (group.started == kLastOperation) [[unlikely]] {
     break_group(group,
                 Status(Errc::resource,
@@ -291,15 +323,24 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
                            std::to_string(kLastOperation) + " of them; make a new one"));
     return false;
   }
-  const std::uint64_t seq = ++group.started;
-  Op& op = group.op_at(seq);
+  // What may lack memory comes before the operation has begun, or after it is known to all that
+  // ends it.
   const BoundPlan& bound = group.plans->find(call);
+  Op& op = group.op_at(group.started + 1);
+  active_.push_back(&op);
+  const std::uint64_t seq = ++group.started;
   group.chain = chain(group.chain, bound.code);
   op.state = Op::State::running;
   op.seq = seq;
   op.fingerprint = group.chain;
   op.plan = &bound;
   op.call = call;
+  op.stage_offset = 0;
+  op.frames_out = 0;
+  op.failed = false;
+  op.strict = bound.hands_on || (group.strict && !group.one_host());
+  const bool messages = bound.schedule->messages || op.strict;
+  if (messages) ++message_ops_;
   if (call.details != nullptr || op.detailed) [[unlikely]]
     take_details(op, call.details);
   op.pc = 0;
@@ -309,7 +350,6 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
   op.agreed = false;
   op.listening = bound.hears_all;
   op.suspect = -1;
-  op.strict = bound.hands_on || (group.strict && !group.one_host());
   op.home = {};
   op.asynchronous = asynchronous;
   op.fused = bound.stride != Stride::none && call.input.contiguous() && call.output.contiguous() &&
@@ -320,23 +360,23 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
                         call.input.data() == call.output.data();
   op.stream_out = bound.stream_out && !in_place;
   op.deadline = TimePoint{};
-  op.frames_out = 0;
-  op.failed = false;
-  active_.push_back(&op);
   shm::Slot& slot = group.block->slots[seq % shm::kWindow];
   // Mostly the slot holds the same call already; a line that is not written need not be fetched.
   if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))
     std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
-  if (bound.inline_stage && !bound.schedule->messages && !op.strict) {
+  if (bound.inline_stage && !messages) {
     op.stage = slot.line.payload.data;
     op.stage_of[static_cast<std::size_t>(group.rank)] = op.stage;
   } else {
     Status why;
     if (!prepare_memory(*this, op, why)) {
-      break_group(group, why);
+      break_group(group, Status(why.code(), op_text(op) + ": " + name_of(group, group.rank) + ": " +
+                                                std::string(why.message()))
+                             .with_culprit(group.rank));
       return false;
     }
   }
+  op.callbacks.reserve(group.queued_callbacks.size());  // or none of them is moved
   for (auto& [ticket, callback] : group.queued_callbacks) {
     if (ticket == seq) op.callbacks.push_back(callback);
   }
@@ -349,7 +389,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) noex
 }
 
 /// What the caller need not keep until the operation is done.
-void Engine::take_details(Op& op, const Details* details) noexcept {
+void Engine::take_details(Op& op, const Details* details) {
   op.call.details = nullptr;
   op.detailed = details != nullptr;
   op.inputs.clear();
@@ -376,10 +416,9 @@ void Engine::take_details(Op& op, const Details* details) noexcept {
   op.call.input = TensorView(op.scaled.data(), op.call.input.dtype(), count);
 }
 
-bool Engine::prepare_memory(Engine& engine, Op& op, Status& why) noexcept {
+bool Engine::prepare_memory(Engine& engine, Op& op, Status& why) {
   const BoundPlan& bound = *op.plan;
   Group& group = *op.group;
-  if (bound.schedule->messages || op.strict) ++engine.message_ops_;
   if (bound.inline_stage) {
     op.stage = group.block->slots[op.seq % shm::kWindow].line.payload.data;
   } else if (bound.stage_bytes > 0 && bound.own_stage) {
@@ -441,6 +480,8 @@ void Engine::release_memory(Op& op) noexcept {
 }
 
 void Engine::call_back(Op& op, const Status& status) noexcept {
+  // There is room: make_room_for_callback.
+  awaited_ -= op.callbacks.size();
   for (const Callback& callback : op.callbacks) finished_.push_back({callback, status});
   op.callbacks.clear();
 }
@@ -449,10 +490,16 @@ bool Engine::progress_one(Group& group, std::uint64_t ticket) noexcept {
   if (active_.size() != 1 || uses_messages()) return progress();
   Op& op = group.op_at(ticket);
   if (op.seq != ticket || op.state != Op::State::running) return progress();
-  return advance(op);
+  return guarded(&group, [&] { return advance(op); });
 }
 
 bool Engine::progress() noexcept {
+  if (untold_) [[unlikely]]
+    tell_the_rest();
+  return guarded(nullptr, [&] { return pass(); });
+}
+
+bool Engine::pass() {
   bool moved = false;
   if (breaks_to_see()) [[unlikely]]
     check_breaks();
@@ -493,23 +540,5 @@ std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexce
   if (group.broken) return group.cause;
   return std::nullopt;
 }
-
-void Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
-  if (const std::optional<Status> known = outcome(group, ticket)) {
-    finished_.push_back({callback, *known});
-    return;
-  }
-  if (is_transfer(ticket)) {
-    group.mail->on_done(ticket, callback);
-    return;
-  }
-  Op& op = group.op_at(ticket);
-  if (op.seq == ticket)
-    op.callbacks.push_back(callback);
-  else
-    group.queued_callbacks.emplace_back(ticket, callback);
-}
-
-std::vector<Finished> Engine::take_finished() noexcept { return std::exchange(finished_, {}); }
 
 }  // namespace tutti::engine

@@ -5,8 +5,10 @@
 #include <functional>
 #include <memory>
 #include <memory_resource>
+#include <new>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <vector>
 
@@ -37,7 +39,9 @@ struct World {
   std::vector<transport::Transport*> route;         ///< by global rank; nullptr for ourselves
   std::vector<std::string> whereabouts;             ///< by global rank: "node-7, pid 123"
   std::string (*process_state)(int pid) = nullptr;  ///< "stopped", ... for messages; may be empty
-  TimePoint (*now)() noexcept = nullptr;            ///< the clock, virtual where simulated
+  /// By global rank; 0: its state cannot be seen from here. Empty: those in the arenas.
+  std::vector<int> pids;
+  TimePoint (*now)() noexcept = nullptr;  ///< the clock, virtual where simulated
   Status (*populate)(std::byte* data, std::size_t size) = nullptr;
   bool publish_fence = false;  ///< sleepers cannot fence for us (no membarrier)
   std::string algorithms;      ///< override of the selection
@@ -109,12 +113,14 @@ class Engine final : public transport::Sink {
     return op.seq == ticket ? op.failed : op.seq < ticket;
   }
   [[nodiscard]] std::optional<Status> outcome(Group& group, std::uint64_t ticket) noexcept;
-  void on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept;
+  /// False: there is no memory to note it, the operation has ended, and the caller calls back.
+  bool on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept;
   /// A recv that is done: the rank of the group that sent. Else -1.
   [[nodiscard]] int source(Group& group, std::uint64_t ticket) noexcept;
   /// As `source`; and nobody will ask for this ticket again.
   int release(Group& group, std::uint64_t ticket) noexcept;
-  /// Callbacks to make, taken once the token is dropped.
+  /// Callbacks to make, taken once the token is dropped. Empty too while there is no memory to
+  /// take them.
   [[nodiscard]] std::vector<Finished> take_finished() noexcept;
 
   // The world.
@@ -131,6 +137,7 @@ class Engine final : public transport::Sink {
   /// it is broken.
   bool hear_of_break(Group& group) noexcept;
   [[nodiscard]] bool has_finished() const noexcept { return !finished_.empty(); }
+  [[nodiscard]] std::size_t finished() const noexcept { return finished_.size(); }
   [[nodiscard]] const std::vector<transport::Transport*>& transports() const noexcept {
     return transports_;
   }
@@ -189,6 +196,7 @@ class Engine final : public transport::Sink {
     Op* into = nullptr;
     std::vector<std::byte> buffer;
     bool keep = false;  ///< buffer is to be held
+    bool drop = false;  ///< there is no memory for it: it goes to `dropped_`
   };
 
   /// What is known of a rank when an operation has timed out. The least is to blame.
@@ -206,30 +214,50 @@ class Engine final : public transport::Sink {
     }
   };
 
+  // no_memory.cpp
+  /// Runs what asks for memory. Where there is none, `group` is broken (nullptr: all groups are,
+  /// since each may have lost something), and the result is that of a default constructor.
+  template <class Action>
+  auto guarded(Group* group, Action&& action) noexcept {
+    try {
+      return action();
+    } catch (const std::bad_alloc&) {
+      break_for_memory(group);
+    }
+    if constexpr (!std::is_void_v<decltype(action())>) return decltype(action()){};
+  }
+  void break_for_memory(Group* group) noexcept;
+  void try_tell_remote(Group& group, const Status& cause) noexcept;
+  void tell_the_rest() noexcept;
+  void make_room_for_callback();
   // engine.cpp
+  bool pass();
+  void look_at_all();
+  [[nodiscard]] std::span<std::byte> place_of_frame(int peer, const transport::FrameHeader& header);
+  void take_frame(int peer, const transport::FrameHeader& header);
   [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || letters_ > 0; }
   [[nodiscard]] int free_slot() noexcept;
   [[nodiscard]] bool is_gone(const Member& member) const noexcept;
   bool settle(Group& group) noexcept;
   [[nodiscard]] bool given_up_by_all(const Group& group) const noexcept;
   void sweep_retired() noexcept;
-  void break_if_lost_already(Group& group) noexcept;
-  bool start(Group& group, const Collective& call, bool asynchronous) noexcept;
-  static void take_details(Op& op, const Details* details) noexcept;
+  void break_if_lost_already(Group& group);
+  bool start(Group& group, const Collective& call, bool asynchronous);
+  static void take_details(Op& op, const Details* details);
   bool window_has_room(Group& group) noexcept;
-  bool start_queued(Group& group) noexcept;
+  bool start_queued(Group& group);
   void finish(Op& op) noexcept;
   void end(Op& op) noexcept;
   void call_back(Op& op, const Status& status) noexcept;
   // interpreter.cpp
-  bool advance(Op& op) noexcept;
+  bool advance(Op& op);
   /// The same for plans with a `BoundPlan::stride` (one_shot.cpp).
-  bool advance_in_one_stride(Op& op) noexcept;
+  bool advance_in_one_stride(Op& op);
   void add_all(Op& op, void* to, std::size_t bytes) noexcept;
   void publish(Op& op) noexcept;
   void ring_all(const Group& group) noexcept;
-  bool await_lines(Op& op, const plan::Step& step) noexcept;
-  bool await_all_lines(Op& op) noexcept;
+  bool await_lines(Op& op, const plan::Step& step);
+  bool await_all_lines(Op& op);
   void signal(Op& op, const plan::Step& step) noexcept;
   bool await_counters(Op& op, const plan::Step& step) noexcept;
   int find_winner(const Op& op, const plan::Step& step) const noexcept;
@@ -258,31 +286,30 @@ class Engine final : public transport::Sink {
                                     const plan::Range& range) noexcept;
   [[nodiscard]] static bool strided(const Op& op, const plan::Operand& operand,
                                     const plan::Range& range) noexcept;
-  [[nodiscard]] static bool prepare_memory(Engine& engine, Op& op, Status& why) noexcept;
+  [[nodiscard]] static bool prepare_memory(Engine& engine, Op& op, Status& why);
   // messages.cpp
-  void post_send(Op& op, const plan::Step& step) noexcept;
+  void post_send(Op& op, const plan::Step& step);
   [[nodiscard]] Stream::Post post_of(Op& op, const plan::Operand& operand,
                                      const plan::Range& range) const noexcept;
-  bool splits_differ(Op& op, int rank, const transport::FrameHeader& header) noexcept;
-  void post_receive(Op& op, const plan::Step& step) noexcept;
+  bool splits_differ(Op& op, int rank, const transport::FrameHeader& header);
+  void post_receive(Op& op, const plan::Step& step);
   bool await_receives(Op& op, const plan::Step& step) noexcept;
-  bool pump(Op& op, int rank) noexcept;
-  bool pump_all(Op& op) noexcept;
-  void grant(Op& op) noexcept;
-  void deliver_held(Op& op, int rank) noexcept;
-  void hold(Peer& from, const transport::FrameHeader& header) noexcept;
+  bool pump(Op& op, int rank);
+  bool pump_all(Op& op);
+  void grant(Op& op);
+  void deliver_held(Op& op, int rank);
+  void hold(Peer& from, const transport::FrameHeader& header);
   void drop_held(const Group& group) noexcept;
-  void hold_control(int peer, const transport::FrameHeader& header) noexcept;
+  void hold_control(int peer, const transport::FrameHeader& header);
   void took(int global, const transport::FrameHeader& header) noexcept;
   [[nodiscard]] bool is_closed(std::uint64_t id) const noexcept;
-  void arrived(Op& op, int rank, const transport::FrameHeader& header,
-               const std::byte* bounced) noexcept;
+  void arrived(Op& op, int rank, const transport::FrameHeader& header, const std::byte* bounced);
   [[nodiscard]] static Stream::Post* post_for(Stream& stream,
                                               const transport::FrameHeader& header) noexcept;
-  void control(int peer, const transport::FrameHeader& header, std::string payload = {}) noexcept;
-  bool flush_control(int peer) noexcept;
+  void control(int peer, const transport::FrameHeader& header, std::string payload = {});
+  bool flush_control(int peer);
   void on_control(int peer, const transport::FrameHeader& header,
-                  std::span<const std::byte> payload) noexcept;
+                  std::span<const std::byte> payload);
   [[nodiscard]] Group* group_of(std::uint64_t id) noexcept;
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
   void release_frames(Op& op) noexcept;
@@ -296,66 +323,64 @@ class Engine final : public transport::Sink {
   static constexpr std::size_t kMostBounced = std::size_t{1} << 20;
   [[nodiscard]] bool may_bounce(const Peer& peer) const noexcept;
   /// Room for such a copy in a frame to this peer.
-  std::byte* bounce(Peer& peer, OutFrame& frame, std::size_t bytes) noexcept;
+  std::byte* bounce(Peer& peer, OutFrame& frame, std::size_t bytes);
   // agreement.cpp
-  void begin_agreement(Op& op) noexcept;
-  bool advance_tokens(Op& op) noexcept;
-  bool all_compared(Op& op) noexcept;
-  void on_token(Op& op, int rank, const transport::FrameHeader& header) noexcept;
-  bool all_heard(Op& op) noexcept;
+  void begin_agreement(Op& op);
+  bool advance_tokens(Op& op);
+  bool all_compared(Op& op);
+  void on_token(Op& op, int rank, const transport::FrameHeader& header);
+  bool all_heard(Op& op);
   [[nodiscard]] static bool must_hear(const Op& op, int rank) noexcept;
-  void find_unheard(const Op& op, std::vector<int>& ranks) const noexcept;
-  [[nodiscard]] bool ask_history(Op& op, int rank) noexcept;
-  void check_history(Op& op, TimePoint now) noexcept;
-  void on_history(Group& group, int rank, std::uint64_t seq,
-                  std::span<const std::byte> payload) noexcept;
-  void tell_disagreement(Group& group, int other, const CallCode* theirs,
-                         std::uint64_t seq) noexcept;
+  void find_unheard(const Op& op, std::vector<int>& ranks) const;
+  [[nodiscard]] bool ask_history(Op& op, int rank);
+  void check_history(Op& op, TimePoint now);
+  void on_history(Group& group, int rank, std::uint64_t seq, std::span<const std::byte> payload);
+  void tell_disagreement(Group& group, int other, const CallCode* theirs, std::uint64_t seq);
   // letters.cpp
-  std::uint64_t submit_transfer(Group& group, const Collective& call) noexcept;
+  std::uint64_t submit_transfer(Group& group, const Collective& call);
   [[nodiscard]] static bool transfer_done(Group& group, std::uint64_t ticket) noexcept;
   [[nodiscard]] static std::optional<Status> transfer_outcome(Group& group,
                                                               std::uint64_t ticket) noexcept;
-  [[nodiscard]] Mailbox& mail_of(Group& group) noexcept;
+  [[nodiscard]] Mailbox& mail_of(Group& group);
   void forget_mail(Group& group) noexcept;
-  bool push_letters() noexcept;
-  void tick_letters(TimePoint now) noexcept;
+  bool push_letters();
+  void tick_letters(TimePoint now);
   [[nodiscard]] bool expects_letter(int peer, const transport::FrameHeader& header,
-                                    std::span<std::byte>& into) noexcept;
-  void on_letter_frame(int peer, const transport::FrameHeader& header) noexcept;
+                                    std::span<std::byte>& into);
+  void on_letter_frame(int peer, const transport::FrameHeader& header);
   void took_letter(int global, std::uint64_t cost) noexcept;
   void release_letters(const Mailbox& mail, std::size_t peer) noexcept;
-  void adopt_early(Group& group) noexcept;
+  void adopt_early(Group& group);
   // breaking.cpp
   /// A rank of our host has written a break word into our page since the last check_breaks.
   [[nodiscard]] bool breaks_to_see() const noexcept {
     // relaxed: the words themselves are read with acquire in check_breaks.
     return world_.regions->page().breaks.load(std::memory_order_relaxed) != breaks_seen_;
   }
-  void check_breaks() noexcept;
+  void check_breaks();
   [[nodiscard]] Status cause_of(const Group& group, std::uint64_t word) const;
   [[nodiscard]] std::uint64_t shown_break(Group& group) noexcept;
-  [[nodiscard]] Status claim(Group& group, const Status& cause) noexcept;
+  [[nodiscard]] Status claim(Group& group, const Status& cause);
   void spread(Group& group, const Status& cause) noexcept;
   void tell_local(Group& group) noexcept;
-  void tell_remote(Group& group, const Status& cause) noexcept;
+  void tell_remote(Group& group, const Status& cause);
   void fail_all(Group& group, const Status& cause) noexcept;
-  void disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq) noexcept;
-  void disagreement_in_lines(Op& op, int other) noexcept;
-  void time_out(Op& op, TimePoint now) noexcept;
-  [[nodiscard]] Standing standing_of(const Op& op, int rank, bool waited) noexcept;
+  void disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq);
+  void disagreement_in_lines(Op& op, int other);
+  void time_out(Op& op, TimePoint now);
+  [[nodiscard]] Standing standing_of(const Op& op, int rank, bool waited);
   [[nodiscard]] std::string state_of(const Member& member) const;
-  void check_left(Op& op) noexcept;
-  bool has_given_up(Group& group, Member& member) noexcept;
-  void inquire(Op& op, TimePoint now) noexcept;
-  void introduce(Op& op, TimePoint now) noexcept;
-  void ping(const Op& op, int rank) noexcept;
-  bool ping_other_hosts(const Op& op) noexcept;
-  void check_queue(Group& group, TimePoint now) noexcept;
-  void check_calls(Op& op) noexcept;
-  void lost(int peer, const Status& why) noexcept;
-  [[nodiscard]] std::vector<int> waiting_for(Op& op) noexcept;
-  void find_waiting(Op& op, std::vector<int>& ranks) noexcept;
+  void check_left(Op& op);
+  bool has_given_up(Group& group, Member& member);
+  void inquire(Op& op, TimePoint now);
+  void introduce(Op& op, TimePoint now);
+  void ping(const Op& op, int rank);
+  bool ping_other_hosts(const Op& op);
+  void check_queue(Group& group, TimePoint now);
+  void check_calls(Op& op);
+  void lost(int peer, const Status& why);
+  [[nodiscard]] std::vector<int> waiting_for(Op& op);
+  void find_waiting(Op& op, std::vector<int>& ranks);
   [[nodiscard]] std::string op_text(const Op& op) const;
 
   World world_;
@@ -373,6 +398,9 @@ class Engine final : public transport::Sink {
   std::vector<Peer> peers_;
   std::vector<transport::Transport*> transports_;  ///< each once
   std::vector<Finished> finished_;
+  std::size_t awaited_ = 0;  ///< callbacks that are noted: `finished_` has room for them
+  bool untold_ = false;      ///< a group is broken, and memory lacked to tell other hosts
+  std::unique_ptr<std::byte[]> dropped_;  ///< where frames go for which there is no memory
   FrameBuffers buffers_;
   std::size_t bounced_ = 0;  ///< bytes of the copies in frames, over all peers
   ScratchPool scratch_;

@@ -20,13 +20,18 @@ class Fifo {
   }
   [[nodiscard]] auto end() noexcept { return items_.end(); }
   void push_back(T item) {
+    make_room();
+    items_.push_back(std::move(item));
+  }
+  /// The next push_back asks for no memory.
+  void make_room() {
     if (items_.capacity() == 0) items_.reserve(kRoom);
     // Room at the front is used again before the memory grows, once it is at least half of it.
     if (items_.size() == items_.capacity() && head_ > 0 && head_ >= items_.size() / 2) {
       items_.erase(items_.begin(), begin());
       head_ = 0;
     }
-    items_.push_back(std::move(item));
+    if (items_.size() == items_.capacity()) items_.reserve(2 * items_.size());
   }
   void pop_front() noexcept {
     items_[head_] = T();

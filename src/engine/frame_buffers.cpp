@@ -1,6 +1,7 @@
 #include "engine/frame_buffers.hpp"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace tutti::engine {
@@ -36,7 +37,11 @@ std::vector<std::byte> FrameBuffers::take(std::size_t bytes) {
 
 void FrameBuffers::give(std::vector<std::byte> buffer) noexcept {
   const std::size_t place = place_of(buffer.size());
-  if (place < free_.size()) free_[place].push_back(std::move(buffer));
+  if (place >= free_.size()) return;
+  try {
+    free_[place].push_back(std::move(buffer));
+  } catch (const std::bad_alloc&) {  // then it goes back to the system
+  }
 }
 
 }  // namespace tutti::engine

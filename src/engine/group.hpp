@@ -175,6 +175,8 @@ struct Group {
   }
   std::atomic<bool> broken{false};  ///< read without the token
   Status cause;
+  Status no_memory;     ///< the cause where memory lacks, made while there is some
+  bool untold = false;  ///< other hosts are still to be told of the cause
   std::unique_ptr<Mailbox, MailboxDeleter> mail;  ///< point to point; empty until it is used
 
   [[nodiscard]] Op& op_at(std::uint64_t seq) noexcept {

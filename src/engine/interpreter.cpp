@@ -67,7 +67,7 @@ std::byte* Engine::place(Op& op, const Operand& operand, int rank,
   return const_cast<std::byte*>(base) + slot * bound.slot_bytes + (range.first - origin) * element;
 }
 
-bool Engine::advance(Op& op) noexcept {
+bool Engine::advance(Op& op) {
   if (op.suspect >= 0) [[unlikely]]
     return false;
   if (op.fused) return advance_in_one_stride(op);
@@ -155,7 +155,7 @@ bool Engine::advance(Op& op) noexcept {
   return true;
 }
 
-bool Engine::await_all_lines(Op& op) noexcept {
+bool Engine::await_all_lines(Op& op) {
   Step everybody;
   everybody.kind = StepKind::await_line;
   everybody.ranks = {plan::constant(0), op.group->size, 1};
@@ -194,7 +194,7 @@ void Engine::signal(Op& op, const Step& step) noexcept {
   ring_all(group);
 }
 
-bool Engine::await_lines(Op& op, const Step& step) noexcept {
+bool Engine::await_lines(Op& op, const Step& step) {
   Group& group = *op.group;
   const std::uint64_t window_slot = op.seq % shm::kWindow;
   for (; op.sub < step.ranks.count; ++op.sub) {

@@ -41,15 +41,16 @@ bool is_sound(const FrameHeader& header) noexcept {
 
 void MailboxDeleter::operator()(Mailbox* mail) const noexcept { delete mail; }
 
-Mailbox& Engine::mail_of(Group& group) noexcept {
+Mailbox& Engine::mail_of(Group& group) {
   if (group.mail == nullptr) {
+    mail_.reserve(mail_.size() + 1);
     group.mail.reset(new Mailbox(*this, group));
     mail_.push_back(group.mail.get());
   }
   return *group.mail;
 }
 
-std::uint64_t Engine::submit_transfer(Group& group, const Collective& call) noexcept {
+std::uint64_t Engine::submit_transfer(Group& group, const Collective& call) {
   if (group.broken.load(std::memory_order_relaxed)) return kRefusedTicket;  // the token is ours
   return mail_of(group).submit(call);
 }
@@ -74,7 +75,7 @@ int Engine::release(Group& group, std::uint64_t ticket) noexcept {
   return source;
 }
 
-bool Engine::push_letters() noexcept {
+bool Engine::push_letters() {
   bool moved = false;
   for (std::size_t i = 0; i < mail_.size(); ++i) {
     if (mail_[i]->wants_to_push()) moved |= mail_[i]->push();
@@ -84,7 +85,7 @@ bool Engine::push_letters() noexcept {
   return moved;
 }
 
-void Engine::tick_letters(TimePoint now) noexcept {
+void Engine::tick_letters(TimePoint now) {
   for (std::size_t i = 0; i < mail_.size(); ++i) mail_[i]->tick(now);
 }
 
@@ -118,8 +119,6 @@ void Engine::took_letter(int global, std::uint64_t cost) noexcept {
   if (post.taken_letters - post.reported_letters < kLettersReport &&
       post.taken_bytes - post.reported_bytes < kUnaskedReport)
     return;
-  post.reported_letters = post.taken_letters;
-  post.reported_bytes = post.taken_bytes;
   Peer& to = peers_[static_cast<std::size_t>(global)];
   if (to.lost || to.left) return;
   FrameHeader header;
@@ -131,15 +130,19 @@ void Engine::took_letter(int global, std::uint64_t cost) noexcept {
   const auto waits = std::find_if(to.control.begin(), to.control.end(), [&](const Control& one) {
     return one.header.type == header.type;
   });
-  if (waits != to.control.end())
-    waits->header = header;
-  else
-    to.control.push_back({header, {}});
-  flush_control(global);
+  try {
+    if (waits != to.control.end())
+      waits->header = header;
+    else
+      to.control.push_back({header, {}});
+    post.reported_letters = post.taken_letters;
+    post.reported_bytes = post.taken_bytes;
+    flush_control(global);
+  } catch (const std::bad_alloc&) {  // the next report says it
+  }
 }
 
-bool Engine::expects_letter(int peer, const FrameHeader& header,
-                            std::span<std::byte>& into) noexcept {
+bool Engine::expects_letter(int peer, const FrameHeader& header, std::span<std::byte>& into) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   from.into_mail = nullptr;
   const auto type = static_cast<FrameType>(header.type);
@@ -165,7 +168,7 @@ bool Engine::expects_letter(int peer, const FrameHeader& header,
   return true;
 }
 
-void Engine::on_letter_frame(int peer, const FrameHeader& header) noexcept {
+void Engine::on_letter_frame(int peer, const FrameHeader& header) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   Mailbox* const into = std::exchange(from.into_mail, nullptr);
   if (static_cast<FrameType>(header.type) == FrameType::p2p_credit && header.group == 0) {
@@ -203,7 +206,7 @@ void Engine::on_letter_frame(int peer, const FrameHeader& header) noexcept {
 }
 
 /// What came for a group before it was made here.
-void Engine::adopt_early(Group& group) noexcept {
+void Engine::adopt_early(Group& group) {
   for (std::size_t p = 0; p < peers_.size(); ++p) {
     std::deque<HeldFrames::Frame>& early = peers_[p].early;
     if (early.empty()) continue;

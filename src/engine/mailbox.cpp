@@ -74,8 +74,10 @@ Transfer* Mailbox::find(std::uint64_t ticket) noexcept {
   return transfer.ticket == ticket && transfer.state != Transfer::State::free ? &transfer : nullptr;
 }
 
-Transfer& Mailbox::take_slot() noexcept {
+Transfer& Mailbox::take_slot() {
   if (free_.empty()) {
+    // Each can be given back without memory.
+    if (free_.capacity() <= transfers_.size()) free_.reserve(2 * transfers_.size() + 16);
     transfers_.emplace_back();
     transfers_.back().ticket = kMailTicket | (transfers_.size() - 1);
     return transfers_.back();
@@ -87,7 +89,7 @@ Transfer& Mailbox::take_slot() noexcept {
   return again;
 }
 
-std::uint64_t Mailbox::submit(const Collective& call) noexcept {
+std::uint64_t Mailbox::submit(const Collective& call) {
   if (group_.broken.load(std::memory_order_relaxed)) return kRefusedTicket;  // the token is ours
   if (free_.empty() && transfers_.size() >= kSlots - 1) {
     engine_.break_group(
@@ -133,11 +135,8 @@ std::optional<Status> Mailbox::outcome(std::uint64_t ticket) noexcept {
   return transfer->failed ? group_.cause : Status();
 }
 
-void Mailbox::on_done(std::uint64_t ticket, Callback callback) noexcept {
-  if (const std::optional<Status> known = outcome(ticket))
-    engine_.finished_.push_back({callback, *known});
-  else
-    find(ticket)->callbacks.push_back(callback);
+void Mailbox::on_done(std::uint64_t ticket, Callback callback) {
+  find(ticket)->callbacks.push_back(callback);
 }
 
 int Mailbox::source(std::uint64_t ticket) noexcept {
@@ -160,6 +159,7 @@ void Mailbox::finish(Transfer& transfer) noexcept {
   transfer.state = Transfer::State::done;
   --running_;
   --engine_.letters_;
+  engine_.awaited_ -= transfer.callbacks.size();  // there is room for them
   for (const Callback& callback : transfer.callbacks)
     engine_.finished_.push_back({callback, transfer.failed ? group_.cause : Status()});
   transfer.callbacks.clear();
@@ -168,7 +168,7 @@ void Mailbox::finish(Transfer& transfer) noexcept {
   free_.push_back(static_cast<std::uint32_t>(index_of(transfer.ticket)));
 }
 
-void Mailbox::post_send(Transfer& send) noexcept {
+void Mailbox::post_send(Transfer& send) {
   if (send.rank == group_.rank) {
     send_to_self(send);
     return;
@@ -179,7 +179,7 @@ void Mailbox::post_send(Transfer& send) noexcept {
   push_to(send.rank);
 }
 
-void Mailbox::send_to_self(Transfer& send) noexcept {
+void Mailbox::send_to_self(Transfer& send) {
   Arrival arrival;
   arrival.source = send.rank;
   arrival.tag = send.tag;
@@ -209,7 +209,7 @@ void Mailbox::send_to_self(Transfer& send) noexcept {
 }
 
 /// The recv that a message goes to: the one called first.
-Transfer* Mailbox::next_for(int source, int tag) noexcept {
+Transfer* Mailbox::next_for(int source, int tag) {
   const std::uint32_t named = posted_.first({source, tag});
   const std::uint32_t any = posted_.first({kAnySource, tag});
   if (named == Shelves::kNone && any == Shelves::kNone) return nullptr;
@@ -219,14 +219,14 @@ Transfer* Mailbox::next_for(int source, int tag) noexcept {
 }
 
 /// The same; it leaves the queue.
-Transfer* Mailbox::posted_for(int source, int tag) noexcept {
+Transfer* Mailbox::posted_for(int source, int tag) {
   Transfer* const recv = next_for(source, tag);
   if (recv != nullptr) posted_.pop({recv->any ? kAnySource : source, tag});
   return recv;
 }
 
 /// The message that a recv gets: of anybody's, the one that came first. It leaves the queue.
-std::uint32_t Mailbox::arrival_for(const Transfer& recv) noexcept {
+std::uint32_t Mailbox::arrival_for(const Transfer& recv) {
   if (unexpected_.size() == 0) return Shelves::kNone;
   std::uint32_t found = Shelves::kNone;
   if (!recv.any) {
@@ -242,7 +242,7 @@ std::uint32_t Mailbox::arrival_for(const Transfer& recv) noexcept {
   return found;
 }
 
-void Mailbox::post_recv(Transfer& recv) noexcept {
+void Mailbox::post_recv(Transfer& recv) {
   const auto slot = static_cast<std::uint32_t>(index_of(recv.ticket));
   const std::uint32_t found = arrival_for(recv);
   if (found == Shelves::kNone) {
@@ -258,7 +258,7 @@ void Mailbox::post_recv(Transfer& recv) noexcept {
   engine_.buffers_.give(std::move(arrival.data));
 }
 
-bool Mailbox::fits(const Transfer& recv, const Arrival& arrival) noexcept {
+bool Mailbox::fits(const Transfer& recv, const Arrival& arrival) {
   if (recv.view.dtype() == arrival.dtype && recv.bytes == arrival.bytes) return true;
   std::string text = "ranks disagree in group '" + group_.name +
                      "': " + engine_.name_of(group_, group_.rank) + " receives " +
@@ -273,7 +273,7 @@ bool Mailbox::fits(const Transfer& recv, const Arrival& arrival) noexcept {
 
 /// A recv has found its message. `payload`: its bytes, where they have come and do not lie in the
 /// recv's buffer already.
-void Mailbox::match(Transfer& recv, const Arrival& arrival, const std::byte* payload) noexcept {
+void Mailbox::match(Transfer& recv, const Arrival& arrival, const std::byte* payload) {
   const bool own = arrival.source == group_.rank;
   const std::uint64_t cost = arrival.whole ? letter_cost(arrival.bytes) : 0;
   if (own)
@@ -302,7 +302,7 @@ void Mailbox::match(Transfer& recv, const Arrival& arrival, const std::byte* pay
 }
 
 /// Keeps a message that no recv waits for.
-void Mailbox::shelve(const Arrival& arrival, const std::byte* payload) noexcept {
+void Mailbox::shelve(const Arrival& arrival, const std::byte* payload) {
   std::uint32_t at = 0;
   if (free_arrivals_.empty()) {
     at = static_cast<std::uint32_t>(arrivals_.size());

@@ -87,10 +87,11 @@ class Mailbox {
  public:
   Mailbox(Engine& engine, Group& group);
 
-  std::uint64_t submit(const Collective& call) noexcept;
+  std::uint64_t submit(const Collective& call);
   [[nodiscard]] bool is_done(std::uint64_t ticket) noexcept;
   [[nodiscard]] std::optional<Status> outcome(std::uint64_t ticket) noexcept;
-  void on_done(std::uint64_t ticket, Callback callback) noexcept;
+  /// Of one that runs.
+  void on_done(std::uint64_t ticket, Callback callback);
   /// recv: the rank that sent, once done; else -1.
   [[nodiscard]] int source(std::uint64_t ticket) noexcept;
   /// Nobody will ask for this ticket again: its slot may be used by another.
@@ -98,9 +99,9 @@ class Mailbox {
 
   /// Something waits until a transport has room.
   [[nodiscard]] bool wants_to_push() const noexcept { return !pushing_.empty(); }
-  bool push() noexcept;
+  bool push();
   /// Deadlines, ranks that have left.
-  void tick(TimePoint now) noexcept;
+  void tick(TimePoint now);
   [[nodiscard]] TimePoint next_deadline() const noexcept { return next_deadline_; }
   /// The group is broken: everything ends; no memory of callers is touched any more.
   void fail() noexcept;
@@ -110,10 +111,10 @@ class Mailbox {
   // Frames, of ranks of this group. `expects`: is this frame in order? Where its payload belongs,
   // if right into a caller's memory; a letter that went there has no payload.
   [[nodiscard]] bool expects(int rank, const transport::FrameHeader& header,
-                             std::span<std::byte>& into) noexcept;
-  void on_letter(int rank, const transport::FrameHeader& header, const std::byte* payload) noexcept;
-  void on_credit(int rank, const transport::FrameHeader& header) noexcept;
-  void on_data(int rank, const transport::FrameHeader& header, const std::byte* payload) noexcept;
+                             std::span<std::byte>& into);
+  void on_letter(int rank, const transport::FrameHeader& header, const std::byte* payload);
+  void on_credit(int rank, const transport::FrameHeader& header);
+  void on_data(int rank, const transport::FrameHeader& header, const std::byte* payload);
   /// A frame of this send has left the caller's memory.
   void on_sent(std::uint64_t ticket) noexcept;
 
@@ -133,33 +134,33 @@ class Mailbox {
 
   // mailbox.cpp
   [[nodiscard]] Transfer* find(std::uint64_t ticket) noexcept;
-  [[nodiscard]] Transfer& take_slot() noexcept;
+  [[nodiscard]] Transfer& take_slot();
   void finish(Transfer& transfer) noexcept;
-  void post_send(Transfer& send) noexcept;
-  void post_recv(Transfer& recv) noexcept;
-  void send_to_self(Transfer& send) noexcept;
-  [[nodiscard]] Transfer* next_for(int source, int tag) noexcept;
-  [[nodiscard]] Transfer* posted_for(int source, int tag) noexcept;
-  [[nodiscard]] std::uint32_t arrival_for(const Transfer& recv) noexcept;
-  [[nodiscard]] bool fits(const Transfer& recv, const Arrival& arrival) noexcept;
-  void match(Transfer& recv, const Arrival& arrival, const std::byte* payload) noexcept;
-  void shelve(const Arrival& arrival, const std::byte* payload) noexcept;
+  void post_send(Transfer& send);
+  void post_recv(Transfer& recv);
+  void send_to_self(Transfer& send);
+  [[nodiscard]] Transfer* next_for(int source, int tag);
+  [[nodiscard]] Transfer* posted_for(int source, int tag);
+  [[nodiscard]] std::uint32_t arrival_for(const Transfer& recv);
+  [[nodiscard]] bool fits(const Transfer& recv, const Arrival& arrival);
+  void match(Transfer& recv, const Arrival& arrival, const std::byte* payload);
+  void shelve(const Arrival& arrival, const std::byte* payload);
   [[nodiscard]] static std::uint64_t index_of(std::uint64_t ticket) noexcept;
   // mailbox_frames.cpp
   void list(int rank) noexcept;
-  bool push_to(int rank) noexcept;
-  [[nodiscard]] bool announce(int rank) noexcept;
-  void grant(int rank) noexcept;
-  void stream(int rank) noexcept;
-  void transmit(int rank, transport::FrameHeader header, Transfer* send) noexcept;
+  bool push_to(int rank);
+  [[nodiscard]] bool announce(int rank);
+  void grant(int rank);
+  void stream(int rank);
+  void transmit(int rank, transport::FrameHeader header, Transfer* send);
   // mailbox_watch.cpp
   [[nodiscard]] std::string text_of(const Transfer& transfer) const;
   [[nodiscard]] bool has_left(int rank) const noexcept;
-  void find_given_up() noexcept;
-  [[nodiscard]] bool check_left(const Transfer& transfer) noexcept;
-  void ping(int rank) noexcept;
+  void find_given_up();
+  [[nodiscard]] bool check_left(const Transfer& transfer);
+  void ping(int rank);
   void note_waited(const Transfer& transfer) noexcept;
-  void time_out(Transfer& transfer, TimePoint now) noexcept;
+  void time_out(Transfer& transfer, TimePoint now);
 
   Engine& engine_;
   Group& group_;

@@ -19,7 +19,7 @@ void Mailbox::list(int rank) noexcept {
   pushing_.push_back(rank);
 }
 
-bool Mailbox::push() noexcept {
+bool Mailbox::push() {
   bool moved = false;
   for (std::size_t i = 0; i < pushing_.size();) {
     const int rank = pushing_[i];
@@ -36,7 +36,7 @@ bool Mailbox::push() noexcept {
   return moved;
 }
 
-bool Mailbox::push_to(int rank) noexcept {
+bool Mailbox::push_to(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const int global = group_.members[static_cast<std::size_t>(rank)].global;
   Engine::Peer& peer = engine_.peers_[static_cast<std::size_t>(global)];
@@ -66,10 +66,11 @@ bool Mailbox::push_to(int rank) noexcept {
   return moved;
 }
 
-void Mailbox::transmit(int rank, FrameHeader header, Transfer* send) noexcept {
+void Mailbox::transmit(int rank, FrameHeader header, Transfer* send) {
   const int global = group_.members[static_cast<std::size_t>(rank)].global;
   Engine::Peer& peer = engine_.peers_[static_cast<std::size_t>(global)];
   header.group = group_.id;
+  peer.out.make_room();  // before anything is counted
   Engine::OutFrame frame;
   frame.token = ++peer.token;
   const std::byte* payload = nullptr;
@@ -92,7 +93,7 @@ void Mailbox::transmit(int rank, FrameHeader header, Transfer* send) noexcept {
 }
 
 /// Tells of the next message, with its bytes where these may go unasked. False: not now.
-bool Mailbox::announce(int rank) noexcept {
+bool Mailbox::announce(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const int global = group_.members[static_cast<std::size_t>(rank)].global;
   Postage& post = engine_.peers_[static_cast<std::size_t>(global)].post;
@@ -119,7 +120,7 @@ bool Mailbox::announce(int rank) noexcept {
 }
 
 /// Asks for the bytes of a message whose recv has been called.
-void Mailbox::grant(int rank) noexcept {
+void Mailbox::grant(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const Transfer& recv = transfers_[pair.grants.front()];
   pair.grants.pop_front();
@@ -133,7 +134,7 @@ void Mailbox::grant(int rank) noexcept {
 }
 
 /// The next piece of the first message that was asked for; then the others get their turn.
-void Mailbox::stream(int rank) noexcept {
+void Mailbox::stream(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const std::uint32_t slot = pair.streams.front();
   Transfer& send = transfers_[slot];
@@ -156,7 +157,7 @@ void Mailbox::on_sent(std::uint64_t ticket) noexcept {
   if (send->frames_out == 0 && send->moved == send->bytes) finish(*send);
 }
 
-bool Mailbox::expects(int rank, const FrameHeader& header, std::span<std::byte>& into) noexcept {
+bool Mailbox::expects(int rank, const FrameHeader& header, std::span<std::byte>& into) {
   if (static_cast<FrameType>(header.type) == FrameType::p2p_letter) {
     if (header.seq != pairs_[static_cast<std::size_t>(rank)].in + 1) return false;
     // Not into a recv of anybody's message: until all of this has come, another's may take it.
@@ -184,7 +185,7 @@ bool Mailbox::expects(int rank, const FrameHeader& header, std::span<std::byte>&
   return true;
 }
 
-void Mailbox::on_letter(int rank, const FrameHeader& header, const std::byte* payload) noexcept {
+void Mailbox::on_letter(int rank, const FrameHeader& header, const std::byte* payload) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   if (header.seq != pair.in + 1) {  // of one that was held until there was a group
     engine_.break_group(group_, Status(Errc::internal, "group '" + group_.name +
@@ -207,7 +208,7 @@ void Mailbox::on_letter(int rank, const FrameHeader& header, const std::byte* pa
     shelve(arrival, payload);
 }
 
-void Mailbox::on_credit(int rank, const FrameHeader& header) noexcept {
+void Mailbox::on_credit(int rank, const FrameHeader& header) {
   Transfer* const send = find(header.fingerprint);
   if (send == nullptr || send->state != Transfer::State::running || send->kind != Kind::send)
     return;
@@ -222,7 +223,7 @@ void Mailbox::on_credit(int rank, const FrameHeader& header) noexcept {
   push_to(rank);
 }
 
-void Mailbox::on_data(int rank, const FrameHeader& header, const std::byte* payload) noexcept {
+void Mailbox::on_data(int rank, const FrameHeader& header, const std::byte* payload) {
   Transfer* const recv = find(header.fingerprint);
   if (recv == nullptr || recv->state != Transfer::State::running || recv->rank != rank) return;
   if (!recv->view.contiguous()) {

@@ -40,7 +40,7 @@ bool Mailbox::has_left(int rank) const noexcept {
 }
 
 /// Looks for ranks of our host that have destroyed the group: what they had sent then comes in.
-void Mailbox::find_given_up() noexcept {
+void Mailbox::find_given_up() {
   for (const int rank : group_.local_members) {
     (void)engine_.has_given_up(group_, group_.members[static_cast<std::size_t>(rank)]);
     if (group_.broken) return;
@@ -48,7 +48,7 @@ void Mailbox::find_given_up() noexcept {
 }
 
 /// True if the group was broken.
-bool Mailbox::check_left(const Transfer& transfer) noexcept {
+bool Mailbox::check_left(const Transfer& transfer) {
   int who = -1;
   if (transfer.rank != kAnySource) {
     if (has_left(transfer.rank)) who = transfer.rank;
@@ -75,7 +75,7 @@ bool Mailbox::check_left(const Transfer& transfer) noexcept {
   return true;
 }
 
-void Mailbox::ping(int rank) noexcept {
+void Mailbox::ping(int rank) {
   const int global = group_.members[static_cast<std::size_t>(rank)].global;
   if (rank == group_.rank) return;
   FrameHeader header;  // of no collective: nothing is compared
@@ -91,7 +91,7 @@ void Mailbox::note_waited(const Transfer& transfer) noexcept {
     waited_[static_cast<std::size_t>(transfer.rank)] = true;
 }
 
-void Mailbox::tick(TimePoint now) noexcept {
+void Mailbox::tick(TimePoint now) {
   next_deadline_ = TimePoint::max();
   if (running_ == 0 || engine_.hear_of_break(group_)) return;
   find_given_up();
@@ -120,7 +120,7 @@ void Mailbox::tick(TimePoint now) noexcept {
   }
 }
 
-void Mailbox::time_out(Transfer& transfer, TimePoint now) noexcept {
+void Mailbox::time_out(Transfer& transfer, TimePoint now) {
   if (transfer.asked == TimePoint{}) {
     transfer.asked = now;
     bool asked = false;

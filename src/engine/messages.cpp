@@ -71,7 +71,7 @@ std::uint64_t eager_cost(std::uint64_t bytes) noexcept { return std::max(bytes, 
 
 }  // namespace
 
-void Engine::post_send(Op& op, const Step& step) noexcept {
+void Engine::post_send(Op& op, const Step& step) {
   const plan::Range range = plan::range_of(step.src, op.plan->binding, op.var[0], op.var[1]);
   if (range.count == 0 && !op.plan->splits) return;
   const int rank = peer_of(step, op);
@@ -84,7 +84,7 @@ void Engine::post_send(Op& op, const Step& step) noexcept {
   pump(op, rank);
 }
 
-void Engine::post_receive(Op& op, const Step& step) noexcept {
+void Engine::post_receive(Op& op, const Step& step) {
   const plan::Range range = plan::range_of(step.dst, op.plan->binding, op.var[0], op.var[1]);
   const int rank = peer_of(step, op);
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
@@ -122,7 +122,7 @@ bool Engine::await_receives(Op& op, const Step& step) noexcept {
   return true;
 }
 
-bool Engine::pump_all(Op& op) noexcept {
+bool Engine::pump_all(Op& op) {
   bool moved = false;
   for (int rank = 0; rank < op.group->size; ++rank) {
     const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
@@ -132,7 +132,7 @@ bool Engine::pump_all(Op& op) noexcept {
   return moved;
 }
 
-bool Engine::pump(Op& op, int rank) noexcept {
+bool Engine::pump(Op& op, int rank) {
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
   const int global = op.group->members[static_cast<std::size_t>(rank)].global;
   Peer& peer = peers_[static_cast<std::size_t>(global)];
@@ -179,6 +179,7 @@ bool Engine::pump(Op& op, int rank) noexcept {
     std::copy(op.plan->code.begin(), op.plan->code.end(), header.call);
     if (op.plan->splits) header.call[2] = stream.send_end() / element;
     OutFrame frame;
+    peer.out.make_room();  // before anything is counted
     frame.token = ++peer.token;
     frame.op = &op;
     frame.seq = op.seq;
@@ -205,7 +206,7 @@ bool Engine::may_bounce(const Peer& peer) const noexcept {
   return peer.bounces == 0 || (peer.bounces < kMostBounces && bounced_ < kMostBounced);
 }
 
-std::byte* Engine::bounce(Peer& peer, OutFrame& frame, std::size_t bytes) noexcept {
+std::byte* Engine::bounce(Peer& peer, OutFrame& frame, std::size_t bytes) {
   frame.bounce = buffers_.take(bytes);
   frame.bounced = true;
   ++peer.bounces;
@@ -213,7 +214,7 @@ std::byte* Engine::bounce(Peer& peer, OutFrame& frame, std::size_t bytes) noexce
   return frame.bounce.data();
 }
 
-void Engine::grant(Op& op) noexcept {
+void Engine::grant(Op& op) {
   if (op.listening) return;
   for (int rank = 0; rank < op.group->size; ++rank) {
     Stream& stream = op.streams[static_cast<std::size_t>(rank)];
@@ -245,7 +246,7 @@ Stream::Post* Engine::post_for(Stream& stream, const FrameHeader& header) noexce
 }
 
 /// What a pair of ranks exchanges is compared where the bytes meet (decisions A2).
-bool Engine::splits_differ(Op& op, int rank, const FrameHeader& header) noexcept {
+bool Engine::splits_differ(Op& op, int rank, const FrameHeader& header) {
   if (!op.plan->splits) return false;
   const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
   if (stream.receives.empty()) return false;  // not posted yet
@@ -262,8 +263,7 @@ bool Engine::splits_differ(Op& op, int rank, const FrameHeader& header) noexcept
   return true;
 }
 
-void Engine::arrived(Op& op, int rank, const FrameHeader& header,
-                     const std::byte* bounced) noexcept {
+void Engine::arrived(Op& op, int rank, const FrameHeader& header, const std::byte* bounced) {
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
   Stream::Post* const post = post_for(stream, header);
   if (post == nullptr) return;  // cannot be: on_header looked
@@ -291,11 +291,14 @@ void Engine::took(int global, const FrameHeader& header) noexcept {
   Peer& peer = peers_[static_cast<std::size_t>(global)];
   peer.eager_in += eager_cost(header.payload_bytes);
   if (peer.eager_in - peer.eager_reported < kEagerReport) return;
-  peer.eager_reported = peer.eager_in;
   FrameHeader credit;
   credit.type = static_cast<std::uint8_t>(FrameType::credit);
   credit.offset = peer.eager_in;
-  control(global, credit);
+  try {
+    control(global, credit);
+    peer.eager_reported = peer.eager_in;
+  } catch (const std::bad_alloc&) {  // the next report says it
+  }
 }
 
 void Engine::drop_held(const Group& group) noexcept {
@@ -309,7 +312,7 @@ void Engine::drop_held(const Group& group) noexcept {
   }
 }
 
-void Engine::hold_control(int peer, const FrameHeader& header) noexcept {
+void Engine::hold_control(int peer, const FrameHeader& header) {
   HeldFrames& all = peers_[static_cast<std::size_t>(peer)].held;
   for (std::size_t back = 1; back <= std::min(all.size(), kLookBack); ++back) {
     HeldFrames::Frame& held = all[all.size() - back];
@@ -331,7 +334,7 @@ bool Engine::is_closed(std::uint64_t id) const noexcept {
   return std::find(closed_ids_.begin(), closed_ids_.end(), id) != closed_ids_.end();
 }
 
-void Engine::deliver_held(Op& op, int rank) noexcept {
+void Engine::deliver_held(Op& op, int rank) {
   const int global = op.group->members[static_cast<std::size_t>(rank)].global;
   Peer& peer = peers_[static_cast<std::size_t>(global)];
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
@@ -382,7 +385,7 @@ void Engine::deliver_held(Op& op, int rank) noexcept {
   }
 }
 
-void Engine::control(int peer, const FrameHeader& header, std::string payload) noexcept {
+void Engine::control(int peer, const FrameHeader& header, std::string payload) {
   Peer& to = peers_[static_cast<std::size_t>(peer)];
   if (to.lost || to.left || world_.route[static_cast<std::size_t>(peer)] == nullptr) return;
   if (to.control.size() >= kControlQueue)
@@ -393,20 +396,22 @@ void Engine::control(int peer, const FrameHeader& header, std::string payload) n
   flush_control(peer);
 }
 
-bool Engine::flush_control(int peer) noexcept {
+bool Engine::flush_control(int peer) {
   Peer& to = peers_[static_cast<std::size_t>(peer)];
   transport::Transport* const transport = world_.route[static_cast<std::size_t>(peer)];
   bool moved = false;
   while (!to.control.empty() && transport->can_send(peer)) {
-    Control frame = std::move(to.control.front());
-    to.control.pop_front();
+    const Control& frame = to.control.front();
+    to.out.make_room();
     OutFrame out;
-    out.token = ++to.token;
     const auto* text = reinterpret_cast<const std::byte*>(frame.payload.data());
     if (!frame.payload.empty()) out.bounce.assign(text, text + frame.payload.size());
+    out.token = ++to.token;
     to.out.push_back(std::move(out));
+    const FrameHeader header = frame.header;
+    to.control.pop_front();
     // The bytes stay where they are when the frame moves within the queue.
-    transport->send(peer, frame.header, to.out.back().bounce.data(), to.token);
+    transport->send(peer, header, to.out.back().bounce.data(), to.token);
     moved = true;
     if (to.lost) break;
   }
@@ -435,6 +440,21 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
   from.arriving = header;
   from.into = nullptr;
   from.keep = false;
+  from.drop = false;
+  try {
+    return place_of_frame(peer, header);
+  } catch (const std::bad_alloc&) {  // it is read all the same: its sender has done nothing wrong
+    from.into = nullptr;
+    from.into_mail = nullptr;
+    from.keep = false;
+    from.drop = true;
+    break_for_memory(nullptr);
+    return {dropped_.get(), std::max<std::size_t>(header.payload_bytes, 1)};
+  }
+}
+
+std::span<std::byte> Engine::place_of_frame(int peer, const FrameHeader& header) {
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
   if (header.payload_bytes > transport::kMaxFramePayload) return {};
   const auto into_buffer = [&]() -> std::span<std::byte> {
     const std::size_t bytes = std::max<std::size_t>(header.payload_bytes, 1);
@@ -497,7 +517,7 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
   return into_buffer();
 }
 
-void Engine::hold(Peer& from, const FrameHeader& header) noexcept {
+void Engine::hold(Peer& from, const FrameHeader& header) {
   std::vector<std::byte> data;
   // What it takes is counted by size_for (HeldFrames::memory_of).
   if (header.payload_bytes > kCopied &&
@@ -511,6 +531,15 @@ void Engine::hold(Peer& from, const FrameHeader& header) noexcept {
 }
 
 void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
+  Peer& from = peers_[static_cast<std::size_t>(peer)];
+  if (from.drop) {
+    took(peer, header);
+    return;
+  }
+  guarded(nullptr, [&] { take_frame(peer, header); });
+}
+
+void Engine::take_frame(int peer, const FrameHeader& header) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   if (transport::is_p2p(header)) {
     on_letter_frame(peer, header);

@@ -77,7 +77,7 @@ Stride stride_of(const plan::Schedule& schedule, const plan::Binding& binding) n
   return Stride::none;
 }
 
-bool Engine::advance_in_one_stride(Op& op) noexcept {
+bool Engine::advance_in_one_stride(Op& op) {
   const BoundPlan& bound = *op.plan;
   const std::size_t bytes = bound.binding.count * bound.binding.element;
   Group& group = *op.group;

@@ -22,13 +22,13 @@ void ScratchPool::fit(Scratch& scratch, std::size_t bytes) {
   free_.erase(std::next(found).base());
 }
 
-void ScratchPool::give(Scratch scratch) {
+void ScratchPool::give(Scratch scratch) noexcept {
   if (scratch.size() <= kSmall || scratch.size() > kMostKept) return;
   std::size_t oldest = 0;
   for (; kept_ + scratch.size() > kMostKept; ++oldest) kept_ -= free_[oldest].size();
   free_.erase(free_.begin(), free_.begin() + static_cast<std::ptrdiff_t>(oldest));
   kept_ += scratch.size();
-  free_.push_back(std::move(scratch));
+  free_.push_back(std::move(scratch));  // there is room: each is larger than kSmall
 }
 
 }  // namespace tutti::engine

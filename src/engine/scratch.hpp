@@ -30,10 +30,12 @@ class ScratchPool {
   /// ranks.
   static constexpr std::size_t kMostKept = std::size_t{2} << 20;
 
+  ScratchPool() { free_.reserve(kMostKept / kSmall); }
+
   /// At least so many bytes. What `scratch` was is given.
   void fit(Scratch& scratch, std::size_t bytes);
   /// For the next one who takes, or for the system.
-  void give(Scratch scratch);
+  void give(Scratch scratch) noexcept;
   [[nodiscard]] std::size_t kept() const noexcept { return kept_; }
 
  private:

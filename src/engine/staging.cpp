@@ -37,7 +37,7 @@ bool Staging::start_is_free(std::size_t bytes) noexcept {
   return true;
 }
 
-Result<std::size_t> Staging::take(Group& group, std::uint64_t seq, std::size_t bytes) noexcept {
+Result<std::size_t> Staging::take(Group& group, std::uint64_t seq, std::size_t bytes) {
   bytes = round_up(bytes, 64);
   if (bytes > shm::kStagingBytes) return take_beside(group, seq, bytes);
   std::size_t begin = at_;
@@ -68,8 +68,7 @@ Result<std::size_t> Staging::take(Group& group, std::uint64_t seq, std::size_t b
   return shm::kStagingOffset + begin;
 }
 
-Result<std::size_t> Staging::take_beside(Group& group, std::uint64_t seq,
-                                         std::size_t bytes) noexcept {
+Result<std::size_t> Staging::take_beside(Group& group, std::uint64_t seq, std::size_t bytes) {
   for (Piece& piece : beside_) {
     if (piece.end - piece.begin >= bytes && is_free(piece, reusable_)) {
       piece.group = &group;

@@ -29,8 +29,7 @@ class Staging {
 
   /// `bytes` of memory, 64-byte aligned, as an offset in the arena. Never waits: where the ring is
   /// occupied (a group whose peers are late must not block another) it takes memory beside it.
-  [[nodiscard]] Result<std::size_t> take(Group& group, std::uint64_t seq,
-                                         std::size_t bytes) noexcept;
+  [[nodiscard]] Result<std::size_t> take(Group& group, std::uint64_t seq, std::size_t bytes);
   /// Everything of this group may be used again (it is closed, or all its members are gone).
   void forget(const Group& group) noexcept;
 
@@ -43,8 +42,7 @@ class Staging {
   };
   [[nodiscard]] static bool is_free(const Piece& piece, Reusable reusable) noexcept;
   [[nodiscard]] bool start_is_free(std::size_t bytes) noexcept;
-  [[nodiscard]] Result<std::size_t> take_beside(Group& group, std::uint64_t seq,
-                                                std::size_t bytes) noexcept;
+  [[nodiscard]] Result<std::size_t> take_beside(Group& group, std::uint64_t seq, std::size_t bytes);
 
   std::byte* arena_;
   Reusable reusable_;

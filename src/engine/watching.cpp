@@ -28,13 +28,13 @@ std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
 
 }  // namespace
 
-std::vector<int> Engine::waiting_for(Op& op) noexcept {
+std::vector<int> Engine::waiting_for(Op& op) {
   std::vector<int> ranks;
   find_waiting(op, ranks);
   return ranks;
 }
 
-void Engine::find_waiting(Op& op, std::vector<int>& ranks) noexcept {
+void Engine::find_waiting(Op& op, std::vector<int>& ranks) {
   ranks.clear();
   if (op.suspect >= 0) {
     ranks.push_back(op.suspect);
@@ -81,6 +81,11 @@ void Engine::find_waiting(Op& op, std::vector<int>& ranks) noexcept {
 }
 
 void Engine::tick() noexcept {
+  if (untold_) tell_the_rest();
+  guarded(nullptr, [&] { look_at_all(); });
+}
+
+void Engine::look_at_all() {
   check_breaks();
   const TimePoint now = world_.now();
   if (queued_ > 0) {
@@ -112,7 +117,7 @@ void Engine::tick() noexcept {
 
 /// A call may wait for its slot because a rank of our host does not pass the operation before it.
 /// Such a call has no line yet, and its time runs all the same.
-void Engine::check_queue(Group& group, TimePoint now) noexcept {
+void Engine::check_queue(Group& group, TimePoint now) {
   const std::uint64_t seq = group.started + 1;
   if (group.broken || group.queue.empty() || group.op_at(seq).state == Op::State::running) return;
   if (std::exchange(group.waiting_seq, seq) != seq) {
@@ -187,14 +192,14 @@ bool Engine::hear_of_break(Group& group) noexcept {
   if (group.broken) return true;
   const std::uint64_t word = shown_break(group);
   if (word == 0) return false;
-  break_group(group, cause_of(group, word));
+  guarded(&group, [&] { break_group(group, cause_of(group, word)); });
   return true;
 }
 
 /// What nobody may have told us: a local rank has broken the group, or calls something else.
 /// One rank's call may go by messages and another's by shared memory: each then waits for what the
 /// other never sends. So both ways are looked at now and then.
-void Engine::check_calls(Op& op) noexcept {
+void Engine::check_calls(Op& op) {
   if (hear_of_break(*op.group)) return;
   for (const int rank : op.group->local_members) {
     Member& member = op.group->members[static_cast<std::size_t>(rank)];
@@ -220,7 +225,7 @@ void Engine::check_calls(Op& op) noexcept {
   }
 }
 
-void Engine::ping(const Op& op, int rank) noexcept {
+void Engine::ping(const Op& op, int rank) {
   const int global = op.group->members[static_cast<std::size_t>(rank)].global;
   FrameHeader header;
   header.type = static_cast<std::uint8_t>(FrameType::ping);
@@ -233,7 +238,7 @@ void Engine::ping(const Op& op, int rank) noexcept {
 
 /// Not those of our host: one that computes may have nobody who would answer, and its lines and the
 /// state of its process tell more. False: there are no others.
-bool Engine::ping_other_hosts(const Op& op) noexcept {
+bool Engine::ping_other_hosts(const Op& op) {
   bool asked = false;
   for (int rank = 0; rank < op.group->size; ++rank) {
     if (op.group->members[static_cast<std::size_t>(rank)].local >= 0) continue;
@@ -245,7 +250,7 @@ bool Engine::ping_other_hosts(const Op& op) noexcept {
 
 /// Connects us with all whose answers time_out may want, so that they have kAnswerTime to answer in
 /// and not to get to know us.
-void Engine::introduce(Op& op, TimePoint now) noexcept {
+void Engine::introduce(Op& op, TimePoint now) {
   const auto ahead = std::min<std::chrono::nanoseconds>(op.call.timeout / 2, kAskAhead);
   if (op.introduced || now < op.deadline - ahead || now >= op.deadline) return;
   op.introduced = true;
@@ -254,7 +259,7 @@ void Engine::introduce(Op& op, TimePoint now) noexcept {
 
 /// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
 /// our host show their calls (check_calls).
-void Engine::inquire(Op& op, TimePoint now) noexcept {
+void Engine::inquire(Op& op, TimePoint now) {
   if ((!op.plan->schedule->messages && !op.strict) || now < op.inquired + kInquireAgain) return;
   op.inquired = now;
   find_waiting(op, waiting_);
@@ -265,7 +270,7 @@ void Engine::inquire(Op& op, TimePoint now) noexcept {
 
 /// Has this member destroyed its end of the group? Then all that it had sent in it has come here.
 /// Of a rank of another host a pong tells it.
-bool Engine::has_given_up(Group& group, Member& member) noexcept {
+bool Engine::has_given_up(Group& group, Member& member) {
   if (member.given_up || member.local < 0 || member.local == world_.regions->self)
     return member.given_up;
   if (member.block == nullptr && !find_block(group, member)) return false;
@@ -281,7 +286,7 @@ bool Engine::has_given_up(Group& group, Member& member) noexcept {
   return true;
 }
 
-void Engine::check_left(Op& op) noexcept {
+void Engine::check_left(Op& op) {
   // What comes by message may be on its way still: the connection itself tells of its end.
   const auto& steps = op.plan->schedule->steps;
   const bool by_message = op.listening || op.strict ||
@@ -317,12 +322,14 @@ void Engine::check_left(Op& op) noexcept {
 
 std::string Engine::state_of(const Member& member) const {
   if (member.local < 0 || world_.process_state == nullptr) return {};
-  return world_.process_state(
-      world_.regions->peers[static_cast<std::size_t>(member.local)].header().pid);
+  const int pid = world_.pids.empty()
+                      ? world_.regions->peers[static_cast<std::size_t>(member.local)].header().pid
+                      : world_.pids[static_cast<std::size_t>(member.global)];
+  return pid == 0 ? std::string() : world_.process_state(pid);
 }
 
 /// How far a rank has come in an operation, as well as can be known from here (decisions E6).
-Engine::Standing Engine::standing_of(const Op& op, int rank, bool waited) noexcept {
+Engine::Standing Engine::standing_of(const Op& op, int rank, bool waited) {
   Group& group = *op.group;
   Member& member = group.members[static_cast<std::size_t>(rank)];
   const Peer& peer = peers_[static_cast<std::size_t>(member.global)];
@@ -350,7 +357,7 @@ Engine::Standing Engine::standing_of(const Op& op, int rank, bool waited) noexce
   return standing;
 }
 
-void Engine::time_out(Op& op, TimePoint now) noexcept {
+void Engine::time_out(Op& op, TimePoint now) {
   Group& group = *op.group;
   const std::vector<int> missing = waiting_for(op);
   if (op.asked == TimePoint{}) {

@@ -32,11 +32,22 @@ Result<std::string> boot_id() {
   return id;
 }
 
-Result<std::uint64_t> network_namespace() {
+namespace {
+
+Result<std::uint64_t> inode_of(const char* path, const char* problem) {
   struct stat info {};
-  if (stat("/proc/thread-self/ns/net", &info) != 0)
-    return system_error("cannot tell the network namespace", errno);
+  if (stat(path, &info) != 0) return system_error(problem, errno);
   return static_cast<std::uint64_t>(info.st_ino);
+}
+
+}  // namespace
+
+Result<std::uint64_t> network_namespace() {
+  return inode_of("/proc/thread-self/ns/net", "cannot tell the network namespace");
+}
+
+Result<std::uint64_t> pid_namespace() {
+  return inode_of("/proc/thread-self/ns/pid", "cannot tell the pid namespace");
 }
 
 }  // namespace tutti::os

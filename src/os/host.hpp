@@ -14,5 +14,8 @@ Result<std::string> boot_id();
 /// Number of the network namespace of the calling thread: with the boot id it says whether two
 /// processes reach each other's abstract unix sockets.
 Result<std::uint64_t> network_namespace();
+/// Number of the pid namespace of this process: two processes with equal ones mean the same by a
+/// process id.
+Result<std::uint64_t> pid_namespace();
 
 }  // namespace tutti::os

@@ -2,10 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <string>
 
 #ifndef MADV_POPULATE_WRITE
@@ -21,6 +26,62 @@ Status failed(const char* what) {
 }
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
+#ifndef MFD_NOEXEC_SEAL
+constexpr unsigned MFD_NOEXEC_SEAL = 8;
+#endif
+
+/// Where vm.memfd_noexec is 2 a memfd that could be executed is refused. Kernels before 6.3 do not
+/// know the flag.
+Fd open_memfd(const char* name) noexcept {
+  constexpr unsigned kFlags = MFD_CLOEXEC | MFD_ALLOW_SEALING;
+  Fd fd(::memfd_create(name, kFlags | MFD_NOEXEC_SEAL));
+  if (!fd.valid() && errno == EINVAL) fd = Fd(::memfd_create(name, kFlags));
+  return fd;
+}
+
+/// SIGXFSZ, which ends the process, is blocked for this thread while this lives, and taken back.
+class NoFileSizeSignal {
+ public:
+  NoFileSizeSignal() noexcept {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~NoFileSizeSignal() {
+    const timespec at_once{};
+    if (!was_pending_) (void)sigtimedwait(&signal_, nullptr, &at_once);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  NoFileSizeSignal(const NoFileSizeSignal&) = delete;
+  NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
+
+ private:
+  sigset_t signal_{};
+  sigset_t before_{};
+  bool was_pending_ = false;
+};
+
+/// The limit on the size of files counts for a memfd too. It is raised for a moment if it may be.
+Status set_size(int fd, std::size_t size) {
+  const NoFileSizeSignal no_signal;
+  if (::ftruncate(fd, static_cast<off_t>(size)) == 0) return Status();
+  rlimit before{};
+  if (errno != EFBIG || getrlimit(RLIMIT_FSIZE, &before) != 0)
+    return failed("ftruncate of shared memory");
+  const rlimit most{before.rlim_max, before.rlim_max};
+  (void)setrlimit(RLIMIT_FSIZE, &most);
+  const bool fits = ::ftruncate(fd, static_cast<off_t>(size)) == 0;
+  (void)setrlimit(RLIMIT_FSIZE, &before);
+  if (fits) return Status();
+  return Status(Errc::resource, "shared memory takes a file of " + std::to_string(size) +
+                                    " bytes (of which only what is used takes memory), and this "
+                                    "process may make files of " +
+                                    std::to_string(before.rlim_max) +
+                                    " bytes; allow it more (ulimit -f)");
+}
 
 }  // namespace
 
@@ -41,10 +102,9 @@ Mapping::~Mapping() {
 }
 
 Result<Fd> make_memfd(const char* name, std::size_t size) {
-  Fd fd(::memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  Fd fd = open_memfd(name);
   if (!fd.valid()) return failed("memfd_create");
-  if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0)
-    return failed("ftruncate of shared memory");
+  if (Status s = set_size(fd.get(), size); !s.ok()) return s;
   if (::fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return failed("sealing shared memory");
   return fd;
 }
@@ -80,13 +140,27 @@ Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable) {
   return Mapping(static_cast<std::byte*>(data), size);
 }
 
+std::span<std::byte> pages_of(std::byte* data, std::size_t size, std::size_t page) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const std::size_t before = address % page;
+  return {data - before, (before + size + page - 1) / page * page};
+}
+
 Status populate(std::byte* data, std::size_t size) {
-  if (::madvise(data, size, MADV_POPULATE_WRITE) == 0) return Status();
-  if (errno != EINVAL) return failed("taking memory for staging");
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  const std::span<std::byte> pages = pages_of(data, size, page);
+  if (::madvise(pages.data(), pages.size(), MADV_POPULATE_WRITE) == 0) return Status();
+  // EFAULT: a touch would end in SIGBUS.
+  if (errno == EFAULT || errno == ENOMEM || errno == ENOSPC) {
+    return Status(Errc::resource, "the system has no " + std::to_string(pages.size()) +
+                                      " bytes of shared memory left; allow this process more (the "
+                                      "limit of its cgroup), or free some");
+  }
+  if (errno != EINVAL) return failed("taking shared memory");
   // Before Linux 5.14: touch each page; an overcommitted system may then end us by SIGBUS.
-  for (std::size_t at = 0; at < size; at += 4096) {
-    volatile std::byte* const page = data + at;
-    *page = *page;
+  for (std::size_t at = 0; at < pages.size(); at += page) {
+    volatile std::byte* const byte = pages.data() + at;
+    *byte = *byte;
   }
   return Status();
 }

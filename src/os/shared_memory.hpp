@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 #include <tutti/error.hpp>
 
@@ -35,6 +36,9 @@ class Mapping {
 [[nodiscard]] Status check_memfd(const Fd& memfd, std::size_t size);
 /// Maps the whole of it. Not inherited by children, not in core files.
 [[nodiscard]] Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable);
+/// The whole pages of `page` bytes in which the range lies.
+[[nodiscard]] std::span<std::byte> pages_of(std::byte* data, std::size_t size,
+                                            std::size_t page) noexcept;
 /// Takes the pages of a range now, so that a touch never ends in SIGBUS. resource where memory
 /// lacks.
 [[nodiscard]] Status populate(std::byte* data, std::size_t size);

@@ -157,8 +157,13 @@ Response TcpClient::first_answer(os::Deadline deadline) {
   return await(kFirstId, deadline, lock);
 }
 
-Response TcpClient::call(const Request& request, os::Deadline deadline) {
-  return ask(request, deadline, kSlack);
+Response TcpClient::call(const Request& request, os::Deadline deadline, milliseconds longest) {
+  while (true) {
+    const auto now = Clock::now();
+    const bool last = deadline - now <= longest;
+    Response response = ask(request, last ? deadline : now + longest, kSlack);
+    if (last || response.code != Errc::timeout) return response;
+  }
 }
 
 Response TcpClient::ask(const Request& request, os::Deadline deadline, milliseconds slack) {

@@ -44,8 +44,13 @@ class TcpClient {
   /// Of the request that was given to `connect`; called once.
   Response first_answer(os::Deadline deadline);
 
-  /// The answer, or an error: timeout, or store when the connection is broken.
-  Response call(const Request& request, os::Deadline deadline);
+  /// What a server can be asked to wait for at a time: its requests tell milliseconds in 32 bits.
+  static constexpr std::chrono::milliseconds kLongestWait{UINT32_MAX};
+
+  /// The answer, or an error: timeout, or store when the connection is broken. What takes longer
+  /// than `longest` is asked for again and again: a wait that has timed out has changed nothing.
+  Response call(const Request& request, os::Deadline deadline,
+                std::chrono::milliseconds longest = kLongestWait);
   /// Sends a request whose answer `answer_to` will have; does not wait. Nothing: the connection is
   /// broken, or cannot take more now.
   std::optional<std::uint64_t> post(const Request& request);

@@ -88,6 +88,7 @@ std::string encode(const Card& card) {
               {"listener", card.host.listener},
               {"nonce", card.host.nonce},
               {"pid", card.host.pid},
+              {"pid_namespace", card.host.pid_namespace},
               {"cpus", card.host.cpus.to_text()},
               {"given_cpus", card.host.given_cpus.value_or(0)},
               {"quota", quota.cpus},
@@ -113,6 +114,7 @@ Result<Card> decode(std::string_view text) {
   card.host.listener = fields.text("listener");
   card.host.nonce = fields.number("nonce", 0, kAny);
   card.host.pid = fields.integer("pid");
+  card.host.pid_namespace = fields.number("pid_namespace", 0, kAny);
   card.host.cpus = fields.cpus("cpus");
   if (const auto given = static_cast<int>(fields.number("given_cpus", 0, kMostInt)); given > 0)
     card.host.given_cpus = given;

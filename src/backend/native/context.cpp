@@ -131,7 +131,7 @@ Status Context::build(const WorldOptions& options) {
   engine::World world;
   std::map<std::string, int> hosts;
   bool fences = true;
-  bool one_key = true;  // so their process ids mean the same here
+  bool all_seen = true;  // their process ids mean the same here
   std::vector<int> processes;
   for (int r = 0; r < size_; ++r) {
     Result<Card> card = decode((*texts)[static_cast<std::size_t>(r)]);
@@ -151,8 +151,12 @@ Status Context::build(const WorldOptions& options) {
     const bool share = config_.transport != Config::TransportChoice::tcp;
     const std::string key = share ? card->host.host_key : "rank " + std::to_string(r);
     world.host_of.push_back(hosts.try_emplace(key, static_cast<int>(hosts.size())).first->second);
+    // A number of another pid namespace would name another process here, or none.
+    const bool seen = card->host.pid_namespace != 0 && card->host.boot == mine.host.boot &&
+                      card->host.pid_namespace == mine.host.pid_namespace;
+    world.pids.push_back(seen ? card->host.pid : 0);
     if (card->host.boot == mine.host.boot) {
-      one_key = one_key && card->host.host_key == mine.host.host_key;
+      all_seen = all_seen && seen;
       processes.push_back(card->host.pid);
     }
     fences = fences && card->host.fence;
@@ -221,7 +225,7 @@ Status Context::build(const WorldOptions& options) {
   const int cpus = cpus_of_host(sharing);
   const auto ranks = static_cast<int>(sharing.size());
   base::log(base::Level::debug, describe_waiting(rank_, ranks, cpus));
-  if (!one_key) processes.clear();
+  if (!all_seen) processes.clear();
   driver_ = std::make_unique<Driver>(
       *engine_, *host_, Driver::Options{cpus, ranks, fences, remote, std::move(processes)});
   kept_ = options.store;

@@ -144,10 +144,7 @@ Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
       host_(host),
       options_(std::move(options)),
       crowd_(options_.cpus, options_.processes, os::process_cpu_time, os::voluntary_switches) {
-  if (options_.remote) {
-    has_thread_ = true;
-    ProgressThread::add(*this);
-  }
+  if (options_.remote) has_thread_ = ProgressThread::add(*this);
 }
 
 Driver::~Driver() { ProgressThread::remove(*this); }
@@ -214,10 +211,15 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
 
 void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callback) noexcept {
   token_.lock();
-  engine_.on_done(group, ticket, callback);
-  need_thread();
+  const bool noted = engine_.on_done(group, ticket, callback);
+  // No memory to note it: the operation has ended by that, and this thread calls back.
+  const Status ended = noted ? Status() : engine_.outcome(group, ticket).value_or(Status());
+  if (noted) need_thread();
+  const bool sleepers = !noted && parked_.load(std::memory_order_relaxed) > 0;  // the token is ours
   token_.unlock();
-  ProgressThread::kick();  // the first may have found the token taken
+  if (noted) return ProgressThread::kick();  // the first may have found the token taken
+  if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
+  callback.function(callback.context, ended);
 }
 
 int Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
@@ -250,10 +252,7 @@ void Driver::wake_sleepers() noexcept {
 }
 
 void Driver::need_thread() noexcept {
-  if (!has_thread_) {
-    has_thread_ = true;
-    ProgressThread::add(*this);
-  }
+  if (!has_thread_) has_thread_ = ProgressThread::add(*this);
   ProgressThread::kick();
 }
 
@@ -263,20 +262,31 @@ void Driver::look_around() noexcept {
   engine_.tick();
 }
 
+/// Between the store of the park word and the last look. Publishers look at the word behind their
+/// publication without a fence: membarrier's acts on their CPUs (C3). Without it both sides fence:
+/// on ARM a later acquire load may else be done before an earlier sequential store is seen.
+void Driver::fence_before_sleep() const noexcept {
+  if (options_.sleepers_fence) (void)os::global_fence();
+  os::full_fence();
+}
+
 bool Driver::park(nanoseconds most, bool first) noexcept {
   shm::Page& page = host_.regions().page();
   parked_.fetch_add(1, std::memory_order_relaxed);  // the token orders writers
-  page.park.store(number(shm::Park::futex), std::memory_order_seq_cst);
-  // Publishers look at the word behind their publication without a fence: ours acts on their CPUs
-  // (C3).
-  if (options_.sleepers_fence) (void)os::global_fence();
+  // relaxed: a wake that comes between makes the word differ from ours, and we do not sleep.
+  std::uint32_t word = page.park.load(std::memory_order_relaxed);
+  if (shm::state_of(word) != shm::Park::futex) {
+    word = shm::sleep_word(++sleeps_);
+    page.park.store(word, std::memory_order_seq_cst);
+  }
+  fence_before_sleep();
   const bool moved = engine_.progress();
   if (!moved) {
     if (has_thread_ && first) {
       ProgressThread::caller_sleeps();  // from here on it watches the sockets; told once per wait
     }
     token_.unlock();
-    os::futex_wait(page.park, number(shm::Park::futex), most, true);
+    os::futex_wait(page.park, word, most, true);
     token_.lock();
   }
   // relaxed: the token is ours; a publisher that still sees the old word wakes nobody.
@@ -298,7 +308,13 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
   for (int pass = 0; pass < 16 && engine_.progress() && !token_.wanted(); ++pass) moved = true;
   const TimePoint now = engine_.world().now();
   if (now - last_look_ >= kLookEvery || now >= engine_.next_deadline()) look_around();
-  for (const engine::Finished& one : engine_.take_finished()) due.push_back(one);
+  try {
+    due.reserve(due.size() + engine_.finished());  // before any of them is taken
+    for (engine::Finished& one : engine_.take_finished()) due.push_back(std::move(one));
+  } catch (const std::bad_alloc&) {  // the next time
+  }
+  starved_ = engine_.has_finished();
+  // relaxed: the token is ours.
   const bool parked = parked_.load(std::memory_order_relaxed) > 0;
   token_.unlock();
   if (moved && parked)
@@ -316,7 +332,7 @@ nanoseconds Driver::prepare_sleep() noexcept {
     std::uint32_t awake = number(shm::Park::awake);
     if (page.park.compare_exchange_strong(awake, number(shm::Park::eventfd),
                                           std::memory_order_seq_cst)) {
-      if (options_.sleepers_fence) (void)os::global_fence();
+      fence_before_sleep();
       if (engine_.progress()) most = nanoseconds(0);
     }
     const TimePoint deadline = engine_.next_deadline();
@@ -324,7 +340,9 @@ nanoseconds Driver::prepare_sleep() noexcept {
       most = std::clamp(nanoseconds(deadline - engine_.world().now()), nanoseconds(0), most);
     }
   } else if (engine_.has_finished() || engine_.progress()) {
-    most = nanoseconds(0);  // an encrypted connection may hold bytes that no descriptor tells of
+    // An encrypted connection may hold bytes that no descriptor tells of. Without memory to call
+    // back there is nothing to do at once.
+    most = starved_ ? kLookEvery : nanoseconds(0);
   }
   token_.unlock();
   return most;

@@ -99,6 +99,7 @@ class Driver {
   bool park(std::chrono::nanoseconds most, bool first) noexcept;
   void wake_sleepers() noexcept;
   void look_around() noexcept;
+  void fence_before_sleep() const noexcept;
   void need_thread() noexcept;
 
   engine::Engine& engine_;
@@ -109,6 +110,8 @@ class Driver {
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<int> parked_{0};
   bool has_thread_ = false;        ///< under the token
+  std::uint32_t sleeps_ = 0;       ///< number of the last one (shm::Park); token
+  bool starved_ = false;           ///< no memory to take what has finished; token
   int spin_penalty_ = 0;           ///< waits that shall yield although there is a CPU each; token
   Crowd crowd_;                    ///< token
   engine::TimePoint last_look_{};  ///< token

@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <csignal>
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -30,19 +32,24 @@ using std::chrono::nanoseconds;
 
 // While callers drive, the thread leaves the sockets to them and looks in again after so long.
 constexpr auto kStandby = milliseconds(5);
+// So often it looks where this process may open no descriptors.
+constexpr auto kWithoutDescriptors = milliseconds(5);
 
 class Loop {
  public:
-  Loop() : epoll_(::epoll_create1(EPOLL_CLOEXEC)), kick_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    watch(kick_.get());
-    (void)kick_only();  // made now: two threads may ask for it later
-  }
+  Loop() { open_descriptors(); }
 
-  void add(Driver& driver) {
+  /// False: there is no memory for it.
+  bool add(Driver& driver) noexcept {
     const std::lock_guard lock(mutex_);
-    entries_.push_back({&driver, driver.wait_fds(), ++last_number_});
+    try {
+      entries_.push_back({&driver, driver.wait_fds(), ++last_number_});
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
     for (const int fd : entries_.back().fds) watch(fd);
     if (serving_ == nullptr) start();  // else: callers still drive; the rest stands still
+    return true;
   }
 
   void remove(Driver& driver) {
@@ -50,7 +57,9 @@ class Loop {
     const auto at = std::find_if(entries_.begin(), entries_.end(),
                                  [&](const Entry& entry) { return entry.driver == &driver; });
     if (at == entries_.end()) return;
-    for (const int fd : at->fds) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    if (has_descriptors_) {
+      for (const int fd : at->fds) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+    }
     const std::vector<engine::Finished> due = std::move(at->due);
     entries_.erase(at);
     if (entries_.empty() && serving_ != nullptr && serving_.get() != calling) end_threads(lock);
@@ -66,6 +75,10 @@ class Loop {
   }
 
   void kick() noexcept {
+    if (!has_descriptors_.load(std::memory_order_acquire)) {  // pairs with open_descriptors
+      kicked_.notify_one();  // one that comes just before the sleep costs kWithoutDescriptors
+      return;
+    }
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(kick_.get(), &one, sizeof(one));
   }
@@ -161,6 +174,7 @@ class Loop {
   }
 
   void watch(int fd) {
+    if (!has_descriptors_) return;  // with the rest, once there are some
     epoll_event event = {};
     event.events = EPOLLIN;
     event.data.fd = fd;
@@ -187,9 +201,9 @@ class Loop {
       if (call_back_one(life, lock)) continue;
       lock.unlock();
       if (standby && most > nanoseconds(0)) {
-        wait(kick_only(), std::min<nanoseconds>(most, kStandby));
+        wait(/*kick_only=*/true, std::min<nanoseconds>(most, kStandby));
       } else {
-        wait(epoll_.get(), most);
+        wait(/*kick_only=*/false, most);
       }
       lock.lock();
     }
@@ -197,19 +211,43 @@ class Loop {
     ended_.notify_all();
   }
 
-  // An epoll of the kick alone: what callers receive must not wake us.
-  int kick_only() {
-    if (!kick_epoll_.valid()) {
-      kick_epoll_ = os::Fd(::epoll_create1(EPOLL_CLOEXEC));
-      epoll_event event = {};
-      event.events = EPOLLIN;
-      event.data.fd = kick_.get();
-      ::epoll_ctl(kick_epoll_.get(), EPOLL_CTL_ADD, kick_.get(), &event);
-    }
-    return kick_epoll_.get();
+  /// All three, or none. False: this process may open no more now.
+  bool open_descriptors() {
+    os::Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
+    os::Fd kick_epoll(::epoll_create1(EPOLL_CLOEXEC));
+    os::Fd kick(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!epoll.valid() || !kick_epoll.valid() || !kick.valid()) return false;
+    epoll_ = std::move(epoll);
+    kick_epoll_ = std::move(kick_epoll);
+    kick_ = std::move(kick);
+    epoll_event event = {};
+    event.events = EPOLLIN;
+    event.data.fd = kick_.get();
+    ::epoll_ctl(kick_epoll_.get(), EPOLL_CTL_ADD, kick_.get(), &event);
+    has_descriptors_.store(true, std::memory_order_release);  // pairs with kick
+    watch(kick_.get());
+    return true;
   }
 
-  void wait(int epoll, nanoseconds most) {
+  /// As wait, where there are no descriptors to sleep on: they are asked for again each time.
+  void wait_without_descriptors(nanoseconds most) {
+    base::log_limited(base::Level::warning, "progress.descriptors",
+                      "the progress thread has no descriptors to sleep on and looks every 5 ms: "
+                      "this process has too many open files; allow it more (ulimit -n)");
+    std::unique_lock lock(mutex_);
+    if (open_descriptors()) {
+      for (const Entry& entry : entries_) {
+        for (const int fd : entry.fds) watch(fd);
+      }
+      return;
+    }
+    kicked_.wait_for(lock, std::min<nanoseconds>(most, kWithoutDescriptors));
+  }
+
+  void wait(bool kick_only, nanoseconds most) {
+    if (!has_descriptors_) return wait_without_descriptors(most);
+    // An epoll of the kick alone: what callers receive must not wake us.
+    const int epoll = kick_only ? kick_epoll_.get() : epoll_.get();
     const auto rounded =
         std::chrono::duration_cast<milliseconds>(most + milliseconds(1) - nanoseconds(1));
     epoll_event events[16];
@@ -236,6 +274,8 @@ class Loop {
   os::Fd epoll_;
   os::Fd kick_;
   os::Fd kick_epoll_;
+  std::atomic<bool> has_descriptors_{false};  ///< the three above; under the mutex, but for kick
+  std::condition_variable kicked_;            ///< where there are none
   std::vector<std::shared_ptr<Life>> lives_;
   std::shared_ptr<Life> serving_;  ///< of the thread that is not over; null: there is none
   std::uint64_t last_number_ = 0;
@@ -248,7 +288,7 @@ base::PerProcess<Loop> loop;  // a forked child has none of the parent's threads
 
 }  // namespace
 
-void ProgressThread::add(Driver& driver) { loop.get().add(driver); }
+bool ProgressThread::add(Driver& driver) { return loop.get().add(driver); }
 
 void ProgressThread::remove(Driver& driver) {
   if (Loop* const made = loop.if_made()) made->remove(driver);

@@ -8,7 +8,8 @@ class Driver;
 /// first driver that needs it; sleeps in epoll and never spins.
 class ProgressThread {
  public:
-  static void add(Driver& driver);
+  /// False: there is no memory for it.
+  [[nodiscard]] static bool add(Driver& driver);
   /// Returns when the thread does not use the driver any more. No effect if it was never added.
   static void remove(Driver& driver);
   /// There is something to look at.

@@ -10,7 +10,7 @@ namespace tutti::transport::shm {
 
 void wake(const RegionPeer& peer) noexcept {
   // acq_rel: pairs with the sleeper's store of the word, so that one of many publishers pays.
-  const auto was = static_cast<Park>(
+  const Park was = state_of(
       peer.page->park.exchange(static_cast<std::uint32_t>(Park::awake), std::memory_order_acq_rel));
   if (was == Park::futex) {
     os::futex_wake(peer.page->park, INT_MAX, true);

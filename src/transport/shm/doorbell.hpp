@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+
 #include "transport/region.hpp"
 
 // How a rank that sleeps is woken by another of its host (decisions C3, D3).
@@ -12,7 +14,9 @@ void wake(const RegionPeer& peer) noexcept;
 /// sleeper's membarrier makes the load see its park word although we have no fence behind our
 /// store.
 inline void ring(const RegionPeer& peer) noexcept {
-  // relaxed: ordered against our publication by the sleeper's membarrier (Driver::park).
+  // The sleeper's membarrier orders what our CPU does; the compiler must not move the load before
+  // the publication either. relaxed: pairs with Driver::park.
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   if (peer.page->park.load(std::memory_order_relaxed) != 0) [[unlikely]]
     wake(peer);
 }

@@ -158,6 +158,7 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   card.host_key = card.boot + "/" + std::to_string(network ? *network : 0) + "/" + host_id;
   card.nonce = random_number();
   card.pid = ::getpid();
+  if (Result<std::uint64_t> pids = os::pid_namespace(); pids) card.pid_namespace = *pids;
   card.cpus = os::affinity_of(0);
   card.quota = os::cpu_quota();
   card.fence = os::register_global_fence();
@@ -170,6 +171,12 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   if (!listener) return listener.status();
   host->listener_ = std::move(*listener);
 
+  // A touch would end the process where memory lacks.
+  if (Status s = os::populate(host->arena_->data(), kNotesOffset + kNotes * sizeof(Note)); !s.ok())
+    return s;
+  if (Status s = os::populate(host->page_->data(), sizeof(Page::park) + sizeof(Page::breaks));
+      !s.ok())
+    return s;
   auto* const header = new (host->arena_->data()) ArenaHeader{};
   header->magic = kMagic;
   header->version = kLayoutVersion;
@@ -450,6 +457,9 @@ const std::vector<int>& Host::ended() {
 void Host::leave() noexcept {
   if (regions_.arena == nullptr) return;
   regions_.header().left.store(1, std::memory_order_seq_cst);  // pairs with Engine::check_left
+  // Before the look at the park words: on ARM a relaxed load may be done before an earlier
+  // sequential store is seen, and not all ranks may have membarrier.
+  os::full_fence();
   for (const RegionPeer& peer : regions_.peers) {
     if (peer.rank != rank_) ring(peer);
   }

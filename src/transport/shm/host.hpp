@@ -29,6 +29,7 @@ struct HostCard {
   std::string listener;  ///< abstract name of the rank's unix socket
   std::uint64_t nonce = 0;
   int pid = 0;
+  std::uint64_t pid_namespace = 0;    ///< in which that is its number; 0: not known
   os::CpuSet cpus;                    ///< on which it may run, when it was made
   std::optional<os::CpuQuota> quota;  ///< of its cgroup
   std::optional<int> given_cpus;      ///< that its host's ranks have together (TUTTI_CPUS)

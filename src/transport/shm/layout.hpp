@@ -15,7 +15,7 @@
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
-inline constexpr std::uint32_t kLayoutVersion = 4;
+inline constexpr std::uint32_t kLayoutVersion = 5;
 
 inline constexpr int kWindow = 8;                ///< operations of a group in flight
 inline constexpr int kCounters = 2;              ///< counters of an operation
@@ -147,12 +147,21 @@ inline constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
          (static_cast<std::uint64_t>(culprit + 1) << 32);
 }
 
-/// States of the doorbell word.
+/// States of the doorbell word: its low two bits. Behind `futex` stands the number of the sleep,
+/// which grows when somebody goes to sleep after a wake: a thread that was about to sleep when
+/// the wake came does not sleep through it because another has gone to sleep again.
 enum class Park : std::uint32_t {
   awake = 0,
   futex = 1,    ///< a caller sleeps on the word
   eventfd = 2,  ///< the progress thread sleeps on the rank's eventfd
 };
+
+[[nodiscard]] constexpr Park state_of(std::uint32_t word) noexcept {
+  return static_cast<Park>(word & 3U);
+}
+[[nodiscard]] constexpr std::uint32_t sleep_word(std::uint32_t number) noexcept {
+  return static_cast<std::uint32_t>(Park::futex) | number << 2;
+}
 
 /// What others may write.
 struct Page {

@@ -65,11 +65,14 @@ Status TcpTransport::start() {
   if (Status s = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)); !s)
     return s;
   listening_ = true;
+  left_ = Status(Errc::peer_left, "a rank has left");
+  no_memory_ = Status(Errc::peer_lost, "lost a connection, and there is no memory to say why");
   const auto size = static_cast<std::size_t>(options_.size);
   connections_.resize(size);
-  // From here on these lists never grow: each holds a peer at most once.
+  // From here on these lists never grow: each holds a peer once, or twice
+  // where memory lacked in between.
   for (auto* list : {&to_report_, &reporting_, &watched_, &dials_, &unread_, &rereading_})
-    list->reserve(size);
+    list->reserve(2 * size);
   scratch_.resize(kScratch);
   return {};
 }
@@ -161,7 +164,11 @@ bool TcpTransport::report() {
     connection.noted = false;
     if (connection.link == Connection::Link::dialling && !connection.stream.valid() &&
         connection.dial_deadline == TimePoint()) {
-      dial(connection);
+      try {
+        dial(connection);
+      } catch (const std::bad_alloc&) {
+        dial_again(connection, no_memory_);
+      }
       moved = true;
       continue;  // whom it has lost at once is told next time, in the order of their loss
     }
@@ -292,31 +299,40 @@ bool TcpTransport::read_unread() noexcept {
   return moved;
 }
 
-void TcpTransport::judge(Connection& from, FrameReader::Outcome outcome) {
+void TcpTransport::judge(Connection& from, FrameReader::Outcome outcome) noexcept {
+  Status why = outcome == FrameReader::Outcome::left ? left_ : no_memory_;
+  try {
+    why = reason_of(from, outcome);
+  } catch (const std::bad_alloc&) {
+  }
+  lose(from, std::move(why));
+}
+
+/// Of a frame that is not ok.
+Status TcpTransport::reason_of(const Connection& from, FrameReader::Outcome outcome) const {
   const FrameHeader& header = from.reader.header();
   switch (outcome) {
-    case FrameReader::Outcome::ok: return;
+    case FrameReader::Outcome::ok: break;
     case FrameReader::Outcome::left:
-      return lose(from, Status(Errc::peer_left, fmt::format("{} has left", who(from.peer))));
+      return Status(Errc::peer_left, fmt::format("{} has left", who(from.peer)));
     case FrameReader::Outcome::oversized:
-      return lose(from,
-                  Status(Errc::refused,
-                         fmt::format("{} announced {} bytes in one frame, at most {} are "
-                                     "allowed: its connection is dropped; does it run another "
-                                     "version of tutti?",
-                                     who(from.peer), header.payload_bytes, kMaxFramePayload)));
+      return Status(Errc::refused,
+                    fmt::format("{} announced {} bytes in one frame, at most {} are "
+                                "allowed: its connection is dropped; does it run another "
+                                "version of tutti?",
+                                who(from.peer), header.payload_bytes, kMaxFramePayload));
     case FrameReader::Outcome::malformed:
-      return lose(from, Status(Errc::refused,
-                               fmt::format("{} sent a frame of the unknown type {}: its connection "
-                                           "is dropped; does it run another version of tutti?",
-                                           who(from.peer), header.type)));
+      return Status(Errc::refused,
+                    fmt::format("{} sent a frame of the unknown type {}: its connection "
+                                "is dropped; does it run another version of tutti?",
+                                who(from.peer), header.type));
     case FrameReader::Outcome::refused:
-      return lose(from,
-                  Status(Errc::refused,
-                         fmt::format("{} sent a frame that fits nothing, or one too many (type {}, "
-                                     "group {:016x}, operation {}): its connection is dropped",
-                                     who(from.peer), header.type, header.group, header.seq)));
+      return Status(Errc::refused,
+                    fmt::format("{} sent a frame that fits nothing, or one too many (type {}, "
+                                "group {:016x}, operation {}): its connection is dropped",
+                                who(from.peer), header.type, header.group, header.seq));
   }
+  return {};
 }
 
 bool TcpTransport::flush(Connection& to) noexcept {
@@ -362,21 +378,29 @@ void TcpTransport::watch_writable(Connection& to, bool on) noexcept {
     to.watching_writable = on;
 }
 
-void TcpTransport::ended(Connection& from, int error) {
+void TcpTransport::ended(Connection& from, int error) noexcept {
+  Status why = no_memory_;
+  try {
+    why = reason_of_end(from, error);
+  } catch (const std::bad_alloc&) {
+  }
+  lose(from, std::move(why));
+}
+
+Status TcpTransport::reason_of_end(const Connection& from, int error) const {
   const int cause = error != 0 ? error : from.write_error;
   if (const std::string& trouble = from.stream.trouble(); !trouble.empty()) {
-    return lose(from,
-                Status(Errc::refused,
-                       fmt::format("lost the connection to {}: what came is not what it has "
-                                   "encrypted ({}); does something on the way change packets?",
-                                   who(from.peer), trouble)));
+    return Status(Errc::refused,
+                  fmt::format("lost the connection to {}: what came is not what it has encrypted "
+                              "({}); does something on the way change packets?",
+                              who(from.peer), trouble));
   }
-  if (cause == ETIMEDOUT) return lose(from, silent(from, "", options_.link_timeout));  // keep-alive
-  lose(from, Status(Errc::peer_lost,
-                    fmt::format("lost the connection to {}: {}; its process or host has probably "
-                                "died, so look at the end of its output",
-                                who(from.peer),
-                                cause != 0 ? text_of(cause) : "closed without a farewell")));
+  if (cause == ETIMEDOUT) return silent(from, "", options_.link_timeout);  // keep-alive
+  return Status(
+      Errc::peer_lost,
+      fmt::format("lost the connection to {}: {}; its process or host has probably "
+                  "died, so look at the end of its output",
+                  who(from.peer), cause != 0 ? text_of(cause) : "closed without a farewell"));
 }
 
 Status TcpTransport::silent(const Connection& from, std::string_view more,
@@ -387,7 +411,7 @@ Status TcpTransport::silent(const Connection& from, std::string_view more,
                             who(from.peer), silence.count(), more));
 }
 
-void TcpTransport::lose(Connection& whom, Status why) {
+void TcpTransport::lose(Connection& whom, Status why) noexcept {
   whom.link = Connection::Link::gone;
   if (whom.stream.valid()) {
     // Told to epoll: a child that was forked without exec may hold the socket open.

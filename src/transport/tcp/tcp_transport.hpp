@@ -102,14 +102,16 @@ class TcpTransport final : public Transport {
   void note_unread(Connection& from) noexcept;
   bool read_unread() noexcept;
   bool read_and_forget(Connection& from) noexcept;
-  void judge(Connection& from, FrameReader::Outcome outcome);
+  void judge(Connection& from, FrameReader::Outcome outcome) noexcept;
+  [[nodiscard]] Status reason_of(const Connection& from, FrameReader::Outcome outcome) const;
+  [[nodiscard]] Status reason_of_end(const Connection& from, int error) const;
   bool flush(Connection& to) noexcept;
   void watch_writable(Connection& to, bool on) noexcept;
-  void ended(Connection& from, int error);
+  void ended(Connection& from, int error) noexcept;
   [[nodiscard]] Status silent(const Connection& from, std::string_view more,
                               std::chrono::milliseconds silence) const;
   bool report();
-  void lose(Connection& whom, Status why);
+  void lose(Connection& whom, Status why) noexcept;
   void say(int peer) noexcept;
   void tick();
   void arm_timer(bool on) noexcept;
@@ -167,6 +169,8 @@ class TcpTransport final : public Transport {
   bool listening_ = false;  ///< the listener is in epoll
   long timer_ns_ = 0;       ///< between two ticks; 0: it rests
   bool closing_ = false;
+  Status no_memory_;     ///< the reason of a loss where memory lacks for its text
+  Status left_;          ///< ... of a rank that has left
   int first_lost_ = -1;  ///< the first rank that we have lost, or TcpOptions::first_lost has named
   std::vector<std::unique_ptr<Connection>> connections_;  ///< by rank; made on first use
   std::array<std::unique_ptr<Stranger>, kMaxStrangers> strangers_;

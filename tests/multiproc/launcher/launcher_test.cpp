@@ -326,6 +326,53 @@ TEST(Tuttirun, APythonProgramIsRunWithPython) {
   unlink(path.c_str());
 }
 
+/// A command before which tuttirun becomes the first process of a container; empty: not here.
+std::vector<std::string> in_container() {
+  const std::vector<std::string> as_root = {"unshare", "--pid", "--fork", "--mount-proc"};
+  std::vector<std::string> as_user = as_root;
+  as_user.insert(as_user.begin() + 1, "-Ur");
+  for (const auto& words : {as_root, as_user}) {
+    std::vector<std::string> trial = words;
+    trial.emplace_back("true");
+    if (Tuttirun(trial).wait() == 0) return words;
+  }
+  return {};
+}
+
+TEST(Tuttirun, CollectsOrphansAsTheFirstProcessOfAContainer) {
+  std::vector<std::string> words = in_container();
+  if (words.empty()) GTEST_SKIP() << "no pid namespace can be made here";
+  // The worker makes an orphan, which ends at once, and waits until it has been collected.
+  const char* const worker =
+      "orphan=$( (sh -c 'echo $$' &) ); i=0; while [ -e /proc/$orphan ]; do i=$((i+1)); "
+      "[ $i -lt 200 ] || exit 9; sleep 0.05; done; echo collected; exit 7";
+  for (const char* const word : {TUTTIRUN, "--nproc-per-node", "1", "sh", "-c", worker})
+    words.emplace_back(word);
+  Tuttirun run(words);
+  EXPECT_EQ(run.wait(), 7) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("collected"));
+}
+
+TEST(Tuttirun, HandsOnSignalsAsTheFirstProcessOfAContainer) {
+  std::vector<std::string> words = in_container();
+  if (words.empty()) GTEST_SKIP() << "no pid namespace can be made here";
+  const char* const worker =
+      "trap 'echo asked; exit 5' TERM; grep -h NSpid /proc/1/status; echo ready; "
+      "while true; do sleep 0.05; done";
+  for (const char* const word : {TUTTIRUN, "--nproc-per-node", "1", "sh", "-c", worker})
+    words.emplace_back(word);
+  Tuttirun run(words);
+  run.read_until("ready", 1);
+  const auto children =
+      "/proc/" + std::to_string(run.pid()) + "/task/" + std::to_string(run.pid()) + "/children";
+  int first = 0;
+  std::ifstream(children) >> first;  // of `unshare --fork`
+  ASSERT_GT(first, 0);
+  EXPECT_EQ(kill(first, SIGTERM), 0);
+  EXPECT_NE(run.wait(), 0);
+  EXPECT_THAT(run.out, HasSubstr("asked"));
+}
+
 TEST(Tuttirun, HelpAndVersion) {
   Tuttirun help({"--help"});
   EXPECT_EQ(help.wait(), 0);

@@ -39,7 +39,9 @@ class Tuttirun {
     err_ = tutti::os::Fd(err_ends[0]);
     tutti::os::SpawnOptions options;
     options.argv = std::move(arguments);
-    options.argv.insert(options.argv.begin(), TUTTIRUN);
+    // `unshare ...` is given the launcher among its arguments.
+    if (options.argv.empty() || options.argv.front() != "unshare")
+      options.argv.insert(options.argv.begin(), TUTTIRUN);
     // Said, or tuttirun tells that it says so for its workers.
     more_environment.insert(more_environment.begin(), "OMP_NUM_THREADS=1");
     for (char** entry = environ; *entry != nullptr; ++entry) {

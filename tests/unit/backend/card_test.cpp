@@ -16,6 +16,7 @@ Card a_card() {
   card.host.listener = "tutti-501-0";
   card.host.nonce = ~std::uint64_t{0};
   card.host.pid = 501;
+  card.host.pid_namespace = 4026531836;
   card.host.cpus = os::CpuSet::of({0, 3, 1500});
   card.host.quota = os::CpuQuota{2, 77};
   card.host.given_cpus = 5;
@@ -42,6 +43,7 @@ TEST(Card, TravelsAsText) {
   EXPECT_EQ(card->host.listener, "tutti-501-0");
   EXPECT_EQ(card->host.nonce, ~std::uint64_t{0});
   EXPECT_EQ(card->host.pid, 501);
+  EXPECT_EQ(card->host.pid_namespace, 4026531836U);
   EXPECT_EQ(card->host.cpus, os::CpuSet::of({0, 3, 1500}));
   ASSERT_TRUE(card->host.quota);
   EXPECT_EQ(card->host.quota->cpus, 2);
@@ -80,6 +82,7 @@ TEST(Card, WhatIsOutOfItsRangeIsRefused) {
       {"\"pid\":501", "\"pid\":4294967797"},
       {"\"pid\":501", "\"pid\":\"501\""},
       {"\"pid\":501", "\"place\":501"},
+      {"\"pid_namespace\":4026531836", "\"pid_namespace\":-1"},
       {"\"cpus\":\"1000", "\"cpus\":\"g000"},
       {"\"cpus\":\"1000", "\"cpus\":\"" + std::string(2048, '0') + "1000"},
       {"\"given_cpus\":5", "\"given_cpus\":-5"},

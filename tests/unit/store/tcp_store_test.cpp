@@ -187,6 +187,28 @@ TEST(TcpClient, SaysGoodByeWhileAnotherThreadCannotSend) {
   EXPECT_LT(Clock::now() - start, 10s) << "the call itself has a minute";
 }
 
+TEST(TcpClient, AsksAgainWhereOneRequestCannotTellTheWholeTimeout) {
+  auto server = serve({});
+  auto store = join(server->address().port());
+  auto connected =
+      TcpClient::connect({"127.0.0.1", server->address().port()}, {}, Clock::now() + 10s);
+  ASSERT_TRUE(connected) << connected.status().message();
+  Request get;
+  get.op = Op::get;
+  get.keys = {"late"};
+  std::atomic<bool> over{false};
+  std::thread waiting([&] {
+    const Response response = (*connected)->call(get, Clock::now() + 60s, 1ms);
+    EXPECT_EQ(response.code, Errc::ok) << response.text;
+    over = true;
+  });
+  // Some of its requests have timed out when the answer comes.
+  std::this_thread::sleep_for(20ms);
+  EXPECT_FALSE(over);
+  store->set("late", "v");
+  waiting.join();
+}
+
 TEST(TcpStore, StrangersDisturbNobody) {
   TcpServerOptions options;
   options.hello_timeout = 300ms;

@@ -18,7 +18,7 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kGiB = 1024 * kMiB;
 
 TEST(ShmLayout, HasTheFrozenVersion) {
-  EXPECT_EQ(kLayoutVersion, 4U);
+  EXPECT_EQ(kLayoutVersion, 5U);
   EXPECT_EQ(kMagic, 0x3169747475745454U);
 }
 
@@ -144,6 +144,8 @@ TEST(ShmLayout, Page) {
   EXPECT_EQ(static_cast<std::uint32_t>(Park::awake), 0U);
   EXPECT_EQ(static_cast<std::uint32_t>(Park::futex), 1U);
   EXPECT_EQ(static_cast<std::uint32_t>(Park::eventfd), 2U);
+  EXPECT_EQ(sleep_word(3), 13U);
+  EXPECT_EQ(state_of(sleep_word(~std::uint32_t{0})), Park::futex);
 }
 
 TEST(ShmLayout, BreakWordPacksItsFields) {

@@ -1,0 +1,58 @@
+#include "first_process.hpp"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tutti::launcher {
+namespace {
+
+/// What a shell would say of it.
+int exit_code_of(const siginfo_t& end) noexcept {
+  return end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
+}
+
+/// Takes the ends of all children that have ended. True: `worker` was one of them.
+bool collect(pid_t worker, int& code) noexcept {
+  siginfo_t end{};
+  while (waitid(P_ALL, 0, &end, WEXITED | WNOHANG) == 0 && end.si_pid != 0) {
+    if (end.si_pid == worker) {
+      code = exit_code_of(end);
+      return true;
+    }
+    end = {};
+  }
+  return false;
+}
+
+}  // namespace
+
+std::optional<int> collect_if_first() {
+  if (getpid() != 1) return std::nullopt;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
+  std::fflush(nullptr);
+  const pid_t worker = fork();
+  if (worker <= 0) {
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    // Without a child the work is done here, and orphans stay as they are.
+    return std::nullopt;
+  }
+  int code = EXIT_FAILURE;
+  while (!collect(worker, code)) {
+    siginfo_t signal{};
+    if (sigwaitinfo(&all, &signal) < 0) continue;
+    // What the terminal sends goes to the worker as well: it is of the same process group.
+    if (signal.si_signo != SIGCHLD && signal.si_code != SI_KERNEL)
+      (void)kill(worker, signal.si_signo);
+  }
+  return code;
+}
+
+}  // namespace tutti::launcher

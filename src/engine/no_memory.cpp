@@ -1,0 +1,85 @@
+#include <algorithm>
+#include <utility>
+
+#include "engine/engine.hpp"
+#include "engine/mailbox.hpp"
+
+// What becomes of operations and callbacks where the system refuses memory: the group breaks, with
+// code `resource`, and this rank is the culprit. Nothing here needs memory to do so.
+namespace tutti::engine {
+
+/// First cause wins here too. The text of another cause needs memory; without it ours is told.
+void Engine::break_for_memory(Group* group) noexcept {
+  if (group == nullptr) {
+    for (const std::unique_ptr<Group>& each : groups_) {
+      if (each != nullptr) break_for_memory(each.get());
+    }
+    return;
+  }
+  if (group->broken) return;
+  Status cause = group->no_memory;
+  try {
+    cause = claim(*group, cause);
+  } catch (const std::bad_alloc&) {  // our page says it already
+  }
+  spread(*group, cause);
+}
+
+/// What finds no memory is tried again at the next pass.
+void Engine::try_tell_remote(Group& group, const Status& cause) noexcept {
+  try {
+    group.untold = false;
+    tell_remote(group, cause);
+  } catch (const std::bad_alloc&) {
+    group.untold = true;
+    untold_ = true;
+  }
+}
+
+void Engine::tell_the_rest() noexcept {
+  untold_ = false;
+  for (const std::unique_ptr<Group>& group : groups_) {
+    if (group != nullptr && group->untold) try_tell_remote(*group, group->cause);
+  }
+}
+
+/// So that the end of an operation needs no memory for those that are to be told.
+void Engine::make_room_for_callback() {
+  const std::size_t needed = finished_.size() + awaited_ + 1;
+  if (finished_.capacity() < needed) finished_.reserve(std::max(needed, 2 * finished_.capacity()));
+}
+
+bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
+  try {
+    make_room_for_callback();
+    if (const std::optional<Status> known = outcome(group, ticket)) {
+      finished_.push_back({callback, *known});
+      return true;
+    }
+    if (is_transfer(ticket)) {
+      group.mail->on_done(ticket, callback);
+    } else if (Op& op = group.op_at(ticket); op.seq == ticket) {
+      op.callbacks.push_back(callback);
+    } else {
+      group.queued_callbacks.emplace_back(ticket, callback);
+    }
+    ++awaited_;
+    return true;
+  } catch (const std::bad_alloc&) {
+    break_for_memory(&group);
+    return false;
+  }
+}
+
+std::vector<Finished> Engine::take_finished() noexcept {
+  std::vector<Finished> taken;
+  try {
+    taken.reserve(awaited_);  // becomes the room for those that are still to end
+  } catch (const std::bad_alloc&) {
+    return {};
+  }
+  taken.swap(finished_);
+  return taken;
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,94 @@
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+// A process that may open no more files when its progress thread starts.
+
+namespace {
+std::atomic<int> vain_waits{0};
+}  // namespace
+
+extern "C" int epoll_wait(int epoll, epoll_event* events, int most, int timeout) {
+  using Wait = int (*)(int, epoll_event*, int, int);
+  static const auto kWait = reinterpret_cast<Wait>(dlsym(RTLD_NEXT, "epoll_wait"));
+  if (epoll < 0) ++vain_waits;
+  return kWait(epoll, events, most, timeout);
+}
+
+namespace tutti {
+namespace {
+
+ProcessGroup world_of_one() {
+  InitOptions options;
+  options.rank = 0;
+  options.size = 1;
+  options.exchange = [](const std::string&, const std::string& mine) {
+    return std::vector<std::string>{mine};
+  };
+  return init_process_group(options);
+}
+
+/// Nothing more can be opened, as long as this lives.
+class NoMoreFiles {
+ public:
+  NoMoreFiles() {
+    EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &before_), 0);
+    const int next = dup(STDIN_FILENO);
+    close(next);
+    const rlimit few{static_cast<rlim_t>(next), before_.rlim_max};
+    EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  }
+  ~NoMoreFiles() { EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before_), 0); }
+  NoMoreFiles(const NoMoreFiles&) = delete;
+  NoMoreFiles& operator=(const NoMoreFiles&) = delete;
+
+ private:
+  rlimit before_{};
+};
+
+TEST(NoDescriptors, TheProgressThreadWorksAndSleepsAllTheSame) {
+  std::atomic<int> remarks = 0;
+  set_log_sink([&](LogLevel, std::string_view text) {
+    EXPECT_NE(std::string(text).find("allow it more (ulimit -n)"), std::string::npos) << text;
+    ++remarks;
+  });
+  std::atomic<int> called = 0;
+  const auto use = [&](ProcessGroup& world) {
+    const int before = called;
+    std::vector<int> got(1);
+    Work work = world.irecv(got, 0);
+    work.on_done({[](void* context, const Status& status) noexcept {
+                    auto& calls = *static_cast<std::atomic<int>*>(context);
+                    if (status.ok()) ++calls;
+                    calls.notify_all();
+                  },
+                  &called});
+    std::vector<int> given{7};
+    world.send(given, 0);
+    called.wait(before);  // by the progress thread, which nobody helps
+    EXPECT_EQ(got[0], 7);
+  };
+  {
+    ProcessGroup world = world_of_one();
+    {
+      const NoMoreFiles none;
+      for (int i = 0; i < 5; ++i) use(world);
+    }
+    EXPECT_GE(remarks, 1) << "nobody was told";
+    use(world);  // it gets its descriptors now
+  }
+  EXPECT_EQ(called, 6);
+  EXPECT_EQ(vain_waits, 0) << "waits that return at once, for ever";
+  set_log_sink({});
+}
+
+}  // namespace
+}  // namespace tutti

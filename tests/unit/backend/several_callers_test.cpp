@@ -1,0 +1,104 @@
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+// Threads of one rank that wait at the same time sleep on one word. One that was about to sleep
+// when it was woken must not sleep because another has gone to sleep again meanwhile.
+
+namespace {
+
+thread_local bool is_late = false;   // its first sleep is held at the door
+thread_local bool is_early = false;  // its sleep after the wake opens that door
+std::atomic<bool> at_the_door{false};
+std::atomic<bool> has_slept{false};  // the early one, for the first time
+std::atomic<bool> was_woken{false};
+std::atomic<bool> door{false};
+std::atomic<int> late_outcome{-1};  // errno of the sleep that was held
+
+bool is_sleep(long number, long operation) {
+  // Of a word that other processes may wake: the doorbell.
+  return number == SYS_futex && operation == FUTEX_WAIT;
+}
+
+}  // namespace
+
+extern "C" long syscall(long number, ...) noexcept {
+  va_list list;
+  va_start(list, number);
+  long a[6];
+  for (long& one : a) one = va_arg(list, long);
+  va_end(list);
+  using Call = long (*)(long, long, long, long, long, long, long);
+  static const auto kCall = reinterpret_cast<Call>(dlsym(RTLD_NEXT, "syscall"));
+  const bool held = is_late && is_sleep(number, a[1]) && !at_the_door.exchange(true);
+  if (held) {
+    at_the_door.notify_all();
+    door.wait(false);
+  }
+  if (is_early && is_sleep(number, a[1])) {
+    if (was_woken && !door.exchange(true)) door.notify_all();
+    if (!has_slept.exchange(true)) has_slept.notify_all();
+  }
+  const long result = kCall(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+  if (held) {
+    const int error = errno;
+    late_outcome = result == 0 ? 0 : error;
+    errno = error;
+  }
+  return result;
+}
+
+namespace tutti {
+namespace {
+
+ProcessGroup world_of_one() {
+  InitOptions options;
+  options.rank = 0;
+  options.size = 1;
+  options.exchange = [](const std::string&, const std::string& mine) {
+    return std::vector<std::string>{mine};
+  };
+  return init_process_group(options);
+}
+
+TEST(SeveralCallers, OneThatIsAboutToSleepDoesNotSleepThroughItsWake) {
+  ProcessGroup world = world_of_one();
+  std::vector<int> first(1);
+  std::vector<int> second(1);
+  std::thread early([&] {
+    Work work = world.irecv(first, 0, {.tag = 1});
+    is_early = true;
+    work.wait();
+  });
+  has_slept.wait(false);
+  std::thread late([&] {
+    Work work = world.irecv(second, 0, {.tag = 2});
+    is_late = true;
+    work.wait();
+  });
+  at_the_door.wait(false);
+  std::vector<int> given{7};
+  world.send(given, 0, {.tag = 2});
+  was_woken = true;
+  late.join();
+  EXPECT_EQ(second[0], 7);
+  // Its word has changed: not 0 (woken by another), not ETIMEDOUT (after 20 ms).
+  EXPECT_EQ(late_outcome, EAGAIN);
+  world.send(given, 0, {.tag = 1});
+  early.join();
+  EXPECT_EQ(first[0], 7);
+}
+
+}  // namespace
+}  // namespace tutti
