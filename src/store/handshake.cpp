@@ -7,11 +7,14 @@
 #include <string>
 #include <vector>
 
+#include "base/shown.hpp"
+#include "os/host.hpp"
+
 namespace tutti::store {
 namespace {
 
-// Hello: magic 8, version u16, flags u16, generation u32, job 16, nonce 32.
-// Reply: magic 8, version u16, flags u16, refusal u32, nonce 32, proof 32.
+// Hello: magic 8, version u16, flags u16, generation u32, job 16, nonce 24, key id 8.
+// Reply: magic 8, version u16, flags u16, refusal u32, nonce 24, key id 8, proof 32.
 constexpr std::string_view kClientMagic = "tuttist\x01";
 constexpr std::string_view kServerMagic = "tuttist\x02";
 constexpr std::size_t kMagicBytes = 8;
@@ -22,7 +25,9 @@ constexpr std::size_t kGenerationAt = 12;
 constexpr std::size_t kJobAt = 16;
 constexpr std::size_t kJobBytes = 16;
 constexpr std::size_t kHelloNonceAt = 32;
+constexpr std::size_t kHelloKeyAt = 56;
 constexpr std::size_t kReplyNonceAt = 16;
+constexpr std::size_t kReplyKeyAt = 40;
 constexpr std::size_t kReplyProofAt = 48;
 constexpr std::uint16_t kHasSecret = 1;
 constexpr std::uint16_t kEncrypts = 2;
@@ -70,9 +75,9 @@ Result<Proof> proof_of(std::string_view role, const Hello& hello, const Reply& r
   return secure::hmac_sha256(mine.secret, text);
 }
 
-constexpr std::string_view kServerRole = "tutti store 2 server";
-constexpr std::string_view kClientRole = "tutti store 2 client";
-constexpr std::string_view kTlsRole = "tutti store 2 tls key";
+constexpr std::string_view kServerRole = "tutti store 3 server";
+constexpr std::string_view kClientRole = "tutti store 3 client";
+constexpr std::string_view kTlsRole = "tutti store 3 tls key";
 
 std::uint16_t flags_of(const Credentials& mine) noexcept {
   return static_cast<std::uint16_t>((mine.secret.empty() ? 0 : kHasSecret) |
@@ -85,12 +90,13 @@ Refusal judge_encryption(std::uint64_t flags, bool mine, bool server) noexcept {
   return server == theirs ? Refusal::no_encryption : Refusal::encryption_needed;
 }
 
-Refusal refusal_of(const Hello& hello, const Credentials& mine) {
+Refusal refusal_of(const Hello& hello, const Credentials& mine, const secure::KeyId& key) {
   const std::span<const std::byte> bytes(hello);
   if (take(bytes.subspan(kVersionAt, 2)) != kStoreVersion) return Refusal::version;
   const bool theirs = (take(bytes.subspan(kFlagsAt, 2)) & kHasSecret) != 0;
   if (theirs && mine.secret.empty()) return Refusal::no_secret;
   if (!theirs && !mine.secret.empty()) return Refusal::secret_needed;
+  if (!std::ranges::equal(bytes.subspan(kHelloKeyAt, key.size()), key)) return Refusal::other_key;
   const auto job = job_digest(mine.job);
   if (!std::ranges::equal(bytes.subspan(kJobAt, kJobBytes), job)) return Refusal::other_job;
   if (const Refusal refusal =
@@ -112,14 +118,15 @@ Status to_status(std::uint64_t refusal) {
       return refused("it runs another version of tutti; use one version in a job");
     case Refusal::secret_needed:
       return refused(
-          "it asks for the job's secret and this process has none; start all processes with "
-          "tuttirun, or give all the same TUTTI_SECRET_FILE");
+          "it asks for the job's secret and this process has none, as TUTTI_INSECURE is 1 here; "
+          "unset it, or set it for all processes");
     case Refusal::no_secret:
       return refused(
-          "it has no secret, but this process has one; give the process that serves the store the "
-          "same TUTTI_SECRET_FILE");
+          "it has no secret, as TUTTI_INSECURE is 1 there, but this process has one; unset it "
+          "there, or set it for all processes");
     case Refusal::other_job:
       return refused("it belongs to another job; give this job another port");
+    case Refusal::other_key:
     case Refusal::wrong_secret:
       return refused("it has another secret; give all processes the same TUTTI_SECRET_FILE");
     case Refusal::earlier_generation:
@@ -149,6 +156,9 @@ Result<Hello> make_hello(const Credentials& mine) {
   put(bytes.subspan(kFlagsAt, 2), flags_of(mine));
   put(bytes.subspan(kGenerationAt, 4), mine.generation);
   std::ranges::copy(job_digest(mine.job), bytes.subspan(kJobAt).begin());
+  auto key = secure::key_id(mine.secret);
+  if (!key) return key.status();
+  std::ranges::copy(*key, bytes.subspan(kHelloKeyAt).begin());
   if (Status s = secure::random_bytes(bytes.subspan(kHelloNonceAt, kNonceBytes)); !s) return s;
   return hello;
 }
@@ -159,7 +169,9 @@ bool may_be_hello(std::span<const std::byte> bytes) noexcept {
 
 Result<HelloAnswer> answer_hello(const Hello& hello, const Credentials& mine) {
   HelloAnswer answer{};
-  answer.refusal = refusal_of(hello, mine);
+  auto key = secure::key_id(mine.secret);
+  if (!key) return key.status();
+  answer.refusal = refusal_of(hello, mine, *key);
   const std::span<std::byte> bytes(answer.reply);
   put_magic(bytes, kServerMagic);
   put(bytes.subspan(kVersionAt, 2), kStoreVersion);
@@ -167,6 +179,7 @@ Result<HelloAnswer> answer_hello(const Hello& hello, const Credentials& mine) {
   put(bytes.subspan(kRefusalAt, 4), static_cast<std::uint32_t>(answer.refusal));
   if (answer.refusal != Refusal::none) return answer;
   if (Status s = secure::random_bytes(bytes.subspan(kReplyNonceAt, kNonceBytes)); !s) return s;
+  std::ranges::copy(*key, bytes.subspan(kReplyKeyAt).begin());
   auto proof = proof_of(kServerRole, hello, answer.reply, mine);
   if (!proof) return proof.status();
   std::ranges::copy(*proof, bytes.subspan(kReplyProofAt).begin());
@@ -191,6 +204,34 @@ Status check_reply(const Hello& hello, const Reply& reply, const Credentials& mi
   if (!secure::equal_constant_time(*expected, bytes.subspan(kReplyProofAt, kProofBytes)))
     return to_status(static_cast<std::uint64_t>(Refusal::wrong_secret));
   return {};
+}
+
+bool tells_origin(const Reply& reply) noexcept {
+  const std::span<const std::byte> bytes(reply);
+  return has_magic(bytes, kServerMagic) &&
+         take(bytes.subspan(kRefusalAt, 4)) == static_cast<std::uint64_t>(Refusal::other_key);
+}
+
+Origin make_origin(const Credentials& mine) {
+  const std::string text =
+      fmt::format("{}\n{}", os::host_name(), mine.source).substr(0, kOriginBytes);
+  Origin origin{};
+  std::ranges::copy(std::as_bytes(std::span(text)), origin.begin());
+  return origin;
+}
+
+Status describe_other_key(const Origin& theirs, const Credentials& mine) {
+  const std::string_view text(reinterpret_cast<const char*>(theirs.data()), theirs.size());
+  const std::string_view told = text.substr(0, text.find('\0'));
+  const std::size_t end = std::min(told.find('\n'), told.size());
+  return refused(fmt::format(
+      "it has another secret: on its host {} it is {}, and on this host {} it is {}; copy the file "
+      "of one host to the other, or give all processes the same secret (--secret-file or "
+      "TUTTI_SECRET_FILE), or set TUTTI_INSECURE=1 for all (then anybody who reaches that port can "
+      "join, read and change data)",
+      base::shown_on_line(told.substr(0, end)),
+      base::shown_on_line(told.substr(std::min(end + 1, told.size()))), os::host_name(),
+      mine.source));
 }
 
 Result<Proof> make_client_proof(const Hello& hello, const Reply& reply, const Credentials& mine) {

@@ -15,8 +15,8 @@
 //
 //   client                                   server
 //   hello: magic, version, generation, -->
-//          job, nonce
-//                                       <--  reply: refusal or ok, nonce, proof(server)
+//          job, nonce, key id
+//                                       <--  reply: refusal or ok, nonce, key id, proof(server)
 //   proof(client)                       -->
 //                                       <--  verdict
 //
@@ -29,12 +29,13 @@
 // gets to speak TLS.
 namespace tutti::store {
 
-inline constexpr std::uint16_t kStoreVersion = 2;
-inline constexpr std::size_t kNonceBytes = 32;
+inline constexpr std::uint16_t kStoreVersion = 3;
+inline constexpr std::size_t kNonceBytes = 24;
 inline constexpr std::size_t kProofBytes = 32;
 inline constexpr std::size_t kHelloBytes = 64;
 inline constexpr std::size_t kReplyBytes = 80;
 inline constexpr std::size_t kVerdictBytes = 8;
+inline constexpr std::size_t kOriginBytes = 256;
 
 /// Generations from here on have no order: who looks for one of them, or comes to one of them and
 /// looks for another, tries again until that one is served.
@@ -44,6 +45,8 @@ using Hello = std::array<std::byte, kHelloBytes>;
 using Reply = std::array<std::byte, kReplyBytes>;
 using Proof = std::array<std::byte, kProofBytes>;
 using Verdict = std::array<std::byte, kVerdictBytes>;
+/// Text, zeros behind it: the server's host and, behind a line end, where its secret comes from.
+using Origin = std::array<std::byte, kOriginBytes>;
 
 enum class Refusal : std::uint32_t {
   none = 0,
@@ -56,6 +59,7 @@ enum class Refusal : std::uint32_t {
   later_generation = 7,    ///< the client is late
   encryption_needed = 8,   ///< the server encrypts, the client does not
   no_encryption = 9,       ///< the client encrypts, the server does not
+  other_key = 10,          ///< the ids of the secrets differ; an Origin follows the reply
 };
 
 /// What one side knows of the job.
@@ -63,7 +67,8 @@ struct Credentials {
   std::span<const std::byte> secret;
   std::string_view job;
   std::uint32_t generation = 0;
-  bool encrypts = false;  ///< needs a secret
+  bool encrypts = false;         ///< needs a secret
+  std::string_view source = {};  ///< of the secret: JobSecret::source
 };
 
 Result<Hello> make_hello(const Credentials& mine);
@@ -78,6 +83,11 @@ Result<HelloAnswer> answer_hello(const Hello& hello, const Credentials& mine);
 /// Ok if the server is the one we look for; else `refused` with the reason, or `peer_left` if the
 /// one we look for is still to come.
 Status check_reply(const Hello& hello, const Reply& reply, const Credentials& mine);
+/// Whether an Origin follows the reply.
+[[nodiscard]] bool tells_origin(const Reply& reply) noexcept;
+Origin make_origin(const Credentials& mine);
+/// The refusal of a server that has another key, with what it has told of it.
+Status describe_other_key(const Origin& theirs, const Credentials& mine);
 Result<Proof> make_client_proof(const Hello& hello, const Reply& reply, const Credentials& mine);
 Result<bool> check_client_proof(const Hello& hello, const Reply& reply, const Proof& proof,
                                 const Credentials& mine);

@@ -49,6 +49,11 @@ Attempt shake_hands(secure::Stream& stream, const Credentials& mine, os::Deadlin
   if (Status s = stream.write_all(*hello, soon); !s) return {s};
   Reply reply{};
   if (Status s = stream.read_all(reply, soon); !s) return {s};
+  if (tells_origin(reply)) {
+    Origin origin{};
+    if (Status s = stream.read_all(origin, soon); !s) return {s};
+    return {describe_other_key(origin, mine), true};
+  }
   if (Status s = check_reply(*hello, reply, mine); !s) return {s, s.code() != Errc::peer_left};
   auto proof = make_client_proof(*hello, reply, mine);
   if (!proof) return {proof.status(), true};

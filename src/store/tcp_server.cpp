@@ -11,11 +11,13 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
+#include <set>
 #include <span>
 #include <unordered_map>
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/forks.hpp"
 #include "base/log.hpp"
 #include "os/event_loop.hpp"
 #include "os/socket.hpp"
@@ -38,6 +40,23 @@ constexpr std::size_t kReadsPerTurn = 16;
 constexpr std::size_t kStopReadingBytes = std::size_t{64} << 20;
 constexpr std::size_t kAcceptsPerTurn = 32;
 constexpr milliseconds kPauseWithoutDescriptors{100};
+
+/// Once per job, however many groups it makes.
+void warn_without_secret(const os::Address& address, const std::string& job) {
+  struct Warned {
+    base::ForkMutex mutex;
+    std::set<std::string> jobs;
+  };
+  static auto* const warned = new Warned;  // never destroyed: stores may be served at exit
+  {
+    const std::lock_guard lock(warned->mutex);
+    if (!warned->jobs.insert(fmt::format("{} {}", address.to_string(), job)).second) return;
+  }
+  base::log(base::Level::warning,
+            fmt::format("the store at {} has no secret (TUTTI_INSECURE=1): anybody who reaches "
+                        "this port can join, read and change data",
+                        address.to_string()));
+}
 
 }  // namespace
 
@@ -92,7 +111,8 @@ class TcpServer::Loop {
   };
 
   [[nodiscard]] Credentials credentials() const noexcept {
-    return {options_.secret, options_.job, options_.generation, options_.encrypt};
+    return {options_.secret, options_.job, options_.generation, options_.encrypt,
+            options_.secret_source};
   }
   [[nodiscard]] bool finished_on_loop(Clock::time_point now);
   [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop(Clock::time_point now);
@@ -359,6 +379,14 @@ void TcpServer::Loop::handle_hello_on_loop(Connection& connection) {
   }
   connection.reply = answer->reply;
   send_on_loop(connection, {answer->reply.begin(), answer->reply.end()});
+  if (answer->refusal == Refusal::other_key) {
+    const Origin origin = make_origin(credentials());
+    send_on_loop(connection, {origin.begin(), origin.end()});
+    base::log_limited(base::Level::warning, "store.key",
+                      fmt::format("the store at {} has refused {}, which has another secret than "
+                                  "this process ({}); it is told what to do",
+                                  address_.to_string(), connection.peer, options_.secret_source));
+  }
   if (answer->refusal == Refusal::encryption_needed || answer->refusal == Refusal::no_encryption) {
     // He is told, too, but the others wait for him until their time is over.
     base::log_limited(base::Level::warning, "store.encryption",
@@ -591,6 +619,7 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
   if (!listener) return listener.status();
   auto address = os::local_address(listener->get());
   if (!address) return address.status();
+  if (options.secret.empty()) warn_without_secret(*address, options.job);
   auto events = os::EventLoop::create();
   if (!events) return events.status();
   auto loop = std::make_unique<Loop>(std::move(options), std::move(*listener), *address,

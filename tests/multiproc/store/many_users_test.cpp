@@ -15,6 +15,7 @@
 #include "os/socket.hpp"
 #include "store/handshake.hpp"
 #include "store/tcp_server.hpp"
+#include "store/tcp_store.hpp"
 #include "store/wire.hpp"
 
 using namespace std::chrono_literals;
@@ -121,7 +122,7 @@ TEST(TcpStoreCrowd, TenThousandUsersAndAThousandSilentOnes) {
   const auto joined = Clock::now();
 
   // All wait now; one word wakes all.
-  auto store = tutti::make_tcp_store({.port = server.port(), .timeout = 20s});
+  auto store = join_tcp_store({.port = server.port(), .timeout = 20s}, {}).store;
   EXPECT_EQ(store->add("busy", 1), 1);
   store->set("go", "now");
   for (const os::Fd& user : users) {

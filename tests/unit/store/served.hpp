@@ -16,6 +16,7 @@
 #include "os/socket.hpp"
 #include "store/handshake.hpp"
 #include "store/tcp_server.hpp"
+#include "store/tcp_store.hpp"
 #include "store/wire.hpp"
 
 // A server on loopback, and those who come to it without being a store's users.
@@ -54,10 +55,16 @@ inline bool hung_up(const os::Fd& fd, Clock::duration within) {
   }
 }
 
-/// A user of the store at that port.
+/// A user of the store at that port; without a secret unless one is given.
 inline std::shared_ptr<TcpStore> join(std::uint16_t port, std::vector<std::byte> secret = {}) {
-  return tutti::make_tcp_store(
-      {.port = port, .timeout = std::chrono::seconds(10), .secret = std::move(secret)});
+  return join_tcp_store({.port = port, .timeout = std::chrono::seconds(10)},
+                        {std::move(secret), std::string(kGivenSecret)})
+      .store;
+}
+
+/// A user of a store that a process of this user serves at that port.
+inline std::shared_ptr<TcpStore> join_own(std::uint16_t port) {
+  return tutti::make_tcp_store({.port = port, .timeout = std::chrono::seconds(10)});
 }
 
 /// Who has come in, and may ask for what it likes.

@@ -337,11 +337,11 @@ TEST(TcpStore, TheServersOwnerMayLeaveFirst) {
   auto owner = tutti::make_tcp_store({.serve = true, .users = 3, .linger = 20s, .timeout = 10s});
   const std::uint16_t port = owner->port();
   owner->set("table", "for all");
-  auto early = join(port);
+  auto early = join_own(port);
   std::thread leaving([&] { owner.reset(); });
   // One is connected and busy, one has not even come: both are still served.
   for (int i = 0; i < 100; ++i) early->add("busy", 1);
-  auto late = join(port);
+  auto late = join_own(port);
   EXPECT_EQ(late->get("table"), "for all");
   EXPECT_EQ(early->get("busy"), "100");
   const auto start = Clock::now();
@@ -356,7 +356,7 @@ TEST(TcpStore, TheServersOwnerDoesNotWaitForWhoIsTooLate) {
   auto owner = tutti::make_tcp_store(
       {.serve = true, .users = 3, .linger = 20s, .come_within = 300ms, .timeout = 10s});
   const std::uint16_t port = owner->port();
-  auto user = join(port);
+  auto user = join_own(port);
   std::thread leaving([&] { owner.reset(); });
   while (Clock::now() < start + 400ms) user->add("still served", 1);
   user.reset();
@@ -372,7 +372,7 @@ TEST(TcpStore, TheServersOwnerDoesNotWaitForWhoIsTooLate) {
 
 TEST(TcpStore, TheServersOwnerWaitsOnlySoLong) {
   auto owner = tutti::make_tcp_store({.serve = true, .users = 2, .linger = 100ms, .timeout = 10s});
-  auto user = join(owner->port());
+  auto user = join_own(owner->port());
   const auto start = Clock::now();
   owner.reset();
   const auto took = Clock::now() - start;

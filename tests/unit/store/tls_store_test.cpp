@@ -13,6 +13,7 @@
 #include "store/handshake.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
+#include "store/tcp_store.hpp"
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -39,8 +40,9 @@ TcpServerOptions encrypted() {
 
 std::shared_ptr<TcpStore> join(const TcpServer& server, const Secret& secret = kSecret,
                                bool encrypt = true) {
-  return tutti::make_tcp_store(
-      {.port = server.address().port(), .timeout = 60s, .secret = secret, .encrypt = encrypt});
+  return join_tcp_store({.port = server.address().port(), .timeout = 60s, .encrypt = encrypt},
+                        {secret, std::string(kGivenSecret)})
+      .store;
 }
 
 template <class Call>
@@ -71,8 +73,8 @@ TEST(TlsStore, NamesWhatDiffers) {
 }
 
 TEST(TlsStore, NeedsASecret) {
-  EXPECT_THROW(tutti::make_tcp_store({.serve = true, .encrypt = true}), tutti::InvalidArgument);
-  EXPECT_THROW(tutti::make_tcp_store({.port = 1, .encrypt = true}), tutti::InvalidArgument);
+  EXPECT_THROW(join_tcp_store({.serve = true, .encrypt = true}, {}), tutti::InvalidArgument);
+  EXPECT_THROW(join_tcp_store({.port = 1, .encrypt = true}, {}), tutti::InvalidArgument);
   TcpServerOptions options = encrypted();
   options.secret.clear();
   EXPECT_EQ(TcpServer::start(options).status().code(), Errc::invalid_argument);

@@ -6,9 +6,11 @@
 #include <cstring>
 #include <random>
 
+#include "os/host.hpp"
 #include "store/handshake.hpp"
 
 using namespace tutti::store;
+using testing::HasSubstr;
 using tutti::Errc;
 
 namespace {
@@ -90,7 +92,7 @@ TEST(StoreWire, TheLayoutIsFrozen) {
 }
 
 TEST(StoreWire, TheLayoutOfAWillIsFrozen) {
-  EXPECT_EQ(kStoreVersion, 2);
+  EXPECT_EQ(kStoreVersion, 3);
   Request request;
   request.op = Op::set_will;
   request.keys = {"k"};
@@ -265,14 +267,36 @@ TEST(StoreHandshake, WhoDoesNotBelongIsToldWhy) {
             Refusal::encryption_needed);
   EXPECT_EQ(refusal({kJobSecret, "job", 2, true}, server), Refusal::no_encryption);
   EXPECT_EQ(refusal({kJobSecret, "job", 2, true}, {kJobSecret, "job", 2, true}), Refusal::none);
+  EXPECT_EQ(refusal({kAnotherSecret, "job", 2}, server), Refusal::other_key);
   // A server that does not know the secret cannot pretend, not even to need none.
   const Credentials mine{kJobSecret, "job", 0};
   auto hello = make_hello(mine);
-  auto foreign = answer_hello(*hello, {kAnotherSecret, "job", 0});
+  auto theirs = make_hello({kAnotherSecret, "job", 0});
+  auto foreign = answer_hello(*theirs, {kAnotherSecret, "job", 0});
+  ASSERT_EQ(foreign->refusal, Refusal::none);
   EXPECT_EQ(check_reply(*hello, foreign->reply, mine).code(), Errc::refused);
   Reply none = foreign->reply;
   std::fill(none.begin() + 48, none.end(), std::byte{0});
   EXPECT_EQ(check_reply(*hello, none, mine).code(), Errc::refused);
+}
+
+TEST(StoreHandshake, BothKeysAreNamedWhereTheyDiffer) {
+  const Credentials client{kJobSecret, "job", 0, false, "/one/key"};
+  const Credentials server{kAnotherSecret, "job", 0, false, "/two/key"};
+  const auto hello = make_hello(client);
+  const auto answer = answer_hello(hello.value(), server);
+  ASSERT_TRUE(tells_origin(answer.value().reply));
+  const tutti::Status told = describe_other_key(make_origin(server), client);
+  EXPECT_EQ(told.code(), Errc::refused);
+  EXPECT_THAT(std::string(told.message()),
+              testing::AllOf(HasSubstr("/one/key"), HasSubstr("/two/key"),
+                             HasSubstr(tutti::os::host_name()), HasSubstr("copy the file"),
+                             HasSubstr("--secret-file"), HasSubstr("TUTTI_INSECURE=1")));
+  // Whoever plays a server tells what it likes, but not to a terminal.
+  Origin wild{};
+  wild.fill(std::byte{0x1b});
+  EXPECT_THAT(std::string(describe_other_key(wild, client).message()),
+              testing::Not(HasSubstr("\x1b")));
 }
 
 TEST(StoreHandshake, AGenerationWithoutOrderIsWaitedFor) {
