@@ -14,7 +14,7 @@
 #include "rendezvous/environment.hpp"
 #include "rendezvous/known_variables.hpp"
 #include "secure/tls.hpp"
-#include "store/secret.hpp"
+#include "store/job_secret.hpp"
 
 namespace tutti::cli {
 namespace {
@@ -101,21 +101,24 @@ void look_at_job(const Variables& variables, Findings& findings) {
     findings.wrong(fmt::format("TUTTI_STORE_PORT is {}, ports are 1 to 65535", *store));
   const auto agent = rendezvous::agent_serves(rendezvous::Environment({}));
   if (!agent.ok()) findings.wrong(std::string(agent.status().message()));
-  const auto secret = variables.find("TUTTI_SECRET_FILE");
-  if (secret != variables.end() && !secret->second.empty()) {
-    const auto read = store::read_secret_file(secret->second);
-    if (!read.ok()) findings.wrong(std::string(read.status().message()));
-  }
 }
 
-void look_at_encryption(const Variables& variables, Findings& findings) {
+void look_at_secret(bool tls, Findings& findings) {
+  const auto secret = store::job_secret({});
+  if (!secret) {
+    findings.wrong(std::string(secret.status().message()));
+    return;
+  }
+  findings.fact("secret of a job", secret.value().source);
+  if (!secret.value().bytes.empty()) return;
+  if (tls) findings.wrong("TUTTI_TLS is 1 and needs a secret, but TUTTI_INSECURE is 1; unset one");
+  findings.hint(
+      "TUTTI_INSECURE is 1: anybody who reaches the port of a job can join, read and change data");
+}
+
+void look_at_encryption(Findings& findings) {
   if (const auto library = secure::Tls::library(); !library)
     findings.wrong(std::string(library.status().message()));
-  if (!variables.contains("TUTTI_SECRET_FILE") && !variables.contains("TUTTI_SECRET_FD")) {
-    findings.hint(
-        "TUTTI_TLS is 1 and no secret is set here: tuttirun gives its workers one; on several "
-        "hosts give each tuttirun the same --secret-file, and by hand set TUTTI_SECRET_FILE");
-  }
 }
 
 }  // namespace
@@ -139,7 +142,8 @@ Config look_at_settings(Findings& findings) {
   look_for_typos(variables, findings);
   look_at_job(variables, findings);
   Config config = read_config(variables, settings, findings);
-  if (config.tls) look_at_encryption(variables, findings);
+  look_at_secret(config.tls, findings);
+  if (config.tls) look_at_encryption(findings);
   return config;
 }
 

@@ -28,9 +28,7 @@ namespace tutti::launcher {
 class Job {
  public:
   Job(Options options, Guardian& guardian)
-      : options_(std::move(options)),
-        guardian_(guardian),
-        meeting_(options_, [this](const std::string& line) { say(line); }) {}
+      : options_(std::move(options)), guardian_(guardian), meeting_(options_) {}
 
   /// The exit code of tuttirun.
   int run();

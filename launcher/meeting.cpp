@@ -13,16 +13,6 @@
 #include "store/secret.hpp"
 
 namespace tutti::launcher {
-namespace {
-
-bool is_loopback(const std::string& host) {
-  if (host == "localhost") return true;
-  auto address = os::Address::parse(host, 0);
-  return address && address->is_loopback();
-}
-
-}  // namespace
-
 Status Meeting::prepare() {
   address_.master_addr = options_.master_addr;
   run_id_ = options_.job_id;
@@ -41,7 +31,7 @@ Status Meeting::prepare_secret() {
   if (!options_.secret_file.empty()) {
     auto secret = store::read_secret_file(options_.secret_file);
     if (!secret) return secret.status();
-    secret_ = std::move(*secret);
+    secret_ = {std::move(*secret), std::string(store::kGivenSecret)};
     // Workers may change their directory before they read it.
     std::array<char, PATH_MAX> path{};
     if (realpath(options_.secret_file.c_str(), path.data()) == nullptr)
@@ -49,13 +39,22 @@ Status Meeting::prepare_secret() {
     address_.secret_file = path.data();
     return {};
   }
-  if (options_.nnodes == 1) {
-    auto made = store::make_secret();
-    if (!made) return made.status();
-    secret_ = std::move(made->secret);
-    secret_fd_ = std::move(made->fd);
-    address_.secret_fd = secret_fd_.get();
+  if (options_.nnodes > 1) {  // the launchers of other nodes must find the same one
+    auto secret = store::job_secret({});
+    if (!secret) return secret.status();
+    secret_ = std::move(*secret);
+    if (options_.tls && secret_.bytes.empty()) {
+      return Status(Errc::invalid_argument,
+                    "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
+    }
+    if (secret_.bytes.empty()) return {};
   }
+  // Handed down, so that workers find it whatever their HOME is.
+  auto kept = options_.nnodes > 1 ? store::keep_secret(secret_.bytes) : store::make_secret();
+  if (!kept) return kept.status();
+  if (options_.nnodes == 1) secret_ = {kept->secret, std::string(store::kGivenSecret)};
+  secret_fd_ = std::move(kept->fd);
+  address_.secret_fd = secret_fd_.get();
   return {};
 }
 
@@ -94,13 +93,6 @@ Status Meeting::serve(int restart) {
     found->close(std::chrono::milliseconds::zero());
   }
   address_.store_port = store_port_;
-  if (restart == 0 && options_.nnodes > 1 && secret_.empty() &&
-      !is_loopback(options_.master_addr)) {
-    say_(
-        fmt::format("tuttirun: warning: the job has no secret: whoever reaches {} can join or "
-                    "disturb it; give all nodes the same --secret-file",
-                    options_.master_addr));
-  }
   return {};
 }
 
@@ -123,7 +115,8 @@ Result<std::unique_ptr<store::TcpServer>> Meeting::make_server(std::uint16_t por
     }
     store::TcpServerOptions server;
     server.address = address;
-    server.secret = secret_;
+    server.secret = secret_.bytes;
+    server.secret_source = secret_.source;
     server.encrypt = options_.tls;
     server.link_timeout = server.hello_timeout = options_.link_timeout;
     server.job = address_.job;
@@ -189,7 +182,8 @@ TcpStoreOptions Meeting::store() const {
   store.host = address_.master_addr;
   store.port = store_port_;
   store.timeout = options_.join_timeout;
-  store.secret = secret_;
+  // Else it finds the same one, and can say where.
+  if (secret_.source == store::kGivenSecret) store.secret = secret_.bytes;
   store.encrypt = options_.tls;
   store.link_timeout = options_.link_timeout;
   store.job = job_;

@@ -12,6 +12,7 @@
 
 #include "options.hpp"
 #include "os/fd.hpp"
+#include "store/job_secret.hpp"
 #include "store/tcp_server.hpp"
 
 namespace tutti::launcher {
@@ -32,9 +33,8 @@ struct JobAddress {
 /// Where the workers of a job meet: its secret, and the store, which one node serves.
 class Meeting {
  public:
-  /// `say` gets lines for people. Both live longer than this.
-  Meeting(const Options& options, std::function<void(const std::string&)> say)
-      : options_(options), say_(std::move(say)) {}
+  /// The options live longer than this.
+  explicit Meeting(const Options& options) : options_(options) {}
 
   /// Once, before anything else.
   Status prepare();
@@ -63,12 +63,11 @@ class Meeting {
   [[nodiscard]] Status explain(const Status& why) const;
 
   const Options& options_;
-  std::function<void(const std::string&)> say_;
   JobAddress address_;
   std::uint16_t store_port_ = 0;
   std::string run_id_;
   std::string job_;  ///< as the store that the launchers share knows it
-  std::vector<std::byte> secret_;
+  store::JobSecret secret_;
   os::Fd secret_fd_;
   std::unique_ptr<store::TcpServer> server_;
   std::unique_ptr<store::TcpServer> workers_server_;

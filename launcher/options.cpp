@@ -249,13 +249,6 @@ Status convert_security(const RawOptions& raw, Options& options) {
   if (!config) return config.status();
   options.tls = raw.tls || config.value().tls;
   options.link_timeout = config.value().link_timeout;
-  if (options.tls && options.nnodes > 1 && options.secret_file.empty()) {
-    return invalid(
-        fmt::format("{} needs a secret, which on several nodes nobody can make for all: give each "
-                    "the same --secret-file, made with: (umask 077; head -c 32 /dev/urandom > "
-                    "secret)",
-                    raw.tls ? "--tls" : "TUTTI_TLS=1"));
-  }
   return {};
 }
 

@@ -71,8 +71,10 @@ void declare_job(Declaration& declare, RawOptions& raw) {
       ->capture_default_str();
   declare.value("--master-port", raw.master_port,
                 "Port of the store [a free one on one node, 29500 on several]");
-  declare.value("--secret-file", raw.secret_file,
-                "File (mode 600) with the job's secret, the same on all nodes [made on one node]");
+  declare.value(
+      "--secret-file", raw.secret_file,
+      "File (mode 600) with the job's secret, the same on all nodes [made on one node, else "
+      "the user's key]");
   declare.flag("--tls", raw.tls,
                "Encrypt all TCP connections of the job (TLS 1.3); on several nodes this needs "
                "--secret-file [if TUTTI_TLS is 1]");

@@ -30,6 +30,8 @@ FIELD = re.compile(r"^  (?!using|static|enum|struct|\[\[)[\w:<>]+ (\w+)(?: = [^;
 # Variables of a job, by which processes find each other, are read where they meet.
 MEETING = "src/rendezvous/environment.cpp"
 MEETING_FOLDER = "src/rendezvous"
+# Stores need a secret, too, so what says it is read below that folder.
+SECRETS = "src/store/job_secret.cpp"
 MEETING_LIST = re.compile(r"kMeetingVariables = \{([^}]*)\}")
 OTHERS = re.compile(r'"((?:OMPI|PMIX?|MPI|SLURM|TORCH|GLOO|NCCL)_[A-Za-z0-9_]+)"')
 AGREED = "src/base/agreed_settings.hpp"
@@ -218,7 +220,8 @@ def meeting_variables(root):
     listed = set(VARIABLE.findall(found.group(1))) if found else set()
     settings = set(VARIABLE.findall((root / CONFIG[1]).read_text(encoding="utf-8")))
     read = set()
-    for path in sorted((root / MEETING_FOLDER).glob("*.[ch]pp")):
+    secrets = [root / SECRETS] if (root / SECRETS).exists() else []
+    for path in sorted((root / MEETING_FOLDER).glob("*.[ch]pp")) + secrets:
         code = path.read_text(encoding="utf-8")
         if path == header:
             code = code.replace(found.group(0), "") if found else code

@@ -32,7 +32,9 @@ struct WorldOptions {
   std::uint64_t job = 0;          ///< tells jobs apart; equal on all ranks
   std::uint64_t generation = 0;   ///< tells worlds of one job apart; equal on all ranks
   std::vector<std::byte> secret;  ///< of the job; empty if it has none
-  std::string bind_host;          ///< the address by which the other ranks reach this one
+  /// Nobody else knows the secret: ProcessGroup::authenticated().
+  bool authenticated = false;
+  std::string bind_host;  ///< the address by which the other ranks reach this one
   /// Begins to ask whom others know to have been lost first, on account of a rank that could not be
   /// reached, and gives what looks for the answer. Neither blocks. The answer: nothing, not yet;
   /// ok, nobody; peer_lost with its culprit; peer_left with that culprit, who was lost first, while

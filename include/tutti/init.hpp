@@ -54,6 +54,9 @@ struct InitOptions {
   /// without it; `master_addr` only tells by which address the others reach us (absent on all: the
   /// ranks tell each other where they are; on one host that is the loopback).
   Exchange exchange = {};
+  /// False: others may read or change what the exchange carries (a store without a secret), so the
+  /// world is not authenticated unless `secret` is given. See ProcessGroup::authenticated.
+  bool exchange_is_private = true;
 };
 
 /// Makes the group of all processes of the job, found by `init_method`, a given store, or RANK,
@@ -66,9 +69,10 @@ struct InitOptions {
 ///           given twice, unequal sizes or settings).
 [[nodiscard]] ProcessGroup init_process_group(const InitOptions& options = {});
 
-/// The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, checked as init_process_group does;
-/// empty if neither is set. For a store that the program makes itself: TcpStoreOptions::secret.
-/// Errors: InvalidArgument (too short, of another user, open to others, not there).
+/// The job's secret as init_process_group finds it: from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, else
+/// the user's own key, which is made if there is none; empty only with TUTTI_INSECURE=1.
+/// Errors: InvalidArgument (too short, of another user, open to others, not there), BackendError
+/// (no place for a key).
 [[nodiscard]] std::vector<std::byte> job_secret();
 
 /// Can a world be made on the backend of this name here, so that Config::backend may say it?

@@ -43,7 +43,8 @@ class ProcessGroup {
  public:
   /// Takes over a reference to the backend. For init and tests.
   ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
-               std::chrono::nanoseconds timeout, std::shared_ptr<Store> store = nullptr);
+               std::chrono::nanoseconds timeout, std::shared_ptr<Store> store = nullptr,
+               bool authenticated = false);
 
   [[nodiscard]] int rank() const noexcept;               ///< ours, 0 .. size() - 1
   [[nodiscard]] int size() const noexcept;               ///< how many ranks there are
@@ -63,6 +64,9 @@ class ProcessGroup {
   /// all groups of the world share. Null where they met without one (ranks as threads, an
   /// exchange). It lives as long as the world, or as a reference to it.
   [[nodiscard]] std::shared_ptr<Store> store() const noexcept;
+  /// Every rank has proved that it belongs to the job (docs/security.md). If not, read nothing from
+  /// the others that may run code, such as a pickle.
+  [[nodiscard]] bool authenticated() const noexcept;
 
   /// Combines the buffers of all ranks, element by element, into each of them.
   ///

@@ -96,6 +96,10 @@ class Store {
   [[nodiscard]] std::chrono::milliseconds timeout() const noexcept;  ///< of calls that say none
   void set_timeout(std::chrono::milliseconds timeout);               ///< positive
 
+  /// True if only processes that have proved to belong to the job, or to be of this user, can read
+  /// and change it. Ranks that meet in another store trust nothing that it carries.
+  [[nodiscard]] virtual bool authenticated() const noexcept { return false; }
+
   /// Names the store in messages, e.g. "the store at 10.0.0.1:29500".
   [[nodiscard]] virtual std::string describe() const { return "the store"; }
 
@@ -152,7 +156,8 @@ struct FileStoreOptions {  ///< Which file, and when it goes.
   std::optional<std::chrono::milliseconds> come_within = {};
   /// Start anew if nobody lives who uses the file: what it holds was left by an earlier run.
   bool fresh = false;
-  /// Refuse a file that belongs to another user.
+  /// Refuse a file that another user owns or may replace, or that is a symbolic link; one that is
+  /// open to others is made anew.
   bool own_only = false;
   /// For opening, and the default of every call.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
@@ -180,8 +185,8 @@ struct TcpStoreOptions {  ///< Where the store is, and who may use it.
   std::optional<std::chrono::milliseconds> come_within = {};
   /// For connecting, and the default of every call.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
-  /// Known to all users, who prove it to each other; 32 bytes or more. Empty: no proof is asked
-  /// for.
+  /// Known to all users, which prove it to each other; 32 bytes or more. Empty: TUTTI_SECRET_FD or
+  /// TUTTI_SECRET_FILE, else the user's own key; none with TUTTI_INSECURE=1.
   std::vector<std::byte> secret = {};
   /// Encrypt the connection (TLS 1.3), with a key that comes from the secret; the same at the
   /// server and its users.

@@ -175,6 +175,9 @@ void bind_group(nb::module_& module) {
       .def_prop_ro(
           "backend", [](const GroupHandle& self) { return std::string(self.open()->backend()); },
           "\"native\".")
+      .def_prop_ro(
+          "authenticated", [](const GroupHandle& self) { return self.open()->authenticated(); },
+          "Every rank has proved that it belongs to the job.")
       .def_prop_ro("ranks", &ranks, "The ranks of the world, in the order of the group's ranks.")
       .def(
           "global_rank",

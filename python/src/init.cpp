@@ -106,7 +106,9 @@ void bind_init(nb::module_& module) {
         const std::vector<std::byte> secret = job_secret();
         return nb::bytes(secret.data(), secret.size());
       },
-      "The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set.");
+      "The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, else the user's own key; "
+      "empty\n"
+      "only with TUTTI_INSECURE=1.");
   module.def("is_initialized", &is_initialized, "A world of this process lives.");
 }
 

@@ -27,6 +27,9 @@ class PythonStore : public Store {
   /// Does the class of this Store, or one between it and ours, define any of the methods?
   [[nodiscard]] static bool changes(nanobind::handle self);
   [[nodiscard]] std::string describe() const override;
+  [[nodiscard]] bool authenticated() const noexcept override {
+    return inner_ != nullptr && inner_->authenticated();
+  }
 
  protected:
   void do_set(std::string_view key, std::string_view value, Deadline deadline) override;

@@ -163,6 +163,9 @@ class ProcessGroup:
         """The store in which the ranks of the world met: a part of it for the program's own keys, which
         all groups of the world share. None where they met without one."""
     @property
+    def authenticated(self) -> bool:
+        """Every rank has proved that it belongs to the job."""
+    @property
     def backend(self) -> str:
         """ "native"."""
     @property

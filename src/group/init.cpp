@@ -11,6 +11,7 @@
 #include "rendezvous/environment.hpp"
 #include "rendezvous/known_variables.hpp"
 #include "rendezvous/rendezvous.hpp"
+#include "store/job_secret.hpp"
 
 namespace tutti {
 namespace {
@@ -31,16 +32,14 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tl
   }
   rendezvous::Rendezvous meeting;
   if (tls || options.secret) {  // what the exchange carries may be read on the way
-    Result<std::vector<std::byte>> secret =
-        rendezvous::read_secret(rendezvous::Environment({}), options.secret);
+    Result<store::JobSecret> secret = store::job_secret({}, options.secret);
     if (!secret) return secret.status();
-    if (secret->empty()) {
+    if (secret->bytes.empty())
       return without(
-          "TUTTI_TLS needs a secret that does not go through it: start with tuttirun, or give all "
-          "processes the same TUTTI_SECRET_FILE or InitOptions::secret");
-    }
-    meeting.secret = std::move(*secret);
+          "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
+    meeting.secret = std::move(secret->bytes);
   }
+  meeting.authenticated = !meeting.secret.empty() || options.exchange_is_private;
   meeting.rank = *options.rank;
   meeting.size = *options.size;
   meeting.master_addr = options.master_addr.value_or("");
@@ -86,7 +85,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   }
   raise_if(group::check_backend(config.backend));
   if (options.secret)  // before what depends on where the others are
-    raise_if(rendezvous::read_secret(environment, options.secret).status());
+    raise_if(store::given_secret({}, options.secret).status());
 
   const auto deadline = base::deadline_after(std::chrono::steady_clock::now(), config.timeout);
   rendezvous::Settings settings;
@@ -135,6 +134,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
   world_options.job = engine::hash_text(meeting.job);
   world_options.generation = meeting.generation;
   world_options.secret = meeting.secret;
+  world_options.authenticated = meeting.authenticated;
   world_options.bind_host = *ours;
   world_options.store = meeting.store;
   world_options.backend_options = options.backend_options;
@@ -164,9 +164,9 @@ ProcessGroup init_process_group(const InitOptions& options) {
 }
 
 std::vector<std::byte> job_secret() {
-  Result<std::vector<std::byte>> secret = rendezvous::read_secret(rendezvous::Environment({}));
+  Result<store::JobSecret> secret = store::job_secret({});
   if (!secret) raise(secret.status());
-  return std::move(*secret);
+  return std::move(secret->bytes);
 }
 
 }  // namespace tutti

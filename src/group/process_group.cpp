@@ -33,12 +33,14 @@ bool plainly_right(const Collective& call) noexcept {
 
 struct ProcessGroup::Impl {
   Impl(Backend* its_backend, std::string its_name, std::vector<int> its_ranks,
-       std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store)
+       std::chrono::nanoseconds its_timeout, std::shared_ptr<Store> its_store,
+       bool is_authenticated)
       : backend(its_backend),
         name(std::move(its_name)),
         global_ranks(std::move(its_ranks)),
         timeout(its_timeout),
-        store(std::move(its_store)) {}
+        store(std::move(its_store)),
+        authenticated(is_authenticated) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -47,6 +49,7 @@ struct ProcessGroup::Impl {
   std::vector<int> global_ranks;
   std::atomic<std::chrono::nanoseconds> timeout;
   std::shared_ptr<Store> store;
+  const bool authenticated;
 
   /// Bit per device and dtype for each kind and op that the backend is known to do: asked once.
   static constexpr std::size_t kOps = 16;
@@ -81,9 +84,10 @@ struct ProcessGroup::Impl {
 };
 
 ProcessGroup::ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
-                           std::chrono::nanoseconds timeout, std::shared_ptr<Store> store)
+                           std::chrono::nanoseconds timeout, std::shared_ptr<Store> store,
+                           bool authenticated)
     : impl_(std::make_shared<Impl>(backend, std::move(name), std::move(global_ranks), timeout,
-                                   std::move(store))) {}
+                                   std::move(store), authenticated)) {}
 
 int ProcessGroup::rank() const noexcept { return impl_->backend->rank(); }
 int ProcessGroup::size() const noexcept { return impl_->backend->size(); }
@@ -93,6 +97,7 @@ std::chrono::nanoseconds ProcessGroup::timeout() const noexcept {
   return impl_->timeout.load(std::memory_order_relaxed);  // relaxed: it stands alone
 }
 std::shared_ptr<Store> ProcessGroup::store() const noexcept { return impl_->store; }
+bool ProcessGroup::authenticated() const noexcept { return impl_->authenticated; }
 Backend& ProcessGroup::impl() const noexcept { return *impl_->backend; }
 Status ProcessGroup::health() const { return impl_->backend->health(); }
 

@@ -10,6 +10,7 @@
 #include "group/children.hpp"
 #include "group/worlds.hpp"
 #include "os/address.hpp"
+#include "store/job_secret.hpp"
 #include "store/secret.hpp"
 #include "store/tcp_server.hpp"
 
@@ -44,6 +45,7 @@ Result<std::unique_ptr<store::TcpServer>> serve(const std::vector<std::byte>& se
   store::TcpServerOptions options;
   options.address = *loopback;
   options.secret = secret;
+  options.secret_source = store::kGivenSecret;
   options.encrypt = config.tls;
   options.link_timeout = options.hello_timeout = config.link_timeout;
   options.job = job;

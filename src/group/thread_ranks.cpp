@@ -119,6 +119,7 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
     options.deadline = base::deadline_after(Clock::now(), options.config.timeout);
     options.job = 1;
     options.secret = secret;
+    options.authenticated = true;  // they are this process
     options.bind_host = "127.0.0.1";
     options.first_lost = [](int) {  // a thread does not die alone
       return [] { return std::optional<Status>(Status()); };

@@ -148,7 +148,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   std::vector<int> globals(static_cast<std::size_t>(options.size));
   std::iota(globals.begin(), globals.end(), 0);
   return ProcessGroup(*backend, options.name, std::move(globals), options.config.timeout,
-                      std::move(programs));
+                      std::move(programs), options.authenticated);
 }
 
 int worlds_alive() {

@@ -7,7 +7,6 @@
 #include <cstdlib>
 
 #include "base/shown.hpp"
-#include "store/secret.hpp"
 
 namespace tutti::rendezvous {
 namespace {
@@ -110,23 +109,6 @@ Status check_place(const Place& place) {
     return cannot_join(fmt::format("LOCAL_RANK is {}, it must not be negative", *place.local_rank));
   }
   return {};
-}
-
-Result<std::vector<std::byte>> read_secret(const Environment& environment,
-                                           const std::optional<std::vector<std::byte>>& given) {
-  if (given) {
-    if (Status s = store::check_secret("the secret given to init_process_group", given->size()); !s)
-      return s;
-    return *given;
-  }
-  if (environment.filled("TUTTI_SECRET_FD")) {
-    auto fd = environment.number("TUTTI_SECRET_FD");
-    if (!fd) return fd.status();
-    return store::read_secret_fd(**fd);
-  }
-  if (const auto path = environment.filled("TUTTI_SECRET_FILE"))
-    return store::read_secret_file(*path);
-  return std::vector<std::byte>();
 }
 
 Result<bool> agent_serves(const Environment& environment) {

@@ -1,12 +1,10 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include <tutti/error.hpp>
 
@@ -18,8 +16,9 @@ namespace tutti::rendezvous {
 
 /// All variables of ours that are read while processes find each other, beside the settings
 /// (Config). Where one is read, it stands here; tools/check_docs.py looks.
-inline constexpr std::array kMeetingVariables = {
-    "TUTTI_AGENT_STORE", "TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT"};
+inline constexpr std::array kMeetingVariables = {"TUTTI_AGENT_STORE", "TUTTI_INSECURE",
+                                                 "TUTTI_JOB",         "TUTTI_SECRET_FD",
+                                                 "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT"};
 
 /// Those that name network interfaces; the first that is set and not empty counts. The first of all
 /// is a setting, which a program may give itself.
@@ -38,6 +37,7 @@ class Environment {
   /// Nothing if it is not set.
   /// Errors: invalid_argument if it is not a whole number; names the variable.
   Result<std::optional<int>> number(const char* name) const;
+  [[nodiscard]] const Lookup& lookup() const noexcept { return lookup_; }
 
  private:
   Lookup lookup_;
@@ -61,10 +61,6 @@ Status complete(Place& place, const Environment& environment);
 /// Whether these numbers make sense together.
 Status check_place(const Place& place);
 
-/// The one that the caller gives, if it can be one; else from TUTTI_SECRET_FD or TUTTI_SECRET_FILE;
-/// empty if neither is set.
-Result<std::vector<std::byte>> read_secret(const Environment& environment,
-                                           const std::optional<std::vector<std::byte>>& given = {});
 /// TUTTI_AGENT_STORE.
 Result<bool> agent_serves(const Environment& environment);
 

@@ -8,15 +8,14 @@
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <set>
 
 #include "base/forks.hpp"
-#include "base/log.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/url.hpp"
-#include "store/handshake.hpp"
+#include "store/credentials.hpp"
+#include "store/job_secret.hpp"
 #include "store/secret.hpp"
 #include "store/served_store.hpp"
 #include "store/tcp_store.hpp"
@@ -77,30 +76,6 @@ Generations& generations() {
   return *instance;
 }
 
-// Once per job, however many groups it makes.
-bool is_first_warning(const std::string& job) {
-  struct Warned {
-    base::ForkMutex mutex;
-    std::set<std::string> jobs;
-  };
-  static auto* const warned = new Warned;  // as above
-  const std::lock_guard lock(warned->mutex);
-  return warned->jobs.insert(job).second;
-}
-
-void warn_without_secret(const Rendezvous& rendezvous) {
-  if (rendezvous.rank != 0 || !rendezvous.secret.empty()) return;
-  const auto address = os::Address::parse(rendezvous.master_addr, rendezvous.master_port);
-  if (rendezvous.master_addr == "localhost" || (address && address.value().is_loopback())) return;
-  if (!is_first_warning(
-          fmt::format("{}:{} {}", rendezvous.master_addr, rendezvous.master_port, rendezvous.job)))
-    return;
-  base::log(base::Level::warning,
-            fmt::format("the job at {}:{} has no secret: whoever reaches that port can join or "
-                        "disturb it; give all processes the same TUTTI_SECRET_FILE",
-                        rendezvous.master_addr, rendezvous.master_port));
-}
-
 // The number by which a store of rank 0 is known that serves a meeting with a name. These have no
 // order: who comes too early to the next one must not be taken for late.
 std::uint32_t number_of_meeting(const std::string& meeting, std::uint64_t generation) {
@@ -127,7 +102,7 @@ class Meeting {
 
  private:
   // Where the ranks of one host meet that know nothing but each other's launcher.
-  [[nodiscard]] std::string local_path() const;
+  [[nodiscard]] Result<std::string> local_path() const;
   // Part of a store that belongs to this meeting: of all its groups.
   [[nodiscard]] std::string part() const {
     return settings_.meeting.empty() ? "tutti/" : fmt::format("tutti/named/{}/", settings_.meeting);
@@ -145,8 +120,15 @@ class Meeting {
     if (!settings_.meeting.empty()) result_.job += "\n" + settings_.meeting;
     return std::move(result_);
   }
-  // Rank, size and secret into the result; `how` names the way that needs them.
+  // Rank, size and a given secret into the result; `how` names the way that needs them.
   Status settle(std::string_view how);
+  // The secret of the job, given or not, into the result.
+  Status take_secret();
+  void use(store::JobSecret secret) {
+    result_.secret = secret.bytes;
+    result_.authenticated = !secret.bytes.empty();
+    secret_ = std::move(secret);
+  }
   Result<Rendezvous> over_tcp(std::string host, int port, bool agent);
   Result<Rendezvous> over_file(const std::string& path);
   Result<Rendezvous> over_store(const std::shared_ptr<Store>& store, const std::string& place);
@@ -158,6 +140,7 @@ class Meeting {
   const Settings& settings_;
   Environment environment_;
   Place place_;
+  store::JobSecret secret_;
   Rendezvous result_;
 };
 
@@ -175,10 +158,17 @@ Status Meeting::settle(std::string_view how) {
   result_.rank = *place_.rank;
   result_.size = *place_.size;
   result_.local_rank = place_.local_rank.value_or(0);
-  auto secret = read_secret(environment_, settings_.secret);
+  auto secret = store::given_secret(environment_.lookup(), settings_.secret);
   if (!secret) return secret.status();
-  result_.secret = std::move(*secret);
+  if (*secret) use(std::move(**secret));
   result_.job = environment_.text("TUTTI_JOB").value_or("");
+  return {};
+}
+
+Status Meeting::take_secret() {
+  auto secret = store::job_secret(environment_.lookup(), settings_.secret);
+  if (!secret) return secret.status();
+  use(std::move(*secret));
   return {};
 }
 
@@ -205,7 +195,8 @@ Result<Rendezvous> Meeting::by_env() {
           "set; set them to the address of the host of rank 0 and to a free port there",
           place_.launcher, result_.size));
     }
-    return over_file(local_path());
+    auto path = local_path();
+    return path ? over_file(*path) : path.status();
   }
   // Rank 0 is where the others go: it need not know by which of its addresses they come.
   const bool anywhere = !master && place_.rank == 0;
@@ -252,11 +243,13 @@ Result<Rendezvous> Meeting::by_file(const Url& url) {
 Result<Rendezvous> Meeting::by_store() {
   if (Status s = complete(place_, environment_); !s) return s;
   if (Status s = settle("a store of your own"); !s) return s;
+  // One that is drawn in the store can be read on the way there.
   if (settings_.tls && result_.secret.empty()) {
-    return cannot_join(
-        "a secret that is drawn in a store of your own can be read on the way there, so TUTTI_TLS "
-        "needs one that all processes are given: start them with tuttirun, or set "
-        "TUTTI_SECRET_FILE");
+    if (Status s = take_secret(); !s) return s;
+    if (result_.secret.empty()) {
+      return cannot_join(
+          "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of the two");
+    }
   }
   try {
     return over_store(settings_.store, settings_.store->describe());
@@ -266,7 +259,7 @@ Result<Rendezvous> Meeting::by_store() {
 }
 
 // All ranks are children of one process, whose number is not used again while they live.
-std::string Meeting::local_path() const {
+Result<std::string> Meeting::local_path() const {
   std::string job = place_.launcher_job;
   if (job.find_first_not_of(' ') == std::string::npos) {
     const pid_t parent = ::getppid();
@@ -278,12 +271,16 @@ std::string Meeting::local_path() const {
       began.erase(0, std::min(began.find(' ', 1), began.size()));
     job = fmt::format("{} {}", parent, began.substr(0, began.find(' ', 1)));
   }
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a: whatever a launcher calls its job
-  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  return fmt::format("/tmp/tutti-job-{}-{:016x}", ::geteuid(), hash);
+  // Another user must not be able to occupy the name.
+  const auto secret = store::job_secret(environment_.lookup(), settings_.secret);
+  if (!secret) return secret.status();
+  const auto name = store::private_name(secret.value(), job);
+  if (!name) return name.status();
+  return fmt::format("/tmp/tutti-job-{}-{}", ::geteuid(), name.value());
 }
 
 Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
+  if (Status s = take_secret(); !s) return s;
   result_.master_addr = std::move(host);
   result_.master_port = static_cast<std::uint16_t>(port);
   const std::string key =
@@ -294,7 +291,6 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   options.host = result_.master_addr;
   options.port = result_.master_port;
   options.timeout = settings_.timeout;
-  options.secret = result_.secret;
   options.encrypt = settings_.tls;
   options.link_timeout = settings_.link_timeout;
   options.job = result_.job;
@@ -307,7 +303,6 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
     options.generation = settings_.meeting.empty()
                              ? static_cast<std::uint32_t>(result_.generation)
                              : number_of_meeting(settings_.meeting, result_.generation);
-    warn_without_secret(result_);
   }
   try {
     // The will goes with us into the store: whoever is killed later is missed at once.
@@ -325,7 +320,7 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
       first.op = store::Op::set_will;
       first.keys = {fmt::format("{}{}/{}", part(), result_.generation, key_of_will)};
     }
-    const store::JoinedStore joined = store::join_tcp_store(options, &first);
+    const store::JoinedStore joined = store::join_tcp_store(options, secret_, &first);
     if (agent) result_.generation = static_cast<std::uint64_t>(joined.answer.number);
     take_part_of(joined.store);
     result_.client = joined.client;
@@ -387,6 +382,7 @@ Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
     return Status(Errc::store, "foreign data stands in the store");
   if (result_.job.empty()) result_.job = drawn.substr(0, kJobLetters);
   if (result_.secret.empty()) {
+    result_.authenticated = store->authenticated();
     for (const char letter : drawn.substr(kJobLetters))
       result_.secret.push_back(static_cast<std::byte>(letter));
   }

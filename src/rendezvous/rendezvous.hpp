@@ -34,8 +34,10 @@ struct Rendezvous {
   /// Empty where no host is named: with a file or a given store.
   std::string master_addr;
   std::uint16_t master_port = 0;
-  /// Known to all processes of the job and to nobody else; empty if there is none.
+  /// Known to all processes of the job; empty if there is none.
   std::vector<std::byte> secret;
+  /// Nobody else knows it. False for one that was drawn in a store that anybody may read.
+  bool authenticated = false;
   std::string job;
   /// Counts the groups this rank has made on this store (under this name), from 1; equal on all
   /// ranks.
@@ -102,7 +104,7 @@ Result<std::string> our_address(const Rendezvous& rendezvous, const Settings& se
 ///
 /// Reads RANK, WORLD_SIZE, LOCAL_RANK (or what Open MPI, PMI or Slurm set instead), MASTER_ADDR,
 /// MASTER_PORT (TUTTI_STORE_PORT goes before it), TUTTI_AGENT_STORE ("1": the launcher serves the
-/// store; else rank 0 does), TUTTI_JOB and the secret from TUTTI_SECRET_FD or TUTTI_SECRET_FILE.
+/// store; else rank 0 does), TUTTI_JOB and what store::job_secret reads.
 /// Reaches the store before it returns, but does not wait for the other ranks: `exchange` does.
 /// Errors: invalid_argument for what is missing or senseless, timeout, refused, store.
 Result<Rendezvous> from_env(const Settings& settings);

@@ -4,9 +4,11 @@
 #include <openssl/hmac.h>
 #include <sys/random.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <string>
+#include <string_view>
 
 #include "os/system_error.hpp"
 #include "secure/openssl.hpp"
@@ -53,6 +55,16 @@ Result<Digest> hmac_sha256(std::span<const std::byte> key, std::span<const std::
     return Status(Errc::unsupported,
                   "libcrypto refuses HMAC-SHA256; its configuration may forbid it (FIPS mode?)");
   return digest;
+}
+
+Result<KeyId> key_id(std::span<const std::byte> secret) {
+  KeyId id{};
+  if (secret.empty()) return id;
+  constexpr std::string_view kLabel = "tutti key id";
+  auto digest = hmac_sha256(secret, std::as_bytes(std::span(kLabel)));
+  if (!digest) return digest.status();
+  std::copy_n(digest->begin(), id.size(), id.begin());
+  return id;
 }
 
 bool equal_constant_time(std::span<const std::byte> a, std::span<const std::byte> b) noexcept {

@@ -16,6 +16,13 @@ using Digest = std::array<std::byte, kDigestBytes>;
 /// HMAC-SHA256 (RFC 2104). Fails (unsupported) where libcrypto cannot be loaded.
 Result<Digest> hmac_sha256(std::span<const std::byte> key, std::span<const std::byte> data);
 
+inline constexpr std::size_t kKeyIdBytes = 8;
+using KeyId = std::array<std::byte, kKeyIdBytes>;
+
+/// By which two processes see that their secrets differ, and which strangers may know: the first
+/// bytes of HMAC-SHA256(secret, "tutti key id"). Zeros without a secret.
+Result<KeyId> key_id(std::span<const std::byte> secret);
+
 /// Compares in a time that tells nothing about where they differ; the lengths are no secret.
 [[nodiscard]] bool equal_constant_time(std::span<const std::byte> a,
                                        std::span<const std::byte> b) noexcept;

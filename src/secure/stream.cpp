@@ -23,9 +23,9 @@ Status check_can_encrypt(std::span<const std::byte> secret) {
   if (secret.empty()) {
     return Status(
         Errc::invalid_argument,
-        "connections are to be encrypted (TUTTI_TLS), but this process has no secret to do "
-        "it with; start all processes with tuttirun (on several hosts with the same "
-        "--secret-file), or give all the same TUTTI_SECRET_FILE");
+        "connections are to be encrypted (TUTTI_TLS), but this process has no secret to do it "
+        "with, as TUTTI_INSECURE is 1; unset it, or give all processes the same "
+        "TUTTI_SECRET_FILE");
   }
   return Tls::library().status();
 }

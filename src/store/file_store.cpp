@@ -39,6 +39,7 @@ constexpr milliseconds kLastTurnTimeout{1000};
 constexpr std::size_t kReadAtOnce = std::size_t{80} << 20;
 constexpr std::size_t kMostLogBytes = std::size_t{4} << 30;
 constexpr long kNfs = 0x6969;
+constexpr mode_t kOthers = 077;
 // Bytes that are locked and never written: locks need no bytes beneath them.
 constexpr off_t kTurnAt = off_t{1} << 60;   // exclusive: who may write; shared: who reads
 constexpr off_t kPresenceAt = kTurnAt + 1;  // shared: held by each user as long as he lives
@@ -100,6 +101,7 @@ class FileStore final : public RequestStore<Store> {
   ~FileStore() override;
 
   Status open();
+  [[nodiscard]] bool authenticated() const noexcept override { return closed_to_others_; }
   [[nodiscard]] std::string describe() const override {
     return fmt::format("the store in {}", options_.path);
   }
@@ -111,6 +113,8 @@ class FileStore final : public RequestStore<Store> {
   [[nodiscard]] Status failed(std::string_view why) const {
     return Status(Errc::store, fmt::format("{}: {}", options_.path, why));
   }
+  /// Of the file, where only its owner may use it.
+  [[nodiscard]] Status check_owner(const struct stat& file) const;
   /// False: the file was removed between opening and locking it.
   Result<bool> open_once(Deadline deadline);
   Result<Turn> take_turn(short kind, Deadline deadline);
@@ -159,6 +163,7 @@ class FileStore final : public RequestStore<Store> {
   // Everything below belongs to who has the use of it.
   os::Fd fd_;
   bool on_nfs_ = false;
+  bool closed_to_others_ = false;
   Broker broker_;
   std::size_t offset_ = 0;  // of the first byte not yet read
   int arrivals_ = 0;
@@ -179,7 +184,10 @@ Status FileStore::open() {
 Result<bool> FileStore::open_once(Deadline deadline) {
   while (true) {
     const base::ForkWatch watch;
-    fd_ = os::Fd(::open(options_.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+    const int links = options_.own_only ? O_NOFOLLOW : 0;
+    fd_ = os::Fd(::open(options_.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | links, 0600));
+    if (!fd_.valid() && errno == ELOOP)
+      return failed("is a symbolic link, which others may have made; name the file itself");
     if (!fd_.valid()) return io_error("cannot open the store's file " + options_.path);
     // Locks belong to the open file: a forked child's copy would keep them when we have died.
     os::keep_private(fd_.get());
@@ -188,11 +196,8 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0 || !S_ISREG(info.st_mode))
     return failed("is not a regular file");
-  if (options_.own_only && info.st_uid != ::geteuid()) {
-    return failed(
-        fmt::format("belongs to user {}, who could read and change what the ranks tell "
-                    "each other; name another file",
-                    info.st_uid));
+  if (options_.own_only) {
+    if (Status s = check_owner(info); !s) return s;
   }
   struct statfs system {};
   on_nfs_ = ::fstatfs(fd_.get(), &system) == 0 && system.f_type == kNfs;
@@ -209,6 +214,19 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   // Nobody lives who uses it: what stands there was left by a run that was killed.
   auto alone = try_lock(fd_.get(), kPresenceAt, F_WRLCK);
   if (!alone) return alone.status();
+  if (options_.own_only && (info.st_mode & kOthers) != 0) {
+    if (!*alone) {
+      return failed(
+          fmt::format("is open to others (mode {:04o}) and in use; close it with: chmod "
+                      "600 {}, and start all processes again",
+                      info.st_mode & 07777, options_.path));
+    }
+    // Others may have it open already, so a new one takes its place.
+    if (::unlink(options_.path.c_str()) == 0) return false;
+    if (::fchmod(fd_.get(), info.st_mode & ~kOthers & 07777) != 0)
+      return io_error("cannot close to others " + options_.path);
+  }
+  closed_to_others_ = info.st_uid == ::geteuid() && (info.st_mode & kOthers) == 0;
   if (kind == LogHead::torn || (*alone && options_.fresh)) {
     if (::ftruncate(fd_.get(), 0) != 0) return io_error("cannot empty " + options_.path);
     offset_ = 0;
@@ -220,6 +238,29 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   if (Status s = write_at_end(encode_arrival()); !s) return s;
   ++arrivals_;
   return true;
+}
+
+Status FileStore::check_owner(const struct stat& file) const {
+  const auto dangerous = [&](std::string_view what, uid_t owner) {
+    return failed(
+        fmt::format("{} to user {}, who could read and change what the ranks tell each other; name "
+                    "another file",
+                    what, owner));
+  };
+  if (file.st_uid != ::geteuid()) return dangerous("belongs", file.st_uid);
+  const std::size_t slash = options_.path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : options_.path.substr(0, slash + 1);
+  struct stat info {};
+  if (::stat(folder.c_str(), &info) != 0) return io_error("cannot look at " + folder);
+  if (info.st_uid != ::geteuid() && info.st_uid != 0)
+    return dangerous("lies in a folder that belongs", info.st_uid);
+  if ((info.st_mode & 022) != 0 && (info.st_mode & S_ISVTX) == 0) {
+    return failed(
+        fmt::format("lies in a folder in which others may replace it (mode {:04o}); close that "
+                    "with: chmod go-w {}, or name another file",
+                    info.st_mode & 07777, folder));
+  }
+  return {};
 }
 
 FileStore::~FileStore() {

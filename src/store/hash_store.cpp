@@ -15,6 +15,7 @@ namespace {
 
 class HashStore final : public RequestStore<Store> {
  public:
+  [[nodiscard]] bool authenticated() const noexcept override { return true; }
   [[nodiscard]] std::string describe() const override {
     return fmt::format("store {} of this process", number_);
   }

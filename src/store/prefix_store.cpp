@@ -23,6 +23,7 @@ class PrefixStore final : public Store, public ServedStore {
     set_timeout(inner_->timeout());
   }
 
+  [[nodiscard]] bool authenticated() const noexcept override { return inner_->authenticated(); }
   [[nodiscard]] std::string describe() const override {
     return fmt::format("{} (under \"{}\")", inner_->describe(), prefix_);
   }

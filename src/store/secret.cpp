@@ -44,9 +44,14 @@ Status check_secret(std::string_view what, std::size_t bytes) {
 }
 
 Result<MadeSecret> make_secret() {
+  std::vector<std::byte> secret(kMadeSecretBytes);
+  if (Status status = secure::random_bytes(secret); !status) return status;
+  return keep_secret(std::move(secret));
+}
+
+Result<MadeSecret> keep_secret(std::vector<std::byte> secret) {
   MadeSecret made;
-  made.secret.resize(kMadeSecretBytes);
-  if (Status status = secure::random_bytes(made.secret); !status) return status;
+  made.secret = std::move(secret);
   made.fd = os::Fd(memfd_create("tutti-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!made.fd.valid()) return os::system_error("cannot keep the job's secret", errno);
   const ssize_t written = write(made.fd.get(), made.secret.data(), made.secret.size());
@@ -83,18 +88,23 @@ Result<std::vector<std::byte>> read_secret_file(const std::string& path) {
     const Status status = os::system_error("cannot open " + what, errno);
     return invalid(std::string(status.message()));
   }
+  return read_own_secret(fd.get(), what, path);
+}
+
+Result<std::vector<std::byte>> read_own_secret(int fd, const std::string& what,
+                                               const std::string& path) {
   struct stat info {};
-  if (fstat(fd.get(), &info) != 0) return os::system_error("cannot read " + what, errno);
+  if (fstat(fd, &info) != 0) return os::system_error("cannot read " + what, errno);
   if (!S_ISREG(info.st_mode)) return invalid(fmt::format("{} is not a file", what));
   if (info.st_uid != geteuid() && info.st_uid != 0)
     return invalid(fmt::format("{} belongs to another user", what));
-  if ((info.st_mode & 077) != 0) {
+  if ((info.st_mode & (info.st_uid == 0 ? 037 : 077)) != 0) {
     return invalid(
         fmt::format("{} can be used by others than its owner (mode {:04o}); close it "
                     "with: chmod 600 {}",
                     what, info.st_mode & 07777, path));
   }
-  return read_all(fd.get(), what);
+  return read_all(fd, what);
 }
 
 }  // namespace tutti::store

@@ -24,10 +24,16 @@ struct MadeSecret {
   os::Fd fd;  ///< closed on exec
 };
 Result<MadeSecret> make_secret();
+/// The same of a secret that is there already.
+Result<MadeSecret> keep_secret(std::vector<std::byte> secret);
 
 /// From a descriptor that the launcher left open for us. Reading does not use it up.
 Result<std::vector<std::byte>> read_secret_fd(int fd);
-/// From a file, which must belong to this user (or root) and be closed to everybody else.
+/// From a file, which must belong to this user (or root) and be closed to everybody else. The group
+/// may read what belongs to root: Kubernetes mounts secrets so.
 Result<std::vector<std::byte>> read_secret_file(const std::string& path);
+/// The same of an open file. `what` names it in errors, `path` in what they advise.
+Result<std::vector<std::byte>> read_own_secret(int fd, const std::string& what,
+                                               const std::string& path);
 
 }  // namespace tutti::store

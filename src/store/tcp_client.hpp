@@ -17,7 +17,7 @@
 #include "os/socket.hpp"
 #include "os/stall_watch.hpp"
 #include "secure/stream.hpp"
-#include "store/handshake.hpp"
+#include "store/credentials.hpp"
 #include "store/request.hpp"
 
 namespace tutti::store {

@@ -20,6 +20,7 @@ struct TcpServerOptions {
   /// Listened on, and nothing else; port 0 picks a free one.
   os::Address address;
   std::vector<std::byte> secret = {};
+  std::string secret_source = {};  ///< JobSecret::source
   /// TLS on every connection; needs a secret.
   bool encrypt = false;
   std::string job = {};

@@ -26,12 +26,13 @@ constexpr milliseconds kGoodByeTimeout{250};
 class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
  public:
   TcpStoreImpl(std::string host, std::uint16_t port, std::unique_ptr<TcpServer> server,
-               std::shared_ptr<TcpClient> client, const TcpStoreOptions& options)
+               std::shared_ptr<TcpClient> client, const TcpStoreOptions& options, bool has_secret)
       : host_(std::move(host)),
         port_(port),
         linger_(options.linger),
         server_(std::move(server)),
-        client_(std::move(client)) {
+        client_(std::move(client)),
+        has_secret_(has_secret) {
     set_timeout(options.timeout);
   }
 
@@ -59,6 +60,7 @@ class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
   [[nodiscard]] const std::string& host() const noexcept override { return host_; }
   [[nodiscard]] std::uint16_t port() const noexcept override { return port_; }
   [[nodiscard]] std::optional<Served> served() const override { return Served{client_}; }
+  [[nodiscard]] bool authenticated() const noexcept override { return has_secret_; }
   [[nodiscard]] std::string describe() const override {
     const bool v6 = host_.find(':') != std::string::npos;
     return fmt::format("the store at {}{}{}:{}", v6 ? "[" : "", host_, v6 ? "]" : "", port_);
@@ -82,11 +84,13 @@ class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
   milliseconds linger_;
   std::unique_ptr<TcpServer> server_;
   std::shared_ptr<TcpClient> client_;
+  const bool has_secret_;
   std::mutex leaving_;
   bool left_ = false;  ///< under leaving_
 };
 
-Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, os::Deadline deadline) {
+Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const JobSecret& secret,
+                                         os::Deadline deadline) {
   auto addresses = os::resolve_until(options.host, options.port, deadline);
   if (!addresses) return addresses.status();
   Status last;
@@ -94,7 +98,8 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, os::Dea
   for (const os::Address& address : *addresses) {
     TcpServerOptions server;
     server.address = address;
-    server.secret = options.secret;
+    server.secret = secret.bytes;
+    server.secret_source = secret.source;
     server.encrypt = options.encrypt;
     server.job = options.job;
     server.generation = options.generation;
@@ -117,31 +122,27 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, os::Dea
 
 namespace store {
 
-JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first) {
+JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
+                           const Request* first) {
   if (options.timeout < std::chrono::milliseconds::zero() ||
       options.linger < std::chrono::milliseconds::zero() ||
       options.come_within.value_or(options.linger) < std::chrono::milliseconds::zero())
     raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
   if (!options.serve && options.port == 0)
     raise(Status(Errc::invalid_argument, "a store's user needs the port of its server"));
-  if (!options.secret.empty() && options.secret.size() < kLeastSecretBytes) {
-    raise(Status(Errc::invalid_argument,
-                 fmt::format("the store's secret has {} bytes, it must have at least {}; make one "
-                             "with: head -c 32 /dev/urandom",
-                             options.secret.size(), kLeastSecretBytes)));
-  }
-  if (options.encrypt) raise_if(secure::check_can_encrypt(options.secret));
+  if (options.encrypt) raise_if(secure::check_can_encrypt(secret.bytes));
   const auto deadline = base::deadline_after(Store::Clock::now(), options.timeout);
   std::unique_ptr<TcpServer> server;
   TcpClient::Target target{options.host, options.port, options.link_timeout, {}};
   if (options.serve) {
-    auto started = serve(options, deadline);
+    auto started = serve(options, secret, deadline);
     if (!started) raise(started.status());
     server = std::move(*started);
     target = {server->address().host(), server->address().port(), options.link_timeout, {}};
   }
   Result<std::unique_ptr<TcpClient>> client = TcpClient::connect(
-      target, {options.secret, options.job, options.generation, options.encrypt}, deadline, first);
+      target, {secret.bytes, options.job, options.generation, options.encrypt, secret.source},
+      deadline, first);
   if (!client) raise(client.status());
   JoinedStore joined;
   if (first != nullptr) {
@@ -153,7 +154,7 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first)
   }
   joined.client = std::move(*client);
   const auto store = std::make_shared<TcpStoreImpl>(options.host, target.port, std::move(server),
-                                                    joined.client, options);
+                                                    joined.client, options, !secret.bytes.empty());
   joined.leave = [self = store.get()] { self->leave(); };
   joined.store = store;
   return joined;
@@ -162,7 +163,11 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first)
 }  // namespace store
 
 std::shared_ptr<TcpStore> make_tcp_store(const TcpStoreOptions& options) {
-  return store::join_tcp_store(options, nullptr).store;
+  std::optional<std::vector<std::byte>> given;
+  if (!options.secret.empty()) given = options.secret;
+  auto secret = store::job_secret({}, given, "the store");
+  if (!secret) raise(secret.status());
+  return store::join_tcp_store(options, *secret).store;
 }
 
 }  // namespace tutti

@@ -5,6 +5,7 @@
 
 #include <tutti/store.hpp>
 
+#include "store/job_secret.hpp"
 #include "store/request.hpp"
 #include "store/tcp_client.hpp"
 
@@ -19,9 +20,11 @@ struct JoinedStore {
   std::function<void()> leave;
 };
 
-/// As `make_tcp_store`, with a first request (may be null; must have passed `check_request`) that
-/// the server has carried out by the time it knows us at all: a will that is left by then covers
-/// the whole time. Throws as `make_tcp_store`, also if the first request fails.
-JoinedStore join_tcp_store(const TcpStoreOptions& options, const Request* first);
+/// As `make_tcp_store`, with this secret whatever the options say, and a first request (may be
+/// null; must have passed `check_request`) that the server has carried out by the time it knows us
+/// at all: a will that is left by then covers the whole time. Throws as `make_tcp_store`, also if
+/// the first request fails.
+JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
+                           const Request* first = nullptr);
 
 }  // namespace tutti::store

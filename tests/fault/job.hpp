@@ -51,6 +51,11 @@ class Worker {
     os::SpawnOptions options;
     options.argv = std::move(argv);
     options.environment = std::move(environment);
+    // All have the key of one user, unless the test says otherwise.
+    const char* const home = std::getenv("HOME");
+    const bool given = std::ranges::any_of(
+        options.environment, [](const auto& one) { return one.starts_with("HOME="); });
+    if (home != nullptr && !given) options.environment.push_back(std::string("HOME=") + home);
     options.fds = {{theirs.get(), 1}};
     options.parent_death_signal = SIGKILL;
     auto process = os::spawn(options);

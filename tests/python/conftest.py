@@ -1,7 +1,15 @@
 """Found by pytest: with it the tests of every folder can `import ranks`. It also chooses the order of files, and
 prints what tests record as the property `summary`."""
 
+import atexit
+import os
 import pathlib
+import shutil
+import tempfile
+
+# The first job of a user makes a key in its home: not in the developer's. Before anything is imported that asks.
+os.environ["HOME"] = tempfile.mkdtemp(prefix="tutti-home-")
+atexit.register(shutil.rmtree, os.environ["HOME"], ignore_errors=True)
 
 # pytest-xdist gives whole files to its workers, in this order: one that is begun late and takes long would keep
 # a single worker busy at the end.

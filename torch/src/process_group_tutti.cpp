@@ -101,6 +101,7 @@ ProcessGroup join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int si
                     std::string("torch's store failed while the ranks met: ") + problem.what());
     }
   };
+  options.exchange_is_private = false;  // anybody can write to torch's store
   return init_process_group(options);
 }
 

@@ -97,7 +97,7 @@ def _jobs_store(host: str, port: int, size: int | None, serve: bool, timeout: ti
     """A store that is as closed as that of init_process_group: with the job's secret, name and encryption."""
     from tutti import _tutti  # noqa: PLC0415: only here
 
-    return TCPStore(host, port, size, serve, timeout, secret=_tutti.job_secret(),
+    return TCPStore(host, port, size, serve, timeout,
                     encrypt=_tutti.Config.from_environment().tls, job=os.environ.get("TUTTI_JOB", ""))
 
 

@@ -1,10 +1,12 @@
 """Operations on any Python object. They wait; objects travel as pickles.
 
 Unpickling runs what the sender names, so it is for peers that are trusted: members of the job, which have
-proved to know its secret where it has one. `weights_only=True` reads plain data, arrays and tensors only.
+proved to know its secret. A group that is not authenticated, and `weights_only=True`, read plain data, arrays
+and tensors only.
 Big arrays and tensors travel from their memory into memory, uncopied.
 """
 
+import pickle
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,13 +42,26 @@ def broadcast_object_list(object_list: list[Any], src: int | None = None, group:
     pg._low.broadcast(body, root, timeout=timeout)
     rooms = [room(each) for each in read_sizes(memoryview(body), buffers)]
     wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in rooms])
-    _fill(object_list, unpack(body, rooms, weights_only), "broadcast_object_list", global_rank_of(pg, root))
+    _fill(object_list, _unpack(pg, body, rooms, weights_only), "broadcast_object_list", global_rank_of(pg, root))
 
 
 def _broadcast_packed(pg: ProcessGroup, root: int, packed: Packed, timeout: Any) -> None:
     pg._low.broadcast(packed.meta, root, timeout=timeout)
     pg._low.broadcast(packed.body, root, timeout=timeout)
     wait_all([pg._low.broadcast(each, root, timeout=timeout, async_op=True) for each in packed.buffers])
+
+
+def _unpack(pg: ProcessGroup, body: Any, rooms: Sequence[Any], weights_only: bool) -> Any:
+    """The object that a rank has sent. What may run code is read only from ranks that belong to the job."""
+    if weights_only or pg._low.authenticated:
+        return unpack(body, rooms, weights_only)
+    try:
+        return unpack(body, rooms, True)
+    except pickle.UnpicklingError as problem:
+        raise pickle.UnpicklingError(
+            f"{problem}; in a group that is not authenticated only plain objects are read, as anybody may have sent "
+            f"them: unset TUTTI_INSECURE, or, where the ranks meet in a store of their own, give them a secret "
+            f"(TUTTI_SECRET_FILE)") from None
 
 
 def _fill(object_list: list[Any], objects: Any, operation: str, src: int) -> None:
@@ -82,7 +97,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None, *, we
             works.append(low.broadcast(each, r, timeout=timeout, async_op=True))
     wait_all(works)
     for r in range(size):
-        object_list[r] = unpack(bodies[r], rooms[r], weights_only)
+        object_list[r] = _unpack(pg, bodies[r], rooms[r], weights_only)
 
 
 def _check_places(places: Any, size: int, operation: str, name: str) -> None:
@@ -120,7 +135,7 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
     wait_all(sends)
     assert object_gather_list is not None
     for r in range(size):
-        object_gather_list[r] = unpack(bodies[r], rooms[r], weights_only)
+        object_gather_list[r] = _unpack(pg, bodies[r], rooms[r], weights_only)
 
 
 def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
@@ -160,7 +175,7 @@ def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, weights_only: bool
     low.recv(body, src, tag=tag, timeout=timeout)
     rooms = [room(each) for each in read_sizes(memoryview(body), buffers)]
     wait_all([low.irecv(each, src, tag=tag, timeout=timeout) for each in rooms])
-    return unpack(body, rooms, weights_only)
+    return _unpack(pg, body, rooms, weights_only)
 
 
 def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: Any = None, device: Any = None,

@@ -15,7 +15,7 @@ from tutti.multiprocessing.spawn import ProcessContext, start_processes
 
 _ADDRESS = "127.0.0.1"
 # Of a job that this process itself may belong to.
-_OF_ANOTHER_JOB = ("TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT")
+_OF_ANOTHER_JOB = ("TUTTI_INSECURE", "TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT")
 
 
 class Ticket:

@@ -52,6 +52,7 @@ Answer run(const std::vector<std::string>& command, const std::vector<std::strin
   tutti::os::SpawnOptions options;
   options.argv = command;
   options.environment = variables;
+  options.environment.push_back(std::string("HOME=") + std::getenv("HOME"));
   options.environment.emplace_back("PATH=/usr/bin:/bin");
   const tutti::os::Fd fd(open(log.path().c_str(), O_WRONLY | O_CLOEXEC));
   options.fds = {{fd.get(), 1}, {fd.get(), 2}};
@@ -194,7 +195,11 @@ TEST(Doctor, LooksAtEncryption) {
   const Answer on = doctor({"TUTTI_TLS=1"});
   EXPECT_EQ(on.code, 0) << on.text;
   EXPECT_THAT(on.text, AllOf(HasSubstr("TLS 1.3 on every TCP connection"),
-                             HasSubstr("TUTTI_TLS is 1 and no secret is set here")));
+                             ContainsRegex("secret of a job +.*/.config/tutti/key")));
+  const Answer bare = doctor({"TUTTI_TLS=1", "TUTTI_INSECURE=1"});
+  EXPECT_EQ(bare.code, 1);
+  EXPECT_THAT(bare.text, AllOf(HasSubstr("TUTTI_TLS is 1 and needs a secret"),
+                               HasSubstr("anybody who reaches the port of a job can join")));
   const Answer wrong = doctor({"TUTTI_TLS=on"});
   EXPECT_EQ(wrong.code, 1);
   EXPECT_THAT(wrong.text, HasSubstr("TUTTI_TLS='on' is not understood; allowed: 0, 1"));

@@ -67,9 +67,11 @@ TEST_F(TuttirunEncrypted, ANodeThatIsNotToldSoIsToldWhatIsWrong) {
 }
 
 TEST_F(TuttirunEncrypted, NeedsASecretThatIsTheSameEverywhere) {
+  setenv("TUTTI_INSECURE", "1", 1);
   Tuttirun several(node(0, port, {"--tls", "true"}));
+  unsetenv("TUTTI_INSECURE");
   EXPECT_NE(several.wait(), 0);
-  EXPECT_THAT(several.err, HasSubstr("--tls needs a secret"));
+  EXPECT_THAT(several.err, HasSubstr("TUTTI_TLS needs a secret"));
   Tuttirun one({"--nproc-per-node", "2", "--tls", "bash", "-c", "echo tls $TUTTI_TLS"});
   EXPECT_EQ(one.wait(), 0) << one.err;
   EXPECT_EQ(Tuttirun::count(one.out, "tls 1"), 2);

@@ -371,6 +371,9 @@ def test_the_store_of_a_url_is_as_closed_as_the_worlds(url, tmp_path, monkeypatc
         if RANK == 1:
             def join(**options):
                 return lambda: dist.TCPStore("127.0.0.1", port, timeout=datetime.timedelta(seconds=5), **options)
+            raises(tutti.NetworkError, "it encrypts", join(job="this one"))
+            os.environ["TUTTI_INSECURE"] = "1"
+            del os.environ["TUTTI_SECRET_FILE"]
             raises(tutti.NetworkError, "asks for the job's secret", join(job="this one"))
             raises(tutti.NetworkError, "another job", join(secret=b"s" * 32, encrypt=True))
             raises(tutti.NetworkError, "it encrypts", join(secret=b"s" * 32, job="this one"))
@@ -393,16 +396,20 @@ def test_the_secret_is_read_in_one_way(tmp_path, monkeypatch):
     secret.write_bytes(b"s" * 32)
     assert tutti.job_secret() == b"s" * 32
     monkeypatch.delenv("TUTTI_SECRET_FILE")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert tutti.job_secret() == (tmp_path / ".config/tutti/key").read_bytes()
+    monkeypatch.setenv("TUTTI_INSECURE", "1")
     assert tutti.job_secret() == b""
 
 
-def test_a_secret_may_be_given():
+def test_a_secret_may_be_given(monkeypatch):
     with pytest.raises(tutti.InvalidArgument, match="given to init_process_group holds 31 bytes") as refused:
         tutti.init_process_group(rank=0, world_size=1, secret=b"s" * 31)
     assert "sss" not in str(refused.value)
     with pytest.raises(TypeError):
         tutti.init_process_group(rank=0, world_size=1, secret="s" * 32)
     # Only who has a secret can encrypt.
+    monkeypatch.setenv("TUTTI_INSECURE", "1")
     config = tutti.Config.from_environment()
     config.tls = True
     url = f"tcp://127.0.0.1:{ranks.free_port()}?rank=0&world_size=1"

@@ -9,6 +9,8 @@
 #include <optional>
 #include <thread>
 
+#include <tutti/init.hpp>
+
 #include "free_port.hpp"
 #include "os/fd.hpp"
 #include "os/socket.hpp"
@@ -63,7 +65,8 @@ TEST(FromEnv, OneRankServesItself) {
   EXPECT_EQ(result->rank, 0);
   EXPECT_EQ(result->size, 1);
   EXPECT_EQ(result->master_addr, "127.0.0.1");
-  EXPECT_TRUE(result->secret.empty());
+  EXPECT_EQ(result->secret, tutti::job_secret()) << "the user's own key";
+  EXPECT_TRUE(result->authenticated);
   result->store->set("k", "v");
   EXPECT_EQ(result->store->get("k"), "v");
 }
@@ -127,11 +130,12 @@ TEST(FromEnv, SenselessValuesAreNamed) {
 
 TEST(FromEnv, AnEmptyVariableOfOursCountsAsNotSet) {
   Variables variables = good();
-  for (const char* name : {"TUTTI_AGENT_STORE", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE"})
+  for (const char* name :
+       {"TUTTI_AGENT_STORE", "TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_INSECURE"})
     variables[name] = "";
   auto result = from_env(env_settings(variables));
   ASSERT_TRUE(result) << message_of(result);
-  EXPECT_TRUE(result->secret.empty());
+  EXPECT_EQ(result->secret, tutti::job_secret());
 }
 
 TEST(FromEnv, ArgumentsBeatTheEnvironment) {
@@ -213,6 +217,11 @@ TEST(FromEnv, AnotherSecretIsRefusedAtOnce) {
   ASSERT_TRUE(rank0);
 
   Variables client = good(1, 2, port);
+  auto users_key = from_env(env_settings(client));
+  EXPECT_EQ(users_key.status().code(), Errc::refused);
+  EXPECT_THAT(message_of(users_key),
+              AllOf(HasSubstr("a given secret"), HasSubstr("/.config/tutti/key")));
+  client["TUTTI_INSECURE"] = "1";
   auto without = from_env(env_settings(client));
   EXPECT_EQ(without.status().code(), Errc::refused);
   EXPECT_THAT(message_of(without), HasSubstr("asks for the job's secret"));

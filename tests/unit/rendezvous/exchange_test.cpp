@@ -4,6 +4,8 @@
 #include <optional>
 #include <thread>
 
+#include <tutti/init.hpp>
+
 #include "rendezvous/rendezvous.hpp"
 #include "store/request_store.hpp"
 #include "store/tcp_client.hpp"
@@ -135,9 +137,9 @@ TEST(Exchange, WhoComesAfterTheFailureLearnsOfIt) {
 class AbruptStore final : public tutti::store::RequestStore<tutti::Store> {
  public:
   explicit AbruptStore(std::uint16_t port)
-      : client_(
-            std::move(tutti::store::TcpClient::connect({"127.0.0.1", port}, {}, Clock::now() + 5s))
-                .value()) {}
+      : client_(std::move(tutti::store::TcpClient::connect(
+                              {"127.0.0.1", port}, {tutti::job_secret(), "", 0}, Clock::now() + 5s))
+                    .value()) {}
 
  protected:
   tutti::store::Response call(tutti::store::Request request, Deadline deadline) override {

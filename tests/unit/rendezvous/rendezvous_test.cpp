@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -14,6 +15,10 @@
 
 #include "free_port.hpp"
 #include "rendezvous/rendezvous.hpp"
+#include "store/broker.hpp"
+#include "store/request_store.hpp"
+#include "store/secret.hpp"
+#include "store/tcp_store.hpp"
 
 using namespace std::chrono_literals;
 using testing::AllOf;
@@ -253,6 +258,58 @@ TEST(GivenSecret, WithAStoreNoneIsDrawn) {
   EXPECT_EQ(found->secret, secret_of('s'));
 }
 
+/// As a store of others: what goes through it anybody may read.
+class OpenStore final : public tutti::store::RequestStore<tutti::Store> {
+ protected:
+  tutti::store::Response call(tutti::store::Request request, Deadline /*deadline*/) override {
+    return *broker_.submit(std::move(request), 0, {});
+  }
+
+ private:
+  tutti::store::Broker broker_;
+};
+
+TEST(GivenStore, WhatIsDrawnThereCountsIfTheStoreIsClosed) {
+  const auto in = [](std::shared_ptr<tutti::Store> store, Variables variables = {}) {
+    Settings settings = settings_of(std::move(variables));
+    settings.store = std::move(store);
+    settings.rank = 0;
+    settings.size = 1;
+    auto found = find_others(settings);
+    EXPECT_TRUE(found) << message_of(found);
+    EXPECT_GE(found->secret.size(), 32U);
+    return found->authenticated;
+  };
+  EXPECT_TRUE(in(tutti::make_hash_store()));
+  EXPECT_TRUE(in(tutti::make_prefix_store("part", tutti::make_tcp_store({.serve = true}))));
+  const tutti::store::JobSecret none;
+  EXPECT_FALSE(in(tutti::store::join_tcp_store({.serve = true}, none).store));
+  EXPECT_FALSE(in(std::make_shared<OpenStore>()));
+  EXPECT_FALSE(in(tutti::make_prefix_store("part", std::make_shared<OpenStore>())));
+  const auto kept = tutti::store::make_secret();
+  const std::string fd = std::to_string(kept.value().fd.get());
+  EXPECT_TRUE(in(std::make_shared<OpenStore>(), {{"TUTTI_SECRET_FD", fd}}));
+}
+
+TEST(SecretFile, TheGroupMayReadWhatBelongsToRoot) {
+  if (::getuid() != 0) GTEST_SKIP() << "only root can run a process of another user";
+  const std::string path = testing::TempDir() + "tutti_root_" + std::to_string(::getpid());
+  std::ofstream(path) << std::string(32, 's');
+  ASSERT_EQ(::chmod(path.c_str(), 0440), 0);
+  EXPECT_TRUE(tutti::store::read_secret_file(path)) << "Kubernetes mounts them so";
+  ASSERT_EQ(::chmod(path.c_str(), 0444), 0);
+  EXPECT_FALSE(tutti::store::read_secret_file(path));
+  ASSERT_EQ(::chmod(path.c_str(), 0460), 0);
+  EXPECT_FALSE(tutti::store::read_secret_file(path)) << "the group may change it";
+  ASSERT_EQ(::chmod(path.c_str(), 0640), 0);
+  ASSERT_EQ(::chown(path.c_str(), 54321, 54321), 0);
+  ASSERT_EQ(::seteuid(54321), 0);
+  const auto own = tutti::store::read_secret_file(path);
+  EXPECT_EQ(::seteuid(0), 0);
+  EXPECT_THAT(message_of(own), HasSubstr("chmod 600"));
+  ::unlink(path.c_str());
+}
+
 TEST(GivenSecret, OneThatIsTooShortOrTooLongIsRefused) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{31}, std::size_t{4097}}) {
     Settings settings = settings_of({}, "tcp://127.0.0.1:1?world_size=2&rank=0");
@@ -401,7 +458,7 @@ TEST(Env, RankZeroMayLeaveTheMasterOut) {
   EXPECT_EQ(texts.size(), 3U);
 }
 
-TEST(Env, AJobWithoutASecretWarnsOnceWhereOthersReachIt) {
+TEST(Env, AJobWithoutASecretSaysSo) {
   std::vector<std::string> heard;
   tutti::set_log_sink([&](tutti::LogLevel, std::string_view text) { heard.emplace_back(text); });
   const std::string port = a_free_port();
@@ -411,10 +468,14 @@ TEST(Env, AJobWithoutASecretWarnsOnceWhereOthersReachIt) {
     EXPECT_TRUE(found) << message_of(found);
   };
   join({{"MASTER_ADDR", "127.0.0.1"}});
-  EXPECT_EQ(heard.size(), 0U) << "nobody else reaches the loopback";
-  join({});  // all addresses
-  join({});
-  EXPECT_THAT(heard, testing::ElementsAre(AllOf(HasSubstr("has no secret"), HasSubstr(port))));
+  EXPECT_EQ(heard.size(), 0U) << "there is one always";
+  join({{"MASTER_ADDR", "127.0.0.1"}, {"TUTTI_INSECURE", "1"}});
+  EXPECT_THAT(heard, testing::ElementsAre(AllOf(
+                         HasSubstr("anybody who reaches this port can join, read and change data"),
+                         HasSubstr(port))));
+  auto wrong = find_others(settings_of(
+      {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_PORT", port}, {"TUTTI_INSECURE", "yes"}}));
+  EXPECT_THAT(message_of(wrong), HasSubstr("TUTTI_INSECURE is \"yes\", it must be 0 or 1"));
   tutti::set_log_sink({});
 }
 

@@ -37,6 +37,19 @@ class FileStoreTest : public testing::Test {
     return tutti::make_file_store(
         {.path = path, .users = users, .linger = 0ms, .fresh = fresh, .timeout = 10s});
   }
+  /// As file:// opens it.
+  [[nodiscard]] std::shared_ptr<Store> open_own(const std::string& where) const {
+    return tutti::make_file_store(
+        {.path = where, .linger = 0ms, .fresh = true, .own_only = true, .timeout = 10s});
+  }
+  [[nodiscard]] std::string refusal(const std::string& where) const {
+    try {
+      (void)open_own(where);
+      return "opened";
+    } catch (const tutti::StoreError& error) {
+      return error.what();
+    }
+  }
   [[nodiscard]] std::string content() const {
     std::ifstream file(path, std::ios::binary);
     return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -442,6 +455,46 @@ TEST_F(FileStoreTest, AThreadDoesNotWaitBehindAnotherBeyondItsOwnTime) {
   first.join();
   EXPECT_EQ(store->get("first"), "1");
   close(fd);
+}
+
+TEST_F(FileStoreTest, OneThatOthersMayReadIsMadeAnew) {
+  write("");
+  ASSERT_EQ(chmod(path.c_str(), 0666), 0);
+  const int held = ::open(path.c_str(), O_RDWR | O_CLOEXEC);  // as by somebody who came before
+  const auto store = open_own(path);
+  store->set("key", "known to nobody else");
+  EXPECT_TRUE(store->authenticated());
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0600U);
+  ASSERT_EQ(fstat(held, &info), 0);
+  EXPECT_EQ(info.st_size, 0) << "who has it open reads along";
+  ::close(held);
+  EXPECT_EQ(open_own(path)->get("key"), "known to nobody else");
+}
+
+TEST_F(FileStoreTest, OneThatOthersMayReplaceIsRefused) {
+  const std::string other = path + "_other";
+  ASSERT_EQ(symlink(other.c_str(), path.c_str()), 0);
+  EXPECT_THAT(refusal(path), HasSubstr("is a symbolic link"));
+  EXPECT_NE(access(other.c_str(), F_OK), 0) << "the link was followed";
+  const std::string folder = path + "_folder";
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  ASSERT_EQ(chmod(folder.c_str(), 0777), 0);
+  EXPECT_THAT(refusal(folder + "/file"),
+              testing::AllOf(HasSubstr("others may replace it (mode 0777)"), HasSubstr("go-w")));
+  ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
+  EXPECT_EQ(refusal(folder + "/file"), "opened") << "in such a folder nobody takes another's file";
+  if (getuid() == 0) {
+    ASSERT_EQ(chmod(folder.c_str(), 0755), 0);
+    ASSERT_EQ(chown(folder.c_str(), 54321, 54321), 0);
+    EXPECT_THAT(refusal(folder + "/file"), HasSubstr("a folder that belongs to user 54321"));
+    ASSERT_EQ(chown(folder.c_str(), 0, 0), 0);
+    ASSERT_EQ(chown((folder + "/file").c_str(), 54321, 54321), 0);
+    EXPECT_THAT(refusal(folder + "/file"), HasSubstr("belongs to user 54321"));
+  }
+  unlink((folder + "/file").c_str());
+  rmdir(folder.c_str());
 }
 
 }  // namespace

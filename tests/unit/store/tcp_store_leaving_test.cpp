@@ -263,11 +263,12 @@ TEST(TcpStoreWill, MayComeWithTheProof) {
   // Killed before it has read a word of the answer.
   os::Fd fd = dial(*server);
   const auto deadline = Clock::now() + 5s;
-  auto hello = make_hello({});
-  ASSERT_TRUE(os::send_all(fd.get(), *hello, deadline));
-  Reply reply;
+  tutti::secure::Handshake handshake = dialler();
+  ASSERT_TRUE(say(fd, handshake));
+  std::array<std::byte, tutti::secure::kReplyBytes> reply{};
   ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
-  std::vector<std::byte> bytes(kProofBytes);
+  handshake.feed(reply);
+  std::vector<std::byte> bytes(handshake.outgoing().begin(), handshake.outgoing().end());
   const auto frame = encode_request(enroll, 1);
   bytes.insert(bytes.end(), frame.begin(), frame.end());
   ASSERT_TRUE(os::send_all(fd.get(), bytes, deadline));
@@ -337,11 +338,11 @@ TEST(TcpStore, TheServersOwnerMayLeaveFirst) {
   auto owner = tutti::make_tcp_store({.serve = true, .users = 3, .linger = 20s, .timeout = 10s});
   const std::uint16_t port = owner->port();
   owner->set("table", "for all");
-  auto early = join(port);
+  auto early = join_own(port);
   std::thread leaving([&] { owner.reset(); });
   // One is connected and busy, one has not even come: both are still served.
   for (int i = 0; i < 100; ++i) early->add("busy", 1);
-  auto late = join(port);
+  auto late = join_own(port);
   EXPECT_EQ(late->get("table"), "for all");
   EXPECT_EQ(early->get("busy"), "100");
   const auto start = Clock::now();
@@ -356,7 +357,7 @@ TEST(TcpStore, TheServersOwnerDoesNotWaitForWhoIsTooLate) {
   auto owner = tutti::make_tcp_store(
       {.serve = true, .users = 3, .linger = 20s, .come_within = 300ms, .timeout = 10s});
   const std::uint16_t port = owner->port();
-  auto user = join(port);
+  auto user = join_own(port);
   std::thread leaving([&] { owner.reset(); });
   while (Clock::now() < start + 400ms) user->add("still served", 1);
   user.reset();
@@ -372,7 +373,7 @@ TEST(TcpStore, TheServersOwnerDoesNotWaitForWhoIsTooLate) {
 
 TEST(TcpStore, TheServersOwnerWaitsOnlySoLong) {
   auto owner = tutti::make_tcp_store({.serve = true, .users = 2, .linger = 100ms, .timeout = 10s});
-  auto user = join(owner->port());
+  auto user = join_own(owner->port());
   const auto start = Clock::now();
   owner.reset();
   const auto took = Clock::now() - start;

@@ -10,9 +10,9 @@
 #include <tutti/store.hpp>
 #include "os/socket.hpp"
 #include "served.hpp"
-#include "store/handshake.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
+#include "store/tcp_store.hpp"
 
 using namespace std::chrono_literals;
 using testing::HasSubstr;
@@ -39,8 +39,9 @@ TcpServerOptions encrypted() {
 
 std::shared_ptr<TcpStore> join(const TcpServer& server, const Secret& secret = kSecret,
                                bool encrypt = true) {
-  return tutti::make_tcp_store(
-      {.port = server.address().port(), .timeout = 60s, .secret = secret, .encrypt = encrypt});
+  return join_tcp_store({.port = server.address().port(), .timeout = 60s, .encrypt = encrypt},
+                        {secret, std::string(kGivenSecret)})
+      .store;
 }
 
 template <class Call>
@@ -71,8 +72,8 @@ TEST(TlsStore, NamesWhatDiffers) {
 }
 
 TEST(TlsStore, NeedsASecret) {
-  EXPECT_THROW(tutti::make_tcp_store({.serve = true, .encrypt = true}), tutti::InvalidArgument);
-  EXPECT_THROW(tutti::make_tcp_store({.port = 1, .encrypt = true}), tutti::InvalidArgument);
+  EXPECT_THROW(join_tcp_store({.serve = true, .encrypt = true}, {}), tutti::InvalidArgument);
+  EXPECT_THROW(join_tcp_store({.port = 1, .encrypt = true}, {}), tutti::InvalidArgument);
   TcpServerOptions options = encrypted();
   options.secret.clear();
   EXPECT_EQ(TcpServer::start(options).status().code(), Errc::invalid_argument);
@@ -116,14 +117,10 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
 /// A user that has proven himself, and with whom TLS does not begin.
 os::Fd half_open(const TcpServer& server) {
   os::Fd fd = dial(server);
-  const auto deadline = Clock::now() + 5s;
-  const Credentials mine{kSecret, "", 0, true};
-  auto hello = make_hello(mine);
-  EXPECT_TRUE(os::send_all(fd.get(), *hello, deadline));
-  Reply reply{};
-  EXPECT_TRUE(os::receive_all(fd.get(), reply, deadline));
-  auto proof = make_client_proof(*hello, reply, mine);
-  EXPECT_TRUE(os::send_all(fd.get(), *proof, deadline));
+  tutti::secure::Handshake handshake = dialler({kSecret, "", 0, true});
+  EXPECT_TRUE(talk(fd, handshake));
+  EXPECT_TRUE(handshake.wants_encryption());
+  EXPECT_TRUE(say(fd, handshake));  // the proof
   return fd;
 }
 

@@ -1,0 +1,90 @@
+#include "store/job_secret.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <span>
+#include <utility>
+
+#include "base/shown.hpp"
+#include "secure/hmac.hpp"
+#include "store/secret.hpp"
+#include "store/user_key.hpp"
+
+namespace tutti::store {
+namespace {
+
+std::string_view value_of(const Lookup& lookup, const char* name) {
+  const char* const value = lookup ? lookup(name) : std::getenv(name);
+  return value == nullptr ? std::string_view() : value;
+}
+
+Status cannot_join(const std::string& why) {
+  return Status(Errc::invalid_argument, "cannot join the job: " + why);
+}
+
+Result<std::vector<std::byte>> read_given(const Lookup& lookup) {
+  if (const std::string_view text = value_of(lookup, "TUTTI_SECRET_FD"); !text.empty()) {
+    int fd = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, fd);
+    if (error != std::errc() || stop != end) {
+      return cannot_join(fmt::format("TUTTI_SECRET_FD is \"{}\", which is not a whole number",
+                                     base::shown(text, 64)));
+    }
+    return read_secret_fd(fd);
+  }
+  if (const std::string_view path = value_of(lookup, "TUTTI_SECRET_FILE"); !path.empty())
+    return read_secret_file(std::string(path));
+  return std::vector<std::byte>();
+}
+
+Result<bool> wants_none(const Lookup& lookup) {
+  const std::string_view text = value_of(lookup, "TUTTI_INSECURE");
+  if (text.empty() || text == "0") return false;
+  if (text == "1") return true;
+  return cannot_join(
+      fmt::format("TUTTI_INSECURE is \"{}\", it must be 0 or 1", base::shown(text, 64)));
+}
+
+}  // namespace
+
+Result<std::optional<JobSecret>> given_secret(const Lookup& lookup,
+                                              const std::optional<std::vector<std::byte>>& given,
+                                              std::string_view taker) {
+  Result<std::vector<std::byte>> bytes = given ? *given : read_given(lookup);
+  if (!bytes) return bytes.status();
+  if (given) {
+    const std::string what = fmt::format("the secret given to {}", taker);
+    if (Status s = check_secret(what, given->size()); !s) return s;
+  }
+  if (bytes->empty()) return std::optional<JobSecret>();
+  return std::optional(JobSecret{std::move(*bytes), std::string(kGivenSecret)});
+}
+
+Result<JobSecret> job_secret(const Lookup& lookup,
+                             const std::optional<std::vector<std::byte>>& given,
+                             std::string_view taker) {
+  auto found = given_secret(lookup, given, taker);
+  if (!found) return found.status();
+  if (*found) return std::move(**found);
+  auto none = wants_none(lookup);
+  if (!none) return none.status();
+  if (*none) return JobSecret{{}, "none (TUTTI_INSECURE=1)"};
+  auto key = find_user_key();
+  if (!key) return key.status();
+  return JobSecret{std::move(key->bytes), std::move(key->path)};
+}
+
+Result<std::string> private_name(const JobSecret& secret, std::string_view text) {
+  const std::string labelled = fmt::format("tutti name {}", text);
+  auto digest = secure::hmac_sha256(secret.bytes, std::as_bytes(std::span(labelled)));
+  if (!digest) return digest.status();
+  std::string name;
+  for (const std::byte byte : std::span(*digest).first(8))
+    name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  return name;
+}
+
+}  // namespace tutti::store

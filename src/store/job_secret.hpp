@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+// The one place that decides by what a process proves that it belongs to a job.
+namespace tutti::store {
+
+/// What errors call a secret that is no file of ours.
+inline constexpr std::string_view kGivenSecret = "a given secret";
+
+struct JobSecret {
+  std::vector<std::byte> bytes = {};  ///< empty: there is none, and everybody may join
+  /// For messages: the path of the user's key, or kGivenSecret.
+  std::string source = {};
+};
+
+/// The value of a variable, or null. No function: the process's own environment.
+using Lookup = std::function<const char*(const char* name)>;
+
+/// The first of: what the caller gives, if it can be one; TUTTI_SECRET_FD; TUTTI_SECRET_FILE.
+/// Nothing: none of them. `taker` is whom the caller gives it to, for errors.
+Result<std::optional<JobSecret>> given_secret(
+    const Lookup& lookup, const std::optional<std::vector<std::byte>>& given = {},
+    std::string_view taker = "init_process_group");
+
+/// As `given_secret`, else the user's own key; none only where TUTTI_INSECURE=1.
+Result<JobSecret> job_secret(const Lookup& lookup,
+                             const std::optional<std::vector<std::byte>>& given = {},
+                             std::string_view taker = "init_process_group");
+
+/// 16 letters that belong to `text` and that nobody can guess who does not know the secret.
+Result<std::string> private_name(const JobSecret& secret, std::string_view text);
+
+}  // namespace tutti::store

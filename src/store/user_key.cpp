@@ -1,0 +1,170 @@
+#include "store/user_key.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <utility>
+
+#include "os/fd.hpp"
+#include "os/system_error.hpp"
+#include "secure/hmac.hpp"
+#include "store/secret.hpp"
+
+namespace tutti::store {
+namespace {
+
+constexpr const char* kKeyName = "key";
+constexpr mode_t kModeOfOthers = 077;
+
+/// What became of one place: a key, an error that ends the search, or why the next one is tried.
+struct Found {
+  std::optional<UserKey> key = {};
+  Status wrong = {};
+  std::string unusable = {};
+};
+
+std::string text_of(int error) { return std::string(os::system_error("", error).message()); }
+
+Status unusable(const std::string& path, int error) {
+  return Status(Errc::unsupported, path + text_of(error));
+}
+
+/// A folder that belongs to the effective user; made if it is not there.
+Result<os::Fd> own_folder(int at, const std::string& name, const std::string& path, int flags) {
+  const int error = mkdirat(at, name.c_str(), 0700) == 0 ? 0 : errno;
+  if (error == 0) (void)fchmodat(at, name.c_str(), 0700, 0);  // whatever the umask says
+  os::Fd folder(openat(at, name.c_str(), O_DIRECTORY | O_CLOEXEC | flags));
+  if (!folder.valid()) return unusable(path, error != 0 && error != EEXIST ? error : errno);
+  struct stat info {};
+  if (fstat(folder.get(), &info) != 0) return unusable(path, errno);
+  if (info.st_uid != geteuid()) {
+    return Status(Errc::unsupported, fmt::format("{} belongs to user {}, not to user {}", path,
+                                                 info.st_uid, geteuid()));
+  }
+  return folder;
+}
+
+/// Reads the key in a folder; ENOENT as `unsupported` with an empty text.
+Result<std::vector<std::byte>> read_key(int folder, const std::string& path) {
+  const os::Fd fd(openat(folder, kKeyName, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!fd.valid() && errno == ENOENT) return Status(Errc::unsupported, "");
+  if (!fd.valid() && errno == ELOOP)
+    return Status(Errc::invalid_argument, fmt::format("{} is a symbolic link", path));
+  if (!fd.valid()) return unusable(path, errno);
+  return read_own_secret(fd.get(), fmt::format("the user's key {}", path), path);
+}
+
+/// A file of its own with a new key, then a link: whoever links first has made the key of all.
+Status make_key(int folder, const std::string& path) {
+  std::array<std::byte, kMadeSecretBytes + 8> random{};
+  if (Status s = secure::random_bytes(random); !s) return s;
+  std::string name = ".key-";
+  for (const std::byte byte : std::span(random).subspan(kMadeSecretBytes))
+    name += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+  const os::Fd file(
+      openat(folder, name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return unusable(path, errno);
+  struct stat info {};
+  const auto key = std::span<const std::byte>(random).first(kMadeSecretBytes);
+  int error = 0;
+  if (fchmod(file.get(), 0600) != 0 || fstat(file.get(), &info) != 0) error = errno;
+  if (error == 0 && (info.st_uid != geteuid() || (info.st_mode & kModeOfOthers) != 0))
+    error = EPERM;
+  if (error == 0 && (write(file.get(), key.data(), key.size()) != ssize_t{kMadeSecretBytes} ||
+                     fsync(file.get()) != 0))
+    error = errno != 0 ? errno : ENOSPC;
+  // EEXIST: another process was first, and its key is everybody's.
+  if (error == 0 && linkat(folder, name.c_str(), folder, kKeyName, 0) != 0 && errno != EEXIST)
+    error = errno;
+  (void)unlinkat(folder, name.c_str(), 0);
+  return error == 0 ? Status() : unusable(path, error);
+}
+
+Found key_in(const os::Fd& folder, const std::string& path) {
+  auto key = read_key(folder.get(), path);
+  if (!key && key.status().code() == Errc::unsupported && key.status().message().empty()) {
+    if (Status made = make_key(folder.get(), path); !made)
+      return {.unusable = std::string(made.message())};
+    key = read_key(folder.get(), path);
+  }
+  if (key) return {.key = UserKey{std::move(*key), path}};
+  if (key.status().code() != Errc::invalid_argument)
+    return {.unusable = std::string(key.status().message())};
+  return {.wrong = Status(Errc::invalid_argument,
+                          fmt::format("{}; if others may have read it, remove it: the next program "
+                                      "makes a new one",
+                                      key.status().message()))};
+}
+
+Found key_at_home(const std::string& home) {
+  if (home.empty()) return {.unusable = "this user has no home"};
+  auto folder = os::Fd(open(home.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return {.unusable = home + text_of(errno)};
+  struct stat info {};
+  if (fstat(folder.get(), &info) != 0) return {.unusable = home + text_of(errno)};
+  if (info.st_uid != geteuid()) {
+    return {.unusable =
+                fmt::format("{} belongs to user {}, not to user {}", home, info.st_uid, geteuid())};
+  }
+  std::string path = home;
+  for (const char* const name : {".config", "tutti"}) {
+    path += fmt::format("/{}", name);
+    auto next = own_folder(folder.get(), name, path, O_PATH);
+    if (!next) return {.unusable = std::string(next.status().message())};
+    folder = std::move(*next);
+  }
+  return key_in(folder, path + "/key");
+}
+
+Found key_in_memory(const std::string& memory) {
+  const std::string path = fmt::format("{}/tutti-{}", memory, geteuid());
+  auto folder = own_folder(AT_FDCWD, path, path, O_RDONLY | O_NOFOLLOW);
+  if (!folder) return {.unusable = std::string(folder.status().message())};
+  struct stat info {};
+  if (fstat(folder->get(), &info) != 0 || (info.st_mode & kModeOfOthers) != 0) {
+    return {.wrong = Status(Errc::invalid_argument,
+                            fmt::format("{} is open to others (mode {:04o}); close it with: chmod "
+                                        "700 {}",
+                                        path, info.st_mode & 07777, path))};
+  }
+  return key_in(*folder, path + "/key");
+}
+
+}  // namespace
+
+KeyPlaces places_of_user() {
+  KeyPlaces places;
+  if (const char* const home = std::getenv("HOME"); home != nullptr && *home == '/') {
+    places.home = home;
+    return places;
+  }
+  struct passwd entry {};
+  struct passwd* found = nullptr;
+  std::array<char, 16384> text{};
+  if (getpwuid_r(geteuid(), &entry, text.data(), text.size(), &found) == 0 && found != nullptr &&
+      found->pw_dir != nullptr && *found->pw_dir == '/')
+    places.home = found->pw_dir;
+  return places;
+}
+
+Result<UserKey> find_user_key(const KeyPlaces& places) {
+  Found home = key_at_home(places.home);
+  if (home.key) return std::move(*home.key);
+  if (!home.wrong) return home.wrong;
+  Found memory = key_in_memory(places.memory);
+  if (memory.key) return std::move(*memory.key);
+  if (!memory.wrong) return memory.wrong;
+  return Status(Errc::unsupported,
+                fmt::format("no place for a key of this user ({}; {}); give all processes the same "
+                            "TUTTI_SECRET_FILE, or set TUTTI_INSECURE=1",
+                            home.unusable, memory.unusable));
+}
+
+}  // namespace tutti::store

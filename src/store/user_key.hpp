@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+// The key by which programs of one user know each other where no secret was given.
+namespace tutti::store {
+
+struct UserKey {
+  std::vector<std::byte> bytes;
+  std::string path;  ///< of its file
+};
+
+/// Where a key may stand, in this order.
+struct KeyPlaces {
+  /// The key is `.config/tutti/key` below it. Empty: the user has no home.
+  std::string home;
+  /// The key is `tutti-<user>/key` below it: for this host, and until its next start.
+  std::string memory = "/dev/shm";
+};
+/// HOME, else what the password database says.
+[[nodiscard]] KeyPlaces places_of_user();
+
+/// Reads the effective user's key, or makes it. All processes that ask at once get the same one.
+/// Errors: invalid_argument (a key that others may know or that is none), unsupported (no place can
+/// hold one; says why each cannot).
+Result<UserKey> find_user_key(const KeyPlaces& places = places_of_user());
+
+}  // namespace tutti::store

@@ -1,0 +1,203 @@
+// The key of a user: where it stands, who may have it, and that all find the same one.
+
+#include "store/user_key.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "secure/hmac.hpp"
+
+using testing::AllOf;
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::store::find_user_key;
+using tutti::store::KeyPlaces;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr uid_t kAnother = 54321;
+
+mode_t mode_of(const std::string& path) {
+  struct stat info {};
+  EXPECT_EQ(::lstat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 07777;
+}
+
+class UserKey : public testing::Test {
+ protected:
+  UserKey() {
+    std::string folder = testing::TempDir() + "tutti_key_XXXXXX";
+    EXPECT_NE(::mkdtemp(folder.data()), nullptr);
+    EXPECT_EQ(::chmod(folder.c_str(), 0755), 0);
+    root = folder;
+    places = {root + "/home", root + "/memory"};
+    fs::create_directory(places.home);
+    fs::create_directory(places.memory);
+    EXPECT_EQ(::chmod(places.memory.c_str(), 01777), 0);
+  }
+  ~UserKey() override {
+    be(::getuid());
+    ::chmod(places.home.c_str(), 0700);
+    fs::remove_all(root);
+  }
+  static void be(uid_t user) { EXPECT_EQ(::seteuid(user), 0); }
+  /// From here on the process is another user than root, to whom the home belongs.
+  void be_its_owner() const {
+    give_home_away();
+    be(::getuid() == 0 ? kAnother : ::getuid());
+  }
+  /// If this process may.
+  void give_home_away() const {
+    const uid_t owner = ::getuid() == 0 ? kAnother : ::getuid();
+    EXPECT_EQ(::chown(places.home.c_str(), owner, static_cast<gid_t>(-1)), 0);
+  }
+  [[nodiscard]] std::string at_home() const { return places.home + "/.config/tutti/key"; }
+  [[nodiscard]] std::string in_memory() const {
+    return places.memory + "/tutti-" + std::to_string(::geteuid()) + "/key";
+  }
+  [[nodiscard]] std::string problem() const {
+    const auto key = find_user_key(places);
+    return key ? "found " + key.value().path : std::string(key.status().message());
+  }
+
+  std::string root;
+  KeyPlaces places;
+};
+
+TEST_F(UserKey, IsMadeOnceAndForItsUserAlone) {
+  const mode_t before = ::umask(0);
+  const auto made = find_user_key(places);
+  ::umask(before);
+  ASSERT_TRUE(made) << made.status().message();
+  EXPECT_EQ(made.value().path, at_home());
+  EXPECT_EQ(made.value().bytes.size(), 32U);
+  EXPECT_EQ(mode_of(at_home()), 0600);
+  EXPECT_EQ(mode_of(places.home + "/.config/tutti"), 0700);
+  const auto again = find_user_key(places);
+  ASSERT_TRUE(again) << again.status().message();
+  EXPECT_EQ(again.value().bytes, made.value().bytes);
+  const auto files = fs::directory_iterator(places.home + "/.config/tutti");
+  EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "the temporary file has stayed";
+}
+
+TEST_F(UserKey, IsTheSameForAllWhoMakeItAtOnce) {
+  std::vector<std::vector<std::byte>> keys(8);
+  std::vector<std::thread> threads;
+  for (auto& key : keys) {
+    threads.emplace_back([&] {
+      auto found = find_user_key(places);
+      if (found) key = std::move(found.value().bytes);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(keys[0].size(), 32U);
+  for (const auto& key : keys) EXPECT_EQ(key, keys[0]);
+}
+
+TEST_F(UserKey, StandsInMemoryWithoutAHome) {
+  places.home.clear();
+  const auto key = find_user_key(places);
+  ASSERT_TRUE(key) << key.status().message();
+  EXPECT_EQ(key.value().path, in_memory());
+  EXPECT_EQ(mode_of(in_memory()), 0600);
+  EXPECT_EQ(mode_of(fs::path(in_memory()).parent_path()), 0700);
+  places.home = root + "/is not there";
+  EXPECT_EQ(find_user_key(places).value().bytes, key.value().bytes);
+}
+
+TEST_F(UserKey, StandsInMemoryWhereTheHomeIsAnothers) {
+  // As sudo leaves it; nobody's home is that of root but root's.
+  give_home_away();
+  if (::getuid() != 0) places.home = "/";
+  const auto key = find_user_key(places);
+  ASSERT_TRUE(key) << key.status().message();
+  EXPECT_EQ(key.value().path, in_memory());
+  EXPECT_FALSE(fs::exists(places.home + "/.config")) << "made something in another user's home";
+}
+
+TEST_F(UserKey, StandsInMemoryWhereTheHomeCannotBeWritten) {
+  be_its_owner();
+  EXPECT_EQ(::chmod(places.home.c_str(), 0500), 0);
+  const auto key = find_user_key(places);
+  ASSERT_TRUE(key) << key.status().message();
+  EXPECT_EQ(key.value().path, in_memory());
+}
+
+TEST_F(UserKey, OneThatIsThereServesInAHomeThatCannotBeWritten) {
+  be_its_owner();
+  const auto made = find_user_key(places);
+  EXPECT_EQ(::chmod(places.home.c_str(), 0500), 0);
+  const auto found = find_user_key(places);
+  ASSERT_TRUE(made && found) << found.status().message();
+  EXPECT_EQ(found.value().path, at_home());
+  EXPECT_EQ(found.value().bytes, made.value().bytes);
+}
+
+TEST_F(UserKey, OneThatOthersMayKnowIsRefused) {
+  ASSERT_TRUE(find_user_key(places));
+  EXPECT_EQ(::chmod(at_home().c_str(), 0644), 0);
+  EXPECT_THAT(problem(), AllOf(HasSubstr(at_home()), HasSubstr("0644"), HasSubstr("chmod 600"),
+                               HasSubstr("remove it")));
+  EXPECT_EQ(::chmod(at_home().c_str(), 0600), 0);
+  std::ofstream(at_home()) << "short";
+  EXPECT_THAT(problem(), HasSubstr("holds 5 bytes"));
+  fs::rename(at_home(), root + "/elsewhere");
+  fs::create_symlink(root + "/elsewhere", at_home());
+  EXPECT_THAT(problem(), HasSubstr("is a symbolic link"));
+}
+
+TEST_F(UserKey, AFolderInMemoryThatIsNotOursIsRefused) {
+  places.home.clear();
+  const std::string folder = fs::path(in_memory()).parent_path();
+  fs::create_directory(folder);
+  EXPECT_EQ(::chmod(folder.c_str(), 0777), 0);
+  EXPECT_THAT(problem(), AllOf(HasSubstr("is open to others (mode 0777)"), HasSubstr("chmod 700")));
+  fs::remove_all(folder);
+  fs::create_directory_symlink(root, folder);
+  EXPECT_THAT(problem(), AllOf(HasSubstr("no place for a key"), HasSubstr("TUTTI_SECRET_FILE")));
+  fs::remove(folder);
+  if (::getuid() != 0) return;
+  fs::create_directory(folder);
+  EXPECT_EQ(::chown(folder.c_str(), kAnother, kAnother), 0);
+  EXPECT_THAT(problem(), HasSubstr("belongs to user 54321, not to user 0"));
+}
+
+TEST_F(UserKey, ItsIdTellsKeysApartAndNothingElse) {
+  const auto key = find_user_key(places);
+  ASSERT_TRUE(key);
+  const auto id = tutti::secure::key_id(key.value().bytes);
+  ASSERT_TRUE(id);
+  EXPECT_EQ(id.value(), tutti::secure::key_id(key.value().bytes).value());
+  EXPECT_NE(id.value(), tutti::secure::key_id(std::vector<std::byte>(32)).value());
+  EXPECT_EQ(tutti::secure::key_id({}).value(), tutti::secure::KeyId{});
+}
+
+TEST(KeyPlaces, HomeElseThePasswordDatabase) {
+  const char* const set = std::getenv("HOME");
+  const std::string before = set == nullptr ? "" : set;
+  ::setenv("HOME", "/somewhere", 1);
+  EXPECT_EQ(tutti::store::places_of_user().home, "/somewhere");
+  ::unsetenv("HOME");
+  const std::string known = tutti::store::places_of_user().home;
+  EXPECT_NE(known, "/somewhere");
+  ::setenv("HOME", "not a path from the root", 1);
+  EXPECT_EQ(tutti::store::places_of_user().home, known);
+  if (set == nullptr)
+    ::unsetenv("HOME");
+  else
+    ::setenv("HOME", before.c_str(), 1);
+  EXPECT_EQ(tutti::store::places_of_user().memory, "/dev/shm");
+}
+
+}  // namespace
