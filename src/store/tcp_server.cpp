@@ -478,7 +478,7 @@ void TcpServer::Loop::deliver_on_loop() {
     const auto waiting = connection.waiting.find(ticket);
     const std::uint64_t request_id = waiting->second;
     connection.waiting.erase(waiting);
-    respond_on_loop(connection, response, request_id);
+    respond_on_loop(connection, *response, request_id);
     if (!connection.doomed) update_watch_on_loop(connection);
   }
 }
