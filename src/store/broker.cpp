@@ -305,7 +305,8 @@ void Broker::wake_key(const std::string& key) {
       enqueue(ticket, waiting);
       continue;
     }
-    const bool same = answer != nullptr && (last.op == Op::wait) == (waiting.request.op == Op::wait) &&
+    const bool same = answer != nullptr &&
+                      (last.op == Op::wait) == (waiting.request.op == Op::wait) &&
                       last.keys == waiting.request.keys;
     if (!same) {
       answer = std::make_shared<const Response>(execute(waiting.request));

@@ -40,6 +40,13 @@ class Broker {
   std::vector<std::pair<Ticket, std::shared_ptr<const Response>>> take_answers() {
     return std::exchange(answers_, {});
   }
+  /// Whether so many bytes more fit the bound of all that is kept.
+  [[nodiscard]] bool has_room(std::size_t more) const noexcept {
+    return used_bytes_ <= limits_.total_bytes && more <= limits_.total_bytes - used_bytes_;
+  }
+  /// Counts what a server keeps beside the table: bytes received, answers, wills.
+  void hold(std::size_t bytes) noexcept { used_bytes_ += bytes; }
+  void release(std::size_t bytes) noexcept { used_bytes_ -= bytes; }
   /// How often a key of a waiting request has been looked up.
   [[nodiscard]] std::uint64_t lookups() const noexcept { return lookups_; }
 
@@ -67,7 +74,8 @@ class Broker {
   // Ok, or the error that says that the table is full.
   Status reserve(std::size_t more, std::size_t less = 0);
   void wake_key(const std::string& key);
-  // Moves the cursor to the first key that is absent, or the queue if that is empty; false: none is.
+  // Moves the cursor to the first key that is absent, or the queue if that is empty; false: none
+  // is.
   [[nodiscard]] bool seek_missing(Waiting& waiting);
   void enqueue(Ticket ticket, Waiting& waiting);
   void unqueue(const Waiting& waiting);
@@ -75,7 +83,8 @@ class Broker {
   void forget(std::unordered_map<Ticket, Waiting>::iterator entry);
 
   Limits limits_;
-  std::size_t used_bytes_ = 0;  // of keys, queues and who waits, as they are counted in broker.cpp
+  // Of keys, queues and who waits, as they are counted in broker.cpp, and what `hold` was told.
+  std::size_t used_bytes_ = 0;
   std::unordered_map<std::string, std::string> table_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;
   std::unordered_map<Ticket, Waiting> waiting_;
