@@ -1,33 +1,71 @@
 #include "store/answer_queue.hpp"
 
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 
+#include "store/wire.hpp"
+
 namespace tutti::store {
+namespace {
+
+constexpr std::size_t kPiecesAtOnce = 16;
+
+}  // namespace
+
+void AnswerQueue::append(Piece piece) {
+  const std::size_t size = piece.bytes->size();
+  const std::size_t unsent = size - piece.begin;
+  const bool shared = piece.shared;
+  pieces_.push_back(std::move(piece));
+  bytes_ += unsent;
+  if (!shared) own_bytes_ += size;
+}
 
 void AnswerQueue::push(std::vector<std::byte> bytes) {
-  const std::size_t size = bytes.size();
-  frames_.push_back(std::move(bytes));
-  bytes_ += size;
+  append({std::make_shared<const std::vector<std::byte>>(std::move(bytes))});
+}
+
+void AnswerQueue::push_shared(const Bytes& frame, std::uint64_t request_id) {
+  push(header_for(*frame, request_id));
+  append({frame, kHeaderBytes, true});
 }
 
 secure::Moved AnswerQueue::flush(secure::Stream& stream) noexcept {
   secure::Moved moved;
-  if (frames_.empty() && stream.unsent() > 0) return stream.write({});
-  while (!frames_.empty()) {
-    const secure::Moved sent =
-        stream.write_some(std::span<const std::byte>(frames_.front()).subspan(sent_));
+  if (pieces_.empty() && stream.unsent() > 0) return stream.write({});
+  while (!pieces_.empty()) {
+    std::array<iovec, kPiecesAtOnce> vectors{};
+    const std::size_t count = std::min(pieces_.size(), vectors.size());
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto left = std::span(*pieces_[i].bytes).subspan(pieces_[i].begin);
+      vectors[i] = {const_cast<std::byte*>(left.data()), left.size()};
+    }
+    const secure::Moved sent = stream.write(std::span(vectors).first(count));
     if (sent.error != 0) return sent;
     if (sent.bytes == 0) break;
     moved.bytes += sent.bytes;
-    sent_ += sent.bytes;
-    bytes_ -= sent.bytes;
-    if (sent_ == frames_.front().size()) {
-      frames_.pop_front();
-      sent_ = 0;
-    }
+    advance(sent.bytes);
   }
   return moved;
+}
+
+void AnswerQueue::advance(std::size_t bytes) noexcept {
+  bytes_ -= bytes;
+  while (!pieces_.empty()) {
+    Piece& first = pieces_.front();
+    const std::size_t left = first.bytes->size() - first.begin;
+    if (bytes < left) {
+      first.begin += bytes;
+      return;
+    }
+    bytes -= left;
+    if (!first.shared) own_bytes_ -= first.bytes->size();
+    pieces_.pop_front();
+  }
 }
 
 }  // namespace tutti::store

@@ -67,24 +67,22 @@ Response value(std::string text) {
 
 std::optional<Response> Broker::submit(Request request, Ticket ticket, Clock::time_point now) {
   if (!waits(request.op)) return execute(request);
-  const std::optional<std::string> name = missing(request);
-  if (!name) return execute(request);
-  const std::size_t cost = cost_of_waiting(request);
-  if (Status status = reserve(cost); !status) return failure(status);
-  const Clock::time_point deadline = now + std::chrono::milliseconds(request.timeout_ms);
-  const bool queue = request.op == Op::queue_pop;
-  Waiting& waiting = waiting_[ticket];
+  Waiting waiting;
   waiting.request = std::move(request);
-  waiting.cost = cost;
-  waiting.deadline = deadlines_.emplace(deadline, ticket);
-  enqueue(ticket, *name, queue);
+  waiting.deletions = deletions_;
+  if (!seek_missing(waiting)) return execute(waiting.request);
+  waiting.cost = cost_of_waiting(waiting.request);
+  if (Status status = reserve(waiting.cost); !status) return failure(status);
+  waiting.deadline =
+      deadlines_.emplace(now + std::chrono::milliseconds(waiting.request.timeout_ms), ticket);
+  enqueue(ticket, waiting_[ticket] = std::move(waiting));
   return std::nullopt;
 }
 
 void Broker::cancel(Ticket ticket) {
   const auto entry = waiting_.find(ticket);
   if (entry == waiting_.end()) return;
-  unqueue(ticket, entry->second);
+  unqueue(entry->second);
   forget(entry);
 }
 
@@ -98,8 +96,8 @@ void Broker::expire(Clock::time_point now) {
       if (waiting.request.op == Op::queue_pop || !table_.contains(key))
         response.values.push_back(key);
     }
-    unqueue(ticket, waiting);
-    finish(ticket, std::move(response));
+    unqueue(waiting);
+    finish(ticket, std::make_shared<const Response>(std::move(response)));
   }
 }
 
@@ -128,6 +126,7 @@ Response Broker::execute(Request& request) {
       if (entry == table_.end()) return number(0);
       used_bytes_ -= cost_of_key(entry->first, entry->second);
       table_.erase(entry);
+      ++deletions_;
       return number(1);
     }
     case Op::num_keys: return number(static_cast<std::int64_t>(table_.size()));
@@ -237,8 +236,8 @@ Response Broker::append(const std::string& key, const std::string& text) {
 Response Broker::push(const std::string& queue, std::string text) {
   if (const auto line = queue_lines_.find(queue); line != queue_lines_.end()) {
     const Ticket ticket = line->second.front();
-    unqueue(ticket, waiting_.at(ticket));
-    finish(ticket, value(std::move(text)));
+    unqueue(waiting_.at(ticket));
+    finish(ticket, std::make_shared<const Response>(value(std::move(text))));
     return {};
   }
   const std::size_t first = queues_.contains(queue) ? 0 : cost_of_queue(queue);
@@ -276,14 +275,19 @@ Response Broker::values_of(const std::vector<std::string>& keys) const {
   return response;
 }
 
-std::optional<std::string> Broker::missing(const Request& request) const {
-  if (request.op == Op::queue_pop) {
-    if (queues_.contains(request.keys[0])) return std::nullopt;
-    return request.keys[0];
+bool Broker::seek_missing(Waiting& waiting) {
+  const std::vector<std::string>& keys = waiting.request.keys;
+  if (waiting.request.op == Op::queue_pop) return !queues_.contains(keys[0]);
+  while (true) {
+    for (; waiting.cursor < keys.size(); ++waiting.cursor) {
+      ++lookups_;
+      if (!table_.contains(keys[waiting.cursor])) return true;
+    }
+    if (waiting.deletions == deletions_) return false;
+    // One of those behind the cursor may be gone again: all over.
+    waiting.deletions = deletions_;
+    waiting.cursor = 0;
   }
-  for (const std::string& key : request.keys)
-    if (!table_.contains(key)) return key;
-  return std::nullopt;
 }
 
 void Broker::wake_key(const std::string& key) {
@@ -291,29 +295,43 @@ void Broker::wake_key(const std::string& key) {
   if (entry == key_lines_.end()) return;
   const Line line = std::move(entry->second);
   key_lines_.erase(entry);
+  // First: if memory ends on the way, those who are left stand in no line, and end at their time.
+  for (const Ticket ticket : line) waiting_.at(ticket).in_line = false;
+  Request last;  // many wait for the same: they get one answer
+  std::shared_ptr<const Response> answer;
   for (const Ticket ticket : line) {
     Waiting& waiting = waiting_.at(ticket);
-    if (const std::optional<std::string> next = missing(waiting.request))
-      enqueue(ticket, *next, false);
-    else
-      finish(ticket, execute(waiting.request));
+    if (seek_missing(waiting)) {
+      enqueue(ticket, waiting);
+      continue;
+    }
+    const bool same = answer != nullptr &&
+                      (last.op == Op::wait) == (waiting.request.op == Op::wait) &&
+                      last.keys == waiting.request.keys;
+    if (!same) {
+      answer = std::make_shared<const Response>(execute(waiting.request));
+      last = std::move(waiting.request);
+    }
+    finish(ticket, answer);
   }
 }
 
-void Broker::enqueue(Ticket ticket, const std::string& name, bool queue) {
-  waiting_.at(ticket).name = name;
-  (queue ? queue_lines_ : key_lines_)[name].push_back(ticket);
+void Broker::enqueue(Ticket ticket, Waiting& waiting) {
+  auto& lines = waiting.request.op == Op::queue_pop ? queue_lines_ : key_lines_;
+  Line& line = lines[waiting.request.keys[waiting.cursor]];
+  waiting.place = line.insert(line.end(), ticket);
+  waiting.in_line = true;
 }
 
-void Broker::unqueue(Ticket ticket, const Waiting& waiting) {
+void Broker::unqueue(const Waiting& waiting) {
+  if (!waiting.in_line) return;
   auto& lines = waiting.request.op == Op::queue_pop ? queue_lines_ : key_lines_;
-  const auto line = lines.find(waiting.name);
-  if (line == lines.end()) return;
-  line->second.remove(ticket);
+  const auto line = lines.find(waiting.request.keys[waiting.cursor]);
+  line->second.erase(waiting.place);
   if (line->second.empty()) lines.erase(line);
 }
 
-void Broker::finish(Ticket ticket, Response response) {
+void Broker::finish(Ticket ticket, std::shared_ptr<const Response> response) {
   forget(waiting_.find(ticket));
   answers_.emplace_back(ticket, std::move(response));
 }

@@ -58,7 +58,7 @@ class HashStore final : public RequestStore<Store> {
   void hand_out() {
     for (auto& [ticket, response] : broker_.take_answers()) {
       const auto entry = slots_.find(ticket);
-      entry->second->response = std::move(response);
+      entry->second->response = *response;
       entry->second->ready.notify_one();
       slots_.erase(entry);
     }

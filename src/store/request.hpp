@@ -69,8 +69,8 @@ struct Limits {
   std::size_t items = 65536;
   /// Of one request or response, behind its header.
   std::size_t body_bytes = Store::kMaxValueBytes + (std::size_t{1} << 20);
-  /// Of all that a server keeps: keys, queues, values, requests that wait; each counts some bytes
-  /// more than it has.
+  /// Of all that a server keeps: keys, queues, values, requests that wait, what has come of others,
+  /// unread answers, wills; most count some bytes more than they have.
   std::size_t total_bytes = std::size_t{1} << 30;
 };
 

@@ -11,6 +11,7 @@
 #include <exception>
 #include <iterator>
 #include <mutex>
+#include <new>
 #include <set>
 #include <span>
 #include <unordered_map>
@@ -41,6 +42,12 @@ constexpr std::size_t kReadsPerTurn = 16;
 constexpr std::size_t kStopReadingBytes = std::size_t{64} << 20;
 constexpr std::size_t kAcceptsPerTurn = 32;
 constexpr milliseconds kPauseWithoutDescriptors{100};
+constexpr milliseconds kPauseWithoutMemory{10};
+// All users may come at once.
+constexpr int kBacklog = 4096;
+// An answer of this size is kept once for all who get it; one that is shorter always finds room.
+constexpr std::size_t kSharedBytes = std::size_t{16} << 10;
+
 // Between two looks at a user whose host has not acknowledged its answers.
 constexpr milliseconds kStallPause{100};
 
@@ -59,6 +66,14 @@ void warn_without_secret(const os::Address& address, const std::string& job) {
             fmt::format("the store at {} has no secret (TUTTI_INSECURE=1): anybody who reaches "
                         "this port can join, read and change data",
                         address.to_string()));
+}
+
+Response no_room(std::string_view what) {
+  Response response;
+  response.code = Errc::store;
+  response.text = fmt::format(
+      "the store is full: it has no room for {}; delete keys that are no longer needed", what);
+  return response;
 }
 
 }  // namespace
@@ -102,7 +117,10 @@ class TcpServer::Loop {
     [[nodiscard]] bool open() const noexcept { return !handshake; }
 
     std::vector<std::byte> in;
-    std::size_t in_used = 0;  // bytes at the front of `in` that are done with
+    std::size_t in_used = 0;       // bytes at the front of `in` that are done with
+    std::size_t skip = 0;          // bytes to come of a request for which there was no room ...
+    std::uint64_t skipped_id = 0;  // ... and its number
+    std::size_t held = 0;          // bytes, as the broker has been told
     AnswerQueue out;
     os::StallWatch stall;
     bool stall_watched = false;  // listed in stall_watched_
@@ -116,9 +134,11 @@ class TcpServer::Loop {
     return {options_.secret, options_.job, options_.generation, options_.encrypt,
             options_.secret_source};
   }
+  [[nodiscard]] bool goes_on_on_loop();
   [[nodiscard]] bool finished_on_loop(Clock::time_point now);
   [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop(Clock::time_point now);
   void accept_on_loop();
+  void watch_arrivals_on_loop(bool on);
   void expire_on_loop(Clock::time_point now);
   void look_for_stalls_on_loop(Clock::time_point now);
   void ready_on_loop(Id id, std::uint32_t events);
@@ -132,15 +152,25 @@ class TcpServer::Loop {
                               Request request);
   void deliver_on_loop();
   Response enroll_on_loop(Connection& connection, Request request);
-  static Response change_wills(Connection& connection, Request request);
+  Response change_wills(Connection& connection, Request request);
   void respond_on_loop(Connection& connection, const Response& response, std::uint64_t request_id);
+  [[nodiscard]] AnswerQueue::Bytes share_on_loop(std::vector<std::byte> frame);
+  void answer_on_loop(Broker::Ticket ticket, const Response& response,
+                      const AnswerQueue::Bytes& frame);
+  void make_room_on_loop(Connection& connection);
+  [[nodiscard]] std::size_t skip_on_loop(Connection& connection, std::span<const std::byte> bytes);
+  void count_held_on_loop(Connection& connection) noexcept;
+  [[nodiscard]] bool full() const noexcept {
+    const auto users = static_cast<std::size_t>(std::max(options_.users.value_or(0), 0));
+    return stranger_count_ >= options_.max_strangers + users;
+  }
   void send_on_loop(Connection& connection, std::vector<std::byte> bytes);
   void flush_on_loop(Connection& connection);
   void update_watch_on_loop(Connection& connection);
   void doom_on_loop(Connection& connection, std::string_view why);
   void bury_on_loop();
-  /// Takes leave of all who are doomed; returns their wills.
-  std::vector<std::pair<std::string, std::string>> bury_doomed_on_loop();
+  /// Takes leave of all who are doomed, and keeps their wills.
+  void bury_doomed_on_loop();
 
   TcpServerOptions options_;
   os::Fd listener_;
@@ -160,6 +190,8 @@ class TcpServer::Loop {
   std::size_t open_count_ = 0;
   std::size_t departed_ = 0;
   bool anyone_doomed_ = false;
+  std::vector<std::pair<std::string, std::string>> wills_;  // to be carried out
+  bool resting_ = false;  // the listener: no place or no descriptor
   std::optional<Clock::time_point> listen_again_at_;
 
   std::mutex mutex_;
@@ -183,24 +215,36 @@ void TcpServer::Loop::shut() noexcept {
 
 void TcpServer::Loop::run_on_loop() noexcept {
   try {
-    while (true) {
-      const auto now = Clock::now();
-      broker_.expire(now);
-      expire_on_loop(now);
-      look_for_stalls_on_loop(now);
-      read_unread_on_loop();
-      deliver_on_loop();
-      bury_on_loop();
-      if (finished_on_loop(now)) return;
-      if (Status status = events_->run_once(next_deadline_on_loop(now)); !status) {
-        base::log(base::Level::error,
-                  fmt::format("the store at {} ends: {}", address_.to_string(), status.message()));
-        return;
-      }
-    }
+    while (goes_on_on_loop()) continue;
   } catch (const std::exception& error) {
     base::log(base::Level::error,
               fmt::format("the store at {} ends: {}", address_.to_string(), error.what()));
+  }
+}
+
+/// One turn; false: it was the last.
+bool TcpServer::Loop::goes_on_on_loop() {
+  try {
+    const auto now = Clock::now();
+    broker_.expire(now);
+    expire_on_loop(now);
+    look_for_stalls_on_loop(now);
+    read_unread_on_loop();
+    deliver_on_loop();
+    bury_on_loop();
+    if (finished_on_loop(now)) return false;
+    // Places may be free again.
+    if (resting_ && !full()) watch_arrivals_on_loop(true);
+    const Status status = events_->run_once(next_deadline_on_loop(now));
+    if (!status) {
+      base::log(base::Level::error,
+                fmt::format("the store at {} ends: {}", address_.to_string(), status.message()));
+    }
+    return status.ok();
+  } catch (const std::bad_alloc&) {
+    // The connection for which there was no memory is doomed; the others are served.
+    (void)os::wait_ready(-1, 0, Clock::now() + kPauseWithoutMemory);
+    return true;
   }
 }
 
@@ -232,14 +276,13 @@ std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop(Clock::t
 
 void TcpServer::Loop::accept_on_loop() {
   for (std::size_t i = 0; i < kAcceptsPerTurn; ++i) {
+    if (full()) return watch_arrivals_on_loop(false);
     auto accepted = os::accept_connection(listener_.get());
     if (!accepted) {
       // Out of descriptors: the waiting connection keeps the listener ready, so look away a while.
       base::log_limited(base::Level::warning, "store.accept", accepted.status().message());
       listen_again_at_ = Clock::now() + kPauseWithoutDescriptors;
-      if (Status status = events_->modify(listener_.get(), 0); !status)
-        base::log(base::Level::error, status.message());
-      return;
+      return watch_arrivals_on_loop(false);
     }
     if (!accepted->valid()) return;
     auto connection = std::make_unique<Connection>();
@@ -257,23 +300,22 @@ void TcpServer::Loop::accept_on_loop() {
     const Id id = connection->id = next_id_++;
     if (!events_->add(fd, EPOLLIN, [this, id](std::uint32_t events) { ready_on_loop(id, events); }))
       continue;
-    connections_.emplace(id, std::move(connection));
     strangers_.emplace_back(Clock::now() + options_.hello_timeout, id);
-    if (++stranger_count_ > options_.max_strangers) {
-      const auto oldest = std::ranges::find_if(strangers_, [&](const auto& entry) {
-        const auto found = connections_.find(entry.second);
-        return found != connections_.end() && !found->second->open() && !found->second->doomed;
-      });
-      doom_on_loop(*connections_.at(oldest->second), "too many unproven connections");
-    }
+    connections_.emplace(id, std::move(connection));
+    ++stranger_count_;
   }
+}
+
+void TcpServer::Loop::watch_arrivals_on_loop(bool on) {
+  if (on && listen_again_at_) return;
+  resting_ = !on;
+  if (Status status = events_->modify(listener_.get(), on ? std::uint32_t{EPOLLIN} : 0U); !status)
+    base::log(base::Level::error, status.message());
 }
 
 void TcpServer::Loop::expire_on_loop(Clock::time_point now) {
   if (listen_again_at_ && now >= *listen_again_at_) {
     listen_again_at_.reset();
-    if (Status status = events_->modify(listener_.get(), EPOLLIN); !status)
-      base::log(base::Level::error, status.message());
   }
   while (!strangers_.empty()) {
     const auto entry = connections_.find(strangers_.front().second);
@@ -329,10 +371,12 @@ void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
                                    : connection.stream.status_of(got, "cannot receive").message());
       return;
     }
-    connection.in.insert(connection.in.end(), scratch_.begin(),
-                         scratch_.begin() + static_cast<std::ptrdiff_t>(got.bytes));
     if (got.bytes == 0) return;
+    const auto come = std::span<const std::byte>(scratch_).first(got.bytes);
+    const auto kept = come.subspan(skip_on_loop(connection, come));
+    connection.in.insert(connection.in.end(), kept.begin(), kept.end());
     handle_frames_on_loop(id, connection);
+    if (!connection.doomed) make_room_on_loop(connection);
     if (got.bytes < kReadBytes || connection.out.bytes() > kStopReadingBytes) return;
   }
 }
@@ -427,6 +471,8 @@ void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
       return;
     }
     connection.in_used += kHeaderBytes + header->body_bytes;
+    // What it brings is about to be counted where it is kept.
+    broker_.release(std::exchange(connection.held, 0));
     handle_request_on_loop(id, connection, *header, std::move(*request));
   }
   // Moved to the front only when most of the buffer is done with, so that bytes move once.
@@ -490,6 +536,7 @@ Response TcpServer::Loop::enroll_on_loop(Connection& connection, Request request
 
 Response TcpServer::Loop::change_wills(Connection& connection, Request request) {
   std::erase_if(connection.wills, [&](const auto& will) { return will.first == request.keys[0]; });
+  count_held_on_loop(connection);
   if (request.op == Op::drop_will) return {};
   Response response;
   if (connection.wills.size() >= Store::kMaxWills) {
@@ -503,32 +550,112 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
                                 request.values[0].size(), Store::kMaxWillBytes);
     return response;
   }
+  if (!broker_.has_room(request.keys[0].size() + request.values[0].size()))
+    return no_room("this will");
   connection.wills.emplace_back(std::move(request.keys[0]), std::move(request.values[0]));
+  count_held_on_loop(connection);
   return response;
 }
 
+/// What has come of a request that is not all there. Where there is no room for it, the rest of it
+/// is read and forgotten.
+void TcpServer::Loop::make_room_on_loop(Connection& connection) {
+  if (connection.in.size() > kReadBytes && connection.skip == 0 &&
+      !broker_.has_room(connection.in.size() - std::min(connection.in.size(), connection.held))) {
+    const auto bytes = std::span<const std::byte>(connection.in).subspan(connection.in_used);
+    auto header = parse_header(bytes.first<kHeaderBytes>(), options_.limits);
+    connection.skip = kHeaderBytes + header->body_bytes - bytes.size();
+    connection.skipped_id = header->id;
+    connection.in = {};
+    connection.in_used = 0;
+  }
+  count_held_on_loop(connection);
+}
+
+std::size_t TcpServer::Loop::skip_on_loop(Connection& connection,
+                                          std::span<const std::byte> bytes) {
+  const std::size_t skipped = std::min(connection.skip, bytes.size());
+  connection.skip -= skipped;
+  if (skipped > 0 && connection.skip == 0)
+    respond_on_loop(connection, no_room("a request that has come"), connection.skipped_id);
+  return skipped;
+}
+
+void TcpServer::Loop::count_held_on_loop(Connection& connection) noexcept {
+  std::size_t held = connection.out.own_bytes();
+  if (connection.in.size() > kReadBytes) held += connection.in.size();
+  for (const auto& [key, text] : connection.wills) held += key.size() + text.size();
+  broker_.hold(held);
+  broker_.release(connection.held);
+  connection.held = held;
+}
+
 void TcpServer::Loop::deliver_on_loop() {
-  for (const auto& [ticket, response] : broker_.take_answers()) {
+  const Response* encoded = nullptr;
+  AnswerQueue::Bytes frame;
+  const auto answers = broker_.take_answers();
+  for (const auto& [ticket, response] : answers) {
     const auto owner = owners_.find(ticket);
     if (owner == owners_.end()) continue;  // doomed by an answer before this one
     Connection& connection = *connections_.at(owner->second);
-    owners_.erase(owner);
-    const auto waiting = connection.waiting.find(ticket);
-    const std::uint64_t request_id = waiting->second;
-    connection.waiting.erase(waiting);
-    respond_on_loop(connection, response, request_id);
-    if (!connection.doomed) update_watch_on_loop(connection);
+    try {
+      if (response.get() != encoded) {
+        frame = share_on_loop(encode_response(*response, 0, options_.limits));
+        encoded = response.get();
+      }
+      answer_on_loop(ticket, *response, frame);
+    } catch (const std::bad_alloc& error) {
+      encoded = nullptr;
+      doom_on_loop(connection, error.what());
+    }
   }
+}
+
+/// `frame`: the response, encoded for all who get it.
+void TcpServer::Loop::answer_on_loop(Broker::Ticket ticket, const Response& response,
+                                     const AnswerQueue::Bytes& frame) {
+  const auto owner = owners_.find(ticket);
+  Connection& connection = *connections_.at(owner->second);
+  const auto waiting = connection.waiting.find(ticket);
+  const std::uint64_t request_id = waiting->second;
+  if (frame->size() < kSharedBytes || !broker_.has_room(0)) {
+    respond_on_loop(connection, response, request_id);
+  } else if (connection.out.bytes() + frame->size() > options_.max_unread_bytes &&
+             !connection.out.empty()) {
+    return doom_on_loop(connection, "does not read its answers");
+  } else {
+    connection.out.push_shared(frame, request_id);
+    flush_on_loop(connection);
+  }
+  if (connection.doomed) return;
+  connection.waiting.erase(waiting);
+  owners_.erase(owner);
+  update_watch_on_loop(connection);
+}
+
+/// Counted as long as anyone has not been sent all of it.
+AnswerQueue::Bytes TcpServer::Loop::share_on_loop(std::vector<std::byte> frame) {
+  const std::size_t size = frame.size();
+  auto bytes = std::make_unique<const std::vector<std::byte>>(std::move(frame));
+  broker_.hold(size);
+  // It is released, too, if there is no memory for the count of its owners.
+  return {bytes.release(), [this, size](const std::vector<std::byte>* all) {
+            broker_.release(size);
+            delete all;
+          }};
 }
 
 void TcpServer::Loop::respond_on_loop(Connection& connection, const Response& response,
                                       std::uint64_t request_id) {
-  send_on_loop(connection, encode_response(response, request_id, options_.limits));
+  std::vector<std::byte> frame = encode_response(response, request_id, options_.limits);
+  if (frame.size() >= kSharedBytes && !broker_.has_room(frame.size()))
+    frame = encode_response(no_room("the answer"), request_id, options_.limits);
+  send_on_loop(connection, std::move(frame));
 }
 
 void TcpServer::Loop::send_on_loop(Connection& connection, std::vector<std::byte> bytes) {
-  if (!connection.out.empty() &&
-      connection.out.bytes() + bytes.size() > options_.max_unread_bytes) {
+  const bool too_many = connection.out.bytes() + bytes.size() > options_.max_unread_bytes;
+  if (!connection.out.empty() && (too_many || !broker_.has_room(bytes.size()))) {
     doom_on_loop(connection, "does not read its answers");
     return;
   }
@@ -538,6 +665,7 @@ void TcpServer::Loop::send_on_loop(Connection& connection, std::vector<std::byte
 
 void TcpServer::Loop::flush_on_loop(Connection& connection) {
   const secure::Moved sent = connection.out.flush(connection.stream);
+  count_held_on_loop(connection);
   if (sent.error != 0)
     doom_on_loop(connection, connection.stream.status_of(sent, "cannot send").message());
   if (connection.doomed || connection.stall_watched) return;
@@ -584,23 +712,24 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
 
 void TcpServer::Loop::bury_on_loop() {
   // Whoever is told of a will may turn out to be lost as well.
-  while (std::exchange(anyone_doomed_, false)) {
-    for (auto& [key, text] : bury_doomed_on_loop()) {
-      if (Status status = broker_.set_if_absent(key, std::move(text)); !status)
+  while (anyone_doomed_ || !wills_.empty()) {
+    if (anyone_doomed_) bury_doomed_on_loop();
+    for (; !wills_.empty(); wills_.pop_back()) {
+      if (Status status = broker_.set_if_absent(wills_.back().first, wills_.back().second); !status)
         base::log(base::Level::warning, status.message());
     }
     deliver_on_loop();
   }
 }
 
-std::vector<std::pair<std::string, std::string>> TcpServer::Loop::bury_doomed_on_loop() {
-  std::vector<std::pair<std::string, std::string>> wills;
+void TcpServer::Loop::bury_doomed_on_loop() {
   for (auto entry = connections_.begin(); entry != connections_.end();) {
     Connection& connection = *entry->second;
     if (!connection.doomed) {
       ++entry;
       continue;
     }
+    wills_.reserve(wills_.size() + connection.wills.size());  // what follows cannot fail
     if (connection.open()) {
       --open_count_;
       ++departed_;
@@ -608,10 +737,11 @@ std::vector<std::pair<std::string, std::string>> TcpServer::Loop::bury_doomed_on
       --stranger_count_;
     }
     events_->remove(connection.stream.fd());
-    std::ranges::move(connection.wills, std::back_inserter(wills));
+    broker_.release(connection.held);
+    std::ranges::move(connection.wills, std::back_inserter(wills_));
     entry = connections_.erase(entry);
   }
-  return wills;
+  anyone_doomed_ = false;
 }
 
 TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {
@@ -629,7 +759,7 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
   if (options.encrypt) {
     if (Status status = secure::check_can_encrypt(options.secret); !status) return status;
   }
-  auto listener = os::listen_tcp(options.address);
+  auto listener = os::listen_tcp(options.address, kBacklog);
   if (!listener) return listener.status();
   auto address = os::local_address(listener->get());
   if (!address) return address.status();

@@ -169,6 +169,12 @@ std::vector<std::byte> encode_request(const Request& request, std::uint64_t id) 
   return writer.take();
 }
 
+std::vector<std::byte> header_for(std::span<const std::byte> frame, std::uint64_t id) {
+  Writer writer(kHeaderBytes);
+  writer.header(frame.size() - kHeaderBytes, std::to_integer<std::uint8_t>(frame[4]), id);
+  return writer.take();
+}
+
 std::vector<std::byte> encode_response(const Response& response, std::uint64_t id,
                                        const Limits& limits) {
   const std::size_t body =

@@ -38,6 +38,8 @@ Result<Response> parse_response(const FrameHeader& header, std::span<const std::
 
 /// Header and body. The request must have passed `check_request`.
 std::vector<std::byte> encode_request(const Request& request, std::uint64_t id);
+/// The header of that frame with another id.
+std::vector<std::byte> header_for(std::span<const std::byte> frame, std::uint64_t id);
 /// An answer that would be longer than the limit becomes an error that says so.
 std::vector<std::byte> encode_response(const Response& response, std::uint64_t id,
                                        const Limits& limits);

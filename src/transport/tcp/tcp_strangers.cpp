@@ -21,39 +21,49 @@ constexpr int kAcceptsPerPoll = 16;
 
 void TcpTransport::accept_strangers() {
   for (int i = 0; i < kAcceptsPerPoll; ++i) {
+    // The rest waits in the kernel's queue: an honest dialer that was dropped would dial again.
+    if (stranger_count_ == max_strangers()) return rest_listener();
     auto fd = os::accept_connection(listener_.get());
     if (!fd) {
       // No descriptors: the listener would stay readable for ever, so it rests until the next tick.
       base::log_limited(base::Level::warning, "tcp.accept", fd.status().message());
-      epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
-      listening_ = false;
-      arm_timer(true);
-      return;
+      return rest_listener();
     }
     if (!fd->valid()) return;
     ++counters_.accepted;
-    if (stranger_count_ == kMaxStrangers) {
-      const auto oldest =
-          std::min_element(strangers_.begin(), strangers_.end(),
-                           [](const auto& a, const auto& b) { return a->number < b->number; });
-      drop_stranger(static_cast<std::size_t>(oldest - strangers_.begin()),
-                    "too many unproven connections, and it is the oldest");
-    }
     auto address = os::peer_address(fd->get());
     secure::Nonce nonce;
     if (!address || !secure::random_bytes(nonce).ok()) continue;
     tune_stream(fd->get(), *address, options_.link_timeout);
-    const auto slot = std::find(strangers_.begin(), strangers_.end(), nullptr);
-    const auto index = static_cast<std::size_t>(slot - strangers_.begin());
-    const std::uint32_t generation = next_generation_++;
-    if (!add_to_epoll(fd->get(), EPOLLIN, make_tag(Watched::stranger, index, generation)).ok())
-      continue;
-    *slot = std::make_unique<Stranger>(Stranger{
-        secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce), *address,
-        Clock::now() + options_.handshake_timeout, generation, next_stranger_++});
+    auto stranger = std::make_unique<Stranger>(
+        Stranger{secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce),
+                 *address, Clock::now() + options_.handshake_timeout, next_generation_++});
+    if (free_strangers_.empty()) {
+      strangers_.emplace_back();
+      free_strangers_.reserve(strangers_.capacity());  // so that giving a place back cannot fail
+      free_strangers_.push_back(strangers_.size() - 1);
+    }
+    const std::size_t index = free_strangers_.back();
+    const auto tag = make_tag(Watched::stranger, index, stranger->generation);
+    if (!add_to_epoll(stranger->stream.fd(), EPOLLIN, tag).ok()) continue;
+    free_strangers_.pop_back();
+    strangers_[index] = std::move(stranger);
     ++stranger_count_;
     arm_timer(true);
   }
+}
+
+/// Until a place is free, or the next tick: it would stay readable for ever.
+void TcpTransport::rest_listener() noexcept {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  listening_ = false;
+  ++counters_.rests;
+  arm_timer(true);
+}
+
+void TcpTransport::listen_again() noexcept {
+  if (listening_ || !listener_.valid() || stranger_count_ == max_strangers()) return;
+  listening_ = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)).ok();
 }
 
 void TcpTransport::drop_stranger(std::size_t index, std::string_view why) {
@@ -66,8 +76,15 @@ void TcpTransport::drop_stranger(std::size_t index, std::string_view why) {
 
 void TcpTransport::forget_stranger(std::size_t index) noexcept {
   epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, strangers_[index]->stream.fd(), nullptr);
-  strangers_[index].reset();
+  take_stranger(index).reset();
+}
+
+std::unique_ptr<TcpTransport::Stranger> TcpTransport::take_stranger(std::size_t index) noexcept {
+  const bool was_full = stranger_count_ == max_strangers();
+  free_strangers_.push_back(index);
   --stranger_count_;
+  if (was_full) listen_again();
+  return std::move(strangers_[index]);
 }
 
 void TcpTransport::on_stranger(std::size_t index) {
@@ -121,8 +138,7 @@ void TcpTransport::conclude(std::size_t index) {
   if (refusal == secure::Refusal::crossed) ++counters_.crossings;
   if (refusal != secure::Refusal::none) return forget_stranger(index);  // nothing to remark
   hang_up(*with);  // our own dial, if there is one: its frames go over this connection
-  const std::unique_ptr<Stranger> accepted = std::move(strangers_[index]);
-  --stranger_count_;
+  const std::unique_ptr<Stranger> accepted = take_stranger(index);
   with->generation = next_generation_++;
   open(*with, std::move(accepted->stream), accepted->address);
 }

@@ -538,7 +538,8 @@ void TcpTransport::close(std::uint64_t drain_ns) noexcept {
     if (connection->link == Connection::Link::open) read_and_forget(*connection);
     if (connection->link != Connection::Link::gone) lose(*connection, Status());
   }
-  for (auto& stranger : strangers_) stranger.reset();
+  strangers_.clear();
+  free_strangers_.clear();
   stranger_count_ = 0;
   listener_.reset();
   arm_timer(false);

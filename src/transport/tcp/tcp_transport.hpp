@@ -82,6 +82,7 @@ class TcpTransport final : public Transport {
     std::uint64_t strangers = 0;  ///< of these dropped without proof
     std::uint64_t crossings = 0;  ///< simultaneous dialling, seen by the lower rank
     std::uint64_t redials = 0;
+    std::uint64_t rests = 0;  ///< times that the listener rested: no descriptor, or no place
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
   /// Who we are connected with now.
@@ -93,6 +94,8 @@ class TcpTransport final : public Transport {
 
   explicit TcpTransport(TcpOptions options) noexcept : options_(std::move(options)) {}
   Status start();
+
+  struct Stranger;
 
   // tcp_transport.cpp: frames of open connections.
   bool poll_ready();
@@ -143,9 +146,16 @@ class TcpTransport final : public Transport {
 
   // tcp_strangers.cpp: who has dialled us.
   void accept_strangers();
+  void rest_listener() noexcept;
+  void listen_again() noexcept;
+  [[nodiscard]] std::size_t max_strangers() const noexcept {
+    return kSpareStrangers + static_cast<std::size_t>(options_.size);
+  }
   void on_stranger(std::size_t index);
   void drop_stranger(std::size_t index, std::string_view why);
   void forget_stranger(std::size_t index) noexcept;
+  /// Its place is free then.
+  [[nodiscard]] std::unique_ptr<Stranger> take_stranger(std::size_t index) noexcept;
   [[nodiscard]] secure::Refusal judge_proven(const Connection& with) const noexcept;
   void conclude(std::size_t index);
 
@@ -155,10 +165,10 @@ class TcpTransport final : public Transport {
     os::Address address;
     TimePoint deadline;
     std::uint32_t generation = 0;
-    std::uint64_t number = 0;  ///< the smaller the older
   };
 
-  static constexpr std::size_t kMaxStrangers = 64;
+  /// Beside one for each rank of the world: for connections that nobody expects.
+  static constexpr std::size_t kSpareStrangers = 256;
   static constexpr std::size_t kScratch = 64 * 1024;
 
   TcpOptions options_;
@@ -173,9 +183,9 @@ class TcpTransport final : public Transport {
   Status left_;          ///< ... of a rank that has left
   int first_lost_ = -1;  ///< the first rank that we have lost, or TcpOptions::first_lost has named
   std::vector<std::unique_ptr<Connection>> connections_;  ///< by rank; made on first use
-  std::array<std::unique_ptr<Stranger>, kMaxStrangers> strangers_;
+  std::vector<std::unique_ptr<Stranger>> strangers_;      ///< as long as there ever were at once
+  std::vector<std::size_t> free_strangers_;               ///< places in it
   std::size_t stranger_count_ = 0;
-  std::uint64_t next_stranger_ = 0;
   std::uint32_t next_generation_ = 1;
   std::vector<int> to_report_;  ///< peers with something to tell the sink
   std::vector<int> reporting_;

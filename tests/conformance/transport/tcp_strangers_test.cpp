@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -127,28 +129,74 @@ TEST(TcpStrangers, DisturbNobody) {
   EXPECT_NE(lines[0].find("dropped a connection from 127.0.0.1:"), std::string::npos) << lines[0];
 }
 
-TEST(TcpStrangers, MayBeManyAtOnceAndTheRightOneStillGetsIn) {
-  TcpRanks ranks(2);
-  const std::string address = ranks.fixture().at(0).address();
+/// A rank with so much patience that no deadline decides a test.
+TcpOptions patient(int rank, int size) {
+  TcpOptions options = TcpFixture::options_of(rank, size);
+  options.handshake_timeout = std::chrono::minutes(10);
+  options.dial_timeout = std::chrono::minutes(10);
+  return options;
+}
+
+TEST(TcpStrangers, KeepTheirPlacesAndTheRestWaits) {
+  constexpr std::size_t kPlaces = 256 + 2;  // and two ranks
+  LoneRank rank(patient(0, 2));
   std::vector<RawClient> clients;
-  clients.reserve(200);
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < 200; ++i) clients.emplace_back(address).say("tutti");
-  Stream stream{1, 0, {100, 200}, {}};
-  ASSERT_TRUE(ranks.until([&] {
-    stream.push(ranks);
-    return stream.arrived(ranks);
+  clients.reserve(kPlaces + 40);
+  for (std::size_t i = 0; i < kPlaces + 40; ++i)
+    clients.emplace_back(rank.transport->address()).say("tutti");
+  ASSERT_TRUE(rank.until([&] { return rank.transport->counters().rests == 1; }));
+  for (int i = 0; i < 1000; ++i) rank.transport->poll();
+  EXPECT_EQ(rank.transport->counters().accepted, kPlaces) << "what waits holds nothing of ours";
+  EXPECT_EQ(rank.transport->counters().strangers, 0U) << "none has to go for another";
+  LoneRank other(patient(1, 2));
+  ASSERT_TRUE(other.transport->set_addresses({rank.transport->address(), ""}).ok());
+  other.transport->send(0, head_of(1, 0), nullptr, 1);
+  // As soon as places are free the rest comes in, and the right one behind it.
+  for (std::size_t i = 0; i < 60; ++i) clients[i].hang_up();
+  ASSERT_TRUE(rank.until([&] {
+    other.transport->poll();
+    return rank.sink.received(1) == 1;
   }));
-  stream.check(ranks);
-  // At most 64 unproven ones are kept: the oldest had to go.
-  ASSERT_TRUE(ranks.until([&] { return ranks.fixture().at(0).counters().accepted >= 201; }));
-  EXPECT_GE(ranks.fixture().at(0).counters().strangers, 200U - 64U);
-  ASSERT_TRUE(ranks.until([&] { return clients[0].closed(); }));
-  const bool last_closed = clients[199].closed();
-  // When its time to prove itself is over, it goes, too.
-  if (std::chrono::steady_clock::now() - start < TcpOptions().handshake_timeout) {
-    EXPECT_FALSE(last_closed);
+  EXPECT_EQ(rank.transport->counters().strangers, 60U);
+  EXPECT_EQ(other.transport->counters().redials, 0U);
+}
+
+/// So many as the descriptors of this process allow, each with five of them; at most 999.
+int dialers_at_once() {
+  rlimit limit{};
+  EXPECT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  limit.rlim_cur = limit.rlim_max;
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  const rlim_t most = limit.rlim_cur / 5;
+  return most > 1100 ? 999 : static_cast<int>(most) - 100;
+}
+
+TEST(TcpStrangers, HonestOnesAllConnectThoughTheyAnswerLate) {
+  const int dialers = dialers_at_once();
+  ASSERT_GT(dialers, 80) << "as many as places that evicted each other";
+  LoneRank rank(patient(0, dialers + 1));
+  std::vector<std::unique_ptr<TcpTransport>> others;
+  std::vector<std::string> addresses(static_cast<std::size_t>(dialers) + 1);
+  addresses[0] = rank.transport->address();
+  Recorder sink;
+  for (int i = 1; i <= dialers; ++i) {
+    TcpOptions options = patient(i, dialers + 1);
+    options.addresses = addresses;
+    others.push_back(std::move(TcpTransport::listen(std::move(options))).value());
+    others.back()->set_sink(&sink);
+    others.back()->send(0, head_of(1, 0), nullptr, 1);
   }
+  const auto connected = [&] {
+    return std::ranges::all_of(others, [](const auto& other) { return other->connected(0); });
+  };
+  // Late: whatever has come is taken before any of them goes on.
+  for (int round = 0; round < 100 && !connected(); ++round) {
+    for (const auto& other : others) other->poll();
+    for (int i = 0; i < 1000; ++i) rank.transport->poll();
+  }
+  EXPECT_TRUE(connected());
+  EXPECT_EQ(rank.transport->counters().strangers, 0U);
+  for (const auto& other : others) EXPECT_LE(other->counters().redials, 2U);
 }
 
 TEST(TcpStrangers, AreDroppedWhenTheyDoNotProveThemselvesInTime) {

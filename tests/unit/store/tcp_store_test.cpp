@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <future>
 #include <mutex>
 #include <random>
 #include <thread>
@@ -263,17 +264,114 @@ TEST(TcpStore, AWrongProofIsHungUpOn) {
   EXPECT_TRUE(hung_up(fd, 5s));
 }
 
-TEST(TcpStore, TooManyStrangersPushOutTheOldest) {
+TEST(TcpStore, StrangersKeepTheirPlacesAndTheRestWaits) {
   TcpServerOptions options;
   options.max_strangers = 8;
-  options.hello_timeout = 30s;
+  options.hello_timeout = 10min;
   auto server = serve(options);
   std::vector<os::Fd> strangers;
   for (int i = 0; i < 40; ++i) strangers.push_back(dial(*server));
+  auto store = std::async(std::launch::async, [&] { return join(server->address().port()); });
+  for (const os::Fd& stranger : strangers) EXPECT_FALSE(hung_up(stranger, 1ms));
+  // The user comes in behind those who give their places up.
+  for (int i = 0; i < 40; ++i) strangers[static_cast<std::size_t>(i)].reset();
+  store.get()->set("still", "served");
+}
+
+/// The first `bytes` of a request whose value is as long as can be.
+os::Fd begin_long_request(const TcpServer& server, std::size_t value, std::size_t bytes) {
+  Request request;
+  request.op = Op::set;
+  request.keys = {"long"};
+  request.values = {std::string(value, 'v')};
+  const std::vector<std::byte> frame = encode_request(request, 7);
+  os::Fd fd = dial_and_prove(server);
+  EXPECT_TRUE(os::send_all(fd.get(), std::span(frame).first(bytes), Clock::now() + 10s));
+  return fd;
+}
+
+// The bound holds for all that is kept: what has come of unfinished requests is part of it.
+TEST(TcpStore, UnfinishedRequestsCount) {
+  constexpr std::size_t kValue = std::size_t{1} << 20;
+  TcpServerOptions options;
+  options.limits.total_bytes = 4 * kValue;
+  auto server = serve(options);
+  std::vector<os::Fd> users;
+  for (int i = 0; i < 12; ++i) users.push_back(begin_long_request(*server, kValue, kValue));
   auto store = join(server->address().port());
+  const auto fits = [&] {
+    try {
+      store->set("large", std::string(kValue * 3 / 2, 'l'));
+      return true;
+    } catch (const tutti::StoreError&) {
+      return false;
+    }
+  };
+  const auto comes_true = [](const auto& what) {
+    for (int tries = 0; tries < 1000; ++tries)
+      if (what()) return true;
+    return false;
+  };
+  // As soon as the server has read what they have sent, and seen that they are gone.
+  EXPECT_TRUE(comes_true([&] { return !fits(); })) << "12 MiB have come, 4 MiB is the bound";
+  users.clear();
+  EXPECT_TRUE(comes_true(fits)) << "what they held is not free again";
+  EXPECT_EQ(store->get("large").size(), kValue * 3 / 2);
+}
+
+TEST(TcpStore, ARequestWithoutRoomIsAnError) {
+  constexpr std::size_t kValue = std::size_t{1} << 20;
+  TcpServerOptions options;
+  options.limits.total_bytes = kValue / 2;
+  auto server = serve(options);
+  auto store = join(server->address().port());
+  for (int i = 0; i < 3; ++i) {
+    try {
+      store->set("large", std::string(kValue, 'l'));
+      ADD_FAILURE() << "it was taken";
+    } catch (const tutti::StoreError& error) {
+      EXPECT_NE(std::string(error.what()).find("the store is full"), std::string::npos);
+    }
+  }
   store->set("still", "served");
-  EXPECT_TRUE(hung_up(strangers.front(), 5s));
   EXPECT_EQ(store->get("still"), "served");
+}
+
+Response next_answer(const os::Fd& user, std::uint64_t id) {
+  std::array<std::byte, kHeaderBytes> head{};
+  EXPECT_TRUE(os::receive_all(user.get(), head, Clock::now() + 20s));
+  auto header = parse_header(head, {});
+  if (!header) return {};
+  EXPECT_EQ(header->id, id);
+  std::vector<std::byte> body(header->body_bytes);
+  EXPECT_TRUE(os::receive_all(user.get(), body, Clock::now() + 20s));
+  auto response = parse_response(*header, body, {});
+  EXPECT_TRUE(response);
+  return response ? *response : Response();
+}
+
+// One answer that many wait for is kept once: so it fits, though a copy for each would not.
+TEST(TcpStore, AnAnswerToManyIsKeptOnce) {
+  constexpr std::size_t kValue = std::size_t{1} << 20;
+  constexpr std::size_t kUsers = 12;
+  TcpServerOptions options;
+  options.limits.total_bytes = 4 * kValue;
+  auto server = serve(options);
+  std::vector<os::Fd> users;
+  const std::vector<std::byte> frame = encode_request(get("table", 60'000), 5);
+  Request count;
+  count.op = Op::num_keys;
+  for (std::size_t i = 0; i < kUsers; ++i) {
+    users.push_back(dial_and_prove(*server));
+    ASSERT_TRUE(os::send_all(users.back().get(), frame, Clock::now() + 10s));
+    ASSERT_TRUE(os::send_all(users.back().get(), encode_request(count, 6), Clock::now() + 10s));
+    EXPECT_EQ(next_answer(users.back(), 6).number, 0) << "so the first request waits";
+  }
+  auto store = join(server->address().port());
+  store->set("table", std::string(kValue, 't'));
+  store->set("more", std::string(kValue, 'm'));  // while none has read its answer
+  for (const os::Fd& user : users)
+    EXPECT_EQ(next_answer(user, 5).values, std::vector<std::string>{std::string(kValue, 't')});
 }
 
 TEST(TcpStore, GarbageFromAProvenUserEndsOnlyHim) {
