@@ -18,6 +18,7 @@
 
 #include <tutti/tutti.hpp>
 
+#include "children.hpp"
 #include "speak.hpp"
 #include "support/no_pidfds.hpp"
 
@@ -74,7 +75,9 @@ long long cpu_ns() {
 void churn(tutti::ProcessGroup& world, unsigned seed, int rounds, bool parts = true) {
   std::mt19937 random(seed);
   std::vector<float> large(256 * 1024);
+  tutti::fault::Children children;
   for (int round = 0; round < rounds; ++round) {
+    children.fork_now_and_then();
     const auto kind = random() % 5;
     const int root = static_cast<int>(random() % static_cast<unsigned>(world.size()));
     begin_call();

@@ -37,7 +37,7 @@ class Network {
     if (!runs({"ip", "link", "add", "name", bridge(), "type", "bridge"})) return false;
     if (!runs({"ip", "link", "set", bridge(), "up"})) return false;
     for (int i = 0; i < kNamespaces; ++i) {
-      keepers_.emplace_back(std::vector<std::string>{"unshare", "-n", "sleep", "300"},
+      keepers_.emplace_back(std::vector<std::string>{"unshare", "-n", "sleep", "10000"},
                             std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
       const std::string pid = std::to_string(keepers_.back().pid());
       const std::string outer = link(i);
