@@ -131,7 +131,7 @@ void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
   options.generation = generation;
   const Result<Config> config = Config::from_environment();
   raise_if(config.status());
-  options.link_timeout = config->link_timeout;
+  options.link_timeout = config.value().link_timeout;
   auto made = std::make_shared<std::shared_ptr<TcpStore>>();
   run_interruptibly([made, options, wait_for_workers] { *made = join(options, wait_for_workers); },
                     [] { return false; });

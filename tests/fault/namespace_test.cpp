@@ -258,6 +258,7 @@ TEST_F(Namespaces, GapsAreSurvivedWithNothingLost) {
 
 /// Its kernel answers while it does not read: that is no gap, however long it lasts.
 TEST_F(Namespaces, StoppedRankWithFullWindowsIsNotLost) {
+  ASSERT_TRUE(network_.narrow(3));
   std::vector<std::vector<Worker>> jobs;
   for (const std::string& way_of_talking : {std::string("tcp"), std::string("tls")}) {
     const std::vector<std::string> more =

@@ -88,6 +88,11 @@ class Network {
       (void)each_neighbour(i, to, {"ip", "neigh", "del"}, {"dev", "eth0"});
     return true;
   }
+  /// Whoever connects with a process in namespace i finds its window full after a few KiB that the
+  /// process has not read.
+  [[nodiscard]] bool narrow(int i) const {
+    return inside(i, {"sh", "-c", "echo 4096 16384 16384 > /proc/sys/net/ipv4/tcp_rmem"});
+  }
   static std::string address(int i) { return "10.77.0." + std::to_string(i + 1); }
 
  private:

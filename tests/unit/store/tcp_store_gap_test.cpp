@@ -40,7 +40,7 @@ std::unique_ptr<TcpServer> serve_with(std::chrono::milliseconds limit) {
 }
 
 std::shared_ptr<tutti::TcpStore> join_with(const TcpServer& server, std::chrono::milliseconds limit,
-                                           std::chrono::milliseconds timeout = 60s) {
+                                           std::chrono::milliseconds timeout = 20s) {
   return tutti::make_tcp_store(
       {.port = server.address().port(), .timeout = timeout, .link_timeout = limit});
 }
@@ -63,7 +63,11 @@ void expect_told(const std::function<std::string()>& wait, const User& user) {
   const Sleeper sleeper;
   const long long start = Sleeper::now_ns();
   ASSERT_EQ(tutti::test::cut(user.ends), 2);
-  EXPECT_THAT(wait(), HasSubstr("lost"));
+  try {
+    EXPECT_THAT(wait(), HasSubstr("lost"));
+  } catch (const tutti::Error& error) {
+    ADD_FAILURE() << "not told: " << error.what();
+  }
   const long long end = Sleeper::now_ns();
   const double took = static_cast<double>(end - start) / 1e6;
   EXPECT_LE(took, sleeper.bound_ms(kNamed, start, end));
