@@ -4,12 +4,19 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
+
+#include <tutti/error.hpp>
 
 // Of how many descriptors a process may have open.
 namespace tutti::os {
 
 /// How many more this process may open now, at least; empty: it cannot be known.
 [[nodiscard]] std::optional<std::size_t> free_descriptors();
+
+/// Makes sure that this process may open so many more, and raises its soft limit where that is what
+/// lacks. resource: the hard limit does not allow it; `what` begins the text, "... takes".
+[[nodiscard]] Status ensure_descriptors(std::size_t needed, const std::string& what);
 
 /// Lets this process open as many as the system allows it at all, and gives the limits that it had.
 rlimit raise_descriptor_limit() noexcept;

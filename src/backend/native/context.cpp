@@ -14,6 +14,7 @@
 #include "base/bounded_lock.hpp"
 #include "base/forks.hpp"
 #include "base/log.hpp"
+#include "os/descriptors.hpp"
 #include "plan/select.hpp"
 #include "transport/shm/outbox_transport.hpp"
 #include "transport/tcp/tcp_transport.hpp"
@@ -33,6 +34,9 @@ Living& living() {
   static base::PerProcess<Living> ours;
   return ours.get();
 }
+
+// Beside one for each peer: those that dial at the same time.
+constexpr std::size_t kPendingConnections = 16;
 
 constexpr auto kLeaveTime = std::chrono::seconds(1);
 // Of that, what is kept for telling the peers, when what was queued cannot be sent.
@@ -194,6 +198,13 @@ Status Context::build(const WorldOptions& options) {
   const bool remote = local.size() < static_cast<std::size_t>(size_);
   if (remote) {
     if (Status s = tcp->set_addresses(std::move(addresses)); !s.ok()) return s;
+    // Connections are made at first use, which may be long after init.
+    const std::size_t peers = static_cast<std::size_t>(size_) - local.size();
+    if (Status s = os::ensure_descriptors(
+            peers + kPendingConnections,
+            "a connection to each of the " + std::to_string(peers) + " ranks of other hosts");
+        !s.ok())
+      return s;
     for (int r = 0; r < size_; ++r) {
       if (r != rank_) world.route[static_cast<std::size_t>(r)] = tcp.get();
     }

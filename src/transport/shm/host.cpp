@@ -68,13 +68,9 @@ Status died_while_sharing(int rank, const std::vector<HostCard>& cards) {
 /// Every rank gets five descriptors of each other one at a time; who collects has a connection to
 /// each besides.
 Status enough_descriptors(std::size_t ranks, bool collects) {
-  const std::size_t needed = (ranks - 1) * (kDescriptors + (collects ? 1 : 0));
-  const std::optional<std::size_t> free = os::free_descriptors();
-  if (!free || *free >= needed) return Status();
-  return Status(Errc::resource, "sharing memory with the " + std::to_string(ranks - 1) +
-                                    " other ranks of this host takes " + std::to_string(needed) +
-                                    " open files, and this process may open only " +
-                                    std::to_string(*free) + " more; allow it more (ulimit -n)");
+  return os::ensure_descriptors(
+      (ranks - 1) * (kDescriptors + (collects ? 1 : 0)),
+      "sharing memory with the " + std::to_string(ranks - 1) + " other ranks of this host");
 }
 
 /// As poll until then, at most a minute.

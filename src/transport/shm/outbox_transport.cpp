@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <new>
 #include <utility>
 
 #include "kernels/copy.hpp"
@@ -17,6 +18,28 @@ static_assert(std::endian::native == std::endian::little);
 static_assert(sizeof(FrameHeader) == kOutboxAlign && kOutboxBytes % kOutboxAlign == 0);
 
 namespace {
+
+/// Reasons without a text of their own, for where memory lacks; made while there is some.
+struct Bare {
+  Status left{Errc::peer_left, "a rank has left"};
+  Status refused{Errc::refused, "a rank broke the rules; no memory to say how"};
+  Status resource{Errc::resource, "no room for messages"};
+};
+const Bare& bare() {
+  static const Bare made;
+  return made;
+}
+
+template <class Text>
+Status status_of(Errc code, const Text& text) noexcept {
+  try {
+    return Status(code, text());
+  } catch (const std::bad_alloc&) {
+    return code == Errc::peer_left ? bare().left
+           : code == Errc::refused ? bare().refused
+                                   : bare().resource;
+  }
+}
 
 constexpr std::size_t kPopulate = 64 * 1024;  // of a ring, at a time
 // What was taken is said so late that the line with it stays at the sender while little is under
@@ -76,6 +99,7 @@ OutboxTransport::OutboxTransport(const OutboxOptions& options)
 }
 
 Result<std::unique_ptr<OutboxTransport>> OutboxTransport::make(const OutboxOptions& options) {
+  (void)bare();
   const Regions& regions = *options.regions;
   const std::size_t lines = regions.peers.size() * sizeof(Mail);
   if (Status s =
@@ -160,8 +184,10 @@ bool OutboxTransport::populate(Peer& to, std::size_t end) noexcept {
   const std::size_t upto =
       std::min<std::size_t>((end + kPopulate - 1) / kPopulate * kPopulate, kOutboxBytes);
   if (Status s = options_.populate(to.out + to.populated, upto - to.populated); !s.ok()) {
-    lose(to, Status(s.code(), fmt::format("no room for messages to rank {}: {}", to.rank,
-                                          std::string_view(s.message()))));
+    lose(to, status_of(Errc::resource, [&] {
+           return fmt::format("no room for messages to rank {}: {}", to.rank,
+                              std::string_view(s.message()));
+         }));
     return false;
   }
   to.populated = upto;
@@ -227,7 +253,8 @@ void OutboxTransport::take(Peer& from, std::uint64_t word) noexcept {
   }
   if (from.taken == written && word != written) {
     if (from.inside) return break_rules(from, "left in the middle of a frame");
-    lose(from, Status(Errc::peer_left, fmt::format("rank {} has left", from.rank)));
+    lose(from,
+         status_of(Errc::peer_left, [&] { return fmt::format("rank {} has left", from.rank); }));
   }
 }
 
@@ -262,11 +289,12 @@ bool OutboxTransport::take_header(Peer& from, std::uint64_t written) noexcept {
   header.reserved = 0;
   const std::span<std::byte> target = sink_->on_header(from.rank, header);
   if (target.empty() || target.size() < header.payload_bytes) {
-    lose(from,
-         Status(Errc::refused,
-                fmt::format("rank {} sent a frame that fits nothing, or one too many (type {}, "
-                            "group {:016x}, operation {}): it is not listened to any more",
-                            from.rank, header.type, header.group, header.seq)));
+    lose(from, status_of(Errc::refused, [&] {
+           return fmt::format(
+               "rank {} sent a frame that fits nothing, or one too many (type {}, "
+               "group {:016x}, operation {}): it is not listened to any more",
+               from.rank, header.type, header.group, header.seq);
+         }));
     return false;
   }
   from.inside = true;
@@ -309,10 +337,12 @@ void OutboxTransport::close(std::uint64_t /*drain_ns*/) noexcept {
 }
 
 void OutboxTransport::break_rules(Peer& peer, const char* how) noexcept {
-  lose(peer, Status(Errc::refused,
-                    fmt::format("rank {} {}: it is not listened to any more; does it run another "
-                                "version of tutti, or is its memory damaged?",
-                                peer.rank, how)));
+  lose(peer, status_of(Errc::refused, [&] {
+         return fmt::format(
+             "rank {} {}: it is not listened to any more; does it run another "
+             "version of tutti, or is its memory damaged?",
+             peer.rank, how);
+       }));
 }
 
 void OutboxTransport::lose(Peer& peer, Status why) noexcept {
