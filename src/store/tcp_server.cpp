@@ -112,6 +112,7 @@ class TcpServer::Loop {
     return {options_.secret, options_.job, options_.generation, options_.encrypt};
   }
   [[nodiscard]] bool goes_on_on_loop();
+  [[nodiscard]] bool await_memory_on_loop();
   [[nodiscard]] bool finished_on_loop(Clock::time_point now);
   [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop(Clock::time_point now);
   void accept_on_loop();
@@ -215,9 +216,16 @@ bool TcpServer::Loop::goes_on_on_loop() {
     }
     return status.ok();
   } catch (const std::bad_alloc&) {
-    // The connection for which there was no memory is doomed; the others are served.
-    std::this_thread::sleep_for(kPauseWithoutMemory);
-    return true;
+    return await_memory_on_loop();
+  }
+}
+
+/// The connection for which there was no memory has ended; the others are served.
+bool TcpServer::Loop::await_memory_on_loop() {
+  try {
+    return events_->run_once(Clock::now() + kPauseWithoutMemory).ok();
+  } catch (const std::bad_alloc&) {
+    return true;  // another one has ended
   }
 }
 
