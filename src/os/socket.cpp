@@ -1,7 +1,7 @@
 #include "os/socket.hpp"
 
 #include <fmt/format.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <poll.h>
 
 #include <algorithm>

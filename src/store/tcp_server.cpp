@@ -49,7 +49,7 @@ constexpr int kBacklog = 4096;
 constexpr std::size_t kSharedBytes = std::size_t{16} << 10;
 
 // Between two looks at a user whose host has not acknowledged its answers.
-constexpr milliseconds kStallPause{100};
+constexpr milliseconds kStallLookPause{100};
 
 /// Once per job, however many groups it makes.
 void warn_without_secret(const os::Address& address, const std::string& job) {
@@ -135,6 +135,7 @@ class TcpServer::Loop {
             options_.secret_source};
   }
   [[nodiscard]] bool goes_on_on_loop();
+  [[nodiscard]] bool await_memory_on_loop();
   [[nodiscard]] bool finished_on_loop(Clock::time_point now);
   [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop(Clock::time_point now);
   void accept_on_loop();
@@ -242,9 +243,16 @@ bool TcpServer::Loop::goes_on_on_loop() {
     }
     return status.ok();
   } catch (const std::bad_alloc&) {
-    // The connection for which there was no memory is doomed; the others are served.
-    (void)os::wait_ready(-1, 0, Clock::now() + kPauseWithoutMemory);
-    return true;
+    return await_memory_on_loop();
+  }
+}
+
+/// The connection for which there was no memory has ended; the others are served.
+bool TcpServer::Loop::await_memory_on_loop() {
+  try {
+    return events_->run_once(Clock::now() + kPauseWithoutMemory).ok();
+  } catch (const std::bad_alloc&) {
+    return true;  // another one has ended
   }
 }
 
@@ -328,7 +336,7 @@ void TcpServer::Loop::expire_on_loop(Clock::time_point now) {
 
 void TcpServer::Loop::look_for_stalls_on_loop(Clock::time_point now) {
   if (stall_watched_.empty() || now < next_stall_look_) return;
-  next_stall_look_ = now + kStallPause;
+  next_stall_look_ = now + kStallLookPause;
   std::erase_if(stall_watched_, [&](Id id) {
     const auto entry = connections_.find(id);
     if (entry == connections_.end() || entry->second->doomed) return true;
@@ -670,7 +678,7 @@ void TcpServer::Loop::flush_on_loop(Connection& connection) {
     doom_on_loop(connection, connection.stream.status_of(sent, "cannot send").message());
   if (connection.doomed || connection.stall_watched) return;
   connection.stall_watched = true;
-  if (stall_watched_.empty()) next_stall_look_ = Clock::now() + kStallPause;
+  if (stall_watched_.empty()) next_stall_look_ = Clock::now() + kStallLookPause;
   stall_watched_.push_back(connection.id);
 }
 

@@ -1,7 +1,7 @@
 #include "transport/tcp/stream_socket.hpp"
 
 #include <linux/sockios.h>
-#include <netinet/tcp.h>
+#include <linux/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 

@@ -133,7 +133,7 @@ TEST(TcpStrangers, DisturbNobody) {
 TcpOptions patient(int rank, int size) {
   TcpOptions options = TcpFixture::options_of(rank, size);
   options.handshake_timeout = std::chrono::minutes(10);
-  options.dial_timeout = std::chrono::minutes(10);
+  options.link_timeout = std::chrono::minutes(10);
   return options;
 }
 
