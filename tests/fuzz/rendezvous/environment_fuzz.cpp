@@ -15,8 +15,8 @@
 #include "fuzz/input.hpp"
 #include "fuzz/require.hpp"
 #include "rendezvous/environment.hpp"
-#include "store/job_secret.hpp"
 #include "rendezvous/interfaces.hpp"
+#include "store/job_secret.hpp"
 
 using namespace tutti::rendezvous;
 using tutti::fuzz::require;

@@ -82,8 +82,7 @@ void exchange(Mismatch mismatch, bool encrypts, Purpose purpose, Refusal verdict
   if (mismatch == Mismatch::secret) two.secret = {};
   Nonce nonce{};
   const int dialled = store ? 0 : mismatch == Mismatch::peer ? 3 : 2;
-  Handshake dialler =
-      Handshake::dialler(dialler_with(mismatch, encrypts, purpose), dialled, nonce);
+  Handshake dialler = Handshake::dialler(dialler_with(mismatch, encrypts, purpose), dialled, nonce);
   nonce.fill(std::byte{9});
   Handshake acceptor = Handshake::acceptor(two, nonce);
   bool changed = false;
