@@ -14,7 +14,7 @@
 #include "os/address.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/url.hpp"
-#include "store/handshake.hpp"
+#include "store/credentials.hpp"
 #include "store/job_secret.hpp"
 #include "store/secret.hpp"
 #include "store/served_store.hpp"

@@ -1,18 +1,36 @@
 #include "secure/handshake.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <string>
+
+#include "base/shown.hpp"
+#include "os/host.hpp"
 
 namespace tutti::secure {
 namespace {
 
 constexpr std::size_t kMagicBytes = 8;
-using Magic = const char[kMagicBytes + 1];
-constexpr Magic kHelloMagic = "tuttitr\x01";
-constexpr Magic kReplyMagic = "tuttitr\x02";
-constexpr Magic kProofMagic = "tuttitr\x03";
-constexpr Magic kVerdictMagic = "tuttitr\x04";
+// The last byte of a frame's magic; the others say what the connection is for.
+constexpr int kHelloFrame = 1;
+constexpr int kReplyFrame = 2;
+constexpr int kProofFrame = 3;
+constexpr int kVerdictFrame = 4;
+constexpr int kOriginFrame = 5;
+
+struct Words {
+  std::string_view magic;  // all but the last byte
+  std::string_view label;  // what proofs begin with
+  std::uint16_t version;
+};
+constexpr Words kRanks = {"tuttitr", "tutti transport ", kWireVersion};
+constexpr Words kStore = {"tuttist", "tutti store ", kStoreVersion};
+
+const Words& words_of(const Party& party) noexcept {
+  return party.purpose == Purpose::store ? kStore : kRanks;
+}
 
 // Hello and the head of the reply have the same fields.
 constexpr std::size_t kVersionAt = 8;
@@ -23,14 +41,15 @@ constexpr std::size_t kGenerationAt = 24;
 constexpr std::size_t kFromAt = 32;
 constexpr std::size_t kToAt = 36;
 constexpr std::size_t kNonceAt = 40;
+constexpr std::size_t kKeyAt = 56;
 constexpr std::uint64_t kHasSecret = 1;
 constexpr std::uint64_t kEncrypts = 2;
 constexpr std::size_t kVerdictAt = 8;
 
-constexpr std::size_t kLabelBytes = 24;
-constexpr const char* kAcceptorLabel = "tutti transport acceptor";
-constexpr const char* kDiallerLabel = "tutti transport dialler\0";
-constexpr const char* kTlsLabel = "tutti transport tls key\0";
+constexpr std::size_t kLabelBytes = 24;  // zeros at its end
+constexpr std::string_view kAcceptor = "acceptor";
+constexpr std::string_view kDialler = "dialler";
+constexpr std::string_view kTlsKey = "tls key";
 
 constexpr std::array<std::byte, kDigestBytes> kNoSecret{};
 
@@ -46,26 +65,7 @@ std::uint64_t take(std::span<const std::byte> from) noexcept {
   return value;
 }
 
-void put_magic(std::span<std::byte> to, const Magic& magic) noexcept {
-  std::memcpy(to.data(), magic, kMagicBytes);
-}
-
-void put_head(std::span<std::byte> to, const Magic& magic, const Party& mine) noexcept {
-  put_magic(to, magic);
-  put(to.subspan(kVersionAt, 2), kWireVersion);
-  put(to.subspan(kFlagsAt, 2),
-      (mine.secret.empty() ? 0 : kHasSecret) | (mine.encrypts ? kEncrypts : 0));
-}
-
-void put_rest(std::span<std::byte> to, const Party& mine, int peer, const Nonce& nonce) noexcept {
-  put(to.subspan(kJobAt, 8), mine.job);
-  put(to.subspan(kGenerationAt, 8), mine.generation);
-  put(to.subspan(kFromAt, 4), static_cast<std::uint32_t>(mine.rank));
-  put(to.subspan(kToAt, 4), static_cast<std::uint32_t>(peer));
-  std::memcpy(to.data() + kNonceAt, nonce.data(), kNonceBytes);
-}
-
-Status refused(const char* why) { return Status(Errc::refused, why); }
+Status refused(std::string why) { return Status(Errc::refused, std::move(why)); }
 
 }  // namespace
 
@@ -76,20 +76,23 @@ Status to_status(Refusal refusal) {
       return refused("it runs another version of tutti; use one version in a job");
     case Refusal::secret_needed:
       return refused(
-          "it asks for the job's secret and this process has none; give all processes the same "
-          "TUTTI_SECRET_FILE");
+          "it asks for the job's secret and this process has none, as TUTTI_INSECURE is 1 here; "
+          "unset it, or set it for all processes");
     case Refusal::no_secret:
       return refused(
-          "it has no secret, but this process has one; give all processes the same "
-          "TUTTI_SECRET_FILE");
+          "it has no secret, as TUTTI_INSECURE is 1 there, but this process has one; unset it "
+          "there, or set it for all processes");
     case Refusal::other_job:
-      return refused("it belongs to another job; do two jobs share a master address and port?");
+      return refused(
+          "it belongs to another job; do two jobs share a master address and "
+          "port? Give each its own");
     case Refusal::other_generation:
       return refused("it belongs to another start of this job; has an old process survived?");
     case Refusal::wrong_rank:
       return refused("another rank listens there; is its address known under the wrong rank?");
     case Refusal::bad_rank:
       return refused("it says that our rank cannot be; do all ranks agree on the world size?");
+    case Refusal::other_key:
     case Refusal::wrong_secret:
       return refused("it has another secret; give all processes the same TUTTI_SECRET_FILE");
     case Refusal::crossed: return refused("both sides dialled and the other connection stays");
@@ -99,12 +102,16 @@ Status to_status(Refusal refusal) {
     case Refusal::leaving: return Status(Errc::peer_left, "it is leaving");
     case Refusal::encryption_needed:
       return refused(
-          "it encrypts its connections and this process does not; give all processes the same "
-          "TUTTI_TLS");
+          "it encrypts its connections and this process does not; give all processes (tuttirun "
+          "included) the same TUTTI_TLS");
     case Refusal::no_encryption:
       return refused(
-          "it does not encrypt its connections, but this process does; give all processes the same "
-          "TUTTI_TLS");
+          "it does not encrypt its connections, but this process does; give all processes "
+          "(tuttirun included) the same TUTTI_TLS");
+    case Refusal::earlier_generation:
+      return Status(Errc::peer_left, "it still serves another group of the job");
+    case Refusal::later_generation:
+      return refused("it already serves a later group of this job; do all ranks make as many?");
   }
   return refused("it refused for a reason that this version does not know");
 }
@@ -126,15 +133,23 @@ const char* to_string(Refusal refusal) noexcept {
     case Refusal::encryption_needed: return "encryption_needed";
     case Refusal::no_encryption: return "no_encryption";
     case Refusal::leaving: return "leaving";
+    case Refusal::other_key: return "other_key";
+    case Refusal::earlier_generation: return "earlier_generation";
+    case Refusal::later_generation: return "later_generation";
   }
   return "unknown";
 }
 
 Handshake Handshake::dialler(const Party& mine, int peer, const Nonce& nonce) {
   Handshake handshake(mine, peer, nonce, Step::reply);
+  auto key = key_id(mine.secret);
+  if (!key) {
+    handshake.fail(key.status());
+    return handshake;
+  }
   const auto hello = handshake.append(kHelloBytes);
-  put_head(hello, kHelloMagic, mine);
-  put_rest(hello, mine, peer, nonce);
+  handshake.put_head(hello, kHelloFrame);
+  handshake.put_rest(hello, *key);
   std::ranges::copy(hello, handshake.hello_.begin());
   return handshake;
 }
@@ -150,6 +165,8 @@ std::size_t Handshake::wanted() const noexcept {
     case Step::reply: return kReplyBytes - in_bytes_;
     case Step::proof: return kProofBytes - in_bytes_;
     case Step::verdict: return kVerdictBytes - in_bytes_;
+    case Step::origin: return kOriginBytes - in_bytes_;
+    case Step::repetition: return repeats_ ? kProofBytes - in_bytes_ : 0;
     case Step::none: break;
   }
   return 0;
@@ -160,14 +177,19 @@ void Handshake::feed(std::span<const std::byte> bytes) {
   if (count == 0) return;
   std::memcpy(in_.data() + in_bytes_, bytes.data(), count);
   in_bytes_ += count;
-  constexpr std::array<const char*, 4> kMagics = {kHelloMagic, kReplyMagic, kProofMagic,
-                                                  kVerdictMagic};
-  const char* magic = kMagics[static_cast<std::size_t>(step_)];
-  if (std::memcmp(in_.data(), magic, std::min(in_bytes_, kMagicBytes)) != 0) {
+  constexpr std::array kFrames = {kHelloFrame,   kReplyFrame,  kProofFrame,
+                                  kVerdictFrame, kOriginFrame, kProofFrame};
+  std::array<std::byte, kMagicBytes> magic;
+  put_magic(magic, kFrames[static_cast<std::size_t>(step_)]);
+  if (std::memcmp(in_.data(), magic.data(), std::min(in_bytes_, kMagicBytes)) != 0) {
     foreign_ = true;
     fail(refused("what it says is not tutti's protocol; is the port used by something else?"));
     return;
   }
+  // Of another version no more need come.
+  if (step_ == Step::reply && in_bytes_ >= kFixedBytes &&
+      take(std::span(in_).subspan(kVersionAt, 2)) != words_of(mine_).version)
+    return fail(to_status(Refusal::version));
   if (wanted() > 0) return;
   in_bytes_ = 0;
   switch (step_) {
@@ -175,6 +197,8 @@ void Handshake::feed(std::span<const std::byte> bytes) {
     case Step::reply: return on_reply();
     case Step::proof: return on_proof();
     case Step::verdict: return on_verdict();
+    case Step::origin: return on_origin();
+    case Step::repetition: return on_proof();
     case Step::none: return;
   }
 }
@@ -192,53 +216,90 @@ void Handshake::fail(Status why) {
   step_ = Step::none;
 }
 
-Result<Digest> Handshake::proof_of(const char* label) const {
-  std::array<std::byte, kLabelBytes + kHelloBytes + kReplyHeadBytes> text;
-  std::memcpy(text.data(), label, kLabelBytes);
+void Handshake::put_magic(std::span<std::byte> to, int frame) const noexcept {
+  const std::string_view magic = words_of(mine_).magic;
+  std::memcpy(to.data(), magic.data(), magic.size());
+  to[magic.size()] = static_cast<std::byte>(frame);
+}
+
+void Handshake::put_head(std::span<std::byte> to, int frame) const noexcept {
+  put_magic(to, frame);
+  put(to.subspan(kVersionAt, 2), words_of(mine_).version);
+  put(to.subspan(kFlagsAt, 2),
+      (mine_.secret.empty() ? 0 : kHasSecret) | (mine_.encrypts ? kEncrypts : 0));
+}
+
+void Handshake::put_rest(std::span<std::byte> to, const KeyId& key) const noexcept {
+  put(to.subspan(kJobAt, 8), mine_.job);
+  put(to.subspan(kGenerationAt, 8), mine_.generation);
+  put(to.subspan(kFromAt, 4), static_cast<std::uint32_t>(mine_.rank));
+  put(to.subspan(kToAt, 4), static_cast<std::uint32_t>(peer_));
+  std::memcpy(to.data() + kNonceAt, nonce_.data(), kNonceBytes);
+  std::ranges::copy(key, to.subspan(kKeyAt).begin());
+}
+
+Result<Digest> Handshake::proof_of(std::string_view who) const {
+  std::array<std::byte, kLabelBytes + kHelloBytes + kReplyHeadBytes> text{};
+  const std::string_view label = words_of(mine_).label;
+  std::memcpy(text.data(), label.data(), label.size());
+  std::memcpy(text.data() + label.size(), who.data(), who.size());
   std::memcpy(text.data() + kLabelBytes, hello_.data(), kHelloBytes);
   std::memcpy(text.data() + kLabelBytes + kHelloBytes, reply_.data(), kReplyHeadBytes);
   return hmac_sha256(mine_.secret.empty() ? std::span<const std::byte>(kNoSecret) : mine_.secret,
                      text);
 }
 
-Result<Digest> Handshake::key_of_encryption() const { return proof_of(kTlsLabel); }
+Result<Digest> Handshake::key_of_encryption() const { return proof_of(kTlsKey); }
 
-Refusal Handshake::judge_hello() const noexcept {
+Refusal Handshake::judge_generation(std::uint64_t theirs) const noexcept {
+  if (theirs == mine_.generation) return Refusal::none;
+  if (mine_.purpose == Purpose::ranks) return Refusal::other_generation;
+  if (mine_.generation == 0) return Refusal::none;
+  const bool comes_next = theirs > mine_.generation || mine_.generation >= kUnorderedGeneration;
+  return comes_next ? Refusal::earlier_generation : Refusal::later_generation;
+}
+
+Refusal Handshake::judge_hello(const KeyId& key) const noexcept {
   const std::span<const std::byte> bytes(hello_);
-  if (take(bytes.subspan(kVersionAt, 2)) != kWireVersion) return Refusal::version;
+  if (take(bytes.subspan(kVersionAt, 2)) != words_of(mine_).version) return Refusal::version;
   const std::uint64_t flags = take(bytes.subspan(kFlagsAt, 2));
   const bool theirs = (flags & kHasSecret) != 0;
   if (theirs && mine_.secret.empty()) return Refusal::no_secret;
   if (!theirs && !mine_.secret.empty()) return Refusal::secret_needed;
+  if (!std::ranges::equal(bytes.subspan(kKeyAt, key.size()), key)) return Refusal::other_key;
   if (take(bytes.subspan(kJobAt, 8)) != mine_.job) return Refusal::other_job;
-  if (take(bytes.subspan(kGenerationAt, 8)) != mine_.generation) return Refusal::other_generation;
+  const bool encrypts = (flags & kEncrypts) != 0;
+  if (encrypts != mine_.encrypts)
+    return encrypts ? Refusal::no_encryption : Refusal::encryption_needed;
+  const Refusal generation = judge_generation(take(bytes.subspan(kGenerationAt, 8)));
+  if (generation != Refusal::none || mine_.purpose == Purpose::store) return generation;
   if (take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.rank))
     return Refusal::wrong_rank;
   const std::uint64_t from = take(bytes.subspan(kFromAt, 4));
   if (from >= static_cast<std::uint64_t>(mine_.size) ||
       from == static_cast<std::uint64_t>(mine_.rank))
     return Refusal::bad_rank;
-  const bool encrypts = (flags & kEncrypts) != 0;
-  if (encrypts != mine_.encrypts)
-    return encrypts ? Refusal::no_encryption : Refusal::encryption_needed;
   return Refusal::none;
 }
 
 void Handshake::on_hello() {
   std::copy_n(in_.begin(), kHelloBytes, hello_.begin());
-  const Refusal refusal = judge_hello();
+  auto key = key_id(mine_.secret);
+  if (!key) return fail(key.status());
+  const Refusal refusal = refusal_ = judge_hello(*key);
   const auto reply = append(kReplyBytes);
   std::ranges::fill(reply, std::byte{0});
-  put_head(reply, kReplyMagic, mine_);
+  put_head(reply, kReplyFrame);
   put(reply.subspan(kRefusalAt, 4), static_cast<std::uint32_t>(refusal));
   if (refusal != Refusal::none) {
+    if (refusal == Refusal::other_key) tell_origin();
     fail(Status(Errc::refused, std::string("it was refused: ") + to_string(refusal)));
     return;
   }
   peer_ = static_cast<int>(take(std::span(hello_).subspan(kFromAt, 4)));
-  put_rest(reply, mine_, peer_, nonce_);
+  put_rest(reply, *key);
   std::copy_n(reply.begin(), kReplyHeadBytes, reply_.begin());
-  auto proof = proof_of(kAcceptorLabel);
+  auto proof = proof_of(kAcceptor);
   if (!proof) {
     out_begin_ = out_end_ = 0;
     return fail(proof.status());
@@ -247,14 +308,46 @@ void Handshake::on_hello() {
   step_ = Step::proof;
 }
 
+void Handshake::tell_origin() noexcept {
+  const auto origin = append(kOriginBytes);
+  std::ranges::fill(origin, std::byte{0});
+  put_magic(origin, kOriginFrame);
+  std::span<std::byte> rest = origin.subspan(kMagicBytes);
+  try {
+    for (const std::string& text : {os::host_name() + "\n", std::string(mine_.source)}) {
+      const std::size_t count = std::min(text.size(), rest.size());
+      std::memcpy(rest.data(), text.data(), count);
+      rest = rest.subspan(count);
+    }
+  } catch (const std::exception&) {  // no memory: then the dialler is told less
+    rest = {};
+  }
+}
+
+void Handshake::on_origin() {
+  const std::string_view text(reinterpret_cast<const char*>(in_.data()) + kMagicBytes,
+                              kOriginBytes - kMagicBytes);
+  const std::string_view told = text.substr(0, text.find('\0'));
+  const std::size_t end = std::min(told.find('\n'), told.size());
+  fail(refused(fmt::format(
+      "it has another secret: on its host {} it is {}, and on this host {} it is {}; copy the file "
+      "of one host to the other, or give all processes the same secret (--secret-file or "
+      "TUTTI_SECRET_FILE), or set TUTTI_INSECURE=1 for all (then anybody who reaches that port can "
+      "join, read and change data)",
+      base::shown_on_line(told.substr(0, end)),
+      base::shown_on_line(told.substr(std::min(end + 1, told.size()))), os::host_name(),
+      mine_.source)));
+}
+
 Refusal Handshake::judge_reply() const noexcept {
   const std::span<const std::byte> bytes(reply_);
   if (const auto refusal = take(bytes.subspan(kRefusalAt, 4)); refusal != 0)
     return static_cast<Refusal>(refusal);
-  if (take(bytes.subspan(kVersionAt, 2)) != kWireVersion) return Refusal::version;
   // What the reply says about its own secret does not matter: the proof tells.
   if (take(bytes.subspan(kJobAt, 8)) != mine_.job) return Refusal::other_job;
-  if (take(bytes.subspan(kGenerationAt, 8)) != mine_.generation) return Refusal::other_generation;
+  const bool store = mine_.purpose == Purpose::store;  // of generation 0 it takes all
+  if (!store && take(bytes.subspan(kGenerationAt, 8)) != mine_.generation)
+    return Refusal::other_generation;
   if (take(bytes.subspan(kFromAt, 4)) != static_cast<std::uint64_t>(peer_) ||
       take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.rank))
     return Refusal::wrong_rank;
@@ -268,40 +361,58 @@ Refusal Handshake::judge_reply() const noexcept {
 void Handshake::on_reply() {
   std::copy_n(in_.begin(), kReplyHeadBytes, reply_.begin());
   if (const Refusal refusal = judge_reply(); refusal != Refusal::none) {
+    if (refusal == Refusal::other_key) {
+      step_ = Step::origin;
+      return;
+    }
     Status why = to_status(refusal);
     // That the peer leaves, or has given us up, only the peer can say, and it has not proven
     // itself.
-    if (why.code() != Errc::refused) why = refused("it refused without proving who it is");
+    if (why.code() != Errc::refused && refusal != Refusal::earlier_generation)
+      why = refused("it refused without proving who it is");
     return fail(std::move(why));
   }
-  auto expected = proof_of(kAcceptorLabel);
+  auto expected = proof_of(kAcceptor);
   if (!expected) return fail(expected.status());
   if (!equal_constant_time(*expected, std::span(in_).subspan(kReplyHeadBytes, kDigestBytes)))
     return fail(to_status(Refusal::wrong_secret));
-  auto proof = proof_of(kDiallerLabel);
+  auto proof = proof_of(kDialler);
   if (!proof) return fail(proof.status());
-  const auto out = append(kProofBytes);
-  put_magic(out, kProofMagic);
-  std::ranges::copy(*proof, out.subspan(kMagicBytes).begin());
+  std::ranges::copy(*proof, proof_.begin());
+  say_proof();
   step_ = Step::verdict;
 }
 
+void Handshake::say_proof() noexcept {
+  const auto out = append(kProofBytes);
+  put_magic(out, kProofFrame);
+  std::ranges::copy(proof_, out.subspan(kMagicBytes).begin());
+}
+
+void Handshake::repeat() noexcept {
+  repeats_ = true;
+  if (step_ == Step::verdict) say_proof();
+}
+
 void Handshake::on_proof() {
-  auto expected = proof_of(kDiallerLabel);
+  auto expected = proof_of(kDialler);
   if (!expected) return fail(expected.status());
   if (!equal_constant_time(*expected, std::span(in_).subspan(kMagicBytes, kDigestBytes))) {
     conclude(Refusal::wrong_secret);
     return;
   }
-  state_ = State::proven;
+  const bool once_more = mine_.encrypts && mine_.purpose == Purpose::store && step_ == Step::proof;
+  step_ = once_more ? Step::repetition : Step::none;
+  if (!once_more) state_ = State::proven;
 }
 
 void Handshake::conclude(Refusal refusal) noexcept {
   const auto verdict = append(kVerdictBytes);
   std::ranges::fill(verdict, std::byte{0});
-  put_magic(verdict, kVerdictMagic);
+  put_magic(verdict, kVerdictFrame);
   put(verdict.subspan(kVerdictAt, 4), static_cast<std::uint32_t>(refusal));
   step_ = Step::none;
+  refusal_ = refusal;
   state_ = refusal == Refusal::none ? State::accepted : State::failed;
   if (refusal == Refusal::wrong_secret) failure_ = refused("it does not know the job's secret");
 }

@@ -4,17 +4,19 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include <tutti/error.hpp>
 
 #include "secure/hmac.hpp"
 
-// How the two ends of a connection between ranks prove to each other that they belong to the same
-// job. A state machine on bytes without I/O; frames of fixed size, so that a stranger can make us
-// keep at most 96 bytes. docs/wire.md draws it.
+// How the two ends of a connection (of two ranks, or of a store and its user) prove to each other
+// that they belong to the same job. A state machine on bytes without I/O; frames of fixed size, so
+// that a stranger can make us keep at most 64 bytes. docs/wire.md draws it.
 //
 //   dialler                                       acceptor
-//   hello: version, job, generation, ranks, nonce -->
+//   hello: version, job, generation, ranks,
+//          nonce, key id                          -->
 //                                                 <-- reply: refusal or the same, nonce, proof
 //   proof                                         -->
 //                                                 <-- verdict: accepted, crossed, refused
@@ -22,22 +24,35 @@
 // A proof is HMAC-SHA256(secret, role label, hello, head of the reply): each side's nonce is in
 // what the other one signs, so nothing can be replayed, and the labels differ, so nothing can be
 // reflected. Without a secret the key is all zeros: other jobs and protocols are still told apart.
+// Where the ids of the keys differ an origin follows the reply: whose key it is, for people.
 //
 // Where both sides encrypt, everything behind the proof of the dialler travels in TLS, the verdict
 // first. Whoever has not proven himself so never gets to speak TLS.
 namespace tutti::secure {
 
-inline constexpr std::uint16_t kWireVersion = 1;
-inline constexpr std::size_t kNonceBytes = 24;
+/// What the connection is for; each has a protocol, and so a version, of its own behind the
+/// verdict.
+enum class Purpose : unsigned char { ranks, store };
+
+inline constexpr std::uint16_t kWireVersion = 2;   ///< between ranks
+inline constexpr std::uint16_t kStoreVersion = 3;  ///< between a store and its users
+/// Generations of a store from here on have no order: a user that looks for one of them, or finds
+/// one of them and looks for another, tries again until that one is served.
+inline constexpr std::uint64_t kUnorderedGeneration = std::uint64_t{1} << 31;
+inline constexpr std::size_t kNonceBytes = 16;
 inline constexpr std::size_t kHelloBytes = 64;
 inline constexpr std::size_t kReplyHeadBytes = 64;
 inline constexpr std::size_t kReplyBytes = kReplyHeadBytes + kDigestBytes;
 inline constexpr std::size_t kProofBytes = 8 + kDigestBytes;
 inline constexpr std::size_t kVerdictBytes = 16;
+inline constexpr std::size_t kOriginBytes = 256;
+inline constexpr std::size_t kLongestFrame = kOriginBytes;
+/// Of hello and reply; they stay the same in every version.
+inline constexpr std::size_t kFixedBytes = 16;
 
 using Nonce = std::array<std::byte, kNonceBytes>;
 
-/// What one side knows. The secret must outlive the handshake.
+/// What one side knows. The secret and its source must outlive the handshake.
 struct Party {
   int rank = 0;
   int size = 1;
@@ -45,6 +60,8 @@ struct Party {
   std::uint64_t generation = 0;
   std::span<const std::byte> secret;
   bool encrypts = false;  ///< needs a secret
+  Purpose purpose = Purpose::ranks;
+  std::string_view source = "the job's secret";  ///< of the secret, for people
 };
 
 /// Why there is no connection; on the wire.
@@ -58,12 +75,15 @@ enum class Refusal : std::uint32_t {
   wrong_rank = 6,        ///< the acceptor is another rank than was dialled
   bad_rank = 7,          ///< the dialler's rank cannot be
   wrong_secret = 8,
-  crossed = 9,             ///< no failure: both dialled, the other connection stays
-  connected = 10,          ///< there is a connection between the two already
-  gone = 11,               ///< the acceptor has given the dialler up
-  encryption_needed = 12,  ///< the acceptor encrypts, the dialler does not
-  no_encryption = 13,      ///< the dialler encrypts, the acceptor does not
-  leaving = 14,            ///< no failure: the acceptor leaves in peace and owes nothing
+  crossed = 9,              ///< no failure: both dialled, the other connection stays
+  connected = 10,           ///< there is a connection between the two already
+  gone = 11,                ///< the acceptor has given the dialler up
+  encryption_needed = 12,   ///< the acceptor encrypts, the dialler does not
+  no_encryption = 13,       ///< the dialler encrypts, the acceptor does not
+  leaving = 14,             ///< no failure: the acceptor leaves in peace and owes nothing
+  other_key = 15,           ///< the ids of the keys differ; an origin follows the reply
+  earlier_generation = 16,  ///< the store may make room for the one the user looks for
+  later_generation = 17,    ///< the user is late
 };
 
 /// One side of a handshake.
@@ -91,10 +111,14 @@ class Handshake {
   }
   void sent(std::size_t bytes) noexcept { out_begin_ += bytes; }
   /// Once outgoing() is sent, the connection has to be encrypted with key_of_encryption() before
-  /// anything else is read or sent: the dialler as TLS client, the acceptor (proven) as server.
+  /// anything else is read or sent: the dialler as TLS client, the acceptor as server.
   [[nodiscard]] bool wants_encryption() const noexcept {
-    return mine_.encrypts && (step_ == Step::verdict || state_ == State::proven);
+    return mine_.encrypts && !repeats_ &&
+           (step_ == Step::verdict || step_ == Step::repetition || state_ == State::proven);
   }
+  /// With a store, once the connection is encrypted: the dialler says its proof once more, with its
+  /// first request right behind it, and the acceptor waits for that.
+  void repeat() noexcept;
   /// Of this one connection: HMAC-SHA256(secret, "tutti transport tls key", hello, head of the
   /// reply).
   [[nodiscard]] Result<Digest> key_of_encryption() const;
@@ -104,11 +128,13 @@ class Handshake {
   /// The rank at the other end: dialled, or claimed (true from `proven` on), or -1.
   [[nodiscard]] int peer() const noexcept { return peer_; }
   [[nodiscard]] const Status& failure() const noexcept { return failure_; }
+  /// Why the acceptor has refused the dialler.
+  [[nodiscard]] Refusal refusal() const noexcept { return refusal_; }
   /// Garbage that does not come from tutti at all.
   [[nodiscard]] bool foreign() const noexcept { return foreign_; }
 
  private:
-  enum class Step : unsigned char { hello, reply, proof, verdict, none };
+  enum class Step : unsigned char { hello, reply, proof, verdict, origin, repetition, none };
 
   Handshake(const Party& mine, int peer, const Nonce& nonce, Step step) noexcept
       : mine_(mine), peer_(peer), nonce_(nonce), step_(step) {}
@@ -116,9 +142,16 @@ class Handshake {
   void on_reply();
   void on_proof();
   void on_verdict();
-  [[nodiscard]] Refusal judge_hello() const noexcept;
+  void on_origin();
+  [[nodiscard]] Refusal judge_hello(const KeyId& key) const noexcept;
+  [[nodiscard]] Refusal judge_generation(std::uint64_t theirs) const noexcept;
   [[nodiscard]] Refusal judge_reply() const noexcept;
-  [[nodiscard]] Result<Digest> proof_of(const char* label) const;
+  [[nodiscard]] Result<Digest> proof_of(std::string_view who) const;
+  void put_head(std::span<std::byte> to, int frame) const noexcept;
+  void put_rest(std::span<std::byte> to, const KeyId& key) const noexcept;
+  void put_magic(std::span<std::byte> to, int frame) const noexcept;
+  void tell_origin() noexcept;
+  void say_proof() noexcept;
   std::span<std::byte> append(std::size_t bytes) noexcept;
   void fail(Status why);
 
@@ -128,13 +161,16 @@ class Handshake {
   Step step_;
   State state_ = State::running;
   bool foreign_ = false;
-  std::array<std::byte, kReplyBytes> in_{};
+  bool repeats_ = false;
+  Refusal refusal_ = Refusal::none;
+  std::array<std::byte, kLongestFrame> in_{};
   std::size_t in_bytes_ = 0;
-  std::array<std::byte, kReplyBytes + kVerdictBytes> out_{};
+  std::array<std::byte, kReplyBytes + kOriginBytes> out_{};
   std::size_t out_begin_ = 0;
   std::size_t out_end_ = 0;
   std::array<std::byte, kHelloBytes> hello_{};
   std::array<std::byte, kReplyHeadBytes> reply_{};
+  Digest proof_{};  // the dialler's own
   Status failure_;
 };
 

@@ -41,40 +41,54 @@ constexpr std::uint64_t kFirstId = 1;
 // stands behind all answers.
 constexpr int kLastReads = 1024;
 
+/// Says what there is to say, and hears what has to come before there is more.
+Status take_turn(secure::Stream& stream, secure::Handshake& handshake, os::Deadline deadline) {
+  if (Status s = stream.write_all(handshake.outgoing(), deadline); !s) return s;
+  handshake.sent(handshake.outgoing().size());
+  std::array<std::byte, secure::kLongestFrame> buffer;
+  std::size_t most = secure::kFixedBytes;  // which say whether the rest will come
+  while (handshake.wanted() > 0 && handshake.outgoing().empty()) {
+    const auto bytes = std::span(buffer).first(std::min(most, handshake.wanted()));
+    if (Status s = stream.read_all(bytes, deadline); !s) return s;
+    handshake.feed(bytes);
+    most = buffer.size();
+  }
+  return {};
+}
+
 Attempt shake_hands(secure::Stream& stream, const Credentials& mine, os::Deadline deadline,
                     const Request* first) {
-  auto hello = make_hello(mine);
-  if (!hello) return {hello.status(), true};
+  secure::Nonce nonce;
+  if (Status s = secure::random_bytes(nonce); !s) return {s, true};
+  secure::Handshake handshake = secure::Handshake::dialler(mine.party(), 0, nonce);
+  const auto failed = [&] { return handshake.state() == secure::Handshake::State::failed; };
+  const auto failure = [&] {
+    return Attempt{handshake.failure(), handshake.failure().code() != Errc::peer_left};
+  };
+  if (failed()) return failure();
   const os::Deadline soon = std::min(deadline, Clock::now() + kHelloTimeout);
-  if (Status s = stream.write_all(*hello, soon); !s) return {s};
-  Reply reply{};
-  if (Status s = stream.read_all(reply, soon); !s) return {s};
-  if (tells_origin(reply)) {
-    Origin origin{};
-    if (Status s = stream.read_all(origin, soon); !s) return {s};
-    return {describe_other_key(origin, mine), true};
-  }
-  if (Status s = check_reply(*hello, reply, mine); !s) return {s, s.code() != Errc::peer_left};
-  auto proof = make_client_proof(*hello, reply, mine);
-  if (!proof) return {proof.status(), true};
+  if (Status s = take_turn(stream, handshake, soon); !s) return {s};
+  if (failed()) return failure();
   if (mine.encrypts) {
-    if (Status s = stream.write_all(*proof, deadline); !s) return {s};
-    auto key = key_of_encryption(*hello, reply, mine);
+    if (Status s = stream.write_all(handshake.outgoing(), deadline); !s) return {s};
+    handshake.sent(handshake.outgoing().size());
+    auto key = handshake.key_of_encryption();
     if (!key) return {key.status(), true};
     if (Status s = stream.encrypt(*key, {secure::Tls::Role::client, secure::Tls::Use::quiet}); !s)
       return {s, true};
     if (Status s = stream.shake_until(deadline); !s) return {s, s.code() == Errc::refused};
+    handshake.repeat();
   }
-  std::vector<std::byte> bytes(proof->begin(), proof->end());
+  const auto proof = handshake.outgoing();
+  std::vector<std::byte> bytes(proof.begin(), proof.end());
+  handshake.sent(proof.size());
   if (first != nullptr) {
     const std::vector<std::byte> frame = encode_request(*first, kFirstId);
     bytes.insert(bytes.end(), frame.begin(), frame.end());
   }
   if (Status s = stream.write_all(bytes, deadline); !s) return {s};
-  Verdict verdict{};
-  if (Status s = stream.read_all(verdict, deadline); !s) return {s};
-  if (Status s = check_verdict(verdict); !s) return {s, true};
-  return {};
+  if (Status s = take_turn(stream, handshake, deadline); !s) return {s};
+  return failed() ? Attempt{handshake.failure(), true} : Attempt{};
 }
 
 Attempt try_once(const os::Address& address, const Credentials& mine, os::Deadline deadline,

@@ -15,7 +15,7 @@
 
 #include "os/socket.hpp"
 #include "secure/stream.hpp"
-#include "store/handshake.hpp"
+#include "store/credentials.hpp"
 #include "store/request.hpp"
 
 namespace tutti::store {

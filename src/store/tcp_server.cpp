@@ -24,8 +24,8 @@
 #include "secure/stream.hpp"
 #include "store/answer_queue.hpp"
 #include "store/broker.hpp"
+#include "store/credentials.hpp"
 #include "store/farewell.hpp"
-#include "store/handshake.hpp"
 #include "store/wire.hpp"
 
 namespace tutti::store {
@@ -86,20 +86,17 @@ class TcpServer::Loop {
 
  private:
   using Id = std::uint64_t;
-  enum class State { hello, proof, open };
-
   struct Connection {
     std::uint64_t id = 0;
     secure::Stream stream;
     std::string peer;
-    State state = State::hello;
+    std::optional<secure::Handshake> handshake;  // until the user is known
     bool doomed = false;
     bool left = false;
     bool unread = false;  // listed: its socket may not tell of all that has come
     std::uint32_t watched = EPOLLIN;
 
-    Hello hello{};
-    Reply reply{};
+    [[nodiscard]] bool open() const noexcept { return !handshake; }
 
     std::vector<std::byte> in;
     std::size_t in_used = 0;  // bytes at the front of `in` that are done with
@@ -122,8 +119,8 @@ class TcpServer::Loop {
   void read_on_loop(Id id, Connection& connection);
   void read_unread_on_loop();
   void read_handshake_on_loop(Connection& connection);
-  void handle_hello_on_loop(Connection& connection);
-  void handle_proof_on_loop(Connection& connection);
+  void advance_handshake_on_loop(Connection& connection);
+  void refuse_on_loop(Connection& connection);
   void handle_frames_on_loop(Id id, Connection& connection);
   void handle_request_on_loop(Id id, Connection& connection, const FrameHeader& header,
                               Request request);
@@ -166,7 +163,7 @@ void TcpServer::Loop::shut() noexcept {
   try {
     std::vector<Parting> users;
     for (const auto& [id, connection] : connections_) {
-      if (connection->state == State::open && !connection->doomed)
+      if (connection->open() && !connection->doomed)
         users.push_back({std::move(connection->stream), std::move(connection->out)});
     }
     part_from(std::move(users), options_.farewell_timeout);
@@ -236,6 +233,12 @@ void TcpServer::Loop::accept_on_loop() {
     }
     if (!accepted->valid()) return;
     auto connection = std::make_unique<Connection>();
+    secure::Nonce nonce;
+    if (Status status = secure::random_bytes(nonce); !status) {
+      base::log_limited(base::Level::error, "store.nonce", status.message());
+      continue;
+    }
+    connection->handshake = secure::Handshake::acceptor(credentials().party(), nonce);
     connection->stream = secure::Stream(std::move(*accepted));
     const int fd = connection->stream.fd();
     auto peer = os::peer_address(fd);
@@ -249,8 +252,7 @@ void TcpServer::Loop::accept_on_loop() {
     if (++stranger_count_ > options_.max_strangers) {
       const auto oldest = std::ranges::find_if(strangers_, [&](const auto& entry) {
         const auto found = connections_.find(entry.second);
-        return found != connections_.end() && found->second->state != State::open &&
-               !found->second->doomed;
+        return found != connections_.end() && !found->second->open() && !found->second->doomed;
       });
       doom_on_loop(*connections_.at(oldest->second), "too many unproven connections");
     }
@@ -265,7 +267,7 @@ void TcpServer::Loop::expire_on_loop(Clock::time_point now) {
   }
   while (!strangers_.empty()) {
     const auto entry = connections_.find(strangers_.front().second);
-    const bool unproven = entry != connections_.end() && entry->second->state != State::open;
+    const bool unproven = entry != connections_.end() && !entry->second->open();
     if (unproven && now < strangers_.front().first) return;
     if (unproven) doom_on_loop(*entry->second, "said no valid hello in time");
     strangers_.pop_front();
@@ -288,7 +290,7 @@ void TcpServer::Loop::ready_on_loop(Id id, std::uint32_t events) {
 }
 
 void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
-  if (connection.state != State::open) {
+  if (!connection.open()) {
     read_handshake_on_loop(connection);
     return;
   }
@@ -319,11 +321,10 @@ void TcpServer::Loop::read_unread_on_loop() {
 
 void TcpServer::Loop::read_handshake_on_loop(Connection& connection) {
   // Exactly what is missing and no more: a stranger never makes us keep more than one frame.
-  while (connection.state != State::open && !connection.doomed) {
-    const std::size_t wanted = connection.state == State::hello ? kHelloBytes : kProofBytes;
-    std::array<std::byte, kHelloBytes> buffer{};
-    const secure::Moved got =
-        connection.stream.read_some(std::span(buffer).first(wanted - connection.in.size()));
+  while (!connection.open() && !connection.doomed) {
+    std::array<std::byte, secure::kHelloBytes> buffer{};
+    const std::size_t wanted = std::min(buffer.size(), connection.handshake->wanted());
+    const secure::Moved got = connection.stream.read_some(std::span(buffer).first(wanted));
     if (got.error != 0 || got.ended) {
       doom_on_loop(connection, connection.stream.trouble().empty()
                                    ? "closed the connection before it was known"
@@ -331,72 +332,54 @@ void TcpServer::Loop::read_handshake_on_loop(Connection& connection) {
       return;
     }
     if (got.bytes == 0) return;
-    connection.in.insert(connection.in.end(), buffer.begin(),
-                         buffer.begin() + static_cast<std::ptrdiff_t>(got.bytes));
-    if (connection.state == State::hello && !may_be_hello(connection.in)) {
-      doom_on_loop(connection, "does not speak this protocol");
-      return;
-    }
-    if (connection.in.size() < wanted) return;
-    if (connection.state == State::hello)
-      handle_hello_on_loop(connection);
-    else
-      handle_proof_on_loop(connection);
-    connection.in.clear();
+    connection.handshake->feed(std::span(buffer).first(got.bytes));
+    advance_handshake_on_loop(connection);
   }
 }
 
-void TcpServer::Loop::handle_proof_on_loop(Connection& connection) {
-  Proof proof{};
-  std::ranges::copy(connection.in, proof.begin());
-  auto checked = check_client_proof(connection.hello, connection.reply, proof, credentials());
-  if (!checked) base::log_limited(base::Level::error, "store.proof", checked.status().message());
-  const bool good = checked && *checked;
-  if (good && options_.encrypt && !connection.stream.encrypted()) {
-    // He says it again in TLS, with what he wants first behind it.
-    auto key = key_of_encryption(connection.hello, connection.reply, credentials());
+void TcpServer::Loop::advance_handshake_on_loop(Connection& connection) {
+  secure::Handshake& handshake = *connection.handshake;
+  const bool proven = handshake.state() == secure::Handshake::State::proven;
+  if (proven) handshake.conclude(secure::Refusal::none);
+  const auto words = handshake.outgoing();
+  if (!words.empty()) send_on_loop(connection, {words.begin(), words.end()});
+  handshake.sent(words.size());
+  if (connection.doomed) return;
+  if (handshake.state() == secure::Handshake::State::failed) {
+    refuse_on_loop(connection);
+  } else if (proven) {
+    connection.handshake.reset();
+    --stranger_count_;
+    ++open_count_;
+  } else if (handshake.wants_encryption()) {
+    auto key = handshake.key_of_encryption();
     const Status status =
         key ? connection.stream.encrypt(*key, {secure::Tls::Role::server, secure::Tls::Use::quiet})
             : key.status();
-    if (!status) doom_on_loop(connection, status.message());
-    return;
+    if (!status) return doom_on_loop(connection, status.message());
+    handshake.repeat();
   }
-  const Verdict verdict = make_verdict(good ? Refusal::none : Refusal::wrong_secret);
-  send_on_loop(connection, {verdict.begin(), verdict.end()});
-  if (!good) doom_on_loop(connection, "has another secret");
-  if (connection.doomed) return;
-  connection.state = State::open;
-  --stranger_count_;
-  ++open_count_;
 }
 
-void TcpServer::Loop::handle_hello_on_loop(Connection& connection) {
-  std::ranges::copy(connection.in, connection.hello.begin());
-  auto answer = answer_hello(connection.hello, credentials());
-  if (!answer) {
-    doom_on_loop(connection, answer.status().message());
-    return;
+void TcpServer::Loop::refuse_on_loop(Connection& connection) {
+  // The user is told, too, but the others wait for it until their time is over.
+  const auto warn = [&](const char* name, const std::string& why) {
+    base::log_limited(base::Level::warning, name,
+                      fmt::format("the store at {} has refused {}{}", address_.to_string(),
+                                  connection.peer, why));
+  };
+  const secure::Refusal refusal = connection.handshake->refusal();
+  if (refusal == secure::Refusal::other_key) {
+    warn("store.key", fmt::format(", which has another secret than this process ({}); it is told "
+                                  "what to do",
+                                  options_.secret_source));
   }
-  connection.reply = answer->reply;
-  send_on_loop(connection, {answer->reply.begin(), answer->reply.end()});
-  if (answer->refusal == Refusal::other_key) {
-    const Origin origin = make_origin(credentials());
-    send_on_loop(connection, {origin.begin(), origin.end()});
-    base::log_limited(base::Level::warning, "store.key",
-                      fmt::format("the store at {} has refused {}, which has another secret than "
-                                  "this process ({}); it is told what to do",
-                                  address_.to_string(), connection.peer, options_.secret_source));
+  if (refusal == secure::Refusal::encryption_needed || refusal == secure::Refusal::no_encryption) {
+    warn("store.encryption",
+         ": one of the two encrypts its connections and the other does not; give all processes "
+         "the same TUTTI_TLS");
   }
-  if (answer->refusal == Refusal::encryption_needed || answer->refusal == Refusal::no_encryption) {
-    // He is told, too, but the others wait for him until their time is over.
-    base::log_limited(base::Level::warning, "store.encryption",
-                      fmt::format("the store at {} has refused {}: one of the two encrypts its "
-                                  "connections and the other does not; give all processes the "
-                                  "same TUTTI_TLS",
-                                  address_.to_string(), connection.peer));
-  }
-  if (answer->refusal != Refusal::none) doom_on_loop(connection, "was refused");
-  connection.state = State::proof;
+  doom_on_loop(connection, connection.handshake->failure().message());
 }
 
 void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
@@ -558,7 +541,7 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
   }
   connection.waiting.clear();
   if (connection.left) return;
-  if (connection.state == State::open) {
+  if (connection.open()) {
     base::log(base::Level::info, fmt::format("the store at {} has lost user {}: {}",
                                              address_.to_string(), connection.peer, why));
   } else {
@@ -587,7 +570,7 @@ std::vector<std::pair<std::string, std::string>> TcpServer::Loop::bury_doomed_on
       ++entry;
       continue;
     }
-    if (connection.state == State::open) {
+    if (connection.open()) {
       --open_count_;
       ++departed_;
     } else {

@@ -211,11 +211,11 @@ void TcpTransport::lose_the_first(const Connection& unreachable, const Status& f
 
 bool TcpTransport::talk(secure::Stream& stream, secure::Handshake& handshake,
                         secure::Tls::Role role, Status& trouble) {
-  std::array<std::byte, secure::kReplyBytes> buffer;
+  std::array<std::byte, secure::kLongestFrame> buffer;
   while (true) {
     while (!handshake.outgoing().empty()) {
       const secure::Moved sent = stream.write_some(handshake.outgoing());
-      // A new socket takes 96 bytes at once, or something is very wrong with it.
+      // A new socket takes so few bytes at once, or something is very wrong with it.
       if (sent.error != 0)
         trouble = stream.status_of(sent, "cannot send");
       else if (sent.bytes == 0)

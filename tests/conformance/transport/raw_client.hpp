@@ -55,7 +55,7 @@ class RawClient {
     const auto out = handshake.outgoing();
     const std::size_t count = std::min(limit, out.size());
     if (count > 0) handshake.sent(say(out.first(count)));
-    std::byte buffer[secure::kReplyBytes];
+    std::byte buffer[secure::kLongestFrame];
     if (handshake.wanted() > 0) {
       auto got = os::receive_some(fd_.get(), std::span(buffer).first(handshake.wanted()));
       if (!got || !got->has_value()) return true;

@@ -16,6 +16,7 @@
 #include "fuzz/require.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/interfaces.hpp"
+#include "store/job_secret.hpp"
 
 using namespace tutti::rendezvous;
 using tutti::fuzz::require;
@@ -57,7 +58,8 @@ TUTTI_FUZZER(environment_fuzz)(const std::uint8_t* data, std::size_t size) {
   check(tutti::Config::from_environment(lookup));
   // Descriptors only: opening what is named there may do something.
   if (!variables.contains("TUTTI_SECRET_FILE")) {
-    if (auto secret = read_secret(environment)) require(secret->empty() || secret->size() >= 32);
+    if (auto secret = tutti::store::given_secret(lookup))
+      require(!secret->has_value() || (*secret)->bytes.size() >= 32);
   }
   if (auto chosen = choose_interface(environment, AF_INET); !chosen)
     require(chosen.status().code() == tutti::Errc::invalid_argument);

@@ -16,6 +16,7 @@ using tutti::fuzz::require;
 using tutti::secure::Handshake;
 using tutti::secure::Nonce;
 using tutti::secure::Party;
+using tutti::secure::Purpose;
 using tutti::secure::Refusal;
 using State = Handshake::State;
 using Bytes = std::vector<std::byte>;
@@ -23,8 +24,8 @@ using Bytes = std::vector<std::byte>;
 const Bytes kSecret(16, std::byte{0x6b});
 
 void check_bounds(const Handshake& handshake) {
-  require(handshake.wanted() <= tutti::secure::kReplyBytes);
-  require(handshake.outgoing().size() <= tutti::secure::kReplyBytes + tutti::secure::kVerdictBytes);
+  require(handshake.wanted() <= tutti::secure::kLongestFrame);
+  require(handshake.outgoing().size() <= tutti::secure::kReplyBytes + tutti::secure::kOriginBytes);
   require((handshake.state() == State::failed) <= !handshake.failure().ok());
 }
 
@@ -54,10 +55,15 @@ Bytes take_out(Handshake& from, std::span<const std::byte>& noise, bool& changed
 /// Ways in which two ranks may not belong together.
 enum class Mismatch { none, no_secret, secret, other_secret, job, generation, peer, rank, count };
 
+/// A rank of the job; for a store all are 0.
+Party party_of(int rank, bool encrypts, Purpose purpose) {
+  return {purpose == Purpose::store ? 0 : rank, 4, 7, 2, kSecret, encrypts, purpose};
+}
+
 /// The dialler as it would be with that mismatch.
-Party dialler_with(Mismatch mismatch, bool encrypts) {
+Party dialler_with(Mismatch mismatch, bool encrypts, Purpose purpose) {
   static const Bytes kOtherSecret(16, std::byte{0x6c});
-  Party party{1, 4, 7, 2, kSecret, encrypts};
+  Party party = party_of(1, encrypts, purpose);
   if (mismatch == Mismatch::no_secret) party.secret = {};
   if (mismatch == Mismatch::other_secret) party.secret = kOtherSecret;
   if (mismatch == Mismatch::job) party.job = 8;
@@ -67,22 +73,32 @@ Party dialler_with(Mismatch mismatch, bool encrypts) {
 }
 
 /// An exchange of two that keep the rules, with bits changed on the way.
-void exchange(Mismatch mismatch, bool encrypts, Refusal verdict, std::span<const std::byte> noise,
-              std::size_t step) {
-  Party two{2, 4, 7, 2, kSecret, encrypts};
+void exchange(Mismatch mismatch, bool encrypts, Purpose purpose, Refusal verdict,
+              std::span<const std::byte> noise, std::size_t step) {
+  const bool store = purpose == Purpose::store;
+  if (store && (mismatch == Mismatch::peer || mismatch == Mismatch::rank))
+    mismatch = Mismatch::none;
+  Party two = party_of(2, encrypts, purpose);
   if (mismatch == Mismatch::secret) two.secret = {};
   Nonce nonce{};
-  Handshake dialler = Handshake::dialler(dialler_with(mismatch, encrypts),
-                                         mismatch == Mismatch::peer ? 3 : 2, nonce);
+  const int dialled = store ? 0 : mismatch == Mismatch::peer ? 3 : 2;
+  Handshake dialler = Handshake::dialler(dialler_with(mismatch, encrypts, purpose), dialled, nonce);
   nonce.fill(std::byte{9});
   Handshake acceptor = Handshake::acceptor(two, nonce);
   bool changed = false;
   feed_all(acceptor, take_out(dialler, noise, changed), step);
   feed_all(dialler, take_out(acceptor, noise, changed), step);
   feed_all(acceptor, take_out(dialler, noise, changed), step);
+  const bool right = !changed && mismatch == Mismatch::none;
+  require(acceptor.wants_encryption() == (encrypts && right));
+  if (store && acceptor.wants_encryption()) {
+    require(acceptor.state() == State::running && acceptor.wanted() == 0);
+    acceptor.repeat();
+    dialler.repeat();
+    feed_all(acceptor, take_out(dialler, noise, changed), step);
+  }
   const bool proven = acceptor.state() == State::proven;
   require(proven == (!changed && mismatch == Mismatch::none));
-  require(acceptor.wants_encryption() == (encrypts && proven));
   if (!proven) {
     require(dialler.state() != State::accepted && dialler.state() != State::crossed);
     return;
@@ -99,8 +115,10 @@ TUTTI_FUZZER(handshake_fuzz)(const std::uint8_t* data, std::size_t size) {
   const std::size_t step = 1 + data[0] % 100;
   std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data) + 2, size - 2);
   const bool encrypts = data[0] >= 128;
-  Handshake acceptor = Handshake::acceptor({2, 4, 7, 2, kSecret, encrypts}, {});
-  Handshake dialler = Handshake::dialler(dialler_with(Mismatch::none, encrypts), 2, {});
+  const Purpose purpose = data[1] >= 128 ? Purpose::store : Purpose::ranks;
+  Handshake acceptor = Handshake::acceptor(party_of(2, encrypts, purpose), {});
+  Handshake dialler = Handshake::dialler(dialler_with(Mismatch::none, encrypts, purpose),
+                                         purpose == Purpose::store ? 0 : 2, {});
   switch (data[1] % 3) {
     case 0:
       feed_all(acceptor, bytes, step);
@@ -114,7 +132,7 @@ TUTTI_FUZZER(handshake_fuzz)(const std::uint8_t* data, std::size_t size) {
     default: break;
   }
   const auto mismatch = static_cast<Mismatch>(data[1] / 3 % static_cast<unsigned>(Mismatch::count));
-  exchange(mismatch, encrypts, static_cast<Refusal>(data[0] % 13), bytes, step);
+  exchange(mismatch, encrypts, purpose, static_cast<Refusal>(data[0] % 18), bytes, step);
   return 0;
 }
 

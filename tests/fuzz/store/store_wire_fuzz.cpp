@@ -10,7 +10,6 @@
 #include "fuzz/require.hpp"
 #include "fuzz/store/small_limits.hpp"
 #include "store/broker.hpp"
-#include "store/handshake.hpp"
 #include "store/wire.hpp"
 
 using namespace tutti::store;
@@ -34,7 +33,6 @@ void check_request_round_trip(const Request& request, const Limits& limits) {
 TUTTI_FUZZER(store_wire_fuzz)(const std::uint8_t* data, std::size_t size) {
   const Limits limits = small_limits();
   std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
-  static_cast<void>(may_be_hello(bytes.first(std::min(size, kHelloBytes))));
 
   // A stream of frames, as a proven user would send it, carried out by a broker.
   Broker broker(limits);

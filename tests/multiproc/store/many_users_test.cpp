@@ -13,7 +13,7 @@
 #include <tutti/store.hpp>
 
 #include "os/socket.hpp"
-#include "store/handshake.hpp"
+#include "store/credentials.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_store.hpp"
 #include "store/wire.hpp"
@@ -87,12 +87,17 @@ os::Fd dial(std::uint16_t port) {
 
 bool join(const os::Fd& fd) {
   const auto deadline = Clock::now() + 10s;
-  auto hello = make_hello({});
-  Reply reply;
-  Verdict verdict;
-  return os::send_all(fd.get(), *hello, deadline) && os::receive_all(fd.get(), reply, deadline) &&
-         os::send_all(fd.get(), Proof{}, deadline) &&
-         os::receive_all(fd.get(), verdict, deadline) && check_verdict(verdict);
+  auto handshake = tutti::secure::Handshake::dialler(Credentials().party(), 0, {});
+  std::array<std::byte, tutti::secure::kLongestFrame> buffer{};
+  while (handshake.state() == tutti::secure::Handshake::State::running) {
+    const auto words = handshake.outgoing();
+    if (!os::send_all(fd.get(), words, deadline)) return false;
+    handshake.sent(words.size());
+    const auto bytes = std::span(buffer).first(handshake.wanted());
+    if (!os::receive_all(fd.get(), bytes, deadline)) return false;
+    handshake.feed(bytes);
+  }
+  return handshake.state() == tutti::secure::Handshake::State::accepted;
 }
 
 TEST(TcpStoreCrowd, TenThousandUsersAndAThousandSilentOnes) {

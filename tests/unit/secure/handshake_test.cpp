@@ -1,5 +1,6 @@
 #include "secure/handshake.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,11 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "os/host.hpp"
+
 namespace tutti::secure {
 namespace {
 
 using State = Handshake::State;
 using Bytes = std::vector<std::byte>;
+using testing::AllOf;
+using testing::HasSubstr;
 
 Bytes secret_of(std::string_view text) {
   const auto* data = reinterpret_cast<const std::byte*>(text.data());
@@ -224,7 +229,8 @@ TEST(Handshake, IsNotFooledByItsOwnWordsOrByOldOnes) {
 
 TEST(Handshake, DropsForeignProtocolsAtTheFirstWrongByte) {
   const Party mine{0, 2, 1, 1, {}};
-  for (const std::string_view text : {"GET / HTTP/1.1\r\n", "SSH-2.0-x", "tuttist\x01", "x"}) {
+  for (const std::string_view text :
+       {"GET / HTTP/1.1\r\n", "SSH-2.0-x", "tuttist\x01", "tuttitr\x02", "x"}) {
     auto acceptor = Handshake::acceptor(mine, nonce_of(1));
     const auto* data = reinterpret_cast<const std::byte*>(text.data());
     acceptor.feed({data, text.size()});
@@ -249,6 +255,108 @@ TEST(Handshake, TakesNoMoreThanItWants) {
   EXPECT_EQ(acceptor.state(), State::running);
   EXPECT_EQ(acceptor.wanted(), kProofBytes);
   EXPECT_EQ(acceptor.peer(), 1);
+}
+
+TEST(Handshake, NamesBothKeysWhereTheyDiffer) {
+  for (const Purpose purpose : {Purpose::ranks, Purpose::store}) {
+    Parties pair;
+    pair.acceptor_secret[0] ^= std::byte{1};
+    pair.dialler_party = {1, 4, 77, 5, {}, false, purpose, "/one/key"};
+    pair.acceptor_party = {2, 4, 77, 5, {}, false, purpose, "/two/key"};
+    auto [dialler, acceptor] = pair.run(Refusal::none, 7);
+    EXPECT_EQ(acceptor.refusal(), Refusal::other_key);
+    EXPECT_EQ(dialler.failure().code(), Errc::refused);
+    EXPECT_THAT(std::string(dialler.failure().message()),
+                AllOf(HasSubstr("another secret"), HasSubstr("/one/key"), HasSubstr("/two/key"),
+                      HasSubstr(os::host_name()), HasSubstr("copy the file"),
+                      HasSubstr("--secret-file"), HasSubstr("TUTTI_INSECURE=1")));
+  }
+}
+
+TEST(Handshake, ShowsNoTerminalWhatAStrangerTells) {
+  Parties pair;
+  pair.dialler_secret[0] ^= std::byte{1};
+  const std::string wild(1000, '\x1b');
+  pair.acceptor_party.source = wild;
+  auto [dialler, acceptor] = pair.run();
+  EXPECT_EQ(acceptor.refusal(), Refusal::other_key);
+  EXPECT_THAT(std::string(dialler.failure().message()),
+              AllOf(HasSubstr("\\x1b"), testing::Not(HasSubstr("\x1b"))));
+}
+
+struct OfAStore {
+  std::uint64_t served = 0;
+  std::uint64_t wanted = 0;
+  Errc expected = Errc::ok;
+};
+
+TEST(Handshake, AStoreTellsEarlyUsersFromLateOnes) {
+  const std::uint64_t some = kUnorderedGeneration + 5;
+  for (const OfAStore& one : std::vector<OfAStore>{{0, 5, Errc::ok},
+                                                   {2, 2, Errc::ok},
+                                                   {2, 3, Errc::peer_left},
+                                                   {2, 1, Errc::refused},
+                                                   {2, some, Errc::peer_left},
+                                                   {some, 2, Errc::peer_left},
+                                                   {some, some, Errc::ok},
+                                                   {some, some + 1, Errc::peer_left},
+                                                   {some, some - 1, Errc::peer_left}}) {
+    Parties pair;
+    pair.dialled = 0;
+    pair.dialler_party = {0, 1, 77, one.wanted, {}, false, Purpose::store};
+    pair.acceptor_party = {0, 1, 77, one.served, {}, false, Purpose::store};
+    auto [dialler, acceptor] = pair.run();
+    EXPECT_EQ(dialler.failure().code(), one.expected) << one.served << " " << one.wanted;
+    EXPECT_EQ(dialler.state() == State::accepted, one.expected == Errc::ok);
+  }
+}
+
+TEST(Handshake, AStoreWaitsForTheProofOnceMoreInsideTheEncryption) {
+  const Bytes secret = secret_of("0123456789abcdef");
+  const Party party{0, 1, 77, 5, secret, true, Purpose::store};
+  for (const bool forged : {false, true}) {
+    auto dialler = Handshake::dialler(party, 0, nonce_of(1));
+    auto acceptor = Handshake::acceptor(party, nonce_of(2));
+    acceptor.feed(take_out(dialler));
+    dialler.feed(take_out(acceptor));
+    const Bytes proof = take_out(dialler);
+    ASSERT_TRUE(dialler.wants_encryption());
+    acceptor.feed(proof);
+    ASSERT_TRUE(acceptor.wants_encryption());
+    EXPECT_EQ(acceptor.state(), State::running) << "known before its first request can be there";
+    EXPECT_EQ(acceptor.wanted(), 0U);
+    EXPECT_EQ(acceptor.key_of_encryption().value(), dialler.key_of_encryption().value());
+    acceptor.repeat();
+    dialler.repeat();
+    EXPECT_FALSE(dialler.wants_encryption() || acceptor.wants_encryption());
+    Bytes again = take_out(dialler);
+    EXPECT_EQ(again, proof);
+    if (forged) again.back() ^= std::byte{1};
+    acceptor.feed(again);
+    ASSERT_EQ(acceptor.state(), forged ? State::failed : State::proven);
+    if (!forged) acceptor.conclude(Refusal::none);
+    dialler.feed(take_out(acceptor));
+    EXPECT_EQ(dialler.state(), forged ? State::failed : State::accepted);
+  }
+}
+
+TEST(Handshake, AStoreAndARankAreStrangers) {
+  Parties pair;
+  pair.dialler_party.purpose = Purpose::store;
+  auto [dialler, acceptor] = pair.run();
+  EXPECT_TRUE(acceptor.foreign());
+}
+
+TEST(Handshake, SeesAnotherVersionInTheFirstBytesOfAReply) {
+  const Party mine{0, 2, 1, 1, {}, false, Purpose::store};
+  auto dialler = Handshake::dialler(mine, 0, nonce_of(1));
+  auto acceptor = Handshake::acceptor(mine, nonce_of(2));
+  acceptor.feed(take_out(dialler));
+  Bytes reply = take_out(acceptor);
+  reply[8] = std::byte{2};  // as 0.1.0 begins its reply, which was shorter
+  dialler.feed(std::span(reply).first(kFixedBytes));
+  EXPECT_EQ(dialler.state(), State::failed);
+  EXPECT_THAT(std::string(dialler.failure().message()), HasSubstr("another version"));
 }
 
 }  // namespace

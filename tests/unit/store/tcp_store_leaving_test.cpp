@@ -263,11 +263,12 @@ TEST(TcpStoreWill, MayComeWithTheProof) {
   // Killed before it has read a word of the answer.
   os::Fd fd = dial(*server);
   const auto deadline = Clock::now() + 5s;
-  auto hello = make_hello({});
-  ASSERT_TRUE(os::send_all(fd.get(), *hello, deadline));
-  Reply reply;
+  tutti::secure::Handshake handshake = dialler();
+  ASSERT_TRUE(say(fd, handshake));
+  std::array<std::byte, tutti::secure::kReplyBytes> reply{};
   ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
-  std::vector<std::byte> bytes(kProofBytes);
+  handshake.feed(reply);
+  std::vector<std::byte> bytes(handshake.outgoing().begin(), handshake.outgoing().end());
   const auto frame = encode_request(enroll, 1);
   bytes.insert(bytes.end(), frame.begin(), frame.end());
   ASSERT_TRUE(os::send_all(fd.get(), bytes, deadline));

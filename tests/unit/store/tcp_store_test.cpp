@@ -16,7 +16,6 @@
 #include "base/log.hpp"
 #include "os/socket.hpp"
 #include "served.hpp"
-#include "store/handshake.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/wire.hpp"
@@ -128,13 +127,10 @@ class SilentServer {
       const auto deadline = Clock::now() + 10s;
       ASSERT_TRUE(os::wait_ready(listener_.get(), POLLIN, deadline).value());
       user_ = std::move(os::accept_connection(listener_.get())).value();
-      Hello hello;
-      ASSERT_TRUE(os::receive_all(user_.get(), hello, deadline));
-      auto answer = answer_hello(hello, {});
-      ASSERT_TRUE(os::send_all(user_.get(), answer->reply, deadline));
-      Proof proof;
-      ASSERT_TRUE(os::receive_all(user_.get(), proof, deadline));
-      ASSERT_TRUE(os::send_all(user_.get(), make_verdict(Refusal::none), deadline));
+      tutti::secure::Handshake handshake = acceptor();
+      ASSERT_TRUE(talk(user_, handshake));
+      handshake.conclude(tutti::secure::Refusal::none);
+      ASSERT_TRUE(say(user_, handshake));
     });
   }
   ~SilentServer() { thread_.join(); }
@@ -205,8 +201,9 @@ TEST(TcpStore, StrangersDisturbNobody) {
     for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
     if (i % 4 == 1) std::fill(bytes.begin(), bytes.end(), std::byte{0xff});
     if (i % 4 == 2) {
-      auto hello = make_hello({});
-      bytes.assign(hello->begin(), hello->begin() + 1 + random() % 63);
+      const tutti::secure::Handshake handshake = dialler();
+      const auto hello = handshake.outgoing();
+      bytes.assign(hello.begin(), hello.begin() + 1 + random() % 63);
     }
     if (i % 4 == 3) {
       const std::string_view http = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -226,19 +223,21 @@ TEST(TcpStore, AWrongProofIsHungUpOn) {
   TcpServerOptions options;
   options.secret = std::vector<std::byte>(32, std::byte{5});
   auto server = serve(options);
-  const std::vector<std::byte> wrong(32, std::byte{6});
-  // Straight to the proof, past our own check of the server's, and with the id of the right key.
   os::Fd fd = dial(*server);
   const auto deadline = Clock::now() + 5s;
-  auto hello = make_hello({options.secret, "", 0});
-  ASSERT_TRUE(os::send_all(fd.get(), *hello, deadline));
-  Reply reply;
+  tutti::secure::Handshake handshake = dialler({options.secret, "", 0});
+  ASSERT_TRUE(say(fd, handshake));
+  std::array<std::byte, tutti::secure::kReplyBytes> reply{};
   ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
-  auto proof = make_client_proof(*hello, reply, {wrong, "", 0});
-  ASSERT_TRUE(os::send_all(fd.get(), *proof, deadline));
-  Verdict verdict;
-  ASSERT_TRUE(os::receive_all(fd.get(), verdict, deadline));
-  EXPECT_EQ(check_verdict(verdict).code(), Errc::refused);
+  handshake.feed(reply);
+  std::vector<std::byte> proof(handshake.outgoing().begin(), handshake.outgoing().end());
+  ASSERT_EQ(proof.size(), tutti::secure::kProofBytes);
+  proof.back() ^= std::byte{1};
+  handshake.sent(proof.size());
+  ASSERT_TRUE(os::send_all(fd.get(), proof, deadline));
+  ASSERT_TRUE(talk(fd, handshake));
+  EXPECT_EQ(handshake.failure().code(), Errc::refused);
+  EXPECT_THAT(std::string(handshake.failure().message()), HasSubstr("another secret"));
   EXPECT_TRUE(hung_up(fd, 5s));
 }
 
@@ -508,14 +507,11 @@ TEST(SlowTcpServer, IsWaitedForOnceItHasTheProof) {
     auto user = os::accept_connection(listener->get());
     if (!user || !user->valid()) return;
     ++connections;
-    Hello hello;
-    Proof proof;
-    if (!os::receive_all(user->get(), hello, deadline)) return;
-    auto answer = answer_hello(hello, {});
-    if (!answer || !os::send_all(user->get(), answer->reply, deadline)) return;
-    if (!os::receive_all(user->get(), proof, deadline)) return;
+    tutti::secure::Handshake handshake = acceptor();
+    if (!talk(*user, handshake)) return;
+    handshake.conclude(tutti::secure::Refusal::none);
     hung_up_early = hung_up(*user, 5500ms);  // longer than a hello may take
-    (void)os::send_all(user->get(), make_verdict(Refusal::none), deadline);
+    (void)say(*user, handshake);
   });
   auto client = TcpClient::connect({"127.0.0.1", address->port()}, {}, Clock::now() + 12s);
   EXPECT_TRUE(client) << client.status().message();

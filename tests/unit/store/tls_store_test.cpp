@@ -10,7 +10,6 @@
 #include <tutti/store.hpp>
 #include "os/socket.hpp"
 #include "served.hpp"
-#include "store/handshake.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_store.hpp"
@@ -118,14 +117,10 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
 /// A user that has proven himself, and with whom TLS does not begin.
 os::Fd half_open(const TcpServer& server) {
   os::Fd fd = dial(server);
-  const auto deadline = Clock::now() + 5s;
-  const Credentials mine{kSecret, "", 0, true};
-  auto hello = make_hello(mine);
-  EXPECT_TRUE(os::send_all(fd.get(), *hello, deadline));
-  Reply reply{};
-  EXPECT_TRUE(os::receive_all(fd.get(), reply, deadline));
-  auto proof = make_client_proof(*hello, reply, mine);
-  EXPECT_TRUE(os::send_all(fd.get(), *proof, deadline));
+  tutti::secure::Handshake handshake = dialler({kSecret, "", 0, true});
+  EXPECT_TRUE(talk(fd, handshake));
+  EXPECT_TRUE(handshake.wants_encryption());
+  EXPECT_TRUE(say(fd, handshake));  // the proof
   return fd;
 }
 

@@ -1,16 +1,14 @@
 #include "store/wire.hpp"
 
-#include <gmock/gmock.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <random>
 
-#include "os/host.hpp"
-#include "store/handshake.hpp"
+#include "store/credentials.hpp"
 
 using namespace tutti::store;
-using testing::HasSubstr;
 using tutti::Errc;
 
 namespace {
@@ -92,7 +90,7 @@ TEST(StoreWire, TheLayoutIsFrozen) {
 }
 
 TEST(StoreWire, TheLayoutOfAWillIsFrozen) {
-  EXPECT_EQ(kStoreVersion, 3);
+  EXPECT_EQ(tutti::secure::kStoreVersion, 3);
   Request request;
   request.op = Op::set_will;
   request.keys = {"k"};
@@ -209,133 +207,38 @@ TEST(StoreWire, RandomBytesNeverCrash) {
   EXPECT_LT(accepted, 20000);
 }
 
-const Bytes kJobSecret(32, std::byte{1});
-const Bytes kAnotherSecret(32, std::byte{2});
-
-TEST(StoreHandshake, BothSidesProveTheSecret) {
-  const Credentials mine{kJobSecret, "job", 0};
-  auto hello = make_hello(mine);
-  ASSERT_TRUE(hello);
-  EXPECT_TRUE(may_be_hello(*hello));
-  auto answer = answer_hello(*hello, mine);
-  ASSERT_TRUE(answer);
-  EXPECT_EQ(answer->refusal, Refusal::none);
-  EXPECT_TRUE(check_reply(*hello, answer->reply, mine));
-  auto proof = make_client_proof(*hello, answer->reply, mine);
-  ASSERT_TRUE(proof);
-  EXPECT_TRUE(check_client_proof(*hello, answer->reply, *proof, mine).value());
-  // What the server signed is no proof of the client.
-  Proof reflected;
-  std::copy(answer->reply.begin() + 48, answer->reply.end(), reflected.begin());
-  EXPECT_FALSE(check_client_proof(*hello, answer->reply, reflected, mine).value());
-  EXPECT_FALSE(check_client_proof(*hello, answer->reply, Proof{}, mine).value());
+/// The head of a store's hello or reply: its first bytes and its nonce differ.
+std::string head_of(const std::string& frame, const std::string& nonce) {
+  return "74757474697374" + frame + "0300" + "0100" + "00000000" + "5c605b3a197c6245" +
+         "0900000000000000" + "00000000" + "00000000" + nonce + "676918b86a64fbae";
 }
 
-TEST(StoreHandshake, AProofOfYesterdayIsWorthNothing) {
-  const Credentials mine{kJobSecret, "job", 0};
-  auto hello = make_hello(mine);
-  auto first = answer_hello(*hello, mine);
-  auto proof = make_client_proof(*hello, first->reply, mine);
-  auto second = answer_hello(*hello, mine);
-  EXPECT_FALSE(check_client_proof(*hello, second->reply, *proof, mine).value());
-}
-
-TEST(StoreHandshake, EveryFlippedBitIsNoticed) {
-  const Credentials mine{kJobSecret, "job", 0};
-  auto hello = make_hello(mine);
-  auto answer = answer_hello(*hello, mine);
-  for (std::size_t i = 0; i < kReplyBytes; ++i) {
-    Reply changed = answer->reply;
-    changed[i] ^= std::byte{0x10};
-    EXPECT_FALSE(check_reply(*hello, changed, mine)) << i;
-  }
-}
-
-TEST(StoreHandshake, WhoDoesNotBelongIsToldWhy) {
-  const Credentials server{kJobSecret, "job", 2};
-  const auto refusal = [&](const Credentials& client, const Credentials& to) {
-    auto hello = make_hello(client);
-    return answer_hello(*hello, to)->refusal;
+// The key is "key", the nonces are 16 times 0x11 and 0x22. The proofs, the id of the key and the
+// hash of the job were computed with another implementation.
+TEST(StoreWire, TheHandshakeIsFrozen) {
+  const Bytes key = {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}};
+  const tutti::secure::Party party = Credentials{key, "job", 9}.party();
+  tutti::secure::Nonce nonce;
+  nonce.fill(std::byte{0x11});
+  auto dialler = tutti::secure::Handshake::dialler(party, 0, nonce);
+  nonce.fill(std::byte{0x22});
+  auto acceptor = tutti::secure::Handshake::acceptor(party, nonce);
+  const auto say = [](tutti::secure::Handshake& from, tutti::secure::Handshake& to) {
+    const Bytes bytes(from.outgoing().begin(), from.outgoing().end());
+    from.sent(bytes.size());
+    to.feed(bytes);
+    std::string text;
+    for (const std::byte byte : bytes)
+      text += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
+    return text;
   };
-  EXPECT_EQ(refusal({{}, "job", 2}, server), Refusal::secret_needed);
-  EXPECT_EQ(refusal({kJobSecret, "job", 2}, {{}, "job", 2}), Refusal::no_secret);
-  EXPECT_EQ(refusal({kJobSecret, "other", 2}, server), Refusal::other_job);
-  EXPECT_EQ(refusal({kJobSecret, "job", 3}, server), Refusal::earlier_generation);
-  EXPECT_EQ(refusal({kJobSecret, "job", 1}, server), Refusal::later_generation);
-  EXPECT_EQ(refusal({kJobSecret, "job", 5}, {kJobSecret, "job", 0}), Refusal::none);
-  EXPECT_EQ(refusal({kJobSecret, "job", 2}, {kJobSecret, "job", 2, true}),
-            Refusal::encryption_needed);
-  EXPECT_EQ(refusal({kJobSecret, "job", 2, true}, server), Refusal::no_encryption);
-  EXPECT_EQ(refusal({kJobSecret, "job", 2, true}, {kJobSecret, "job", 2, true}), Refusal::none);
-  EXPECT_EQ(refusal({kAnotherSecret, "job", 2}, server), Refusal::other_key);
-  // A server that does not know the secret cannot pretend, not even to need none.
-  const Credentials mine{kJobSecret, "job", 0};
-  auto hello = make_hello(mine);
-  auto theirs = make_hello({kAnotherSecret, "job", 0});
-  auto foreign = answer_hello(*theirs, {kAnotherSecret, "job", 0});
-  ASSERT_EQ(foreign->refusal, Refusal::none);
-  EXPECT_EQ(check_reply(*hello, foreign->reply, mine).code(), Errc::refused);
-  Reply none = foreign->reply;
-  std::fill(none.begin() + 48, none.end(), std::byte{0});
-  EXPECT_EQ(check_reply(*hello, none, mine).code(), Errc::refused);
-}
-
-TEST(StoreHandshake, BothKeysAreNamedWhereTheyDiffer) {
-  const Credentials client{kJobSecret, "job", 0, false, "/one/key"};
-  const Credentials server{kAnotherSecret, "job", 0, false, "/two/key"};
-  const auto hello = make_hello(client);
-  const auto answer = answer_hello(hello.value(), server);
-  ASSERT_TRUE(tells_origin(answer.value().reply));
-  const tutti::Status told = describe_other_key(make_origin(server), client);
-  EXPECT_EQ(told.code(), Errc::refused);
-  EXPECT_THAT(std::string(told.message()),
-              testing::AllOf(HasSubstr("/one/key"), HasSubstr("/two/key"),
-                             HasSubstr(tutti::os::host_name()), HasSubstr("copy the file"),
-                             HasSubstr("--secret-file"), HasSubstr("TUTTI_INSECURE=1")));
-  // Whoever plays a server tells what it likes, but not to a terminal.
-  Origin wild{};
-  wild.fill(std::byte{0x1b});
-  EXPECT_THAT(std::string(describe_other_key(wild, client).message()),
-              testing::Not(HasSubstr("\x1b")));
-}
-
-TEST(StoreHandshake, AGenerationWithoutOrderIsWaitedFor) {
-  const auto answer_to = [](std::uint32_t mine, std::uint32_t served) {
-    const Credentials client{kJobSecret, "job", mine};
-    auto hello = make_hello(client);
-    auto answer = answer_hello(*hello, {kJobSecret, "job", served});
-    return check_reply(*hello, answer->reply, client).code();
-  };
-  const std::uint32_t some = kUnorderedGeneration + 5;
-  EXPECT_EQ(answer_to(some, 2), Errc::peer_left);
-  EXPECT_EQ(answer_to(some, some + 1), Errc::peer_left);
-  EXPECT_EQ(answer_to(some, some - 1), Errc::peer_left);
-  EXPECT_EQ(answer_to(some, some), Errc::ok);
-  EXPECT_EQ(answer_to(2, some), Errc::peer_left);
-  EXPECT_EQ(answer_to(1, 2), Errc::refused) << "who is late is told so";
-}
-
-TEST(StoreHandshake, EncryptionHasItsBitAndItsKey) {
-  const Credentials mine{kJobSecret, "job", 0, true};
-  auto hello = make_hello(mine);
-  EXPECT_EQ((*hello)[10], std::byte{3});
-  auto answer = answer_hello(*hello, mine);
-  EXPECT_EQ(answer->reply[10], std::byte{3});
-  const auto at_client = key_of_encryption(*hello, answer->reply, mine);
-  EXPECT_EQ(at_client.value(), key_of_encryption(*hello, answer->reply, mine).value());
-  EXPECT_NE(at_client.value(), make_client_proof(*hello, answer->reply, mine).value());
-  // Nobody on the way can take it from both: what the server has signed is what it has said.
-  Reply plain = answer->reply;
-  plain[10] = std::byte{1};
-  EXPECT_EQ(check_reply(*hello, plain, mine).code(), Errc::refused);
-  EXPECT_EQ(check_reply(*hello, plain, {kJobSecret, "job", 0}).code(), Errc::refused);
-}
-
-TEST(StoreHandshake, AnotherVersionIsRefused) {
-  const Credentials mine{{}, "", 0};
-  auto hello = make_hello(mine);
-  (*hello)[8] = std::byte{99};
-  EXPECT_EQ(answer_hello(*hello, mine)->refusal, Refusal::version);
+  EXPECT_EQ(say(dialler, acceptor), head_of("01", std::string(32, '1')));
+  EXPECT_EQ(say(acceptor, dialler),
+            head_of("02", std::string(32, '2')) +
+                "ec92ae90a2221034b67dfc86828d2bf7c0a3e366c993373bd66cde181530edaa");
+  EXPECT_EQ(say(dialler, acceptor),
+            "7475747469737403"
+            "cdc885f93e7f6f54e2c917d643193b56009ede4b96154e7e2f6da7ba5c0a7594");
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(FrameType::history), 12);
   EXPECT_EQ(kGivenUpFlag, 2);
   EXPECT_EQ(kMaxFramePayload, 131072U);
-  EXPECT_EQ(secure::kWireVersion, 1);
+  EXPECT_EQ(secure::kWireVersion, 2);
   EXPECT_EQ(static_cast<int>(secure::Refusal::none), 0);
   EXPECT_EQ(static_cast<int>(secure::Refusal::version), 1);
   EXPECT_EQ(static_cast<int>(secure::Refusal::secret_needed), 2);
@@ -94,6 +94,9 @@ TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(secure::Refusal::encryption_needed), 12);
   EXPECT_EQ(static_cast<int>(secure::Refusal::no_encryption), 13);
   EXPECT_EQ(static_cast<int>(secure::Refusal::leaving), 14);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::other_key), 15);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::earlier_generation), 16);
+  EXPECT_EQ(static_cast<int>(secure::Refusal::later_generation), 17);
 }
 
 Bytes say(secure::Handshake& from) {
@@ -102,8 +105,8 @@ Bytes say(secure::Handshake& from) {
   return bytes;
 }
 
-// Rank 0x0102 dials rank 3; the key is "key", the nonces are 24 times 0x11 and 0x22. The proofs
-// were computed with another implementation of HMAC-SHA256.
+// Rank 0x0102 dials rank 3; the key is "key", the nonces are 16 times 0x11 and 0x22. The
+// proofs and the id of the key were computed with another implementation of HMAC-SHA256.
 TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes key = {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}};
   secure::Nonce first;
@@ -115,32 +118,34 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes hello = say(dialler);
   EXPECT_EQ(hex(hello),
             "7475747469747201"
-            "0100"
+            "0200"
             "0100"
             "00000000"
             "8877665544332211"
             "0900000000000000"
             "02010000"
             "03000000"
-            "111111111111111111111111111111111111111111111111");
+            "11111111111111111111111111111111"
+            "676918b86a64fbae");
   acceptor.feed(hello);
   const Bytes reply = say(acceptor);
   EXPECT_EQ(hex(reply),
             "7475747469747202"
-            "0100"
+            "0200"
             "0100"
             "00000000"
             "8877665544332211"
             "0900000000000000"
             "03000000"
             "02010000"
-            "222222222222222222222222222222222222222222222222"
-            "d192ba9037f086f773027ba0b3712cc49d30c04884c7676ce0a6581c5b2ba02b");
+            "22222222222222222222222222222222"
+            "676918b86a64fbae"
+            "96c17c450bd07d157f62a870dc3c3bf0b63bd64b89c7f1c730de23119d5cc6d5");
   dialler.feed(reply);
   const Bytes proof = say(dialler);
   EXPECT_EQ(hex(proof),
             "7475747469747203"
-            "5de5067dcd2c64e8981c3b58410349a1d0c805071e424a9ce23788a57c88ce62");
+            "f2b0bd8a9c3ebe72ae9d3a1cf94237562d94770df4fd9441212b2bf582319d31");
   acceptor.feed(proof);
   acceptor.conclude(secure::Refusal::crossed);
   EXPECT_EQ(hex(say(acceptor)),
@@ -160,19 +165,19 @@ TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
       secure::Handshake::dialler({0x0102, 1000, 0x1122334455667788, 9, key, true}, 3, first);
   auto acceptor = secure::Handshake::acceptor({3, 1000, 0x1122334455667788, 9, key, true}, second);
   const Bytes hello = say(dialler);
-  EXPECT_EQ(hex(hello).substr(16, 8), "01000300");
+  EXPECT_EQ(hex(hello).substr(16, 8), "02000300");
   acceptor.feed(hello);
   const Bytes reply = say(acceptor);
-  EXPECT_EQ(hex(reply).substr(16, 8), "01000300");
+  EXPECT_EQ(hex(reply).substr(16, 8), "02000300");
   EXPECT_EQ(hex(reply).substr(128),
-            "2d21855af2450647cc6a587db620b15ed8dcdf2cfdf547245fdc86ef6e020827");
+            "3b9ea4adb12b776c7e3e1687cb13c6f357b7ead4c0f2ea6c6e7d553165c741db");
   EXPECT_FALSE(dialler.wants_encryption());
   dialler.feed(reply);
   EXPECT_FALSE(acceptor.wants_encryption());
   acceptor.feed(say(dialler));
   ASSERT_TRUE(dialler.wants_encryption());
   ASSERT_TRUE(acceptor.wants_encryption());
-  const std::string tls_key = "e7a1d5c053631e05131fdd8cf5a330029634001e00602cadb2aebc310757f39a";
+  const std::string tls_key = "73152e633d20ee829fb1be5b8687cd20a213382d9413b27b5470fe0d4fae5637";
   EXPECT_EQ(hex(dialler.key_of_encryption().value()), tls_key);
   EXPECT_EQ(hex(acceptor.key_of_encryption().value()), tls_key);
 }
@@ -185,7 +190,7 @@ TEST(WireFormat, RefusalHasItsBytes) {
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
-            "0100"
+            "0200"
             "0000"
             "04000000" +
                 std::string(160, '0'));
