@@ -1,0 +1,327 @@
+#include "store/tcp_server_loop.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+#include "os/socket.hpp"
+#include "store/farewell.hpp"
+
+// The turns of a server: who comes, who is lost, when it ends. Requests: tcp_server_requests.cpp.
+namespace tutti::store {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kAcceptsPerTurn = 32;
+constexpr milliseconds kPauseWithoutDescriptors{100};
+constexpr milliseconds kPauseWithoutMemory{10};
+
+}  // namespace
+
+void TcpServer::Loop::shut() noexcept {
+  listener_.reset();
+  try {
+    std::vector<Parting> users;
+    for (const auto& [id, connection] : connections_) {
+      if (connection->open() && !connection->doomed)
+        users.push_back({std::move(connection->stream), std::move(connection->out)});
+    }
+    part_from(std::move(users), options_.farewell_timeout);
+  } catch (const std::exception& error) {  // no memory
+    base::log(base::Level::info, error.what());
+  }
+  connections_.clear();
+}
+
+void TcpServer::Loop::run_on_loop() noexcept {
+  try {
+    while (goes_on_on_loop()) continue;
+  } catch (const std::exception& error) {
+    base::log(base::Level::error,
+              fmt::format("the store at {} ends: {}", address_.to_string(), error.what()));
+  }
+}
+
+/// One turn; false: it was the last.
+bool TcpServer::Loop::goes_on_on_loop() {
+  try {
+    const auto now = Clock::now();
+    broker_.expire(now);
+    expire_on_loop(now);
+    look_for_stalls_on_loop(now);
+    read_unread_on_loop();
+    deliver_on_loop();
+    bury_on_loop();
+    if (finished_on_loop(now)) return false;
+    // Places may be free again.
+    if (resting_ && !full()) watch_arrivals_on_loop(true);
+    const Status status = events_->run_once(next_deadline_on_loop(now));
+    if (!status) {
+      base::log(base::Level::error,
+                fmt::format("the store at {} ends: {}", address_.to_string(), status.message()));
+    }
+    return status.ok();
+  } catch (const std::bad_alloc&) {
+    return await_memory_on_loop();
+  }
+}
+
+/// The connection for which there was no memory has ended; the others are served.
+bool TcpServer::Loop::await_memory_on_loop() {
+  try {
+    return events_->run_once(Clock::now() + kPauseWithoutMemory).ok();
+  } catch (const std::bad_alloc&) {
+    return true;  // another one has ended
+  }
+}
+
+bool TcpServer::Loop::finished_on_loop(Clock::time_point now) {
+  const std::lock_guard lock(mutex_);
+  if (!close_at_) return false;
+  if (now >= *close_at_) return true;
+  const bool all_came = !options_.users || departed_ >= static_cast<std::size_t>(*options_.users);
+  const bool too_late = options_.come_by && now >= *options_.come_by;
+  return open_count_ == 0 && (all_came || too_late);
+}
+
+/// `now`: as finished_on_loop has just seen it, so that none falls in between.
+std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop(Clock::time_point now) {
+  if (!unread_.empty()) return Clock::time_point();  // at once
+  std::optional<Clock::time_point> next = broker_.next_deadline();
+  const auto consider = [&](const std::optional<Clock::time_point>& other) {
+    if (other && (!next || *other < *next)) next = other;
+  };
+  if (!strangers_.empty()) consider(strangers_.front().first);
+  consider(listen_again_at_);
+  if (!stall_watched_.empty()) consider(next_stall_look_);
+  const std::lock_guard lock(mutex_);
+  consider(close_at_);
+  // Once it is past it is no time to wait for.
+  if (close_at_ && options_.come_by && now < *options_.come_by) consider(options_.come_by);
+  return next;
+}
+
+void TcpServer::Loop::accept_on_loop() {
+  for (std::size_t i = 0; i < kAcceptsPerTurn; ++i) {
+    if (full()) return watch_arrivals_on_loop(false);
+    auto accepted = os::accept_connection(listener_.get());
+    if (!accepted) {
+      // Out of descriptors: the waiting connection keeps the listener ready, so look away a while.
+      base::log_limited(base::Level::warning, "store.accept", accepted.status().message());
+      listen_again_at_ = Clock::now() + kPauseWithoutDescriptors;
+      return watch_arrivals_on_loop(false);
+    }
+    if (!accepted->valid()) return;
+    auto connection = std::make_unique<Connection>();
+    secure::Nonce nonce;
+    if (Status status = secure::random_bytes(nonce); !status) {
+      base::log_limited(base::Level::error, "store.nonce", status.message());
+      continue;
+    }
+    connection->handshake = secure::Handshake::acceptor(credentials().party(), nonce);
+    connection->stream = secure::Stream(std::move(*accepted));
+    const int fd = connection->stream.fd();
+    auto peer = os::peer_address(fd);
+    connection->peer = peer ? peer->to_string() : "a peer that is gone";
+    if (!os::set_no_delay(fd) || !os::set_keep_alive(fd, options_.link_timeout)) continue;
+    const Id id = connection->id = next_id_++;
+    if (!events_->add(fd, EPOLLIN, [this, id](std::uint32_t events) { ready_on_loop(id, events); }))
+      continue;
+    strangers_.emplace_back(Clock::now() + options_.hello_timeout, id);
+    connections_.emplace(id, std::move(connection));
+    ++stranger_count_;
+  }
+}
+
+void TcpServer::Loop::watch_arrivals_on_loop(bool on) {
+  if (on && listen_again_at_) return;
+  resting_ = !on;
+  if (Status status = events_->modify(listener_.get(), on ? std::uint32_t{EPOLLIN} : 0U); !status)
+    base::log(base::Level::error, status.message());
+}
+
+void TcpServer::Loop::expire_on_loop(Clock::time_point now) {
+  if (listen_again_at_ && now >= *listen_again_at_) {
+    listen_again_at_.reset();
+  }
+  while (!strangers_.empty()) {
+    const auto entry = connections_.find(strangers_.front().second);
+    const bool unproven = entry != connections_.end() && !entry->second->open();
+    if (unproven && now < strangers_.front().first) return;
+    if (unproven) doom_on_loop(*entry->second, "said no valid hello in time");
+    strangers_.pop_front();
+  }
+}
+
+void TcpServer::Loop::look_for_stalls_on_loop(Clock::time_point now) {
+  if (stall_watched_.empty() || now < next_stall_look_) return;
+  next_stall_look_ = now + kStallLookPause;
+  std::erase_if(stall_watched_, [&](Id id) {
+    const auto entry = connections_.find(id);
+    if (entry == connections_.end() || entry->second->doomed) return true;
+    Connection& connection = *entry->second;
+    const auto verdict = connection.stall.look(connection.stream.fd(), now, options_.link_timeout);
+    connection.stall_watched = verdict == os::StallWatch::Verdict::waiting;
+    if (verdict == os::StallWatch::Verdict::dead) {
+      doom_on_loop(connection, fmt::format("its host has not answered for {} ms",
+                                           connection.stall.silence().count()));
+    }
+    return !connection.stall_watched;
+  });
+}
+
+void TcpServer::Loop::ready_on_loop(Id id, std::uint32_t events) {
+  const auto entry = connections_.find(id);
+  if (entry == connections_.end() || entry->second->doomed) return;
+  Connection& connection = *entry->second;
+  try {
+    if ((events & EPOLLOUT) != 0) flush_on_loop(connection);
+    if (!connection.doomed && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) != 0)
+      read_on_loop(id, connection);
+    if (!connection.doomed) update_watch_on_loop(connection);
+  } catch (const std::exception& error) {
+    // Most likely no memory for what this one sends; the others need not suffer.
+    doom_on_loop(connection, error.what());
+  }
+}
+
+void TcpServer::Loop::read_handshake_on_loop(Connection& connection) {
+  // Exactly what is missing and no more: a stranger never makes us keep more than one frame.
+  while (!connection.open() && !connection.doomed) {
+    std::array<std::byte, secure::kHelloBytes> buffer{};
+    const std::size_t wanted = std::min(buffer.size(), connection.handshake->wanted());
+    const secure::Moved got = connection.stream.read_some(std::span(buffer).first(wanted));
+    if (got.error != 0 || got.ended) {
+      doom_on_loop(connection, connection.stream.trouble().empty()
+                                   ? "closed the connection before it was known"
+                                   : connection.stream.trouble());
+      return;
+    }
+    if (got.bytes == 0) return;
+    connection.handshake->feed(std::span(buffer).first(got.bytes));
+    advance_handshake_on_loop(connection);
+  }
+}
+
+void TcpServer::Loop::advance_handshake_on_loop(Connection& connection) {
+  secure::Handshake& handshake = *connection.handshake;
+  const bool proven = handshake.state() == secure::Handshake::State::proven;
+  if (proven) handshake.conclude(secure::Refusal::none);
+  const auto words = handshake.outgoing();
+  if (!words.empty()) send_on_loop(connection, {words.begin(), words.end()});
+  handshake.sent(words.size());
+  if (connection.doomed) return;
+  if (handshake.state() == secure::Handshake::State::failed) {
+    refuse_on_loop(connection);
+  } else if (proven) {
+    connection.handshake.reset();
+    --stranger_count_;
+    ++open_count_;
+  } else if (handshake.wants_encryption()) {
+    auto key = handshake.key_of_encryption();
+    const Status status =
+        key ? connection.stream.encrypt(*key, {secure::Tls::Role::server, secure::Tls::Use::quiet})
+            : key.status();
+    if (!status) return doom_on_loop(connection, status.message());
+    handshake.repeat();
+  }
+}
+
+void TcpServer::Loop::refuse_on_loop(Connection& connection) {
+  // The user is told, too, but the others wait for it until their time is over.
+  const auto warn = [&](const char* name, const std::string& why) {
+    base::log_limited(base::Level::warning, name,
+                      fmt::format("the store at {} has refused {}{}", address_.to_string(),
+                                  connection.peer, why));
+  };
+  const secure::Refusal refusal = connection.handshake->refusal();
+  if (refusal == secure::Refusal::other_key) {
+    warn("store.key", fmt::format(", which has another secret than this process ({}); it is told "
+                                  "what to do",
+                                  options_.secret_source));
+  }
+  if (refusal == secure::Refusal::encryption_needed || refusal == secure::Refusal::no_encryption) {
+    warn("store.encryption",
+         ": one of the two encrypts its connections and the other does not; give all processes "
+         "the same TUTTI_TLS");
+  }
+  doom_on_loop(connection, connection.handshake->failure().message());
+}
+
+void TcpServer::Loop::update_watch_on_loop(Connection& connection) {
+  std::uint32_t wanted = 0;
+  if (connection.out.bytes() <= kStopReadingBytes) wanted |= EPOLLIN;
+  if (!connection.out.empty() || connection.stream.unsent() > 0) wanted |= EPOLLOUT;
+  if ((wanted & EPOLLIN) != 0 && !connection.unread && connection.stream.may_have_unread()) {
+    connection.unread = true;
+    unread_.push_back(connection.id);
+  }
+  if (wanted == connection.watched) return;
+  connection.watched = wanted;
+  if (Status status = events_->modify(connection.stream.fd(), wanted); !status)
+    doom_on_loop(connection, status.message());
+}
+
+void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why) {
+  if (connection.doomed) return;
+  // Buried at the end of the turn: callers up the stack still hold the reference.
+  connection.doomed = true;
+  anyone_doomed_ = true;
+  // At once: what others push or set until then must not be given to him.
+  for (const auto& [ticket, request_id] : connection.waiting) {
+    broker_.cancel(ticket);
+    owners_.erase(ticket);
+  }
+  connection.waiting.clear();
+  if (connection.left) return;
+  if (connection.open()) {
+    base::log(base::Level::info, fmt::format("the store at {} has lost user {}: {}",
+                                             address_.to_string(), connection.peer, why));
+  } else {
+    base::log_limited(base::Level::info, "store.stranger",
+                      fmt::format("the store at {} has dropped a connection from {}: {}",
+                                  address_.to_string(), connection.peer, why));
+  }
+}
+
+void TcpServer::Loop::bury_on_loop() {
+  // Whoever is told of a will may turn out to be lost as well.
+  while (anyone_doomed_ || !wills_.empty()) {
+    if (anyone_doomed_) bury_doomed_on_loop();
+    for (; !wills_.empty(); wills_.pop_back()) {
+      if (Status status = broker_.set_if_absent(wills_.back().first, wills_.back().second); !status)
+        base::log(base::Level::warning, status.message());
+    }
+    deliver_on_loop();
+  }
+}
+
+void TcpServer::Loop::bury_doomed_on_loop() {
+  for (auto entry = connections_.begin(); entry != connections_.end();) {
+    Connection& connection = *entry->second;
+    if (!connection.doomed) {
+      ++entry;
+      continue;
+    }
+    wills_.reserve(wills_.size() + connection.wills.size());  // what follows cannot fail
+    if (connection.open()) {
+      --open_count_;
+      ++departed_;
+    } else {
+      --stranger_count_;
+    }
+    events_->remove(connection.stream.fd());
+    broker_.release(connection.held);
+    std::ranges::move(connection.wills, std::back_inserter(wills_));
+    entry = connections_.erase(entry);
+  }
+  anyone_doomed_ = false;
+}
+
+}  // namespace tutti::store

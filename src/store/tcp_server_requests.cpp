@@ -1,0 +1,286 @@
+#include "store/tcp_server_loop.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <iterator>
+#include <new>
+#include <utility>
+
+#include "base/log.hpp"
+#include "os/socket.hpp"
+
+// What a server reads of its users, and what it answers.
+namespace tutti::store {
+namespace {
+
+// What one user may bring in before the others have their turn.
+constexpr std::size_t kReadsPerTurn = 16;
+// An answer of this size is kept once for all who get it; one that is shorter always finds room.
+constexpr std::size_t kSharedBytes = std::size_t{16} << 10;
+
+Response no_room(std::string_view what) {
+  Response response;
+  response.code = Errc::store;
+  response.text = fmt::format(
+      "the store is full: it has no room for {}; delete keys that are no longer needed", what);
+  return response;
+}
+
+}  // namespace
+
+void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
+  if (!connection.open()) {
+    read_handshake_on_loop(connection);
+    return;
+  }
+  for (std::size_t i = 0; i < kReadsPerTurn && !connection.doomed; ++i) {
+    const secure::Moved got = connection.stream.read_some(scratch_);
+    if (got.error != 0 || got.ended) {
+      doom_on_loop(connection, got.ended
+                                   ? "closed the connection"
+                                   : connection.stream.status_of(got, "cannot receive").message());
+      return;
+    }
+    if (got.bytes == 0) return;
+    const auto come = std::span<const std::byte>(scratch_).first(got.bytes);
+    const auto kept = come.subspan(skip_on_loop(connection, come));
+    connection.in.insert(connection.in.end(), kept.begin(), kept.end());
+    handle_frames_on_loop(id, connection);
+    if (!connection.doomed) make_room_on_loop(connection);
+    if (got.bytes < kReadBytes || connection.out.bytes() > kStopReadingBytes) return;
+  }
+}
+
+void TcpServer::Loop::read_unread_on_loop() {
+  for (const Id id : std::exchange(unread_, {})) {
+    const auto entry = connections_.find(id);
+    if (entry == connections_.end()) continue;
+    entry->second->unread = false;
+    ready_on_loop(id, EPOLLIN);
+  }
+}
+
+void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
+  while (!connection.doomed) {
+    const std::span<const std::byte> bytes =
+        std::span<const std::byte>(connection.in).subspan(connection.in_used);
+    if (bytes.size() < kHeaderBytes) break;
+    auto header = parse_header(bytes.first<kHeaderBytes>(), options_.limits);
+    if (!header) {
+      doom_on_loop(connection, header.status().message());
+      return;
+    }
+    if (bytes.size() < kHeaderBytes + header->body_bytes) break;
+    auto request =
+        parse_request(*header, bytes.subspan(kHeaderBytes, header->body_bytes), options_.limits);
+    if (!request) {
+      doom_on_loop(connection, request.status().message());
+      return;
+    }
+    connection.in_used += kHeaderBytes + header->body_bytes;
+    // What it brings is about to be counted where it is kept.
+    broker_.release(std::exchange(connection.held, 0));
+    handle_request_on_loop(id, connection, *header, std::move(*request));
+  }
+  // Moved to the front only when most of the buffer is done with, so that bytes move once.
+  if (connection.in_used > 0 && connection.in_used * 2 >= connection.in.size()) {
+    connection.in.erase(connection.in.begin(),
+                        connection.in.begin() + static_cast<std::ptrdiff_t>(connection.in_used));
+    connection.in_used = 0;
+    if (connection.in.empty() && connection.in.capacity() > 4 * kReadBytes)
+      connection.in.shrink_to_fit();
+  }
+}
+
+void TcpServer::Loop::handle_request_on_loop(Id id, Connection& connection,
+                                             const FrameHeader& header, Request request) {
+  if (request.op == Op::leave) {
+    connection.left = true;
+    connection.wills.clear();
+    respond_on_loop(connection, {}, header.id);
+    return;
+  }
+  if (request.op == Op::set_will || request.op == Op::drop_will) {
+    respond_on_loop(connection, change_wills(connection, std::move(request)), header.id);
+    return;
+  }
+  if (request.op == Op::enroll) {
+    respond_on_loop(connection, enroll_on_loop(connection, std::move(request)), header.id);
+    deliver_on_loop();
+    return;
+  }
+  if (connection.waiting.size() >= options_.max_waiting) {
+    Response response;
+    response.code = Errc::store;
+    response.text = fmt::format("{} requests of this process wait already", options_.max_waiting);
+    respond_on_loop(connection, response, header.id);
+    return;
+  }
+  const Broker::Ticket ticket = next_ticket_++;
+  if (auto response = broker_.submit(std::move(request), ticket, Clock::now())) {
+    respond_on_loop(connection, *response, header.id);
+  } else {
+    connection.waiting.emplace(ticket, header.id);
+    owners_.emplace(ticket, id);
+  }
+  deliver_on_loop();
+}
+
+Response TcpServer::Loop::enroll_on_loop(Connection& connection, Request request) {
+  Request add;
+  add.op = Op::add;
+  add.keys = {request.keys[0]};
+  add.amount = 1;
+  Response counted = *broker_.submit(std::move(add), next_ticket_++, Clock::now());
+  if (counted.code != Errc::ok) return counted;
+  Request will;
+  will.op = Op::set_will;
+  will.keys = {fmt::format("{}{}{}", request.keys[1], counted.number, request.keys[2])};
+  will.values = std::move(request.values);
+  Response left = change_wills(connection, std::move(will));
+  return left.code == Errc::ok ? counted : left;
+}
+
+Response TcpServer::Loop::change_wills(Connection& connection, Request request) {
+  std::erase_if(connection.wills, [&](const auto& will) { return will.first == request.keys[0]; });
+  count_held_on_loop(connection);
+  if (request.op == Op::drop_will) return {};
+  Response response;
+  if (connection.wills.size() >= Store::kMaxWills) {
+    response.code = Errc::store;
+    response.text = fmt::format("this process has {} wills already", Store::kMaxWills);
+    return response;
+  }
+  if (request.values[0].size() > Store::kMaxWillBytes) {
+    response.code = Errc::invalid_argument;
+    response.text = fmt::format("a will of {} bytes is too long, {} is the limit",
+                                request.values[0].size(), Store::kMaxWillBytes);
+    return response;
+  }
+  if (!broker_.has_room(request.keys[0].size() + request.values[0].size()))
+    return no_room("this will");
+  connection.wills.emplace_back(std::move(request.keys[0]), std::move(request.values[0]));
+  count_held_on_loop(connection);
+  return response;
+}
+
+/// What has come of a request that is not all there. Where there is no room for it, the rest of it
+/// is read and forgotten.
+void TcpServer::Loop::make_room_on_loop(Connection& connection) {
+  if (connection.in.size() > kReadBytes && connection.skip == 0 &&
+      !broker_.has_room(connection.in.size() - std::min(connection.in.size(), connection.held))) {
+    const auto bytes = std::span<const std::byte>(connection.in).subspan(connection.in_used);
+    auto header = parse_header(bytes.first<kHeaderBytes>(), options_.limits);
+    connection.skip = kHeaderBytes + header->body_bytes - bytes.size();
+    connection.skipped_id = header->id;
+    connection.in = {};
+    connection.in_used = 0;
+  }
+  count_held_on_loop(connection);
+}
+
+std::size_t TcpServer::Loop::skip_on_loop(Connection& connection,
+                                          std::span<const std::byte> bytes) {
+  const std::size_t skipped = std::min(connection.skip, bytes.size());
+  connection.skip -= skipped;
+  if (skipped > 0 && connection.skip == 0)
+    respond_on_loop(connection, no_room("a request that has come"), connection.skipped_id);
+  return skipped;
+}
+
+void TcpServer::Loop::count_held_on_loop(Connection& connection) noexcept {
+  std::size_t held = connection.out.own_bytes();
+  if (connection.in.size() > kReadBytes) held += connection.in.size();
+  for (const auto& [key, text] : connection.wills) held += key.size() + text.size();
+  broker_.hold(held);
+  broker_.release(connection.held);
+  connection.held = held;
+}
+
+void TcpServer::Loop::deliver_on_loop() {
+  const Response* encoded = nullptr;
+  AnswerQueue::Bytes frame;
+  const auto answers = broker_.take_answers();
+  for (const auto& [ticket, response] : answers) {
+    const auto owner = owners_.find(ticket);
+    if (owner == owners_.end()) continue;  // doomed by an answer before this one
+    Connection& connection = *connections_.at(owner->second);
+    try {
+      if (response.get() != encoded) {
+        frame = share_on_loop(encode_response(*response, 0, options_.limits));
+        encoded = response.get();
+      }
+      answer_on_loop(ticket, *response, frame);
+    } catch (const std::bad_alloc& error) {
+      encoded = nullptr;
+      doom_on_loop(connection, error.what());
+    }
+  }
+}
+
+/// `frame`: the response, encoded for all who get it.
+void TcpServer::Loop::answer_on_loop(Broker::Ticket ticket, const Response& response,
+                                     const AnswerQueue::Bytes& frame) {
+  const auto owner = owners_.find(ticket);
+  Connection& connection = *connections_.at(owner->second);
+  const auto waiting = connection.waiting.find(ticket);
+  const std::uint64_t request_id = waiting->second;
+  if (frame->size() < kSharedBytes || !broker_.has_room(0)) {
+    respond_on_loop(connection, response, request_id);
+  } else if (connection.out.bytes() + frame->size() > options_.max_unread_bytes &&
+             !connection.out.empty()) {
+    return doom_on_loop(connection, "does not read its answers");
+  } else {
+    connection.out.push_shared(frame, request_id);
+    flush_on_loop(connection);
+  }
+  if (connection.doomed) return;
+  connection.waiting.erase(waiting);
+  owners_.erase(owner);
+  update_watch_on_loop(connection);
+}
+
+/// Counted as long as anyone has not been sent all of it.
+AnswerQueue::Bytes TcpServer::Loop::share_on_loop(std::vector<std::byte> frame) {
+  const std::size_t size = frame.size();
+  auto bytes = std::make_unique<const std::vector<std::byte>>(std::move(frame));
+  broker_.hold(size);
+  // It is released, too, if there is no memory for the count of its owners.
+  return {bytes.release(), [this, size](const std::vector<std::byte>* all) {
+            broker_.release(size);
+            delete all;
+          }};
+}
+
+void TcpServer::Loop::respond_on_loop(Connection& connection, const Response& response,
+                                      std::uint64_t request_id) {
+  std::vector<std::byte> frame = encode_response(response, request_id, options_.limits);
+  if (frame.size() >= kSharedBytes && !broker_.has_room(frame.size()))
+    frame = encode_response(no_room("the answer"), request_id, options_.limits);
+  send_on_loop(connection, std::move(frame));
+}
+
+void TcpServer::Loop::send_on_loop(Connection& connection, std::vector<std::byte> bytes) {
+  const bool too_many = connection.out.bytes() + bytes.size() > options_.max_unread_bytes;
+  if (!connection.out.empty() && (too_many || !broker_.has_room(bytes.size()))) {
+    doom_on_loop(connection, "does not read its answers");
+    return;
+  }
+  connection.out.push(std::move(bytes));
+  flush_on_loop(connection);
+}
+
+void TcpServer::Loop::flush_on_loop(Connection& connection) {
+  const secure::Moved sent = connection.out.flush(connection.stream);
+  count_held_on_loop(connection);
+  if (sent.error != 0)
+    doom_on_loop(connection, connection.stream.status_of(sent, "cannot send").message());
+  if (connection.doomed || connection.stall_watched) return;
+  connection.stall_watched = true;
+  if (stall_watched_.empty()) next_stall_look_ = Clock::now() + kStallLookPause;
+  stall_watched_.push_back(connection.id);
+}
+
+}  // namespace tutti::store
