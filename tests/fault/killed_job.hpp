@@ -178,6 +178,9 @@ inline bool KilledJob::over(Clock::time_point deadline) {
 
 inline void KilledJob::judge(KillTally& tally) {
   SCOPED_TRACE(trace_);
+  for (const Said& said : workers_[static_cast<std::size_t>(victim_)].said()) {
+    if (said.word == "child") ::kill(std::stoi(said.text), SIGKILL);  // the survivors were told
+  }
   for (int rank = 0; rank < size_; ++rank) {
     if (rank != victim_) judge_survivor(rank, tally);
     if (::testing::Test::HasFatalFailure()) return;

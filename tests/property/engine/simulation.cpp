@@ -13,8 +13,9 @@ constexpr auto kHearOfDeath = milliseconds(5);
 
 thread_local const Simulation* current = nullptr;
 
+/// Process 1 is rank 0: no process has the number 0.
 std::string process_state(int pid) {
-  return current->runs(pid) ? std::string() : std::string("stopped");
+  return current->runs(pid - 1) ? std::string() : std::string("stopped");
 }
 
 Status take_no_pages(std::byte*, std::size_t) { return {}; }

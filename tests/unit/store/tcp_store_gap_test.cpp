@@ -41,8 +41,10 @@ std::unique_ptr<TcpServer> serve_with(std::chrono::milliseconds limit) {
 
 std::shared_ptr<tutti::TcpStore> join_with(const TcpServer& server, std::chrono::milliseconds limit,
                                            std::chrono::milliseconds timeout = 20s) {
-  return tutti::make_tcp_store(
-      {.port = server.address().port(), .timeout = timeout, .link_timeout = limit});
+  return join_tcp_store(
+             {.port = server.address().port(), .timeout = timeout, .link_timeout = limit},
+             {{}, std::string(kGivenSecret)})
+      .store;
 }
 
 /// A user, and both ends of its connection.
