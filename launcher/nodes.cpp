@@ -30,6 +30,9 @@ constexpr std::string_view kPortKey = "/port";
 constexpr std::string_view kFinal = "final ";
 constexpr std::string_view kNoPort = "none";
 constexpr auto kReportTimeout = 5s;
+// A worker may fail before this node has joined the others, who shall hear of it, and tell what
+// failed before.
+constexpr auto kJoinFirst = 1s;
 // A job may run for as long as it likes; this outlives every machine.
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
@@ -158,6 +161,7 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
   promise(state, *store, 0);
   const std::lock_guard lock(state.mutex);
   state.store = store;
+  state.settled.notify_all();
   state.ports = {0};
   if (state.on_news) state.on_news();
   return {};
@@ -205,6 +209,7 @@ void Nodes::publish(State& state, Verdict verdict) {
   state.over = ends_job(verdict);
   if (state.over) state.store.reset();
   state.verdicts.push_back(std::move(verdict));
+  state.settled.notify_all();
   if (state.on_news) state.on_news();
 }
 
@@ -239,7 +244,8 @@ std::string Nodes::report(const std::string& message, bool final) {
   std::shared_ptr<TcpStore> store;
   int start = 0;
   {
-    const std::lock_guard lock(state_->mutex);
+    std::unique_lock lock(state_->mutex);
+    state_->settled.wait_for(lock, kJoinFirst, [&] { return state_->store || state_->over; });
     store = state_->store;
     start = static_cast<int>(state_->start);
   }
@@ -266,6 +272,12 @@ std::optional<Nodes::Verdict> Nodes::report_failure(int exit_code, const std::st
                                                     bool final) {
   const std::string message = message_of(exit_code, text, final);
   const std::string stands = report(message, final);
+  if (stands == message) {
+    // The thread may have heard the verdict before we could ask for it.
+    const std::lock_guard lock(state_->mutex);
+    if (state_->over && !state_->verdicts.back().success && state_->verdicts.back().text != text)
+      return state_->verdicts.back();
+  }
   if (stands == message) return std::nullopt;
   Verdict first = parse_verdict(stands);
   return first.success ? std::nullopt : std::optional(std::move(first));

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -67,6 +68,7 @@ class Nodes {
     int max_restarts = 0;
     std::chrono::milliseconds join_timeout{0};
     mutable std::mutex mutex;
+    std::condition_variable settled;   // joined, or over
     std::function<void()> on_news;     // guarded; empty when we have gone
     std::optional<int> node_rank;      // guarded
     std::size_t start = 0;             // guarded
