@@ -21,7 +21,7 @@ using tutti::fuzz::require;
 
 namespace tutti::fuzz::card_parser {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kFields = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kFields = {{
     {"boot", "\"b\""},
     {"host_key", "\"k\""},
     {"host_name", "\"n\""},
@@ -35,6 +35,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 13> kFields 
     {"given_cpus", "1"},
     {"quota", "1"},
     {"quota_group", "1"},
+    {"pid_namespace", "1"},
 }};
 
 std::string card_with(std::size_t changed, std::string_view value) {
