@@ -175,7 +175,10 @@ TEST(TcpServer, SaysFarewellBehindAnswersThatAreStillUnread) {
   const auto ids = last_words(fd);
   ending.join();
   ASSERT_TRUE(ids) << "cut off";
-  EXPECT_THAT(*ids, testing::ElementsAre(7, 8, kFarewellId));
+  // Nothing is missing, and the farewell is last. There is no room for request 9: if the server had
+  // begun to read it, it is answered with an error.
+  EXPECT_THAT(*ids, testing::AnyOf(testing::ElementsAre(7, 8, kFarewellId),
+                                   testing::ElementsAre(7, 8, 9, kFarewellId)));
 }
 
 TEST(TcpServer, DoesNotWaitForWhoNeverReadsItsFarewell) {
