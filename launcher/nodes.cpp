@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "base/shown.hpp"
+#include "store/served_store.hpp"
 
 // Keys, all under "tuttirun", or "tuttirun/<start>" for the workers that were started again:
 //   nodes      how many nodes without a number have come (first start)
@@ -30,6 +31,7 @@ constexpr std::string_view kPortKey = "/port";
 constexpr std::string_view kFinal = "final ";
 constexpr std::string_view kNoPort = "none";
 constexpr auto kReportTimeout = 5s;
+constexpr auto kGoodByeTimeout = 250ms;
 // A worker may fail before this node has joined the others, who shall hear of it, and tell what
 // failed before.
 constexpr auto kJoinFirst = 1s;
@@ -65,6 +67,14 @@ Nodes::Verdict parse_verdict(std::string_view text) {
   return verdict;
 }
 
+/// Says good-bye to the server and ends the calls of all threads.
+void hang_up(const TcpStore& store) {
+  const auto* const on_server = dynamic_cast<const store::ServedStore*>(&store);
+  if (on_server == nullptr) return;
+  if (const auto served = on_server->served())
+    served->client->leave(TcpStore::Clock::now() + kGoodByeTimeout);
+}
+
 bool ends_job(const Nodes::Verdict& verdict) { return verdict.success || verdict.final; }
 
 }  // namespace
@@ -82,12 +92,17 @@ Nodes::Nodes(const Options& options, TcpStoreOptions store, std::optional<int> n
 
 Nodes::~Nodes() {
   bool over = false;
+  std::shared_ptr<TcpStore> store;
   {
     const std::lock_guard lock(state_->mutex);
     state_->on_news = nullptr;
     over = state_->over;
+    store = state_->store;
   }
-  if (over)
+  // The thread may still wait for the verdict that this node has put itself: the lost connection
+  // ends that. It must not outlive main(): it would use libraries that have been taken down.
+  if (store) hang_up(*store);
+  if (over || store)
     thread_.join();
   else
     thread_.detach();

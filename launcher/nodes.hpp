@@ -62,7 +62,7 @@ class Nodes {
   [[nodiscard]] std::uint16_t workers_port() const;
 
  private:
-  // Shared with the thread, which may hang in a call to a store that is gone when we go.
+  // Shared with the thread, which may still look for node 0 when this object goes.
   struct State {
     int nnodes = 1;
     int max_restarts = 0;

@@ -91,7 +91,8 @@ bool TcpServer::Loop::finished_on_loop(Clock::time_point now) {
 }
 
 /// `now`: as finished_on_loop has just seen it, so that none falls in between.
-std::optional<Clock::time_point> TcpServer::Loop::next_deadline_on_loop(Clock::time_point now) {
+auto TcpServer::Loop::next_deadline_on_loop(Clock::time_point now)
+    -> std::optional<Clock::time_point> {
   if (!unread_.empty()) return Clock::time_point();  // at once
   std::optional<Clock::time_point> next = broker_.next_deadline();
   const auto consider = [&](const std::optional<Clock::time_point>& other) {
