@@ -222,11 +222,14 @@ void Incident::judge_untouched(const Ending& ending) {
   if (ending.item < changed_ || !ending.output_touched) return;
   const auto& ranks = script_.groups[static_cast<std::size_t>(item.group)].ranks;
   const bool from_victim = ranks[static_cast<std::size_t>(item.root)] == victim_;
-  const bool victims_block =
-      ending.rank == victim_ || block_of(item, place_of(ranks, victim_), 0) > 0;
+  // Of another call than ours; a rank without elements sends nothing to compare.
+  const bool others_block = std::ranges::any_of(ranks, [&](int rank) {
+    return (rank == victim_) != (ending.rank == victim_) &&
+           block_of(item, place_of(ranks, rank), 0) > 0;
+  });
   const bool promised = item.kind == Kind::all_reduce ||
                         (item.kind == Kind::broadcast && (ending.rank == victim_ || from_victim)) ||
-                        (item.kind == Kind::all_gather && victims_block);
+                        (item.kind == Kind::all_gather && others_block);
   if (promised) {
     complain("rank " + std::to_string(ending.rank) + ", item " + std::to_string(ending.item) +
              ": the output was written although the ranks disagree");
