@@ -22,6 +22,11 @@ int rounds_of(int size) noexcept {
   return rounds;
 }
 
+/// The window keeps the calls of the last kWindow that have begun.
+std::uint64_t oldest_kept(const Group& group) noexcept {
+  return group.started > shm::kWindow ? group.started - shm::kWindow + 1 : 1;
+}
+
 /// One of the last calls, as it stands in the payload of a history.
 struct PastCall {
   std::uint64_t seq = 0;
@@ -159,11 +164,8 @@ bool Engine::ask_history(Op& op, int rank) {
   if (peer.lost || peer.left) return false;
   op.suspect = rank;
   op.suspected_until = world_.now() + kHistoryTime;
-  // The window keeps the calls of the last kWindow that have begun.
-  const std::uint64_t oldest =
-      group.started > shm::kWindow ? group.started - shm::kWindow + 1 : std::uint64_t{1};
   std::string payload;
-  for (std::uint64_t seq = oldest; seq <= op.seq; ++seq) {
+  for (std::uint64_t seq = oldest_kept(group); seq <= op.seq; ++seq) {
     const auto& call = group.block->slots[seq % shm::kWindow].cold.call;
     payload.append(reinterpret_cast<const char*>(&seq), sizeof(seq));
     payload.append(reinterpret_cast<const char*>(call), sizeof(CallCode));
@@ -198,7 +200,9 @@ void Engine::on_history(Group& group, int rank, std::uint64_t seq,
     tell_disagreement(group, rank, &past.code, past.seq);
     return;
   }
-  tell_disagreement(group, rank, nullptr, std::min(seq, group.started));
+  // Of older calls no text is left.
+  tell_disagreement(group, rank, nullptr,
+                    std::min(std::max(seq, oldest_kept(group)), group.started));
 }
 
 }  // namespace tutti::engine

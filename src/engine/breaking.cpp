@@ -320,8 +320,7 @@ void Engine::disagreement(Op& op, int other, const CallCode* theirs, std::uint64
   Member& member = group.members[static_cast<std::size_t>(other)];
   CallCode agreed{};
   if (theirs != nullptr) {
-    agreed = *theirs;
-    if (agreed[1] == kSplits) agreed[2] = 0;  // what it has for us stands there, see pump
+    agreed = agreed_part(*theirs);
     theirs = &agreed;
   }
   if (theirs != nullptr && *theirs == op.plan->code && their_seq == op.seq) {

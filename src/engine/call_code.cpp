@@ -36,6 +36,10 @@ CallCode encode(const Collective& call, const Extent& extent) noexcept {
   return code;
 }
 
+CallCode agreed_part(std::span<const std::uint64_t, 3> call) noexcept {
+  return {call[0], call[1], call[1] == kSplits ? 0 : call[2]};
+}
+
 std::string describe(const CallCode& code) {
   const auto kind = static_cast<Kind>(code[0] & 0xff);
   std::string text(to_string(kind));

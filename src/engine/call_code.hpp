@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include <tutti/collective.hpp>
@@ -15,6 +16,9 @@ using CallCode = std::array<std::uint64_t, 3>;
 
 struct Extent;
 [[nodiscard]] CallCode encode(const Collective& call, const Extent& extent) noexcept;
+/// Of a call as it stands in the head of a frame: without the number that is for its receiver alone
+/// (pump).
+[[nodiscard]] CallCode agreed_part(std::span<const std::uint64_t, 3> call) noexcept;
 /// For people; never fails, whatever the bits.
 [[nodiscard]] std::string describe(const CallCode& code);
 

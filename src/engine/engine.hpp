@@ -373,6 +373,7 @@ class Engine final : public transport::Sink {
   void check_left(Op& op);
   bool has_given_up(Group& group, Member& member);
   void inquire(Op& op, TimePoint now);
+  bool next_call_differs(const Op& op, int rank);
   void introduce(Op& op, TimePoint now);
   void ping(const Op& op, int rank);
   bool ping_other_hosts(const Op& op);

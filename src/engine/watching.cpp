@@ -264,8 +264,26 @@ void Engine::inquire(Op& op, TimePoint now) {
   op.inquired = now;
   find_waiting(op, waiting_);
   for (const int rank : waiting_) {
+    if (next_call_differs(op, rank)) {
+      if (ask_history(op, rank)) return;
+      continue;
+    }
     if (op.group->members[static_cast<std::size_t>(rank)].local < 0) ping(op, rank);
   }
+}
+
+/// A rank that needed nothing of us for its call may be far beyond it, and has forgotten the call
+/// that a ping asks about. Of its next call a frame may be held here: what is mixed into that
+/// fingerprint is this call.
+bool Engine::next_call_differs(const Op& op, int rank) {
+  const int global = op.group->members[static_cast<std::size_t>(rank)].global;
+  const auto& held = peers_[static_cast<std::size_t>(global)].held;
+  return std::any_of(held.begin(), held.end(), [&](const HeldFrames::Frame& frame) {
+    if (frame.header.group != op.group->id || frame.header.seq != op.seq + 1 ||
+        static_cast<FrameType>(frame.header.type) != FrameType::data)
+      return false;
+    return frame.header.fingerprint != chain(op.fingerprint, agreed_part(frame.header.call));
+  });
 }
 
 /// Has this member destroyed its end of the group? Then all that it had sent in it has come here.

@@ -436,5 +436,8 @@ TEST_P(EngineMessagesFault, EveryOperationEnds) {
   }
 }
 
+// A rank that was killed had received the message and not looked at it.
+TEST(EngineMessages, SeedsThatHaveFailed) { EXPECT_EQ(Program(1216, Mishap::kill).wrong(), ""); }
+
 }  // namespace
 }  // namespace tutti::engine::simulation
