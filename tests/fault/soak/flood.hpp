@@ -32,8 +32,10 @@ class Flood {
     ending_ = true;
     if (thread_.joinable()) thread_.join();
     open_.clear();
-    return made_;
+    return made();
   }
+  /// The connections that it has made so far.
+  std::size_t made() const { return made_; }
 
  private:
   static constexpr std::size_t kMostOpen = 300;  // the descriptors of this process are limited
@@ -94,7 +96,7 @@ class Flood {
 
   std::mt19937 random_;
   std::vector<os::Fd> open_;
-  std::size_t made_ = 0;
+  std::atomic<std::size_t> made_{0};
   std::atomic<bool> ending_{false};
   std::thread thread_;
 };
