@@ -120,7 +120,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
     if (options.exchange) return options.exchange(name, mine);
     return rendezvous::exchange(*meeting.store, name, meeting.rank, meeting.size, mine, deadline);
   };
-  Result<std::string> ours = rendezvous::our_address(meeting, settings, gather);
+  Result<rendezvous::OwnAddress> ours = rendezvous::our_address(meeting, settings, gather);
   if (!ours) {
     excuse(ours.status());
     raise(ours.status());
@@ -135,7 +135,9 @@ ProcessGroup init_process_group(const InitOptions& options) {
   world_options.generation = meeting.generation;
   world_options.secret = meeting.secret;
   world_options.authenticated = meeting.authenticated;
-  world_options.bind_host = *ours;
+  world_options.bind_host = ours->listens.host();
+  world_options.told_host = ours->told.host();
+  if (!ours->store_host.is_unspecified()) world_options.store_host = ours->store_host.host();
   world_options.store = meeting.store;
   world_options.backend_options = options.backend_options;
   const auto mark = std::make_shared<rendezvous::Mark>(meeting);

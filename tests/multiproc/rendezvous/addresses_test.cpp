@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "fault/network.hpp"
+
+// Ranks that know their host by different addresses, in network namespaces that the test makes.
+namespace tutti::fault {
+namespace {
+
+constexpr double kHang = 60;  // seconds
+
+class Addresses : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!in_network_namespace()) GTEST_SKIP() << kNoNamespaces;
+    if (!network_.make()) GTEST_SKIP() << "no bridge or virtual link can be made here";
+  }
+  ~Addresses() override {
+    for (const std::string& path : files_) ::unlink(path.c_str());
+  }
+  /// A rank in namespace `i` that finds the others by this URL.
+  void start(int i, int rank, int size, const std::string& url,
+             const std::vector<std::string>& variables = {},
+             const std::vector<std::string>& before = {}) {
+    std::vector<std::string> argv = network_.entering(i);
+    argv.insert(argv.end(), before.begin(), before.end());
+    const std::vector<std::string> words = {INIT_WORKER,          url,  std::to_string(rank),
+                                            std::to_string(size), "15", "2"};
+    argv.insert(argv.end(), words.begin(), words.end());
+    std::vector<std::string> environment = {"PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+                                            "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
+    environment.insert(environment.end(), variables.begin(), variables.end());
+    workers_.emplace_back(argv, environment);
+  }
+  /// What makes a program see this file as /etc/hosts.
+  std::vector<std::string> with_hosts(const std::string& text) {
+    files_.push_back(::testing::TempDir() + "hosts_" + std::to_string(::getpid()) + "_" +
+                     std::to_string(files_.size()));
+    std::ofstream(files_.back()) << text;
+    return {"unshare", "-m", "sh", "-c",
+            "mount --bind " + files_.back() + " /etc/hosts && exec \"$0\" \"$@\""};
+  }
+  void expect_success() {
+    for (Worker& worker : workers_) {
+      const auto status = worker.wait(in(kHang));
+      ASSERT_TRUE(status) << "hangs";
+      const auto error = worker.hear("error", in(0));
+      EXPECT_TRUE(status->success()) << status->shell_code() << " " << (error ? error->text : "");
+    }
+  }
+  void expect_errors(const std::vector<std::string>& parts) {
+    for (Worker& worker : workers_) {
+      ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
+      const auto error = worker.hear("error", in(0));
+      ASSERT_TRUE(error);
+      for (const std::string& part : parts)
+        EXPECT_NE(error->text.find(part), std::string::npos) << part << " in " << error->text;
+    }
+  }
+
+  Network network_;
+  std::vector<Worker> workers_;
+  std::vector<std::string> files_;
+};
+
+/// As job controllers set it, and as a distribution's /etc/hosts has a host's own name.
+TEST_F(Addresses, ANameThatIsTheLoopbackOnTheMasterOnly) {
+  const std::string url = "tcp://master:29617";
+  const auto master = with_hosts("127.0.1.1 master\n");
+  const auto others = with_hosts(Network::address(0) + " master\n");
+  start(2, 3, 4, url, {}, others);
+  start(1, 2, 4, url, {}, others);
+  start(0, 1, 4, url, {}, master);
+  start(0, 0, 4, url, {}, master);
+  expect_success();
+}
+
+TEST_F(Addresses, LocalhostOnTheMasterAndByTcpToRanksOfItsHost) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string host = rank < 2 ? "localhost" : Network::address(0);
+    start(rank / 2, rank, 3, "tcp://" + host + ":29618", {"TUTTI_TRANSPORT=tcp"});
+  }
+  expect_success();
+}
+
+TEST_F(Addresses, OnlyOfTheLoopbackAreToldToEveryRank) {
+  const std::string path = ::testing::TempDir() + "meeting_" + std::to_string(::getpid());
+  for (int rank = 0; rank < 3; ++rank) {
+    start(rank, rank, 3, "file://" + path, {"TUTTI_SOCKET_IFNAME=lo"});
+  }
+  expect_errors({"refused", "the ranks are on several hosts, and rank 0 (",
+                 "cannot be reached from that of rank 1 (", "TUTTI_SOCKET_IFNAME"});
+}
+
+}  // namespace
+}  // namespace tutti::fault
+
+int main(int argc, char** argv) { return tutti::fault::test_in_network_namespace(argc, argv); }
