@@ -40,6 +40,8 @@ struct WorldOptions {
   /// the store, so each rank of another host dials it where it has reached the store itself.
   std::string told_host = {};
   std::string store_host = {};  ///< there; empty: by no address
+  std::uint16_t bind_port = 0;  ///< 0: any
+  std::uint16_t told_port = 0;  ///< what it tells the others; 0: that on which it listens
   /// Begins to ask whom others know to have been lost first, on account of a rank that could not be
   /// reached, and gives what looks for the answer. Neither blocks. The answer: nothing, not yet;
   /// ok, nobody; peer_lost with its culprit; peer_left with that culprit, who was lost first, while

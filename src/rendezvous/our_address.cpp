@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <tuple>
 
 #include "base/deadline.hpp"
 #include "os/address.hpp"
 #include "os/host.hpp"
 #include "os/resolver.hpp"
 #include "os/route.hpp"
+#include "rendezvous/advertised_address.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/interfaces.hpp"
 #include "rendezvous/rendezvous.hpp"
@@ -97,8 +99,11 @@ OwnAddress address_by_connection(const std::string& master, os::Address ours, os
   return own;
 }
 
-Result<OwnAddress> our_address(const Rendezvous& rendezvous, const Settings& settings,
-                               const Gather& gather) {
+namespace {
+
+/// As `our_address`, without what Settings::advertise and Settings::port say.
+Result<OwnAddress> found_address(const Rendezvous& rendezvous, const Settings& settings,
+                                 const Gather& gather) {
   const std::string& master = rendezvous.master_addr;
   if (!master.empty() && rendezvous.client) {
     const store::TcpClient::Ends& ends = rendezvous.client->ends();
@@ -122,10 +127,54 @@ Result<OwnAddress> our_address(const Rendezvous& rendezvous, const Settings& set
   auto outwards = towards_outside();
   if (!outwards) return outwards.status();
   if (*outwards) return at(**outwards);
+  if (!settings.advertise.empty()) return at(os::Address());
   return Status(Errc::refused,
                 fmt::format("host {} has no way to other hosts that the system knows of, and the "
                             "ranks are on several; name the interface in TUTTI_SOCKET_IFNAME",
                             os::host_name()));
+}
+
+/// The one of them that other hosts may know.
+Result<os::Address> resolve_advertised(const AdvertisedAddress& advertised,
+                                       const Settings& settings) {
+  auto all = os::resolve_until(
+      advertised.host, 0, base::deadline_after(std::chrono::steady_clock::now(), settings.timeout));
+  if (!all)
+    return cannot_join(fmt::format("TUTTI_ADVERTISE cannot be used: {}", all.status().message()));
+  const auto outer =
+      std::ranges::find_if(*all, [](const os::Address& one) { return !one.is_loopback(); });
+  return outer == all->end() ? all->front() : *outer;
+}
+
+}  // namespace
+
+Result<OwnAddress> our_address(const Rendezvous& rendezvous, const Settings& settings,
+                               const Gather& gather) {
+  Result<AdvertisedAddress> advertised = AdvertisedAddress();
+  if (!settings.advertise.empty()) advertised = parse_advertised(settings.advertise);
+  if (!advertised) return advertised.status();
+  std::uint16_t port = 0;
+  std::uint16_t told_port = 0;
+  for (const auto& [variable, first, result] :
+       {std::tuple("TUTTI_PORT", settings.port.value_or(0), &port),
+        std::tuple("the port in TUTTI_ADVERTISE", int{advertised->port}, &told_port)}) {
+    if (first == 0) continue;
+    auto added = port_of_local_rank(variable, first, rendezvous.local_rank);
+    if (!added) return added.status();
+    *result = *added;
+  }
+  auto own = found_address(rendezvous, settings, gather);
+  if (!own) return own.status();
+  if (!settings.advertise.empty()) {
+    auto told = resolve_advertised(*advertised, settings);
+    if (!told) return told.status();
+    own->told = *told;
+    own->listens = told->is_loopback() ? *told : os::Address();
+    if (port == 0) port = told_port;
+  }
+  own->listens.set_port(port);
+  own->told.set_port(told_port);
+  return own;
 }
 
 }  // namespace tutti::rendezvous

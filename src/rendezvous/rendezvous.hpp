@@ -78,6 +78,9 @@ struct Settings {
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
   /// Config::interfaces: goes before the variables that name one.
   std::string interfaces = {};
+  /// Config::advertise and Config::port.
+  std::string advertise = {};
+  std::optional<int> port = {};
   /// Null: the process's own environment, read now.
   std::function<const char*(const char* name)> environment;
   /// For all of it, and the default of the store.
@@ -111,10 +114,10 @@ struct OwnAddress {
                                                os::Address stores);
 
 /// Where this rank listens, so that all others reach it (decided by, in this order,
-/// TUTTI_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; its connection to the store, or the
-/// way to the master; on one host the loopback). Where there is no master, asks the other ranks by
-/// `gather` where they are, so all must call it. Errors: invalid_argument (no such interface),
-/// refused (no way), those of `gather`.
+/// Settings::advertise; TUTTI_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; its connection
+/// to the store, or the way to the master; on one host the loopback). Where there is no master,
+/// asks the other ranks by `gather` where they are, so all must call it. Errors: invalid_argument
+/// (no such interface, no such port), refused (no way), those of `gather`.
 Result<OwnAddress> our_address(const Rendezvous& rendezvous, const Settings& settings,
                                const Gather& gather);
 

@@ -103,11 +103,11 @@ Status Context::build(const WorldOptions& options) {
   mine.settings = digest_of(config_);
   std::unique_ptr<transport::TcpTransport> tcp;
   if (size_ > 1) {
-    Result<os::Address> bind = os::Address::parse(options.bind_host, 0);
+    Result<os::Address> bind = os::Address::parse(options.bind_host, options.bind_port);
     if (!bind) return bind.status();
     const std::string& told_host =
         options.told_host.empty() ? options.bind_host : options.told_host;
-    Result<os::Address> told = os::Address::parse(told_host, 0);
+    Result<os::Address> told = os::Address::parse(told_host, options.told_port);
     if (!told) return told.status();
     transport::TcpOptions tcp_options;
     tcp_options.rank = rank_;
@@ -123,7 +123,13 @@ Status Context::build(const WorldOptions& options) {
     tcp_options.first_lost = options.first_lost;
     Result<std::unique_ptr<transport::TcpTransport>> listening =
         transport::TcpTransport::listen(std::move(tcp_options));
-    if (!listening) return listening.status();
+    if (!listening) {
+      const Status& why = listening.status();
+      if (options.bind_port == 0) return why;
+      return Status(why.code(), std::string(why.message()) +
+                                    "; TUTTI_PORT, or the port in TUTTI_ADVERTISE, with LOCAL_RANK "
+                                    "added must be free and another one for each rank of a host");
+    }
     tcp = std::move(*listening);
     mine.address = tcp->address();
     mine.store_host = options.store_host;

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
+#include <string_view>
 
 #include "fault/network.hpp"
+#include "forwarder.hpp"
 
 // Ranks that know their host by different addresses, in network namespaces that the test makes.
 namespace tutti::fault {
@@ -93,7 +96,49 @@ TEST_F(Addresses, OnlyOfTheLoopbackAreToldToEveryRank) {
                  "cannot be reached from that of rank 1 (", "TUTTI_SOCKET_IFNAME"});
 }
 
+/// Two ranks that are known by ports of a third host only, each with the number of its rank there
+/// added, and that are behind it with other ports.
+TEST_F(Addresses, PublishedPortsAreDialledInPlaceOfTheRanksOwn) {
+  std::vector<Worker> forwarders;
+  for (const int local_rank : {0, 1}) {
+    std::vector<std::string> argv = network_.entering(2);
+    argv.insert(argv.end(), {std::filesystem::read_symlink("/proc/self/exe").string(), "forward",
+                             std::to_string(9000 + local_rank),
+                             Network::address(1) + ":" + std::to_string(7000 + local_rank)});
+    forwarders.emplace_back(argv, std::vector<std::string>{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"});
+    ASSERT_TRUE(forwarders.back().hear("listens", in(kHang)));
+  }
+  const std::string url = "tcp://" + Network::address(0) + ":29619";
+  start(0, 0, 3, url, {"TUTTI_TRANSPORT=tcp"});
+  for (const int local_rank : {0, 1}) {
+    start(1, 1 + local_rank, 3, url,
+          {"TUTTI_TRANSPORT=tcp", "LOCAL_RANK=" + std::to_string(local_rank), "TUTTI_PORT=7000",
+           "TUTTI_ADVERTISE=" + Network::address(2) + ":9000"});
+  }
+  expect_success();
+  // Only the last rank is sure to be dialled: the others send to it first.
+  EXPECT_TRUE(forwarders[1].hear("taken", in(kHang)));
+}
+
+TEST_F(Addresses, APortThatIsTakenIsTold) {
+  const std::string url = "tcp://127.0.0.1:29620";
+  for (const int rank : {0, 1}) start(0, rank, 2, url, {"TUTTI_PORT=7000"});
+  for (Worker& worker : workers_) ASSERT_TRUE(worker.wait(in(kHang))) << "hangs";
+  int told = 0;
+  for (Worker& worker : workers_) {
+    const auto error = worker.hear("error", in(0));
+    ASSERT_TRUE(error);
+    if (error->text.find("cannot listen on 127.0.0.1:7000") == std::string::npos) continue;
+    EXPECT_NE(error->text.find("another one for each rank of a host"), std::string::npos);
+    ++told;
+  }
+  EXPECT_GE(told, 1);
+}
+
 }  // namespace
 }  // namespace tutti::fault
 
-int main(int argc, char** argv) { return tutti::fault::test_in_network_namespace(argc, argv); }
+int main(int argc, char** argv) {
+  if (argc == 4 && std::string_view(argv[1]) == "forward") return tutti::fault::forward(argv);
+  return tutti::fault::test_in_network_namespace(argc, argv);
+}
