@@ -120,6 +120,29 @@ TEST_F(Addresses, PublishedPortsAreDialledInPlaceOfTheRanksOwn) {
   EXPECT_TRUE(forwarders[1].hear("taken", in(kHang)));
 }
 
+/// A rank that nobody can dial, since what goes there is lost on the way.
+class OneDirection : public Addresses, public ::testing::WithParamInterface<int> {};
+
+TEST_P(OneDirection, TheOtherDials) {
+  const std::string nowhere = "10.77.0.99";  // a station that there is not
+  for (const int i : {0, 1, 2}) {
+    std::vector<std::string> argv = network_.entering(i);
+    argv.insert(argv.end(), {"ip", "neigh", "replace", nowhere, "lladdr", "02:00:00:00:00:77",
+                             "dev", "eth0", "nud", "permanent"});
+    ASSERT_TRUE(runs(argv));
+  }
+  const std::string url = "tcp://" + Network::address(0) + ":29621";
+  for (const int rank : {0, 1, 2}) {
+    std::vector<std::string> variables = {"TUTTI_LINK_TIMEOUT=3"};
+    if (rank == GetParam()) variables.push_back("TUTTI_ADVERTISE=" + nowhere);
+    start(rank, rank, 3, url, variables);
+  }
+  expect_success();
+}
+
+// With ranks above and below it, and above all.
+INSTANTIATE_TEST_SUITE_P(ToRank, OneDirection, ::testing::Values(1, 2));
+
 TEST_F(Addresses, APortThatIsTakenIsTold) {
   const std::string url = "tcp://127.0.0.1:29620";
   for (const int rank : {0, 1}) start(0, rank, 2, url, {"TUTTI_PORT=7000"});
