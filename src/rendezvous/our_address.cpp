@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <tuple>
+#include <string_view>
 
 #include "base/deadline.hpp"
 #include "os/address.hpp"
@@ -153,16 +153,14 @@ Result<OwnAddress> our_address(const Rendezvous& rendezvous, const Settings& set
   Result<AdvertisedAddress> advertised = AdvertisedAddress();
   if (!settings.advertise.empty()) advertised = parse_advertised(settings.advertise);
   if (!advertised) return advertised.status();
-  std::uint16_t port = 0;
-  std::uint16_t told_port = 0;
-  for (const auto& [variable, first, result] :
-       {std::tuple("TUTTI_PORT", settings.port.value_or(0), &port),
-        std::tuple("the port in TUTTI_ADVERTISE", int{advertised->port}, &told_port)}) {
-    if (first == 0) continue;
-    auto added = port_of_local_rank(variable, first, rendezvous.local_rank);
-    if (!added) return added.status();
-    *result = *added;
-  }
+  const auto port_of = [&](std::string_view variable, int first) -> Result<std::uint16_t> {
+    if (first == 0) return std::uint16_t{0};
+    return port_of_local_rank(variable, first, rendezvous.local_rank);
+  };
+  auto port = port_of("TUTTI_PORT", settings.port.value_or(0));
+  if (!port) return port.status();
+  auto told_port = port_of("the port in TUTTI_ADVERTISE", advertised->port);
+  if (!told_port) return told_port.status();
   auto own = found_address(rendezvous, settings, gather);
   if (!own) return own.status();
   if (!settings.advertise.empty()) {
@@ -170,10 +168,10 @@ Result<OwnAddress> our_address(const Rendezvous& rendezvous, const Settings& set
     if (!told) return told.status();
     own->told = *told;
     own->listens = told->is_loopback() ? *told : os::Address();
-    if (port == 0) port = told_port;
+    if (*port == 0) port = told_port;
   }
-  own->listens.set_port(port);
-  own->told.set_port(told_port);
+  own->listens.set_port(*port);
+  own->told.set_port(*told_port);
   return own;
 }
 
