@@ -13,19 +13,19 @@
 namespace tutti::rendezvous {
 namespace {
 
-constexpr std::size_t kMostShown = 256;
-constexpr std::size_t kLongestName = 253;  // of the domain name system
+constexpr std::size_t kAdvertisedShown = 256;
+constexpr std::size_t kLongestHost = 253;  // of the domain name system
 constexpr int kMostPort = 65535;
 
-Status bad(std::string_view text, std::string_view why) {
+Status bad_advertised(std::string_view text, std::string_view why) {
   return cannot_join(fmt::format(
       "TUTTI_ADVERTISE is \"{}\", {}; set it to HOST or HOST:PORT, by which the other ranks reach "
       "this one",
-      base::shown(text, kMostShown), why));
+      base::shown(text, kAdvertisedShown), why));
 }
 
 bool is_name(std::string_view host) {
-  return host.size() <= kLongestName && std::ranges::all_of(host, [](char c) {
+  return host.size() <= kLongestHost && std::ranges::all_of(host, [](char c) {
            const bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
            return letter || (c >= '0' && c <= '9') || c == '.' || c == '-' || c == '_';
          });
@@ -47,16 +47,16 @@ Result<AdvertisedAddress> parse_advertised(std::string_view text) {
     const auto [end, error] =
         std::from_chars(digits.data(), digits.data() + digits.size(), advertised.port);
     if (error != std::errc() || end != digits.data() + digits.size() || advertised.port == 0)
-      return bad(text, "whose port is none from 1 to 65535");
+      return bad_advertised(text, "whose port is none from 1 to 65535");
   }
-  if (host.empty()) return bad(text, "which has no host");
+  if (host.empty()) return bad_advertised(text, "which has no host");
   if (auto address = os::Address::parse(host, 0)) {
     if (address->is_unspecified() || address->is_multicast() || address->is_broadcast())
-      return bad(text, "which is not the address of a host");
+      return bad_advertised(text, "which is not the address of a host");
     advertised.host = address->host();
     return advertised;
   }
-  if (!is_name(host)) return bad(text, "which is neither an address nor a host name");
+  if (!is_name(host)) return bad_advertised(text, "which is neither an address nor a host name");
   advertised.host = host;
   return advertised;
 }

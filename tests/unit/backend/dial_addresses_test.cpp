@@ -10,8 +10,8 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-Card card(int pid, const std::string& boot, std::uint64_t network, const std::string& address,
-          const std::string& store_host) {
+Card card_of(int pid, const std::string& boot, std::uint64_t network, const std::string& address,
+             const std::string& store_host) {
   Card card;
   card.host.boot = boot;
   card.host.network = network;
@@ -24,8 +24,8 @@ Card card(int pid, const std::string& boot, std::uint64_t network, const std::st
 
 /// Ranks 0 and 1 have reached the store by loopback, rank 2 elsewhere at 10.0.0.1.
 std::vector<Card> a_job() {
-  return {card(1, "a", 1, "0.0.0.0:1000", "127.0.0.1"), card(2, "a", 1, "[::]:1001", "::1"),
-          card(3, "b", 1, "10.0.0.2:1002", "10.0.0.1")};
+  return {card_of(1, "a", 1, "0.0.0.0:1000", "127.0.0.1"), card_of(2, "a", 1, "[::]:1001", "::1"),
+          card_of(3, "b", 1, "10.0.0.2:1002", "10.0.0.1")};
 }
 
 std::vector<std::string> dialled_by(const std::vector<Card>& cards, int rank) {
@@ -43,14 +43,14 @@ TEST(DialAddresses, OfTheStoresHostAreWhereEachHasReachedIt) {
 
 TEST(DialAddresses, MayDifferFromRankToRank) {
   std::vector<Card> cards = a_job();
-  cards.push_back(card(4, "c", 1, "[fd00::3]:1003", "fd00::1"));
+  cards.push_back(card_of(4, "c", 1, "[fd00::3]:1003", "fd00::1"));
   EXPECT_THAT(dialled_by(cards, 3),
               ElementsAre("[fd00::1]:1000", "[fd00::1]:1001", "10.0.0.2:1002", "[fd00::3]:1003"));
 }
 
 TEST(DialAddresses, OnOneHostMayBeOfTheLoopback) {
-  const std::vector<Card> cards = {card(1, "a", 1, "127.0.0.1:1000", "127.0.0.1"),
-                                   card(2, "a", 1, "127.0.0.1:1001", "127.0.0.1")};
+  const std::vector<Card> cards = {card_of(1, "a", 1, "127.0.0.1:1000", "127.0.0.1"),
+                                   card_of(2, "a", 1, "127.0.0.1:1001", "127.0.0.1")};
   EXPECT_THAT(dialled_by(cards, 1), ElementsAre("127.0.0.1:1000", "127.0.0.1:1001"));
 }
 
@@ -91,7 +91,8 @@ TEST(DialAddresses, OfTheStoresHostNeedAWayToTheStore) {
 }
 
 TEST(DialAddresses, AreEmptyWhereARankTellsNone) {
-  const std::vector<Card> cards = {card(1, "a", 1, "", ""), card(2, "a", 1, "127.0.0.1:7", "")};
+  const std::vector<Card> cards = {card_of(1, "a", 1, "", ""),
+                                   card_of(2, "a", 1, "127.0.0.1:7", "")};
   EXPECT_THAT(dialled_by(cards, 1), ElementsAre("", "127.0.0.1:7"));
 }
 
