@@ -88,12 +88,16 @@ TEST_F(Addresses, LocalhostOnTheMasterAndByTcpToRanksOfItsHost) {
 }
 
 TEST_F(Addresses, OnlyOfTheLoopbackAreToldToEveryRank) {
-  const std::string path = ::testing::TempDir() + "meeting_" + std::to_string(::getpid());
+  // In a folder of ours alone: within a user namespace /tmp belongs to nobody that is known.
+  std::string folder = ::testing::TempDir() + "meeting_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string path = folder + "/meeting";
   for (int rank = 0; rank < 3; ++rank) {
     start(rank, rank, 3, "file://" + path, {"TUTTI_SOCKET_IFNAME=lo"});
   }
   expect_errors({"refused", "the ranks are on several hosts, and rank 0 (",
                  "cannot be reached from that of rank 1 (", "TUTTI_SOCKET_IFNAME"});
+  std::filesystem::remove_all(folder);
 }
 
 /// Two ranks that are known by ports of a third host only, each with the number of its rank there
