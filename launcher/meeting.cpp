@@ -9,8 +9,10 @@
 #include <random>
 
 #include "os/address.hpp"
+#include "os/socket.hpp"
 #include "os/system_error.hpp"
 #include "store/secret.hpp"
+#include "store/tcp_store.hpp"
 
 namespace tutti::launcher {
 Status Meeting::prepare() {
@@ -104,27 +106,37 @@ Status Meeting::start_server() {
   return {};
 }
 
-Result<std::unique_ptr<store::TcpServer>> Meeting::make_server(std::uint16_t port) const {
-  auto addresses = os::Address::resolve(address_.master_addr, port);
+Status Meeting::check_address() const {
+  auto addresses = os::Address::resolve(address_.master_addr, 0);
   if (!addresses) return Status(Errc::store, std::string(addresses.status().message()));
+  // A name may be that of a service in front of this host, and an address may be forwarded to it.
+  const bool may_be_forwarded =
+      !os::Address::parse(address_.master_addr, 0).ok() || !options_.local_addr.empty();
+  const bool decides_who_serves = options_.find_node_rank && !options_.serves;
   Status last;
   for (const os::Address& address : *addresses) {
     if (address.is_multicast() || address.is_unspecified() || address.is_broadcast()) {
       return Status(Errc::unsupported,
                     fmt::format("--master-addr {} is not the address of a host", address.host()));
     }
-    store::TcpServerOptions server;
-    server.address = address;
-    server.secret = secret_.bytes;
-    server.secret_source = secret_.source;
-    server.encrypt = options_.tls;
-    server.link_timeout = server.hello_timeout = options_.link_timeout;
-    server.job = address_.job;
-    auto started = store::TcpServer::start(std::move(server));
-    if (started) return started;
-    last = started.status();
+    if (may_be_forwarded && !decides_who_serves) continue;
+    auto probe = os::listen_tcp(address);
+    if (probe) return {};
+    last = probe.status();
   }
   return last;
+}
+
+Result<std::unique_ptr<store::TcpServer>> Meeting::make_server(std::uint16_t port) const {
+  if (Status status = check_address(); !status) return status;
+  store::TcpServerOptions server;
+  server.address = store::listening_address(address_.master_addr, port);
+  server.secret = secret_.bytes;
+  server.secret_source = secret_.source;
+  server.encrypt = options_.tls;
+  server.link_timeout = server.hello_timeout = options_.link_timeout;
+  server.job = address_.job;
+  return store::TcpServer::start(std::move(server));
 }
 
 std::optional<std::uint16_t> Meeting::workers_port() const {

@@ -59,6 +59,8 @@ class Meeting {
  private:
   Status prepare_secret();
   Status start_server();
+  /// Whether the store can be served here that others know by --master-addr.
+  [[nodiscard]] Status check_address() const;
   Result<std::unique_ptr<store::TcpServer>> make_server(std::uint16_t port) const;
   [[nodiscard]] Status explain(const Status& why) const;
 

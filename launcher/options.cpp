@@ -231,6 +231,7 @@ Status convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& o
              : "several nodes need --master-addr, the address of the node with --node-rank 0 by "
                "which the others reach it");
   }
+  options.local_addr = raw.local_addr;
   options.own_store = raw.own_store;
   if (options.own_store && options.nnodes > 1 && options.master_port == 65535)
     return invalid(

@@ -41,6 +41,8 @@ struct Options {
   /// With find_node_rank: whether this node serves. Absent: it tries.
   std::optional<bool> serves;
   std::string master_addr = "127.0.0.1";
+  /// By which address the other nodes reach the workers of this one; empty: they find out.
+  std::string local_addr;
   /// Absent (one node only): a free one.
   std::optional<std::uint16_t> master_port;
   /// The program serves a store at that port itself.

@@ -66,8 +66,10 @@ void declare_job(Declaration& declare, RawOptions& raw) {
       ->capture_default_str();
   declare.value("--node-rank", raw.node_rank, "Number of this node, from 0")->capture_default_str();
   declare
-      .value("--master-addr", raw.master_addr,
-             "Address or name of node 0; the store listens there and nowhere else")
+      .value(
+          "--master-addr", raw.master_addr,
+          "Address or name of node 0; the store listens on all its addresses, or only on this one "
+          "if it is a loopback address")
       ->capture_default_str();
   declare.value("--master-port", raw.master_port,
                 "Port of the store [a free one on one node, 29500 on several]");
@@ -93,7 +95,8 @@ void declare_job(Declaration& declare, RawOptions& raw) {
                 "KEY=VALUE,...: join_timeout or timeout (seconds that nodes wait for each other), "
                 "is_host (c10d: whether this node serves the store)");
   declare.value("--local-addr", raw.local_addr,
-                "Taken for torchrun's sake: who listens where follows from the master's address");
+                "Address or name by which the other nodes reach the workers of this one "
+                "(TUTTI_ADVERTISE), where it is not an address of its own");
 }
 
 void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw) {

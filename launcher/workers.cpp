@@ -58,6 +58,7 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
     variables["TUTTI_SECRET_FILE"] = start.address.secret_file;
   if (options.tls) variables["TUTTI_TLS"] = "1";
   if (!start.address.job.empty()) variables["TUTTI_JOB"] = start.address.job;
+  if (!options.local_addr.empty()) variables["TUTTI_ADVERTISE"] = options.local_addr;
   // Its output goes through a pipe, where Python would keep it back until the end.
   variables.try_emplace("PYTHONUNBUFFERED", "1");
   // Several workers with a thread per CPU each would fight for the CPUs; torchrun does the same.

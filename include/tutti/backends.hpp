@@ -34,7 +34,14 @@ struct WorldOptions {
   std::vector<std::byte> secret;  ///< of the job; empty if it has none
   /// Nobody else knows the secret: ProcessGroup::authenticated().
   bool authenticated = false;
-  std::string bind_host;  ///< the address by which the other ranks reach this one
+  /// The address on which this rank listens; "0.0.0.0" or "::": on all, of both families.
+  std::string bind_host;
+  /// What it tells the others: this address (empty: `bind_host`). "0.0.0.0": it is on the host of
+  /// the store, so each rank of another host dials it where it has reached the store itself.
+  std::string told_host = {};
+  std::string store_host = {};  ///< there; empty: by no address
+  std::uint16_t bind_port = 0;  ///< 0: any
+  std::uint16_t told_port = 0;  ///< what it tells the others; 0: that on which it listens
   /// Begins to ask whom others know to have been lost first, on account of a rank that could not be
   /// reached, and gives what looks for the answer. Neither blocks. The answer: nothing, not yet;
   /// ok, nobody; peer_lost with its culprit; peer_left with that culprit, who was lost first, while

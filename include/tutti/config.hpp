@@ -59,6 +59,15 @@ struct Config {
   /// without them it is the address by which this rank reaches the master.
   std::string interfaces;
 
+  /// TUTTI_ADVERTISE, "HOST" or "HOST:PORT". By which address the other ranks reach this one, where
+  /// that is none of its own (NAT, published ports); it then listens on all addresses. The port is
+  /// that of local rank 0: each rank adds its own number. Empty: an address of this host.
+  std::string advertise;
+
+  /// TUTTI_PORT, 1 to 65535. The port on which local rank 0 of this host listens; each rank adds
+  /// its own number. Absent: any.
+  std::optional<int> port;
+
   /// TUTTI_LOG_LEVEL = debug | info | warning | error | off. Least level that reaches the log sink.
   LogLevel log_level = LogLevel::warning;
 

@@ -170,7 +170,8 @@ struct FileStoreOptions {  ///< Which file, and when it goes.
 std::shared_ptr<Store> make_file_store(const FileStoreOptions& options);
 
 struct TcpStoreOptions {  ///< Where the store is, and who may use it.
-  /// Where the server is; numeric or a name. A server listens on this address and no other.
+  /// Where the server is; numeric or a name. A server listens on this address and no other;
+  /// "0.0.0.0" and "::" mean all addresses of both families.
   std::string host = "127.0.0.1";
   /// 0 lets a server pick a free one; see `TcpStore::port`.
   std::uint16_t port = 0;

@@ -168,6 +168,10 @@ void bind_config(nb::module_& module) {
       .def_rw("host_id", &Config::host_id, "Ranks with different ids share no memory.")
       .def_rw("interfaces", &Config::interfaces,
               "E.g. \"eth0,ib\": the network interface on which this rank listens.")
+      .def_rw("advertise", &Config::advertise,
+              "\"HOST\" or \"HOST:PORT\", by which the other ranks reach this one.")
+      .def_rw("port", &Config::port, nb::arg().none(),
+              "On which local rank 0 listens; each rank adds its own number.")
       .def_rw("log_level", &Config::log_level, "Least level that reaches the log sink.");
 }
 

@@ -96,6 +96,8 @@ class Config:
     cpus: int | None
     host_id: str
     interfaces: str
+    advertise: str
+    port: int | None
     log_level: LogLevel
 
     def __init__(self) -> None: ...

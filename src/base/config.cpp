@@ -67,6 +67,12 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
     if (*end != '\0' || cpus < 1 || cpus > 65536) return bad("TUTTI_CPUS", *value, "1 to 65536");
     config.cpus = static_cast<int>(cpus);
   }
+  if (const auto value = get("TUTTI_PORT")) {
+    char* end = nullptr;
+    const long port = std::strtol(value->c_str(), &end, 10);
+    if (*end != '\0' || port < 1 || port > 65535) return bad("TUTTI_PORT", *value, "1 to 65535");
+    config.port = static_cast<int>(port);
+  }
   if (const auto value = get("TUTTI_LOG_LEVEL")) {
     const int at = position(*value, {"debug", "info", "warning", "error", "off"});
     if (at < 0) return bad("TUTTI_LOG_LEVEL", *value, "debug, info, warning, error, off");
@@ -75,6 +81,7 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
   config.algorithms = get("TUTTI_ALGO").value_or("");
   config.host_id = get("TUTTI_HOST_ID").value_or("");
   config.interfaces = get("TUTTI_SOCKET_IFNAME").value_or("");
+  config.advertise = get("TUTTI_ADVERTISE").value_or("");
   return config;
 }
 

@@ -22,7 +22,7 @@ Status without(const std::string& what) {
 
 /// A meeting without a store: what ranks must know of each other goes through the caller's
 /// exchange.
-Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tls) {
+Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const Config& config) {
   if (options.store || options.init_method) return without("neither store nor init_method");
   if (!options.meeting.empty()) return without("no name of a meeting: it says itself who meets");
   if (!options.rank || !options.size) return without("rank and size must be given");
@@ -31,7 +31,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tl
                    std::to_string(*options.size));
   }
   rendezvous::Rendezvous meeting;
-  if (tls || options.secret) {  // what the exchange carries may be read on the way
+  if (config.tls || options.secret) {  // what the exchange carries may be read on the way
     Result<store::JobSecret> secret = store::job_secret({}, options.secret);
     if (!secret) return secret.status();
     if (secret->bytes.empty())
@@ -43,6 +43,11 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, bool tl
   meeting.rank = *options.rank;
   meeting.size = *options.size;
   meeting.master_addr = options.master_addr.value_or("");
+  if (config.port || !config.advertise.empty()) {  // else nobody asks for it
+    auto local = rendezvous::Environment({}).number("LOCAL_RANK");
+    if (!local) return local.status();
+    meeting.local_rank = local->value_or(0);
+  }
   meeting.generation = 1;
   // Rank 0 draws what tells this world from others, and proves membership.
   std::string drawn;
@@ -100,9 +105,11 @@ ProcessGroup init_process_group(const InitOptions& options) {
   settings.tls = config.tls;
   settings.link_timeout = config.link_timeout;
   settings.interfaces = config.interfaces;
+  settings.advertise = config.advertise;
+  settings.port = config.port;
   settings.timeout = std::chrono::ceil<std::chrono::milliseconds>(config.timeout);
   Result<rendezvous::Rendezvous> found =
-      options.exchange ? from_exchange(options, config.tls) : rendezvous::find_others(settings);
+      options.exchange ? from_exchange(options, config) : rendezvous::find_others(settings);
   if (!found) raise(found.status());
   const rendezvous::Rendezvous& meeting = *found;
   // From here on the others hear of it at once if we are killed, or cannot go on.
@@ -120,7 +127,7 @@ ProcessGroup init_process_group(const InitOptions& options) {
     if (options.exchange) return options.exchange(name, mine);
     return rendezvous::exchange(*meeting.store, name, meeting.rank, meeting.size, mine, deadline);
   };
-  Result<std::string> ours = rendezvous::our_address(meeting, settings, gather);
+  Result<rendezvous::OwnAddress> ours = rendezvous::our_address(meeting, settings, gather);
   if (!ours) {
     excuse(ours.status());
     raise(ours.status());
@@ -135,7 +142,11 @@ ProcessGroup init_process_group(const InitOptions& options) {
   world_options.generation = meeting.generation;
   world_options.secret = meeting.secret;
   world_options.authenticated = meeting.authenticated;
-  world_options.bind_host = *ours;
+  world_options.bind_host = ours->listens.host();
+  world_options.told_host = ours->told.host();
+  world_options.bind_port = ours->listens.port();
+  world_options.told_port = ours->told.port();
+  if (!ours->store_host.is_unspecified()) world_options.store_host = ours->store_host.host();
   world_options.store = meeting.store;
   world_options.backend_options = options.backend_options;
   const auto mark = std::make_shared<rendezvous::Mark>(meeting);

@@ -96,6 +96,15 @@ Result<Address> Address::from_socket(const sockaddr_storage& storage) {
   }
   Address address;
   address.storage_ = storage;
+  if (address.family() == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&address.v6().sin6_addr)) {
+    // A listener of both families tells IPv4 so.
+    in_addr inner{};
+    std::memcpy(&inner, &address.v6().sin6_addr.s6_addr[12], sizeof inner);
+    const std::uint16_t port = address.port();
+    address = Address();
+    reinterpret_cast<sockaddr_in&>(address.storage_).sin_addr = inner;
+    address.set_port(port);
+  }
   return address;
 }
 

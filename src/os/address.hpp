@@ -25,7 +25,7 @@ class Address {
   /// From a numeric host or a name; a name may have several addresses. May ask a name server, whose
   /// own time limits hold.
   static Result<std::vector<Address>> resolve(const std::string& host, std::uint16_t port);
-  /// From what the kernel filled in.
+  /// From what the kernel filled in. An IPv4 address in IPv6 form becomes IPv4.
   static Result<Address> from_socket(const sockaddr_storage& storage);
 
   [[nodiscard]] int family() const noexcept { return storage_.ss_family; }

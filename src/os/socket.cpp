@@ -27,6 +27,20 @@ bool is_local(int fd) noexcept {
   return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) == 0 && family == AF_UNIX;
 }
 
+Result<Fd> listen_on(const Address& address, int backlog) {
+  const std::string what = fmt::format("cannot listen on {}", address.to_string());
+  Fd fd = private_socket(address.family());
+  if (!fd.valid()) return system_error(what, errno);
+  if (Status s = set_flag(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, what); !s) return s;
+  if (address.family() == AF_INET6) {
+    const int only = address.is_unspecified() ? 0 : 1;
+    if (Status s = set_flag(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, only, what); !s) return s;
+  }
+  if (bind(fd.get(), address.data(), address.size()) != 0) return system_error(what, errno);
+  if (listen(fd.get(), backlog) != 0) return system_error(what, errno);
+  return fd;
+}
+
 Status timed_out(std::string_view what) {
   return Status(Errc::timeout, fmt::format("{}: the deadline has passed", what));
 }
@@ -44,17 +58,12 @@ Fd private_socket(int family) noexcept {
 }
 
 Result<Fd> listen_tcp(const Address& address, int backlog) {
-  const std::string what = fmt::format("cannot listen on {}", address.to_string());
-  Fd fd = private_socket(address.family());
-  if (!fd.valid()) return system_error(what, errno);
-  if (Status s = set_flag(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, what); !s) return s;
-  // "::" must mean IPv6 only: we listen on the address we were told and on nothing else.
-  if (address.family() == AF_INET6) {
-    if (Status s = set_flag(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, 1, what); !s) return s;
-  }
-  if (bind(fd.get(), address.data(), address.size()) != 0) return system_error(what, errno);
-  if (listen(fd.get(), backlog) != 0) return system_error(what, errno);
-  return fd;
+  if (!address.is_unspecified()) return listen_on(address, backlog);
+  auto every = Address::parse("::", address.port());
+  if (!every) return every.status();
+  const Fd probe = private_socket(AF_INET6);
+  if (!probe.valid() && errno == EAFNOSUPPORT) every = Address::parse("0.0.0.0", address.port());
+  return listen_on(*every, backlog);
 }
 
 Result<Fd> accept_connection(int listener) {

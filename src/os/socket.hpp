@@ -21,8 +21,9 @@ using Deadline = std::chrono::steady_clock::time_point;
 
 // Every socket made here is non-blocking and closed on exec.
 
-/// Listens on exactly this address. Port 0 picks a free one: see `local_address`. The address can
-/// be listened on again as soon as the socket is closed.
+/// Listens on exactly this address; the unspecified one of either family means all addresses of
+/// both (IPv4 alone where there is no IPv6). Port 0 picks a free one: see `local_address`. The
+/// address can be listened on again as soon as the socket is closed.
 Result<Fd> listen_tcp(const Address& address, int backlog = 1024);
 /// A connection that waits to be taken, or an invalid Fd when there is none now.
 Result<Fd> accept_connection(int listener);

@@ -320,7 +320,8 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
       first.op = store::Op::set_will;
       first.keys = {fmt::format("{}{}/{}", part(), result_.generation, key_of_will)};
     }
-    const store::JoinedStore joined = store::join_tcp_store(options, secret_, &first);
+    const store::JoinedStore joined =
+        store::join_tcp_store(options, secret_, &first, store::Listens::for_others);
     if (agent) result_.generation = static_cast<std::uint64_t>(joined.answer.number);
     take_part_of(joined.store);
     result_.client = joined.client;

@@ -15,6 +15,8 @@
 #include <tutti/error.hpp>
 #include <tutti/store.hpp>
 
+#include "os/address.hpp"
+
 namespace tutti::store {
 class TcpClient;
 }
@@ -76,6 +78,9 @@ struct Settings {
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
   /// Config::interfaces: goes before the variables that name one.
   std::string interfaces = {};
+  /// Config::advertise and Config::port.
+  std::string advertise = {};
+  std::optional<int> port = {};
   /// Null: the process's own environment, read now.
   std::function<const char*(const char* name)> environment;
   /// For all of it, and the default of the store.
@@ -93,12 +98,28 @@ Result<Rendezvous> find_others(const Settings& settings);
 using Gather = std::function<Result<std::vector<std::string>>(const std::string& name,
                                                               const std::string& mine)>;
 
-/// The address at which this rank listens, so that all others reach it (decided by, in this order,
-/// TUTTI_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; the way to the master; on one host
-/// the loopback). Where there is no master, asks the other ranks by `gather` where they are, so all
-/// must call it. Errors: invalid_argument (no such interface), refused (no way), those of `gather`.
-Result<std::string> our_address(const Rendezvous& rendezvous, const Settings& settings,
-                                const Gather& gather);
+/// Where a rank listens, and what it tells the others.
+struct OwnAddress {
+  os::Address listens;  ///< unspecified: on all addresses; port 0: any
+  /// Port 0: that of the listener. Unspecified: it is on the host of the store, so it is dialled
+  /// there by loopback, and elsewhere at the address by which the other has reached the store.
+  os::Address told;
+  /// By which address this rank has reached the store; unspecified: by none.
+  os::Address store_host;
+};
+
+/// What a rank does that has reached the store, known as `master`, over a connection with these
+/// ends. Pure.
+[[nodiscard]] OwnAddress address_by_connection(const std::string& master, os::Address ours,
+                                               os::Address stores);
+
+/// Where this rank listens, so that all others reach it (decided by, in this order,
+/// Settings::advertise; TUTTI_SOCKET_IFNAME, GLOO_SOCKET_IFNAME, NCCL_SOCKET_IFNAME; its connection
+/// to the store, or the way to the master; on one host the loopback). Where there is no master,
+/// asks the other ranks by `gather` where they are, so all must call it. Errors: invalid_argument
+/// (no such interface, no such port), refused (no way), those of `gather`.
+Result<OwnAddress> our_address(const Rendezvous& rendezvous, const Settings& settings,
+                               const Gather& gather);
 
 /// The rendezvous of torch.distributed's `env://`.
 ///

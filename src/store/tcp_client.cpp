@@ -145,8 +145,10 @@ Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, cons
       secure::Stream stream;
       const Attempt attempt = try_once(address, mine, deadline, target.link_timeout, first, stream);
       if (attempt.status) {
+        auto ours = os::local_address(stream.fd());
+        if (!ours) return ours.status();
         std::unique_ptr<TcpClient> client(
-            new TcpClient(std::move(stream), name, target.link_timeout));
+            new TcpClient(std::move(stream), {*ours, address}, name, target.link_timeout));
         if (first != nullptr) client->slots_.emplace(kFirstId, std::nullopt);
         return client;
       }

@@ -13,6 +13,7 @@
 
 #include <tutti/error.hpp>
 
+#include "os/address.hpp"
 #include "os/resolver.hpp"
 #include "os/socket.hpp"
 #include "os/stall_watch.hpp"
@@ -56,6 +57,12 @@ class TcpClient {
   std::optional<std::uint64_t> post(const Request& request);
   /// The answer, once, if it has come, or an error where the connection is broken; does not wait.
   std::optional<Response> answer_to(std::uint64_t id);
+  /// The two ends of the connection when it was made.
+  struct Ends {
+    os::Address ours;
+    os::Address servers;
+  };
+  [[nodiscard]] const Ends& ends() const noexcept { return ends_; }
   /// Nobody will ask for this answer.
   void forget(std::uint64_t id) noexcept;
   [[nodiscard]] bool broken();
@@ -67,8 +74,12 @@ class TcpClient {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  TcpClient(secure::Stream stream, std::string name, std::chrono::milliseconds link_timeout)
-      : stream_(std::move(stream)), name_(std::move(name)), link_timeout_(link_timeout) {}
+  TcpClient(secure::Stream stream, const Ends& ends, std::string name,
+            std::chrono::milliseconds link_timeout)
+      : stream_(std::move(stream)),
+        ends_(ends),
+        name_(std::move(name)),
+        link_timeout_(link_timeout) {}
 
   /// As `call`; a server that does not answer is given up `slack` after the deadline.
   Response ask(const Request& request, os::Deadline deadline, std::chrono::milliseconds slack);
@@ -90,6 +101,7 @@ class TcpClient {
   std::mutex stream_mutex_;  // one thread reads and another sends; never held while waiting
   secure::Stream stream_;    // guarded by stream_mutex_, but for its descriptor
   os::StallWatch stall_;     // guarded by stream_mutex_
+  const Ends ends_;
   const std::string name_;
   const std::chrono::milliseconds link_timeout_;
 

@@ -17,7 +17,7 @@
 namespace tutti::store {
 
 struct TcpServerOptions {
-  /// Listened on, and nothing else; port 0 picks a free one.
+  /// Listened on, as os::listen_tcp does; port 0 picks a free one.
   os::Address address;
   std::vector<std::byte> secret = {};
   std::string secret_source = {};  ///< JobSecret::source

@@ -89,9 +89,17 @@ class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
   bool left_ = false;  ///< under leaving_
 };
 
+/// In the order in which they are tried.
+Result<std::vector<os::Address>> addresses_of(const TcpStoreOptions& options, Listens listens,
+                                              os::Deadline deadline) {
+  if (listens == Listens::for_others)
+    return std::vector<os::Address>{listening_address(options.host, options.port)};
+  return os::resolve_until(options.host, options.port, deadline);
+}
+
 Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const JobSecret& secret,
-                                         os::Deadline deadline) {
-  auto addresses = os::resolve_until(options.host, options.port, deadline);
+                                         Listens listens, os::Deadline deadline) {
+  auto addresses = addresses_of(options, listens, deadline);
   if (!addresses) return addresses.status();
   Status last;
   // A name may stand for addresses this host does not have, such as ::1 where IPv6 is switched off.
@@ -122,8 +130,16 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const J
 
 namespace store {
 
+os::Address listening_address(std::string_view host, std::uint16_t port) {
+  os::Address address;  // unspecified
+  if (auto literal = os::Address::parse(host, port); literal && literal->is_loopback())
+    address = *literal;
+  address.set_port(port);
+  return address;
+}
+
 JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
-                           const Request* first) {
+                           const Request* first, Listens listens) {
   if (options.timeout < std::chrono::milliseconds::zero() ||
       options.linger < std::chrono::milliseconds::zero() ||
       options.come_within.value_or(options.linger) < std::chrono::milliseconds::zero())
@@ -135,10 +151,14 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
   std::unique_ptr<TcpServer> server;
   TcpClient::Target target{options.host, options.port, options.link_timeout, {}};
   if (options.serve) {
-    auto started = serve(options, secret, deadline);
+    auto started = serve(options, secret, listens, deadline);
     if (!started) raise(started.status());
     server = std::move(*started);
-    target = {server->address().host(), server->address().port(), options.link_timeout, {}};
+    const os::Address& address = server->address();
+    target = {address.is_unspecified() ? "127.0.0.1" : address.host(),
+              address.port(),
+              options.link_timeout,
+              {}};
   }
   Result<std::unique_ptr<TcpClient>> client = TcpClient::connect(
       target, {secret.bytes, options.job, options.generation, options.encrypt, secret.source},

@@ -1,10 +1,13 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
+#include <string_view>
 
 #include <tutti/store.hpp>
 
+#include "os/address.hpp"
 #include "store/job_secret.hpp"
 #include "store/request.hpp"
 #include "store/tcp_client.hpp"
@@ -20,11 +23,21 @@ struct JoinedStore {
   std::function<void()> leave;
 };
 
+/// Where a store listens that the others know as `host`: there, if that is a literal loopback
+/// address, else on all addresses (the unspecified one). A name may be the loopback here only.
+[[nodiscard]] os::Address listening_address(std::string_view host, std::uint16_t port);
+
+/// On which addresses a store listens.
+enum class Listens : unsigned char {
+  as_told,     ///< on TcpStoreOptions::host alone
+  for_others,  ///< as `listening_address` says
+};
+
 /// As `make_tcp_store`, with this secret whatever the options say, and a first request (may be
 /// null; must have passed `check_request`) that the server has carried out by the time it knows us
 /// at all: a will that is left by then covers the whole time. Throws as `make_tcp_store`, also if
 /// the first request fails.
 JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
-                           const Request* first = nullptr);
+                           const Request* first = nullptr, Listens listens = Listens::as_told);
 
 }  // namespace tutti::store

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 
 #include "network.hpp"
@@ -104,6 +105,19 @@ TEST_F(Hosts, SpelledWithUnderscoresInAnyOrderOfStarting) {
   }
   expect_ends(0);
   expect_links(3);
+}
+
+/// As a cluster's controller sets it: the name of the first host means the loopback there.
+TEST_F(Hosts, ByANameOfTheFirstAndAnAddressThatIsTold) {
+  const std::vector<std::string> churn = {FAULT_WORKER, "churn", "11", "60"};
+  std::vector<std::string> first = numbered(2, 0, {secret_option()});
+  *std::ranges::find(first, Network::address(0)) = "localhost";
+  start(0, first, churn);
+  const std::string told = Network::address(1);
+  start(1, numbered(2, 1, {secret_option(), "--local-addr", told}),
+        {"bash", "-c", "[ $TUTTI_ADVERTISE = " + told + " ] && exec \"$0\" churn 11 60",
+         FAULT_WORKER});
+  expect_ends(0);
 }
 
 /// Every host has the same options; that with the address of the endpoint serves.

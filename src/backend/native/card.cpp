@@ -86,6 +86,7 @@ std::string encode(const Card& card) {
               {"host_key", card.host.host_key},
               {"host_name", card.host.host_name},
               {"listener", card.host.listener},
+              {"network", card.host.network},
               {"nonce", card.host.nonce},
               {"pid", card.host.pid},
               {"pid_namespace", card.host.pid_namespace},
@@ -95,6 +96,7 @@ std::string encode(const Card& card) {
               {"quota_group", quota.group},
               {"fence", card.host.fence},
               {"address", card.address},
+              {"store_host", card.store_host},
               {"settings", card.settings}}
       .dump(-1, ' ', false, json::error_handler_t::replace);  // host names may hold any bytes
 }
@@ -112,6 +114,7 @@ Result<Card> decode(std::string_view text) {
   card.host.host_key = fields.text("host_key");
   card.host.host_name = base::shown_on_line(fields.text("host_name"), kMostHostName);
   card.host.listener = fields.text("listener");
+  card.host.network = fields.number("network", 0, kAny);
   card.host.nonce = fields.number("nonce", 0, kAny);
   card.host.pid = fields.integer("pid");
   card.host.pid_namespace = fields.number("pid_namespace", 0, kAny);
@@ -123,9 +126,14 @@ Result<Card> decode(std::string_view text) {
   if (quota != kNoQuota) card.host.quota = os::CpuQuota{quota, quota_group};
   card.host.fence = fields.yes_or_no("fence");
   card.address = fields.text("address");
+  card.store_host = fields.text("store_host");
   card.settings = fields.number("settings", 0, kAny);
   if (!card.address.empty() && !os::Address::parse_endpoint(card.address))
     fields.fail("address", "no numeric address with a port");
+  // The interface that may stand behind it means something on its own host only.
+  const std::string host = card.store_host.substr(0, card.store_host.find('%'));
+  if (!card.store_host.empty() && !os::Address::parse(host, 0))
+    fields.fail("store_host", "no numeric address");
   if (!fields.trouble().empty()) return refusal(fields.trouble());
   return card;
 }

@@ -19,7 +19,9 @@ inline constexpr std::size_t kMostCardText = 1024;
 /// What all others must know of a rank to reach it. Travels through the store in which they meet.
 struct Card {
   transport::shm::HostCard host;
-  std::string address;         ///< where it listens; empty where it is alone
+  /// Where it is dialled; empty where it is alone. An unspecified host: see dial_addresses.
+  std::string address;
+  std::string store_host;      ///< by which address it has reached the store; empty: by none
   std::uint64_t settings = 0;  ///< what all ranks must have alike
 };
 

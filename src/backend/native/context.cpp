@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "backend/native/card.hpp"
+#include "backend/native/dial_addresses.hpp"
 #include "backend/native/host_cpus.hpp"
 #include "backend/native/progress_thread.hpp"
 #include "base/agreed_settings.hpp"
@@ -102,8 +103,12 @@ Status Context::build(const WorldOptions& options) {
   mine.settings = digest_of(config_);
   std::unique_ptr<transport::TcpTransport> tcp;
   if (size_ > 1) {
-    Result<os::Address> bind = os::Address::parse(options.bind_host, 0);
+    Result<os::Address> bind = os::Address::parse(options.bind_host, options.bind_port);
     if (!bind) return bind.status();
+    const std::string& told_host =
+        options.told_host.empty() ? options.bind_host : options.told_host;
+    Result<os::Address> told = os::Address::parse(told_host, options.told_port);
+    if (!told) return told.status();
     transport::TcpOptions tcp_options;
     tcp_options.rank = rank_;
     tcp_options.size = size_;
@@ -114,12 +119,20 @@ Status Context::build(const WorldOptions& options) {
     tcp_options.link_timeout = config_.link_timeout;
     tcp_options.handshake_timeout = config_.link_timeout;
     tcp_options.bind = *bind;
+    tcp_options.told = *told;
     tcp_options.first_lost = options.first_lost;
     Result<std::unique_ptr<transport::TcpTransport>> listening =
         transport::TcpTransport::listen(std::move(tcp_options));
-    if (!listening) return listening.status();
+    if (!listening) {
+      const Status& why = listening.status();
+      if (options.bind_port == 0) return why;
+      return Status(why.code(), std::string(why.message()) +
+                                    "; TUTTI_PORT, or the port in TUTTI_ADVERTISE, with LOCAL_RANK "
+                                    "added must be free and another one for each rank of a host");
+    }
     tcp = std::move(*listening);
     mine.address = tcp->address();
+    mine.store_host = options.store_host;
   }
 
   const std::string text = encode(mine);
@@ -130,8 +143,8 @@ Status Context::build(const WorldOptions& options) {
   }
   Result<std::vector<std::string>> texts = options.exchange(text);
   if (!texts) return texts.status();
+  std::vector<Card> told;
   std::vector<transport::shm::HostCard> cards;
-  std::vector<std::string> addresses;
   engine::World world;
   std::map<std::string, int> hosts;
   bool fences = true;
@@ -166,7 +179,7 @@ Status Context::build(const WorldOptions& options) {
     fences = fences && card->host.fence;
     world.whereabouts.push_back(card->host.host_name + ", pid " + std::to_string(card->host.pid));
     cards.push_back(card->host);
-    addresses.push_back(card->address);
+    told.push_back(std::move(*card));
   }
   if (config_.transport == Config::TransportChoice::shm && hosts.size() > 1) {
     return Status(Errc::unsupported, "TUTTI_TRANSPORT=shm, but the ranks are on " +
@@ -197,7 +210,9 @@ Status Context::build(const WorldOptions& options) {
   world.route.assign(static_cast<std::size_t>(size_), nullptr);
   const bool remote = local.size() < static_cast<std::size_t>(size_);
   if (remote) {
-    if (Status s = tcp->set_addresses(std::move(addresses)); !s.ok()) return s;
+    Result<std::vector<std::string>> addresses = dial_addresses(told, rank_);
+    if (!addresses) return addresses.status();
+    if (Status s = tcp->set_addresses(std::move(*addresses)); !s.ok()) return s;
     // Connections are made at first use, which may be long after init.
     const std::size_t peers = static_cast<std::size_t>(size_) - local.size();
     if (Status s = os::ensure_descriptors(

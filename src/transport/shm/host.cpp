@@ -149,9 +149,9 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
 
   HostCard& card = host->card_;
   if (Result<std::string> boot = os::boot_id(); boot) card.boot = *boot;
-  Result<std::uint64_t> network = os::network_namespace();
+  if (Result<std::uint64_t> network = os::network_namespace(); network) card.network = *network;
   card.host_name = os::host_name();
-  card.host_key = card.boot + "/" + std::to_string(network ? *network : 0) + "/" + host_id;
+  card.host_key = card.boot + "/" + std::to_string(card.network) + "/" + host_id;
   card.nonce = random_number();
   card.pid = ::getpid();
   if (Result<std::uint64_t> pids = os::pid_namespace(); pids) card.pid_namespace = *pids;

@@ -26,7 +26,8 @@ struct HostCard {
   std::string boot;      ///< id of the running kernel
   std::string host_key;  ///< equal = may share memory: boot id, network namespace, TUTTI_HOST_ID
   std::string host_name;
-  std::string listener;  ///< abstract name of the rank's unix socket
+  std::string listener;       ///< abstract name of the rank's unix socket
+  std::uint64_t network = 0;  ///< its network namespace; 0: not known
   std::uint64_t nonce = 0;
   int pid = 0;
   std::uint64_t pid_namespace = 0;    ///< in which that is its number; 0: not known

@@ -2,6 +2,7 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,6 +17,8 @@ namespace tutti::transport {
 namespace {
 
 constexpr int kAcceptsPerPoll = 16;
+// A dial without an answer for so long may be of a way that leads in the other direction only.
+constexpr auto kOneWay = std::chrono::milliseconds(200);
 
 }  // namespace
 
@@ -117,8 +120,10 @@ secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcep
     case Connection::Link::open: return secure::Refusal::connected;
     case Connection::Link::dialling:
       // Both dialled: the lower rank's connection stays. We are the lower one only as long as our
-      // own attempt is in the air.
-      if (with.stream.valid() && options_.rank < with.peer) return secure::Refusal::crossed;
+      // own attempt is in the air, and the network has answered it or may still do.
+      if (with.stream.valid() && options_.rank < with.peer &&
+          (!with.connecting || Clock::now() - with.connecting_since < kOneWay))
+        return secure::Refusal::crossed;
       break;
     case Connection::Link::promised: return secure::Refusal::none;
     case Connection::Link::none: break;

@@ -80,8 +80,11 @@ Status TcpTransport::start() {
 TcpTransport::~TcpTransport() = default;
 
 std::string TcpTransport::address() const {
-  auto address = os::local_address(listener_.get());
-  return address ? address->to_string() : std::string();
+  auto listens = os::local_address(listener_.get());
+  if (!listens) return {};
+  os::Address address = options_.told.value_or(*listens);
+  if (address.port() == 0) address.set_port(listens->port());
+  return address.to_string();
 }
 
 Status TcpTransport::set_addresses(std::vector<std::string> addresses) {

@@ -36,7 +36,9 @@ struct TcpOptions {
   std::uint64_t generation = 0;
   std::vector<std::byte> secret;  ///< of the job; empty: none
   bool encrypt = false;           ///< TLS on every connection; needs a secret
-  os::Address bind;               ///< where to listen; port 0 picks one
+  os::Address bind;               ///< where to listen (os::listen_tcp); port 0 picks one
+  /// What the others are told; port 0: that of the listener. Absent: where it listens.
+  std::optional<os::Address> told = {};
   /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
   /// later: set_addresses.
   std::vector<std::string> addresses;
@@ -62,7 +64,7 @@ class TcpTransport final : public Transport {
   /// Closes at once: to the peers we have died, unless close() was called.
   ~TcpTransport() override;
 
-  /// Where we listen: what the other ranks need.
+  /// Where we are dialled: what the other ranks need.
   [[nodiscard]] std::string address() const;
   Status set_addresses(std::vector<std::string> addresses);
 

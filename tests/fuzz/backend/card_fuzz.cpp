@@ -21,7 +21,7 @@ using tutti::fuzz::require;
 
 namespace tutti::fuzz::card_parser {
 
-constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kFields = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kFields = {{
     {"boot", "\"b\""},
     {"host_key", "\"k\""},
     {"host_name", "\"n\""},
@@ -36,6 +36,8 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kFields 
     {"quota", "1"},
     {"quota_group", "1"},
     {"pid_namespace", "1"},
+    {"network", "1"},
+    {"store_host", "\"10.0.0.1\""},
 }};
 
 std::string card_with(std::size_t changed, std::string_view value) {

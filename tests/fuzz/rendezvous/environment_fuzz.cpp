@@ -14,6 +14,7 @@
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/input.hpp"
 #include "fuzz/require.hpp"
+#include "rendezvous/advertised_address.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/interfaces.hpp"
 #include "store/job_secret.hpp"
@@ -30,6 +31,7 @@ void check(tutti::Result<tutti::Config> config) {
   }
   require(config->timeout.count() > 0);
   require(!config->cpus || (*config->cpus >= 1 && *config->cpus <= 65536));
+  require(!config->port || (*config->port >= 1 && *config->port <= 65535));
 }
 
 TUTTI_FUZZER(environment_fuzz)(const std::uint8_t* data, std::size_t size) {
@@ -66,6 +68,12 @@ TUTTI_FUZZER(environment_fuzz)(const std::uint8_t* data, std::size_t size) {
   else if (*chosen)
     require(variables.contains((*chosen)->variable) && !(*chosen)->interface.name.empty());
   for (const auto& [name, value] : variables) {
+    auto advertised = parse_advertised(value);
+    require(advertised ? !advertised->host.empty()
+                       : advertised.status().code() == tutti::Errc::invalid_argument);
+    auto port = port_of_local_rank(name.substr(0, 64), static_cast<int>(value.size()) * 4000,
+                                   static_cast<int>(name.size()) - 1);
+    require(!port || *port > 0);
     auto choice = parse_interfaces(name.substr(0, 64), value, false);
     if (!choice) {
       require(choice.status().message().size() < 2000);

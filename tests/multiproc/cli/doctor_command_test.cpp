@@ -178,6 +178,16 @@ TEST(Doctor, ShowsTheInterfaceThatIsChosen) {
               HasSubstr("as TUTTI_SOCKET_IFNAME says"));
 }
 
+TEST(Doctor, ShowsWhatIsAdvertised) {
+  const Answer answer = doctor({"TUTTI_ADVERTISE=192.0.2.7:9000", "TUTTI_PORT=7000"});
+  EXPECT_EQ(answer.code, 0) << answer.text;
+  EXPECT_THAT(answer.text, AllOf(HasSubstr("all addresses, and tells 192.0.2.7:9000"),
+                                 Not(HasSubstr("means nothing"))));
+  const Answer wrong = doctor({"TUTTI_ADVERTISE=0.0.0.0"});
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_THAT(wrong.text, HasSubstr("TUTTI_ADVERTISE is \"0.0.0.0\""));
+}
+
 TEST(Doctor, LooksAtTheSecretFile) {
   const File secret;
   std::ofstream(secret.path()) << std::string(32, 's');

@@ -1,5 +1,5 @@
-// One rank: init_worker URL|env RANK|- SIZE|- SECONDS ROUNDS. Joins the job and adds up all ranks,
-// as often as told. Lines as fault/job.hpp reads them.
+// One rank: init_worker URL|env RANK|- SIZE|- SECONDS ROUNDS. Joins the job, sends to
+// the last rank and adds up all ranks, as often as told. Lines as fault/job.hpp reads them.
 
 #include <time.h>
 
@@ -38,6 +38,11 @@ int main(int argc, char** argv) {
     for (int round = 0; round < std::stoi(argv[5]); ++round) {
       auto world = tutti::init_process_group(options);
       std::vector<int> one{world.rank() + 1};
+      // First towards one rank only, which so is dialled by each other that does not share memory.
+      const int last = world.size() - 1;
+      std::vector<int> other{0};
+      for (int rank = 0; world.rank() == last && rank < last; ++rank) world.recv(other, rank);
+      if (world.rank() != last) world.send(one, last);
       world.all_reduce(one).wait();
       if (one[0] != world.size() * (world.size() + 1) / 2) return 4;
     }

@@ -105,6 +105,9 @@ def test_settings():
     config.timeout, config.cpus, config.agree = 2.5, None, "normal"
     assert config.timeout == timedelta(seconds=2.5) and config.cpus is None
     assert config.link_timeout == timedelta(seconds=15)
+    assert (config.advertise, config.port) == ("", None)
+    config.advertise, config.port = "192.0.2.7", 7000
+    assert (config.advertise, config.port) == ("192.0.2.7", 7000)
     config.link_timeout = 2
     assert config.link_timeout == timedelta(seconds=2)
     with pytest.raises(ValueError, match="1 to 32767 s"):

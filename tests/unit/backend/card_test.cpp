@@ -14,6 +14,7 @@ Card a_card() {
   card.host.host_key = "5f0e-11/4026531840/left";
   card.host.host_name = "node-1";
   card.host.listener = "tutti-501-0";
+  card.host.network = 4026531840;
   card.host.nonce = ~std::uint64_t{0};
   card.host.pid = 501;
   card.host.pid_namespace = 4026531836;
@@ -22,6 +23,7 @@ Card a_card() {
   card.host.given_cpus = 5;
   card.host.fence = true;
   card.address = "[::1]:40001";
+  card.store_host = "fe80::1%far0";
   card.settings = 7;
   return card;
 }
@@ -41,6 +43,7 @@ TEST(Card, TravelsAsText) {
   EXPECT_EQ(card->host.host_key, "5f0e-11/4026531840/left");
   EXPECT_EQ(card->host.host_name, "node-1");
   EXPECT_EQ(card->host.listener, "tutti-501-0");
+  EXPECT_EQ(card->host.network, 4026531840U);
   EXPECT_EQ(card->host.nonce, ~std::uint64_t{0});
   EXPECT_EQ(card->host.pid, 501);
   EXPECT_EQ(card->host.pid_namespace, 4026531836U);
@@ -51,6 +54,7 @@ TEST(Card, TravelsAsText) {
   EXPECT_EQ(card->host.given_cpus, 5);
   EXPECT_TRUE(card->host.fence);
   EXPECT_EQ(card->address, "[::1]:40001");
+  EXPECT_EQ(card->store_host, "fe80::1%far0") << "of an interface that this host need not have";
   EXPECT_EQ(card->settings, 7U);
 }
 
@@ -91,7 +95,10 @@ TEST(Card, WhatIsOutOfItsRangeIsRefused) {
       {"\"fence\":true", "\"fence\":1"},
       {"\"nonce\":18446744073709551615", "\"nonce\":18446744073709551616"},
       {"\"settings\":7", "\"settings\":null"},
+      {"\"network\":4026531840", "\"network\":0.5"},
       {"[::1]:40001", "here:40001"},
+      {"fe80::1%far0", "here"},
+      {"\"store_host\":\"fe80::1%far0\"", "\"store_host\":7"},
       {"node-1", long_text},
       {"5f0e-11/4026531840/left", long_text},
   };

@@ -147,6 +147,31 @@ TEST(InitProcessGroup, ListensWhereItsConfigSays) {
   ::unsetenv("TUTTI_SOCKET_IFNAME");
 }
 
+TEST(InitProcessGroup, TellsWhatItsConfigAdvertises) {
+  Config config;
+  config.advertise = "0.0.0.0";
+  try {
+    (void)alone(config);
+    ADD_FAILURE() << "no error";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("TUTTI_ADVERTISE is \"0.0.0.0\""));
+  }
+  config.advertise = "192.0.2.7:9000";
+  config.port = 7000;
+  EXPECT_EQ(alone(config).size(), 1);
+  ::setenv("TUTTI_ADVERTISE", "192.0.2.7", 1);
+  ::setenv("TUTTI_PORT", "7000", 1);
+  EXPECT_EQ(Config::from_environment().value().advertise, "192.0.2.7");
+  EXPECT_EQ(Config::from_environment().value().port, 7000);
+  for (const char* const nonsense : {"0", "65536", "-1", "7000x", "any"}) {
+    ::setenv("TUTTI_PORT", nonsense, 1);
+    EXPECT_THAT(std::string(Config::from_environment().status().message()),
+                testing::HasSubstr("TUTTI_PORT='"));
+  }
+  ::unsetenv("TUTTI_ADVERTISE");
+  ::unsetenv("TUTTI_PORT");
+}
+
 TEST(InitProcessGroup, AnOperationMayTakeHalfAnHourUnlessSomebodySaysSo) {
   ::unsetenv("TUTTI_TIMEOUT");
   const auto half_an_hour = std::chrono::minutes(30);  // torch.distributed's

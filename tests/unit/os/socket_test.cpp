@@ -122,6 +122,24 @@ TEST(Socket, TalksOverIpv4AndIpv6) {
   }
 }
 
+TEST(Socket, TheUnspecifiedAddressMeansAllOfBothFamilies) {
+  for (const char* host : {"0.0.0.0", "::"}) {
+    auto listener = listen_tcp(Address::parse(host, 0).value());
+    ASSERT_TRUE(listener) << listener.status().message();
+    const std::uint16_t port = local_address(listener->get())->port();
+    for (const char* dialled : {"127.0.0.1", "127.0.0.2", "::1"}) {
+      if (std::string_view(dialled) == "::1" && !has_ipv6()) continue;
+      auto client = connect_tcp(Address::parse(dialled, port).value(), soon());
+      ASSERT_TRUE(client) << host << ": " << client.status().message();
+      ASSERT_TRUE(wait_ready(listener->get(), POLLIN, soon()).value());
+      auto server = accept_connection(listener->get());
+      ASSERT_TRUE(server && server->valid());
+      // IPv4 in its own form, on whatever socket it has come.
+      EXPECT_EQ(peer_address(server->get()).value(), local_address(client->get()).value());
+    }
+  }
+}
+
 /// A silent peer is told after the limit, and after two seconds at least.
 TEST(Socket, KeepAliveEndsAtTheLimit) {
   Pair pair = connected("127.0.0.1");

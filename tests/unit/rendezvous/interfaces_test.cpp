@@ -12,7 +12,10 @@ using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
 using tutti::Errc;
+using tutti::os::Address;
+using tutti::rendezvous::address_by_connection;
 using tutti::rendezvous::our_address;
+using tutti::rendezvous::OwnAddress;
 using tutti::rendezvous::parse_interfaces;
 using tutti::rendezvous::Rendezvous;
 using tutti::rendezvous::Settings;
@@ -72,8 +75,8 @@ Settings with(std::map<std::string, std::string> variables) {
   return settings;
 }
 
-tutti::Result<std::string> address_with(std::map<std::string, std::string> variables,
-                                        const std::string& master = "127.0.0.1") {
+tutti::Result<OwnAddress> address_with(std::map<std::string, std::string> variables,
+                                       const std::string& master = "127.0.0.1") {
   Rendezvous rendezvous;
   rendezvous.master_addr = master;
   rendezvous.master_port = 1;
@@ -87,7 +90,47 @@ tutti::Result<std::string> address_with(std::map<std::string, std::string> varia
 TEST(OurAddress, IsTheOneTowardsTheMaster) {
   auto address = address_with({});
   ASSERT_TRUE(address) << address.status().message();
-  EXPECT_EQ(*address, "127.0.0.1");
+  EXPECT_EQ(address->listens.host(), "127.0.0.1");
+}
+
+TEST(OurAddress, OfANameThatMeansTheLoopbackHereIsAnyOfTheStoresHost) {
+  auto address = address_with({}, "localhost");
+  ASSERT_TRUE(address) << address.status().message();
+  EXPECT_TRUE(address->listens.is_unspecified());
+  EXPECT_TRUE(address->told.is_unspecified());
+  EXPECT_TRUE(address->store_host.is_loopback());
+  auto chosen = address_with({{"TUTTI_SOCKET_IFNAME", "=lo"}}, "localhost");
+  ASSERT_TRUE(chosen) << chosen.status().message();
+  EXPECT_TRUE(chosen->listens.is_loopback() && chosen->told.is_loopback());
+}
+
+struct OfConnection {
+  const char* master;
+  const char* ours;
+  const char* stores;
+  const char* listens;
+};
+
+/// What a rank tells is the address on which it listens, without the port of the connection.
+TEST(OurAddress, FollowsFromTheConnectionToTheStore) {
+  for (const OfConnection& one :
+       {OfConnection{"10.0.0.1", "10.0.0.7", "10.0.0.1", "10.0.0.7"},
+        OfConnection{"node-0", "10.0.0.7", "10.0.0.1", "10.0.0.7"},
+        OfConnection{"fd00::1", "fd00::7", "fd00::1", "fd00::7"},
+        OfConnection{"127.0.0.1", "127.0.0.1", "127.0.0.1", "127.0.0.1"},
+        OfConnection{"127.0.0.2", "127.0.0.1", "127.0.0.2", "127.0.0.1"},
+        OfConnection{"::1", "::1", "::1", "::1"},
+        OfConnection{"localhost", "127.0.0.1", "127.0.0.1", "0.0.0.0"},
+        OfConnection{"ip6-localhost", "::1", "::1", "0.0.0.0"},
+        // Its own store, by loopback, though others reach it by an address.
+        OfConnection{"10.0.0.1", "127.0.0.1", "127.0.0.1", "0.0.0.0"}}) {
+    const OwnAddress own =
+        address_by_connection(one.master, Address::parse(one.ours, 40'000).value(),
+                              Address::parse(one.stores, 29'500).value());
+    EXPECT_EQ(own.listens, Address::parse(one.listens, 0).value()) << one.master;
+    EXPECT_EQ(own.told, own.listens) << one.master;
+    EXPECT_EQ(own.store_host, Address::parse(one.stores, 0).value()) << one.master;
+  }
 }
 
 TEST(OurAddress, TheVariablesHaveAnOrder) {
@@ -105,7 +148,7 @@ TEST(OurAddress, TheVariablesHaveAnOrder) {
   EXPECT_FALSE(beginning) << "whole names there";
   auto nccl = address_with({{"TUTTI_SOCKET_IFNAME", ""}, {"NCCL_SOCKET_IFNAME", "l"}});
   ASSERT_TRUE(nccl) << nccl.status().message();
-  EXPECT_EQ(*nccl, "127.0.0.1");
+  EXPECT_EQ(nccl->told.host(), "127.0.0.1");
 }
 
 TEST(OurAddress, WhatTheProgramGivesGoesBeforeTheVariables) {
@@ -116,7 +159,7 @@ TEST(OurAddress, WhatTheProgramGivesGoesBeforeTheVariables) {
   settings.interfaces = "=lo";
   auto address = our_address(rendezvous, settings, {});
   ASSERT_TRUE(address) << address.status().message();
-  EXPECT_EQ(*address, "127.0.0.1");
+  EXPECT_EQ(address->listens.host(), "127.0.0.1");
   settings.interfaces = "none2";
   EXPECT_THAT(std::string(our_address(rendezvous, settings, {}).status().message()),
               HasSubstr("TUTTI_SOCKET_IFNAME is \"none2\""));
@@ -130,7 +173,7 @@ TEST(OurAddress, TheFamilyIsTheMasters) {
   if (!has_v6) GTEST_SKIP() << "no IPv6 on the loopback of this host";
   auto address = address_with({{"TUTTI_SOCKET_IFNAME", "=lo"}}, "::1");
   ASSERT_TRUE(address) << address.status().message();
-  EXPECT_EQ(*address, "::1");
+  EXPECT_EQ(address->listens.host(), "::1");
 }
 
 }  // namespace

@@ -73,8 +73,8 @@ std::vector<std::string> meet(int size, const std::function<Settings(int)>& sett
             return exchange(*found->store, name, rank, size, mine, deadline);
           });
       ASSERT_TRUE(address) << message_of(address);
-      auto all =
-          exchange(*found->store, "test", rank, size, std::to_string(rank) + *address, deadline);
+      auto all = exchange(*found->store, "test", rank, size,
+                          std::to_string(rank) + address->told.host(), deadline);
       ASSERT_TRUE(all) << message_of(all);
       for (const std::byte byte : found->secret)
         secrets[static_cast<std::size_t>(rank)] += static_cast<char>(byte);

@@ -1,0 +1,80 @@
+#include "backend/native/dial_addresses.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <optional>
+#include <utility>
+
+#include "os/address.hpp"
+
+namespace tutti::native {
+namespace {
+
+/// Its loopback is ours.
+bool same_network(const Card& a, const Card& b) {
+  return a.host.boot == b.host.boot && a.host.network == b.host.network;
+}
+
+/// Where it can be dialled from other hosts. Nothing: nowhere.
+std::optional<os::Address> address_from_elsewhere(const Card& of, const Card& by) {
+  auto told = os::Address::parse_endpoint(of.address);
+  if (!told) return std::nullopt;
+  os::Address address = *told;
+  if (address.is_unspecified()) {
+    auto store = os::Address::parse(by.store_host, address.port());
+    if (!store)  // an interface stands behind it, which only that host has
+      store = os::Address::parse(by.store_host.substr(0, by.store_host.find('%')), address.port());
+    if (!store) return std::nullopt;
+    address = *store;
+  }
+  if (address.is_loopback()) return std::nullopt;
+  return address;
+}
+
+std::string describe(const std::vector<Card>& cards, std::size_t rank) {
+  const transport::shm::HostCard& host = cards[rank].host;
+  return fmt::format("rank {} ({}, pid {})", rank, host.host_name, host.pid);
+}
+
+}  // namespace
+
+Result<std::vector<std::string>> dial_addresses(const std::vector<Card>& cards, int rank) {
+  // One of each network is asked for all of it: there may be thousands of ranks.
+  std::vector<std::size_t> networks;
+  for (std::size_t r = 0; r < cards.size(); ++r) {
+    const bool known = std::ranges::any_of(
+        networks, [&](std::size_t one) { return same_network(cards[one], cards[r]); });
+    if (!known) networks.push_back(r);
+  }
+  for (std::size_t of = 0; of < cards.size() && networks.size() > 1; ++of) {
+    for (const std::size_t by : networks) {
+      if (same_network(cards[of], cards[by]) || address_from_elsewhere(cards[of], cards[by]))
+        continue;
+      return Status(
+          Errc::refused,
+          fmt::format("the ranks are on several hosts, and {} cannot be reached from that of {}: "
+                      "all that it knows of its own address is the loopback; set MASTER_ADDR to "
+                      "an address that all hosts reach, or name an interface in "
+                      "TUTTI_SOCKET_IFNAME, or what reaches it in TUTTI_ADVERTISE",
+                      describe(cards, of), describe(cards, by)));
+    }
+  }
+  std::vector<std::string> addresses;
+  const Card& mine = cards[static_cast<std::size_t>(rank)];
+  for (const Card& card : cards) {
+    auto told = os::Address::parse_endpoint(card.address);
+    if (!told || !told->is_unspecified()) {
+      addresses.push_back(card.address);
+    } else if (same_network(card, mine)) {
+      addresses.push_back(fmt::format("127.0.0.1:{}", told->port()));
+    } else {
+      const auto address = address_from_elsewhere(card, mine);
+      addresses.push_back(address ? address->to_string() : card.address);
+    }
+  }
+  return addresses;
+}
+
+}  // namespace tutti::native
