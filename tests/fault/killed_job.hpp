@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,6 +18,7 @@
 
 #include <tutti/store.hpp>
 
+#include "holdings.hpp"
 #include "job.hpp"
 #include "support/sleeper.hpp"
 #include "tally.hpp"
@@ -251,21 +253,11 @@ inline void KilledJob::judge_survivor(int rank, KillTally& tally) {
       std::printf("%.1f ms (%s, %d of %d, %s): %s\n", took, transport_.c_str(), victim_, size_,
                   joined_ ? "joined" : "in init", error->text.c_str());
   }
-  const auto left = worker.hear("left", in(0));
-  ASSERT_TRUE(left);
-  int held = 0;
-  int holds = 0;
-  int mapped = 0;
-  int threads = 0;
-  char comma = 0;
-  std::istringstream numbers(left->text);
-  numbers >> held >> comma >> mapped >> comma >> threads >> holds >> comma >> mapped >> comma >>
-      threads;
-  // The progress thread's two epolls and its eventfd, and both ends of the pipe that tells of our
-  // end, are made once per process.
-  EXPECT_LE(holds, held + 5) << left->text << "; " << error->text;
-  EXPECT_EQ(mapped, 0) << error->text;
-  EXPECT_EQ(threads, 1) << error->text;
+  const auto holdings = holdings_of(worker);
+  ASSERT_TRUE(holdings) << error->text;
+  EXPECT_LE(holdings->after.descriptors, holdings->most_descriptors()) << error->text;
+  EXPECT_EQ(holdings->after.mappings, 0) << error->text;
+  EXPECT_EQ(holdings->after.threads, 1) << error->text;
 }
 
 /// Survivors of one that never reached the store wait for their deadline, asleep. Others are killed
