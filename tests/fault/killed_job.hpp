@@ -112,7 +112,7 @@ class KilledJob {
   void kill(KillTally& tally, const std::string& folder);
   /// Have all ended? Waits for that no longer than so.
   [[nodiscard]] bool over(Clock::time_point deadline);
-  /// What the survivors have told, and what they left.
+  /// Checks what the survivors have told, and what they left.
   void judge(KillTally& tally);
 
  private:
@@ -239,7 +239,7 @@ inline void KilledJob::judge_survivor(int rank, KillTally& tally) {
   judge_blame(ToldError(error->text), rank);
   const double took = static_cast<double>(error->at - killed_) / 1e6;
   // It was killed before it had told the store of itself (or, as rank 0, before it served one):
-  // then nobody can know more than at the deadline. Whoever the store knew is in `latency`.
+  // then nobody can know more than at the deadline. A rank that the store knew is in `latency`.
   const bool never_came = error->text.find(" not joined ") != std::string::npos ||
                           error->text.find("cannot reach the store") != std::string::npos;
   if (!joined_ && never_came) {

@@ -69,7 +69,7 @@ def test_one_list_of_engines(tmp_path):
         part.all_reduce(x)
         assert (x == 12).all() and part.backend == "tapir"
         del part, work  # or the store would still be served at this port
-        # What the environment says counts where the program says nothing.
+        # The environment counts where the program says nothing.
         os.environ["TUTTI_BACKEND"] = "tapir"
         dist.init_process_group(timeout=limit)
         assert dist.get_backend() == "tapir" and told == [2, 2]
@@ -105,7 +105,7 @@ def test_who_names_another_engine_is_told(tmp_path):
                lambda: dist.init_process_group("tapir" if RANK else "gloo", timeout=limit))
         assert time.monotonic() - begin < 19
         dist.init_process_group("gloo", timeout=limit, group_name="again")
-        # What the function raises is raised where it was; the others wait in theirs.
+        # An error of the function is raised where it was; the others wait in theirs.
         def make(store, rank, size, timeout):
             if rank == 1:
                 raise KeyError("no such card")

@@ -7,7 +7,7 @@ from dist_crew import adopt, raises
 
 
 def objects_and_lists(low):
-    """Who waits for a list of anybody's gets one, not a part of a gather or scatter that comes before."""
+    """A rank that waits for a list of anybody's gets one, not a part of a gather or scatter that comes before."""
     from tutti.distributed.exchange import OBJECT_TAG
     from tutti.distributed.pickling import META_BYTES
     r, n = adopt(low)

@@ -1,4 +1,4 @@
-// What only the TCP store promises: dead servers, ports, bounds.
+// Promises of the TCP store alone: dead servers, ports, bounds.
 
 #include <dirent.h>
 #include <gmock/gmock.h>
