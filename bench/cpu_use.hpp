@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <vector>
 
-/// Who used the CPUs: figures taken while others worked are noisy, and say so.
+/// CPU time of this process and of others: figures taken while others worked are noisy, and say so.
 namespace tutti::bench {
 
-/// What had been used up to a moment, in seconds.
+/// CPU time that was used up to a moment, in seconds.
 struct CpuUse {
   double when = 0;
   double machine = 0;  ///< on anything, what its host took away included; 0 if /proc does not tell

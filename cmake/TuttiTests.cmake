@@ -40,7 +40,7 @@ function(tutti_register_test)
   if(tutti_sanitizer STREQUAL "tsan")
     set(addresses --fixed-addresses)
   endif()
-  # What finds a hang need not be short, and must never find a busy machine.
+  # A limit that finds a hang need not be short, and must never find a busy machine.
   math(EXPR limit "${arg_TIMEOUT} + 120")
   add_test(NAME ${arg_NAME}
            COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/run_with_stacks.py"
@@ -258,7 +258,7 @@ function(tutti_add_must_not_compile)
     TIMEOUT 120)
 endfunction()
 
-# What fuzzers are given: how long at the least and at the most (with TUTTI_LONG_TESTS=1).
+# Seconds for each fuzzer, at the least and at the most (with TUTTI_LONG_TESTS=1).
 set(tutti_fuzz_seconds 3)
 set(tutti_fuzz_long_seconds 60)
 # Ten times what the slowest of them takes.

@@ -92,7 +92,7 @@ class HeaderScan:
         self.braces(code)
         if re.search(r"[;{}]\s*$", code):
             self.pending = ""
-            # What opens a scope has its comment to itself.
+            # A line that opens a scope has its comment to itself.
             self.documented = self.documented and not code.endswith("{")
 
     def start(self, number, code, text):
@@ -248,7 +248,7 @@ def unlisted_variables_of_others(root):
 
 
 def agreed_settings(root):
-    """What messages, pages and the table say must be equal on all ranks is one and the same."""
+    """The settings that must be equal on all ranks are the same in messages, pages and the table."""
     header = root / AGREED
     if not header.exists():
         return

@@ -9,19 +9,19 @@
 #include <memory>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include <tutti/store.hpp>
 
+#include "tcp_rank.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace {
 
+using tutti::bench::listen;
 using tutti::transport::FrameHeader;
 using tutti::transport::FrameType;
 using tutti::transport::Sink;
-using tutti::transport::TcpOptions;
 using tutti::transport::TcpTransport;
 
 class Ignore final : public Sink {
@@ -42,16 +42,6 @@ void raise_descriptors() {
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
   (void)setrlimit(RLIMIT_NOFILE, &limit);
-}
-
-std::unique_ptr<TcpTransport> listen(int rank, int size, Sink& sink) {
-  TcpOptions options;
-  options.rank = rank;
-  options.size = size;
-  options.bind = tutti::os::Address::parse("127.0.0.1", 0).value();
-  auto made = std::move(TcpTransport::listen(std::move(options))).value();
-  made->set_sink(&sink);
-  return made;
 }
 
 /// One thread plays all ranks; dialers look at their sockets every 10 ms only.

@@ -14,11 +14,11 @@
 #include "os/cpu.hpp"
 #include "os/shared_memory.hpp"
 #include "transport/shm/outbox_transport.hpp"
+#include "two_ranks.hpp"
 
 namespace {
 
 using tutti::transport::FrameHeader;
-using tutti::transport::FrameType;
 using tutti::transport::kMaxFramePayload;
 using tutti::transport::RegionPeer;
 using tutti::transport::Regions;
@@ -39,19 +39,8 @@ class Counter final : public Sink {
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kMaxFramePayload);
 };
 
-struct Rank {
+struct Rank : tutti::bench::SendingRank<shm::OutboxTransport, Counter> {
   Regions regions;
-  std::unique_ptr<shm::OutboxTransport> transport;
-  Counter sink;
-  std::uint64_t token = 0;
-  std::vector<std::byte> payload = std::vector<std::byte>(kMaxFramePayload);
-
-  void send(int peer, std::size_t bytes) {
-    FrameHeader header;
-    header.type = static_cast<std::uint8_t>(FrameType::data);
-    header.payload_bytes = static_cast<std::uint32_t>(bytes);
-    transport->send(peer, header, payload.data(), ++token);
-  }
   /// Waits as a rank that has a CPU of its own does.
   void look() {
     if (!transport->poll()) tutti::os::relax();
@@ -87,36 +76,9 @@ struct Pair {
   }
 };
 
-// One way = half a round trip; both sides spin on poll().
 void ping_pong(benchmark::State& state) {
   Pair pair;
-  const auto bytes = static_cast<std::size_t>(state.range(0));
-  std::atomic<bool> stop{false};
-  std::thread echo([&] {
-    Rank& rank = pair.ranks[1];
-    std::uint64_t answered = 0;
-    while (!stop.load(std::memory_order_relaxed)) {  // alone: nothing is published with it
-      rank.look();
-      for (; answered < rank.sink.frames; ++answered) rank.send(0, bytes);
-    }
-  });
-  Rank& rank = pair.ranks[0];
-  std::vector<double> one_way_us;
-  for (auto _ : state) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::uint64_t before = rank.sink.frames;
-    rank.send(1, bytes);
-    while (rank.sink.frames == before) rank.look();
-    const std::chrono::duration<double, std::micro> round =
-        std::chrono::steady_clock::now() - start;
-    one_way_us.push_back(round.count() / 2);
-  }
-  stop = true;
-  echo.join();
-  // Others on the machine spoil the mean: these say what it costs when both have a core.
-  std::ranges::sort(one_way_us);
-  state.counters["p10_us"] = one_way_us[one_way_us.size() / 10];
-  state.counters["p50_us"] = one_way_us[one_way_us.size() / 2];
+  tutti::bench::ping_pong(state, pair.ranks[0], pair.ranks[1]);
 }
 
 // Frames of one size from one rank to the other.

@@ -11,12 +11,13 @@
 #include <utility>
 #include <vector>
 
+#include "tcp_rank.hpp"
 #include "transport/tcp/tcp_transport.hpp"
+#include "two_ranks.hpp"
 
 namespace {
 
 using tutti::transport::FrameHeader;
-using tutti::transport::FrameType;
 using tutti::transport::kMaxFramePayload;
 using tutti::transport::Sink;
 using tutti::transport::TcpOptions;
@@ -40,18 +41,8 @@ class Counter final : public Sink {
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kMaxFramePayload);
 };
 
-struct Rank {
-  std::unique_ptr<TcpTransport> transport;
-  Counter sink;
-  std::uint64_t token = 0;
-  std::vector<std::byte> payload = std::vector<std::byte>(kMaxFramePayload);
-
-  void send(int peer, std::size_t bytes) {
-    FrameHeader header;
-    header.type = static_cast<std::uint8_t>(FrameType::data);
-    header.payload_bytes = static_cast<std::uint32_t>(bytes);
-    transport->send(peer, header, payload.data(), ++token);
-  }
+struct Rank : tutti::bench::SendingRank<TcpTransport, Counter> {
+  void look() { transport->poll(); }
 };
 
 struct Pair {
@@ -61,13 +52,9 @@ struct Pair {
     std::vector<std::string> addresses;
     for (int r = 0; r < 2; ++r) {
       TcpOptions options;
-      options.rank = r;
-      options.size = 2;
       options.encrypt = encrypted;
       if (encrypted) options.secret.assign(32, std::byte{'s'});
-      options.bind = tutti::os::Address::parse("127.0.0.1", 0).value();
-      ranks[r].transport = TcpTransport::listen(std::move(options)).value();
-      ranks[r].transport->set_sink(&ranks[r].sink);
+      ranks[r].transport = tutti::bench::listen(r, 2, ranks[r].sink, std::move(options));
       addresses.push_back(ranks[r].transport->address());
     }
     for (Rank& rank : ranks) static_cast<void>(rank.transport->set_addresses(addresses));
@@ -79,36 +66,9 @@ struct Pair {
   }
 };
 
-// One way = half a round trip; both sides spin on poll().
 void ping_pong(benchmark::State& state, bool encrypted) {
   Pair pair(encrypted);
-  const auto bytes = static_cast<std::size_t>(state.range(0));
-  std::atomic<bool> stop{false};
-  std::thread echo([&] {
-    Rank& rank = pair.ranks[1];
-    std::uint64_t answered = 0;
-    while (!stop.load(std::memory_order_relaxed)) {  // alone: nothing is published with it
-      rank.transport->poll();
-      for (; answered < rank.sink.frames; ++answered) rank.send(0, bytes);
-    }
-  });
-  Rank& rank = pair.ranks[0];
-  std::vector<double> one_way_us;
-  for (auto _ : state) {
-    const auto start = std::chrono::steady_clock::now();
-    const std::uint64_t before = rank.sink.frames;
-    rank.send(1, bytes);
-    while (rank.sink.frames == before) rank.transport->poll();
-    const std::chrono::duration<double, std::micro> round =
-        std::chrono::steady_clock::now() - start;
-    one_way_us.push_back(round.count() / 2);
-  }
-  stop = true;
-  echo.join();
-  // Others on the machine spoil the mean: these say what it costs when both have a core.
-  std::ranges::sort(one_way_us);
-  state.counters["p10_us"] = one_way_us[one_way_us.size() / 10];
-  state.counters["p50_us"] = one_way_us[one_way_us.size() / 2];
+  tutti::bench::ping_pong(state, pair.ranks[0], pair.ranks[1]);
 }
 
 // Frames of 128 KiB from one rank to the other.

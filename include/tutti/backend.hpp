@@ -15,7 +15,7 @@
 
 namespace tutti {
 
-/// What runs the operations of one group. One entry point for all of them.
+/// Runs the operations of one group. One entry point for all of them.
 ///
 /// Lifetime: reference counted, because every Work needs it: `add_reference`, `drop_reference`.
 /// Threads:  every method from any thread.

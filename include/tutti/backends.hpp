@@ -17,8 +17,8 @@
 
 namespace tutti {
 
-/// What a rank knows of its world before there is a group: who it is and how it reaches the others.
-/// Whoever has brought the ranks together fills it in; a backend makes the world of it.
+/// A rank's view of its world before there is a group: who it is and how it reaches the others.
+/// The code that has brought the ranks together fills it in; a backend makes the world of it.
 struct WorldOptions {
   int rank = 0;
   int size = 1;
@@ -54,7 +54,7 @@ struct WorldOptions {
   /// Where the ranks have met: a part of that store for the backend of this world alone. To be kept
   /// as long as the world lives, since this rank may serve it. Null where they met without one.
   std::shared_ptr<Store> store = nullptr;
-  /// What the caller gives the backend that he names (InitOptions::backend_options); may be empty.
+  /// The caller's options for the backend (InitOptions::backend_options); may be empty.
   std::any backend_options = {};
 };
 

@@ -18,8 +18,8 @@ struct Config {
   /// Default 1800 (torch.distributed's 30 minutes).
   std::chrono::nanoseconds timeout = std::chrono::minutes(30);
 
-  /// TUTTI_BACKEND. What runs the operations: a name of available_backends(). Must be equal on all
-  /// ranks. init_process_group and run_threads refuse one that there is not.
+  /// TUTTI_BACKEND. The engine of the operations: a name of available_backends(). Must be equal on
+  /// all ranks. init_process_group and run_threads refuse one that there is not.
   std::string backend = "native";
 
   enum class Agree { normal, strict };

@@ -16,7 +16,7 @@
 
 namespace tutti {
 
-/// How a process finds the others. What is given here beats the environment.
+/// How a process finds the others. A value that is given here beats the environment.
 struct InitOptions {
   /// Where to meet: "env://" (absent means that too), "tcp://host:port", which rank 0 serves, or
   /// "file:///path", a file that all see; each with "?rank=..&world_size=.." if these are said
@@ -41,7 +41,7 @@ struct InitOptions {
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
   /// Absent: read from the environment now.
   std::optional<Config> config = std::nullopt;
-  /// What runs the operations; absent: Config::backend.
+  /// The backend that runs the operations; absent: Config::backend.
   std::optional<std::string> backend = std::nullopt;
   /// For that backend alone, which says what it takes; "native" takes nothing.
   std::any backend_options = {};

@@ -28,7 +28,7 @@ class Store;
 /// blocks.
 ///
 /// Lifetime: the group lives as long as a handle or a Work of it; its end is local and never waits
-///           for others. What this rank has sent still arrives.
+///           for others. Messages that this rank has sent still arrive.
 /// Buffers:  are the caller's, in the memory that the backend takes. Until the Work is done, what
 ///           is read must not be written to and what is written not be touched; afterwards nobody
 ///           else touches them, however it ended. Lists of tensors and of counts are read during

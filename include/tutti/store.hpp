@@ -78,7 +78,7 @@ class Store {
 
   /// Puts a value at the end of a queue. Queues and keys have separate names.
   void queue_push(std::string_view queue, std::string_view value, Timeout timeout = {});
-  /// Takes the first value of a queue; waits until there is one. Who waits longest is served first.
+  /// Takes the first value of a queue; waits until there is one. The longest wait is served first.
   std::string queue_pop(std::string_view queue, Timeout timeout = {});
   /// Takes the first value of a queue, or nothing if it is empty now.
   std::optional<std::string> queue_try_pop(std::string_view queue, Timeout timeout = {});
@@ -164,8 +164,8 @@ struct FileStoreOptions {  ///< Which file, and when it goes.
 };
 
 /// A store in a file, for processes that share a file system and no port. Processes may be killed
-/// at any moment: what one was writing then has not happened. Who waits looks again every 10 ms;
-/// who waits longest for a queue is not served first. docs/file-store.md has more.
+/// at any moment: what one was writing then has not happened. A process that waits looks again
+/// every 10 ms; the longest wait for a queue is not served first. docs/file-store.md has more.
 /// Throws as `Store` does.
 std::shared_ptr<Store> make_file_store(const FileStoreOptions& options);
 

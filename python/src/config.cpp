@@ -142,7 +142,8 @@ void bind_config(nb::module_& module) {
             self.link_timeout = std::chrono::floor<std::chrono::milliseconds>(*timeout);
           },
           "How long a host may answer nothing before it counts as lost.")
-      .def_rw("backend", &Config::backend, "What runs the operations: one of available_backends().")
+      .def_rw("backend", &Config::backend,
+              "The backend that runs the operations: one of available_backends().")
       .def_prop_rw(
           "agree",
           [](const Config& self) {

@@ -14,8 +14,8 @@
 
 namespace tutti::python {
 
-/// A store whose methods are (partly) defined in Python. What Python does not define is done by
-/// `inner`, or if there is none by the base class's forms, which are built on the others.
+/// A store whose methods are (partly) defined in Python. A method that Python does not define is
+/// done by `inner`, or if there is none by the base class's forms, which are built on the others.
 ///
 /// Threads: any, with or without the GIL.
 /// Errors:  what Python raises becomes TimeoutError or StoreError, with its text.

@@ -2,8 +2,8 @@
 
 Arrays (`Array` below) are used in place, without a copy, whatever their strides: NumPy (also the
 dtypes of ml_dtypes), torch tensors on the CPU, objects with `__dlpack__`, and buffers (bytearray,
-memoryview, array.array). What is only read may be read-only and may be a conjugate or negative view.
-What is written must be writable. TypeError: no array, read-only, another device, unknown elements.
+memoryview, array.array). An array that is only read may be read-only and may be a conjugate or negative view.
+An array that is written must be writable. TypeError: no array, read-only, another device, unknown elements.
 
 Every call that blocks lets go of the GIL, and Ctrl-C ends it. Timeouts are seconds or a timedelta;
 None is the group's (or the store's) own. Wrong arguments raise InvalidArgument (a ValueError) before
@@ -41,7 +41,7 @@ def register_backend(
     """Make an engine known, for the rest of the process: what C++'s register_backend does.
     `make(store, rank, world_size, name, timeout, options)` gives the ProcessGroup of a world that was asked
     for on it, with that rank and size; `store` is for it alone (None where the ranks met without one),
-    `options` what init_process_group was given as backend_options. What it raises, init raises. On the main
+    `options` what init_process_group was given as backend_options. Its exceptions come out of init. On the main
     thread's behalf it runs on another one. InvalidArgument: the name is taken."""
 
 def available_backends() -> list[str]:
@@ -51,7 +51,7 @@ def is_initialized() -> bool:
     """A world of this process lives."""
 
 def dtype_name(array: Array) -> str:
-    """What tutti sees in an array: "float32". TypeError if it cannot be used as an input."""
+    """The name of an array's dtype: "float32". TypeError if it cannot be used as an input."""
 
 def count(array: Array) -> int:
     """Number of elements that tutti sees."""
@@ -120,7 +120,7 @@ class Work:
         """Done, and well? Never blocks."""
 
     def exception(self) -> Error | None:
-        """What went wrong, or None (also while not done). Never blocks."""
+        """The operation's error, or None (also while not done). Never blocks."""
 
     @property
     def source_rank(self) -> int:
@@ -132,12 +132,12 @@ class Work:
 
     @property
     def group(self) -> ProcessGroup:
-        """Whose operation it is."""
+        """The group whose operation it is."""
 
     def add_done_callback(self, callback: Callable[[Work], object]) -> None:
         """Call back once when done, well or badly: at once if it is done already, else on one thread
         that all callbacks of the process share, with the GIL. Other operations may be started and
-        waited for there. What the callback raises goes to sys.unraisablehook."""
+        waited for there. An exception of the callback goes to sys.unraisablehook."""
 
     def __await__(self) -> Generator[Any, None, list[Array]]:
         """`await work` in asyncio: the result, or what went wrong."""
@@ -432,7 +432,7 @@ class PrefixStore(Store):
     def __init__(self, prefix: str, store: Store) -> None: ...
     @property
     def prefix(self) -> str:
-        """What stands before our keys there, without the slash."""
+        """The text before our keys there, without the slash."""
     @property
     def underlying_store(self) -> Store:
         """The store that this is a part of."""

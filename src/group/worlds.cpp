@@ -16,7 +16,7 @@
 namespace tutti {
 namespace {
 
-/// What this library brings along, the default first, and what programs have registered.
+/// The backends of this library, the default first, and those that programs have registered.
 struct Known {
   base::ForkMutex mutex;
   std::vector<BackendFactory> factories{native::factory()};
@@ -53,7 +53,7 @@ std::string missing(const BackendFactory& factory) {
   raise(Status(Errc::invalid_argument, "register_backend: " + text));
 }
 
-// What stands before the first text that a rank gives to the others.
+// Stands before the first text that a rank gives to the others.
 constexpr std::string_view kHead = "backend ";
 
 /// Takes the head off the texts of all ranks; disagreement if one has another backend.

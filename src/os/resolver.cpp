@@ -71,7 +71,7 @@ Addresses resolve_until(const std::string& host, std::uint16_t port, Deadline de
   while (true) {
     Addresses found = ask_once(host, port, deadline, lookup);
     if (found) return found;
-    // What a name server has said tells more than that it did not answer once more.
+    // An answer of a name server tells more than a later silence.
     if (last.ok() || found.status().code() != Errc::timeout) last = found.status();
     if (std::chrono::steady_clock::now() >= deadline)
       return Status(Errc::timeout, std::string(last.message()));

@@ -152,7 +152,7 @@ Status set_no_delay(int fd) {
 Status set_keep_alive(int fd, std::chrono::milliseconds limit) {
   constexpr std::string_view what = "cannot set SO_KEEPALIVE";
   constexpr int kMostQuestions = 5;
-  // What the kernel takes.
+  // Within the range that the kernel takes.
   const int seconds = static_cast<int>(
       std::clamp<std::int64_t>(std::chrono::ceil<std::chrono::seconds>(limit).count(), 2, 32767));
   const int asking = seconds - std::max(seconds / 3, 1);

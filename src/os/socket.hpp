@@ -66,7 +66,7 @@ struct PeerCredentials {
   uid_t uid = 0;
   gid_t gid = 0;
 };
-/// Who was at the other end of a unix socket when it was connected, as told by the kernel.
+/// The process at the other end of a unix socket when it was connected, as told by the kernel.
 Result<PeerCredentials> peer_credentials(int fd);
 
 inline constexpr std::size_t kMaxFdsPerMessage = 64;

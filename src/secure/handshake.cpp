@@ -343,7 +343,7 @@ Refusal Handshake::judge_reply() const noexcept {
   const std::span<const std::byte> bytes(reply_);
   if (const auto refusal = take(bytes.subspan(kRefusalAt, 4)); refusal != 0)
     return static_cast<Refusal>(refusal);
-  // What the reply says about its own secret does not matter: the proof tells.
+  // The reply's word about its own secret does not matter: the proof tells.
   if (take(bytes.subspan(kJobAt, 8)) != mine_.job) return Refusal::other_job;
   const bool store = mine_.purpose == Purpose::store;  // of generation 0 it takes all
   if (!store && take(bytes.subspan(kGenerationAt, 8)) != mine_.generation)

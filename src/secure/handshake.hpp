@@ -27,11 +27,10 @@
 // Where the ids of the keys differ an origin follows the reply: whose key it is, for people.
 //
 // Where both sides encrypt, everything behind the proof of the dialler travels in TLS, the verdict
-// first. Whoever has not proven himself so never gets to speak TLS.
+// first. A peer that has not proven itself so never gets to speak TLS.
 namespace tutti::secure {
 
-/// What the connection is for; each has a protocol, and so a version, of its own behind the
-/// verdict.
+/// The use of a connection; each has a protocol, and so a version, of its own behind the verdict.
 enum class Purpose : unsigned char { ranks, store };
 
 inline constexpr std::uint16_t kWireVersion = 2;   ///< between ranks
@@ -52,7 +51,7 @@ inline constexpr std::size_t kFixedBytes = 16;
 
 using Nonce = std::array<std::byte, kNonceBytes>;
 
-/// What one side knows. The secret and its source must outlive the handshake.
+/// The knowledge of one side. The secret and its source must outlive the handshake.
 struct Party {
   int rank = 0;
   int size = 1;
@@ -101,7 +100,7 @@ class Handshake {
   static Handshake acceptor(const Party& mine, const Nonce& nonce);
 
   [[nodiscard]] State state() const noexcept { return state_; }
-  /// What the peer still has to say before anything can happen; 0 unless running.
+  /// Bytes that the peer still has to send before anything can happen; 0 unless running.
   [[nodiscard]] std::size_t wanted() const noexcept;
   /// At most wanted() bytes. Garbage is seen at its first wrong byte.
   void feed(std::span<const std::byte> bytes);

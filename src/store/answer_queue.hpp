@@ -10,7 +10,7 @@
 
 namespace tutti::store {
 
-/// What is to be sent to one user of a server, in order.
+/// The answers that are to be sent to one user of a server, in order.
 class AnswerQueue {
  public:
   using Bytes = std::shared_ptr<const std::vector<std::byte>>;

@@ -13,7 +13,7 @@ namespace {
 constexpr std::size_t kNamesInTimeout = 16;
 constexpr std::size_t kShown = 128;  // bytes of a key or value in a message
 
-// What is kept counts beside its bytes, so that names alone, or empty values, find an end too: the
+// An entry costs more than its bytes, so that names alone, or empty values, find an end too: the
 // nodes of tables and the strings in them, rounded up.
 constexpr std::size_t kKeyCost = 128;
 constexpr std::size_t kQueueCost = 768;  // an empty std::deque has a block already

@@ -11,7 +11,7 @@ namespace tutti::store {
 
 using secure::kUnorderedGeneration;
 
-/// What a store and its users prove to each other. All of it must outlive its use.
+/// The secret that a store and its users prove to each other. All of it must outlive its use.
 struct Credentials {
   std::span<const std::byte> secret = {};
   std::string_view job = {};  ///< tells jobs apart that meet by mistake

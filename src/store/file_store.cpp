@@ -393,7 +393,8 @@ Result<std::optional<Response>> FileStore::attempt(const Request& request, Deadl
   if (now.op == Op::queue_pop) now.op = Op::queue_try_pop;
   const bool writes = changes(now.op);
   // Whole records never change and have a check, so reading needs no turn where the kernel that
-  // writes is the one that reads. What looks damaged may be in the making: look again in our turn.
+  // writes is the one that reads. A record that looks damaged may be in
+  // the making: look again in our turn.
   std::optional<Turn> turn;
   if (writes || on_nfs_ || !catch_up(false)) {
     auto taken = take_turn(writes ? F_WRLCK : F_RDLCK, deadline);

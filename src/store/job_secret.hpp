@@ -12,7 +12,7 @@
 // The one place that decides by what a process proves that it belongs to a job.
 namespace tutti::store {
 
-/// What errors call a secret that is no file of ours.
+/// The name, in errors, of a secret that is no file of ours.
 inline constexpr std::string_view kGivenSecret = "a given secret";
 
 struct JobSecret {

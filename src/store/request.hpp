@@ -10,7 +10,7 @@
 
 namespace tutti::store {
 
-/// What can be asked of a store. The numbers are those of the wire.
+/// The requests that a store takes. The numbers are those of the wire.
 enum class Op : std::uint8_t {
   set = 1,
   get = 2,

@@ -215,7 +215,7 @@ void TcpClient::send_alone(std::span<const std::byte> bytes, os::Deadline deadli
   lock.lock();
   somebody_sends_ = false;
   if (!sent) {
-    // What the server said before it hung up on us is still there: a farewell, perhaps.
+    // The server's last words before it hung up on us are still there: a farewell, perhaps.
     for (int i = 0; i < kLastReads && !broken_ && !somebody_reads_; ++i)
       read_for_all(Clock::now(), lock);
     // Half a frame may be out: nothing sensible can follow it.
@@ -406,7 +406,7 @@ void TcpClient::give_up_locked() {
 void TcpClient::break_locked(std::string why) {
   if (broken_) return;
   broken_ = std::move(why);
-  // Whoever reads or sends wakes up; the server forgets our requests.
+  // A thread that reads or sends wakes up; the server forgets our requests.
   ::shutdown(stream_.fd(), SHUT_RDWR);
   changed_.notify_all();
 }

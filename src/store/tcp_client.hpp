@@ -45,11 +45,11 @@ class TcpClient {
   /// Of the request that was given to `connect`; called once.
   Response first_answer(os::Deadline deadline);
 
-  /// What a server can be asked to wait for at a time: its requests tell milliseconds in 32 bits.
+  /// The longest wait that a request can ask for: it tells milliseconds in 32 bits.
   static constexpr std::chrono::milliseconds kLongestWait{UINT32_MAX};
 
-  /// The answer, or an error: timeout, or store when the connection is broken. What takes longer
-  /// than `longest` is asked for again and again: a wait that has timed out has changed nothing.
+  /// The answer, or an error: timeout, or store when the connection is broken. A wait longer
+  /// than `longest` is asked for again and again: one that has timed out has changed nothing.
   Response call(const Request& request, os::Deadline deadline,
                 std::chrono::milliseconds longest = kLongestWait);
   /// Sends a request whose answer `answer_to` will have; does not wait. Nothing: the connection is

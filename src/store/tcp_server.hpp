@@ -27,7 +27,7 @@ struct TcpServerOptions {
   std::uint32_t generation = 0;
   /// How many users will come; see `TcpServer::close`.
   std::optional<int> users = {};
-  /// Who has not come by then is not waited for.
+  /// A user that has not come by then is not waited for.
   std::optional<std::chrono::steady_clock::time_point> come_by = {};
   Limits limits = {};
   /// How long a user's host may be silent before the user is lost (Config::link_timeout).
@@ -39,7 +39,7 @@ struct TcpServerOptions {
   std::size_t max_strangers = 2048;
   /// Answers a user leaves unread; beyond it he is dropped.
   std::size_t max_unread_bytes = std::size_t{256} << 20;
-  /// Who stands still, or is cut off, does not hold up the end of the server for longer than this.
+  /// A user that stands still, or is cut off, does not delay the server's end for longer than this.
   std::chrono::milliseconds farewell_timeout = std::chrono::milliseconds(500);
   /// Requests of one user that wait at once.
   std::size_t max_waiting = 4096;
@@ -59,8 +59,8 @@ class TcpServer {
   [[nodiscard]] const os::Address& address() const noexcept;
 
   /// Goes on serving until every user has left (all `users` of them, where that was told and it is
-  /// not later than `come_by`; else all who are connected), at most `linger`, then ends. Who closes
-  /// first so disturbs nobody who is still busy with the store.
+  /// not later than `come_by`; else all who are connected), at most `linger`, then ends. So an
+  /// early close disturbs no user that is still busy with the store.
   void close(std::chrono::milliseconds linger);
 
  private:

@@ -292,7 +292,7 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
 }
 
 void TcpServer::Loop::bury_on_loop() {
-  // Whoever is told of a will may turn out to be lost as well.
+  // A user that is told of a will may turn out to be lost as well.
   while (anyone_doomed_ || !wills_.empty()) {
     if (anyone_doomed_) bury_doomed_on_loop();
     for (; !wills_.empty(); wills_.pop_back()) {

@@ -85,7 +85,7 @@ class TcpServer::Loop {
     bool stall_watched = false;  // listed in stall_watched_
 
     std::unordered_map<Broker::Ticket, std::uint64_t> waiting;  // ticket -> request id
-    // What is set when this user is lost. Few: kMaxWills.
+    // Keys and values that are set when this user is lost. Few: kMaxWills.
     std::vector<std::pair<std::string, std::string>> wills;
   };
 

@@ -11,11 +11,11 @@
 #include "base/log.hpp"
 #include "os/socket.hpp"
 
-// What a server reads of its users, and what it answers.
+// A server reads the requests of its users and answers them.
 namespace tutti::store {
 namespace {
 
-// What one user may bring in before the others have their turn.
+// Reads from one user before the others have their turn.
 constexpr std::size_t kReadsPerTurn = 16;
 // An answer of this size is kept once for all who get it; one that is shorter always finds room.
 constexpr std::size_t kSharedBytes = std::size_t{16} << 10;
@@ -80,7 +80,7 @@ void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
       return;
     }
     connection.in_used += kHeaderBytes + header->body_bytes;
-    // What it brings is about to be counted where it is kept.
+    // The request's bytes are about to be counted where they are kept.
     broker_.release(std::exchange(connection.held, 0));
     handle_request_on_loop(id, connection, *header, std::move(*request));
   }
@@ -166,7 +166,7 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
   return response;
 }
 
-/// What has come of a request that is not all there. Where there is no room for it, the rest of it
+/// Counts the bytes of a request that is not all there. Where there is no room for them, the rest
 /// is read and forgotten.
 void TcpServer::Loop::make_room_on_loop(Connection& connection) {
   if (connection.in.size() > kReadBytes && connection.skip == 0 &&

@@ -23,7 +23,7 @@ namespace {
 constexpr const char* kKeyName = "key";
 constexpr mode_t kModeOfOthers = 077;
 
-/// What became of one place: a key, an error that ends the search, or why the next one is tried.
+/// The outcome at one place: a key, an error that ends the search, or why the next one is tried.
 struct Found {
   std::optional<UserKey> key = {};
   Status wrong = {};

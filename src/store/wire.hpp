@@ -24,7 +24,7 @@ struct FrameHeader {
   std::uint64_t id = 0;
 };
 
-/// What is asked of a connection at once.
+/// Bytes that are asked of a connection at once.
 inline constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 
 /// `bytes` has kHeaderBytes. Refuses what cannot be a header or announces more than the limit.

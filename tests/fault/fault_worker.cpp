@@ -52,7 +52,7 @@ int settled_threads() {
   return threads;
 }
 
-/// What a process holds of the system: descriptors, mappings of ours, threads (without . and ..,
+/// The resources that a process holds: descriptors, mappings of ours, threads (without . and ..,
 /// and the descriptor that lists them).
 std::string holdings() {
   int mapped = 0;
@@ -280,7 +280,7 @@ void late(tutti::ProcessGroup& world, int peer) {
   world.barrier().wait();
 }
 
-/// What stands between the last rank and the others when its link is cut: it goes on until that
+/// The state between the last rank and the others when its link is cut: it goes on until that
 /// breaks something. Each rank says "there" when it has come to it; what is to begin after the cut
 /// waits for SIGUSR1.
 void link(tutti::ProcessGroup& world, const std::string& state) {

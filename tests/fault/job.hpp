@@ -158,7 +158,7 @@ struct Told {
     first_error = std::min(first_error, error->at);
     last_error = std::max(last_error, error->at);
   }
-  /// No deadline has ended early. Who gives up tells the others, so the first to begin counts.
+  /// No deadline has ended early. A rank that gives up tells the others, so the first one counts.
   void expect_not_before(double timeout) const {
     EXPECT_GE(static_cast<double>(first_error - first_call) / 1e9, timeout - kClocks);
   }
@@ -202,7 +202,7 @@ class SecretFile {
   std::string path_ = ::testing::TempDir() + "secret_of_tests_XXXXXX";
 };
 
-/// What makes the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "tls": by TCP,
+/// Settings that make the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "tls": by TCP,
 /// encrypted; "outbox": by messages through the memory of their host; "mixed", with hosts_of:
 /// shared memory inside a host, TCP between.
 inline std::vector<std::string> way(const std::string& name) {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <sstream>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -17,6 +18,7 @@
 
 #include <tutti/store.hpp>
 
+#include "holdings.hpp"
 #include "job.hpp"
 #include "support/sleeper.hpp"
 #include "tally.hpp"
@@ -110,7 +112,7 @@ class KilledJob {
   void kill(KillTally& tally, const std::string& folder);
   /// Have all ended? Waits for that no longer than so.
   [[nodiscard]] bool over(Clock::time_point deadline);
-  /// What the survivors have told, and what they left.
+  /// Checks what the survivors have told, and what they left.
   void judge(KillTally& tally);
 
  private:
@@ -237,7 +239,7 @@ inline void KilledJob::judge_survivor(int rank, KillTally& tally) {
   judge_blame(ToldError(error->text), rank);
   const double took = static_cast<double>(error->at - killed_) / 1e6;
   // It was killed before it had told the store of itself (or, as rank 0, before it served one):
-  // then nobody can know more than at the deadline. Whoever the store knew is in `latency`.
+  // then nobody can know more than at the deadline. A rank that the store knew is in `latency`.
   const bool never_came = error->text.find(" not joined ") != std::string::npos ||
                           error->text.find("cannot reach the store") != std::string::npos;
   if (!joined_ && never_came) {
@@ -251,21 +253,11 @@ inline void KilledJob::judge_survivor(int rank, KillTally& tally) {
       std::printf("%.1f ms (%s, %d of %d, %s): %s\n", took, transport_.c_str(), victim_, size_,
                   joined_ ? "joined" : "in init", error->text.c_str());
   }
-  const auto left = worker.hear("left", in(0));
-  ASSERT_TRUE(left);
-  int held = 0;
-  int holds = 0;
-  int mapped = 0;
-  int threads = 0;
-  char comma = 0;
-  std::istringstream numbers(left->text);
-  numbers >> held >> comma >> mapped >> comma >> threads >> holds >> comma >> mapped >> comma >>
-      threads;
-  // The progress thread's two epolls and its eventfd, and both ends of the pipe that tells of our
-  // end, are made once per process.
-  EXPECT_LE(holds, held + 5) << left->text << "; " << error->text;
-  EXPECT_EQ(mapped, 0) << error->text;
-  EXPECT_EQ(threads, 1) << error->text;
+  const auto holdings = holdings_of(worker);
+  ASSERT_TRUE(holdings) << error->text;
+  EXPECT_LE(holdings->after.descriptors, holdings->most_descriptors()) << error->text;
+  EXPECT_EQ(holdings->after.mappings, 0) << error->text;
+  EXPECT_EQ(holdings->after.threads, 1) << error->text;
 }
 
 /// Survivors of one that never reached the store wait for their deadline, asleep. Others are killed

@@ -139,7 +139,7 @@ TEST_F(Namespaces, StoppedRankIsNamed) {
   told.expect_not_before(1.5);
 }
 
-/// Whatever flows which way when a link is cut: a job for each, over the same link.
+/// Each operation, with its own direction of the data: a job for each, over the same link.
 TEST_F(Namespaces, CutLinkIsNamedInEveryOperation) {
   const std::vector<std::string> operations = {"all_reduce", "broadcast",         "gather",
                                                "barrier",    "all_to_all_splits", "new_group",
@@ -168,8 +168,8 @@ TEST_F(Namespaces, CutLinkIsNamedByManyRanks) {
   cut_and_expect_named(jobs, names, {9, 10, 11});
 }
 
-/// Whatever stands between the last rank and the others when its link is cut, at several
-/// moments between two looks at a peer that is waited for.
+/// Each state between the last rank and the others when its link is cut, at several moments
+/// between two looks at a peer that is waited for.
 TEST_F(Namespaces, CutLinkIsNamedInEveryState) {
   const std::vector<std::string> states = {"waiting", "sending", "receiving", "used_later",
                                            "dialled_later"};

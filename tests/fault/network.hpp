@@ -61,7 +61,7 @@ class Network {
   }
   [[nodiscard]] bool cut(int i) const { return runs({"ip", "link", "set", link(i), "down"}); }
   [[nodiscard]] bool join(int i) const { return runs({"ip", "link", "set", link(i), "up"}); }
-  /// Namespace i tells nobody any more which station it is, or does again. Who seeks it gives up
+  /// Namespace i tells nobody any more which station it is, or does again. A search for it ends
   /// after 150 ms, with "no route to host".
   [[nodiscard]] bool hide(int i) const {
     const std::string last = address(i);
@@ -78,7 +78,7 @@ class Network {
   [[nodiscard]] bool show(int i) const {
     return inside(i, {"ip", "link", "set", "eth0", "arp", "on"});
   }
-  /// What goes to namespace i, or comes from there, goes to a station that there is not.
+  /// Packets to namespace i, or from there, go to a station that does not exist.
   [[nodiscard]] bool cut_one_way(int i, bool to) const {
     return each_neighbour(i, to, {"ip", "neigh", "replace"},
                           {"lladdr", "02:00:00:00:00:77", "dev", "eth0", "nud", "permanent"});
@@ -88,8 +88,8 @@ class Network {
       (void)each_neighbour(i, to, {"ip", "neigh", "del"}, {"dev", "eth0"});
     return true;
   }
-  /// Whoever connects with a process in namespace i finds its window full after a few KiB that the
-  /// process has not read.
+  /// A peer that connects with a process in namespace i finds its window full after a few KiB that
+  /// the process has not read.
   [[nodiscard]] bool narrow(int i) const {
     return inside(i, {"sh", "-c", "echo 4096 16384 16384 > /proc/sys/net/ipv4/tcp_rmem"});
   }

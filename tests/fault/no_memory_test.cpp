@@ -1,5 +1,5 @@
-// Whichever allocation fails while operations run, each of them ends, well or with an error, and
-// the process goes on.
+// If any allocation fails while operations run, each of them ends, well or with an error, and the
+// process goes on.
 
 #include <gtest/gtest.h>
 

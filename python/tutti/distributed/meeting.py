@@ -51,7 +51,7 @@ def parsed(url: str) -> Any:
 
 
 def query_of(url: str) -> dict[str, str]:
-    """What stands behind the question mark."""
+    """The options behind the question mark."""
     from urllib.parse import parse_qs  # large, and mostly not needed
     return {name: values[-1] for name, values in parse_qs(parsed(url).query).items()}
 

@@ -52,7 +52,7 @@ def _broadcast_packed(pg: ProcessGroup, root: int, packed: Packed, timeout: Any)
 
 
 def _unpack(pg: ProcessGroup, body: Any, rooms: Sequence[Any], weights_only: bool) -> Any:
-    """The object that a rank has sent. What may run code is read only from ranks that belong to the job."""
+    """The object that a rank has sent. A pickle that may run code is read only from ranks of the job."""
     if weights_only or pg._low.authenticated:
         return unpack(body, rooms, weights_only)
     try:
@@ -89,7 +89,7 @@ def all_gather_object(object_list: list[Any], obj: Any, group: Any = None, *, we
     rooms: list[list[Any]] = []
     works = []
     for r, (buffers, _) in enumerate(metas):
-        # What came from here is unpickled from a copy, as everything else is.
+        # An object of this rank is unpickled from a copy, as everything else is.
         rooms.append([room(each) for each in read_sizes(memoryview(bodies[r]), buffers)])
         for position, each in enumerate(rooms[r]):
             if r == pg._own:
@@ -168,7 +168,7 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
 
 
 def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, weights_only: bool, timeout: Any) -> Any:
-    """What follows a meta: body and buffers, as messages of one rank."""
+    """The parts that follow a meta: body and buffers, as messages of one rank."""
     low = pg._low
     buffers, size = read_meta(meta)
     body = room(size)

@@ -19,7 +19,7 @@ _OF_ANOTHER_JOB = ("TUTTI_INSECURE", "TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECR
 
 
 class Ticket:
-    """What each process is given: by it, it learns who it is, and hands in its result."""
+    """Given to each process: by it, it learns who it is, and hands in its result."""
 
     def __init__(self, folder: str, size: int, env: Mapping[str, str], ports: Any) -> None:
         self._folder = pathlib.Path(folder)
@@ -95,7 +95,7 @@ class Job:
         return self.context
 
     def result(self, rank: int) -> Any:
-        """What the rank handed in; FileNotFoundError if it did not."""
+        """The result that the rank handed in; FileNotFoundError if there is none."""
         with open(self.ticket.file("result", rank), "rb") as file:
             shipped = pickle.load(file)
         try:

@@ -46,7 +46,7 @@ bool sleep_and_poll(Transport& transport, Clock::time_point deadline) {
   return ::poll(&entry, 1, static_cast<int>(left.count())) > 0;
 }
 
-/// What is promised within so many ms; reports how long it took since `start`.
+/// A promise to be kept within so many ms; reports how long it took since `start`.
 class Promised {
  public:
   explicit Promised(double ms) : ms_(ms) {}
@@ -207,8 +207,8 @@ TYPED_TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
 }
 
 TYPED_TEST(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
-  // Whoever leaves throws away what still comes in. That must not become a reset which destroys its
-  // farewell.
+  // A rank that leaves throws away what still comes in. That must not become a reset which
+  // destroys its farewell.
   const std::vector<std::byte> payload(50'000);
   for (int round = 0; round < 20; ++round) {
     Ranks<TypeParam> ranks(2);
@@ -244,7 +244,7 @@ TYPED_TEST(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
   ranks.at(0).close(300'000'000);
   EXPECT_LT(Clock::now() - start, 5s);
   ranks.leave(0);
-  // What was on the way is cut off, and that is no farewell.
+  // A message on the way is cut off, and that is no farewell.
   ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }));
   EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_lost);
 }

@@ -140,7 +140,7 @@ TEST(TcpSilence, AsksEarlyWhoWasLostFirstAndWaitsForNoAnswer) {
 
 TEST(TcpSilence, NamesAHostThatIsCutOffInTheMiddleOfAHandshake) {
   Place place(16);
-  // What carries bytes is lost on the way; what makes a connection, and has at most 60, is not.
+  // Packets with data are lost on the way; those that make a connection, of up to 60 bytes, not.
   sock_filter drop_data[] = {BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
                              BPF_JUMP(BPF_JMP | BPF_JGT | BPF_K, 60, 0, 1),
                              BPF_STMT(BPF_RET | BPF_K, 0), BPF_STMT(BPF_RET | BPF_K, 0xFFFFFFFF)};

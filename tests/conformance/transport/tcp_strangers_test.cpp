@@ -1,4 +1,4 @@
-// Who may talk to us, and what everybody else can do to us: nothing.
+// Only ranks of the job may talk to us; nobody else can do anything to us.
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -221,7 +221,7 @@ TEST(TcpStrangers, AreDroppedWhenTheyDoNotProveThemselvesInTime) {
   EXPECT_EQ((*transport)->counters().strangers, 2U);
 }
 
-/// What a rank is told when it dials rank 0 at the address of `theirs`.
+/// The status of a rank that dials rank 0 at the address of `theirs`.
 Status dial_outcome(TcpOptions mine, const TcpOptions& theirs) {
   auto acceptor = TcpTransport::listen(theirs);
   if (!acceptor) return acceptor.status();
@@ -294,7 +294,7 @@ struct ForeignServer {
   }
 };
 
-/// What rank 0 is told about rank 1, for which `serve` answers.
+/// The status that rank 0 gets about rank 1, for which `serve` answers.
 Status dial_foreign(const std::string& address, std::chrono::milliseconds timeout,
                     const std::function<void()>& serve) {
   TcpOptions options = TcpFixture::options_of(0, 2);

@@ -1,4 +1,4 @@
-// Who may talk to us where connections are encrypted, and what everybody else can do: nothing.
+// Where connections are encrypted, only ranks of the job may talk to us; others can do nothing.
 
 #include <gtest/gtest.h>
 
@@ -87,7 +87,7 @@ TEST(TlsStrangers, MayBeManyAtOnceAndTheRightOneStillGetsIn) {
   expect_welcome(rank);
 }
 
-/// What rank 1 is told when it dials rank 0.
+/// The status of rank 1 when it dials rank 0.
 Status dial(TcpOptions acceptor, TcpOptions dialler) {
   LoneRank rank(std::move(acceptor));
   LoneRank other(std::move(dialler));

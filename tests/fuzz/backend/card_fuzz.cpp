@@ -1,5 +1,5 @@
-// Whatever stands in the store where a rank's address card should be, everything on the card is in
-// its range, or it is refused with a message of bounded length. Half of the inputs are cards of
+// Any bytes may stand in the store where a rank's address card should be: everything on the card is
+// in its range, or it is refused with a message of bounded length. Half of the inputs are cards of
 // which one field is something else.
 
 #include <array>

@@ -1,4 +1,4 @@
-// Whatever stands in the variables of a process, its place in the job makes sense or is refused,
+// Any text may stand in the variables of a process: its place in the job makes sense or is refused,
 // and a list of interfaces is understood or refused. Lines "NAME=value".
 
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
-// Whatever a stranger says, it is never taken for a rank of the job; and whatever somebody on the
-// way changes is noticed.
+// A stranger may say anything: it is never taken for a rank of the job. A change by somebody on the
+// way is always noticed.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Whatever bytes come, parsing them ends in a good request or response, or in an error; and what
-// was parsed says the same when it is encoded and parsed again.
+// Parsing any bytes ends in a good request or response, or in an error; and what was parsed says
+// the same when it is encoded and parsed again.
 
 #include <algorithm>
 #include <cstddef>

@@ -190,7 +190,7 @@ TEST(TuttirunNodes, TheDeathOfTheServingNodeEndsTheOther) {
   EXPECT_THAT(second.err, HasSubstr("node 0"));
 }
 
-// Who reaches the store of a job without a secret may write into it, but not to the terminal.
+// A process that reaches the store of a job without a secret may write there, not to the terminal.
 TEST(TuttirunNodes, WhatANodeIsToldIsPrintedInPlainText) {
   const std::string port = std::to_string(free_port());
   Tuttirun first(node(0, port, {"bash", "-c", "echo ready; exec sleep 1000"}));

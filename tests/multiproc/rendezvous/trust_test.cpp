@@ -1,4 +1,5 @@
-// Who may join a job: processes of other users, with other homes, with given secrets and without.
+// Processes that may join a job, and others: of other users, with other homes, with given secrets
+// and without.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -22,7 +22,8 @@ constexpr std::array kFaults{Fault::kill,     Fault::kill,     Fault::kill,     
                              Fault::disagree, Fault::disagree, Fault::let_go};
 
 constexpr auto kTimeout = seconds(2);
-// Who has only destroyed its groups is found out by asking, group after group: long before this.
+// A rank that has only destroyed its groups is found out by asking, group after group: long before
+// this.
 constexpr auto kLongTimeout = seconds(60);
 constexpr auto kInTime =
     milliseconds(100);  // from a death or a broken connection to the last error
@@ -195,7 +196,7 @@ void Incident::judge(const Ending& ending) {
     case Fault::leave:
     case Fault::let_go: right = concerned && code == Errc::peer_left && culprit == place; break;
     case Fault::freeze:
-      // Who waits for the victim is late for others.
+      // A rank that waits for the victim is late for others.
       right = !concerned || ending.when >= thawed_at_
                   ? code == Errc::timeout || code == Errc::peer_left
                   : code == Errc::timeout && culprit == place;

@@ -28,6 +28,11 @@ constexpr const char* kAfterDisagreement =
     ". All ranks must call the same operations in the same order with the same dtype, count, root "
     "and reduce op; the group is broken, make a new one.";
 
+std::string barrier_timed_out(int operation, const std::string& why) {
+  return "group 'world', operation " + std::to_string(operation) +
+         " barrier() timed out after 5 s (timeout 5 s): " + why + kAfterTimeout;
+}
+
 Setup on_hosts(std::vector<int> host_of) {
   Setup setup;
   setup.seed = 1;
@@ -118,10 +123,9 @@ TEST(ToldTexts, ARankThatHasNotMadeTheCall) {
   ranks.barrier(0);
   ranks.barrier(1);
   EXPECT_EQ(ranks.told(0),
-            std::string("group 'world', operation 1 barrier() timed out after 5 s (timeout 5 s): "
-                        "rank 2 has not made this call yet (its last one here was operation 0); "
-                        "waiting for rank 2") +
-                kAfterTimeout);
+            barrier_timed_out(1,
+                              "rank 2 has not made this call yet (its last one here was "
+                              "operation 0); waiting for rank 2"));
   EXPECT_EQ(ranks.culprit, 2);
 }
 
@@ -132,10 +136,9 @@ TEST(ToldTexts, AStoppedRankThatHasNotMadeTheCall) {
   ranks.simulation.freeze(2);
   ranks.barrier(0);
   EXPECT_EQ(ranks.told(0),
-            std::string("group 'world', operation 2 barrier() timed out after 5 s (timeout 5 s): "
-                        "rank 2 is stopped; has not made this call yet (its last one here was "
-                        "operation 1); waiting for rank 1, 2") +
-                kAfterTimeout);
+            barrier_timed_out(2,
+                              "rank 2 is stopped; has not made this call yet (its last one "
+                              "here was operation 1); waiting for rank 1, 2"));
   EXPECT_EQ(ranks.culprit, 2);
 }
 

@@ -18,7 +18,7 @@ STUBS = pathlib.Path(_tutti.__file__).with_name("_tutti.pyi")
 
 
 def python(text, *options, **environment):
-    """What a Python program says; it must end well."""
+    """The output of a Python program, which must end well."""
     done = subprocess.run([sys.executable, *options, "-c", text], capture_output=True, text=True,
                           timeout=60, env=dict(os.environ, **environment))
     assert done.returncode == 0, done.stderr

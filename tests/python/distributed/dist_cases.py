@@ -2,32 +2,15 @@
 
 import asyncio
 import datetime
-import warnings
 
 import numpy as np
 
 import tutti.distributed as dist
-from tutti.distributed import process_group
-from tutti.distributed.backend import BackendConfig
 from tutti.errors import DisagreementError
 
-
-def adopt(low):
-    """Makes the crew's world the one of tutti.distributed: the same as init_process_group would."""
-    if process_group.world.default is None:
-        pg = process_group.ProcessGroup(low, list(range(low.size)), "gloo", BackendConfig("gloo"),
-                                        process_group.world.next_name(), "default_pg")
-        process_group.world.default = process_group.world.add(pg)
-    return dist.get_rank(), dist.get_world_size()
-
-
-def raises(kind, part, call):
-    try:
-        call()
-    except kind as problem:
-        assert part in str(problem), problem
-        return problem
-    raise AssertionError(f"no {kind.__name__} was raised")
+from dist_crew import adopt, raises
+from dist_group_cases import groups, mesh, missing_rank  # noqa: F401
+from dist_object_cases import objects, objects_and_lists, weights_only  # noqa: F401
 
 
 def collectives(low):
@@ -180,104 +163,6 @@ def splits_on_some(low):
     dist.destroy_process_group(group)
 
 
-def objects_and_lists(low):
-    """Who waits for a list of anybody's gets one, not a part of a gather or scatter that comes before."""
-    from tutti.distributed.exchange import OBJECT_TAG
-    from tutti.distributed.pickling import META_BYTES
-    r, n = adopt(low)
-    for operation in ("gather", "scatter"):
-        waiting = dist.group.WORLD._low.irecv(meta := bytearray(META_BYTES), None, tag=OBJECT_TAG)  # of a list
-        if operation == "gather":
-            dist.gather_object(r, got := [None] * n if r == 0 else None)
-            assert r or got == list(range(n))
-        else:
-            dist.scatter_object_list(out := [None], list(range(n)) if r == 0 else None)
-            assert out == [r]
-        assert not waiting.is_completed()
-        dist.barrier()
-        end = dist.group.WORLD._low.isend(bytes(META_BYTES), (r + 1) % n, tag=OBJECT_TAG)
-        assert waiting.wait() and end.wait() and meta == bytes(META_BYTES)
-
-
-def groups(low):
-    r, n = adopt(low)
-    evens = [i for i in range(n) if i % 2 == 0]
-    with dist.new_group(evens) as even:
-        if r in evens:
-            assert dist.get_process_group_ranks(even) == evens and dist.get_rank(even) == evens.index(r)
-            x = np.ones(2)
-            dist.all_reduce(x, group=even)
-            assert (x == len(evens)).all()
-            assert dist.get_global_rank(even, len(evens) - 1) == evens[-1]
-        else:
-            assert even is dist.GroupMember.NON_GROUP_MEMBER and even == -100
-            with warnings.catch_warnings(record=True) as heard:
-                warnings.simplefilter("always")
-                assert dist.all_reduce(np.ones(1), group=even) is None
-                assert dist.recv(np.ones(1), 0, group=even) == -1
-            assert str(heard[0].message) == (f"Running all_reduce on global rank {r} which does not belong to the "
-                                             f"given group.")
-            assert dist.get_rank(even) == -1 and dist.get_world_size(even) == -1
-    if r in evens:
-        assert even.closed
-        raises(ValueError, "has been destroyed", lambda: dist.all_reduce(np.ones(1), group=even))
-    assert dist.new_group(timeout=datetime.timedelta(seconds=7)).timeout == datetime.timedelta(seconds=7)
-    assert dist.new_group().timeout == dist.default_pg_timeout  # not the world's
-    # The order of the list counts where it is not to be sorted.
-    backwards = dist.new_group(list(range(n))[::-1], sort_ranks=False)
-    assert dist.get_rank(backwards) == n - 1 - r
-    dist.broadcast(x := np.full(1, r), 0, group=backwards)
-    assert x == 0
-    dist.broadcast(x := np.full(1, r), group=backwards, group_src=0)
-    assert x == n - 1
-    current, every = dist.new_subgroups(1)
-    assert len(every) == n and current is every[r] and dist.get_world_size(current) == 1
-    halves = [list(range(n // 2)), list(range(n // 2, n))]
-    part = dist.split_group(split_ranks=[half for half in halves if half])
-    dist.all_reduce(x := np.ones(1), group=part)
-    assert x == len(halves[0] if r < n // 2 else halves[1])
-    assert dist.split_group(split_ranks=[[0]]) is None or r == 0
-    for _ in range(2):  # only the members call, twice with the same ranks
-        if r in evens:
-            local = dist.new_group(evens, use_local_synchronization=True)
-            dist.all_reduce(x := np.ones(1), group=local)
-            assert x == len(evens)
-        else:
-            assert dist.new_group(evens, use_local_synchronization=True) is None
-    if r in evens:  # a name is taken again only when its group is gone
-        first, second = [dist.new_group(evens, use_local_synchronization=True) for _ in range(2)]
-        dist.destroy_process_group(first)
-        third = dist.new_group(evens, use_local_synchronization=True)
-        assert third.group_name != second.group_name and not second.closed and not third.closed
-        for living in (second, third):
-            dist.all_reduce(x := np.ones(1), group=living)
-            assert x == len(evens)
-    dist.barrier()
-
-
-def mesh(low):
-    r, n = adopt(low)
-    rows = 2 if n % 2 == 0 else 1
-    m = dist.init_device_mesh("cpu", (rows, n // rows), mesh_dim_names=("a", "b"))
-    assert m.get_coordinate() == (r // (n // rows), r % (n // rows)) and m.size() == n and m.size(0) == rows
-    for name in ("a", "b"):
-        dist.all_reduce(x := np.full(1, r), group=m.get_group(name))
-        line = m.mesh[:, m.get_coordinate()[1]] if name == "a" else m.mesh[m.get_coordinate()[0]]
-        assert x == line.sum() and m[name].mesh.tolist() == line.tolist()
-    assert m._flatten("ab").mesh.tolist() == list(range(n)) and m["ab"].get_local_rank() == r
-    raises(KeyError, "Invalid mesh_dim_names", lambda: m["c"])
-    raises(RuntimeError, "device type 'cuda': the engines here serve cpu", lambda: dist.init_device_mesh("cuda", (n,)))
-    assert m == dist.DeviceMesh("cpu", np.arange(n).reshape(rows, n // rows), mesh_dim_names=("a", "b"))
-    assert dist.DeviceMesh.from_group(dist.group.WORLD, "cpu").get_group() is dist.group.WORLD
-    raises(RuntimeError, f"Mesh should not be bigger than default world size {n}, but found {n + 1} ranks!",
-           lambda: dist.DeviceMesh("cpu", list(range(n + 1))))
-    for wrong in (n, -1):
-        raises(ValueError, f"rank {wrong} is none of the world's 0 to {n - 1}",
-               lambda: dist.DeviceMesh("cpu", [*range(n - 1), wrong]))
-    fold = dist.init_device_mesh("cpu", (n,), mesh_dim_names=("all",))._unflatten(0, (rows, n // rows), ("x", "y"))
-    assert fold.shape == (rows, n // rows) and fold.mesh_dim_names == ("x", "y")
-
-
 def multigpu(low):
     r, n = adopt(low)
     xs = [np.ones(4, np.float32) for _ in range(8)]
@@ -371,98 +256,6 @@ def timeouts(low):
             assert group.health() is not None and dist.group.WORLD.health() is None
         dist.barrier()
         dist.destroy_process_group(group)
-
-
-def objects(low, weights_only):
-    r, n = adopt(low)
-    large = np.arange(300_000.0) + r
-    objs = [None] * n
-    dist.all_gather_object(objs, {"rank": r, "large": large, "text": "x" * r}, weights_only=weights_only)
-    assert all(o["rank"] == i and o["large"][0] == i and o["text"] == "x" * i for i, o in enumerate(objs))
-    objs[0]["large"][0] = -1  # what arrives is writable
-    mine = [1, {"a": large}, None] if r == n - 1 else [None] * 3
-    dist.broadcast_object_list(mine, n - 1, weights_only=weights_only)
-    assert mine[0] == 1 and (mine[1]["a"] == np.arange(300_000.0) + n - 1).all() and mine[2] is None
-    got = [None] * n if r == 0 else None
-    dist.gather_object((r, large), got, weights_only=weights_only)
-    assert r or [(a, b[0]) for a, b in got] == [(i, float(i)) for i in range(n)]
-    out = [None]
-    dist.scatter_object_list(out, [(i, large) for i in range(n)] if r == 0 else None, weights_only=weights_only)
-    assert out[0][0] == r and out[0][1][0] == 0
-    if n > 1 and r == 1:
-        dist.send_object_list(["a", large], 0)
-    if n > 1 and r == 0:
-        pair = [None, None]
-        assert dist.recv_object_list(pair, weights_only=weights_only) == 1 and pair[0] == "a" and pair[1][0] == 1
-    # Lists of other lengths: who receives says so, and the group goes on.
-    if n > 1:
-        places = [1, 2] if r == 0 else [None]
-        if r == 0:
-            dist.broadcast_object_list(places, 0)
-        else:
-            raises(ValueError, "2 objects", lambda: dist.broadcast_object_list(places, 0))
-    dist.barrier()
-
-
-class Dangerous:
-    """Unpickling it calls a function of this module."""
-
-    def __reduce__(self):
-        return remember, ("called",)
-
-
-remembered = []
-
-
-def remember(text):
-    remembered.append(text)
-    return text
-
-
-def weights_only(low):
-    import pickle
-    r, n = adopt(low)
-    remembered.clear()
-    root = [Dangerous()] if r == 0 else [None]
-    if r == 0:
-        dist.broadcast_object_list(root, 0)
-    else:
-        raises(pickle.UnpicklingError, "weights_only", lambda: dist.broadcast_object_list(root, 0, weights_only=True))
-        assert not remembered
-    dist.add_safe_globals([remember])
-    root = [Dangerous()] if r == 0 else [None]
-    dist.broadcast_object_list(root, 0, weights_only=True)
-    dist.clear_safe_globals()
-    assert r == 0 or remembered == ["called"]
-
-
-def missing_rank(low):
-    """Everybody but the last two ranks of a group comes to a monitored barrier; then the group is broken."""
-    r, n = adopt(low)
-    for every, absent in ((False, 1), (True, min(2, n - 1))):
-        group, first = dist.new_group(), n - absent
-        dist.barrier()
-        if n == 1:
-            dist.monitored_barrier(group, datetime.timedelta(seconds=1), every)
-            continue
-        text = f"[Rank 0]: Rank{'s' if every else ''} {first}{f', {n - 1}' if absent > 1 else ''} failed " \
-               f"to pass monitoredBarrier in 1000 ms: rank {first} on "
-        if r < first:
-            words = "" if r == 0 else (
-                f"Rank {r} successfully reached monitoredBarrier, but received errors while waiting for send/recv "
-                f"from rank 0. Please check rank 0 logs for faulty rank. ")
-            problem = raises(RuntimeError, text, lambda: dist.monitored_barrier(
-                group, datetime.timedelta(seconds=1), every))
-            assert str(problem).startswith(words + text), problem
-            assert isinstance(problem, TimeoutError) and problem.culprit == first, problem
-        dist.barrier()
-        if r >= first:  # its own turn comes too late
-            raises(dist.DistBackendError, text, lambda: dist.monitored_barrier(group))
-        raises(TimeoutError, text, lambda: dist.barrier(group))
-        dist.destroy_process_group(group)
-    dist.barrier()
-    raises(ValueError, "positive", lambda: dist.monitored_barrier(timeout=datetime.timedelta(0)))
-    raises(TypeError, "timedelta", lambda: dist.monitored_barrier(timeout=3))
 
 
 def roots_without_rank_0(low):

@@ -1,15 +1,8 @@
 """What a group's object has besides operations."""
 
-import textwrap
-
 import pytest
 
-import ranks
-from dist_init_test import PRELUDE
-
-
-def run(body, size, folder, **options):
-    return ranks.run(PRELUDE + textwrap.dedent(body), size, folder, init=False, **options)
+from init_programs import run
 
 
 def test_a_timeout_holds_from_then_on_and_here_alone(tmp_path):

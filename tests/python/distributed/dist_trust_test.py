@@ -3,7 +3,7 @@ code."""
 
 import ranks
 
-from dist_init_test import PRELUDE
+from init_programs import PRELUDE
 
 GATHER = PRELUDE + """
 import pickle

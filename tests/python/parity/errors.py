@@ -171,7 +171,7 @@ def calls():
         "mesh/index": lambda at: d(at).init_device_mesh("cpu:0", (at.size,)),
         "mesh/names": lambda at: d(at).init_device_mesh("cpu", (at.size,), mesh_dim_names=("a", "b")),
         "mesh/twice": lambda at: d(at).init_device_mesh("cpu", (1, at.size), mesh_dim_names=("a", "a")),
-        "work/timeout_type": lambda at: d(at).all_reduce(T(1), async_op=True).wait(datetime.timedelta(seconds=20)),
+        "work_timeout_type": lambda at: d(at).all_reduce(T(1), async_op=True).wait(datetime.timedelta(seconds=20)),
     }
     for name, call in one.items():
         yield f"call/{name}", call

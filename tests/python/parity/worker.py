@@ -48,9 +48,10 @@ def all_cells():
     import attributes
     import cells
     import errors
+    import group_cells
     return itertools.chain(
         errors.questions(), cells.reductions(), cells.moves(), cells.forms(), cells.coalesced(), cells.objects(),
-        cells.groups(), cells.works(), errors.calls(), errors.strangers(), errors.meshes(), attributes.attributes(),
+        group_cells.groups(), cells.works(), errors.calls(), errors.strangers(), errors.meshes(), attributes.attributes(),
         errors.lives())
 
 

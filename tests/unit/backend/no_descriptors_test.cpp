@@ -10,6 +10,8 @@
 
 #include <tutti/tutti.hpp>
 
+#include "world_of_one.hpp"
+
 // A process that may open no more files when its progress thread starts.
 
 namespace {
@@ -25,16 +27,6 @@ extern "C" int epoll_wait(int epoll, epoll_event* events, int most, int timeout)
 
 namespace tutti {
 namespace {
-
-ProcessGroup world_of_one() {
-  InitOptions options;
-  options.rank = 0;
-  options.size = 1;
-  options.exchange = [](const std::string&, const std::string& mine) {
-    return std::vector<std::string>{mine};
-  };
-  return init_process_group(options);
-}
 
 /// Nothing more can be opened, as long as this lives.
 class NoMoreFiles {

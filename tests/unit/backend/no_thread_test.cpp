@@ -8,6 +8,8 @@
 
 #include <tutti/tutti.hpp>
 
+#include "world_of_one.hpp"
+
 // A process that may start no more threads.
 
 namespace {
@@ -24,16 +26,6 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attribute
 
 namespace tutti {
 namespace {
-
-ProcessGroup world_of_one() {
-  InitOptions options;
-  options.rank = 0;
-  options.size = 1;
-  options.exchange = [](const std::string&, const std::string& mine) {
-    return std::vector<std::string>{mine};
-  };
-  return init_process_group(options);
-}
 
 TEST(NoThread, GroupsWorkAndEndWithoutAProgressThread) {
   std::atomic<int> remarks = 0;

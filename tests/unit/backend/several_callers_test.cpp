@@ -7,11 +7,12 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdarg>
-#include <string>
 #include <thread>
 #include <vector>
 
 #include <tutti/tutti.hpp>
+
+#include "world_of_one.hpp"
 
 // Threads of one rank that wait at the same time sleep on one word. One that was about to sleep
 // when it was woken must not sleep because another has gone to sleep again meanwhile.
@@ -61,16 +62,6 @@ extern "C" long syscall(long number, ...) noexcept {
 
 namespace tutti {
 namespace {
-
-ProcessGroup world_of_one() {
-  InitOptions options;
-  options.rank = 0;
-  options.size = 1;
-  options.exchange = [](const std::string&, const std::string& mine) {
-    return std::vector<std::string>{mine};
-  };
-  return init_process_group(options);
-}
 
 TEST(SeveralCallers, OneThatIsAboutToSleepDoesNotSleepThroughItsWake) {
   ProcessGroup world = world_of_one();

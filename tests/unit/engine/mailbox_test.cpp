@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "engine/engine.hpp"
 #include "engine/mailbox.hpp"
+#include "lone_engine.hpp"
 #include "support/memory_in_use.hpp"
-#include "transport/sim/memory.hpp"
 
 // One engine of three, and a transport that only notes what is sent: which recv gets which message,
 // what goes unasked, and what a peer that lies can do.
@@ -19,78 +19,10 @@ using std::chrono::seconds;
 using transport::FrameHeader;
 using transport::FrameType;
 
-class NotingTransport final : public transport::Transport {
- public:
-  [[nodiscard]] const char* name() const noexcept override { return "noting"; }
-  void set_sink(transport::Sink* sink) noexcept override { sink_ = sink; }
-  [[nodiscard]] bool can_send(int) noexcept override { return open; }
-  void send(int peer, const FrameHeader& header, const std::byte* payload,
-            std::uint64_t token) noexcept override {
-    sent.push_back(header);
-    if (payload != nullptr) bytes.assign(payload, payload + header.payload_bytes);
-    last_[peer] = token;
-  }
-  void keep_payloads(int) noexcept override { ++kept; }
-  void drop_arriving(int) noexcept override { ++dropped; }
-  bool poll() noexcept override {
-    bool moved = false;
-    for (int peer = 1; hands_over && peer < 3; ++peer) {
-      if (last_[peer] == told_[peer]) continue;
-      told_[peer] = last_[peer];
-      sink_->on_sent(peer, told_[peer]);
-      moved = true;
-    }
-    return moved;
-  }
-  [[nodiscard]] int wait_fd() const noexcept override { return -1; }
-  void close(std::uint64_t) noexcept override {}
-
-  [[nodiscard]] int frames(FrameType type) const {
-    return static_cast<int>(std::count_if(sent.begin(), sent.end(), [&](const FrameHeader& one) {
-      return one.type == static_cast<std::uint8_t>(type);
-    }));
-  }
-
-  std::vector<FrameHeader> sent;
-  std::vector<std::byte> bytes;  ///< of the last payload
-  bool open = true;
-  bool hands_over = true;
-  int kept = 0;
-  int dropped = 0;
-
- private:
-  transport::Sink* sink_ = nullptr;
-  std::uint64_t last_[3] = {};
-  std::uint64_t told_[3] = {};
-};
-
-TimePoint clock_now{std::chrono::hours(1)};
-
-/// Rank 0 of three on different hosts; the others are played by the test.
-class MailboxTest : public testing::Test {
+class MailboxTest : public LoneEngine {
  protected:
-  MailboxTest() : engine_(world()) {}
-
-  World world() {
-    World world;
-    world.size = 3;
-    world.regions = &memory_.regions(0);
-    world.host_of = {0, 1, 2};
-    world.local_of = {0, -1, -1};
-    world.route = {nullptr, &transport_, &transport_};
-    world.whereabouts = {"", "", ""};
-    world.now = []() noexcept { return clock_now; };
-    world.populate = [](std::byte*, std::size_t) { return Status(); };
-    return world;
-  }
   Group& group(std::uint64_t id = 1, std::vector<int> ranks = {0, 1, 2}) {
-    GroupSpec spec;
-    spec.id = id;
-    spec.name = "group " + std::to_string(id);
-    spec.ranks = std::move(ranks);
-    Result<Group*> made = engine_.add_group(spec);
-    EXPECT_TRUE(made.ok());
-    return **made;
+    return LoneEngine::group(id, std::move(ranks));
   }
   template <class T>
   std::uint64_t recv(Group& group, std::vector<T>& to, int from, int tag = 0) {
@@ -111,17 +43,6 @@ class MailboxTest : public testing::Test {
     call.timeout = seconds(1);
     call.input = view_of(from);
     return engine_.submit(group, call, false);
-  }
-  void settle() {
-    for (int i = 0; i < 100 && engine_.progress(); ++i) {
-    }
-  }
-  bool hear(int peer, const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
-    const std::span<std::byte> into = engine_.on_header(peer, header);
-    if (into.empty() || into.size() < header.payload_bytes) return false;
-    std::copy(payload.begin(), payload.end(), into.begin());
-    engine_.on_frame(peer, header);
-    return true;
   }
   /// What a peer's send of these bytes says first. `whole`: with the bytes.
   static FrameHeader letter(std::uint64_t number, std::size_t bytes, int tag, bool whole,
@@ -148,10 +69,6 @@ class MailboxTest : public testing::Test {
     return engine_.is_done(group, ticket);
   }
   using Bytes = std::vector<std::uint8_t>;
-
-  transport::sim::Memory memory_{{0, 1, 2}};
-  NotingTransport transport_;
-  Engine engine_;
 };
 
 TEST_F(MailboxTest, TagsAndSourcesKeepMessagesApart) {

@@ -4,10 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/engine.hpp"
+#include "lone_engine.hpp"
 #include "support/memory_in_use.hpp"
 #include "transport/shm/layout.hpp"
-#include "transport/sim/memory.hpp"
 
 // One engine, and a transport that only notes what is sent: credit, the window, and what happens
 // when others are late.
@@ -22,82 +21,12 @@ using transport::FrameType;
 constexpr std::size_t kEager = 64 * 1024;
 constexpr std::size_t kPool = 512 * 1024;
 
-class CountingTransport final : public transport::Transport {
- public:
-  [[nodiscard]] const char* name() const noexcept override { return "noting"; }
-  void set_sink(transport::Sink* sink) noexcept override { sink_ = sink; }
-  [[nodiscard]] bool can_send(int) noexcept override { return true; }
-  void send(int, const FrameHeader& header, const std::byte*,
-            std::uint64_t token) noexcept override {
-    sent.push_back(header);
-    last_ = token;
-  }
-  void keep_payloads(int) noexcept override { ++kept; }
-  void drop_arriving(int) noexcept override { ++dropped; }
-  bool poll() noexcept override {
-    if (last_ == told_) return false;
-    told_ = last_;
-    sink_->on_sent(1, told_);
-    return true;
-  }
-  [[nodiscard]] int wait_fd() const noexcept override { return -1; }
-  void close(std::uint64_t) noexcept override {}
-
-  [[nodiscard]] std::size_t bytes(FrameType type, std::uint64_t group) const {
-    std::size_t sum = 0;
-    for (const FrameHeader& header : sent) {
-      if (header.type == static_cast<std::uint8_t>(type) && header.group == group)
-        sum += header.payload_bytes;
-    }
-    return sum;
-  }
-  [[nodiscard]] int frames(FrameType type) const {
-    int sum = 0;
-    for (const FrameHeader& header : sent)
-      sum += header.type == static_cast<std::uint8_t>(type) ? 1 : 0;
-    return sum;
-  }
-
-  std::vector<FrameHeader> sent;
-  int kept = 0;
-  int dropped = 0;
-
- private:
-  transport::Sink* sink_ = nullptr;
-  std::uint64_t last_ = 0;
-  std::uint64_t told_ = 0;
-};
-
-TimePoint messages_now{std::chrono::hours(1)};
-
-/// Rank 0 of two on different hosts; rank 1 is played by the test. The world has one more, which no
-/// group has.
-class MessagesTest : public testing::Test {
+/// Rank 1 is played by the test; no group has rank 2.
+class MessagesTest : public LoneEngine {
  protected:
-  MessagesTest() : engine_(world()) {}
+  MessagesTest() : LoneEngine("broadcast:binomial_broadcast,all_reduce:exchange") {}
 
-  World world() {
-    World world;
-    world.size = 3;
-    world.regions = &memory_.regions(0);
-    world.host_of = {0, 1, 2};
-    world.local_of = {0, -1, -1};
-    world.route = {nullptr, &transport_, &transport_};
-    world.whereabouts = {"", "", ""};
-    world.now = []() noexcept { return messages_now; };
-    world.populate = [](std::byte*, std::size_t) { return Status(); };
-    world.algorithms = "broadcast:binomial_broadcast,all_reduce:exchange";
-    return world;
-  }
-  Group& group(std::uint64_t id) {
-    GroupSpec spec;
-    spec.id = id;
-    spec.name = "group " + std::to_string(id);
-    spec.ranks = {0, 1};
-    Result<Group*> made = engine_.add_group(spec);
-    EXPECT_TRUE(made.ok());
-    return **made;
-  }
+  Group& group(std::uint64_t id) { return LoneEngine::group(id, {0, 1}); }
   std::uint64_t broadcast(Group& group, std::vector<float>& data, int root) {
     Collective call;
     call.kind = Kind::broadcast;
@@ -107,17 +36,8 @@ class MessagesTest : public testing::Test {
     call.output = call.input;
     return engine_.submit(group, call, false);
   }
-  void settle() {
-    for (int i = 0; i < 100 && engine_.progress(); ++i) {
-    }
-  }
-  /// Rank 1 says something. True unless it was refused.
   bool hear(const FrameHeader& header, const std::vector<std::byte>& payload = {}) {
-    const std::span<std::byte> into = engine_.on_header(1, header);
-    if (into.empty() || into.size() < header.payload_bytes) return false;
-    std::copy(payload.begin(), payload.end(), into.begin());
-    engine_.on_frame(1, header);
-    return true;
+    return LoneEngine::hear(1, header, payload);
   }
   static FrameHeader frame(FrameType type, std::uint64_t group, std::uint64_t seq,
                            std::uint64_t offset) {
@@ -153,10 +73,6 @@ class MessagesTest : public testing::Test {
     call.input = TensorView(nullptr, DType::float32, count);
     return chain(chain_start(group, 0), encode(call, extent_of(call, 2)));
   }
-
-  transport::sim::Memory memory_{{0, 1}};
-  CountingTransport transport_;
-  Engine engine_;
 };
 
 TEST_F(MessagesTest, NoMoreThanTheEagerBytesWithoutCredit) {
@@ -397,9 +313,9 @@ TEST_F(MessagesTest, AllAreAskedBeforeTheDeadlineSoThatTheyAreConnectedThen) {
   Group& world = group(1);
   std::vector<float> values(4);
   const std::uint64_t ticket = broadcast(world, values, 1);  // takes a second at most
-  const TimePoint start = messages_now;
+  const TimePoint start = lone_engine_now;
   const auto pings_after = [&](milliseconds time) {
-    messages_now = start + time;
+    lone_engine_now = start + time;
     engine_.tick();
     settle();
     return transport_.frames(FrameType::ping);
@@ -410,7 +326,7 @@ TEST_F(MessagesTest, AllAreAskedBeforeTheDeadlineSoThatTheyAreConnectedThen) {
   EXPECT_EQ(pings_after(milliseconds(510)), 3) << "half its time is over";
   EXPECT_EQ(pings_after(milliseconds(530)), 3) << "once";
   EXPECT_FALSE(engine_.is_done(world, ticket));
-  messages_now = start;
+  lone_engine_now = start;
 }
 
 TEST_F(MessagesTest, AGroupThatWasBrokenBeforeItWasMadeIsBroken) {

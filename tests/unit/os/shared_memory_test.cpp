@@ -14,7 +14,7 @@ namespace {
 
 constexpr unsigned kNoExecSeal = 8;
 
-/// What the kernel says to memfd_create.
+/// The kernel's answer to memfd_create.
 enum class Kernel { this_one, refuses_what_may_be_executed, knows_no_such_flag };
 Kernel kernel = Kernel::this_one;
 

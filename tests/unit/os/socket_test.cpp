@@ -255,7 +255,7 @@ TEST(UnixSocket, DescriptorsAreHandedOver) {
 }
 
 /// Sends more descriptors than a user without privileges may have under way, to somebody who takes
-/// them late. What went wrong, or nothing.
+/// them late. Returns what went wrong, or nothing.
 std::string hand_over_many() {
   if (geteuid() == 0 && setresuid(kNobody, kNobody, kNobody) != 0) return "cannot be tried";
   constexpr int kMost = 32;

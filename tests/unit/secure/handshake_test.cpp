@@ -175,8 +175,8 @@ TEST(Handshake, BelievesNobodyWithoutAProofThatThePeerIsGone) {
 }
 
 TEST(Handshake, SeesEveryChangedBit) {
-  // Whatever is changed on the way, in whichever message that carries a proof or is signed by one:
-  // the two never both believe that they are connected as before.
+  // A bit is changed on the way, in each message that carries a proof or is signed by one: the two
+  // never both believe that they are connected as before.
   Parties pair;
   pair.dialler_party.secret = pair.dialler_secret;
   pair.acceptor_party.secret = pair.acceptor_secret;

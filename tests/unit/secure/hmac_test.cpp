@@ -7,22 +7,16 @@
 #include <string_view>
 #include <vector>
 
+#include "support/hex.hpp"
+
 namespace tutti::secure {
 namespace {
+
+using tutti::test::hex;
 
 std::vector<std::byte> bytes_of(std::string_view text) {
   const auto* data = reinterpret_cast<const std::byte*>(text.data());
   return {data, data + text.size()};
-}
-
-std::string hex(std::span<const std::byte> bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::byte b : bytes) {
-    text += kDigits[std::to_integer<unsigned>(b) >> 4];
-    text += kDigits[std::to_integer<unsigned>(b) & 15];
-  }
-  return text;
 }
 
 struct Vector {

@@ -1,4 +1,4 @@
-// What only the file store promises: processes that are killed, files that others have left.
+// Promises of the file store alone: processes that are killed, files that others have left.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

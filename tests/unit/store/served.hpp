@@ -68,7 +68,7 @@ inline std::shared_ptr<TcpStore> join_own(std::uint16_t port) {
   return tutti::make_tcp_store({.port = port, .timeout = std::chrono::seconds(10)});
 }
 
-/// Who says such things comes to a store; or is one.
+/// The handshake of a user of a store.
 inline secure::Handshake dialler(const Credentials& mine = {}) {
   secure::Nonce nonce;
   nonce.fill(std::byte{1});
@@ -103,7 +103,7 @@ inline bool talk(const os::Fd& fd, secure::Handshake& handshake) {
   return true;
 }
 
-/// Who has come in, and may ask for what it likes.
+/// The connection of a user that has proven itself and may send requests.
 inline os::Fd dial_and_prove(const TcpServer& server) {
   os::Fd fd = dial(server);
   secure::Handshake handshake = dialler();

@@ -87,7 +87,7 @@ TEST(TcpClient, KnowsAServerThatEndsInPeace) {
   EXPECT_EQ(answer->code, Errc::store);
   EXPECT_TRUE(waiting->broken());
   EXPECT_TRUE(waiting->server_left());
-  // Who asks only now.
+  // A client that asks only now.
   const auto deadline = Clock::now() + 5s;
   while (late->post(get("key", 1)) && Clock::now() < deadline) {
   }
@@ -96,7 +96,7 @@ TEST(TcpClient, KnowsAServerThatEndsInPeace) {
 }
 
 TEST(TcpClient, HearsTheFarewellOfAServerThatEndsWhileItIsSpokenTo) {
-  // What it has not read of a long request turns its end into a reset.
+  // The unread part of a long request turns its end into a reset.
   const std::string value(std::size_t{32} << 20, 'v');
   for (int round = 0; round < 3; ++round) {
     auto server = serve();
@@ -117,7 +117,7 @@ TEST(TcpClient, HearsTheFarewellOfAServerThatEndsWhileItIsSpokenTo) {
 // Of a connection whose one end does not read, and has not read much before.
 constexpr std::size_t kMoreThanKernelsHold = std::size_t{16} << 20;
 
-/// What an ended server has sent to this user: the ids of its frames. Nothing if the end is a
+/// The frames that an ended server has sent to this user, by their ids. Nothing if the end is a
 /// reset.
 std::optional<std::vector<std::uint64_t>> last_words(const os::Fd& fd) {
   const auto deadline = Clock::now() + 20s;

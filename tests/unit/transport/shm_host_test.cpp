@@ -99,7 +99,7 @@ TEST_F(SharedMemory, GarbageIsDropped) {
     strangers.push_back(stranger());
     say(strangers.back(), std::string(size, 'x'));
   }
-  // What looks like it, but comes without descriptors, or of nobody.
+  // A hello that looks right, but comes without descriptors, or of nobody.
   for (const std::int64_t rank : {1, 99, -1}) {
     const Hello hello{kMagic, rank, 7};
     strangers.push_back(stranger());

@@ -9,22 +9,15 @@
 #include <vector>
 
 #include "secure/handshake.hpp"
+#include "support/hex.hpp"
 #include "transport/transport.hpp"
 
 namespace tutti::transport {
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using tutti::test::hex;
 
-std::string hex(std::span<const std::byte> bytes) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string text;
-  for (const std::byte b : bytes) {
-    text += kDigits[std::to_integer<unsigned>(b) >> 4];
-    text += kDigits[std::to_integer<unsigned>(b) & 15];
-  }
-  return text;
-}
+using Bytes = std::vector<std::byte>;
 
 TEST(WireFormat, FrameHeadStandsAtItsOffsets) {
   EXPECT_EQ(sizeof(FrameHeader), 64U);

@@ -1,0 +1,117 @@
+"""Groups and meshes: functions of a Crew, found through dist_cases.py."""
+
+import datetime
+import warnings
+
+import numpy as np
+
+import tutti.distributed as dist
+from dist_crew import adopt, raises
+
+
+def groups(low):
+    r, n = adopt(low)
+    evens = [i for i in range(n) if i % 2 == 0]
+    with dist.new_group(evens) as even:
+        if r in evens:
+            assert dist.get_process_group_ranks(even) == evens and dist.get_rank(even) == evens.index(r)
+            x = np.ones(2)
+            dist.all_reduce(x, group=even)
+            assert (x == len(evens)).all()
+            assert dist.get_global_rank(even, len(evens) - 1) == evens[-1]
+        else:
+            assert even is dist.GroupMember.NON_GROUP_MEMBER and even == -100
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                assert dist.all_reduce(np.ones(1), group=even) is None
+                assert dist.recv(np.ones(1), 0, group=even) == -1
+            assert str(heard[0].message) == (f"Running all_reduce on global rank {r} which does not belong to the "
+                                             f"given group.")
+            assert dist.get_rank(even) == -1 and dist.get_world_size(even) == -1
+    if r in evens:
+        assert even.closed
+        raises(ValueError, "has been destroyed", lambda: dist.all_reduce(np.ones(1), group=even))
+    assert dist.new_group(timeout=datetime.timedelta(seconds=7)).timeout == datetime.timedelta(seconds=7)
+    assert dist.new_group().timeout == dist.default_pg_timeout  # not the world's
+    # The order of the list counts where it is not to be sorted.
+    backwards = dist.new_group(list(range(n))[::-1], sort_ranks=False)
+    assert dist.get_rank(backwards) == n - 1 - r
+    dist.broadcast(x := np.full(1, r), 0, group=backwards)
+    assert x == 0
+    dist.broadcast(x := np.full(1, r), group=backwards, group_src=0)
+    assert x == n - 1
+    current, every = dist.new_subgroups(1)
+    assert len(every) == n and current is every[r] and dist.get_world_size(current) == 1
+    halves = [list(range(n // 2)), list(range(n // 2, n))]
+    part = dist.split_group(split_ranks=[half for half in halves if half])
+    dist.all_reduce(x := np.ones(1), group=part)
+    assert x == len(halves[0] if r < n // 2 else halves[1])
+    assert dist.split_group(split_ranks=[[0]]) is None or r == 0
+    for _ in range(2):  # only the members call, twice with the same ranks
+        if r in evens:
+            local = dist.new_group(evens, use_local_synchronization=True)
+            dist.all_reduce(x := np.ones(1), group=local)
+            assert x == len(evens)
+        else:
+            assert dist.new_group(evens, use_local_synchronization=True) is None
+    if r in evens:  # a name is taken again only when its group is gone
+        first, second = [dist.new_group(evens, use_local_synchronization=True) for _ in range(2)]
+        dist.destroy_process_group(first)
+        third = dist.new_group(evens, use_local_synchronization=True)
+        assert third.group_name != second.group_name and not second.closed and not third.closed
+        for living in (second, third):
+            dist.all_reduce(x := np.ones(1), group=living)
+            assert x == len(evens)
+    dist.barrier()
+
+
+def mesh(low):
+    r, n = adopt(low)
+    rows = 2 if n % 2 == 0 else 1
+    m = dist.init_device_mesh("cpu", (rows, n // rows), mesh_dim_names=("a", "b"))
+    assert m.get_coordinate() == (r // (n // rows), r % (n // rows)) and m.size() == n and m.size(0) == rows
+    for name in ("a", "b"):
+        dist.all_reduce(x := np.full(1, r), group=m.get_group(name))
+        line = m.mesh[:, m.get_coordinate()[1]] if name == "a" else m.mesh[m.get_coordinate()[0]]
+        assert x == line.sum() and m[name].mesh.tolist() == line.tolist()
+    assert m._flatten("ab").mesh.tolist() == list(range(n)) and m["ab"].get_local_rank() == r
+    raises(KeyError, "Invalid mesh_dim_names", lambda: m["c"])
+    raises(RuntimeError, "device type 'cuda': the engines here serve cpu", lambda: dist.init_device_mesh("cuda", (n,)))
+    assert m == dist.DeviceMesh("cpu", np.arange(n).reshape(rows, n // rows), mesh_dim_names=("a", "b"))
+    assert dist.DeviceMesh.from_group(dist.group.WORLD, "cpu").get_group() is dist.group.WORLD
+    raises(RuntimeError, f"Mesh should not be bigger than default world size {n}, but found {n + 1} ranks!",
+           lambda: dist.DeviceMesh("cpu", list(range(n + 1))))
+    for wrong in (n, -1):
+        raises(ValueError, f"rank {wrong} is none of the world's 0 to {n - 1}",
+               lambda: dist.DeviceMesh("cpu", [*range(n - 1), wrong]))
+    fold = dist.init_device_mesh("cpu", (n,), mesh_dim_names=("all",))._unflatten(0, (rows, n // rows), ("x", "y"))
+    assert fold.shape == (rows, n // rows) and fold.mesh_dim_names == ("x", "y")
+
+
+def missing_rank(low):
+    """Everybody but the last two ranks of a group comes to a monitored barrier; then the group is broken."""
+    r, n = adopt(low)
+    for every, absent in ((False, 1), (True, min(2, n - 1))):
+        group, first = dist.new_group(), n - absent
+        dist.barrier()
+        if n == 1:
+            dist.monitored_barrier(group, datetime.timedelta(seconds=1), every)
+            continue
+        text = f"[Rank 0]: Rank{'s' if every else ''} {first}{f', {n - 1}' if absent > 1 else ''} failed " \
+               f"to pass monitoredBarrier in 1000 ms: rank {first} on "
+        if r < first:
+            words = "" if r == 0 else (
+                f"Rank {r} successfully reached monitoredBarrier, but received errors while waiting for send/recv "
+                f"from rank 0. Please check rank 0 logs for faulty rank. ")
+            problem = raises(RuntimeError, text, lambda: dist.monitored_barrier(
+                group, datetime.timedelta(seconds=1), every))
+            assert str(problem).startswith(words + text), problem
+            assert isinstance(problem, TimeoutError) and problem.culprit == first, problem
+        dist.barrier()
+        if r >= first:  # its own turn comes too late
+            raises(dist.DistBackendError, text, lambda: dist.monitored_barrier(group))
+        raises(TimeoutError, text, lambda: dist.barrier(group))
+        dist.destroy_process_group(group)
+    dist.barrier()
+    raises(ValueError, "positive", lambda: dist.monitored_barrier(timeout=datetime.timedelta(0)))
+    raises(TypeError, "timedelta", lambda: dist.monitored_barrier(timeout=3))
