@@ -90,6 +90,7 @@ Engine::Engine(World world)
       cores_(crowded()) {
   peers_.reserve(static_cast<std::size_t>(world_.size));
   for (int rank = 0; rank < world_.size; ++rank) peers_.emplace_back(&pool_);
+  unflushed_.reserve(peers_.size());
   groups_.resize(shm::kMaxGroups);
   active_.reserve(256);
   ticked_.reserve(256);
@@ -514,9 +515,7 @@ bool Engine::pass() {
   if (queued_ > 0) {
     for (const auto& [id, group] : by_id_) moved |= start_queued(*group);
   }
-  for (std::size_t p = 0; p < peers_.size(); ++p) {
-    if (!peers_[p].control.empty()) moved |= flush_control(static_cast<int>(p));
-  }
+  moved |= flush_all_control();
   return moved;
 }
 

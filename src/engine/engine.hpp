@@ -177,6 +177,7 @@ class Engine final : public transport::Sink {
     Fifo<OutFrame> out;
     int bounces = 0;  ///< frames of `out` that hold a copy of strided elements
     Fifo<Control> control;
+    bool in_unflushed = false;  ///< stands in unflushed_
     HeldFrames held;
     std::uint64_t eager_sent = 0;
     std::uint64_t eager_acked = 0;
@@ -307,6 +308,9 @@ class Engine final : public transport::Sink {
   [[nodiscard]] static Stream::Post* post_for(Stream& stream,
                                               const transport::FrameHeader& header) noexcept;
   void control(int peer, const transport::FrameHeader& header, std::string payload = {});
+  /// Not sent yet: flush_control.
+  void push_control(int peer, Control frame);
+  bool flush_all_control();
   bool flush_control(int peer);
   void on_control(int peer, const transport::FrameHeader& header,
                   std::span<const std::byte> payload);
@@ -397,6 +401,7 @@ class Engine final : public transport::Sink {
   std::vector<int> waiting_;  ///< of what `tick` calls; kept, as it must not ask for memory
   std::pmr::unsynchronized_pool_resource pool_;  ///< so that holding frames asks for no memory
   std::vector<Peer> peers_;
+  std::vector<int> unflushed_;  ///< those whose `control` may hold frames; has room for all
   std::vector<transport::Transport*> transports_;  ///< each once
   std::vector<Finished> finished_;
   std::size_t awaited_ = 0;  ///< callbacks that are noted: `finished_` has room for them

@@ -134,7 +134,7 @@ void Engine::took_letter(int global, std::uint64_t cost) noexcept {
     if (waits != to.control.end())
       waits->header = header;
     else
-      to.control.push_back({header, {}});
+      push_control(global, {header, {}});
     post.reported_letters = post.taken_letters;
     post.reported_bytes = post.taken_bytes;
     flush_control(global);

@@ -390,10 +390,35 @@ void Engine::control(int peer, const FrameHeader& header, std::string payload) {
   if (to.lost || to.left || world_.route[static_cast<std::size_t>(peer)] == nullptr) return;
   if (to.control.size() >= kControlQueue)
     return;  // a peer that takes nothing for so long is blamed elsewhere
-  to.control.push_back({header, std::move(payload)});
+  push_control(peer, {header, std::move(payload)});
   to.control.back().header.payload_bytes =
       static_cast<std::uint32_t>(to.control.back().payload.size());
   flush_control(peer);
+}
+
+void Engine::push_control(int peer, Control frame) {
+  Peer& to = peers_[static_cast<std::size_t>(peer)];
+  if (!std::exchange(to.in_unflushed, true)) unflushed_.push_back(peer);
+  to.control.push_back(std::move(frame));
+}
+
+/// A pass costs what there is to send, however large the world is.
+bool Engine::flush_all_control() {
+  bool moved = false;
+  // By index: a transport that finds a peer lost makes frames for others.
+  for (std::size_t i = 0; i < unflushed_.size();) {
+    const int peer = unflushed_[i];
+    Peer& to = peers_[static_cast<std::size_t>(peer)];
+    if (!to.control.empty()) moved |= flush_control(peer);
+    if (!to.control.empty()) {
+      ++i;
+      continue;
+    }
+    to.in_unflushed = false;
+    unflushed_[i] = unflushed_.back();
+    unflushed_.pop_back();
+  }
+  return moved;
 }
 
 bool Engine::flush_control(int peer) {
