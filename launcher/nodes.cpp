@@ -249,7 +249,8 @@ std::string Nodes::put_end(TcpStore& store, const std::string& message, int star
     const std::string stands =
         store.compare_set(key_of(at, kVerdictKey), "", message, kReportTimeout);
     if (at == start) first = stands;
-    if (at > start) store.compare_set(key_of(at, kPortKey), "", kNoPort, kReportTimeout);
+    // Another node, as this one, may still wait for the port of the present start.
+    if (at > 0) store.compare_set(key_of(at, kPortKey), "", kNoPort, kReportTimeout);
     if (ends_job(parse_verdict(stands))) break;
   }
   return first;
