@@ -68,7 +68,7 @@ class TcpTransport final : public Transport {
   /// Where we listen: what the other ranks need.
   [[nodiscard]] std::string address() const;
   Status set_addresses(std::vector<std::string> addresses);
-  /// Only before the first poll().
+  /// Not after the first poll().
   void set_job(std::uint64_t job) noexcept { options_.job = job; }
 
   [[nodiscard]] const char* name() const noexcept override { return "tcp"; }
