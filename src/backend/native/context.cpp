@@ -72,8 +72,8 @@ std::string describe_waiting(int rank, int ranks, int cpus) {
          many(ranks, "rank") + " of this host have " + many(cpus, "CPU");
 }
 
-/// Tells two starts of a job apart, also where they have one name, secret and generation: a rank that
-/// is left of an earlier one may dial a port that is used again.
+/// Tells two starts of a job apart, also where they have one name, secret and generation: a rank
+/// that is left of an earlier one may dial a port that is used again.
 std::uint64_t job_of_start(std::uint64_t job, const std::vector<transport::shm::HostCard>& cards) {
   std::string nonces;
   for (const transport::shm::HostCard& card : cards) nonces += std::to_string(card.nonce) + ",";

@@ -134,8 +134,8 @@ TEST(InitProcessGroup, RankLeftOfAnotherStartIsNotTakenForOneOfThis) {
   std::vector<std::thread> ranks;
   ranks.emplace_back([&] { (void)rank_over_tcp(theirs, 0); });
   ranks.emplace_back([&] {
-    ProcessGroup world = rank_over_tcp(
-        theirs, 1, [&](std::string& told) { told = address.get_future().get(); });
+    ProcessGroup world =
+        rank_over_tcp(theirs, 1, [&](std::string& told) { told = address.get_future().get(); });
     std::vector<int> value{666};
     try {
       world.send(value, 0);
