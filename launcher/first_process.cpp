@@ -16,17 +16,17 @@ int exit_code_of(const siginfo_t& end) noexcept {
   return end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
 }
 
-/// Takes the ends of all children that have ended. True: `worker` was one of them.
+/// Takes the ends of all children that have ended. True: `worker` was one of them, or none is left.
 bool collect(pid_t worker, int& code) noexcept {
-  siginfo_t end{};
-  while (waitid(P_ALL, 0, &end, WEXITED | WNOHANG) == 0 && end.si_pid != 0) {
+  while (true) {
+    siginfo_t end{};
+    if (waitid(P_ALL, 0, &end, WEXITED | WNOHANG) != 0) return errno == ECHILD;
+    if (end.si_pid == 0) return false;
     if (end.si_pid == worker) {
       code = exit_code_of(end);
       return true;
     }
-    end = {};
   }
-  return false;
 }
 
 }  // namespace

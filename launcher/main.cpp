@@ -43,6 +43,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Where it was ignored when we were started, the kernel would keep no ends of children for us.
+  std::signal(SIGCHLD, SIG_DFL);
   try {
     return run(argc, argv);
   } catch (const std::exception& error) {

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "os/file_size_signal.hpp"
 #include "os/system_error.hpp"
 
 namespace tutti::group {
@@ -49,6 +50,7 @@ void report(int fd, char code, std::string_view text) noexcept {
   message[0] = code;
   const std::size_t size = std::min(text.size(), message.size() - 1);
   std::memcpy(message.data() + 1, text.data(), size);
+  const os::NoFileSizeSignal no_signal;
   [[maybe_unused]] const ssize_t written = pwrite(fd, message.data(), size + 1, 0);
 }
 

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <condition_variable>
 #include <csignal>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <system_error>
 #include <thread>
 
 #include "base/log.hpp"
@@ -28,30 +28,55 @@ struct Answer {
   std::optional<Addresses> addresses;
 };
 
+/// No signal comes to this thread, and to those that it starts, while this lives: they belong to
+/// the user's threads.
+class NoSignals {
+ public:
+  NoSignals() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+/// As `lookup`, but without memory an error that needs none.
+Addresses look_up(const std::string& host, std::uint16_t port, const Lookup& lookup) noexcept {
+  try {
+    return lookup ? lookup(host, port) : Address::resolve(host, port);
+  } catch (const std::exception&) {
+    return Status(Errc::resource, "no memory");
+  }
+}
+
 // getaddrinfo has no deadline, and a request of getaddrinfo_a that runs cannot be cancelled: its
 // memory would have to stay, too. So a thread of our own asks, which shares nothing with us but
 // the answer; a deadline leaves it behind, and it ends with the resolver's own limits.
-Addresses ask_once(const std::string& host, std::uint16_t port, Deadline deadline,
-                   const Lookup& lookup) {
-  const auto answer = std::make_shared<Answer>();
-  // Signals belong to the user's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  Status started;
+Status start_lookup(const std::shared_ptr<Answer>& answer, const std::string& host,
+                    std::uint16_t port, const Lookup& lookup) {
+  const NoSignals no_signals;
   try {
-    std::thread([answer, host, port, lookup] {
-      Addresses found = lookup ? lookup(host, port) : Address::resolve(host, port);
+    std::thread([answer, host, port, lookup]() noexcept {
+      Addresses found = look_up(host, port, lookup);
       const std::lock_guard lock(answer->mutex);
       answer->addresses.emplace(std::move(found));
       answer->came.notify_all();
     }).detach();
-  } catch (const std::system_error& error) {
-    started = Status(Errc::resource, fmt::format("cannot start a thread: {}", error.what()));
+  } catch (const std::exception& error) {
+    return Status(Errc::resource, fmt::format("cannot start a thread: {}", error.what()));
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (!started) return started;
+  return {};
+}
+
+Addresses ask_once(const std::string& host, std::uint16_t port, Deadline deadline,
+                   const Lookup& lookup) {
+  const auto answer = std::make_shared<Answer>();
+  if (Status s = start_lookup(answer, host, port, lookup); !s) return s;
   std::unique_lock lock(answer->mutex);
   if (!answer->came.wait_until(lock, deadline, [&] { return answer->addresses.has_value(); })) {
     return Status(Errc::timeout, fmt::format("cannot find the address of host \"{}\": the name "

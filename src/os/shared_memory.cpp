@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdint>
 #include <cstring>
-#include <ctime>
 #include <string>
+
+#include "os/file_size_signal.hpp"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -38,31 +38,6 @@ Fd open_memfd(const char* name) noexcept {
   if (!fd.valid() && errno == EINVAL) fd = Fd(::memfd_create(name, kFlags));
   return fd;
 }
-
-/// SIGXFSZ, which ends the process, is blocked for this thread while this lives, and taken back.
-class NoFileSizeSignal {
- public:
-  NoFileSizeSignal() noexcept {
-    sigemptyset(&signal_);
-    sigaddset(&signal_, SIGXFSZ);
-    sigset_t pending;
-    sigpending(&pending);
-    was_pending_ = sigismember(&pending, SIGXFSZ) == 1;
-    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
-  ~NoFileSizeSignal() {
-    const timespec at_once{};
-    if (!was_pending_) (void)sigtimedwait(&signal_, nullptr, &at_once);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  NoFileSizeSignal(const NoFileSizeSignal&) = delete;
-  NoFileSizeSignal& operator=(const NoFileSizeSignal&) = delete;
-
- private:
-  sigset_t signal_{};
-  sigset_t before_{};
-  bool was_pending_ = false;
-};
 
 /// The limit on the size of files counts for a memfd too. It is raised for a moment if it may be.
 Status set_size(int fd, std::size_t size) {

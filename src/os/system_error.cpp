@@ -26,6 +26,7 @@ Errc code_of(int error_number) noexcept {
     case ENOMEM:
     case ENOBUFS:
     case ENOSPC:
+    case EFBIG:
     case EAGAIN:
     case EADDRINUSE: return Errc::resource;
     case EINVAL:

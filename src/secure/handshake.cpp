@@ -84,8 +84,8 @@ Status to_status(Refusal refusal) {
           "there, or set it for all processes");
     case Refusal::other_job:
       return refused(
-          "it belongs to another job; do two jobs share a master address and "
-          "port? Give each its own");
+          "it belongs to another job, or another start of this one; do two jobs share a master "
+          "address and port (give each its own), or has an old process survived?");
     case Refusal::other_generation:
       return refused("it belongs to another start of this job; has an old process survived?");
     case Refusal::wrong_rank:

@@ -15,6 +15,7 @@
 #include "base/deadline.hpp"
 #include "base/forks.hpp"
 #include "os/fd.hpp"
+#include "os/file_size_signal.hpp"
 #include "os/private_descriptors.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
@@ -292,6 +293,7 @@ Result<Turn> FileStore::take_turn(short kind, Deadline deadline) {
 Status FileStore::write_at_end(std::span<const std::byte> bytes) {
   if (offset_ + bytes.size() > kMostLogBytes)
     return failed("has grown to its limit; use a new file for each run");
+  const os::NoFileSizeSignal no_signal;
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t wrote = ::pwrite(fd_.get(), bytes.data() + done, bytes.size() - done,

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <span>
 
+#include "os/file_size_signal.hpp"
 #include "os/system_error.hpp"
 #include "secure/hmac.hpp"
 
@@ -54,6 +55,7 @@ Result<MadeSecret> keep_secret(std::vector<std::byte> secret) {
   made.secret = std::move(secret);
   made.fd = os::Fd(memfd_create("tutti-secret", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!made.fd.valid()) return os::system_error("cannot keep the job's secret", errno);
+  const os::NoFileSizeSignal no_signal;
   const ssize_t written = write(made.fd.get(), made.secret.data(), made.secret.size());
   if (written != static_cast<ssize_t>(made.secret.size()))
     return os::system_error("cannot keep the job's secret", written < 0 ? errno : ENOSPC);
@@ -88,17 +90,18 @@ Result<std::vector<std::byte>> read_secret_file(const std::string& path) {
     const Status status = os::system_error("cannot open " + what, errno);
     return invalid(std::string(status.message()));
   }
-  return read_own_secret(fd.get(), what, path);
+  return read_own_secret(fd.get(), what, path, Readers::group_of_root);
 }
 
 Result<std::vector<std::byte>> read_own_secret(int fd, const std::string& what,
-                                               const std::string& path) {
+                                               const std::string& path, Readers readers) {
   struct stat info {};
   if (fstat(fd, &info) != 0) return os::system_error("cannot read " + what, errno);
   if (!S_ISREG(info.st_mode)) return invalid(fmt::format("{} is not a file", what));
   if (info.st_uid != geteuid() && info.st_uid != 0)
     return invalid(fmt::format("{} belongs to another user", what));
-  if ((info.st_mode & (info.st_uid == 0 ? 037 : 077)) != 0) {
+  const bool group_may = info.st_uid == 0 && readers == Readers::group_of_root;
+  if ((info.st_mode & (group_may ? 037 : 077)) != 0) {
     return invalid(
         fmt::format("{} can be used by others than its owner (mode {:04o}); close it "
                     "with: chmod 600 {}",

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "os/fd.hpp"
+#include "os/file_size_signal.hpp"
 #include "os/system_error.hpp"
 #include "secure/hmac.hpp"
 #include "store/secret.hpp"
@@ -58,7 +59,7 @@ Result<std::vector<std::byte>> read_key(int folder, const std::string& path) {
   if (!fd.valid() && errno == ELOOP)
     return Status(Errc::invalid_argument, fmt::format("{} is a symbolic link", path));
   if (!fd.valid()) return unusable(path, errno);
-  return read_own_secret(fd.get(), fmt::format("the user's key {}", path), path);
+  return read_own_secret(fd.get(), fmt::format("the user's key {}", path), path, Readers::owner);
 }
 
 /// A file of its own with a new key, then a link: whoever links first has made the key of all.
@@ -77,6 +78,7 @@ Status make_key(int folder, const std::string& path) {
   if (fchmod(file.get(), 0600) != 0 || fstat(file.get(), &info) != 0) error = errno;
   if (error == 0 && (info.st_uid != geteuid() || (info.st_mode & kModeOfOthers) != 0))
     error = EPERM;
+  const os::NoFileSizeSignal no_signal;
   if (error == 0 && (write(file.get(), key.data(), key.size()) != ssize_t{kMadeSecretBytes} ||
                      fsync(file.get()) != 0))
     error = errno != 0 ? errno : ENOSPC;

@@ -73,6 +73,14 @@ std::string describe_waiting(int rank, int ranks, int cpus) {
          many(ranks, "rank") + " of this host have " + many(cpus, "CPU");
 }
 
+/// Tells two starts of a job apart, also where they have one name, secret and generation: a rank
+/// that is left of an earlier one may dial a port that is used again.
+std::uint64_t job_of_start(std::uint64_t job, const std::vector<transport::shm::HostCard>& cards) {
+  std::string nonces;
+  for (const transport::shm::HostCard& card : cards) nonces += std::to_string(card.nonce) + ",";
+  return engine::hash_text(nonces, job);
+}
+
 engine::TimePoint steady_now() noexcept { return Clock::now(); }
 
 }  // namespace
@@ -210,6 +218,7 @@ Status Context::build(const WorldOptions& options) {
   world.route.assign(static_cast<std::size_t>(size_), nullptr);
   const bool remote = local.size() < static_cast<std::size_t>(size_);
   if (remote) {
+    tcp->set_job(job_of_start(options.job, cards));
     Result<std::vector<std::string>> addresses = dial_addresses(told, rank_);
     if (!addresses) return addresses.status();
     if (Status s = tcp->set_addresses(std::move(*addresses)); !s.ok()) return s;

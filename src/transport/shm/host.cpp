@@ -65,6 +65,13 @@ Status died_while_sharing(int rank, const std::vector<HostCard>& cards) {
       .with_culprit(rank);
 }
 
+Status nothing_sent(int leader, const std::vector<HostCard>& cards) {
+  return Status(
+      Errc::timeout,
+      "sharing memory with the other ranks of this host: " + name_of(leader, cards) +
+          " has not sent theirs within the timeout. Is it stopped, or is another of them?");
+}
+
 /// Every rank gets five descriptors of each other one at a time; who collects has a connection to
 /// each besides.
 Status enough_descriptors(std::size_t ranks, bool collects) {
@@ -81,6 +88,13 @@ int wait_for_any(std::vector<pollfd>& watched, Host::Deadline until) {
                 static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000)));
 }
 
+/// Where nothing tells when the next try has a chance.
+void pause(Host::Deadline deadline) {
+  std::vector<pollfd> nobody;
+  (void)wait_for_any(
+      nobody, std::min(deadline, std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
+}
+
 /// Others may be before us, ranks or strangers: a full line is waited for.
 Result<os::Fd> connect_to(const HostCard& leader, Host::Deadline deadline) {
   while (true) {
@@ -88,8 +102,7 @@ Result<os::Fd> connect_to(const HostCard& leader, Host::Deadline deadline) {
     if (connection || connection.status().code() != Errc::timeout ||
         std::chrono::steady_clock::now() >= deadline)
       return connection;
-    std::vector<pollfd> nobody;  // nothing tells when there is room
-    (void)wait_for_any(nobody, std::chrono::steady_clock::now() + std::chrono::milliseconds(5));
+    pause(deadline);
   }
 }
 
@@ -241,8 +254,7 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostCard>& ca
 
 /// Takes what has been handed in, into `all` and `connections`, and says how many ranks that were.
 Result<std::size_t> Host::take(Reception& reception, const std::vector<int>& ranks,
-                               const std::vector<HostCard>& cards, std::vector<Shared>& all,
-                               std::vector<os::Fd>& connections) {
+                               std::vector<Shared>& all, std::vector<os::Fd>& connections) {
   std::size_t taken = 0;
   while (true) {
     Result<std::optional<Reception::HandIn>> next = reception.next();
@@ -250,8 +262,7 @@ Result<std::size_t> Host::take(Reception& reception, const std::vector<int>& ran
     if (!*next) return taken;
     Reception::HandIn& one = **next;
     const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(one.hello.rank));
-    if (at == ranks.end() || cards[static_cast<std::size_t>(*at)].nonce != one.hello.nonce)
-      continue;  // a stranger
+    if (at == ranks.end()) continue;
     const auto local = static_cast<std::size_t>(at - ranks.begin());
     if (connections[local].valid()) continue;
     connections[local] = std::move(one.connection);
@@ -291,13 +302,14 @@ Result<std::optional<std::size_t>> Host::gather(Reception& reception, const std:
     for (std::size_t local = 0; ready > 0 && local < ranks.size(); ++local) {
       if ((watched[local].revents & (POLLHUP | POLLERR)) != 0) return std::optional(local);
     }
-    Result<std::size_t> taken = take(reception, ranks, cards, all, connections);
+    Result<std::size_t> taken = take(reception, ranks, all, connections);
     if (!taken) return taken.status();
     missing -= *taken;
     for (std::size_t local = 0; local < ranks.size(); ++local) {
       if (connections[local].valid()) probes[local].reset();
     }
     if (missing > 0 && std::chrono::steady_clock::now() >= deadline) {
+      if (!reception.trouble().ok()) return reception.trouble();
       std::string names;
       for (std::size_t local = 0; local < ranks.size(); ++local) {
         if (ranks[local] == rank_ || connections[local].valid()) continue;
@@ -316,7 +328,12 @@ Result<std::optional<std::size_t>> Host::gather(Reception& reception, const std:
 Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
                      std::vector<Shared>& all, Deadline deadline) {
   std::vector<os::Fd> connections(ranks.size());
-  Reception reception(listener_.get(), ranks.size());
+  const auto knows = [&](const Hello& hello) {
+    const auto at = std::ranges::find(ranks, hello.rank);
+    return at != ranks.end() && *at != rank_ &&
+           cards[static_cast<std::size_t>(*at)].nonce == hello.nonce;
+  };
+  Reception reception(listener_.get(), ranks.size(), Hello{kMagic, rank_, card_.nonce}, knows);
   Result<std::optional<std::size_t>> dead =
       gather(reception, ranks, cards, all, connections, deadline);
   if (!dead) return dead.status();
@@ -331,7 +348,7 @@ Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>&
       std::vector<pollfd> watched;
       reception.add_to(watched);
       (void)wait_for_any(watched, reception.wake_at(until));
-      if (!take(reception, ranks, cards, all, connections)) break;
+      if (!take(reception, ranks, all, connections)) break;
       untold -= std::min(untold, tell_dead(connections, rank));
     }
     return died_while_sharing(rank, cards);
@@ -354,14 +371,37 @@ Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>&
   return Status();
 }
 
+/// A connection to the leader, which has said the nonce of its card. Its name is free as soon as it
+/// has ended: a stranger that listens there then learns our nonce, which is of no use any more.
+Result<os::Fd> Host::meet_leader(const HostCard& leader, const std::vector<int>& ranks,
+                                 const std::vector<HostCard>& cards, Deadline deadline) {
+  const Hello ours{kMagic, rank_, card_.nonce};
+  while (true) {
+    Result<os::Fd> connection = connect_to(leader, deadline);
+    if (!connection) {
+      return connection.status().code() == Errc::refused ? died_while_sharing(ranks.front(), cards)
+                                                         : connection.status();
+    }
+    Hello theirs;
+    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&theirs), sizeof(theirs));
+    (void)os::send_fds(connection->get(), {}, bytes_of(ours), deadline);
+    Result<os::ReceivedFds> got = os::receive_fds(connection->get(), bytes, deadline);
+    if (got && got->bytes == sizeof(theirs) && theirs.magic == kMagic &&
+        theirs.rank == ranks.front() && theirs.nonce == leader.nonce)
+      return connection;
+    if (got) return died_while_sharing(ranks.front(), cards);  // somebody else has its name
+    if (got.status().code() == Errc::resource) return got.status();
+    if (std::chrono::steady_clock::now() >= deadline) return nothing_sent(ranks.front(), cards);
+    // It hung up: it has ended, which the next connection tells, or had no room for us.
+    pause(deadline);
+  }
+}
+
 Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
                      const std::vector<HostCard>& cards, std::vector<Shared>& all,
                      Deadline deadline) {
-  Result<os::Fd> connection = connect_to(leader, deadline);
-  if (!connection) {
-    return connection.status().code() == Errc::refused ? died_while_sharing(ranks.front(), cards)
-                                                       : connection.status();
-  }
+  Result<os::Fd> connection = meet_leader(leader, ranks, cards, deadline);
+  if (!connection) return connection.status();
   const int fds[kDescriptors] = {own_.arena.get(), own_.page.get(), event_.get(),
                                  own_.process.get(), own_.pipe.get()};
   const Hello mine{kMagic, rank_, card_.nonce};
@@ -372,12 +412,7 @@ Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
     Hello hello;
     Result<os::ReceivedFds> got = os::receive_fds(
         connection->get(), {reinterpret_cast<std::byte*>(&hello), sizeof(hello)}, deadline);
-    if (!got && got.status().code() == Errc::timeout) {
-      return Status(
-          Errc::timeout,
-          "sharing memory with the other ranks of this host: " + name_of(ranks.front(), cards) +
-              " has not sent theirs within the timeout. Is it stopped, or is another of them?");
-    }
+    if (!got && got.status().code() == Errc::timeout) return nothing_sent(ranks.front(), cards);
     if (!got && got.status().code() == Errc::resource) return got.status();
     if (!got) return died_while_sharing(ranks.front(), cards);
     const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(hello.rank));

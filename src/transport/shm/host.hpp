@@ -73,7 +73,6 @@ class Host {
   };
   Host() = default;
   [[nodiscard]] static Result<std::size_t> take(Reception& reception, const std::vector<int>& ranks,
-                                                const std::vector<HostCard>& cards,
                                                 std::vector<Shared>& all,
                                                 std::vector<os::Fd>& connections);
   [[nodiscard]] Result<std::optional<std::size_t>> gather(
@@ -81,6 +80,8 @@ class Host {
       std::vector<Shared>& all, std::vector<os::Fd>& connections, Deadline deadline);
   [[nodiscard]] Status collect(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
                                std::vector<Shared>& all, Deadline deadline);
+  [[nodiscard]] Result<os::Fd> meet_leader(const HostCard& leader, const std::vector<int>& ranks,
+                                           const std::vector<HostCard>& cards, Deadline deadline);
   [[nodiscard]] Status hand_in(const HostCard& leader, const std::vector<int>& ranks,
                                const std::vector<HostCard>& cards, std::vector<Shared>& all,
                                Deadline deadline);

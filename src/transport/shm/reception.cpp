@@ -9,29 +9,33 @@
 namespace tutti::transport::shm {
 namespace {
 
-// Who hands in something says so with his first words, right after he has connected.
+// A rank says its first words right after it has connected.
 constexpr auto kSilence = std::chrono::seconds(2);
 constexpr std::size_t kStrangers = 64;
+// Without a descriptor for it a connection stays in the queue, and the listener readable.
+constexpr auto kRest = std::chrono::milliseconds(20);
 
 }  // namespace
 
-Reception::Reception(int listener, std::size_t most) noexcept
-    : listener_(listener), most_(most + kStrangers) {}
+Reception::Reception(int listener, std::size_t most, const Hello& ours, Knows knows)
+    : listener_(listener), most_(most + kStrangers), ours_(ours), knows_(std::move(knows)) {}
 
-Result<bool> Reception::accept_some() {
+bool Reception::accept_some() {
+  if (Clock::now() < rests_until_) return false;
   while (silent_.size() < most_) {
     Result<os::Fd> connection = os::accept_connection(listener_);
-    if (!connection) return connection.status();
-    if (!connection->valid()) return false;
+    trouble_ = connection ? Status() : connection.status();
+    if (!connection) rests_until_ = Clock::now() + kRest;
+    if (!connection || !connection->valid()) return false;
     silent_.push_back({std::move(*connection), Clock::now() + kSilence});
   }
   return true;
 }
 
-std::optional<Reception::HandIn> Reception::first_who_speaks() {
+void Reception::answer_first_words() {
   const auto now = Clock::now();
   for (std::size_t i = 0; i < silent_.size();) {
-    HandIn one;
+    Proven one;
     const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&one.hello), sizeof(Hello));
     Result<os::ReceivedFds> got = os::receive_fds(silent_[i].connection.get(), bytes, now);
     if (!got && got.status().code() == Errc::timeout && now < silent_[i].deadline) {
@@ -40,22 +44,45 @@ std::optional<Reception::HandIn> Reception::first_who_speaks() {
     }
     one.connection = std::move(silent_[i].connection);
     silent_.erase(silent_.begin() + static_cast<std::ptrdiff_t>(i));
-    if (!got || got->bytes != sizeof(Hello) || one.hello.magic != kMagic ||
+    const auto same_rank = [&](const Proven& other) { return other.hello.rank == one.hello.rank; };
+    if (!got || got->bytes != sizeof(Hello) || one.hello.magic != kMagic || !got->fds.empty() ||
+        !knows_(one.hello) || std::ranges::any_of(proven_, same_rank))
+      continue;
+    const auto ours = std::as_bytes(std::span(&ours_, 1));
+    if (os::send_fds(one.connection.get(), {}, ours, now).ok()) proven_.push_back(std::move(one));
+  }
+}
+
+Result<std::optional<Reception::HandIn>> Reception::first_who_hands_in() {
+  for (std::size_t i = 0; i < proven_.size();) {
+    Hello hello;
+    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&hello), sizeof(Hello));
+    Result<os::ReceivedFds> got = os::receive_fds(proven_[i].connection.get(), bytes, Clock::now());
+    if (!got && got.status().code() == Errc::timeout) {
+      ++i;
+      continue;
+    }
+    HandIn one{std::move(proven_[i].connection), proven_[i].hello, {}};
+    proven_.erase(proven_.begin() + static_cast<std::ptrdiff_t>(i));
+    if (!got && got.status().code() == Errc::resource) return got.status();
+    if (!got || got->bytes != sizeof(Hello) || hello.magic != kMagic ||
         got->fds.size() != kDescriptors)
       continue;
     one.fds = std::move(got->fds);
-    return one;
+    return std::optional(std::move(one));
   }
-  return std::nullopt;
+  return std::optional<HandIn>();
 }
 
 Result<std::optional<Reception::HandIn>> Reception::next() {
   // Bounded: who connects as fast as we look is not to keep the caller from its deadline.
   for (std::size_t turn = 0; turn < most_; ++turn) {
-    Result<bool> full = accept_some();
-    if (!full) return full.status();
-    std::optional<HandIn> one = first_who_speaks();
-    if (one || !*full) return one;
+    const bool full = accept_some();
+    // Before those who are silent: a rank may have hung up, and come again.
+    Result<std::optional<HandIn>> one = first_who_hands_in();
+    if (!one || *one) return one;
+    answer_first_words();
+    if (!full) return one;
     // Only now: of who came in one go with many, the first may have said all it has to say.
     if (silent_.size() == most_) silent_.erase(silent_.begin());
   }
@@ -63,12 +90,14 @@ Result<std::optional<Reception::HandIn>> Reception::next() {
 }
 
 void Reception::add_to(std::vector<pollfd>& watched) const {
-  watched.push_back({listener_, POLLIN, 0});
+  if (Clock::now() >= rests_until_) watched.push_back({listener_, POLLIN, 0});
   for (const Silent& one : silent_) watched.push_back({one.connection.get(), POLLIN, 0});
+  for (const Proven& one : proven_) watched.push_back({one.connection.get(), POLLIN, 0});
 }
 
 Reception::Clock::time_point Reception::wake_at(Clock::time_point deadline) const {
-  return silent_.empty() ? deadline : std::min(deadline, silent_.front().deadline);
+  if (!silent_.empty()) deadline = std::min(deadline, silent_.front().deadline);
+  return Clock::now() < rests_until_ ? std::min(deadline, rests_until_) : deadline;
 }
 
 }  // namespace tutti::transport::shm

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -16,7 +17,8 @@
 namespace tutti::transport::shm {
 
 /// What goes with the descriptors of one rank: its arena, its page, its eventfd and both of its
-/// lifeline (src/os/lifeline.hpp). Without descriptors: that rank is dead.
+/// lifeline (src/os/lifeline.hpp). Without descriptors: the first words of each side, which prove
+/// by the nonce of its card who it is; later, that this rank is dead.
 struct Hello {
   std::uint64_t magic = kMagic;
   std::int64_t rank = 0;
@@ -26,39 +28,54 @@ struct Hello {
 inline constexpr std::size_t kDescriptors = 5;
 
 /// Where one rank of a host takes what the others hand in. Everybody in the network namespace can
-/// connect there: who is none of them, or says nothing, is dropped and holds nobody up.
+/// connect there: a stranger, or one that says nothing, is dropped and holds nobody up. A rank says
+/// its nonce first, is told ours, and hands in its descriptors only then.
 class Reception {
  public:
   using Clock = std::chrono::steady_clock;
+  using Knows = std::function<bool(const Hello&)>;
   struct HandIn {
     os::Fd connection;
-    Hello hello;  ///< of whom, and whether it is true, is not looked at
+    Hello hello;  ///< of a rank that `knows` has accepted
     std::vector<os::Fd> fds;
   };
 
   /// `listener` stays the caller's. `most`: so many at a time may have said nothing yet, besides
-  /// some strangers.
-  Reception(int listener, std::size_t most) noexcept;
-  /// The next who hands in what looks like it. Nothing: nobody now. Does not wait.
+  /// some strangers. `ours` is told to those whose first words `knows` accepts, to nobody else.
+  Reception(int listener, std::size_t most, const Hello& ours, Knows knows);
+  /// The next rank that hands in. Nothing: none now. Does not wait.
   [[nodiscard]] Result<std::optional<HandIn>> next();
   /// What to wait for until `next` may have something.
   void add_to(std::vector<pollfd>& watched) const;
   /// `next` is to be called then at the latest, or at `deadline` if that is earlier.
   [[nodiscard]] Clock::time_point wake_at(Clock::time_point deadline) const;
+  /// Why the last connection could not be taken; ok where it could.
+  [[nodiscard]] const Status& trouble() const noexcept { return trouble_; }
 
  private:
   struct Silent {
     os::Fd connection;
     Clock::time_point deadline;
   };
+  struct Proven {
+    os::Fd connection;
+    Hello hello;
+  };
   /// True: there may be more, for whom there is no room.
-  [[nodiscard]] Result<bool> accept_some();
-  /// Drops who says something else, or has been silent for too long.
-  [[nodiscard]] std::optional<HandIn> first_who_speaks();
+  [[nodiscard]] bool accept_some();
+  /// Tells ours to those who prove who they are. Drops those who say something else, or have been
+  /// silent for too long.
+  void answer_first_words();
+  [[nodiscard]] Result<std::optional<HandIn>> first_who_hands_in();
 
   int listener_;
   std::size_t most_;
+  Hello ours_;
+  Knows knows_;
   std::vector<Silent> silent_;  ///< oldest first
+  std::vector<Proven> proven_;  ///< one of each rank at most
+  Status trouble_;
+  Clock::time_point rests_until_;  ///< no connection is taken before
 };
 
 }  // namespace tutti::transport::shm

@@ -275,10 +275,7 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
 }
 
 void TcpTransport::check_deadlines(TimePoint now) {
-  for (std::size_t i = 0; stranger_count_ > 0 && i < strangers_.size(); ++i) {
-    if (strangers_[i] != nullptr && strangers_[i]->deadline <= now)
-      drop_stranger(i, "it has not proven itself in time");
-  }
+  drop_late_strangers(now);
   listen_again();
   // By index: dialling may end in losing the peer, but never adds to the list.
   for (std::size_t i = 0; i < dials_.size(); ++i) {

@@ -40,7 +40,7 @@ void TcpTransport::accept_strangers() {
     tune_stream(fd->get(), *address, options_.link_timeout);
     auto stranger = std::make_unique<Stranger>(
         Stranger{secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce),
-                 *address, Clock::now() + options_.handshake_timeout, next_generation_++});
+                 *address, Clock::now(), next_generation_++});
     if (free_strangers_.empty()) {
       strangers_.emplace_back();
       free_strangers_.reserve(strangers_.capacity());  // so that giving a place back cannot fail
@@ -67,6 +67,22 @@ void TcpTransport::rest_listener() noexcept {
 void TcpTransport::listen_again() noexcept {
   if (listening_ || !listener_.valid() || stranger_count_ == max_strangers()) return;
   listening_ = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)).ok();
+}
+
+/// While all places are taken those that have not said their hello make room: the ones who wait may
+/// be ranks, whose hello has come with the connection.
+void TcpTransport::drop_late_strangers(TimePoint now) {
+  const bool full = stranger_count_ == max_strangers();
+  for (std::size_t i = 0; stranger_count_ > 0 && i < strangers_.size(); ++i) {
+    if (strangers_[i] == nullptr) continue;
+    const auto since = now - strangers_[i]->accepted;
+    const bool silent = strangers_[i]->handshake.peer() < 0;
+    if (since >= options_.handshake_timeout) {
+      drop_stranger(i, "it has not proven itself in time");
+    } else if (full && silent && since >= options_.hello_timeout) {
+      drop_stranger(i, "it has not said its hello in time, and others wait for its place");
+    }
+  }
 }
 
 void TcpTransport::drop_stranger(std::size_t index, std::string_view why) {

@@ -48,6 +48,9 @@ struct TcpOptions {
   std::chrono::milliseconds link_timeout{15'000};
   /// How long somebody who dialled us may take to prove who it is.
   std::chrono::milliseconds handshake_timeout{2'000};
+  /// ... and to say its hello, while no place is free for others: an honest dialler says it at
+  /// once.
+  std::chrono::milliseconds hello_timeout{500};
   /// Begins to ask whom others know to have been lost first, before a peer is blamed that could not
   /// be reached: it may have ended over somebody else, whom we were not connected with, or in
   /// peace. Empty: there is nobody to ask.
@@ -67,6 +70,8 @@ class TcpTransport final : public Transport {
   /// Where we are dialled: what the other ranks need.
   [[nodiscard]] std::string address() const;
   Status set_addresses(std::vector<std::string> addresses);
+  /// Not after the first poll().
+  void set_job(std::uint64_t job) noexcept { options_.job = job; }
 
   [[nodiscard]] const char* name() const noexcept override { return "tcp"; }
   void set_sink(Sink* sink) noexcept override { sink_ = sink; }
@@ -154,6 +159,7 @@ class TcpTransport final : public Transport {
     return kSpareStrangers + static_cast<std::size_t>(options_.size);
   }
   void on_stranger(std::size_t index);
+  void drop_late_strangers(TimePoint now);
   void drop_stranger(std::size_t index, std::string_view why);
   void forget_stranger(std::size_t index) noexcept;
   /// Its place is free then.
@@ -165,7 +171,7 @@ class TcpTransport final : public Transport {
     secure::Stream stream;
     secure::Handshake handshake;
     os::Address address;
-    TimePoint deadline;
+    TimePoint accepted;
     std::uint32_t generation = 0;
   };
 

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/log.hpp"
@@ -133,6 +134,7 @@ TEST(TcpStrangers, DisturbNobody) {
 TcpOptions patient(int rank, int size) {
   TcpOptions options = TcpFixture::options_of(rank, size);
   options.handshake_timeout = std::chrono::minutes(10);
+  options.hello_timeout = std::chrono::minutes(10);
   options.link_timeout = std::chrono::minutes(10);
   return options;
 }
@@ -159,6 +161,39 @@ TEST(TcpStrangers, KeepTheirPlacesAndTheRestWaits) {
   }));
   EXPECT_EQ(rank.transport->counters().strangers, 60U);
   EXPECT_EQ(other.transport->counters().redials, 0U);
+}
+
+TEST(TcpStrangers, MakeRoomWhereTheySayNoHelloAndAllPlacesAreTaken) {
+  constexpr std::size_t kPlaces = 256 + 2;  // and two ranks
+  constexpr std::size_t kStrangers = 3 * kPlaces;
+  TcpOptions options = patient(0, 2);
+  options.hello_timeout = std::chrono::milliseconds(20);
+  LoneRank rank(options);
+  const std::vector<std::byte> hello = hello_of();
+  RawClient slow(rank.transport->address());
+  slow.say(hello);  // so it is not hurried
+  std::vector<RawClient> clients;
+  clients.reserve(kStrangers);
+  for (std::size_t i = 0; i < kStrangers; ++i) {
+    clients.emplace_back(rank.transport->address());
+    if (i % 2 == 0) clients.back().say(std::span(hello).first(63));
+  }
+  LoneRank other(patient(1, 2));
+  ASSERT_TRUE(other.transport->set_addresses({rank.transport->address(), ""}).ok());
+  other.transport->send(0, head_of(1, 0), nullptr, 1);
+  ASSERT_TRUE(rank.until([&] {
+    other.transport->poll();
+    return rank.sink.received(1) == 1;
+  })) << "a rank behind them waits for as long as a handshake may take";
+  EXPECT_FALSE(slow.closed());
+  EXPECT_FALSE(other.sink.lost(0));
+  const std::uint64_t dropped = rank.transport->counters().strangers;
+  EXPECT_GE(dropped, kStrangers - kPlaces);
+  // Places are free now, so the rest may take its time.
+  for (int i = 0; i < 1000; ++i) rank.transport->poll();
+  std::this_thread::sleep_until(std::chrono::steady_clock::now() + 3 * options.hello_timeout);
+  for (int i = 0; i < 1000; ++i) rank.transport->poll();
+  EXPECT_EQ(rank.transport->counters().strangers, dropped);
 }
 
 /// So many as the descriptors of this process allow, each with five of them; at most 999.

@@ -373,6 +373,21 @@ TEST(Tuttirun, HandsOnSignalsAsTheFirstProcessOfAContainer) {
   EXPECT_THAT(run.out, HasSubstr("asked"));
 }
 
+TEST(Tuttirun, CollectsItsWorkersWhereTheEndsOfChildrenAreIgnored) {
+  // As a program leaves it that has set SIGCHLD to SIG_IGN; a shell cannot be told so by `trap`.
+  const char* const ignore =
+      "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); "
+      "os.execv(sys.argv[1], sys.argv[1:])";
+  const std::vector<std::string> job = {
+      "python3", "-c", ignore, TUTTIRUN, "--nproc-per-node", "2", "sh", "-c", "sleep 0.2; exit 3"};
+  for (std::vector<std::string> words : {std::vector<std::string>(), in_container()}) {
+    words.insert(words.end(), job.begin(), job.end());
+    Tuttirun run(words);
+    EXPECT_EQ(run.wait(), 3) << run.err;
+    EXPECT_THAT(run.err, Not(HasSubstr("cannot watch"))) << "too late for a worker that has ended";
+  }
+}
+
 TEST(Tuttirun, HelpAndVersion) {
   Tuttirun help({"--help"});
   EXPECT_EQ(help.wait(), 0);

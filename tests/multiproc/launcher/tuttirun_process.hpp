@@ -39,8 +39,9 @@ class Tuttirun {
     err_ = tutti::os::Fd(err_ends[0]);
     tutti::os::SpawnOptions options;
     options.argv = std::move(arguments);
-    // `unshare ...` is given the launcher among its arguments.
-    if (options.argv.empty() || options.argv.front() != "unshare")
+    // Some are given the launcher among their arguments.
+    const std::string first = options.argv.empty() ? "" : options.argv.front();
+    if (first != "unshare" && first != "python3")
       options.argv.insert(options.argv.begin(), TUTTIRUN);
     // Said, or tuttirun tells that it says so for its workers.
     more_environment.insert(more_environment.begin(), "OMP_NUM_THREADS=1");

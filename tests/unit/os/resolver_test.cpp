@@ -6,6 +6,7 @@
 #include <atomic>
 #include <future>
 #include <memory>
+#include <new>
 #include <vector>
 
 #include "os/growing_pause.hpp"
@@ -34,6 +35,17 @@ TEST(Resolver, AsksForANameUntilItIsKnown) {
   ASSERT_TRUE(found) << found.status().message();
   EXPECT_EQ(found->front().to_string(), "127.0.0.1:80");
   EXPECT_EQ(asked, 4);
+}
+
+TEST(Resolver, OutlivesThatALookupHasNoMemory) {
+  std::atomic<int> asked{0};
+  auto found = resolve_until("large.example", 80, Clock::now() + 30s,
+                             [&](const std::string&, std::uint16_t port) -> Found {
+                               if (++asked == 1) throw std::bad_alloc();
+                               return loopback(port);
+                             });
+  ASSERT_TRUE(found) << found.status().message();
+  EXPECT_EQ(asked, 2);
 }
 
 TEST(Resolver, TellsTheLastAnswerAtTheDeadline) {

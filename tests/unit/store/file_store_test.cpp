@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -61,6 +62,25 @@ class FileStoreTest : public testing::Test {
 
   const std::string path = testing::TempDir() + "tutti_file_store_" + std::to_string(getpid());
 };
+
+TEST_F(FileStoreTest, EndsNoProcessWhoseFilesAreTooLarge) {
+  const auto store = open();
+  store->set("small", "s");
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit few{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &few), 0);
+  std::string what;
+  try {
+    store->set("large", std::string(8192, 'x'));
+  } catch (const tutti::StoreError& error) {
+    what = error.what();
+  }
+  EXPECT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(what, HasSubstr("File too large"));
+  store->set("large", "l");  // what was half written is gone
+  EXPECT_EQ(store->get("small") + store->get("large"), "sl");
+}
 
 // Runs `work` in a child; its exit status, or the signal that ended it, negative.
 template <class F>

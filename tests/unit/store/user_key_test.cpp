@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "secure/hmac.hpp"
+#include "store/secret.hpp"
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -89,6 +91,29 @@ TEST_F(UserKey, IsMadeOnceAndForItsUserAlone) {
   EXPECT_EQ(again.value().bytes, made.value().bytes);
   const auto files = fs::directory_iterator(places.home + "/.config/tutti");
   EXPECT_EQ(std::distance(begin(files), end(files)), 1) << "the temporary file has stayed";
+}
+
+TEST_F(UserKey, MayBeReadByNobodyElseEvenOfRoot) {
+  ASSERT_TRUE(find_user_key(places));
+  // The group may read a secret file that belongs to root, but no key.
+  EXPECT_EQ(::chmod(at_home().c_str(), 0640), 0);
+  EXPECT_THAT(problem(), HasSubstr("can be used by others than its owner (mode 0640)"));
+}
+
+TEST_F(UserKey, EndsNoProcessThatMayMakeNoFiles) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit none{0, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &none), 0);
+  const std::string what = problem();
+  const auto made = tutti::store::make_secret();
+  EXPECT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_THAT(what,
+              AllOf(HasSubstr("no place for a key of this user"), HasSubstr("File too large")));
+  EXPECT_TRUE(fs::is_empty(places.home + "/.config/tutti")) << "the temporary file has stayed";
+  ASSERT_FALSE(made);
+  EXPECT_EQ(made.status().code(), Errc::resource);
+  EXPECT_THAT(std::string(made.status().message()), HasSubstr("File too large"));
 }
 
 TEST_F(UserKey, IsTheSameForAllWhoMakeItAtOnce) {

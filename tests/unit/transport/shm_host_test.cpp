@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
@@ -13,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "os/descriptors.hpp"
@@ -29,6 +31,23 @@ using namespace std::chrono_literals;
 
 // Far more than it takes, and far less than waiting for one stranger after the other.
 constexpr auto kDeadline = 12s;
+
+void send_hello(const os::Fd& to, const Hello& hello, std::size_t descriptors) {
+  const std::vector<int> fds(descriptors, 0);
+  const std::span<const Hello> one(&hello, 1);
+  // The other side may have hung up already.
+  (void)os::send_fds(to.get(), fds, std::as_bytes(one),
+                     std::chrono::steady_clock::now() + kDeadline);
+}
+
+/// What comes, and with how many descriptors; nothing where the other side has hung up.
+std::pair<std::optional<Hello>, std::size_t> hear_hello(const os::Fd& from) {
+  Hello hello;
+  auto got = os::receive_fds(from.get(), std::as_writable_bytes(std::span(&hello, 1)),
+                             std::chrono::steady_clock::now() + kDeadline);
+  if (!got) return {std::nullopt, 0};
+  return {hello, got->fds.size()};
+}
 
 class SharedMemory : public ::testing::Test {
  protected:
@@ -111,47 +130,109 @@ TEST_F(SharedMemory, GarbageIsDropped) {
 
 TEST_F(SharedMemory, WhoGuessesARankIsNotTakenForIt) {
   const os::Fd connection = stranger();
-  const Hello hello{kMagic, 1, cards[1].nonce + 1};
-  const int fds[kDescriptors] = {0, 0, 0, 0};
-  const std::span<const Hello> one(&hello, 1);
-  ASSERT_TRUE(os::send_fds(connection.get(), fds, std::as_bytes(one),
-                           std::chrono::steady_clock::now() + kDeadline)
-                  .ok());
+  send_hello(connection, {kMagic, 1, cards[1].nonce + 1}, 0);
+  const os::Fd at_once = stranger();
+  send_hello(at_once, {kMagic, 1, cards[1].nonce + 1}, kDescriptors);
   expect_joined();
+  for (const os::Fd* const one : {&connection, &at_once}) {
+    const auto [words, descriptors] = hear_hello(*one);
+    EXPECT_FALSE(words) << "is told the nonce of the leader, by which it could pose as it";
+    EXPECT_EQ(descriptors, 0U);
+  }
 }
 
-TEST(Reception, HearsWhoCameBeforeManyStrangers) {
-  const std::string name = "tutti-test-" + std::to_string(::getpid());
-  auto listener = os::listen_unix(name);
+TEST_F(SharedMemory, StrangerThatTakesTheNameOfADeadLeaderGetsNothing) {
+  hosts.front().reset();
+  auto listener = os::listen_unix(cards.front().listener);
   ASSERT_TRUE(listener) << listener.status().message();
-  std::vector<os::Fd> connections;
-  const auto come = [&] {
+  Status joined;
+  std::thread member(
+      [&] { joined = hosts[1]->join(ranks, cards, std::chrono::steady_clock::now() + kDeadline); });
+  auto taken =
+      os::wait_ready(listener->get(), POLLIN, std::chrono::steady_clock::now() + kDeadline);
+  ASSERT_TRUE(taken && *taken);
+  auto connection = os::accept_connection(listener->get());
+  ASSERT_TRUE(connection && connection->valid());
+  const auto [words, descriptors] = hear_hello(*connection);
+  EXPECT_EQ(descriptors, 0U) << "before the leader has proven itself";
+  // All that a stranger can know: the rank, and what it has just been told.
+  const Hello hello{kMagic, 0, words ? words->nonce : 0};
+  send_hello(*connection, hello, 0);
+  send_hello(*connection, hello, kDescriptors);
+  EXPECT_EQ(hear_hello(*connection).second, 0U);
+  member.join();
+  EXPECT_EQ(joined.code(), Errc::peer_lost) << joined.message();
+  EXPECT_EQ(joined.culprit(), 0);
+}
+
+class Receiving : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    name = "tutti-test-" + std::to_string(::getpid());
+    auto made = os::listen_unix(name);
+    ASSERT_TRUE(made) << made.status().message();
+    listener = std::move(*made);
+  }
+  [[nodiscard]] os::Fd come() const {
     auto connection = os::connect_unix(name);
-    ASSERT_TRUE(connection) << connection.status().message();
-    connections.push_back(std::move(*connection));
+    EXPECT_TRUE(connection) << connection.status().message();
+    return connection ? std::move(*connection) : os::Fd();
+  }
+  static bool knows(const Hello& hello) { return hello.nonce == 7; }
+
+  std::string name;
+  os::Fd listener;
+};
+
+TEST_F(Receiving, HearsWhoCameBeforeManyStrangers) {
+  std::vector<os::Fd> connections;
+  const auto prove = [&](std::int64_t rank) {
+    connections.push_back(come());
+    send_hello(connections.back(), {kMagic, rank, 7}, 0);
+    return connections.size() - 1;
   };
-  const auto hand_in = [&](std::int64_t rank) {
-    come();
-    const Hello hello{kMagic, rank, 7};
-    const int fds[kDescriptors] = {0, 0, 0, 0};
-    const std::span<const Hello> one(&hello, 1);
-    ASSERT_TRUE(os::send_fds(connections.back().get(), fds, std::as_bytes(one),
-                             std::chrono::steady_clock::now() + kDeadline)
-                    .ok());
-  };
-  hand_in(1);
-  for (int i = 0; i < 120; ++i) come();  // more than may be silent at a time
-  hand_in(2);
-  Reception reception(listener->get(), 3);
+  const std::size_t first = prove(1);
+  for (int i = 0; i < 120; ++i) connections.push_back(come());  // more than may be silent at a time
+  const std::size_t last = prove(2);
+  Reception reception(listener.get(), 3, {kMagic, 0, 8}, knows);
+  auto nobody = reception.next();
+  ASSERT_TRUE(nobody) << nobody.status().message();
+  EXPECT_FALSE(*nobody) << "they have only said who they are";
+  for (const std::size_t one : {first, last}) {
+    const auto [words, descriptors] = hear_hello(connections[one]);
+    ASSERT_TRUE(words);
+    EXPECT_EQ(words->nonce, 8U);
+    send_hello(connections[one], {kMagic, one == first ? 1 : 2, 7}, kDescriptors);
+  }
   for (const std::int64_t rank : {1, 2}) {
     auto heard = reception.next();
     ASSERT_TRUE(heard) << heard.status().message();
     ASSERT_TRUE(*heard) << "rank " << rank;
     EXPECT_EQ((**heard).hello.rank, rank);
   }
+}
+
+TEST_F(Receiving, OutlivesThatThereIsNoDescriptorForAConnection) {
+  const os::Fd connection = come();
+  send_hello(connection, {kMagic, 1, 7}, 0);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  Reception reception(listener.get(), 3, {kMagic, 0, 8}, knows);
+  const int next = os::Fd(::dup(connection.get())).get();  // the lowest number that is free
+  const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
   auto nobody = reception.next();
-  ASSERT_TRUE(nobody);
-  EXPECT_FALSE(*nobody);
+  EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(nobody) << nobody.status().message();
+  EXPECT_EQ(reception.trouble().code(), Errc::resource) << reception.trouble().message();
+  const auto deadline = std::chrono::steady_clock::now() + kDeadline;
+  while (!reception.trouble().ok() && std::chrono::steady_clock::now() < deadline) {
+    std::vector<pollfd> watched;
+    reception.add_to(watched);
+    (void)os::wait_ready(-1, 0, reception.wake_at(deadline));
+    ASSERT_TRUE(reception.next());
+  }
+  EXPECT_TRUE(hear_hello(connection).first) << "it was taken later";
 }
 
 TEST_F(SharedMemory, FullLineIsWaitedFor) {
