@@ -41,7 +41,7 @@ class TcpServer::Loop {
         listener_(std::move(listener)),
         address_(address),
         events_(std::move(events)),
-        broker_(options_.limits) {}
+        broker_(options_.limits, true) {}
 
   Status watch_listener() {
     return events_->add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_on_loop(); });

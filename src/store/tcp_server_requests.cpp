@@ -17,16 +17,6 @@ namespace {
 
 // What one user may bring in before the others have their turn.
 constexpr std::size_t kReadsPerTurn = 16;
-// An answer of this size is kept once for all who get it; one that is shorter always finds room.
-constexpr std::size_t kSharedBytes = std::size_t{16} << 10;
-
-Response no_room(std::string_view what) {
-  Response response;
-  response.code = Errc::store;
-  response.text = fmt::format(
-      "the store is full: it has no room for {}; delete keys that are no longer needed", what);
-  return response;
-}
 
 }  // namespace
 
@@ -122,8 +112,13 @@ void TcpServer::Loop::handle_request_on_loop(Id id, Connection& connection,
   if (auto response = broker_.submit(std::move(request), ticket, Clock::now())) {
     respond_on_loop(connection, *response, header.id);
   } else {
-    connection.waiting.emplace(ticket, header.id);
-    owners_.emplace(ticket, id);
+    try {
+      connection.waiting.emplace(ticket, header.id);
+      owners_.emplace(ticket, id);
+    } catch (...) {  // it must take nothing from a queue
+      broker_.cancel(ticket);
+      throw;
+    }
   }
   deliver_on_loop();
 }
@@ -200,21 +195,23 @@ void TcpServer::Loop::count_held_on_loop(Connection& connection) noexcept {
 }
 
 void TcpServer::Loop::deliver_on_loop() {
-  const Response* encoded = nullptr;
+  std::shared_ptr<const Response> encoded;
   AnswerQueue::Bytes frame;
-  const auto answers = broker_.take_answers();
-  for (const auto& [ticket, response] : answers) {
+  while (const auto answer = broker_.take_answer()) {
+    const auto& [ticket, response] = *answer;
     const auto owner = owners_.find(ticket);
-    if (owner == owners_.end()) continue;  // doomed by an answer before this one
+    if (owner == owners_.end()) continue;
     Connection& connection = *connections_.at(owner->second);
     try {
-      if (response.get() != encoded) {
+      if (response == nullptr) throw std::bad_alloc();
+      if (response != encoded) {
+        frame.reset();  // gone before the next one is made
         frame = share_on_loop(encode_response(*response, 0, options_.limits));
-        encoded = response.get();
+        encoded = response;
       }
       answer_on_loop(ticket, *response, frame);
     } catch (const std::bad_alloc& error) {
-      encoded = nullptr;
+      encoded.reset();
       doom_on_loop(connection, error.what());
     }
   }
@@ -227,7 +224,7 @@ void TcpServer::Loop::answer_on_loop(Broker::Ticket ticket, const Response& resp
   Connection& connection = *connections_.at(owner->second);
   const auto waiting = connection.waiting.find(ticket);
   const std::uint64_t request_id = waiting->second;
-  if (frame->size() < kSharedBytes || !broker_.has_room(0)) {
+  if (frame->size() < kShortAnswer || !broker_.has_room(0)) {
     respond_on_loop(connection, response, request_id);
   } else if (connection.out.bytes() + frame->size() > options_.max_unread_bytes &&
              !connection.out.empty()) {
@@ -257,7 +254,7 @@ AnswerQueue::Bytes TcpServer::Loop::share_on_loop(std::vector<std::byte> frame) 
 void TcpServer::Loop::respond_on_loop(Connection& connection, const Response& response,
                                       std::uint64_t request_id) {
   std::vector<std::byte> frame = encode_response(response, request_id, options_.limits);
-  if (frame.size() >= kSharedBytes && !broker_.has_room(frame.size()))
+  if (frame.size() >= kShortAnswer && !broker_.has_room(frame.size()))
     frame = encode_response(no_room("the answer"), request_id, options_.limits);
   send_on_loop(connection, std::move(frame));
 }
