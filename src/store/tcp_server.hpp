@@ -34,8 +34,9 @@ struct TcpServerOptions {
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
   /// A stranger has this long to prove that he belongs to the job.
   std::chrono::milliseconds hello_timeout = std::chrono::seconds(5);
-  /// So many strangers at once, and one more for each of `users`; the rest waits in the listener's
-  /// queue. None goes for another.
+  /// So many strangers at once, and one more for each of `users`, but no more than half of the
+  /// files that this process may open; the rest waits in the listener's queue. None goes for
+  /// another.
   std::size_t max_strangers = 2048;
   /// Answers a user leaves unread; beyond it he is dropped.
   std::size_t max_unread_bytes = std::size_t{256} << 20;

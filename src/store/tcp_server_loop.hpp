@@ -99,6 +99,7 @@ class TcpServer::Loop {
   [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop(Clock::time_point now);
   void accept_on_loop();
   void watch_arrivals_on_loop(bool on);
+  void rest_on_loop(std::string_view why);
   void expire_on_loop(Clock::time_point now);
   void look_for_stalls_on_loop(Clock::time_point now);
   void ready_on_loop(Id id, std::uint32_t events);
@@ -120,10 +121,7 @@ class TcpServer::Loop {
   void make_room_on_loop(Connection& connection);
   [[nodiscard]] std::size_t skip_on_loop(Connection& connection, std::span<const std::byte> bytes);
   void count_held_on_loop(Connection& connection) noexcept;
-  [[nodiscard]] bool full() const noexcept {
-    const auto users = static_cast<std::size_t>(std::max(options_.users.value_or(0), 0));
-    return stranger_count_ >= options_.max_strangers + users;
-  }
+  [[nodiscard]] bool full() const noexcept { return stranger_count_ >= options_.max_strangers; }
   void send_on_loop(Connection& connection, std::vector<std::byte> bytes);
   void flush_on_loop(Connection& connection);
   void update_watch_on_loop(Connection& connection);
