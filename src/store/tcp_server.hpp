@@ -38,8 +38,8 @@ struct TcpServerOptions {
   /// files that this process may open; the rest waits in the listener's queue. None goes for
   /// another.
   std::size_t max_strangers = 2048;
-  /// Answers a user leaves unread; beyond it he is dropped.
-  std::size_t max_unread_bytes = std::size_t{256} << 20;
+  /// So many answers unread: this user's requests are read and carried out when it has read more.
+  std::size_t max_unread_bytes = std::size_t{64} << 20;
   /// Who stands still, or is cut off, does not hold up the end of the server for longer than this.
   std::chrono::milliseconds farewell_timeout = std::chrono::milliseconds(500);
   /// Requests of one user that wait at once.

@@ -268,9 +268,10 @@ void TcpServer::Loop::refuse_on_loop(Connection& connection) {
 
 void TcpServer::Loop::update_watch_on_loop(Connection& connection) {
   std::uint32_t wanted = 0;
-  if (connection.out.bytes() <= kStopReadingBytes) wanted |= EPOLLIN;
+  if (takes_requests(connection)) wanted |= EPOLLIN;
   if (!connection.out.empty() || connection.stream.unsent() > 0) wanted |= EPOLLOUT;
-  if ((wanted & EPOLLIN) != 0 && !connection.unread && connection.stream.may_have_unread()) {
+  if ((wanted & EPOLLIN) != 0 && !connection.unread &&
+      (connection.stopped || connection.stream.may_have_unread())) {
     connection.unread = true;
     unread_.push_back(connection.id);
   }

@@ -57,8 +57,6 @@ class TcpServer::Loop {
   void shut() noexcept;
 
  private:
-  // So many answers unread: no more requests are read from this user.
-  static constexpr std::size_t kStopReadingBytes = std::size_t{64} << 20;
   // Between two looks at a user whose host has not acknowledged its answers.
   static constexpr std::chrono::milliseconds kStallLookPause{100};
 
@@ -76,6 +74,7 @@ class TcpServer::Loop {
     [[nodiscard]] bool open() const noexcept { return !handshake; }
 
     std::vector<std::byte> in;
+    bool stopped = false;          // whole requests may be in it, but too many answers are unread
     std::size_t in_used = 0;       // bytes at the front of `in` that are done with
     std::size_t skip = 0;          // bytes to come of a request for which there was no room ...
     std::uint64_t skipped_id = 0;  // ... and its number
@@ -118,6 +117,12 @@ class TcpServer::Loop {
   [[nodiscard]] AnswerQueue::Bytes share_on_loop(std::vector<std::byte> frame);
   void answer_on_loop(Broker::Ticket ticket, const Response& response,
                       const AnswerQueue::Bytes& frame);
+  [[nodiscard]] bool takes_requests(const Connection& connection) const noexcept {
+    const AnswerQueue& out = connection.out;
+    return out.empty() ||
+           (out.bytes() <= options_.max_unread_bytes && broker_.has_room(kShortAnswer));
+  }
+  static void grow(Connection& connection, std::size_t more, const Limits& limits);
   void make_room_on_loop(Connection& connection);
   [[nodiscard]] std::size_t skip_on_loop(Connection& connection, std::span<const std::byte> bytes);
   void count_held_on_loop(Connection& connection) noexcept;

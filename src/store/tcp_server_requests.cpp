@@ -17,6 +17,8 @@ namespace {
 
 // What one user may bring in before the others have their turn.
 constexpr std::size_t kReadsPerTurn = 16;
+// An answer that is shorter is sent where there is no room either. That there is none fits, too.
+constexpr std::size_t kShortestAnswer = 256;
 
 }  // namespace
 
@@ -25,7 +27,8 @@ void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
     read_handshake_on_loop(connection);
     return;
   }
-  for (std::size_t i = 0; i < kReadsPerTurn && !connection.doomed; ++i) {
+  if (connection.stopped) handle_frames_on_loop(id, connection);
+  for (std::size_t i = 0; i < kReadsPerTurn && !connection.doomed && !connection.stopped; ++i) {
     const secure::Moved got = connection.stream.read_some(scratch_);
     if (got.error != 0 || got.ended) {
       doom_on_loop(connection, got.ended
@@ -36,11 +39,26 @@ void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
     if (got.bytes == 0) return;
     const auto come = std::span<const std::byte>(scratch_).first(got.bytes);
     const auto kept = come.subspan(skip_on_loop(connection, come));
+    grow(connection, kept.size(), options_.limits);
     connection.in.insert(connection.in.end(), kept.begin(), kept.end());
     handle_frames_on_loop(id, connection);
     if (!connection.doomed) make_room_on_loop(connection);
-    if (got.bytes < kReadBytes || connection.out.bytes() > kStopReadingBytes) return;
+    if (got.bytes < kReadBytes || !takes_requests(connection)) return;
   }
+}
+
+/// As a vector grows, but not far beyond the end of the request that comes.
+void TcpServer::Loop::grow(Connection& connection, std::size_t more, const Limits& limits) {
+  std::vector<std::byte>& in = connection.in;
+  const std::size_t needed = in.size() + more;
+  if (needed <= in.capacity() || needed <= 4 * kReadBytes) return;
+  std::size_t most = needed;
+  const auto bytes = std::span<const std::byte>(in).subspan(connection.in_used);
+  if (bytes.size() >= kHeaderBytes) {
+    if (auto header = parse_header(bytes.first<kHeaderBytes>(), limits))
+      most = connection.in_used + kHeaderBytes + header->body_bytes + kReadBytes;
+  }
+  in.reserve(std::max(needed, std::min(2 * in.capacity(), most)));
 }
 
 void TcpServer::Loop::read_unread_on_loop() {
@@ -53,6 +71,7 @@ void TcpServer::Loop::read_unread_on_loop() {
 }
 
 void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
+  connection.stopped = false;
   while (!connection.doomed) {
     const std::span<const std::byte> bytes =
         std::span<const std::byte>(connection.in).subspan(connection.in_used);
@@ -63,6 +82,10 @@ void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
       return;
     }
     if (bytes.size() < kHeaderBytes + header->body_bytes) break;
+    if (!takes_requests(connection)) {
+      connection.stopped = true;
+      break;
+    }
     auto request =
         parse_request(*header, bytes.subspan(kHeaderBytes, header->body_bytes), options_.limits);
     if (!request) {
@@ -79,7 +102,9 @@ void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
     connection.in.erase(connection.in.begin(),
                         connection.in.begin() + static_cast<std::ptrdiff_t>(connection.in_used));
     connection.in_used = 0;
-    if (connection.in.empty() && connection.in.capacity() > 4 * kReadBytes)
+    const std::size_t capacity = connection.in.capacity();
+    if (connection.in.empty() ? capacity > kReadBytes
+                              : capacity > 4 * kReadBytes && connection.in.size() <= kReadBytes)
       connection.in.shrink_to_fit();
   }
 }
@@ -164,8 +189,9 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
 /// What has come of a request that is not all there. Where there is no room for it, the rest of it
 /// is read and forgotten.
 void TcpServer::Loop::make_room_on_loop(Connection& connection) {
-  if (connection.in.size() > kReadBytes && connection.skip == 0 &&
-      !broker_.has_room(connection.in.size() - std::min(connection.in.size(), connection.held))) {
+  const std::size_t capacity = connection.in.capacity();
+  if (connection.in.size() > kReadBytes && connection.skip == 0 && !connection.stopped &&
+      !broker_.has_room(capacity - std::min(capacity, connection.held))) {
     const auto bytes = std::span<const std::byte>(connection.in).subspan(connection.in_used);
     auto header = parse_header(bytes.first<kHeaderBytes>(), options_.limits);
     connection.skip = kHeaderBytes + header->body_bytes - bytes.size();
@@ -187,7 +213,7 @@ std::size_t TcpServer::Loop::skip_on_loop(Connection& connection,
 
 void TcpServer::Loop::count_held_on_loop(Connection& connection) noexcept {
   std::size_t held = connection.out.own_bytes();
-  if (connection.in.size() > kReadBytes) held += connection.in.size();
+  if (connection.in.capacity() > kReadBytes) held += connection.in.capacity();
   for (const auto& [key, text] : connection.wills) held += key.size() + text.size();
   broker_.hold(held);
   broker_.release(connection.held);
@@ -226,9 +252,6 @@ void TcpServer::Loop::answer_on_loop(Broker::Ticket ticket, const Response& resp
   const std::uint64_t request_id = waiting->second;
   if (frame->size() < kShortAnswer || !broker_.has_room(0)) {
     respond_on_loop(connection, response, request_id);
-  } else if (connection.out.bytes() + frame->size() > options_.max_unread_bytes &&
-             !connection.out.empty()) {
-    return doom_on_loop(connection, "does not read its answers");
   } else {
     connection.out.push_shared(frame, request_id);
     flush_on_loop(connection);
@@ -254,17 +277,14 @@ AnswerQueue::Bytes TcpServer::Loop::share_on_loop(std::vector<std::byte> frame) 
 void TcpServer::Loop::respond_on_loop(Connection& connection, const Response& response,
                                       std::uint64_t request_id) {
   std::vector<std::byte> frame = encode_response(response, request_id, options_.limits);
-  if (frame.size() >= kShortAnswer && !broker_.has_room(frame.size()))
+  // Behind others only what is short: a user may wait for many at once.
+  const std::size_t fits_always = connection.out.empty() ? kShortAnswer : kShortestAnswer;
+  if (frame.size() >= fits_always && !broker_.has_room(frame.size()))
     frame = encode_response(no_room("the answer"), request_id, options_.limits);
   send_on_loop(connection, std::move(frame));
 }
 
 void TcpServer::Loop::send_on_loop(Connection& connection, std::vector<std::byte> bytes) {
-  const bool too_many = connection.out.bytes() + bytes.size() > options_.max_unread_bytes;
-  if (!connection.out.empty() && (too_many || !broker_.has_room(bytes.size()))) {
-    doom_on_loop(connection, "does not read its answers");
-    return;
-  }
   connection.out.push(std::move(bytes));
   flush_on_loop(connection);
 }

@@ -94,7 +94,8 @@ TEST(TcpStoreDescriptors, ASoftLimitIsRaisedForTheUsersOfTheStore) {
     options.users = 80;
     auto server = serve(options);
     std::vector<os::Fd> users;
-    for (int i = 0; i < 80; ++i) users.push_back(dial_and_prove(*server));
+    for (int i = 0; i < 80 && !testing::Test::HasFailure(); ++i)
+      users.push_back(dial_and_prove(*server));
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }
   EXPECT_EQ(end_of(child), 0);
