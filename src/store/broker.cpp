@@ -13,7 +13,8 @@ namespace tutti::store {
 namespace {
 
 constexpr std::size_t kNamesInTimeout = 16;
-constexpr std::size_t kShown = 128;  // bytes of a key or value in a message
+constexpr std::size_t kItemBytes = 4;  // of an answer, beside the bytes of each key
+constexpr std::size_t kShown = 128;    // bytes of a key or value in a message
 
 // What is kept counts beside its bytes, so that names alone, or empty values, find an end too: the
 // nodes of tables and the strings in them, rounded up.
@@ -23,9 +24,6 @@ constexpr std::size_t kQueuedCost = 48;
 constexpr std::size_t kWaitingCost = 512;     // itself, its deadline, its place in a line
 constexpr std::size_t kWaitingItemCost = 48;  // each of its keys
 
-std::size_t cost_of_key(const std::string& key, const std::string& value) noexcept {
-  return kKeyCost + key.size() + value.size();
-}
 std::size_t cost_of_queue(const std::string& name) noexcept { return kQueueCost + name.size(); }
 std::size_t cost_of_queued(const std::string& value) noexcept { return kQueuedCost + value.size(); }
 std::size_t cost_of_waiting(const Request& request) noexcept {
@@ -66,6 +64,10 @@ Response value(std::string text) {
 }
 
 }  // namespace
+
+std::size_t cost_of_key(const std::string& key, const std::string& value) noexcept {
+  return kKeyCost + key.size() + value.size();
+}
 
 Response no_room(std::string_view what) {
   return failure(Errc::store,
@@ -198,12 +200,7 @@ Response Broker::execute(Request& request) {
       return number(1);
     }
     case Op::num_keys: return number(static_cast<std::int64_t>(table_.size()));
-    case Op::list_keys: {
-      Response response;
-      for (const auto& entry : table_) response.values.push_back(entry.first);
-      std::ranges::sort(response.values);
-      return response;
-    }
+    case Op::list_keys: return list_keys();
     case Op::append: return append(request.keys[0], request.values[0]);
     case Op::multi_set: {
       for (std::size_t i = 0; i < request.keys.size(); ++i) {
@@ -342,10 +339,8 @@ Response Broker::pop(const std::string& queue) {
   return response;
 }
 
-Response Broker::values_of(const std::vector<std::string>& keys) const {
-  // Counted first: many names of one long value must not make an endless answer.
-  std::size_t bytes = 0;
-  for (const std::string& key : keys) bytes += table_.at(key).size();
+// Counted first: many names of one long value must not make an endless answer.
+std::optional<Response> Broker::misfit(std::size_t bytes) const {
   if (bytes > limits_.body_bytes) {
     return failure(Errc::store,
                    fmt::format("the answer has {} bytes, {} is the limit; ask for fewer keys at "
@@ -353,6 +348,24 @@ Response Broker::values_of(const std::vector<std::string>& keys) const {
                                bytes, limits_.body_bytes));
   }
   if (keeps_answers_ && bytes >= kShortAnswer && !has_room(bytes)) return no_room("the answer");
+  return std::nullopt;
+}
+
+Response Broker::list_keys() const {
+  std::size_t bytes = 0;
+  for (const auto& entry : table_) bytes += kItemBytes + entry.first.size();
+  if (auto error = misfit(bytes)) return *std::move(error);
+  Response response;
+  response.values.reserve(table_.size());
+  for (const auto& entry : table_) response.values.push_back(entry.first);
+  std::ranges::sort(response.values);
+  return response;
+}
+
+Response Broker::values_of(const std::vector<std::string>& keys) const {
+  std::size_t bytes = 0;
+  for (const std::string& key : keys) bytes += table_.at(key).size();
+  if (auto error = misfit(bytes)) return *std::move(error);
   Response response;
   response.values.reserve(keys.size());
   for (const std::string& key : keys) response.values.push_back(table_.at(key));

@@ -19,6 +19,9 @@ namespace tutti::store {
 /// An answer that is shorter always finds room; others are kept once for all who get them.
 inline constexpr std::size_t kShortAnswer = std::size_t{16} << 10;
 
+/// What a key counts when it is kept.
+std::size_t cost_of_key(const std::string& key, const std::string& value) noexcept;
+
 /// The error of what would not fit the bound of all that is kept.
 Response no_room(std::string_view what);
 
@@ -87,6 +90,9 @@ class Broker {
   Response push(const std::string& queue, std::string value);
   Response pop(const std::string& queue);
   Response execute(Request& request);
+  // Nothing, or the error that so long an answer cannot be made.
+  std::optional<Response> misfit(std::size_t bytes) const;
+  Response list_keys() const;
   Response values_of(const std::vector<std::string>& keys) const;
 
   // Ok, or the error that says that the table is full.

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/forks.hpp"
@@ -40,6 +41,22 @@ void warn_without_secret(const os::Address& address, const std::string& job) {
                         address.to_string()));
 }
 
+/// None comes to this thread, nor to those that it starts: signals belong to the user's threads.
+class NoSignals {
+ public:
+  NoSignals() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
 /// How many strangers at once. They leave descriptors to the users of the store and to the program.
 std::size_t most_strangers(const TcpServerOptions& options) {
   const auto users = static_cast<std::size_t>(std::max(options.users.value_or(0), 0));
@@ -51,15 +68,18 @@ std::size_t most_strangers(const TcpServerOptions& options) {
 
 }  // namespace
 
-TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {
-  // Signals belong to the user's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([raw = loop_.get()] { raw->run_on_loop(); });
+TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+
+Status TcpServer::start_thread() {
+  const NoSignals no_signals;
+  try {
+    thread_ = std::thread([raw = loop_.get()] { raw->run_on_loop(); });
+  } catch (const std::system_error& error) {
+    return Status(Errc::resource, fmt::format("cannot start a thread for the store at {}: {}",
+                                              address().to_string(), error.what()));
+  }
   pthread_setname_np(thread_.native_handle(), "tutti-store");
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return {};
 }
 
 Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
@@ -77,7 +97,9 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
   auto loop = std::make_unique<Loop>(std::move(options), std::move(*listener), *address,
                                      std::move(*events));
   if (Status status = loop->watch_listener(); !status) return status;
-  return std::unique_ptr<TcpServer>(new TcpServer(std::move(loop)));
+  std::unique_ptr<TcpServer> server(new TcpServer(std::move(loop)));
+  if (Status status = server->start_thread(); !status) return status;
+  return server;
 }
 
 TcpServer::~TcpServer() { close(milliseconds::zero()); }

@@ -67,6 +67,7 @@ class TcpServer {
  private:
   class Loop;
   explicit TcpServer(std::unique_ptr<Loop> loop);
+  Status start_thread();
 
   std::unique_ptr<Loop> loop_;
   std::thread thread_;

@@ -179,7 +179,7 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
                                 request.values[0].size(), Store::kMaxWillBytes);
     return response;
   }
-  if (!broker_.has_room(request.keys[0].size() + request.values[0].size()))
+  if (!broker_.has_room(cost_of_key(request.keys[0], request.values[0])))
     return no_room("this will");
   connection.wills.emplace_back(std::move(request.keys[0]), std::move(request.values[0]));
   count_held_on_loop(connection);
@@ -214,7 +214,8 @@ std::size_t TcpServer::Loop::skip_on_loop(Connection& connection,
 void TcpServer::Loop::count_held_on_loop(Connection& connection) noexcept {
   std::size_t held = connection.out.own_bytes();
   if (connection.in.capacity() > kReadBytes) held += connection.in.capacity();
-  for (const auto& [key, text] : connection.wills) held += key.size() + text.size();
+  // As the keys that they become, for which there is room then.
+  for (const auto& [key, text] : connection.wills) held += cost_of_key(key, text);
   broker_.hold(held);
   broker_.release(connection.held);
   connection.held = held;

@@ -292,4 +292,15 @@ TEST(Broker, WhatWakesAtOnceFindsNoMoreRoomThanThereIs) {
   EXPECT_EQ(answered + refused, kUsers);
 }
 
+TEST(Broker, ManyKeysMakeNoEndlessList) {
+  Limits limits;
+  limits.body_bytes = 10'000;
+  Broker broker(limits);
+  for (int i = 0; i < 1000; ++i)
+    submit(broker, request(Op::set, {"key " + std::to_string(i)}, {""}));
+  const auto response = submit(broker, request(Op::list_keys, {}));
+  EXPECT_EQ(response->code, Errc::store);
+  EXPECT_THAT(response->values, IsEmpty()) << "all are copied and sorted first";
+}
+
 }  // namespace

@@ -1,16 +1,34 @@
-// A server whose process may open few files, in processes of their own.
+// A server whose process may open few files or start no thread.
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
+#include <csignal>
 #include <optional>
 #include <thread>
 
 #include "os/descriptors.hpp"
 #include "served.hpp"
+
+namespace {
+
+std::atomic<bool> no_threads{false};
+
+}  // namespace
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*run)(void*), void* argument) {
+  if (no_threads) return EAGAIN;
+  static auto* const real =
+      reinterpret_cast<decltype(&pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  return real(thread, attributes, run, argument);
+}
 
 namespace tutti::store {
 namespace {
@@ -99,6 +117,21 @@ TEST(TcpStoreDescriptors, ASoftLimitIsRaisedForTheUsersOfTheStore) {
     _exit(testing::Test::HasFailure() ? 1 : 0);
   }
   EXPECT_EQ(end_of(child), 0);
+}
+
+TEST(TcpStoreThread, WithoutOneThereIsAnErrorAndSignalsStillCome) {
+  TcpServerOptions options;
+  options.address = loopback();
+  no_threads = true;
+  const auto server = TcpServer::start(std::move(options));
+  no_threads = false;
+  EXPECT_EQ(server.status().code(), Errc::resource);
+  EXPECT_NE(server.status().message().find("cannot start a thread for the store"),
+            std::string_view::npos);
+  sigset_t blocked;
+  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &blocked), 0);
+  EXPECT_EQ(sigismember(&blocked, SIGINT), 0);
+  EXPECT_EQ(sigismember(&blocked, SIGTERM), 0);
 }
 
 }  // namespace

@@ -17,6 +17,8 @@ namespace {
 std::atomic<bool> exhausted{false};
 std::atomic<std::size_t> in_use{0};
 
+thread_local std::size_t too_large = SIZE_MAX;  // this thread gets no piece of this size
+
 /// By its name: the one thread that gets no memory.
 bool is_server_thread() noexcept {
   std::array<char, 16> name{};
@@ -27,6 +29,7 @@ bool is_server_thread() noexcept {
 }  // namespace
 
 void* operator new(std::size_t size) {
+  if (size >= too_large) throw std::bad_alloc();
   if (exhausted.load() && is_server_thread()) throw std::bad_alloc();
   void* memory = std::malloc(size == 0 ? 1 : size);
   if (memory == nullptr) throw std::bad_alloc();
@@ -88,6 +91,30 @@ TEST(TcpStoreMemory, WhatALongRequestTookGoesBack) {
   }
   join(server->address().port())->set("all", "read");  // the server is done with the others
   EXPECT_LT(in_use, before + kUsers * bytes / 2);
+}
+
+TEST(TcpStoreMemory, AClientWithoutMemorySaysSo) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  auto poor = join(server->address().port());
+  store->set("large", std::string(std::size_t{1} << 20, 'l'));
+  std::string told;
+  too_large = 600'000;
+  try {
+    poor->get("large", 10s);
+  } catch (const StoreError& error) {
+    told = error.what();
+  }
+  too_large = SIZE_MAX;
+  EXPECT_NE(told.find("this process has had no memory"), std::string::npos) << told;
+  told.clear();
+  try {
+    poor->get("large", 10s);
+  } catch (const StoreError& error) {
+    told = error.what();
+  }
+  EXPECT_NE(told.find("this process has had no memory"), std::string::npos) << told;
+  EXPECT_EQ(store->get("large").size(), std::size_t{1} << 20);
 }
 
 }  // namespace

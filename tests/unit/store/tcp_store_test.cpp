@@ -584,6 +584,11 @@ TEST(TcpStore, TheLongestTimeThereIsMeansNoEnd) {
 TEST(TcpStore, SenselessOptionsAreRefused) {
   EXPECT_THROW(tutti::make_tcp_store({.timeout = 1s}), tutti::InvalidArgument);
   EXPECT_THROW(tutti::make_tcp_store({.port = 1, .timeout = -1ms}), tutti::InvalidArgument);
+  for (const auto limit : {0ms, -5ms, std::chrono::milliseconds::max()}) {
+    EXPECT_THROW(tutti::make_tcp_store({.port = 1, .timeout = 1ms, .link_timeout = limit}),
+                 tutti::InvalidArgument)
+        << limit.count();
+  }
 }
 
 // A server that has our proof knows us, and our will: hanging up and calling again would carry it
