@@ -1,11 +1,15 @@
 #include "os/descriptors.hpp"
 
+#include <fcntl.h>
 #include <sys/select.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <iterator>
 #include <system_error>
+
+#include "os/fd.hpp"
 
 namespace tutti::os {
 
@@ -34,6 +38,16 @@ Status ensure_descriptors(std::size_t needed, const std::string& what) {
                     " open files, and this process may open only " + std::to_string(*free) +
                     " more: it needs a hard limit of " + std::to_string(wanted) + ", which is " +
                     std::to_string(limit.rlim_max) + " now; allow it more (ulimit -Hn)");
+}
+
+bool descriptors_run_out(std::size_t spare) noexcept {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return false;
+  // The kernel gives the lowest number that is free. A forked child may have a copy of this one.
+  const Fd next(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!next.valid()) return errno == EMFILE || errno == ENFILE;
+  const rlim_t kept = std::min<rlim_t>(spare, limit.rlim_cur / 4);
+  return static_cast<rlim_t>(next.get()) >= limit.rlim_cur - kept;
 }
 
 rlimit raise_descriptor_limit() noexcept {

@@ -13,16 +13,21 @@ namespace tutti::store {
 namespace {
 
 constexpr std::size_t kPiecesAtOnce = 16;
+// A piece counts beside its bytes: its place in the queue and what its owners share.
+constexpr std::size_t kPieceCost = 128;
 
 }  // namespace
 
 void AnswerQueue::append(Piece piece) {
-  const std::size_t size = piece.bytes->size();
-  const std::size_t unsent = size - piece.begin;
-  const bool shared = piece.shared;
+  const std::size_t unsent = piece.bytes->size() - piece.begin;
+  const std::size_t own = own_bytes_of(piece);
   pieces_.push_back(std::move(piece));
   bytes_ += unsent;
-  if (!shared) own_bytes_ += size;
+  own_bytes_ += own;
+}
+
+std::size_t AnswerQueue::own_bytes_of(const Piece& piece) noexcept {
+  return kPieceCost + (piece.shared ? 0 : piece.bytes->capacity());
 }
 
 void AnswerQueue::push(std::vector<std::byte> bytes) {
@@ -63,7 +68,7 @@ void AnswerQueue::advance(std::size_t bytes) noexcept {
       return;
     }
     bytes -= left;
-    if (!first.shared) own_bytes_ -= first.bytes->size();
+    own_bytes_ -= own_bytes_of(first);
     pieces_.pop_front();
   }
 }

@@ -33,6 +33,7 @@ class AnswerQueue {
     std::size_t begin = 0;  ///< what is before it is not sent, or gone
     bool shared = false;
   };
+  static std::size_t own_bytes_of(const Piece& piece) noexcept;
   void append(Piece piece);
   void advance(std::size_t bytes) noexcept;
 

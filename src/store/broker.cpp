@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <new>
+#include <utility>
 
 #include "base/shown.hpp"
 
@@ -11,7 +13,8 @@ namespace tutti::store {
 namespace {
 
 constexpr std::size_t kNamesInTimeout = 16;
-constexpr std::size_t kShown = 128;  // bytes of a key or value in a message
+constexpr std::size_t kItemBytes = 4;  // of an answer, beside the bytes of each key
+constexpr std::size_t kShown = 128;    // bytes of a key or value in a message
 
 // An entry costs more than its bytes, so that names alone, or empty values, find an end too: the
 // nodes of tables and the strings in them, rounded up.
@@ -21,9 +24,6 @@ constexpr std::size_t kQueuedCost = 48;
 constexpr std::size_t kWaitingCost = 512;     // itself, its deadline, its place in a line
 constexpr std::size_t kWaitingItemCost = 48;  // each of its keys
 
-std::size_t cost_of_key(const std::string& key, const std::string& value) noexcept {
-  return kKeyCost + key.size() + value.size();
-}
 std::size_t cost_of_queue(const std::string& name) noexcept { return kQueueCost + name.size(); }
 std::size_t cost_of_queued(const std::string& value) noexcept { return kQueuedCost + value.size(); }
 std::size_t cost_of_waiting(const Request& request) noexcept {
@@ -65,43 +65,112 @@ Response value(std::string text) {
 
 }  // namespace
 
+std::size_t cost_of_key(const std::string& key, const std::string& value) noexcept {
+  return kKeyCost + key.size() + value.size();
+}
+
+Response no_room(std::string_view what) {
+  return failure(Errc::store,
+                 fmt::format("the store is full: it has no room for {}; delete keys that are no "
+                             "longer needed",
+                             what));
+}
+
 std::optional<Response> Broker::submit(Request request, Ticket ticket, Clock::time_point now) {
   if (!waits(request.op)) return execute(request);
   Waiting waiting;
   waiting.request = std::move(request);
   waiting.deletions = deletions_;
   if (!seek_missing(waiting)) return execute(waiting.request);
-  waiting.cost = cost_of_waiting(waiting.request);
-  if (Status status = reserve(waiting.cost); !status) return failure(status);
+  const Entry entry = waiting_.emplace(ticket, std::move(waiting)).first;
+  Status stands;
+  try {
+    stands = stand_in_line(entry, now);
+  } catch (...) {
+    forget(entry);
+    throw;
+  }
+  if (stands) return std::nullopt;
+  forget(entry);
+  return failure(stands);
+}
+
+Status Broker::stand_in_line(Entry entry, Clock::time_point now) {
+  auto& [ticket, waiting] = *entry;
+  const std::size_t cost = cost_of_waiting(waiting.request);
+  if (Status status = check_room(cost); !status) return status;
   waiting.deadline =
       deadlines_.emplace(now + std::chrono::milliseconds(waiting.request.timeout_ms), ticket);
-  enqueue(ticket, waiting_[ticket] = std::move(waiting));
-  return std::nullopt;
+  Line line{ticket};
+  waiting.place = line.begin();
+  enqueue(waiting, line);
+  waiting.cost = cost;
+  used_bytes_ += cost;
+  return {};
 }
 
-void Broker::cancel(Ticket ticket) {
+void Broker::cancel(Ticket ticket) noexcept {
   const auto entry = waiting_.find(ticket);
-  if (entry == waiting_.end()) return;
-  unqueue(entry->second);
-  forget(entry);
+  if (entry != waiting_.end()) forget(entry);
 }
 
-void Broker::expire(Clock::time_point now) {
+void Broker::expire(Clock::time_point now) noexcept {
   while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
-    const Ticket ticket = deadlines_.begin()->second;
-    const Waiting& waiting = waiting_.at(ticket);
-    Response response = failure(Errc::timeout, "");
-    for (const std::string& key : waiting.request.keys) {
-      if (response.values.size() == kNamesInTimeout) break;
-      if (waiting.request.op == Op::queue_pop || !table_.contains(key))
-        response.values.push_back(key);
-    }
-    unqueue(waiting);
-    finish(ticket, std::make_shared<const Response>(std::move(response)));
+    Waiting& waiting = waiting_.find(deadlines_.begin()->second)->second;
+    waiting.expired = true;
+    make_ready(waiting);
   }
 }
 
+auto Broker::take_answer() -> std::optional<Answer> {
+  while (!ready_.empty()) {
+    const auto entry = waiting_.find(ready_.front());
+    Answer answer{.ticket = entry->first, .response = nullptr};
+    try {
+      answer.response = answer_to(entry->second);
+      if (answer.response == nullptr) continue;
+    } catch (const std::bad_alloc&) {  // it gets none, and the others theirs
+    }
+    forget(entry);
+    return answer;
+  }
+  drop_shared();
+  return std::nullopt;
+}
+
+std::shared_ptr<const Response> Broker::answer_to(Waiting& waiting) {
+  if (waiting.answer != nullptr) return std::move(waiting.answer);
+  if (seek_missing(waiting)) {
+    if (waiting.expired) return std::make_shared<const Response>(timeout_of(waiting.request));
+    enqueue(waiting, ready_);
+    return nullptr;
+  }
+  // A queue's values differ, and many wait for the same keys: they get one answer.
+  Request& request = waiting.request;
+  const bool same = shared_ != nullptr && request.op != Op::queue_pop &&
+                    (shared_request_.op == Op::wait) == (request.op == Op::wait) &&
+                    shared_request_.keys == request.keys;
+  if (same) return shared_;
+  const auto made = std::make_shared<Response>();  // first: a value that is popped needs its place
+  *made = execute(request);
+  if (request.op != Op::queue_pop) {
+    shared_ = made;
+    shared_request_ = std::move(request);
+  }
+  return made;
+}
+
+Response Broker::timeout_of(const Request& request) const {
+  Response response = failure(Errc::timeout, "");
+  for (const std::string& key : request.keys) {
+    if (response.values.size() == kNamesInTimeout) break;
+    if (request.op == Op::queue_pop || !table_.contains(key)) response.values.push_back(key);
+  }
+  return response;
+}
+
 std::optional<Broker::Clock::time_point> Broker::next_deadline() const {
+  if (!ready_.empty()) return Clock::time_point();  // at once
   if (deadlines_.empty()) return std::nullopt;
   return deadlines_.begin()->first;
 }
@@ -127,15 +196,11 @@ Response Broker::execute(Request& request) {
       used_bytes_ -= cost_of_key(entry->first, entry->second);
       table_.erase(entry);
       ++deletions_;
+      drop_shared();
       return number(1);
     }
     case Op::num_keys: return number(static_cast<std::int64_t>(table_.size()));
-    case Op::list_keys: {
-      Response response;
-      for (const auto& entry : table_) response.values.push_back(entry.first);
-      std::ranges::sort(response.values);
-      return response;
-    }
+    case Op::list_keys: return list_keys();
     case Op::append: return append(request.keys[0], request.values[0]);
     case Op::multi_set: {
       for (std::size_t i = 0; i < request.keys.size(); ++i) {
@@ -161,25 +226,26 @@ Status Broker::set_if_absent(const std::string& key, std::string text) {
   return Status(response.code, std::move(response.text));
 }
 
-Status Broker::reserve(std::size_t more, std::size_t less) {
-  const std::size_t after = used_bytes_ - less + more;
-  if (after > limits_.total_bytes) {
+Status Broker::check_room(std::size_t more, std::size_t less) const {
+  if (used_bytes_ - less + more > limits_.total_bytes) {
     return Status(Errc::store, fmt::format("the store is full: {} of {} bytes are used; delete "
                                            "keys that are no longer needed",
                                            used_bytes_, limits_.total_bytes));
   }
-  used_bytes_ = after;
   return {};
 }
 
 Response Broker::set(const std::string& key, std::string text) {
   const auto entry = table_.find(key);
   const std::size_t less = entry == table_.end() ? 0 : cost_of_key(key, entry->second);
-  if (Status status = reserve(cost_of_key(key, text), less); !status) return failure(status);
+  const std::size_t more = cost_of_key(key, text);
+  if (Status status = check_room(more, less); !status) return failure(status);
   if (entry != table_.end())
     entry->second = std::move(text);
   else
     table_.emplace(key, std::move(text));
+  used_bytes_ += more - less;
+  drop_shared();
   wake_key(key);
   return {};
 }
@@ -228,28 +294,41 @@ Response Broker::append(const std::string& key, const std::string& text) {
                                base::shown(key, kShown), entry->second.size() + text.size(),
                                limits_.value_bytes));
   }
-  if (Status status = reserve(text.size()); !status) return failure(status);
+  if (Status status = check_room(text.size()); !status) return failure(status);
   entry->second += text;
+  used_bytes_ += text.size();
+  drop_shared();
   return {};
 }
 
 Response Broker::push(const std::string& queue, std::string text) {
   if (const auto line = queue_lines_.find(queue); line != queue_lines_.end()) {
-    const Ticket ticket = line->second.front();
-    unqueue(waiting_.at(ticket));
-    finish(ticket, std::make_shared<const Response>(value(std::move(text))));
+    Waiting& first = waiting_.find(line->second.front())->second;
+    first.answer = std::make_shared<const Response>(value(std::move(text)));
+    make_ready(first);
     return {};
   }
-  const std::size_t first = queues_.contains(queue) ? 0 : cost_of_queue(queue);
-  if (Status status = reserve(first + cost_of_queued(text)); !status) return failure(status);
-  queues_[queue].push_back(std::move(text));
+  const auto entry = queues_.find(queue);
+  const std::size_t cost =
+      cost_of_queued(text) + (entry == queues_.end() ? cost_of_queue(queue) : 0);
+  if (Status status = check_room(cost); !status) return failure(status);
+  if (entry != queues_.end()) {
+    entry->second.push_back(std::move(text));
+  } else {
+    std::deque<std::string> values;  // a queue in the table is never empty
+    values.push_back(std::move(text));
+    queues_.emplace(queue, std::move(values));
+  }
+  used_bytes_ += cost;
   return {};
 }
 
 Response Broker::pop(const std::string& queue) {
   const auto entry = queues_.find(queue);
   if (entry == queues_.end()) return number(0);
-  Response response = value(std::move(entry->second.front()));
+  Response response = value({});
+  // What follows cannot fail: a value is in the queue or in the answer.
+  response.values[0].swap(entry->second.front());
   response.number = 1;
   used_bytes_ -= cost_of_queued(response.values[0]);
   entry->second.pop_front();
@@ -260,17 +339,35 @@ Response Broker::pop(const std::string& queue) {
   return response;
 }
 
-Response Broker::values_of(const std::vector<std::string>& keys) const {
-  // Counted first: many names of one long value must not make an endless answer.
-  std::size_t bytes = 0;
-  for (const std::string& key : keys) bytes += table_.at(key).size();
+// Counted first: many names of one long value must not make an endless answer.
+std::optional<Response> Broker::misfit(std::size_t bytes) const {
   if (bytes > limits_.body_bytes) {
     return failure(Errc::store,
                    fmt::format("the answer has {} bytes, {} is the limit; ask for fewer keys at "
                                "once",
                                bytes, limits_.body_bytes));
   }
+  if (keeps_answers_ && bytes >= kShortAnswer && !has_room(bytes)) return no_room("the answer");
+  return std::nullopt;
+}
+
+Response Broker::list_keys() const {
+  std::size_t bytes = 0;
+  for (const auto& entry : table_) bytes += kItemBytes + entry.first.size();
+  if (auto error = misfit(bytes)) return *std::move(error);
   Response response;
+  response.values.reserve(table_.size());
+  for (const auto& entry : table_) response.values.push_back(entry.first);
+  std::ranges::sort(response.values);
+  return response;
+}
+
+Response Broker::values_of(const std::vector<std::string>& keys) const {
+  std::size_t bytes = 0;
+  for (const std::string& key : keys) bytes += table_.at(key).size();
+  if (auto error = misfit(bytes)) return *std::move(error);
+  Response response;
+  response.values.reserve(keys.size());
   for (const std::string& key : keys) response.values.push_back(table_.at(key));
   return response;
 }
@@ -290,55 +387,52 @@ bool Broker::seek_missing(Waiting& waiting) {
   }
 }
 
-void Broker::wake_key(const std::string& key) {
+void Broker::wake_key(const std::string& key) noexcept {
   const auto entry = key_lines_.find(key);
   if (entry == key_lines_.end()) return;
-  const Line line = std::move(entry->second);
+  for (const Ticket ticket : entry->second) waiting_.find(ticket)->second.line = &ready_;
+  ready_.splice(ready_.end(), entry->second);
   key_lines_.erase(entry);
-  // First: if memory ends on the way, those who are left stand in no line, and end at their time.
-  for (const Ticket ticket : line) waiting_.at(ticket).in_line = false;
-  Request last;  // many wait for the same: they get one answer
-  std::shared_ptr<const Response> answer;
-  for (const Ticket ticket : line) {
-    Waiting& waiting = waiting_.at(ticket);
-    if (seek_missing(waiting)) {
-      enqueue(ticket, waiting);
-      continue;
-    }
-    const bool same = answer != nullptr &&
-                      (last.op == Op::wait) == (waiting.request.op == Op::wait) &&
-                      last.keys == waiting.request.keys;
-    if (!same) {
-      answer = std::make_shared<const Response>(execute(waiting.request));
-      last = std::move(waiting.request);
-    }
-    finish(ticket, answer);
-  }
 }
 
-void Broker::enqueue(Ticket ticket, Waiting& waiting) {
+void Broker::enqueue(Waiting& waiting, Line& from) {
   auto& lines = waiting.request.op == Op::queue_pop ? queue_lines_ : key_lines_;
   Line& line = lines[waiting.request.keys[waiting.cursor]];
-  waiting.place = line.insert(line.end(), ticket);
-  waiting.in_line = true;
+  // What follows cannot fail: no line is left empty.
+  line.splice(line.end(), from, waiting.place);
+  waiting.line = &line;
 }
 
-void Broker::unqueue(const Waiting& waiting) {
-  if (!waiting.in_line) return;
+/// Its place is still good for `ready_`.
+void Broker::make_ready(Waiting& waiting) noexcept {
+  if (waiting.deadline) deadlines_.erase(*waiting.deadline);
+  waiting.deadline.reset();
+  if (waiting.line == &ready_) return;
+  Line moved;
+  moved.splice(moved.end(), *waiting.line, waiting.place);
+  drop_if_empty(waiting);
+  ready_.splice(ready_.end(), moved);
+  waiting.line = &ready_;
+}
+
+void Broker::unqueue(Waiting& waiting) noexcept {
+  if (waiting.line == nullptr) return;
+  waiting.line->erase(waiting.place);
+  if (waiting.line != &ready_) drop_if_empty(waiting);
+  waiting.line = nullptr;
+}
+
+/// The line of the key or queue that it lacks.
+void Broker::drop_if_empty(const Waiting& waiting) noexcept {
   auto& lines = waiting.request.op == Op::queue_pop ? queue_lines_ : key_lines_;
   const auto line = lines.find(waiting.request.keys[waiting.cursor]);
-  line->second.erase(waiting.place);
   if (line->second.empty()) lines.erase(line);
 }
 
-void Broker::finish(Ticket ticket, std::shared_ptr<const Response> response) {
-  forget(waiting_.find(ticket));
-  answers_.emplace_back(ticket, std::move(response));
-}
-
-void Broker::forget(std::unordered_map<Ticket, Waiting>::iterator entry) {
+void Broker::forget(Entry entry) noexcept {
+  unqueue(entry->second);
   used_bytes_ -= entry->second.cost;
-  deadlines_.erase(entry->second.deadline);
+  if (entry->second.deadline) deadlines_.erase(*entry->second.deadline);
   waiting_.erase(entry);
 }
 

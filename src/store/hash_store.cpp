@@ -3,7 +3,9 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 
 #include "store/broker.hpp"
@@ -34,9 +36,17 @@ class HashStore final : public RequestStore<Store> {
       return *std::move(response);
     }
     Slot slot;
-    slots_.emplace(ticket, &slot);
-    while (!slot.response && Clock::now() < deadline) slot.ready.wait_until(lock, deadline);
-    if (slot.response) return *std::move(slot.response);
+    try {
+      slots_.emplace(ticket, &slot);
+    } catch (...) {
+      broker_.cancel(ticket);
+      throw;
+    }
+    while (!slot.over && Clock::now() < deadline) slot.ready.wait_until(lock, deadline);
+    if (slot.over) {
+      if (slot.response == nullptr) throw std::bad_alloc();
+      return *slot.response;
+    }
     slots_.erase(ticket);
     broker_.cancel(ticket);
     Response response;
@@ -47,7 +57,8 @@ class HashStore final : public RequestStore<Store> {
 
  private:
   struct Slot {
-    std::optional<Response> response;
+    bool over = false;
+    std::shared_ptr<const Response> response;  ///< null: there was no memory for it
     std::condition_variable ready;
   };
 
@@ -56,9 +67,10 @@ class HashStore final : public RequestStore<Store> {
     return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: it only counts
   }
   void hand_out() {
-    for (auto& [ticket, response] : broker_.take_answers()) {
-      const auto entry = slots_.find(ticket);
-      entry->second->response = *response;
+    while (auto answer = broker_.take_answer()) {
+      const auto entry = slots_.find(answer->ticket);
+      entry->second->over = true;
+      entry->second->response = std::move(answer->response);
       entry->second->ready.notify_one();
       slots_.erase(entry);
     }

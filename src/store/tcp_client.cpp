@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <span>
 #include <utility>
 
@@ -203,18 +204,27 @@ Response TcpClient::ask(const Request& request, os::Deadline deadline, milliseco
     give_up_locked();
   if (broken_) return broken_response(*broken_);
   const std::uint64_t id = next_id_++;
+  const std::vector<std::byte> frame = encode_request(timed, id);
   slots_.emplace(id, std::nullopt);
-  send_alone(encode_request(timed, id), give_up, lock);
+  send_alone(frame, give_up, lock);
   return await(id, give_up, lock);
 }
 
 void TcpClient::send_alone(std::span<const std::byte> bytes, os::Deadline deadline, Lock& lock) {
   somebody_sends_ = true;
   lock.unlock();
-  const Status sent = send(bytes, deadline);
+  Status sent;
+  bool no_memory = false;
+  try {
+    sent = send(bytes, deadline);
+  } catch (const std::bad_alloc&) {
+    no_memory = true;
+  }
   lock.lock();
   somebody_sends_ = false;
-  if (!sent) {
+  if (no_memory) {
+    run_out_locked();
+  } else if (!sent) {
     // The server's last words before it hung up on us are still there: a farewell, perhaps.
     for (int i = 0; i < kLastReads && !broken_ && !somebody_reads_; ++i)
       read_for_all(Clock::now(), lock);
@@ -270,7 +280,13 @@ void TcpClient::read_for_all(os::Deadline deadline, Lock& lock) {
   somebody_reads_ = true;
   lock.unlock();
   std::vector<std::pair<std::uint64_t, Response>> answers;
-  const Status status = read_some(deadline, answers);
+  Status status;
+  bool no_memory = false;
+  try {
+    status = read_some(deadline, answers);
+  } catch (const std::bad_alloc&) {
+    no_memory = true;
+  }
   lock.lock();
   somebody_reads_ = false;
   for (auto& [answered, response] : answers) {
@@ -278,7 +294,10 @@ void TcpClient::read_for_all(os::Deadline deadline, Lock& lock) {
     if (const auto other = slots_.find(answered); other != slots_.end())
       other->second = std::move(response);
   }
-  if (!status) lose_locked(status);
+  if (no_memory)
+    run_out_locked();
+  else if (!status)
+    lose_locked(status);
   changed_.notify_all();
 }
 
@@ -290,8 +309,9 @@ std::optional<std::uint64_t> TcpClient::post(const Request& request) {
   auto room = os::wait_ready(stream_.fd(), POLLOUT, Clock::now());
   if (!room || !*room) return std::nullopt;
   const std::uint64_t id = next_id_++;
+  const std::vector<std::byte> frame = encode_request(request, id);
   slots_.emplace(id, std::nullopt);
-  send_alone(encode_request(request, id), Clock::now(), lock);
+  send_alone(frame, Clock::now(), lock);
   return id;
 }
 
@@ -394,6 +414,19 @@ void TcpClient::lose_locked(const Status& why) {
       fmt::format("the connection to the store at {} is lost ({}); the process that "
                   "serves it (rank 0, or tuttirun) has ended or cannot be reached",
                   name_, why.message()));
+}
+
+/// In the middle of a frame: nothing sensible can follow.
+void TcpClient::run_out_locked() noexcept {
+  std::string why = "no memory";  // needs none itself
+  try {
+    why = fmt::format(
+        "this process has had no memory for a request or an answer of the store at {}, and has "
+        "closed its connection",
+        name_);
+  } catch (const std::bad_alloc&) {
+  }
+  break_locked(std::move(why));
 }
 
 void TcpClient::give_up_locked() {

@@ -95,6 +95,7 @@ class TcpClient {
   /// As os::wait_ready, and an error once the server's host is silent for link_timeout.
   Result<bool> wait_watching(short events, os::Deadline deadline);
   void lose_locked(const Status& why);
+  void run_out_locked() noexcept;
   void give_up_locked();
   void break_locked(std::string why);
 

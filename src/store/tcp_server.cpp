@@ -3,13 +3,16 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <csignal>
 #include <mutex>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "base/forks.hpp"
 #include "base/log.hpp"
+#include "os/descriptors.hpp"
 #include "os/socket.hpp"
 #include "store/tcp_server_loop.hpp"
 
@@ -38,17 +41,45 @@ void warn_without_secret(const os::Address& address, const std::string& job) {
                         address.to_string()));
 }
 
+/// None comes to this thread, nor to those that it starts: signals belong to the user's threads.
+class NoSignals {
+ public:
+  NoSignals() noexcept {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  NoSignals(const NoSignals&) = delete;
+  NoSignals& operator=(const NoSignals&) = delete;
+
+ private:
+  sigset_t before_{};
+};
+
+/// How many strangers at once. They leave descriptors to the users of the store and to the program.
+std::size_t most_strangers(const TcpServerOptions& options) {
+  const auto users = static_cast<std::size_t>(std::max(options.users.value_or(0), 0));
+  const std::size_t wanted = options.max_strangers + users;
+  if (!os::ensure_descriptors(2 * wanted + users, "the store")) os::raise_descriptor_limit();
+  const std::size_t free = os::free_descriptors().value_or(2 * wanted);
+  return std::clamp(free / 2, std::size_t{1}, std::max(wanted, std::size_t{1}));
+}
+
 }  // namespace
 
-TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {
-  // Signals belong to the user's threads.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([raw = loop_.get()] { raw->run_on_loop(); });
+TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+
+Status TcpServer::start_thread() {
+  const NoSignals no_signals;
+  try {
+    thread_ = std::thread([raw = loop_.get()] { raw->run_on_loop(); });
+  } catch (const std::system_error& error) {
+    return Status(Errc::resource, fmt::format("cannot start a thread for the store at {}: {}",
+                                              address().to_string(), error.what()));
+  }
   pthread_setname_np(thread_.native_handle(), "tutti-store");
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return {};
 }
 
 Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
@@ -60,12 +91,15 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
   auto address = os::local_address(listener->get());
   if (!address) return address.status();
   if (options.secret.empty()) warn_without_secret(*address, options.job);
+  options.max_strangers = most_strangers(options);
   auto events = os::EventLoop::create();
   if (!events) return events.status();
   auto loop = std::make_unique<Loop>(std::move(options), std::move(*listener), *address,
                                      std::move(*events));
   if (Status status = loop->watch_listener(); !status) return status;
-  return std::unique_ptr<TcpServer>(new TcpServer(std::move(loop)));
+  std::unique_ptr<TcpServer> server(new TcpServer(std::move(loop)));
+  if (Status status = server->start_thread(); !status) return status;
+  return server;
 }
 
 TcpServer::~TcpServer() { close(milliseconds::zero()); }

@@ -34,11 +34,12 @@ struct TcpServerOptions {
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
   /// A stranger has this long to prove that he belongs to the job.
   std::chrono::milliseconds hello_timeout = std::chrono::seconds(5);
-  /// So many strangers at once, and one more for each of `users`; the rest waits in the listener's
-  /// queue. None goes for another.
+  /// So many strangers at once, and one more for each of `users`, but no more than half of the
+  /// files that this process may open; the rest waits in the listener's queue. None goes for
+  /// another.
   std::size_t max_strangers = 2048;
-  /// Answers a user leaves unread; beyond it he is dropped.
-  std::size_t max_unread_bytes = std::size_t{256} << 20;
+  /// So many answers unread: this user's requests are read and carried out when it has read more.
+  std::size_t max_unread_bytes = std::size_t{64} << 20;
   /// A user that stands still, or is cut off, does not delay the server's end for longer than this.
   std::chrono::milliseconds farewell_timeout = std::chrono::milliseconds(500);
   /// Requests of one user that wait at once.
@@ -66,6 +67,7 @@ class TcpServer {
  private:
   class Loop;
   explicit TcpServer(std::unique_ptr<Loop> loop);
+  Status start_thread();
 
   std::unique_ptr<Loop> loop_;
   std::thread thread_;

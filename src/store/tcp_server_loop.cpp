@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/log.hpp"
+#include "os/descriptors.hpp"
 #include "os/socket.hpp"
 #include "store/farewell.hpp"
 
@@ -19,6 +20,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr std::size_t kAcceptsPerTurn = 32;
+// The program has them, whoever comes.
+constexpr std::size_t kSpareDescriptors = 64;
 constexpr milliseconds kPauseWithoutDescriptors{100};
 constexpr milliseconds kPauseWithoutMemory{10};
 
@@ -111,13 +114,14 @@ auto TcpServer::Loop::next_deadline_on_loop(Clock::time_point now)
 void TcpServer::Loop::accept_on_loop() {
   for (std::size_t i = 0; i < kAcceptsPerTurn; ++i) {
     if (full()) return watch_arrivals_on_loop(false);
-    auto accepted = os::accept_connection(listener_.get());
-    if (!accepted) {
-      // Out of descriptors: the waiting connection keeps the listener ready, so look away a while.
-      base::log_limited(base::Level::warning, "store.accept", accepted.status().message());
-      listen_again_at_ = Clock::now() + kPauseWithoutDescriptors;
-      return watch_arrivals_on_loop(false);
+    if (os::descriptors_run_out(kSpareDescriptors)) {
+      return rest_on_loop(
+          fmt::format("the store at {} takes no more connections for now: this process has too "
+                      "many open files; allow it more (ulimit -n)",
+                      address_.to_string()));
     }
+    auto accepted = os::accept_connection(listener_.get());
+    if (!accepted) return rest_on_loop(accepted.status().message());
     if (!accepted->valid()) return;
     auto connection = std::make_unique<Connection>();
     secure::Nonce nonce;
@@ -138,6 +142,13 @@ void TcpServer::Loop::accept_on_loop() {
     connections_.emplace(id, std::move(connection));
     ++stranger_count_;
   }
+}
+
+/// The connection that waits keeps the listener ready, so look away a while.
+void TcpServer::Loop::rest_on_loop(std::string_view why) {
+  base::log_limited(base::Level::warning, "store.accept", why);
+  listen_again_at_ = Clock::now() + kPauseWithoutDescriptors;
+  watch_arrivals_on_loop(false);
 }
 
 void TcpServer::Loop::watch_arrivals_on_loop(bool on) {
@@ -257,9 +268,10 @@ void TcpServer::Loop::refuse_on_loop(Connection& connection) {
 
 void TcpServer::Loop::update_watch_on_loop(Connection& connection) {
   std::uint32_t wanted = 0;
-  if (connection.out.bytes() <= kStopReadingBytes) wanted |= EPOLLIN;
+  if (takes_requests(connection)) wanted |= EPOLLIN;
   if (!connection.out.empty() || connection.stream.unsent() > 0) wanted |= EPOLLOUT;
-  if ((wanted & EPOLLIN) != 0 && !connection.unread && connection.stream.may_have_unread()) {
+  if ((wanted & EPOLLIN) != 0 && !connection.unread &&
+      (connection.stopped || connection.stream.may_have_unread())) {
     connection.unread = true;
     unread_.push_back(connection.id);
   }

@@ -41,7 +41,7 @@ class TcpServer::Loop {
         listener_(std::move(listener)),
         address_(address),
         events_(std::move(events)),
-        broker_(options_.limits) {}
+        broker_(options_.limits, true) {}
 
   Status watch_listener() {
     return events_->add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_on_loop(); });
@@ -57,8 +57,6 @@ class TcpServer::Loop {
   void shut() noexcept;
 
  private:
-  // So many answers unread: no more requests are read from this user.
-  static constexpr std::size_t kStopReadingBytes = std::size_t{64} << 20;
   // Between two looks at a user whose host has not acknowledged its answers.
   static constexpr std::chrono::milliseconds kStallLookPause{100};
 
@@ -76,6 +74,7 @@ class TcpServer::Loop {
     [[nodiscard]] bool open() const noexcept { return !handshake; }
 
     std::vector<std::byte> in;
+    bool stopped = false;          // whole requests may be in it, but too many answers are unread
     std::size_t in_used = 0;       // bytes at the front of `in` that are done with
     std::size_t skip = 0;          // bytes to come of a request for which there was no room ...
     std::uint64_t skipped_id = 0;  // ... and its number
@@ -99,6 +98,7 @@ class TcpServer::Loop {
   [[nodiscard]] std::optional<Clock::time_point> next_deadline_on_loop(Clock::time_point now);
   void accept_on_loop();
   void watch_arrivals_on_loop(bool on);
+  void rest_on_loop(std::string_view why);
   void expire_on_loop(Clock::time_point now);
   void look_for_stalls_on_loop(Clock::time_point now);
   void ready_on_loop(Id id, std::uint32_t events);
@@ -117,13 +117,16 @@ class TcpServer::Loop {
   [[nodiscard]] AnswerQueue::Bytes share_on_loop(std::vector<std::byte> frame);
   void answer_on_loop(Broker::Ticket ticket, const Response& response,
                       const AnswerQueue::Bytes& frame);
+  [[nodiscard]] bool takes_requests(const Connection& connection) const noexcept {
+    const AnswerQueue& out = connection.out;
+    return out.empty() ||
+           (out.bytes() <= options_.max_unread_bytes && broker_.has_room(kShortAnswer));
+  }
+  static void grow(Connection& connection, std::size_t more, const Limits& limits);
   void make_room_on_loop(Connection& connection);
   [[nodiscard]] std::size_t skip_on_loop(Connection& connection, std::span<const std::byte> bytes);
   void count_held_on_loop(Connection& connection) noexcept;
-  [[nodiscard]] bool full() const noexcept {
-    const auto users = static_cast<std::size_t>(std::max(options_.users.value_or(0), 0));
-    return stranger_count_ >= options_.max_strangers + users;
-  }
+  [[nodiscard]] bool full() const noexcept { return stranger_count_ >= options_.max_strangers; }
   void send_on_loop(Connection& connection, std::vector<std::byte> bytes);
   void flush_on_loop(Connection& connection);
   void update_watch_on_loop(Connection& connection);

@@ -17,16 +17,8 @@ namespace {
 
 // Reads from one user before the others have their turn.
 constexpr std::size_t kReadsPerTurn = 16;
-// An answer of this size is kept once for all who get it; one that is shorter always finds room.
-constexpr std::size_t kSharedBytes = std::size_t{16} << 10;
-
-Response no_room(std::string_view what) {
-  Response response;
-  response.code = Errc::store;
-  response.text = fmt::format(
-      "the store is full: it has no room for {}; delete keys that are no longer needed", what);
-  return response;
-}
+// An answer that is shorter is sent where there is no room either. That there is none fits, too.
+constexpr std::size_t kShortestAnswer = 256;
 
 }  // namespace
 
@@ -35,7 +27,8 @@ void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
     read_handshake_on_loop(connection);
     return;
   }
-  for (std::size_t i = 0; i < kReadsPerTurn && !connection.doomed; ++i) {
+  if (connection.stopped) handle_frames_on_loop(id, connection);
+  for (std::size_t i = 0; i < kReadsPerTurn && !connection.doomed && !connection.stopped; ++i) {
     const secure::Moved got = connection.stream.read_some(scratch_);
     if (got.error != 0 || got.ended) {
       doom_on_loop(connection, got.ended
@@ -46,11 +39,26 @@ void TcpServer::Loop::read_on_loop(Id id, Connection& connection) {
     if (got.bytes == 0) return;
     const auto come = std::span<const std::byte>(scratch_).first(got.bytes);
     const auto kept = come.subspan(skip_on_loop(connection, come));
+    grow(connection, kept.size(), options_.limits);
     connection.in.insert(connection.in.end(), kept.begin(), kept.end());
     handle_frames_on_loop(id, connection);
     if (!connection.doomed) make_room_on_loop(connection);
-    if (got.bytes < kReadBytes || connection.out.bytes() > kStopReadingBytes) return;
+    if (got.bytes < kReadBytes || !takes_requests(connection)) return;
   }
+}
+
+/// As a vector grows, but not far beyond the end of the request that comes.
+void TcpServer::Loop::grow(Connection& connection, std::size_t more, const Limits& limits) {
+  std::vector<std::byte>& in = connection.in;
+  const std::size_t needed = in.size() + more;
+  if (needed <= in.capacity() || needed <= 4 * kReadBytes) return;
+  std::size_t most = needed;
+  const auto bytes = std::span<const std::byte>(in).subspan(connection.in_used);
+  if (bytes.size() >= kHeaderBytes) {
+    if (auto header = parse_header(bytes.first<kHeaderBytes>(), limits))
+      most = connection.in_used + kHeaderBytes + header->body_bytes + kReadBytes;
+  }
+  in.reserve(std::max(needed, std::min(2 * in.capacity(), most)));
 }
 
 void TcpServer::Loop::read_unread_on_loop() {
@@ -63,6 +71,7 @@ void TcpServer::Loop::read_unread_on_loop() {
 }
 
 void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
+  connection.stopped = false;
   while (!connection.doomed) {
     const std::span<const std::byte> bytes =
         std::span<const std::byte>(connection.in).subspan(connection.in_used);
@@ -73,6 +82,10 @@ void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
       return;
     }
     if (bytes.size() < kHeaderBytes + header->body_bytes) break;
+    if (!takes_requests(connection)) {
+      connection.stopped = true;
+      break;
+    }
     auto request =
         parse_request(*header, bytes.subspan(kHeaderBytes, header->body_bytes), options_.limits);
     if (!request) {
@@ -89,7 +102,9 @@ void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
     connection.in.erase(connection.in.begin(),
                         connection.in.begin() + static_cast<std::ptrdiff_t>(connection.in_used));
     connection.in_used = 0;
-    if (connection.in.empty() && connection.in.capacity() > 4 * kReadBytes)
+    const std::size_t capacity = connection.in.capacity();
+    if (connection.in.empty() ? capacity > kReadBytes
+                              : capacity > 4 * kReadBytes && connection.in.size() <= kReadBytes)
       connection.in.shrink_to_fit();
   }
 }
@@ -122,8 +137,13 @@ void TcpServer::Loop::handle_request_on_loop(Id id, Connection& connection,
   if (auto response = broker_.submit(std::move(request), ticket, Clock::now())) {
     respond_on_loop(connection, *response, header.id);
   } else {
-    connection.waiting.emplace(ticket, header.id);
-    owners_.emplace(ticket, id);
+    try {
+      connection.waiting.emplace(ticket, header.id);
+      owners_.emplace(ticket, id);
+    } catch (...) {  // it must take nothing from a queue
+      broker_.cancel(ticket);
+      throw;
+    }
   }
   deliver_on_loop();
 }
@@ -159,7 +179,7 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
                                 request.values[0].size(), Store::kMaxWillBytes);
     return response;
   }
-  if (!broker_.has_room(request.keys[0].size() + request.values[0].size()))
+  if (!broker_.has_room(cost_of_key(request.keys[0], request.values[0])))
     return no_room("this will");
   connection.wills.emplace_back(std::move(request.keys[0]), std::move(request.values[0]));
   count_held_on_loop(connection);
@@ -169,8 +189,9 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
 /// Counts the bytes of a request that is not all there. Where there is no room for them, the rest
 /// is read and forgotten.
 void TcpServer::Loop::make_room_on_loop(Connection& connection) {
-  if (connection.in.size() > kReadBytes && connection.skip == 0 &&
-      !broker_.has_room(connection.in.size() - std::min(connection.in.size(), connection.held))) {
+  const std::size_t capacity = connection.in.capacity();
+  if (connection.in.size() > kReadBytes && connection.skip == 0 && !connection.stopped &&
+      !broker_.has_room(capacity - std::min(capacity, connection.held))) {
     const auto bytes = std::span<const std::byte>(connection.in).subspan(connection.in_used);
     auto header = parse_header(bytes.first<kHeaderBytes>(), options_.limits);
     connection.skip = kHeaderBytes + header->body_bytes - bytes.size();
@@ -192,29 +213,32 @@ std::size_t TcpServer::Loop::skip_on_loop(Connection& connection,
 
 void TcpServer::Loop::count_held_on_loop(Connection& connection) noexcept {
   std::size_t held = connection.out.own_bytes();
-  if (connection.in.size() > kReadBytes) held += connection.in.size();
-  for (const auto& [key, text] : connection.wills) held += key.size() + text.size();
+  if (connection.in.capacity() > kReadBytes) held += connection.in.capacity();
+  // As the keys that they become, for which there is room then.
+  for (const auto& [key, text] : connection.wills) held += cost_of_key(key, text);
   broker_.hold(held);
   broker_.release(connection.held);
   connection.held = held;
 }
 
 void TcpServer::Loop::deliver_on_loop() {
-  const Response* encoded = nullptr;
+  std::shared_ptr<const Response> encoded;
   AnswerQueue::Bytes frame;
-  const auto answers = broker_.take_answers();
-  for (const auto& [ticket, response] : answers) {
+  while (const auto answer = broker_.take_answer()) {
+    const auto& [ticket, response] = *answer;
     const auto owner = owners_.find(ticket);
-    if (owner == owners_.end()) continue;  // doomed by an answer before this one
+    if (owner == owners_.end()) continue;
     Connection& connection = *connections_.at(owner->second);
     try {
-      if (response.get() != encoded) {
+      if (response == nullptr) throw std::bad_alloc();
+      if (response != encoded) {
+        frame.reset();  // gone before the next one is made
         frame = share_on_loop(encode_response(*response, 0, options_.limits));
-        encoded = response.get();
+        encoded = response;
       }
       answer_on_loop(ticket, *response, frame);
     } catch (const std::bad_alloc& error) {
-      encoded = nullptr;
+      encoded.reset();
       doom_on_loop(connection, error.what());
     }
   }
@@ -227,11 +251,8 @@ void TcpServer::Loop::answer_on_loop(Broker::Ticket ticket, const Response& resp
   Connection& connection = *connections_.at(owner->second);
   const auto waiting = connection.waiting.find(ticket);
   const std::uint64_t request_id = waiting->second;
-  if (frame->size() < kSharedBytes || !broker_.has_room(0)) {
+  if (frame->size() < kShortAnswer || !broker_.has_room(0)) {
     respond_on_loop(connection, response, request_id);
-  } else if (connection.out.bytes() + frame->size() > options_.max_unread_bytes &&
-             !connection.out.empty()) {
-    return doom_on_loop(connection, "does not read its answers");
   } else {
     connection.out.push_shared(frame, request_id);
     flush_on_loop(connection);
@@ -257,17 +278,14 @@ AnswerQueue::Bytes TcpServer::Loop::share_on_loop(std::vector<std::byte> frame) 
 void TcpServer::Loop::respond_on_loop(Connection& connection, const Response& response,
                                       std::uint64_t request_id) {
   std::vector<std::byte> frame = encode_response(response, request_id, options_.limits);
-  if (frame.size() >= kSharedBytes && !broker_.has_room(frame.size()))
+  // Behind others only what is short: a user may wait for many at once.
+  const std::size_t fits_always = connection.out.empty() ? kShortAnswer : kShortestAnswer;
+  if (frame.size() >= fits_always && !broker_.has_room(frame.size()))
     frame = encode_response(no_room("the answer"), request_id, options_.limits);
   send_on_loop(connection, std::move(frame));
 }
 
 void TcpServer::Loop::send_on_loop(Connection& connection, std::vector<std::byte> bytes) {
-  const bool too_many = connection.out.bytes() + bytes.size() > options_.max_unread_bytes;
-  if (!connection.out.empty() && (too_many || !broker_.has_room(bytes.size()))) {
-    doom_on_loop(connection, "does not read its answers");
-    return;
-  }
   connection.out.push(std::move(bytes));
   flush_on_loop(connection);
 }

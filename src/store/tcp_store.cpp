@@ -22,6 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kGoodByeTimeout{250};
+constexpr std::chrono::seconds kLongestLinkTimeout{32767};  // that the kernel takes
 
 class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
  public:
@@ -144,6 +145,10 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
       options.linger < std::chrono::milliseconds::zero() ||
       options.come_within.value_or(options.linger) < std::chrono::milliseconds::zero())
     raise(Status(Errc::invalid_argument, "a store's timeout and linger must not be negative"));
+  if (options.link_timeout <= milliseconds::zero() || options.link_timeout > kLongestLinkTimeout)
+    raise(Status(Errc::invalid_argument,
+                 fmt::format("a store's link_timeout must be positive and at most {} s",
+                             std::chrono::seconds(kLongestLinkTimeout).count())));
   if (!options.serve && options.port == 0)
     raise(Status(Errc::invalid_argument, "a store's user needs the port of its server"));
   if (options.encrypt) raise_if(secure::check_can_encrypt(secret.bytes));

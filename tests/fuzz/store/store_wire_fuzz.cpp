@@ -53,7 +53,7 @@ TUTTI_FUZZER(store_wire_fuzz)(const std::uint8_t* data, std::size_t size) {
     check_request_round_trip(*request, limits);
     if (auto response = broker.submit(std::move(*request), ++ticket, now))
       require(!encode_response(*response, ticket, limits).empty());
-    for (const auto& [answered, response] : broker.take_answers()) require(answered <= ticket);
+    while (const auto answer = broker.take_answer()) require(answer->ticket <= ticket);
     now += std::chrono::milliseconds(1);
     broker.expire(now);
     if (ticket % 3 == 0) broker.cancel(ticket - 1);

@@ -27,14 +27,21 @@ std::optional<Response> submit(Broker& broker, Request what, Broker::Ticket tick
   return broker.submit(std::move(what), ticket, kStart);
 }
 
+std::vector<std::pair<Broker::Ticket, std::shared_ptr<const Response>>> take_answers(
+    Broker& broker) {
+  std::vector<std::pair<Broker::Ticket, std::shared_ptr<const Response>>> answers;
+  while (auto answer = broker.take_answer()) answers.emplace_back(answer->ticket, answer->response);
+  return answers;
+}
+
 TEST(Broker, AnswersWhoWaitedInOneStep) {
   Broker broker;
   EXPECT_FALSE(submit(broker, request(Op::multi_get, {"a", "b"}), 1));
   EXPECT_FALSE(submit(broker, request(Op::get, {"b"}), 2));
   submit(broker, request(Op::set, {"a"}, {"1"}));
-  EXPECT_THAT(broker.take_answers(), IsEmpty());
+  EXPECT_THAT(take_answers(broker), IsEmpty());
   submit(broker, request(Op::set, {"b"}, {"2"}));
-  const auto answers = broker.take_answers();
+  const auto answers = take_answers(broker);
   ASSERT_EQ(answers.size(), 2U);
   for (const auto& [ticket, response] : answers) {
     EXPECT_EQ(response->code, Errc::ok);
@@ -48,7 +55,7 @@ TEST(Broker, SetsWhatIsAbsentAndNothingElse) {
   Broker broker({.total_bytes = 1000});
   EXPECT_FALSE(submit(broker, request(Op::get, {"will"}), 1));
   EXPECT_TRUE(broker.set_if_absent("will", "done"));
-  const auto answers = broker.take_answers();
+  const auto answers = take_answers(broker);
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_THAT(answers[0].second->values, ElementsAre("done"));
   submit(broker, request(Op::set, {"empty"}, {""}));
@@ -63,9 +70,9 @@ TEST(Broker, AKeyThatWasDeletedAgainIsWaitedForAgain) {
   submit(broker, request(Op::set, {"a"}, {""}));
   submit(broker, request(Op::delete_key, {"a"}));
   submit(broker, request(Op::set, {"b"}, {""}));
-  EXPECT_THAT(broker.take_answers(), IsEmpty());
+  EXPECT_THAT(take_answers(broker), IsEmpty());
   submit(broker, request(Op::set, {"a"}, {""}));
-  EXPECT_EQ(broker.take_answers().size(), 1U);
+  EXPECT_EQ(take_answers(broker).size(), 1U);
 }
 
 // Each key that is set costs each of those who wait for it one look, whatever else they wait for.
@@ -77,9 +84,13 @@ TEST(Broker, AKeyThatIsSetIsLookedUpOnceByEachWhoWaits) {
   for (std::size_t i = 0; i < kKeys; ++i) keys.push_back("key " + std::to_string(i));
   for (Broker::Ticket user = 1; user <= kUsers; ++user)
     EXPECT_FALSE(submit(broker, request(Op::multi_get, keys), user));
-  for (const std::string& key : keys) submit(broker, request(Op::set, {key}, {"v"}));
+  std::vector<std::pair<Broker::Ticket, std::shared_ptr<const Response>>> answers;
+  for (const std::string& key : keys) {
+    EXPECT_THAT(answers, IsEmpty()) << "before " << key;
+    submit(broker, request(Op::set, {key}, {"v"}));
+    answers = take_answers(broker);
+  }
   EXPECT_LE(broker.lookups(), 2 * kUsers * kKeys) << "once when it is found to be absent, once set";
-  const auto answers = broker.take_answers();
   ASSERT_EQ(answers.size(), kUsers);
   for (const auto& [ticket, response] : answers) {
     EXPECT_EQ(response->values.size(), kKeys);
@@ -94,9 +105,9 @@ TEST(Broker, EndsWhatIsOverInOrder) {
   submit(broker, request(Op::set, {"y"}, {""}));
   EXPECT_EQ(broker.next_deadline(), kStart + 100ms);
   broker.expire(kStart + 99ms);
-  EXPECT_THAT(broker.take_answers(), IsEmpty());
+  EXPECT_THAT(take_answers(broker), IsEmpty());
   broker.expire(kStart + 100ms);
-  auto answers = broker.take_answers();
+  auto answers = take_answers(broker);
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].first, 2U);
   EXPECT_EQ(answers[0].second->code, Errc::timeout);
@@ -113,7 +124,7 @@ TEST(Broker, TheFirstInAQueuesLineIsServed) {
   submit(broker, request(Op::queue_push, {"q"}, {"a"}));
   submit(broker, request(Op::queue_push, {"q"}, {"b"}));
   submit(broker, request(Op::queue_push, {"q"}, {"c"}));
-  const auto answers = broker.take_answers();
+  const auto answers = take_answers(broker);
   ASSERT_EQ(answers.size(), 2U);
   EXPECT_EQ(answers[0].first, 2U);
   EXPECT_THAT(answers[0].second->values, ElementsAre("a"));
@@ -129,7 +140,7 @@ TEST(Broker, CancelledRequestsLeaveNothing) {
   broker.cancel(1);
   broker.cancel(77);
   submit(broker, request(Op::set, {"a"}, {"v"}));
-  const auto answers = broker.take_answers();
+  const auto answers = take_answers(broker);
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].first, 2U);
 }
@@ -226,7 +237,7 @@ TEST(Broker, WhatIsGoneCountsNoLonger) {
     broker.cancel(2);
     ASSERT_FALSE(submit(broker, request(Op::wait, {name, "b"}), 3));
     broker.expire(kStart + 100ms);
-    ASSERT_EQ(broker.take_answers().size(), 2U);
+    ASSERT_EQ(take_answers(broker).size(), 2U);
   }
 }
 
@@ -252,6 +263,44 @@ TEST(Broker, ManyNamesOfOneLongValueMakeNoEndlessAnswer) {
   const auto response = submit(broker, request(Op::multi_get, std::vector<std::string>(100, "k")));
   EXPECT_EQ(response->code, Errc::store);
   EXPECT_THAT(response->values, IsEmpty());
+}
+
+// Their answers are made one after the other, so the bound holds although all wake at once.
+TEST(Broker, WhatWakesAtOnceFindsNoMoreRoomThanThereIs) {
+  constexpr std::size_t kValue = 100'000;
+  constexpr Broker::Ticket kUsers = 40;
+  Broker broker({.total_bytes = 10 * kValue}, true);
+  for (Broker::Ticket user = 1; user <= kUsers; ++user) {
+    EXPECT_FALSE(
+        submit(broker, request(Op::multi_get, std::vector<std::string>(user % 2 + 1, "k")), user));
+  }
+  submit(broker, request(Op::set, {"k"}, {std::string(kValue, 'v')}));
+  std::size_t answered = 0;
+  std::size_t refused = 0;
+  while (const auto answer = broker.take_answer()) {
+    if (answer->response->code == Errc::ok) {
+      ++answered;
+      const std::size_t bytes = answer->response->values.size() * kValue;
+      ASSERT_TRUE(broker.has_room(bytes));
+      broker.hold(bytes);
+    } else {
+      ++refused;
+      EXPECT_THAT(answer->response->text, testing::HasSubstr("the store is full"));
+    }
+  }
+  EXPECT_GE(answered, 4U);
+  EXPECT_EQ(answered + refused, kUsers);
+}
+
+TEST(Broker, ManyKeysMakeNoEndlessList) {
+  Limits limits;
+  limits.body_bytes = 10'000;
+  Broker broker(limits);
+  for (int i = 0; i < 1000; ++i)
+    submit(broker, request(Op::set, {"key " + std::to_string(i)}, {""}));
+  const auto response = submit(broker, request(Op::list_keys, {}));
+  EXPECT_EQ(response->code, Errc::store);
+  EXPECT_THAT(response->values, IsEmpty()) << "all are copied and sorted first";
 }
 
 }  // namespace

@@ -387,4 +387,29 @@ TEST(TcpStore, TheServersOwnerWaitsOnlySoLong) {
   EXPECT_THROW(user->set("a", "b"), tutti::StoreError);
 }
 
+TEST(TcpStoreWill, FindsRoomInAFullStore) {
+  TcpServerOptions options;
+  options.limits.total_bytes = 20'000;
+  auto server = serve(options);
+  auto store = join(server->address().port());
+  os::Fd user = dial_and_prove(*server);
+  Request will;
+  will.op = Op::set_will;
+  will.keys = {"lost"};
+  will.values = {"rank 1 was lost"};
+  ASSERT_TRUE(os::send_all(user.get(), encode_request(will, 1), Clock::now() + 5s));
+  std::array<std::byte, kHeaderBytes> answer{};
+  ASSERT_TRUE(os::receive_all(user.get(), answer, Clock::now() + 5s));
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 20'000; ++i) store->set("key " + std::to_string(i), "");
+      },
+      tutti::StoreError);
+  user.reset();
+  bool told = false;
+  for (const auto end = Clock::now() + 10s; !told && Clock::now() < end;)
+    told = store->check({"lost"});
+  EXPECT_TRUE(told);
+}
+
 }  // namespace

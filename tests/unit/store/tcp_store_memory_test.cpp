@@ -1,6 +1,7 @@
 // A server's thread without memory: the connection that needs it ends, and no other.
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <pthread.h>
 
 #include <array>
@@ -14,6 +15,9 @@
 namespace {
 
 std::atomic<bool> exhausted{false};
+std::atomic<std::size_t> in_use{0};
+
+thread_local std::size_t too_large = SIZE_MAX;  // this thread gets no piece of this size
 
 /// By its name: the one thread that gets no memory.
 bool is_server_thread() noexcept {
@@ -25,12 +29,18 @@ bool is_server_thread() noexcept {
 }  // namespace
 
 void* operator new(std::size_t size) {
+  if (size >= too_large) throw std::bad_alloc();
   if (exhausted.load() && is_server_thread()) throw std::bad_alloc();
-  if (void* memory = std::malloc(size == 0 ? 1 : size)) return memory;
-  throw std::bad_alloc();
+  void* memory = std::malloc(size == 0 ? 1 : size);
+  if (memory == nullptr) throw std::bad_alloc();
+  in_use += malloc_usable_size(memory);
+  return memory;
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
+void operator delete(void* memory) noexcept {
+  in_use -= malloc_usable_size(memory);
+  std::free(memory);
+}
+void operator delete(void* memory, std::size_t) noexcept { operator delete(memory); }
 
 namespace tutti::store {
 namespace {
@@ -59,6 +69,52 @@ TEST(TcpStoreMemory, AUserWithoutMemoryForItsRequestIsLost) {
   exhausted = false;
   store->set("k", "v");
   EXPECT_EQ(store->get("k"), "v");
+}
+
+// Memory that is no longer needed goes back, also where the next request has begun to come.
+TEST(TcpStoreMemory, WhatALongRequestTookGoesBack) {
+  constexpr std::size_t kUsers = 8;
+  auto server = serve();
+  Request check;
+  check.op = Op::check;
+  check.keys.assign(1024, std::string(4000, 'k'));
+  std::vector<std::byte> frame = encode_request(check, 1);
+  const std::size_t bytes = frame.size();
+  frame.push_back(std::byte{5});
+  std::vector<os::Fd> users;
+  for (std::size_t i = 0; i < kUsers; ++i) users.push_back(dial_and_prove(*server));
+  const std::size_t before = in_use;
+  for (const os::Fd& user : users) {
+    ASSERT_TRUE(os::send_all(user.get(), frame, Clock::now() + 10s));
+    std::array<std::byte, 36> answer{};
+    ASSERT_TRUE(os::receive_all(user.get(), answer, Clock::now() + 10s));
+  }
+  join(server->address().port())->set("all", "read");  // the server is done with the others
+  EXPECT_LT(in_use, before + kUsers * bytes / 2);
+}
+
+TEST(TcpStoreMemory, AClientWithoutMemorySaysSo) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  auto poor = join(server->address().port());
+  store->set("large", std::string(std::size_t{1} << 20, 'l'));
+  std::string told;
+  too_large = 600'000;
+  try {
+    poor->get("large", 10s);
+  } catch (const StoreError& error) {
+    told = error.what();
+  }
+  too_large = SIZE_MAX;
+  EXPECT_NE(told.find("this process has had no memory"), std::string::npos) << told;
+  told.clear();
+  try {
+    poor->get("large", 10s);
+  } catch (const StoreError& error) {
+    told = error.what();
+  }
+  EXPECT_NE(told.find("this process has had no memory"), std::string::npos) << told;
+  EXPECT_EQ(store->get("large").size(), std::size_t{1} << 20);
 }
 
 }  // namespace

@@ -1,0 +1,138 @@
+// A server whose process may open few files or start no thread.
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <optional>
+#include <thread>
+
+#include "os/descriptors.hpp"
+#include "served.hpp"
+
+namespace {
+
+std::atomic<bool> no_threads{false};
+
+}  // namespace
+
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes,
+                              void* (*run)(void*), void* argument) {
+  if (no_threads) return EAGAIN;
+  static auto* const real =
+      reinterpret_cast<decltype(&pthread_create)>(::dlsym(RTLD_NEXT, "pthread_create"));
+  return real(thread, attributes, run, argument);
+}
+
+namespace tutti::store {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Opens so many files at once; whether it could.
+bool can_open(int files) {
+  std::vector<os::Fd> open;
+  for (int i = 0; i < files; ++i) {
+    open.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!open.back().valid()) return false;
+  }
+  return true;
+}
+
+/// How many files this process may open in all.
+void limit_files(rlim_t soft, rlim_t hard) {
+  const rlimit limit{soft, hard};
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(90);
+}
+
+int end_of(pid_t child) {
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+TEST(TcpStoreDescriptors, StrangersLeaveSomeToTheProgram) {
+  std::array<int, 2> port_pipe{};
+  std::array<int, 2> gone_pipe{};
+  ASSERT_EQ(::pipe2(port_pipe.data(), O_CLOEXEC), 0);
+  ASSERT_EQ(::pipe2(gone_pipe.data(), O_CLOEXEC), 0);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    ::close(gone_pipe[1]);
+    limit_files(200, 200);
+    auto server = serve();
+    const std::uint16_t port = server->address().port();
+    std::vector<os::Fd> files;  // the program goes on after it has begun to serve
+    for (int i = 0; i < 60; ++i) files.emplace_back(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (::write(port_pipe[1], &port, sizeof(port)) != sizeof(port)) _exit(1);
+    for (int i = 0; i < 60; ++i) {
+      if (!can_open(40)) _exit(2);
+      std::this_thread::sleep_for(10ms);
+    }
+    // Those who wait come in when the others have gone.
+    char byte = 0;
+    if (::write(port_pipe[1], &port, sizeof(port)) != sizeof(port)) _exit(3);
+    (void)!::read(gone_pipe[0], &byte, 1);
+    join(port)->set("still", "served");
+    _exit(testing::Test::HasFailure() ? 4 : 0);
+  }
+  std::uint16_t port = 0;
+  ASSERT_EQ(::read(port_pipe[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
+  ASSERT_TRUE(os::ensure_descriptors(500, "this test"));
+  std::vector<os::Fd> strangers;
+  for (int i = 0; i < 300; ++i) {
+    auto fd = os::connect_tcp(loopback(port), Clock::now() + 5s);
+    ASSERT_TRUE(fd) << i;
+    strangers.push_back(std::move(fd).value());
+  }
+  ::close(port_pipe[1]);
+  EXPECT_EQ(::read(port_pipe[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
+  strangers.clear();
+  ::close(gone_pipe[1]);
+  EXPECT_EQ(end_of(child), 0);
+  ::close(port_pipe[0]);
+  ::close(gone_pipe[0]);
+}
+
+TEST(TcpStoreDescriptors, ASoftLimitIsRaisedForTheUsersOfTheStore) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(90);
+    limit_files(100, limit.rlim_max);
+    TcpServerOptions options;
+    options.users = 80;
+    auto server = serve(options);
+    std::vector<os::Fd> users;
+    for (int i = 0; i < 80 && !testing::Test::HasFailure(); ++i)
+      users.push_back(dial_and_prove(*server));
+    _exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  EXPECT_EQ(end_of(child), 0);
+}
+
+TEST(TcpStoreThread, WithoutOneThereIsAnErrorAndSignalsStillCome) {
+  TcpServerOptions options;
+  options.address = loopback();
+  no_threads = true;
+  const auto server = TcpServer::start(std::move(options));
+  no_threads = false;
+  EXPECT_EQ(server.status().code(), Errc::resource);
+  EXPECT_NE(server.status().message().find("cannot start a thread for the store"),
+            std::string_view::npos);
+  sigset_t blocked;
+  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &blocked), 0);
+  EXPECT_EQ(sigismember(&blocked, SIGINT), 0);
+  EXPECT_EQ(sigismember(&blocked, SIGTERM), 0);
+}
+
+}  // namespace
+}  // namespace tutti::store
