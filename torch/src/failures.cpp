@@ -13,6 +13,10 @@ std::exception_ptr exception_of(const Status& status) {
     case Errc::peer_lost:
     case Errc::peer_left:
     case Errc::refused: return std::make_exception_ptr(C10_BUILD_ERROR(DistNetworkError, text));
+    // Programs that know Gloo look for this word in its texts.
+    case Errc::timeout:
+      return std::make_exception_ptr(
+          C10_BUILD_ERROR(DistBackendError, "tutti: a timeout has passed: " + text));
     case Errc::store: return std::make_exception_ptr(C10_BUILD_ERROR(DistStoreError, text));
     default: return std::make_exception_ptr(C10_BUILD_ERROR(DistBackendError, text));
   }

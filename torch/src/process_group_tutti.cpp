@@ -58,9 +58,11 @@ TorchWork ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
 
 void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
   ProcessGroup group = open("monitored_barrier");
+  // Torch's 0 means no time at all here.
+  const auto timeout =
+      options.timeout == kNoTimeout ? std::chrono::milliseconds(1) : options.timeout;
   with_torchs_exceptions([&] {
-    group.monitored_barrier(
-        {.timeout = timeout_of(options.timeout), .wait_all_ranks = wait_all_ranks});
+    group.monitored_barrier({.timeout = timeout_of(timeout), .wait_all_ranks = wait_all_ranks});
   });
 }
 
