@@ -31,6 +31,12 @@ c10::intrusive_ptr<WorkTutti> ProcessGroupTutti::batch() {
   return batch_;
 }
 
+void ProcessGroupTutti::give_up_batch() {
+  c10::intrusive_ptr<WorkTutti> last;
+  const std::lock_guard lock(mutex_);
+  last.swap(batch_);
+}
+
 TorchWork ProcessGroupTutti::send(std::vector<at::Tensor>& tensors, int to, int tag) {
   const TensorView view = view_to_move(single(tensors, "send"), "send");
   return run({OpType::SEND, "tutti:send", tensors, tensors}, false,

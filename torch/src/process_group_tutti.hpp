@@ -122,6 +122,7 @@ class ProcessGroupTutti final : public c10d::Backend {
                                           const Start& start);
   [[nodiscard]] ProcessGroup open(const char* operation);
   [[nodiscard]] c10::intrusive_ptr<WorkTutti> batch();
+  void give_up_batch();
 
   std::mutex mutex_;
   std::optional<ProcessGroup> group_;    ///< none once it was shut down

@@ -22,9 +22,14 @@ TorchWork ProcessGroupTutti::run_each(Operation operation, bool asynchronous, co
   const bool collective = !c10d::isP2POp(operation.type);
   const std::uint64_t sequence = collective ? ++sequence_ : sequence_.load();
   if (const c10::intrusive_ptr<WorkTutti> whole = batch()) {
-    with_torchs_exceptions([&] {
-      start(group, [&](tutti::Work work) { whole->add(std::move(work), std::move(operation)); });
-    });
+    try {
+      with_torchs_exceptions([&] {
+        start(group, [&](tutti::Work one) { whole->add(std::move(one), std::move(operation)); });
+      });
+    } catch (...) {  // torch does not call endCoalescing then
+      give_up_batch();
+      throw;
+    }
     return whole;
   }
   auto work = c10::make_intrusive<WorkTutti>(getRank(), std::move(operation), sequence);
