@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch  # noqa: F401
-from conftest import run, run_each
+from forked import run, run_each
 
 DIED = 77
 

@@ -19,7 +19,7 @@ from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, 
 from torch.nn.parallel import DistributedDataParallel
 
 import tutti.torch  # noqa: F401
-from conftest import run
+from forked import run
 
 
 def begin(backend="tutti"):

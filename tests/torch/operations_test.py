@@ -9,7 +9,7 @@ import torch.distributed as dist
 from torch.distributed import ReduceOp
 
 import tutti.torch  # noqa: F401
-from conftest import run
+from forked import run
 
 INTEGERS = [torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2]

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
-from conftest import run
+from forked import run
 
 HANDED_OUT = "rank 0 hands out a secret by the store in which they meet"
 

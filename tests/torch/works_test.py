@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
-from conftest import run
+from forked import run
 
 CPU = torch.device("cpu")
 
