@@ -133,7 +133,7 @@ def build_torch(python, tutti_wheel, folder, scratch):
     program.write_text(TORCH_PROGRAM, encoding="utf-8")
     for fresh in tries:
         run(fresh / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps", merged)
-        run(fresh / "bin" / "tuttirun", "--nproc-per-node", 2, program,
+        run(fresh / "bin" / "torchrun", "--standalone", "--nproc-per-node", 2, program,
             env={"PATH": str(fresh / "bin"), "HOME": str(scratch)})
     return merged
 
