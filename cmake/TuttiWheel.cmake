@@ -13,21 +13,5 @@ foreach(program IN ITEMS tuttirun tutti_cli)
   set_target_properties(${program} PROPERTIES INSTALL_RPATH "$ORIGIN/../_libs")
 endforeach()
 
-# A wheel holds no links, so each library goes in under the name that the loader asks for.
-foreach(library IN ITEMS fmt::fmt hwy::hwy)
-  get_target_property(type ${library} TYPE)
-  if(NOT type STREQUAL "STATIC_LIBRARY" AND NOT type STREQUAL "INTERFACE_LIBRARY")
-    install(
-      CODE "
-      file(REAL_PATH \"$<TARGET_FILE:${library}>\" file)
-      file(INSTALL \"\${file}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/${tutti_wheel_libs}\"
-           TYPE FILE RENAME \"$<TARGET_SONAME_FILE_NAME:${library}>\")")
-  endif()
-endforeach()
-# Their licences, where the system keeps them.
-foreach(package IN ITEMS libfmt9 libhwy1)
-  if(EXISTS "/usr/share/doc/${package}/copyright")
-    install(FILES "/usr/share/doc/${package}/copyright"
-            DESTINATION "${tutti_wheel_libs}/licences" RENAME "${package}.txt")
-  endif()
-endforeach()
+include(TuttiWheelLibraries)
+tutti_install_libraries("${tutti_wheel_libs}")

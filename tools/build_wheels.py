@@ -1,20 +1,27 @@
 #!/usr/bin/env python3
 """Builds the wheels of all Pythons that are here, and tries each of them.
 
-    build_wheels.py [--folder dist] [python3.10 ...]
+    build_wheels.py [--folder dist] [--torch] [python3.10 ...]
 
 Pythons before 3.12 get a wheel each, the others share one (the stable ABI). Each wheel is installed into a new
 virtual environment of every Python that it is for, and two ranks add up a number, started by the installed
 tuttirun with nothing in PATH that could compile. Without names: python3.10 to python3.14, those found in PATH.
+
+With --torch each Python gets a wheel of tutti-torch, too. It holds a module for each version of torch in
+tools/pip-packages.txt, and two ranks add up a number in each environment that has one of them.
 """
 
 import argparse
+import base64
+import hashlib
+import itertools
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUPPORTED = ["python3.10", "python3.11", "python3.12", "python3.13", "python3.14"]
@@ -27,6 +34,16 @@ dist.init_process_group()
 x = array.array("d", [dist.get_rank() + 1.0])
 dist.all_reduce(x)
 assert x[0] == 3
+dist.destroy_process_group()
+"""
+TORCH_PROGRAM = """
+import torch
+import torch.distributed as dist
+import tutti.torch
+dist.init_process_group("tutti")
+x = torch.full((3,), dist.get_rank() + 1.0)
+dist.all_reduce(x)
+assert (x == 3).all()
 dist.destroy_process_group()
 """
 
@@ -71,6 +88,56 @@ def environment(python, folder):
     return folder
 
 
+def torch_requirements():
+    """The lines of the section [torch] of the table."""
+    lines = (ROOT / "tools/pip-packages.txt").read_text(encoding="utf-8").split("[torch]")[1].splitlines()
+    return [line for line in itertools.takewhile(lambda line: not line.startswith("["), lines)
+            if line.startswith("torch==")]
+
+
+def merge(wheels, folder):
+    """One wheel with the files of all of them, which are for one Python and one version of tutti."""
+    target = folder / wheels[0].name
+    target.unlink(missing_ok=True)
+    seen = {}
+    for wheel in wheels:
+        with zipfile.ZipFile(wheel) as archive:
+            for name in archive.namelist():
+                seen.setdefault(name, (archive.getinfo(name), archive.read(name)))
+    record = next(name for name in seen if name.endswith(".dist-info/RECORD"))
+    info, _ = seen.pop(record)
+    rows = [f"{name},sha256={base64.urlsafe_b64encode(hashlib.sha256(data).digest()).decode().rstrip('=')},{len(data)}"
+            for name, (_, data) in seen.items()]
+    seen[record] = info, "\n".join([*rows, f"{record},,", ""]).encode()
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for info, data in seen.values():
+            archive.writestr(info, data)
+    return target
+
+
+def build_torch(python, tutti_wheel, folder, scratch):
+    """The wheel of tutti-torch for this Python, tried with each torch."""
+    wheels, tries = [], []
+    for number, requirement in enumerate(torch_requirements()):
+        fresh = environment(python, scratch / f"torch{number}")
+        pip = fresh / "bin" / "pip"
+        run(pip, "install", "-q", "--disable-pip-version-check", requirement, "numpy", "scikit-build-core>=0.11,<2",
+            limit=BUILD_LIMIT)
+        run(pip, "install", "-q", "--disable-pip-version-check", "--no-index", tutti_wheel)
+        run(pip, "wheel", ROOT / "torch", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps",
+            "-w", scratch / f"wheel{number}", limit=BUILD_LIMIT, env={"CXX": "c++", **os.environ})
+        wheels += (scratch / f"wheel{number}").glob("tutti_torch-*.whl")
+        tries.append(fresh)
+    merged = merge(wheels, folder)
+    program = scratch / "torch_program.py"
+    program.write_text(TORCH_PROGRAM, encoding="utf-8")
+    for fresh in tries:
+        run(fresh / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps", merged)
+        run(fresh / "bin" / "torchrun", "--standalone", "--nproc-per-node", 2, program,
+            env={"PATH": str(fresh / "bin"), "HOME": str(scratch)})
+    return merged
+
+
 def attempt(python, wheel, scratch):
     """Two ranks with the wheel alone."""
     fresh = environment(python, scratch / "try")
@@ -84,6 +151,7 @@ def attempt(python, wheel, scratch):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "dist", help="where the wheels go")
+    parser.add_argument("--torch", action="store_true", help="wheels of tutti-torch, too")
     parser.add_argument("pythons", nargs="*", help="interpreters [those found of 3.10 to 3.14]")
     args = parser.parse_args()
     pythons = args.pythons or [name for name in SUPPORTED if shutil.which(name)]
@@ -99,6 +167,8 @@ def main():
         with tempfile.TemporaryDirectory(prefix="tutti-wheels-") as scratch:
             wheel = build(python, version, args.folder, pathlib.Path(scratch))
             attempt(python, wheel, pathlib.Path(scratch))
+            if args.torch:
+                print(f"{python}: {build_torch(python, wheel, args.folder, pathlib.Path(scratch)).name} works")
         tried += 1
         print(f"{python}: {wheel.name} works", flush=True)
     return 0 if tried else 1

@@ -54,8 +54,9 @@ struct InitOptions {
   /// without it; `master_addr` only tells by which address the others reach us (absent on all: the
   /// ranks tell each other where they are; on one host that is the loopback).
   Exchange exchange = {};
-  /// False: others may read or change what the exchange carries (a store without a secret), so the
-  /// world is not authenticated unless `secret` is given. See ProcessGroup::authenticated.
+  /// False: others may read or change what the exchange carries. Ranks without `secret` then use
+  /// the job_secret() that all of them have in common (names of it are compared). Where they have
+  /// none, rank 0 hands out one by the exchange: then the world is not authenticated.
   bool exchange_is_private = true;
 };
 

@@ -1,12 +1,14 @@
 #include <tutti/init.hpp>
 
 #include <functional>
+#include <optional>
 #include <random>
 #include <utility>
 
 #include "base/deadline.hpp"
 #include "base/log.hpp"
 #include "engine/call_code.hpp"
+#include "group/common_secret.hpp"
 #include "group/worlds.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/known_variables.hpp"
@@ -31,7 +33,8 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
                    std::to_string(*options.size));
   }
   rendezvous::Rendezvous meeting;
-  if (config.tls || options.secret) {  // what the exchange carries may be read on the way
+  const bool compares = !options.exchange_is_private && !options.secret;
+  if (options.secret || (config.tls && !compares)) {  // what the exchange carries may be read on the way
     Result<store::JobSecret> secret = store::job_secret({}, options.secret);
     if (!secret) return secret.status();
     if (secret->bytes.empty())
@@ -39,7 +42,6 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
           "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
     meeting.secret = std::move(secret->bytes);
   }
-  meeting.authenticated = !meeting.secret.empty() || options.exchange_is_private;
   meeting.rank = *options.rank;
   meeting.size = *options.size;
   meeting.master_addr = options.master_addr.value_or("");
@@ -55,11 +57,40 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
     std::random_device random;
     for (int word = 0; word < 8; ++word) drawn += std::to_string(random()) + " ";
   }
+  std::optional<group::SecretOffer> offer;
+  if (compares) {
+    Result<group::SecretOffer> made = group::SecretOffer::make({});
+    if (!made) return made.status();
+    offer = std::move(*made);
+    drawn = offer->line() + '\n' + drawn;
+  }
   Result<std::vector<std::string>> texts = options.exchange("world", drawn);
   if (!texts) return texts.status();
   if (texts->size() != static_cast<std::size_t>(meeting.size) || texts->front().empty()) {
     return without("it did not give the texts of all ranks");
   }
+  if (offer) {
+    std::vector<std::string> lines;
+    for (std::string& text : *texts) {
+      const std::size_t end = text.find('\n');
+      if (end == std::string::npos)
+        return without("it gave a text that no rank of this version has sent");
+      lines.push_back(text.substr(0, end));
+      text.erase(0, end + 1);
+    }
+    auto common = offer->common(lines);
+    if (!common) return common.status();
+    if (*common) {
+      meeting.secret = std::move(**common);
+    } else if (config.tls) {
+      return without("TUTTI_TLS needs a secret that all ranks have, and theirs differ");
+    } else {
+      base::log(base::Level::info,
+                "the ranks have no key in common, so rank 0 hands out a secret by the store in "
+                "which they meet: who can read that store can join them");
+    }
+  }
+  meeting.authenticated = !meeting.secret.empty() || options.exchange_is_private;
   meeting.job = texts->front();
   if (meeting.secret.empty()) {
     for (const char letter : meeting.job) meeting.secret.push_back(static_cast<std::byte>(letter));

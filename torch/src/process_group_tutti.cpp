@@ -1,154 +1,139 @@
 #include "process_group_tutti.hpp"
 
-#include <cstdlib>
-#include <optional>
-#include <span>
+#include <algorithm>
 #include <utility>
 
-#include <tutti/init.hpp>
-
-#include "work_tutti.hpp"
+#include "running.hpp"
+#include "views.hpp"
+#include "without_gil.hpp"
 
 namespace tutti::torch_plugin {
-namespace {
 
-std::optional<DType> dtype_of(at::ScalarType type) noexcept {
-  switch (type) {
-    case at::kBool: return DType::bool_;
-    case at::kByte: return DType::uint8;
-    case at::kChar: return DType::int8;
-    case at::kShort: return DType::int16;
-    case at::kInt: return DType::int32;
-    case at::kLong: return DType::int64;
-    case at::kHalf: return DType::float16;
-    case at::kBFloat16: return DType::bfloat16;
-    case at::kFloat: return DType::float32;
-    case at::kDouble: return DType::float64;
-    case at::kComplexFloat: return DType::complex64;
-    case at::kComplexDouble: return DType::complex128;
-    default: return std::nullopt;
+ProcessGroupTutti::ProcessGroupTutti(ProcessGroup group, c10::intrusive_ptr<Options> options)
+    : Backend(group.rank(), group.size()), group_(std::move(group)), options_(std::move(options)) {
+  init();
+}
+
+ProcessGroupTutti::~ProcessGroupTutti() {
+  const WithoutGil unlocked;
+  group_.reset();
+}
+
+ProcessGroup ProcessGroupTutti::open(const char* operation) {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK_WITH(DistBackendError, group_.has_value(), operation, " in group '", getGroupUid(),
+                   "': the group was shut down");
+  return *group_;
+}
+
+c10::intrusive_ptr<WorkTutti> ProcessGroupTutti::batch() {
+  const std::lock_guard lock(mutex_);
+  return batch_;
+}
+
+void ProcessGroupTutti::give_up_batch() {
+  c10::intrusive_ptr<WorkTutti> last;
+  const std::lock_guard lock(mutex_);
+  last.swap(batch_);
+}
+
+TorchWork ProcessGroupTutti::send(std::vector<at::Tensor>& tensors, int to, int tag) {
+  const TensorView view = view_to_move(single(tensors, "send"), "send");
+  return run({OpType::SEND, "tutti:send", tensors, tensors}, false,
+             [&](ProcessGroup& group) { return group.isend(view, to, {.tag = tag}); });
+}
+
+TorchWork ProcessGroupTutti::recv(std::vector<at::Tensor>& tensors, int from, int tag) {
+  TORCH_CHECK_VALUE(from >= 0, "tutti: recv: the sender must be a rank of the group, not ", from);
+  const TensorView view = view_to_move(single(tensors, "recv"), "recv");
+  return run({OpType::RECV, "tutti:recv", tensors, tensors}, false,
+             [&](ProcessGroup& group) { return group.irecv(view, from, {.tag = tag}); });
+}
+
+TorchWork ProcessGroupTutti::recvAnysource(std::vector<at::Tensor>& tensors, int tag) {
+  const TensorView view = view_to_move(single(tensors, "recv"), "recv");
+  return run({OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, tensors}, false,
+             [&](ProcessGroup& group) { return group.irecv(view, any_source, {.tag = tag}); });
+}
+
+TorchWork ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
+  return run({OpType::BARRIER, "tutti:barrier"}, options.asyncOp, [&](ProcessGroup& group) {
+    return group.barrier({.timeout = timeout_of(options.timeout)});
+  });
+}
+
+void ProcessGroupTutti::monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) {
+  ProcessGroup group = open("monitored_barrier");
+  // Torch's 0 means no time at all here.
+  const auto timeout =
+      options.timeout == kNoTimeout ? std::chrono::milliseconds(1) : options.timeout;
+  with_torchs_exceptions([&] {
+    group.monitored_barrier({.timeout = timeout_of(timeout), .wait_all_ranks = wait_all_ranks});
+  });
+}
+
+void ProcessGroupTutti::startCoalescing() {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK_VALUE(!batch_, "tutti: operations of this group are coalesced already");
+  batch_ = c10::make_intrusive<WorkTutti>(
+      getRank(), Operation{OpType::COALESCED, "tutti:coalesced"}, sequence_.load());
+}
+
+TorchWork ProcessGroupTutti::endCoalescing() {
+  const std::lock_guard lock(mutex_);
+  TORCH_CHECK_VALUE(batch_, "tutti: no operations of this group are coalesced");
+  return std::exchange(batch_, nullptr);
+}
+
+c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(
+    const c10::intrusive_ptr<c10d::Store>& /*store*/, const std::vector<int>& ranks,
+    const c10::intrusive_ptr<c10d::Backend::Options>& options) {
+  TORCH_CHECK_VALUE(!ranks.empty(), "tutti: split: the list of ranks is empty");
+  std::vector<int> sorted = ranks;
+  std::ranges::sort(sorted);
+  TORCH_CHECK_VALUE(std::ranges::adjacent_find(sorted) == sorted.end(),
+                    "tutti: split: the list names a rank twice");
+  TORCH_CHECK_VALUE(sorted.front() >= 0 && sorted.back() < getSize(),
+                    "tutti: split: the ranks of this group are 0 to ", getSize() - 1);
+  const auto ours = std::ranges::find(ranks, getRank());
+  const bool member = ours != ranks.end();
+  ProcessGroup group = open("split");
+  const auto timeout = options ? options->timeout : options_->timeout;
+  NewGroupOptions wanted{.timeout = timeout_of(timeout)};
+  if (options) wanted.name = options->group_name;
+  // Lists have no rank in common, so the least rank of each tells which one it is.
+  std::optional<ProcessGroup> part = with_torchs_exceptions([&] {
+    return group.split(member ? std::optional<int>(sorted.front()) : std::nullopt,
+                       static_cast<int>(ours - ranks.begin()), wanted);
+  });
+  if (!part) return nullptr;
+  auto part_options = c10::make_intrusive<Options>(timeout);
+  return c10::make_intrusive<ProcessGroupTutti>(std::move(*part), std::move(part_options));
+}
+
+void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
+  ProcessGroup group = open("set_timeout");
+  with_torchs_exceptions([&] { group.set_timeout(timeout); });
+  options_->timeout = timeout;
+}
+
+c10d::ErrorType ProcessGroupTutti::getError() {
+  switch (open("get_error").health().code()) {
+    case Errc::ok: return c10d::ErrorType::SUCCESS;
+    case Errc::timeout: return c10d::ErrorType::TIMEOUT;
+    case Errc::peer_lost:
+    case Errc::peer_left: return c10d::ErrorType::REMOTE_ERROR;
+    default: return c10d::ErrorType::COMM_ERROR;
   }
 }
 
-TensorView view_of(const at::Tensor& tensor, const char* operation) {
-  TORCH_CHECK(tensor.device().is_cpu(), "tutti: ", operation, ": the tensor is on ",
-              tensor.device(), "; only CPU tensors are offered");
-  const std::optional<DType> dtype = dtype_of(tensor.scalar_type());
-  TORCH_CHECK_TYPE(dtype.has_value(), "tutti: ", operation, ": ", tensor.scalar_type(),
-                   " is not offered");
-  // More dimensions than a view has are no matter where they lie in one run.
-  if (tensor.is_contiguous()) {
-    return {tensor.data_ptr(), *dtype, static_cast<std::size_t>(tensor.numel())};
-  }
-  return {tensor.data_ptr(), *dtype, std::span(tensor.sizes().data(), tensor.sizes().size()),
-          std::span(tensor.strides().data(), tensor.strides().size())};
-}
+void ProcessGroupTutti::abort() { open("abort").abort("torch's abort() was called"); }
 
-const at::Tensor& single(const std::vector<at::Tensor>& tensors, const char* operation) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, "tutti: ", operation, ": one tensor is wanted, ",
-                    tensors.size(), " are given");
-  return tensors.front();
-}
-
-ReduceOp op_of(const c10d::ReduceOp& op) {
-  switch (op) {
-    case c10d::ReduceOp::SUM: return ReduceOp::sum;
-    case c10d::ReduceOp::AVG: return ReduceOp::avg;
-    case c10d::ReduceOp::PRODUCT: return ReduceOp::product;
-    case c10d::ReduceOp::MIN: return ReduceOp::min;
-    case c10d::ReduceOp::MAX: return ReduceOp::max;
-    case c10d::ReduceOp::BAND: return ReduceOp::band;
-    case c10d::ReduceOp::BOR: return ReduceOp::bor;
-    case c10d::ReduceOp::BXOR: return ReduceOp::bxor;
-    default: TORCH_CHECK_VALUE(false, "tutti: allreduce: this reduce op is not offered");
-  }
-}
-
-std::optional<std::chrono::nanoseconds> timeout_of(std::chrono::milliseconds given) {
-  if (given == c10d::kUnsetTimeout || given == kNoTimeout) return std::nullopt;
-  return given;
-}
-
-Collective broadcast_call(const at::Tensor& tensor, int root) {
-  Collective call;
-  call.kind = Kind::broadcast;
-  call.root = root;
-  call.input = call.output = view_of(tensor, "broadcast");
-  return call;
-}
-
-ProcessGroup join(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                  std::chrono::milliseconds timeout) {
-  InitOptions options;
-  options.rank = rank;
-  options.size = size;
-  options.timeout = timeout;
-  if (const char* master = std::getenv("MASTER_ADDR")) options.master_addr = master;
-  options.exchange = [&](const std::string& name,
-                         const std::string& mine) -> Result<std::vector<std::string>> {
-    try {
-      const std::string prefix = "tutti/" + name + "/";
-      store->set(prefix + std::to_string(rank),
-                 std::vector<std::uint8_t>(mine.begin(), mine.end()));
-      std::vector<std::string> texts;
-      for (int r = 0; r < size; ++r) {
-        const std::vector<std::uint8_t> text = store->get(prefix + std::to_string(r));
-        texts.emplace_back(text.begin(), text.end());
-      }
-      return texts;
-    } catch (const std::exception& problem) {
-      return Status(Errc::store,
-                    std::string("torch's store failed while the ranks met: ") + problem.what());
-    }
-  };
-  options.exchange_is_private = false;  // anybody can write to torch's store
-  return init_process_group(options);
-}
-
-}  // namespace
-
-ProcessGroupTutti::ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& store, int rank,
-                                     int size, std::chrono::milliseconds timeout)
-    : Backend(rank, size), group_(join(store, rank, size, timeout)) {}
-
-c10::intrusive_ptr<c10d::Work> ProcessGroupTutti::allreduce(std::vector<at::Tensor>& tensors,
-                                                            const c10d::AllreduceOptions& options) {
-  Collective call;
-  call.kind = Kind::all_reduce;
-  call.op = op_of(options.reduceOp);
-  call.input = call.output = view_of(single(tensors, "allreduce"), "allreduce");
-  return WorkTutti::start(group_, {call}, timeout_of(options.timeout), tensors,
-                          c10d::OpType::ALLREDUCE);
-}
-
-c10::intrusive_ptr<c10d::Work> ProcessGroupTutti::broadcast(std::vector<at::Tensor>& tensors,
-                                                            const c10d::BroadcastOptions& options) {
-  const Collective call =
-      broadcast_call(single(tensors, "broadcast"), static_cast<int>(options.rootRank));
-  return WorkTutti::start(group_, {call}, timeout_of(options.timeout), tensors,
-                          c10d::OpType::BROADCAST);
-}
-
-c10::intrusive_ptr<c10d::Work> ProcessGroupTutti::allgather(
-    std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
-    const c10d::AllgatherOptions& options) {
-  const at::Tensor& input = single(inputs, "allgather");
-  TORCH_CHECK_VALUE(outputs.size() == 1 && outputs[0].size() == static_cast<std::size_t>(getSize()),
-                    "tutti: allgather: one list with a tensor per rank is wanted");
-  std::vector<Collective> calls;
-  for (int r = 0; r < getSize(); ++r) {
-    const at::Tensor& output = outputs[0][static_cast<std::size_t>(r)];
-    if (r == getRank()) output.copy_(input);
-    calls.push_back(broadcast_call(output, r));
-  }
-  return WorkTutti::start(group_, std::move(calls), timeout_of(options.timeout), outputs[0],
-                          c10d::OpType::ALLGATHER);
-}
-
-c10::intrusive_ptr<c10d::Work> ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
-  Collective call;
-  call.kind = Kind::barrier;
-  return WorkTutti::start(group_, {call}, timeout_of(options.timeout), {}, c10d::OpType::BARRIER);
+void ProcessGroupTutti::shutdown() {
+  const WithoutGil unlocked;
+  std::optional<ProcessGroup> last;
+  const std::lock_guard lock(mutex_);
+  last.swap(group_);
 }
 
 }  // namespace tutti::torch_plugin

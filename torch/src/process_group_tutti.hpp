@@ -1,6 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -9,30 +13,122 @@
 
 #include <tutti/process_group.hpp>
 
+#include "work_tutti.hpp"
+
 namespace tutti::torch_plugin {
 
-/// A c10d backend on a world of tutti. CPU tensors only.
+/// A c10d backend on a group of tutti. CPU tensors only.
 ///
-/// Futures complete on the progress thread (decision F4); `wait` drives in the caller.
+/// Errors: what is wrong with a call is a ValueError or TypeError before anything is sent; all else
+///         comes from the Work, as DistBackendError, DistNetworkError or DistStoreError.
 class ProcessGroupTutti final : public c10d::Backend {
  public:
-  /// Uses the store for one exchange, now and never again. Blocks until all ranks have come.
-  ProcessGroupTutti(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                    std::chrono::milliseconds timeout);
+  struct Options final : c10d::Backend::Options {
+    explicit Options(std::chrono::milliseconds limit = kBackendDefaultTimeout)
+        : c10d::Backend::Options("tutti", limit) {}
+  };
+
+  ProcessGroupTutti(ProcessGroup group, c10::intrusive_ptr<Options> options);
+  ~ProcessGroupTutti() override;
 
   const std::string getBackendName() const override { return "tutti"; }
-  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
-                                           const c10d::AllreduceOptions& options) override;
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+
+  // collectives.cpp
   c10::intrusive_ptr<c10d::Work> broadcast(std::vector<at::Tensor>& tensors,
                                            const c10d::BroadcastOptions& options) override;
-  /// One broadcast per rank.
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
+                                           const c10d::AllreduceOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors,
+                                        const c10d::ReduceOptions& options) override;
   c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,
                                            std::vector<at::Tensor>& inputs,
                                            const c10d::AllgatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> gather(std::vector<std::vector<at::Tensor>>& outputs,
+                                        std::vector<at::Tensor>& inputs,
+                                        const c10d::GatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> scatter(std::vector<at::Tensor>& outputs,
+                                         std::vector<std::vector<at::Tensor>>& inputs,
+                                         const c10d::ScatterOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> reduce_scatter(std::vector<at::Tensor>& outputs,
+                                                std::vector<std::vector<at::Tensor>>& inputs,
+                                                const c10d::ReduceScatterOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(
+      at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
+                                               std::vector<int64_t>& output_splits,
+                                               std::vector<int64_t>& input_splits,
+                                               const c10d::AllToAllOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> alltoall(std::vector<at::Tensor>& outputs,
+                                          std::vector<at::Tensor>& inputs,
+                                          const c10d::AllToAllOptions& options) override;
+
+  // coalesced.cpp: several tensors in one operation for each dtype
+  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(
+      std::vector<at::Tensor>& tensors, const c10d::AllreduceCoalescedOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> allgather_coalesced(
+      std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
+      const c10d::AllgatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(
+      std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+      const c10d::AllgatherOptions& options) override;
+  c10::intrusive_ptr<c10d::Work> reduce_scatter_tensor_coalesced(
+      std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
+      const c10d::ReduceScatterOptions& options) override;
+
+  // sparse.cpp: the sum of sparse COO tensors. Runs during the call.
+  c10::intrusive_ptr<c10d::Work> allreduce_sparse(std::vector<at::Tensor>& tensors,
+                                                  const c10d::AllreduceOptions& options) override;
+
+  // process_group_tutti.cpp
+  c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int tag) override;
+  c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int tag) override;
+  c10::intrusive_ptr<c10d::Work> recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
+  /// Leaves the group broken where a rank has not come, as every timeout does.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;
+
+  /// Each rank counts its collectives, from 0; the engine compares the calls themselves.
+  void setSequenceNumberForGroup() override {}
+  uint64_t getSequenceNumberForGroup() override { return sequence_; }
+
+  /// Until `endCoalescing` operations start as ever, and c10d sees them as one.
+  bool supportsCoalescing() const override { return true; }
+  void startCoalescing() override;
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override;
+
+  /// Every rank of the group calls it. A rank that `ranks` does not name gets null.
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> split(
+      const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+      const c10::intrusive_ptr<c10d::Backend::Options>& options) override;
+
+  void setTimeout(std::chrono::milliseconds timeout) override;
+  c10d::ErrorType getError() override;
+  /// Breaks the group on all ranks: what runs fails there.
+  void abort() override;
+  /// Leaves the group. What runs goes on; later calls are refused.
+  void shutdown() override;
 
  private:
-  ProcessGroup group_;
+  /// Starts an operation: `start(group)` gives its tutti::Work.
+  template <class Start>
+  c10::intrusive_ptr<c10d::Work> run(Operation operation, bool asynchronous, const Start& start);
+  /// The same for several operations: `start(group, add)` gives each Work to `add`.
+  template <class Start>
+  c10::intrusive_ptr<c10d::Work> run_each(Operation operation, bool asynchronous,
+                                          const Start& start);
+  [[nodiscard]] ProcessGroup open(const char* operation);
+  [[nodiscard]] c10::intrusive_ptr<WorkTutti> batch();
+  void give_up_batch();
+
+  std::mutex mutex_;
+  std::optional<ProcessGroup> group_;    ///< none once it was shut down
+  c10::intrusive_ptr<WorkTutti> batch_;  ///< between startCoalescing and endCoalescing
+  c10::intrusive_ptr<Options> options_;
+  std::atomic<std::uint64_t> sequence_{0};
 };
 
 }  // namespace tutti::torch_plugin

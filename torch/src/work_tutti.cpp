@@ -1,110 +1,185 @@
 #include "work_tutti.hpp"
 
 #include <algorithm>
-#include <exception>
-#include <string>
+#include <optional>
 #include <utility>
 
 #include <ATen/core/ivalue.h>
-#include <torch/csrc/distributed/c10d/exception.h>
 
-#include <tutti/backend.hpp>
+#include "failures.hpp"
+#include "without_gil.hpp"
 
 namespace tutti::torch_plugin {
 namespace {
 
-// torch's own classes: its Python face turns these into DistBackendError and so on.
-std::exception_ptr exception_of(const Status& status) {
-  const std::string text(status.message());
-  switch (status.code()) {
-    case Errc::peer_lost:
-    case Errc::peer_left:
-    case Errc::refused: return std::make_exception_ptr(C10_BUILD_ERROR(DistNetworkError, text));
-    case Errc::store: return std::make_exception_ptr(C10_BUILD_ERROR(DistStoreError, text));
-    default: return std::make_exception_ptr(C10_BUILD_ERROR(DistBackendError, text));
-  }
-}
+using Clock = std::chrono::steady_clock;
 
 }  // namespace
 
-WorkTutti::WorkTutti(const ProcessGroup& group, std::vector<at::Tensor> tensors, c10d::OpType type)
-    : c10d::Work(group.rank(), type),
-      group_(group),
-      tensors_(std::move(tensors)),
-      future_(
-          c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()))) {
-}
+/// An operation that nobody holds any more, and the memory that it reads and writes.
+struct WorkTutti::Kept {
+  tutti::Work work;
+  std::vector<at::Tensor> inputs;
+  std::vector<at::Tensor> outputs;
 
-// Each callback holds a reference, so nothing is under way any more.
-WorkTutti::~WorkTutti() {
-  for (tutti::Work& work : works_) work.detach();
-}
-
-c10::intrusive_ptr<WorkTutti> WorkTutti::start(ProcessGroup& group, std::vector<Collective> calls,
-                                               std::optional<std::chrono::nanoseconds> timeout,
-                                               std::vector<at::Tensor> tensors, c10d::OpType type) {
-  auto self = c10::make_intrusive<WorkTutti>(group, std::move(tensors), type);
-  const std::lock_guard lock(self->waiting_);
-  self->running_ = calls.size();
-  self->works_.reserve(calls.size());
-  for (Collective& call : calls) self->works_.push_back(group.submit(call, timeout, true));
-  for (tutti::Work& work : self->works_) {
-    auto held = self;
-    work.on_done({&WorkTutti::done, held.release()});
+  static void drop(void* context, const Status&) noexcept {
+    auto* const kept = static_cast<Kept*>(context);
+    kept->work.detach();
+    delete kept;
   }
-  return self;
+};
+
+WorkTutti::WorkTutti(int rank, Operation operation, std::uint64_t sequence)
+    : c10d::Work(rank, operation.type, operation.title, operation.inputs),
+      inputs_(std::move(operation.inputs)),
+      outputs_(std::move(operation.outputs)),
+      sequence_(sequence) {}
+
+// Callbacks of a future hold a reference, so none is to come.
+WorkTutti::~WorkTutti() {
+  if (settled_.load()) {
+    for (tutti::Work& work : works_) work.detach();
+    return;
+  }
+  const WithoutGil unlocked;  // the last reference to a world may go
+  for (tutti::Work& work : works_) {
+    if (work.done()) {
+      work.detach();
+      continue;
+    }
+    auto* const kept = new Kept{std::move(work), inputs_, outputs_};
+    kept->work.on_done({&Kept::drop, kept});
+  }
+  settle();
+}
+
+void WorkTutti::add(tutti::Work work, bool asynchronous) {
+  if (asynchronous) (void)work.done();  // whoever looks wakes the progress thread
+  works_.push_back(std::move(work));
+}
+
+void WorkTutti::add(tutti::Work work, Operation operation) {
+  (void)work.done();
+  const std::lock_guard lock(waiting_);
+  works_.push_back(std::move(work));
+  for (at::Tensor& tensor : operation.inputs) inputs_.push_back(std::move(tensor));
+  for (at::Tensor& tensor : operation.outputs) outputs_.push_back(std::move(tensor));
+}
+
+/// Under the mutex, or where nobody else knows us: all operations are done. Tells the base.
+void WorkTutti::settle() const {
+  if (settled_.exchange(true)) return;
+  std::exception_ptr problem;
+  for (const tutti::Work& work : works_) {
+    if (!work.valid()) continue;  // kept elsewhere
+    if (const Status status = work.error(); !status.ok() && !problem)
+      problem = exception_of(status);
+  }
+  const_cast<WorkTutti*>(this)->finish(problem);
+}
+
+bool WorkTutti::poll() const {
+  if (settled_.load()) return true;
+  const std::unique_lock lock(waiting_, std::try_to_lock);
+  if (!lock) return settled_.load();  // somebody waits, so it was not done a moment ago
+  for (const tutti::Work& work : works_) {
+    if (!work.done()) return false;
+  }
+  settle();
+  return true;
+}
+
+bool WorkTutti::isCompleted() { return poll(); }
+
+bool WorkTutti::isSuccess() const {
+  (void)poll();
+  return c10d::Work::isSuccess();
+}
+
+std::exception_ptr WorkTutti::exception() const {
+  (void)poll();
+  return c10d::Work::exception();
+}
+
+int WorkTutti::sourceRank() const {
+  const std::lock_guard lock(waiting_);
+  for (const tutti::Work& work : works_) {
+    if (const int rank = work.source_rank(); rank >= 0) return rank;
+  }
+  throw C10_BUILD_ERROR(ValueError, "Work.source_rank: only a recv that is done has one");
+}
+
+bool WorkTutti::wait(std::chrono::milliseconds timeout) {
+  if (!settled_.load()) {
+    const bool limited = timeout > kNoTimeout;
+    const auto deadline = limited ? Clock::now() + timeout : Clock::time_point::max();
+    const auto check_in_time = [&](bool in_time) {
+      TORCH_CHECK_WITH(DistBackendError, in_time, "Work.wait: not done within ", timeout.count(),
+                       " ms; the operation goes on, and can be waited for again");
+    };
+    std::unique_lock lock(waiting_, std::defer_lock);
+    if (limited)
+      check_in_time(lock.try_lock_until(deadline));
+    else
+      lock.lock();
+    for (tutti::Work& work : works_) {
+      if (limited) {
+        check_in_time(work.wait_for(std::max<Clock::duration>(deadline - Clock::now(), {})));
+        continue;
+      }
+      try {
+        work.wait();
+      } catch (const Error&) {  // `settle` tells it
+      }
+    }
+    settle();
+    inputs_.clear();
+  }
+  if (const std::exception_ptr problem = c10d::Work::exception()) std::rethrow_exception(problem);
+  return true;
+}
+
+c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
+  bool ended = false;
+  {
+    const std::lock_guard lock(waiting_);
+    if (future_) return future_;
+    future_ =
+        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    running_ = works_.size() + 1;
+    for (tutti::Work& work : works_) {
+      auto held = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this);
+      try {
+        work.on_done({&WorkTutti::done, held.get()});
+        (void)held.release();
+      } catch (const InvalidArgument&) {  // it was waited for
+        --running_;
+      }
+    }
+    ended = --running_ == 0;
+  }
+  if (ended) complete_future();
+  return future_;
 }
 
 void WorkTutti::done(void* context, const Status& status) noexcept {
   const auto self = c10::intrusive_ptr<WorkTutti>::reclaim(static_cast<WorkTutti*>(context));
-  if (!status.ok() && self->first_failure_.ok()) self->first_failure_ = status;
-  if (--self->running_ > 0) return;
+  // Callbacks come one after the other, and only the last one reads it.
+  if (!status.ok() && self->failure_.ok()) self->failure_ = status;
+  if (--self->running_ == 0) self->complete_future();
+}
+
+/// On the progress thread, which holds no lock: what is chained to the future runs here.
+void WorkTutti::complete_future() {
   try {
-    if (self->first_failure_.ok())
-      self->future_->markCompleted(c10::IValue(self->tensors_));
+    (void)poll();
+    if (failure_.ok())
+      future_->markCompleted(c10::IValue(outputs_));
     else
-      self->future_->setError(exception_of(self->first_failure_));
+      future_->setError(exception_of(failure_));
   } catch (...) {
     // A callback of the user's threw: torch has logged it, and our thread goes on.
   }
-}
-
-bool WorkTutti::isCompleted() {
-  const std::lock_guard lock(waiting_);
-  for (const tutti::Work& work : works_) {
-    if (!work.done()) return false;
-  }
-  return true;
-}
-
-bool WorkTutti::isSuccess() const { return exception() == nullptr; }
-
-std::exception_ptr WorkTutti::exception() const {
-  const std::lock_guard lock(waiting_);
-  for (const tutti::Work& work : works_) {
-    if (const Status status = work.error(); !status.ok()) return exception_of(status);
-  }
-  return nullptr;
-}
-
-bool WorkTutti::wait(std::chrono::milliseconds timeout) {
-  {
-    const std::lock_guard lock(waiting_);
-    const auto end = std::chrono::steady_clock::now() + timeout;
-    for (tutti::Work& work : works_) {
-      if (timeout == kNoTimeout) {
-        while (!work.wait_for(std::chrono::hours(1))) {
-        }
-        continue;
-      }
-      const auto left = end - std::chrono::steady_clock::now();
-      TORCH_CHECK_WITH(DistBackendError, work.wait_for(std::max(left, left.zero())),
-                       "Work.wait: not done within ", timeout.count(),
-                       " ms; the operation goes on, and can be waited for again");
-    }
-  }
-  if (const std::exception_ptr problem = exception()) std::rethrow_exception(problem);
-  return true;
 }
 
 }  // namespace tutti::torch_plugin

@@ -1,47 +1,67 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
+#include <exception>
 #include <mutex>
-#include <optional>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
-#include <tutti/process_group.hpp>
+#include <tutti/error.hpp>
+#include <tutti/work.hpp>
 
 namespace tutti::torch_plugin {
 
-/// Operations that c10d sees as one. Owns its tensors until they are done, even when nobody holds
-/// it.
+/// What c10d shall know of an operation beside its end.
+struct Operation {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  const char* title = nullptr;  ///< for the profiler
+  std::vector<at::Tensor> inputs = {};
+  std::vector<at::Tensor> outputs = {};  ///< the result, and the value of the future
+};
+
+/// Operations that c10d sees as one. It owns their tensors until they are done, even if nobody
+/// holds it any more. Any thread may wait, poll or ask for the future.
 class WorkTutti final : public c10d::Work {
  public:
-  /// Submits `calls`, in their order. `tensors`: all that they touch, and the future's value.
-  static c10::intrusive_ptr<WorkTutti> start(ProcessGroup& group, std::vector<Collective> calls,
-                                             std::optional<std::chrono::nanoseconds> timeout,
-                                             std::vector<at::Tensor> tensors, c10d::OpType type);
-  WorkTutti(const ProcessGroup& group, std::vector<at::Tensor> tensors, c10d::OpType type);
+  WorkTutti(int rank, Operation operation, std::uint64_t sequence);
   ~WorkTutti() override;
+
+  /// Adds an operation that was started. `asynchronous`: nobody waits for it soon.
+  void add(tutti::Work work, bool asynchronous);
+  /// The same for one operation of several that are coalesced.
+  void add(tutti::Work work, Operation operation);
 
   bool isCompleted() override;
   bool isSuccess() const override;
   std::exception_ptr exception() const override;
+  int sourceRank() const override;
   bool wait(std::chrono::milliseconds timeout) override;
-  std::vector<at::Tensor> result() override { return tensors_; }
-  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override { return future_; }
+  std::vector<at::Tensor> result() override { return outputs_; }
+  c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
+  uint64_t getSequencenumber() const override { return sequence_; }
 
  private:
+  struct Kept;
   static void done(void* context, const Status& status) noexcept;
+  bool poll() const;
+  void settle() const;
+  void complete_future();
 
-  ProcessGroup group_;  ///< with the last handle of a group its callbacks would go
-  std::vector<at::Tensor> tensors_;
-  c10::intrusive_ptr<c10::ivalue::Future> future_;
-  mutable std::mutex
-      waiting_;  ///< c10d lets any thread wait; a tutti::Work belongs to one at a time
-  std::vector<tutti::Work> works_;
-  // Of the progress thread alone, until the future is completed.
-  std::size_t running_ = 0;
-  Status first_failure_;
+  std::vector<at::Tensor> inputs_;
+  std::vector<at::Tensor> outputs_;
+  std::uint64_t sequence_;
+  c10::intrusive_ptr<c10::ivalue::Future> future_;  ///< made when somebody asks for it
+  std::atomic<std::size_t> running_{0};             ///< operations that the future waits for
+  Status failure_;                                  ///< the first one that a callback told
+
+  /// A tutti::Work belongs to one thread at a time.
+  mutable std::timed_mutex waiting_;
+  mutable std::vector<tutti::Work> works_;
+  mutable std::atomic<bool> settled_{false};
 };
 
 }  // namespace tutti::torch_plugin

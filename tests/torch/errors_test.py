@@ -1,0 +1,155 @@
+"""Errors are torch's classes, and name what is wrong and which rank it was."""
+
+import os
+import signal
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import tutti.torch  # noqa: F401
+from forked import run, run_each
+
+DIED = 77
+
+
+def begin(seconds=20):
+    dist.init_process_group("tutti", timeout=timedelta(seconds=seconds))
+    return dist.get_rank()
+
+
+def gather_to(root):
+    options = dist.GatherOptions()
+    options.rootRank = root
+    return options
+
+
+def body_bad_calls():
+    rank = begin()
+    group = dist.group.WORLD._get_backend(torch.device("cpu"))
+    one, two = torch.ones(1), torch.ones(2)
+    for wrong, kind, text in [
+        (lambda: dist.all_reduce(one, op=dist.ReduceOp.BAND), ValueError, "BAND of float32 has no meaning"),
+        (lambda: group.allreduce([torch.ones(2, dtype=torch.complex32)]), TypeError, "cannot be combined"),
+        (lambda: group.allreduce([one.to("meta")]), ValueError, "the tensor is on meta, and this backend takes CPU"),
+        (lambda: group.allreduce([one, two]), ValueError, "all_reduce: one tensor is wanted, 2 are given"),
+        (lambda: group.allgather([[one]], [one]), ValueError, "it must have one for each of the 2 ranks"),
+        (lambda: dist.all_gather([two, two], one), ValueError, "all_gather"),
+        (lambda: dist.all_gather_single(one, two), ValueError, "all_gather"),
+        (lambda: dist.reduce_scatter_single(one, torch.ones(5)), ValueError, "reduce_scatter"),
+        (lambda: dist.all_to_all_single(torch.ones(3), torch.ones(3)), ValueError, "does not divide equally"),
+        (lambda: dist.all_to_all_single(two, two, [1, 1], [1, 2]), ValueError, "Split sizes doesn't match"),
+        (lambda: dist.all_to_all_single(two, two, [1, 1], [3, -1]), ValueError, "Split sizes doesn't match"),
+        (lambda: dist.all_to_all_single(two, two, [2], [1, 1]), ValueError, "Number of tensor splits not equal"),
+        (lambda: dist.all_to_all([one], [one, one]), ValueError, "both lists must have a tensor for each of the 2"),
+        (lambda: group.broadcast(one, 5), ValueError, "root must be a rank of the group, 0 to 1"),
+        (lambda: group.gather([[one, one]], [one], gather_to(1 - rank)), ValueError, "only the destination"),
+        (lambda: group.send([one], 7, 0), ValueError, "the receiver must be a rank of the group, 0 to 1"),
+        (lambda: group.send([one], 0, -1), ValueError, "a tag must not be negative"),
+        (lambda: group.recv([one], -1, 0), ValueError, "the sender must be a rank of the group, not -1"),
+        (lambda: dist.all_reduce(torch.ones(1).expand(4)), ValueError, "several elements share memory"),
+        (lambda: group.allreduce_coalesced([]), ValueError, "the list of tensors is empty"),
+        (lambda: group._end_coalescing(), ValueError, "no operations of this group are coalesced"),
+    ]:
+        with pytest.raises(kind, match=text):
+            wrong()
+    # An error among coalesced operations ends that.
+    with pytest.raises(ValueError, match="a tag must not be negative"):
+        dist.batch_isend_irecv([dist.P2POp(dist.isend, one, 1 - rank), dist.P2POp(dist.irecv, one, 1 - rank, tag=-1)])
+    with pytest.raises(ValueError, match="no operations of this group are coalesced"):
+        group._end_coalescing()
+    dist.distributed_c10d._world.pg_coalesce_state.clear()  # torch leaves its own list behind
+    dist.all_reduce(two)  # the group goes on
+    assert (two == 2).all()
+
+
+def body_disagree():
+    rank = begin()
+    with pytest.raises(dist.DistBackendError, match=r"rank [01].*all_reduce\(SUM, float32 x 3\)") as told:
+        dist.all_reduce(torch.zeros(3 + rank))
+    assert "float32 x 4" in str(told.value)
+    with pytest.raises(dist.DistBackendError):
+        dist.barrier()
+
+
+def body_killed(how):
+    rank = begin()
+    dist.barrier()
+    if rank == 2:
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        os._exit(DIED)
+    x = torch.ones(10)
+    begun = time.monotonic()
+    if how == "future":
+        with pytest.raises(Exception, match="rank 2"):
+            dist.all_reduce(x, async_op=True).get_future().wait()
+    else:
+        with pytest.raises(dist.DistNetworkError, match="rank 2"):
+            dist.all_reduce(x)
+    assert time.monotonic() - begun < 10, "a death is not waited for"
+    work = dist.all_reduce(x, async_op=True)
+    while not work.is_completed():
+        time.sleep(0.001)
+    assert not work.is_success() and "rank 2" in str(work.exception())
+
+
+def body_stopped():
+    rank = begin(seconds=1)
+    dist.barrier()
+    if rank == 1:
+        time.sleep(2.5)
+        os._exit(DIED)
+    with pytest.raises(dist.DistBackendError, match="waiting for rank 1"):
+        dist.all_reduce(torch.ones(1))
+
+
+def body_monitored():
+    rank = begin()
+    group = dist.group.WORLD
+    group.monitored_barrier(timedelta(seconds=5), False)
+    if rank == 1:
+        time.sleep(1.5)
+        with pytest.raises(RuntimeError, match="Rank 1 successfully reached monitoredBarrier, but received errors"):
+            group.monitored_barrier(timedelta(seconds=5), False)
+        return
+    if rank == 0:
+        with pytest.raises(RuntimeError, match=r"\[Rank 0\]: Ranks 1 failed to pass monitoredBarrier in 500 ms"):
+            group.monitored_barrier(timedelta(milliseconds=500), True)
+    else:
+        with pytest.raises(RuntimeError, match="Rank 2 successfully reached monitoredBarrier"):
+            group.monitored_barrier(timedelta(seconds=5), False)
+
+
+def body_aborted():
+    rank = begin()
+    dist.barrier()
+    if rank == 1:
+        time.sleep(0.2)
+        dist.group.WORLD.abort()
+        return
+    with pytest.raises(dist.DistBackendError, match="rank 1: torch's abort"):
+        dist.all_reduce(torch.ones(1))
+
+
+@pytest.mark.parametrize("body", [body_bad_calls, body_disagree, body_aborted],
+                         ids=lambda body: body.__name__.removeprefix("body_"))
+def test_errors_of_two_ranks(body):
+    run(body, 2)
+
+
+def test_a_monitored_barrier_names_who_has_not_come():
+    run(body_monitored, 3)
+
+
+@pytest.mark.parametrize("how", ["kill", "exit", "future"])
+def test_a_dead_rank_is_named(how):
+    ended = run_each(body_killed, 3, how)
+    assert [one.status for one in ended] == [0, 0, -signal.SIGKILL if how == "kill" else DIED], ended
+
+
+def test_a_rank_that_does_not_come_is_named():
+    ended = run_each(body_stopped, 2)
+    assert [one.status for one in ended] == [0, DIED], ended

@@ -1,0 +1,253 @@
+"""What torch builds on a backend runs on this one: DDP, FSDP2, functional collectives, tensor parallel, DETAIL mode."""
+
+import os
+from datetime import timedelta
+
+import pytest
+import torch
+import torch._dynamo  # here, so that it is imported once and not in every process
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+import torch.distributed.checkpoint as checkpoint
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.join import Join
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.nn.parallel import DistributedDataParallel
+
+import tutti.torch  # noqa: F401
+from forked import run
+
+
+def begin(backend="tutti"):
+    dist.init_process_group(backend, timeout=timedelta(seconds=30))
+    return dist.get_rank(), dist.get_world_size()
+
+
+def made_model():
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Linear(8, 32), torch.nn.Tanh(), torch.nn.Linear(32, 32), torch.nn.Tanh(),
+                               torch.nn.Linear(32, 3))
+
+
+def batch(rank, step):
+    torch.manual_seed(1000 * step + rank)
+    return torch.randn(16, 8)
+
+
+def loss_of(model, rank, step):
+    return model(batch(rank, step)).square().mean()
+
+
+def train(model, rank, steps=5):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    seen = []
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(model, rank, step).backward()
+        seen += [p.grad.clone() for p in model.parameters() if p.grad is not None]
+        optimizer.step()
+    return seen + [p.detach().clone() for p in model.parameters()]
+
+
+def alone(size, steps=5):
+    """What training on one process with the batches of all ranks gives."""
+    model = made_model()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(steps):
+        optimizer.zero_grad()
+        (sum(loss_of(model, r, step) for r in range(size)) / size).backward()
+        optimizer.step()
+    return list(model.parameters())
+
+
+def check_like_alone(model, size):
+    for ours, theirs in zip(model.parameters(), alone(size)):
+        value = ours.full_tensor() if hasattr(ours, "full_tensor") else ours
+        torch.testing.assert_close(value, theirs, rtol=1e-5, atol=1e-6)
+
+
+def body_ddp_as_gloo():
+    rank, _ = begin()
+    results = []
+    for group in (dist.group.WORLD, dist.new_group(backend="gloo")):
+        model = made_model()
+        if rank == 1:  # DDP gives all the weights of rank 0
+            for p in model.parameters():
+                p.data.zero_()
+        results.append(train(DistributedDataParallel(model, bucket_cap_mb=0.001, process_group=group), rank))
+    assert all(map(torch.equal, *results)), "two addends: every order gives the same bits"
+    dist.barrier()
+
+
+class Branches(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = torch.nn.ModuleList(torch.nn.Linear(8, 3) for _ in range(3))
+        self.rows = torch.nn.Embedding(50, 8, sparse=True)
+
+    def forward(self, x, which):
+        return self.parts[which](x + self.rows(torch.tensor([which, 3 + which])).sum(0))
+
+
+def body_ddp_options():
+    rank, size = begin()
+    # All buckets are views, the graph is the same each time.
+    model = DistributedDataParallel(made_model(), gradient_as_bucket_view=True, static_graph=True)
+    train(model, rank)
+    check_like_alone(model, size)
+    # Gradients are kept back, then sent.
+    model = DistributedDataParallel(made_model())
+    with model.no_sync():
+        loss_of(model, rank, 0).backward()
+    loss_of(model, rank, 1).backward()
+    wanted = made_model()
+    (sum(loss_of(wanted, r, s) for r in range(size) for s in (0, 1)) / size).backward()
+    for ours, theirs in zip(model.parameters(), wanted.parameters()):
+        torch.testing.assert_close(ours.grad, theirs.grad)
+    # A hook of the user's, in bf16.
+    model = DistributedDataParallel(made_model())
+    model.register_comm_hook(None, fp16_compress_hook)
+    loss_of(model, rank, 0).backward()
+    # Ranks use other parameters, and sparse gradients.
+    torch.manual_seed(3)
+    model = DistributedDataParallel(Branches(), find_unused_parameters=True)
+    torch.manual_seed(rank)
+    model(torch.randn(4, 8), rank).sum().backward()
+    for which, part in enumerate(model.module.parts):
+        assert (part.weight.grad is not None and part.weight.grad.abs().sum() > 0) == (which < size)
+    rows = model.module.rows.weight.grad
+    assert rows.is_sparse and rows.to_dense().abs().sum(1).nonzero().flatten().tolist() == [0, 1, 3, 4]
+    # One rank has more batches than the others.
+    model = DistributedDataParallel(made_model())
+    with Join([model]):
+        for step in range(3 + rank):
+            loss_of(model, rank, step).backward()
+
+
+def body_fsdp2():
+    rank, size = begin()
+    mesh = init_device_mesh("cpu", (size,))
+    model = made_model()
+    for layer in model:
+        if isinstance(layer, torch.nn.Linear):
+            fully_shard(layer, mesh=mesh)
+    fully_shard(model, mesh=mesh)
+    train(model, rank)
+    check_like_alone(model, size)
+    half = fully_shard(made_model(), mesh=mesh, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16,
+                                                                               reduce_dtype=torch.bfloat16))
+    loss_of(half, rank, 0).backward()
+
+
+def body_tensor_parallel():
+    rank, size = begin()
+    mesh = init_device_mesh("cpu", (size,))
+    whole = torch.arange(24.0).reshape(8, 3)
+    spread = distribute_tensor(whole, mesh, [Shard(0)])
+    assert torch.equal(spread.full_tensor(), whole)
+    assert torch.equal(spread.redistribute(mesh, [Shard(1)]).redistribute(mesh, [Replicate()]).to_local(), whole)
+    assert torch.equal((spread + spread).sum().full_tensor(), whole.sum() * 2)
+    model = made_model()
+    wanted = model(batch(0, 0))
+    parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    torch.testing.assert_close(model(batch(0, 0)), wanted)
+
+
+def body_functional():
+    rank, size = begin()
+    world = dist.group.WORLD
+    x = torch.full((4, 2), rank + 1.0)
+    total = size * (size + 1) / 2
+    assert (funcol.all_reduce(x, "sum", world) == total).all()
+    assert (funcol.all_reduce(x, "avg", world) == total / size).all()
+    assert torch.equal(funcol.all_gather_tensor(x, 0, world)[::4, 0], torch.arange(1.0, size + 1))
+    assert funcol.all_gather_tensor(x, 1, world).shape == (4, 2 * size)
+    assert (funcol.reduce_scatter_tensor(torch.ones(size * 2) * (rank + 1), "sum", 0, world) == total).all()
+    assert all((t == total).all() for t in funcol.all_reduce_coalesced([x, x + 0], "sum", world))
+    gathered = funcol.all_gather_into_tensor_coalesced([x, torch.ones(1)], world)
+    assert gathered[0].shape == (4 * size, 2) and gathered[1].shape == (size,)
+    scattered = funcol.reduce_scatter_tensor_coalesced([torch.ones(size), torch.ones(2 * size)], "sum", [0, 0], world)
+    assert (scattered[0] == size).all() and scattered[1].shape == (2,)
+    moved = funcol.all_to_all_single(torch.full((size,), float(rank)), [1] * size, [1] * size, world)
+    assert torch.equal(funcol.wait_tensor(moved), torch.arange(float(size)))
+    assert (funcol.broadcast(x, size - 1, world) == size).all()
+    pairs = funcol.permute_tensor(torch.full((2,), float(rank)), [(r + 1) % size for r in range(size)], world)
+    assert (pairs == (rank - 1) % size).all()
+
+
+def body_objects(path):
+    rank, size = begin()
+    every = [None] * size
+    dist.all_gather_object(every, {"rank": rank, "text": "x" * 1000 * rank})
+    assert [one["rank"] for one in every] == list(range(size)) and len(every[-1]["text"]) == 1000 * (size - 1)
+    into = [None] * size if rank == 1 else None
+    dist.gather_object(("a", rank), into, dst=1)
+    assert rank != 1 or into == [("a", r) for r in range(size)]
+    objects = [rank, "zero", None] if rank == 0 else [None] * 3
+    dist.broadcast_object_list(objects, 0)
+    assert objects == [0, "zero", None]
+    mine = [None]
+    dist.scatter_object_list(mine, [f"for {r}" for r in range(size)] if rank == 0 else None, 0)
+    assert mine == [f"for {rank}"]
+    if rank == 0:
+        dist.send_object_list(["letter", 5], 1)
+    elif rank == 1:
+        received = [None, None]
+        dist.recv_object_list(received, 0)
+        assert received == ["letter", 5]
+    # A checkpoint that all ranks write and read, the sharded optimizer, and groups of groups.
+    state = {"weights": torch.full((3,), 4.0), "step": 3}
+    checkpoint.save(state, checkpoint_id=f"{path}/saved")
+    state = {"weights": torch.zeros(3), "step": 0}
+    checkpoint.load(state, checkpoint_id=f"{path}/saved")
+    assert (state["weights"] == 4).all() and state["step"] == 3
+    model = DistributedDataParallel(made_model())
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
+    loss_of(model, rank, 0).backward()
+    optimizer.step()
+    small, _ = dist.new_subgroups(1)
+    assert small.size() == 1
+    mine = dist.new_group([0, 1], use_local_synchronization=True)
+    dist.barrier(mine)
+
+
+def body_detail():
+    assert dist.get_debug_level() == dist.DebugLevel.DETAIL
+    rank, size = begin()
+    x = torch.ones(3)
+    dist.all_reduce(x)
+    assert (x == size).all()
+    every = [torch.empty(3) for _ in range(size)]
+    dist.all_gather(every, x)
+    dist.all_gather_single(torch.empty(3 * size), x)
+    dist.reduce_scatter_single(torch.empty(3), torch.ones(3 * size))
+    dist.all_to_all_single(torch.empty(size), torch.ones(size))
+    dist.batch_isend_irecv([dist.P2POp(dist.isend, x, (rank + 1) % size),
+                            dist.P2POp(dist.irecv, every[0], (rank - 1) % size)])[0].wait()
+    train(DistributedDataParallel(made_model()), rank, 2)
+    dist.barrier()
+    with pytest.raises(RuntimeError, match="Detected mismatch between collectives on ranks"):
+        dist.all_reduce(torch.ones(3 + rank))
+    os._exit(0)  # the helper's threads of Gloo are not ours to end
+
+
+def test_ddp_gets_the_gradients_that_gloo_gives():
+    run(body_ddp_as_gloo, 2)
+
+
+@pytest.mark.parametrize("body", [body_ddp_options, body_fsdp2, body_tensor_parallel, body_functional],
+                         ids=lambda body: body.__name__.removeprefix("body_"))
+def test_layers(body):
+    run(body, 2, limit=60)
+
+
+def test_objects_checkpoints_and_sub_groups(tmp_path):
+    run(body_objects, 2, tmp_path, limit=60)
+
+
+def test_the_wrapper_of_detail_mode_takes_it():
+    run(body_detail, 2, TORCH_DISTRIBUTED_DEBUG="DETAIL")

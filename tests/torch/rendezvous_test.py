@@ -1,0 +1,110 @@
+"""How ranks meet: by torch's store, with the user's key or a secret of rank 0."""
+
+import importlib
+import os
+import sys
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import tutti.torch
+from forked import run
+
+HANDED_OUT = "rank 0 hands out a secret by the store in which they meet"
+
+
+def add_up():
+    x = torch.ones(2)
+    dist.all_reduce(x)
+    assert (x == dist.get_world_size()).all()
+
+
+def body_backend(name):
+    dist.init_process_group(name)
+    add_up()
+    group = dist.new_group([0, 1])
+    dist.all_reduce(torch.ones(1), group=group)
+    dist.destroy_process_group()
+
+
+def body_key(path, same):
+    if not same:
+        os.environ["HOME"] = f"{path}/{os.environ['RANK']}"
+        os.makedirs(os.environ["HOME"])
+    os.environ["TUTTI_LOG_LEVEL"] = "info"
+    dist.init_process_group("tutti", init_method=f"file://{path}/store", world_size=2, rank=int(os.environ["RANK"]))
+    add_up()
+
+
+def body_given(path):
+    rank = int(os.environ["RANK"])
+    secret = f"{path}/secret{rank}"
+    with open(os.open(secret, os.O_CREAT | os.O_WRONLY, 0o600), "w") as file:
+        file.write(str(rank) * 40)
+    os.environ["TUTTI_SECRET_FILE"] = secret
+    with pytest.raises(ValueError, match="rank 0 was given a secret .*, and rank 1 has another one or none"):
+        dist.init_process_group("tutti", init_method=f"file://{path}/store", world_size=2, rank=rank)
+
+
+def body_missing(path):
+    """Rank 1 never comes."""
+    store = dist.FileStore(f"{path}/store", 2)
+    with pytest.raises(dist.DistBackendError, match=r"rank 1 did not come to the group within 400 ms; see whether"):
+        dist.init_process_group("tutti", store=store, world_size=2, rank=0, timeout=timedelta(milliseconds=400))
+
+
+def body_one_store(path):
+    store = dist.FileStore(f"{path}/store", 2)
+    for _ in range(3):
+        dist.init_process_group("tutti", store=store, world_size=2, rank=int(os.environ["RANK"]))
+        add_up()
+        dist.destroy_process_group()
+
+
+def body_no_module(version):
+    torch.__version__ = version
+    with pytest.raises(ImportError) as told:
+        importlib.reload(tutti.torch)
+    text = str(told.value)
+    assert f"tutti-torch has no module for torch {version}" in text and "pip install ./torch --no-build-isolation" in text
+    assert f"Python {sys.version_info.major}.{sys.version_info.minor}, only for torch 2." in text
+
+
+@pytest.mark.parametrize("name", ["tutti", "TUTTI", "cpu:tutti", "cpu:tutti,cuda:gloo", "cuda:gloo,cpu:tutti"])
+def test_takes_the_names_that_torch_has(name):
+    run(body_backend, 2, name)
+
+
+def test_is_registered_for_cpu_and_not_its_default():
+    assert dist.Backend("tutti") == "tutti" == dist.Backend.TUTTI
+    assert dist.is_backend_available("tutti")
+    assert dist.Backend.backend_capability["tutti"] == ["cpu"]
+    assert dist.get_default_backend_for_device("cpu") == "gloo"
+
+
+def test_ranks_of_one_user_use_the_users_key(tmp_path):
+    for text in run(body_key, 2, tmp_path, True):
+        assert HANDED_OUT not in text, text
+
+
+def test_without_a_common_key_rank_0_hands_out_a_secret(tmp_path):
+    for text in run(body_key, 2, tmp_path, False):
+        assert HANDED_OUT in text, text
+
+
+def test_given_secrets_that_differ_are_refused(tmp_path):
+    run(body_given, 2, tmp_path)
+
+
+def test_a_missing_rank_is_named(tmp_path):
+    run(body_missing, 1, tmp_path)
+
+
+def test_a_store_serves_one_world_after_the_other(tmp_path):
+    run(body_one_store, 2, tmp_path)
+
+
+def test_a_torch_without_a_module_is_told_what_to_do():
+    run(body_no_module, 1, "2.99.0")

@@ -1,0 +1,159 @@
+"""Works, futures and what else a group has."""
+
+import copy
+import gc
+import threading
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch.distributed as dist
+
+import tutti.torch
+from forked import run
+
+CPU = torch.device("cpu")
+
+
+def begin():
+    dist.init_process_group("tutti", timeout=timedelta(seconds=20))
+    return dist.get_rank(), dist.group.WORLD._get_backend(CPU)
+
+
+def body_futures():
+    rank, group = begin()
+    x = torch.ones(4)
+    work = dist.all_reduce(x, async_op=True)
+    threads = []
+
+    def chained(future):
+        threads.append(threading.current_thread())
+        inner = dist.all_reduce(torch.ones(1), async_op=True)  # a new operation may begin there
+        assert inner.wait()
+        return future.value()[0].sum().item()
+
+    future = work.get_future().then(chained)
+    assert future.wait() == 8.0
+    assert threads[0] is not threading.main_thread() or future.done()
+    assert work.is_completed() and work.is_success() and work.wait()
+    assert torch.equal(work.result()[0], x)
+    # One that was waited for before somebody asks.
+    work = dist.all_reduce(x, async_op=True)
+    work.wait()
+    assert torch.equal(work.get_future().value()[0], x)
+    # Several tensors, and none.
+    into = [torch.empty(2) for _ in range(2)]
+    work = dist.all_gather(into, torch.full((2,), float(rank)), async_op=True)
+    assert [t[0].item() for t in work.get_future().wait()] == [0.0, 1.0]
+    assert dist.barrier(async_op=True).get_future().wait() == []
+    # Many are under way at once, and are waited for in another order.
+    values = [torch.full((1000,), float(i)) for i in range(30)]
+    works = [dist.all_reduce(v, async_op=True) for v in values]
+    for i in reversed(range(30)):
+        works[i].wait()
+        assert (values[i] == 2 * i).all()
+
+
+def body_dropped():
+    """Nobody holds the Works nor the tensors: what runs keeps the memory."""
+    rank, _ = begin()
+    if rank == 1:
+        time.sleep(0.3)
+    for _ in range(20):
+        dist.all_reduce(torch.ones(50000), async_op=True)
+        dist.isend(torch.full((50000,), float(rank)), 1 - rank)
+    gc.collect()
+    for _ in range(20):
+        x = torch.empty(50000)
+        dist.recv(x, 1 - rank)
+        assert (x == 1 - rank).all()
+    dist.barrier()
+
+
+def body_waits():
+    rank, _ = begin()
+    if rank == 0:
+        x = torch.zeros(1)
+        work = dist.irecv(x, 1)
+        assert not work.is_completed()
+        with pytest.raises(dist.DistBackendError, match="not done within 50 ms; the operation goes on"):
+            work.wait(timedelta(milliseconds=50))
+        ended = []
+        others = [threading.Thread(target=lambda: ended.append(work.wait())) for _ in range(3)]
+        for other in others:
+            other.start()
+        assert not work.is_completed()  # and does not block
+        dist.send(torch.ones(1), 1)
+        for other in others:
+            other.join()
+        assert ended == [True] * 3 and x.item() == 5.0
+        assert work.is_completed() and work._source_rank() == 1
+    else:
+        assert dist.recv(torch.empty(1)) == 0  # from any source
+        dist.send(torch.full((1,), 5.0), 0)
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    work.wait()
+    with pytest.raises(ValueError, match="only a recv that is done has one"):
+        work._source_rank()
+
+
+def body_polled():
+    """is_completed alone brings it to its end."""
+    rank, _ = begin()
+    x = torch.ones(100000)
+    work = dist.all_reduce(x, async_op=True)
+    while not work.is_completed():
+        time.sleep(0.001)
+    assert (x == 2).all()
+    sending = dist.isend(x, 1 - rank)
+    receiving = dist.irecv(torch.empty(100000), 1 - rank)
+    while not (sending.is_completed() and receiving.is_completed()):
+        time.sleep(0.001)
+
+
+def body_life():
+    rank, group = begin()
+    assert group.name() == "tutti" and group.rank() == rank and group.size() == 2
+    assert group.options._timeout == timedelta(seconds=20) and group.supports_splitting and group.supports_coalescing
+    assert isinstance(copy.deepcopy(group.options), tutti.torch.Options)
+    assert isinstance(group, tutti.torch.ProcessGroupTutti)
+    assert group._get_sequence_number_for_group() == 0
+    dist.all_reduce(torch.ones(1))
+    dist.barrier()
+    other = dist.isend(torch.ones(1), 1 - rank)
+    dist.recv(torch.ones(1), 1 - rank)
+    other.wait()
+    assert group._get_sequence_number_for_group() == 2, "sends and recvs are not counted"
+    part = dist.group.WORLD.split_group([rank], timeout=timedelta(seconds=7))
+    assert part.size() == 1
+    x = torch.ones(3)
+    part.allreduce([x]).wait()
+    assert (x == 1).all()
+    turned = dist.group.WORLD.split_group([0, 1])
+    turned.broadcast(x, 1).wait()
+    dist.group.WORLD.set_timeout(timedelta(seconds=8))
+    assert group.options._timeout == timedelta(seconds=8)
+    with pytest.raises(ValueError, match="the timeout must be positive"):
+        dist.group.WORLD.set_timeout(timedelta(seconds=-1))
+    pending = dist.all_reduce(torch.ones(2), async_op=True)
+    dist.destroy_process_group()
+    pending.wait()
+    with pytest.raises(dist.DistBackendError, match="all_reduce in group '0': the group was shut down"):
+        group.allreduce([torch.ones(1)])
+
+
+def body_profiled():
+    begin()
+    with torch.autograd.profiler.profile() as profile:
+        dist.all_reduce(torch.ones(1000))
+        dist.all_reduce(torch.ones(1000), async_op=True).wait()
+        dist.broadcast(torch.ones(1), 0)
+    seen = {event.key: event.count for event in profile.key_averages()}
+    assert seen["tutti:all_reduce"] == 2 and seen["tutti:broadcast"] == 1, seen
+
+
+@pytest.mark.parametrize("body", [body_futures, body_dropped, body_waits, body_polled, body_life, body_profiled],
+                         ids=lambda body: body.__name__.removeprefix("body_"))
+def test_works(body):
+    run(body, 2)

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <exception>
+#include <utility>
+
+#include <tutti/error.hpp>
+
+namespace tutti::torch_plugin {
+
+/// The exception of torch's own classes that belongs to a failure: torch's Python face turns it
+/// into ValueError, DistBackendError, DistNetworkError or DistStoreError.
+[[nodiscard]] std::exception_ptr exception_of(const Status& status);
+
+/// Runs `call`; what the library throws leaves as an exception of torch's.
+template <class Call>
+decltype(auto) with_torchs_exceptions(Call&& call) {
+  try {
+    return std::forward<Call>(call)();
+  } catch (const Error& problem) {
+    std::rethrow_exception(exception_of(problem.status()));
+  }
+}
+
+}  // namespace tutti::torch_plugin

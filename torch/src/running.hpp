@@ -1,0 +1,41 @@
+#pragma once
+
+#include <utility>
+
+#include "failures.hpp"
+#include "process_group_tutti.hpp"
+
+namespace tutti::torch_plugin {
+
+using c10d::OpType;
+using TorchWork = c10::intrusive_ptr<c10d::Work>;
+
+template <class Start>
+TorchWork ProcessGroupTutti::run(Operation operation, bool asynchronous, const Start& start) {
+  return run_each(std::move(operation), asynchronous,
+                  [&](ProcessGroup& group, const auto& add) { add(start(group)); });
+}
+
+template <class Start>
+TorchWork ProcessGroupTutti::run_each(Operation operation, bool asynchronous, const Start& start) {
+  ProcessGroup group = open(operation.title);
+  const bool collective = !c10d::isP2POp(operation.type);
+  const std::uint64_t sequence = collective ? ++sequence_ : sequence_.load();
+  if (const c10::intrusive_ptr<WorkTutti> whole = batch()) {
+    try {
+      with_torchs_exceptions([&] {
+        start(group, [&](tutti::Work one) { whole->add(std::move(one), std::move(operation)); });
+      });
+    } catch (...) {  // torch does not call endCoalescing then
+      give_up_batch();
+      throw;
+    }
+    return whole;
+  }
+  auto work = c10::make_intrusive<WorkTutti>(getRank(), std::move(operation), sequence);
+  with_torchs_exceptions(
+      [&] { start(group, [&](tutti::Work one) { work->add(std::move(one), asynchronous); }); });
+  return work;
+}
+
+}  // namespace tutti::torch_plugin
