@@ -34,7 +34,8 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   }
   rendezvous::Rendezvous meeting;
   const bool compares = !options.exchange_is_private && !options.secret;
-  if (options.secret || (config.tls && !compares)) {  // what the exchange carries may be read on the way
+  if (options.secret ||
+      (config.tls && !compares)) {  // what the exchange carries may be read on the way
     Result<store::JobSecret> secret = store::job_secret({}, options.secret);
     if (!secret) return secret.status();
     if (secret->bytes.empty())
