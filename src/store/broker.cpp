@@ -8,13 +8,13 @@
 #include <utility>
 
 #include "base/shown.hpp"
+#include "store/wire.hpp"
 
 namespace tutti::store {
 namespace {
 
 constexpr std::size_t kNamesInTimeout = 16;
-constexpr std::size_t kItemBytes = 4;  // of an answer, beside the bytes of each key
-constexpr std::size_t kShown = 128;    // bytes of a key or value in a message
+constexpr std::size_t kShown = 128;  // bytes of a key or value in a message
 
 // An entry costs more than its bytes, so that names alone, or empty values, find an end too: the
 // nodes of tables and the strings in them, rounded up.

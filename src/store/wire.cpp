@@ -12,7 +12,6 @@ namespace {
 // Request body: timeout_ms u32, keys u32, values u32, amount i64, then each key and each value as
 // u32 length and bytes. Response body: code u32, values u32, number i64, text,
 // values.
-constexpr std::size_t kItemBytes = sizeof(std::uint32_t);
 
 class Reader {
  public:
