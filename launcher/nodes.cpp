@@ -32,6 +32,9 @@ constexpr std::string_view kFinal = "final ";
 constexpr std::string_view kNoPort = "none";
 constexpr auto kReportTimeout = 5s;
 constexpr auto kGoodByeTimeout = 250ms;
+// A node that was started with the others may dial a moment later. If the job has failed by then,
+// it still hears of that.
+constexpr auto kLateNodes = 1s;
 // A worker may fail before this node has joined the others, who shall hear of it, and tell what
 // failed before.
 constexpr auto kJoinFirst = 1s;
@@ -94,8 +97,11 @@ Nodes::~Nodes() {
   bool over = false;
   std::shared_ptr<TcpStore> store;
   {
-    const std::lock_guard lock(state_->mutex);
+    std::unique_lock lock(state_->mutex);
     state_->on_news = nullptr;
+    // The node that serves hears at once what it has put, and then waits for late ones.
+    if (state_->store && state_->node_rank == 0)
+      state_->settled.wait_for(lock, kLateNodes, [&] { return state_->over; });
     over = state_->over;
     store = state_->store;
   }
@@ -130,7 +136,23 @@ std::string Nodes::follow(State& state, const std::shared_ptr<TcpStore>& store) 
     publish(state, std::move(verdict));
     if (last) break;
   }
+  if (objection.empty()) await_late_nodes(state, *store);
   return objection;
+}
+
+void Nodes::await_late_nodes(const State& state, TcpStore& store) {
+  {
+    const std::lock_guard lock(state.mutex);
+    if (state.node_rank != 0) return;
+  }
+  std::vector<std::string> keys;
+  for (int number = 0; number < state.nnodes; ++number)
+    keys.push_back(fmt::format("{}/{}", key_of(0, kNodesKey), number));
+  try {
+    store.wait(keys, kLateNodes);
+  } catch (const std::exception&) {
+    // A node that comes later finds nobody, and says so.
+  }
 }
 
 std::string Nodes::await_first_verdict(const State& state, TcpStore& store) {
@@ -291,7 +313,8 @@ std::optional<Nodes::Verdict> Nodes::report_failure(int exit_code, const std::st
   if (stands == message) {
     // The thread may have heard the verdict before we could ask for it.
     const std::lock_guard lock(state_->mutex);
-    if (state_->over && !state_->verdicts.back().success && state_->verdicts.back().text != text)
+    if (state_->over && !state_->verdicts.back().success &&
+        state_->verdicts.back().text != parse_verdict(message).text)
       return state_->verdicts.back();
   }
   if (stands == message) return std::nullopt;

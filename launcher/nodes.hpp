@@ -82,6 +82,8 @@ class Nodes {
   static std::string follow(State& state, const std::shared_ptr<TcpStore>& store);
   /// Of the first start; ends the job when a node has not come in time.
   static std::string await_first_verdict(const State& state, TcpStore& store);
+  /// Of the node that serves, when the job has ended.
+  static void await_late_nodes(const State& state, TcpStore& store);
   static std::string join(State& state, const std::shared_ptr<TcpStore>& store);
   static std::string await_port(State& state, TcpStore& store, int start);
   /// What the others shall read if we are killed during `start` or on the way to the next one.
