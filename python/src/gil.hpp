@@ -5,6 +5,7 @@
 #include <chrono>
 #include <exception>
 #include <thread>
+#include <utility>
 
 namespace tutti::python {
 
@@ -33,12 +34,17 @@ nanobind::object call_python(nanobind::handle function, const Arguments&... argu
   return nanobind::steal(result);
 }
 
+/// What a thread has let go of by WithoutGil: null while it has the GIL, and on threads that are
+/// not Python's.
+inline thread_local PyThreadState* released = nullptr;
+
 /// Without the GIL until its end.
 class WithoutGil {
  public:
-  WithoutGil() noexcept : state_(PyEval_SaveThread()) {}
+  WithoutGil() noexcept : state_(PyEval_SaveThread()) { released = state_; }
   ~WithoutGil() {
     or_stand_still([this] { PyEval_RestoreThread(state_); });
+    released = nullptr;
   }
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
@@ -47,16 +53,33 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
-/// With the GIL until its end, on any thread.
+/// With the GIL until its end, on any thread. An interpreter that has ended ends no thread that
+/// comes for the GIL by PyGILState_Ensure: the thread reads what is gone, and the process with it.
+/// So a thread of Python's takes its own state back, which is always safe, and others look first
+/// whether there is an interpreter.
 class WithGil {
  public:
-  WithGil() : state_(or_stand_still([] { return PyGILState_Ensure(); })) {}
-  ~WithGil() { PyGILState_Release(state_); }
+  WithGil() : taken_(std::exchange(released, nullptr)) {
+    or_stand_still([this] {
+      if (taken_ != nullptr) return PyEval_RestoreThread(taken_);
+      if (Py_IsInitialized() == 0) throw Ended{};
+      ensured_ = PyGILState_Ensure();
+    });
+  }
+  ~WithGil() {
+    if (taken_ == nullptr)
+      PyGILState_Release(ensured_);
+    else
+      released = PyEval_SaveThread();
+  }
   WithGil(const WithGil&) = delete;
   WithGil& operator=(const WithGil&) = delete;
 
  private:
-  PyGILState_STATE state_;
+  struct Ended {};
+
+  PyThreadState* taken_;
+  PyGILState_STATE ensured_{};
 };
 
 }  // namespace tutti::python

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <future>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
@@ -22,6 +23,7 @@ bool on_main_thread() noexcept { return getpid() == gettid(); }
 }  // namespace
 
 std::optional<nb::python_error> raised_by_signal() {
+  if (!on_main_thread()) return std::nullopt;
   const WithGil locked;
   std::optional<nb::python_error> raised;
   if (PyErr_CheckSignals() != 0) raised.emplace();
