@@ -77,7 +77,7 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
   const Group group = self.open();
   const BatchOptions options{.timeout = timeout_of(timeout)};
   Kept::release_done();
-  std::vector<P2POp> wanted;
+  std::vector<P2POp> ops;
   std::vector<Memory> memories;
   for (const nb::handle one : operations) {
     std::string kind;
@@ -100,13 +100,13 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
     Memory memory("batch_isend_irecv");
     const TensorView view = memory.one(array, "array", kind == "send" ? Use::read : Use::write);
     memories.push_back(std::move(memory));
-    wanted.push_back(kind == "send" ? P2POp::isend(view, source_of(peer), tag)
-                                    : P2POp::irecv(view, source_of(peer), tag));
+    ops.push_back(kind == "send" ? P2POp::isend(view, source_of(peer), tag)
+                                 : P2POp::irecv(view, source_of(peer), tag));
   }
   std::vector<Work> works;
   {
     const WithoutGil unlocked;
-    works = group->batch_isend_irecv(wanted, options);
+    works = group->batch_isend_irecv(ops, options);
   }
   nb::list all;
   for (std::size_t i = 0; i < works.size(); ++i) {
