@@ -10,6 +10,7 @@
 #include "property/engine/script.hpp"
 #include "property/engine/simulation.hpp"
 #include "support/rotation.hpp"
+#include "support/sanitized.hpp"
 
 namespace tutti::engine::simulation {
 
@@ -22,14 +23,16 @@ namespace tutti::engine::simulation {
 inline constexpr std::uint64_t kRotatingSeeds = 1'000'000'000;
 
 /// Runs `body` (empty: good) for seeds 1 .. `seeds` and for as many again that follow from the
-/// commit; with TUTTI_LONG_TESTS for ten times as many of both. TUTTI_SEEDS sets how many,
-/// TUTTI_SEED runs that one alone. Stops at the first seed that fails and says how to repeat it.
+/// commit; with TUTTI_LONG_TESTS for ten times as many of both, under a sanitizer for half as many.
+/// TUTTI_SEEDS sets how many, TUTTI_SEED runs that one alone. Stops at the first seed that fails
+/// and says how to repeat it.
 inline void for_each_seed(std::uint64_t seeds,
                           const std::function<std::string(std::uint64_t)>& body) {
   if (const char* const one = std::getenv("TUTTI_SEED")) {
     ASSERT_EQ(body(std::strtoull(one, nullptr, 10)), "");
     return;
   }
+  if (test::kSanitized) seeds /= 2;
   if (const char* const many = std::getenv("TUTTI_SEEDS")) seeds = std::strtoull(many, nullptr, 10);
   if (test::long_tests()) seeds *= 10;
   for (const std::uint64_t before : {std::uint64_t{0}, kRotatingSeeds + test::rotation() * seeds}) {
