@@ -44,24 +44,27 @@ namespace tutti {
 namespace {
 
 using namespace std::chrono_literals;
-using Transport = Config::TransportChoice;
+/// How the ranks talk.
+enum class Way { shm, tcp, tls };
 
-Config config_for(Transport transport) {
+Config config_for(Way way) {
+  using Transport = Config::TransportChoice;
   Config config;
   config.timeout = 20s;
   config.cpus = 1;
-  config.transport = transport;
+  config.transport = way == Way::shm ? Transport::shm : Transport::tcp;
+  config.tls = way == Way::tls;
   return config;
 }
 
-std::string name_of(Transport transport) { return transport == Transport::tcp ? "Tcp" : "Shm"; }
+std::string name_of(Way way) { return way == Way::shm ? "Shm" : way == Way::tcp ? "Tcp" : "Tls"; }
 
 // --- One rank has no memory for a large operation.
 
-class NoMemoryFor : public testing::TestWithParam<std::tuple<Transport, int>> {};
+class NoMemoryFor : public testing::TestWithParam<std::tuple<Way, int>> {};
 
 TEST_P(NoMemoryFor, ALargeOperationIsToldOnEachRank) {
-  const auto [transport, ranks] = GetParam();
+  const auto [way, ranks] = GetParam();
   constexpr int kPoor = 1;
   std::atomic<int> told{0};
   run_threads(
@@ -84,12 +87,12 @@ TEST_P(NoMemoryFor, ALargeOperationIsToldOnEachRank) {
         refused_bytes = ~std::size_t{0};
         EXPECT_THROW(world.barrier().wait(), BackendError);  // the group is broken for all
       },
-      config_for(transport));
+      config_for(way));
   EXPECT_EQ(told, ranks);
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, NoMemoryFor,
-                         testing::Combine(testing::Values(Transport::shm, Transport::tcp),
+                         testing::Combine(testing::Values(Way::shm, Way::tcp, Way::tls),
                                           testing::Values(2, 4)),
                          [](const auto& which) {
                            return name_of(std::get<0>(which.param)) +
@@ -168,7 +171,7 @@ Outcome fail_allocation(long n, const Config& config) {
   return outcome;
 }
 
-class NoMemory : public testing::TestWithParam<Transport> {};
+class NoMemory : public testing::TestWithParam<Way> {};
 
 TEST_P(NoMemory, EachOperationEnds) {
   const Config config = config_for(GetParam());
@@ -196,7 +199,7 @@ TEST_P(NoMemory, EachOperationEnds) {
   EXPECT_GT(resources, 10);
 }
 
-INSTANTIATE_TEST_SUITE_P(Each, NoMemory, testing::Values(Transport::shm, Transport::tcp),
+INSTANTIATE_TEST_SUITE_P(Each, NoMemory, testing::Values(Way::shm, Way::tcp, Way::tls),
                          [](const auto& which) { return name_of(which.param); });
 
 }  // namespace
