@@ -55,8 +55,8 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
                 std::optional<int> size, std::optional<std::string> master_addr,
                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
                 std::string name, std::string meeting, nb::object exchange,
-                const std::optional<std::string>& backend, nb::object backend_options,
-                const std::optional<nb::bytes>& secret) {
+                bool exchange_is_private, const std::optional<std::string>& backend,
+                nb::object backend_options, const std::optional<nb::bytes>& secret) {
   Kept::release_done();
   InitOptions options;
   options.init_method = std::move(init_method);
@@ -74,6 +74,7 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   options.name = std::move(name);
   options.meeting = std::move(meeting);
   if (!exchange.is_none()) options.exchange = exchange_of(std::move(exchange));
+  options.exchange_is_private = exchange_is_private;
   if (backend) options.backend = engine_name(*backend);
   const auto given = std::make_shared<ForBackend>();
   given->options = owned(std::move(backend_options));
@@ -97,7 +98,8 @@ void bind_init(nb::module_& module) {
   module.def("init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
              none("rank"), none("world_size"), none("master_addr"), none("master_port"),
              none("timeout"), none("config"), "name"_a = "world", "meeting"_a = "",
-             none("exchange"), none("backend"), none("backend_options"), none("secret"),
+             none("exchange"), "exchange_is_private"_a = true, none("backend"),
+             none("backend_options"), none("secret"),
              "Make the group of all processes of the job; what is None stands in the environment,\n"
              "which is read now. Blocks until all have joined.");
   module.def(

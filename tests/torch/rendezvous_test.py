@@ -1,15 +1,13 @@
 """How ranks meet: by torch's store, with the user's key or a secret of rank 0."""
 
-import importlib
 import os
-import sys
 from datetime import timedelta
 
 import pytest
 import torch
 import torch.distributed as dist
 
-import tutti.torch
+import tutti.torch  # noqa: F401
 from forked import run
 
 HANDED_OUT = "rank 0 hands out a secret by the store in which they meet"
@@ -63,15 +61,6 @@ def body_one_store(path):
         dist.destroy_process_group()
 
 
-def body_no_module(version):
-    torch.__version__ = version
-    with pytest.raises(ImportError) as told:
-        importlib.reload(tutti.torch)
-    text = str(told.value)
-    assert f"tutti-torch has no module for torch {version}" in text and "pip install ./torch --no-build-isolation" in text
-    assert f"Python {sys.version_info.major}.{sys.version_info.minor}, only for torch 2." in text
-
-
 @pytest.mark.parametrize("name", ["tutti", "TUTTI", "cpu:tutti", "cpu:tutti,cuda:gloo", "cuda:gloo,cpu:tutti"])
 def test_takes_the_names_that_torch_has(name):
     run(body_backend, 2, name)
@@ -104,7 +93,3 @@ def test_a_missing_rank_is_named(tmp_path):
 
 def test_a_store_serves_one_world_after_the_other(tmp_path):
     run(body_one_store, 2, tmp_path)
-
-
-def test_a_torch_without_a_module_is_told_what_to_do():
-    run(body_no_module, 1, "2.99.0")

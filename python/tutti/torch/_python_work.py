@@ -1,0 +1,101 @@
+"""Works and errors of the backend's form in Python."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+import tutti
+
+
+def torchs_error(problem: BaseException) -> BaseException:
+    """The exception by which torch's programs know what tutti says."""
+    kind: type[BaseException] = dist.DistBackendError
+    text = str(problem)
+    if not isinstance(problem, tutti.Error):
+        return problem
+    if isinstance(problem, tutti.InvalidArgument):
+        kind = ValueError
+    elif isinstance(problem, tutti.NetworkError):
+        kind = dist.DistNetworkError
+    elif isinstance(problem, tutti.StoreError):
+        kind = dist.DistStoreError
+    elif isinstance(problem, tutti.TimeoutError):
+        text = f"tutti: a timeout has passed: {text}"  # programs that know Gloo look for this word in its texts
+    return kind(text)
+
+
+@contextlib.contextmanager
+def torchs_errors() -> Iterator[None]:
+    """Raises what tutti raises as torch's."""
+    try:
+        yield
+    except tutti.Error as problem:
+        raise torchs_error(problem) from None
+
+
+class PythonWork(dist.Work):  # type: ignore[misc]
+    """Operations that torch sees as one. tutti keeps their tensors until they are done."""
+
+    def __init__(self, works: Sequence[tutti.Work], outputs: Sequence[torch.Tensor]) -> None:
+        super().__init__()
+        self.works, self._outputs = list(works), list(outputs)
+        self._future: Any = None
+
+    def wait(self, timeout: timedelta = timedelta(0)) -> bool:
+        """Until all are done, or raise what went wrong; after `timeout` they go on, and can be waited for again."""
+        limit = timeout if timeout > timedelta(0) else None
+        for work in self.works:
+            with torchs_errors():
+                work.wait(limit)
+        return True
+
+    synchronize = wait
+
+    def is_completed(self) -> bool:
+        """Are all done, well or badly?"""
+        return all(work.is_completed() for work in self.works)
+
+    def is_success(self) -> bool:
+        """Are all done, and well?"""
+        return all(work.is_success() for work in self.works)
+
+    def exception(self) -> BaseException | None:
+        """What went wrong first, or None."""
+        problems = [work.exception() for work in self.works]
+        return next((torchs_error(one) for one in problems if one is not None), None)
+
+    def source_rank(self) -> int:
+        """Of a recv that is done: the rank of the group that sent."""
+        return next(work.source_rank for work in self.works)
+
+    _source_rank = source_rank
+
+    def result(self) -> list[torch.Tensor]:
+        """The tensors that are written."""
+        return self._outputs
+
+    def get_future(self) -> Any:
+        """Completes on a thread of tutti, when all operations are done."""
+        if self._future is None:
+            self._future = future = torch.futures.Future()
+            left = itertools.count(len(self.works), -1)  # next() is one step for other threads
+
+            def done(work: tutti.Work | None) -> None:
+                if next(left) == 0:
+                    self._settle(future)
+            for work in self.works:
+                work.add_done_callback(done)
+            done(None)
+        return self._future
+
+    def _settle(self, future: Any) -> None:
+        problem = self.exception()
+        if problem is None:
+            future.set_result(self._outputs)
+        else:
+            future.set_exception(problem)

@@ -1,0 +1,86 @@
+"""`python -m tutti.torch` runs programs that name Gloo, or nothing, as they are."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+import ranks
+import tutti.torch.__main__ as program
+from forked import run
+from tutti.torch._replace import named
+
+ADD_UP = """
+    import sys
+    import torch
+    import torch.distributed as dist
+    from torch.distributed import init_process_group, new_group
+
+    def add_up():
+        for group in [None, new_group([0, 1]), new_group([0, 1], None, "cpu:gloo"), new_group(backend="gloo")]:
+            x = torch.ones(3)
+            dist.all_reduce(x, group=group)
+            assert x.tolist() == [2, 2, 2]
+            taken = group or dist.group.WORLD
+            assert type(taken._get_backend(torch.device("cpu"))).__name__ == "ProcessGroupTutti"
+        sys.stdout.write(f"{sys.argv[1:]}\\n")  # at once
+        sys.stdout.flush()
+        dist.destroy_process_group()
+"""
+
+
+def written(folder, text):
+    path = folder / "train.py"
+    path.write_text(textwrap.dedent(ADD_UP) + textwrap.dedent(text))
+    return str(path)
+
+
+@pytest.mark.parametrize("named_so", ['"gloo"', "", 'backend="cpu:gloo"', "dist.Backend.GLOO"])
+def test_a_script_runs_as_it_is(tmp_path, named_so):
+    path = written(tmp_path, f"""
+        assert __name__ == "__main__" and sys.path[0] == {str(tmp_path)!r}
+        init_process_group({named_so})
+        add_up()
+    """)
+    for text in run(program.main, 2, [path, "--epochs", "3"]):
+        assert "['--epochs', '3']\n" in text
+
+
+def test_a_module_runs_as_it_is(tmp_path):
+    written(tmp_path, 'init_process_group("gloo")\nadd_up()\n')
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port()), "WORLD_SIZE": "2"}
+    started = [subprocess.Popen([sys.executable, "-m", "tutti.torch", "-m", "train", "x"], cwd=tmp_path, text=True,
+                                env={**environment, "RANK": str(rank)}, stdout=subprocess.PIPE)
+               for rank in range(2)]
+    assert [one.communicate(timeout=60)[0] for one in started] == ["['x']\n"] * 2
+    assert [one.returncode for one in started] == [0, 0]
+
+
+def test_what_it_spawns_takes_tutti_too(tmp_path):
+    path = written(tmp_path, f"""
+        def main(rank):
+            init_process_group("gloo", "tcp://127.0.0.1:{ranks.free_port()}", rank=rank, world_size=2)
+            add_up()
+
+        if __name__ == "__main__":
+            torch.multiprocessing.spawn(main, nprocs=2)
+    """)
+    done = subprocess.run([sys.executable, "-m", "tutti.torch", path], capture_output=True, text=True, timeout=60,
+                          check=False)
+    assert done.returncode == 0 and done.stdout == "[]\n" * 2, done.stderr
+
+
+def test_other_backends_stay():
+    assert named("cpu:gloo,cuda:nccl") == "cpu:tutti,cuda:nccl"
+    assert [named(one) for one in ("GLOO", "nccl", "cuda:nccl", None)] == ["tutti", "nccl", "cuda:nccl", None]
+
+
+@pytest.mark.parametrize("arguments, status, text", [
+    ([], 2, "train.py --epochs 3"), (["--epochs"], 2, "train.py --epochs 3"), (["-m"], 2, "train.py --epochs 3"),
+    (["there/is/none.py"], 2, "there is no file 'there/is/none.py'"), (["--help"], 0, "torchrun")])
+def test_wrong_arguments_are_told(arguments, status, text, capfd):
+    assert program.main(arguments) == status
+    output = capfd.readouterr()
+    assert text in (output.err if status else output.out)
