@@ -16,7 +16,7 @@ import ranks
 ROOT = pathlib.Path(__file__).parents[2]
 BUILT = pathlib.Path(os.environ.get("TORCH_CPP_BUILD", ROOT / "build/torch/cpp")) / "bin"
 TUTTIRUN = os.environ.get("TORCH_CPP_TUTTIRUN", str(ROOT / "build/torch/prefix/bin/tuttirun"))
-CASES = ["operations", "training", "overlap", "no_sync", "mismatch", "buffers", "hooks", "unused", "missing",
+CASES = ["operations", "training", "overlap", "arrival", "no_sync", "mismatch", "buffers", "hooks", "unused", "missing",
          "join", "checkpoint", "functions"]
 LIMIT = 120
 
@@ -77,7 +77,7 @@ def test_samplers_are_those_of_torch():
 def test_program_of_the_readme_trains(tmp_path):
     program = (ROOT / "torch/cpp/examples/train.cpp").read_text()
     assert f"```cpp\n{program}```" in (ROOT / "torch/README.md").read_text()
-    text = subprocess.run([TUTTIRUN, "--nproc-per-node", "2", str(BUILT / "train")], cwd=tmp_path,
+    text = subprocess.run([TUTTIRUN, "--nproc-per-node", "2", str(BUILT / "torch_checks"), "readme"], cwd=tmp_path,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT).stdout
     losses = [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", text)]
     assert len(losses) == 20 and losses[-1] < losses[0] / 2, text

@@ -47,6 +47,15 @@ struct Layers : torch::nn::Module {
   torch::Tensor hidden_output;  ///< its gradient is known when first's are not
 };
 
+/// The layer that is used last is registered first, so that the buckets' first order is the wrong
+/// one.
+struct Turned : torch::nn::Module {
+  Turned() { to(torch::kDouble); }
+  torch::Tensor forward(const torch::Tensor& x) { return late(torch::tanh(early(x))); }
+  torch::nn::Linear late{register_module("late", torch::nn::Linear(64, 1))};
+  torch::nn::Linear early{register_module("early", torch::nn::Linear(16, 64))};
+};
+
 /// A branch that only some ranks take, and one that none takes.
 struct Branches : torch::nn::Module {
   Branches() { to(torch::kDouble); }

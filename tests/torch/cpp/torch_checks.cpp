@@ -1,6 +1,7 @@
 // Cases of tutti::torch on the ranks of a job: `torch_checks case...` says "ok case" for each, on
 // rank 0.
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -13,6 +14,11 @@
 
 #include "functions.hpp"
 #include "nets.hpp"
+
+// The program of torch/README.md, in this file because torch's headers take most of the time.
+#define main readme_program
+#include "../../../torch/cpp/examples/train.cpp"
+#undef main
 
 namespace {
 
@@ -113,6 +119,9 @@ void train(ProcessGroup& group, const DataParallelOptions& options) {
     check(apart <= (group.size() == 1 ? 0 : 1e-13), "the loss of step " + std::to_string(step));
     check_identical(group, flat(model.parameters()));
     check(model.last_step().buckets > 2, "one bucket for all");
+    const auto& layer = model.module()->first;  // both of its parameters lie in the last bucket
+    check(layer->weight.grad().is_alias_of(layer->bias.grad()) == options.gradient_as_bucket_view,
+          "where gradients lie");
   }
 }
 
@@ -140,6 +149,31 @@ void overlap(ProcessGroup& group) {
     loss.backward();
     check(reduced, "no bucket was reduced before the end of backward");
     check(model.last_step().overlapped > 0, "no bucket overlapped");
+  }
+}
+
+void arrival(ProcessGroup& group) {
+  const auto net = std::make_shared<Turned>();
+  // In the first order all of `early` are one bucket, and the rest is another.
+  DistributedDataParallel<Turned> model(net, group,
+                                        {.first_bucket_bytes = 600, .bucket_bytes = 4096});
+  std::vector<const void*> order;
+  model.register_comm_hook([&](ProcessGroup& ranks, const tutti::torch::GradBucket& bucket) {
+    for (const Tensor& parameter : bucket.parameters) order.push_back(parameter.data_ptr());
+    return tutti::torch::allreduce_hook()(ranks, bucket);
+  });
+  for (int step = 0; step < 3; ++step) {
+    order.clear();
+    model(whole_batch()).sum().backward();
+    check(model.last_step().buckets == 2, "the number of buckets");
+    check(model.last_step().overlapped == (step == 0 ? 0 : 1), "overlap by the order of buckets");
+    const auto late = step == 0 ? order.end() - 2 : order.begin();
+    const std::vector<const void*> found(late, late + 2);
+    check(std::is_permutation(
+              found.begin(), found.end(),
+              std::vector<const void*>{net->late->weight.data_ptr(), net->late->bias.data_ptr()}
+                  .begin()),
+          "the order of step " + std::to_string(step));
   }
 }
 
@@ -355,13 +389,10 @@ void print_samplers() {
 }
 
 const std::map<std::string, std::function<void(ProcessGroup&)>> kCases = {
-    {"operations", operations}, {"training", training},
-    {"overlap", overlap},       {"no_sync", no_sync},
-    {"mismatch", mismatch},     {"buffers", buffers},
-    {"hooks", hooks},           {"unused", unused},
-    {"missing", missing},       {"join", join},
-    {"killed", killed},         {"checkpoint", checkpoint},
-    {"functions", functions}};
+    {"operations", operations}, {"training", training},  {"overlap", overlap}, {"no_sync", no_sync},
+    {"arrival", arrival},       {"mismatch", mismatch},  {"buffers", buffers}, {"hooks", hooks},
+    {"unused", unused},         {"missing", missing},    {"join", join},       {"killed", killed},
+    {"checkpoint", checkpoint}, {"functions", functions}};
 
 }  // namespace
 
@@ -372,6 +403,7 @@ int main(int count, char** words) {
     print_samplers();
     return 0;
   }
+  if (arguments.front() == "readme") return readme_program();
   folder = arguments.front();
   ProcessGroup group = tutti::torch::init_process_group({.timeout = std::chrono::seconds(60)});
   for (std::size_t k = 1; k < arguments.size(); ++k) {

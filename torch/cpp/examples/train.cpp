@@ -36,4 +36,5 @@ int main() {
     if (group.rank() == 0) std::printf("epoch %d: loss %.4f\n", epoch, loss_of_epoch.item<float>());
   }
   model.save_checkpoint("train.pt");  // rank 0 writes it, as torch::save does
+  return 0;
 }
