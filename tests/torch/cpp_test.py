@@ -18,6 +18,8 @@ BUILT = pathlib.Path(os.environ.get("TORCH_CPP_BUILD", ROOT / "build/torch/cpp")
 TUTTIRUN = os.environ.get("TORCH_CPP_TUTTIRUN", str(ROOT / "build/torch/prefix/bin/tuttirun"))
 CASES = ["operations", "training", "overlap", "arrival", "no_sync", "mismatch", "buffers", "hooks", "unused", "missing",
          "join", "checkpoint", "functions"]
+if os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0"):
+    CASES.append("memory")  # 10,000 steps
 LIMIT = 120
 
 

@@ -6,9 +6,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <thread>
+
+#include <unistd.h>
 
 #include <tutti/torch/distributed_sampler.hpp>
 
@@ -371,6 +374,32 @@ void killed(ProcessGroup& group) {
   check_throws<c10::DistNetworkError>([&] { loss.backward(); }, {"rank " + std::to_string(last)});
 }
 
+/// Bytes of memory that this process has.
+std::int64_t resident_bytes() {
+  std::int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages >> pages;
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+/// Many steps, which must not need more memory than some.
+void memory(ProcessGroup& group) {
+  DataParallelOptions options{.first_bucket_bytes = 600, .bucket_bytes = 4096};
+  options.find_unused_parameters = true;
+  options.gradient_as_bucket_view = true;
+  DistributedDataParallel<Turned> model(std::make_shared<Turned>(), group, options);
+  torch::optim::SGD optimizer(model.parameters(), 0.01);
+  const Tensor batch = whole_batch();
+  std::int64_t before = 0;
+  for (int step = 0; step < 10'000; ++step) {
+    if (step == 1'000) before = resident_bytes();  // until then rings and caches are first used
+    optimizer.zero_grad();
+    loss_of(model(batch), batch).backward();
+    optimizer.step();
+  }
+  const std::int64_t grown = resident_bytes() - before;
+  check(grown < 2 << 20, "9,000 steps needed " + std::to_string(grown) + " bytes more");
+}
+
 /// A line of indices for each rank of some samplers; tests/torch/cpp_test.py compares with torch's.
 void print_samplers() {
   for (const std::size_t size : {0, 1, 3, 10, 1001})
@@ -389,10 +418,11 @@ void print_samplers() {
 }
 
 const std::map<std::string, std::function<void(ProcessGroup&)>> kCases = {
-    {"operations", operations}, {"training", training},  {"overlap", overlap}, {"no_sync", no_sync},
-    {"arrival", arrival},       {"mismatch", mismatch},  {"buffers", buffers}, {"hooks", hooks},
-    {"unused", unused},         {"missing", missing},    {"join", join},       {"killed", killed},
-    {"checkpoint", checkpoint}, {"functions", functions}};
+    {"operations", operations}, {"training", training},   {"overlap", overlap},
+    {"no_sync", no_sync},       {"arrival", arrival},     {"mismatch", mismatch},
+    {"buffers", buffers},       {"hooks", hooks},         {"unused", unused},
+    {"missing", missing},       {"join", join},           {"killed", killed},
+    {"checkpoint", checkpoint}, {"functions", functions}, {"memory", memory}};
 
 }  // namespace
 
