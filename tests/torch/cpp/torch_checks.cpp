@@ -169,6 +169,7 @@ void arrival(ProcessGroup& group) {
     order.clear();
     model(whole_batch()).sum().backward();
     check(model.last_step().buckets == 2, "the number of buckets");
+    check(order.size() == 4, "the hook did not see each parameter once");
     check(model.last_step().overlapped == (step == 0 ? 0 : 1), "overlap by the order of buckets");
     const auto late = step == 0 ? order.end() - 2 : order.begin();
     const std::vector<const void*> found(late, late + 2);
