@@ -373,6 +373,7 @@ void killed(ProcessGroup& group) {
     model.module()->hidden_output.register_hook([](const Tensor&) { std::raise(SIGKILL); });
   }
   check_throws<c10::DistNetworkError>([&] { loss.backward(); }, {"rank " + std::to_string(last)});
+  check_throws<c10::Error>([&] { model(batch); }, {"the last backward failed"});
 }
 
 /// Bytes of memory that this process has.

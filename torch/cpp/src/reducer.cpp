@@ -70,7 +70,7 @@ void Reducer::place_members() {
 
 void Reducer::begin_forward() {
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK(!begun_ || left_ > 0,
+  TORCH_CHECK(!failed_ && (!begun_ || left_ > 0),
               "tutti: DistributedDataParallel: the last backward failed; make the group and this "
               "object anew");
   TORCH_CHECK(!begun_,
@@ -149,13 +149,28 @@ void Reducer::find_unused(const std::vector<at::Tensor>& outputs) {
     if (!seen.contains(accumulators_[number].get())) unused_.push_back(number);
 }
 
-void Reducer::on_gradient(std::size_t number) {
+template <class Part>
+void Reducer::in_step(const Part& part) {
   const std::lock_guard lock(mutex_);
-  if (!expecting_) return;
+  const at::NoGradGuard no_grad;
+  try {
+    part();
+  } catch (...) {
+    failed_ = true;
+    throw;
+  }
+}
+
+void Reducer::on_gradient(std::size_t number) {
+  in_step([&] {
+    if (expecting_) accept(number);
+  });
+}
+
+void Reducer::accept(std::size_t number) {
   TORCH_CHECK(!ready_[number], "tutti: DistributedDataParallel: '", names_[number],
               "' got its gradient twice after one forward; use no_sync() for all but the last "
               "backward");
-  const at::NoGradGuard no_grad;
   if (!begun_) {
     begun_ = true;
     for (const std::size_t one : unused_) mark(one);
@@ -216,16 +231,16 @@ void Reducer::launch_usage() {
 }
 
 void Reducer::finish() {
-  const std::lock_guard lock(mutex_);
-  const at::NoGradGuard no_grad;
-  wait_for_all();
-  for (const Bucket& bucket : buckets_)
-    for (std::size_t k = 0; k < bucket.members.size(); ++k)
-      hand_out(bucket.members[k], bucket.views[k]);
-  last_ = counts_;
-  expecting_ = false;
-  begun_ = false;
-  stepped_ = true;
+  in_step([&] {
+    wait_for_all();
+    for (const Bucket& bucket : buckets_)
+      for (std::size_t k = 0; k < bucket.members.size(); ++k)
+        hand_out(bucket.members[k], bucket.views[k]);
+    last_ = counts_;
+    expecting_ = false;
+    begun_ = false;
+    stepped_ = true;
+  });
 }
 
 void Reducer::wait_for_all() {

@@ -58,6 +58,10 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
 
   void on_gradient(std::size_t number);
   void begin_step();
+  /// Runs a part of a step; if it throws, the step is marked as failed.
+  template <class Part>
+  void in_step(const Part& part);
+  void accept(std::size_t number);
   void take(std::size_t number);
   void mark(std::size_t number);
   void launch(std::size_t index);
@@ -91,6 +95,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::size_t left_ = 0;  ///< gradients that have not come
   bool expecting_ = false;
   bool begun_ = false;  ///< a gradient of this step has come
+  bool failed_ = false;
   bool stepped_ = false;
   bool rebuilt_ = false;
   StepCounts counts_;

@@ -25,7 +25,7 @@ struct GradBucket {
 using FinishBucket = std::function<at::Tensor()>;
 
 /// What averages a bucket instead of one all_reduce: begins it while backward goes on. It runs in
-/// backward, on every rank for the same buckets in the same order.
+/// backward, on every rank for the same buckets in the same order, and must not use the model.
 using CommHook = std::function<FinishBucket(ProcessGroup& group, const GradBucket& bucket)>;
 
 /// Averages by one all_reduce, as a model without a hook does.
