@@ -50,7 +50,7 @@ void check(const at::Tensor& tensor, const char* operation) {
   TORCH_CHECK_VALUE(tensor.device().is_cpu(), "tutti: ", operation, ": the tensor is on ",
                     tensor.device(), ", and this backend takes CPU tensors");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "tutti: ", operation, ": the tensor is ",
-                    tensor.layout(), "; only all_reduce takes sparse ones");
+                    tensor.layout(), "; in torch.distributed only all_reduce takes sparse ones");
   TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "tutti: ", operation,
                     ": the tensor is a conjugated or negated view; call resolve_conj() and "
                     "resolve_neg() first");

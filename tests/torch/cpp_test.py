@@ -1,0 +1,87 @@
+"""tutti::torch, the library for LibTorch: its programs, on the ranks of a job."""
+
+import functools
+import os
+import pathlib
+import re
+import signal
+import subprocess
+
+import pytest
+import torch
+from torch.utils.data import DistributedSampler
+
+import ranks
+
+ROOT = pathlib.Path(__file__).parents[2]
+BUILT = pathlib.Path(os.environ.get("TORCH_CPP_BUILD", ROOT / "build/torch/cpp")) / "bin"
+TUTTIRUN = os.environ.get("TORCH_CPP_TUTTIRUN", str(ROOT / "build/torch/prefix/bin/tuttirun"))
+CASES = ["operations", "training", "overlap", "arrival", "no_sync", "mismatch", "buffers", "hooks", "unused", "missing",
+         "join", "checkpoint", "functions"]
+if os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0"):
+    CASES.append("memory")  # 10,000 steps
+LIMIT = 120
+
+
+@functools.cache
+def _lines(size, folder):
+    """What all cases say on so many ranks: one job for all, because a process takes long to load torch."""
+    done = subprocess.run([TUTTIRUN, "--nproc-per-node", str(size), str(BUILT / "torch_checks"), folder, *CASES],
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+    return done.stdout
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    return str(tmp_path_factory.mktemp("cpp"))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("case", CASES)
+def test_case(case, size, folder):
+    text = _lines(size, folder)
+    said = set(re.findall(rf"ok (\d+) {case}\b", text))
+    assert said == {str(rank) for rank in range(size)}, text
+
+
+def test_killed_rank_is_named(folder):
+    size = 3
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port()),
+                   "WORLD_SIZE": str(size)}
+    # Without a launcher, which would end the survivors.
+    jobs = [subprocess.Popen([BUILT / "torch_checks", folder, "killed"], env={**environment, "RANK": str(rank)},
+                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            for rank in range(size)]
+    try:
+        texts = [job.communicate(timeout=LIMIT)[0] for job in jobs]
+    finally:
+        for job in jobs:
+            if job.poll() is None:
+                job.kill()
+    assert [job.returncode for job in jobs] == [0, 0, -signal.SIGKILL], texts
+    assert [f"ok {rank} killed" in texts[rank] for rank in range(size)] == [True, True, False], texts
+
+
+def test_samplers_are_those_of_torch():
+    text = subprocess.run([BUILT / "torch_checks", "samplers"], stdout=subprocess.PIPE, text=True, timeout=LIMIT,
+                          check=True).stdout
+    lines = text.splitlines()
+    assert len(lines) == 5 * (1 + 2 + 3 + 4 + 8) * 4
+    for line in lines:
+        what, _, found = line.partition(":")
+        size, replicas, rank, shuffle, drop_last = map(int, what.split())
+        sampler = DistributedSampler(range(size), replicas, rank, bool(shuffle), seed=11, drop_last=bool(drop_last))
+        sampler.set_epoch(replicas)
+        expected = list(sampler) if size else []  # torch's own divides by 0
+        assert list(map(int, found.split())) == expected, what
+
+
+def test_program_of_the_readme_trains(tmp_path):
+    program = (ROOT / "torch/cpp/examples/train.cpp").read_text()
+    assert f"```cpp\n{program}```" in (ROOT / "torch/README.md").read_text()
+    text = subprocess.run([TUTTIRUN, "--nproc-per-node", "2", str(BUILT / "torch_checks"), "readme"], cwd=tmp_path,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT).stdout
+    losses = [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", text)]
+    assert len(losses) == 20 and losses[-1] < losses[0] / 2, text
+    assert list(torch.jit.load(str(tmp_path / "train.pt")).state_dict()) == [
+        "first.weight", "first.bias", "second.weight", "second.bias"]
