@@ -15,6 +15,13 @@
 #include "store/tcp_store.hpp"
 
 namespace tutti::launcher {
+namespace {
+
+constexpr std::uint16_t kLastPort = 65535;
+constexpr std::string_view kServe = "serve the store";
+
+}  // namespace
+
 Status Meeting::prepare() {
   address_.master_addr = options_.master_addr;
   run_id_ = options_.job_id;
@@ -66,15 +73,21 @@ Status Meeting::serve(int restart) {
     workers_server_.reset();
     if (!serving()) return {};
     auto server = make_server(0);
-    if (!server) return explain(server.status());
+    if (!server) return explain(server.status(), kServe, 0);
     workers_server_ = std::move(*server);
     return {};
   }
   close(std::chrono::milliseconds::zero());
-  address_.master_port = options_.master_port.value_or(0);
-  // Programs that serve a store themselves have the port; the launchers meet at the next one.
-  const bool beside = options_.own_store && options_.nnodes > 1;
-  store_port_ = static_cast<std::uint16_t>(address_.master_port + (beside ? 1 : 0));
+  const std::uint16_t given = options_.master_port.value_or(0);
+  if (options_.nnodes == 1) {
+    // The program knows this port from the command line; only it needs to know ours.
+    if (Status status = reserve(given); !status)
+      return explain(status, "leave MASTER_PORT to the program", given);
+    store_port_ = 0;
+  } else {
+    store_port_ = given;
+    address_.master_port = static_cast<std::uint16_t>(given == kLastPort ? given - 1 : given + 1);
+  }
   address_.store_port = store_port_;
   const bool may_be_another = options_.find_node_rank && !options_.serves;
   const bool ours =
@@ -84,17 +97,21 @@ Status Meeting::serve(int restart) {
     // The address is another node's, or another launcher on this host was faster.
     const bool taken = status.code() == Errc::resource || status.code() == Errc::invalid_argument;
     if (may_be_another && taken) return {};
-    return explain(status);
-  }
-  if (!beside) address_.master_port = store_port_;
-  if (options_.own_store && !beside) {
-    // It has found out that the port can be had, which is the program's; we serve at any other.
-    const std::unique_ptr<store::TcpServer> found = std::move(server_);
-    store_port_ = 0;
-    if (Status status = start_server(); !status) return explain(status);
-    found->close(std::chrono::milliseconds::zero());
+    return explain(status, kServe, store_port_);
   }
   address_.store_port = store_port_;
+  // Where it is taken the program finds out, if it needs the port at all.
+  if (options_.nnodes > 1) (void)reserve(address_.master_port);
+  return {};
+}
+
+Status Meeting::reserve(std::uint16_t port) {
+  auto reserved = os::reserve_port(port);
+  if (!reserved) return reserved.status();
+  auto bound = os::local_address(reserved->get());
+  if (!bound) return bound.status();
+  reserved_ = std::move(*reserved);
+  address_.master_port = bound->port();
   return {};
 }
 
@@ -147,11 +164,10 @@ std::optional<std::uint16_t> Meeting::workers_port() const {
 void Meeting::use_workers_port(std::uint16_t port) {
   if (port == 0) return;
   address_.store_port = port;
-  if (!options_.own_store) address_.master_port = port;
 }
 
-Status Meeting::explain(const Status& why) const {
-  const std::string problem = fmt::format("cannot serve the store: {}; ", why.message());
+Status Meeting::explain(const Status& why, std::string_view what, std::uint16_t port) const {
+  const std::string problem = fmt::format("cannot {}: {}; ", what, why.message());
   switch (why.code()) {
     // What makes no sense anywhere, and must not be taken for another node's address.
     case Errc::unsupported: return Status(Errc::invalid_argument, std::string(why.message()));
@@ -161,7 +177,7 @@ Status Meeting::explain(const Status& why) const {
           problem + fmt::format("another program, perhaps an earlier job, has port {} "
                                 "(ss -ltnp 'sport = :{}' tells which): end it or give "
                                 "another --master-port{}",
-                                store_port_, store_port_,
+                                port, port,
                                 options_.nnodes == 1 ? ", or none: then a free one is taken"
                                                      : " on all nodes"));
     case Errc::invalid_argument:
@@ -187,6 +203,7 @@ void Meeting::close(std::chrono::milliseconds linger) {
   workers_server_.reset();
   if (server_) server_->close(linger);
   server_.reset();
+  reserved_.reset();
 }
 
 TcpStoreOptions Meeting::store() const {

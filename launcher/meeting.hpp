@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tutti/error.hpp>
@@ -20,8 +21,9 @@ namespace tutti::launcher {
 /// What all workers of this node are told, beside their rank.
 struct JobAddress {
   std::string master_addr;
+  /// Left to the program: it may serve there what it likes.
   std::uint16_t master_port = 0;
-  /// Of the store that we serve: the same, unless the program has a store of its own there.
+  /// Of the store that we serve.
   std::uint16_t store_port = 0;
   std::string job;
   /// The secret as memory to inherit, or -1.
@@ -59,10 +61,13 @@ class Meeting {
  private:
   Status prepare_secret();
   Status start_server();
+  /// Keeps a port of this host for the program until `close`; 0: any.
+  Status reserve(std::uint16_t port);
   /// Whether the store can be served here that others know by --master-addr.
   [[nodiscard]] Status check_address() const;
   Result<std::unique_ptr<store::TcpServer>> make_server(std::uint16_t port) const;
-  [[nodiscard]] Status explain(const Status& why) const;
+  /// Why we cannot do `what` with this port, and what helps.
+  [[nodiscard]] Status explain(const Status& why, std::string_view what, std::uint16_t port) const;
 
   const Options& options_;
   JobAddress address_;
@@ -71,6 +76,7 @@ class Meeting {
   std::string job_;  ///< as the store that the launchers share knows it
   store::JobSecret secret_;
   os::Fd secret_fd_;
+  os::Fd reserved_;  ///< the program's port
   std::unique_ptr<store::TcpServer> server_;
   std::unique_ptr<store::TcpServer> workers_server_;
 };

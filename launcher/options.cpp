@@ -232,10 +232,6 @@ Status convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& o
                "which the others reach it");
   }
   options.local_addr = raw.local_addr;
-  options.own_store = raw.own_store;
-  if (options.own_store && options.nnodes > 1 && options.master_port == 65535)
-    return invalid(
-        "--own-store: the launchers meet at the port after --master-port: give a lower one");
   options.find_node_rank = c10d && options.nnodes > 1 && app.count("--node-rank") == 0;
   return {};
 }

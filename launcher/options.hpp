@@ -46,7 +46,6 @@ struct Options {
   /// Absent (one node only): a free one.
   std::optional<std::uint16_t> master_port;
   /// The program serves a store at that port itself.
-  bool own_store = false;
   /// Name of the job; empty: one is made on one node, none on several.
   std::string job_id;
   std::string secret_file;

@@ -72,7 +72,8 @@ void declare_job(Declaration& declare, RawOptions& raw) {
           "if it is a loopback address")
       ->capture_default_str();
   declare.value("--master-port", raw.master_port,
-                "Port of the store [a free one on one node, 29500 on several]");
+                "On one node MASTER_PORT of the workers [a free one]; on several the port of the "
+                "store, and MASTER_PORT is the one after it [29500]");
   declare.value(
       "--secret-file", raw.secret_file,
       "File (mode 600) with the job's secret, the same on all nodes [made on one node, else "
@@ -81,8 +82,7 @@ void declare_job(Declaration& declare, RawOptions& raw) {
                "Encrypt all TCP connections of the job (TLS 1.3); on several nodes this needs "
                "--secret-file [if TUTTI_TLS is 1]");
   declare.flag("--own-store", raw.own_store,
-               "Leave --master-port to the program, which serves a store of its own there, as "
-               "torch.distributed with gloo or NCCL does");
+               "Taken, and means nothing: MASTER_PORT is always the program's own");
   declare.flag("--standalone", raw.standalone, "One node; the default, taken for torchrun's sake");
   declare
       .value("--rdzv-backend", raw.rdzv_backend,

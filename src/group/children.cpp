@@ -54,7 +54,7 @@ void report(int fd, char code, std::string_view text) noexcept {
   [[maybe_unused]] const ssize_t written = pwrite(fd, message.data(), size + 1, 0);
 }
 
-void tell_environment(const ChildSettings& settings, int rank) {
+void tell_environment(const ChildSettings& settings, Ports ports, int rank) {
   const auto set = [](const char* name, const std::string& value) {
     setenv(name, value.c_str(), 1);
   };
@@ -65,12 +65,12 @@ void tell_environment(const ChildSettings& settings, int rank) {
   set("GROUP_RANK", "0");
   set("GROUP_WORLD_SIZE", "1");
   set("MASTER_ADDR", "127.0.0.1");
-  set("MASTER_PORT", std::to_string(settings.master_port));
+  set("MASTER_PORT", std::to_string(ports.master));
+  set("TUTTI_STORE_PORT", std::to_string(ports.store));
   set("TUTTI_AGENT_STORE", "1");
   set("TUTTI_JOB", settings.job);
   set("TUTTI_SECRET_FD", std::to_string(settings.secret_fd));
   unsetenv("TUTTI_SECRET_FILE");
-  unsetenv("TUTTI_STORE_PORT");
   // A program that `fn` turns into must find it open.
   fcntl(settings.secret_fd, F_SETFD, 0);
 }
@@ -89,20 +89,19 @@ int run_function(const std::function<void(int)>& fn, int rank, int report_fd) no
   return 1;
 }
 
-[[noreturn]] void run_child(const std::function<void(int)>& fn, ChildSettings settings, int rank,
-                            pid_t parent, int go_fd, int report_fd) noexcept {
+[[noreturn]] void run_child(const std::function<void(int)>& fn, const ChildSettings& settings,
+                            int rank, pid_t parent, int go_fd, int report_fd) noexcept {
   int code = 1;
-  std::uint16_t port = 0;
+  Ports ports;
   ssize_t got = 0;
   if (os::set_parent_death_signal(SIGKILL, parent)) {
-    while ((got = read(go_fd, &port, sizeof port)) < 0 && errno == EINTR) {
+    while ((got = read(go_fd, &ports, sizeof ports)) < 0 && errno == EINTR) {
     }
   }
   // Otherwise the parent has gone or given up.
-  if (got == static_cast<ssize_t>(sizeof port)) {
+  if (got == static_cast<ssize_t>(sizeof ports)) {
     close(go_fd);
-    settings.master_port = port;
-    tell_environment(settings, rank);
+    tell_environment(settings, ports, rank);
     code = run_function(fn, rank, report_fd);
     std::fflush(nullptr);
   }
@@ -156,10 +155,10 @@ Status Children::fork(const std::function<void(int)>& fn, const ChildSettings& s
   return {};
 }
 
-Status Children::go(std::uint16_t master_port) {
+Status Children::go(Ports ports) {
   // Each child takes one copy; a pipe holds thousands.
   for (std::size_t i = 0; i < children_.size(); ++i) {
-    if (write(go_.get(), &master_port, sizeof master_port) != sizeof master_port)
+    if (write(go_.get(), &ports, sizeof ports) != sizeof ports)
       return os::system_error("spawn: cannot tell the processes where the store is", errno);
   }
   go_.reset();

@@ -15,10 +15,15 @@
 
 namespace tutti::group {
 
+/// Where the children find the store, and the port that is left to what they serve themselves.
+struct Ports {
+  std::uint16_t store = 0;
+  std::uint16_t master = 0;
+};
+
 /// What one of our forks is told: all but its rank is the same for all.
 struct ChildSettings {
   int size = 1;
-  std::uint16_t master_port = 0;
   int secret_fd = -1;
   std::string job;
 };
@@ -50,7 +55,7 @@ class Children {
   /// Forks all of them; each waits for `go`.
   Status fork(const std::function<void(int)>& fn, const ChildSettings& settings);
   /// Tells all where the store is: now they run.
-  Status go(std::uint16_t master_port);
+  Status go(Ports ports);
 
   /// Waits until one more has ended, or until the deadline. Failures are kept in `failures`.
   Status wait_one(std::optional<Clock::time_point> deadline);

@@ -10,6 +10,7 @@
 #include "group/children.hpp"
 #include "group/worlds.hpp"
 #include "os/address.hpp"
+#include "os/socket.hpp"
 #include "store/job_secret.hpp"
 #include "store/secret.hpp"
 #include "store/tcp_server.hpp"
@@ -111,7 +112,11 @@ void spawn(const std::function<void(int rank)>& fn, int nprocs, const SpawnOptio
   auto started = serve(secret->secret, config.value(), settings.job);
   raise_if(started.status());
   server = std::move(*started);
-  raise_if(children.go(server->address().port()));
+  auto reserved = os::reserve_port(0);
+  raise_if(reserved.status());
+  auto master = os::local_address(reserved->get());
+  raise_if(master.status());
+  raise_if(children.go({server->address().port(), master->port()}));
 
   while (!children.running().empty() && children.failures().empty() &&
          (!deadline || Clock::now() < *deadline)) {

@@ -27,8 +27,7 @@ bool is_local(int fd) noexcept {
   return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) == 0 && family == AF_UNIX;
 }
 
-Result<Fd> listen_on(const Address& address, int backlog) {
-  const std::string what = fmt::format("cannot listen on {}", address.to_string());
+Result<Fd> bind_to(const Address& address, const std::string& what) {
   Fd fd = private_socket(address.family());
   if (!fd.valid()) return system_error(what, errno);
   if (Status s = set_flag(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1, what); !s) return s;
@@ -37,8 +36,21 @@ Result<Fd> listen_on(const Address& address, int backlog) {
     if (Status s = set_flag(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, only, what); !s) return s;
   }
   if (bind(fd.get(), address.data(), address.size()) != 0) return system_error(what, errno);
-  if (listen(fd.get(), backlog) != 0) return system_error(what, errno);
   return fd;
+}
+
+Result<Fd> listen_on(const Address& address, int backlog) {
+  const std::string what = fmt::format("cannot listen on {}", address.to_string());
+  auto fd = bind_to(address, what);
+  if (fd && listen(fd->get(), backlog) != 0) return system_error(what, errno);
+  return fd;
+}
+
+/// The one that means all addresses of both families, or of IPv4 where there is no IPv6.
+Result<Address> every_address(std::uint16_t port) {
+  const Fd probe = private_socket(AF_INET6);
+  const bool only_ipv4 = !probe.valid() && errno == EAFNOSUPPORT;
+  return Address::parse(only_ipv4 ? "0.0.0.0" : "::", port);
 }
 
 Status timed_out(std::string_view what) {
@@ -59,11 +71,15 @@ Fd private_socket(int family) noexcept {
 
 Result<Fd> listen_tcp(const Address& address, int backlog) {
   if (!address.is_unspecified()) return listen_on(address, backlog);
-  auto every = Address::parse("::", address.port());
+  auto every = every_address(address.port());
   if (!every) return every.status();
-  const Fd probe = private_socket(AF_INET6);
-  if (!probe.valid() && errno == EAFNOSUPPORT) every = Address::parse("0.0.0.0", address.port());
   return listen_on(*every, backlog);
+}
+
+Result<Fd> reserve_port(std::uint16_t port) {
+  auto every = every_address(port);
+  if (!every) return every.status();
+  return bind_to(*every, fmt::format("cannot bind {}", every->to_string()));
 }
 
 Result<Fd> accept_connection(int listener) {

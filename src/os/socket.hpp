@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -25,6 +26,9 @@ using Deadline = std::chrono::steady_clock::time_point;
 /// both (IPv4 alone where there is no IPv6). Port 0 picks a free one: see `local_address`. The
 /// address can be listened on again as soon as the socket is closed.
 Result<Fd> listen_tcp(const Address& address, int backlog = 1024);
+/// Bound to this port on all addresses, but not listening: others do not get it by chance, and a
+/// server of this host with SO_REUSEADDR, which nearly all set, can listen there. Port 0: any.
+Result<Fd> reserve_port(std::uint16_t port);
 /// A connection that waits to be taken, or an invalid Fd when there is none now.
 Result<Fd> accept_connection(int listener);
 /// Starts to connect; the socket becomes writable when `connect_result` can tell the outcome.

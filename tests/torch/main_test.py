@@ -58,6 +58,13 @@ def test_a_module_runs_as_it_is(tmp_path):
     assert [one.returncode for one in started] == [0, 0]
 
 
+def test_tuttirun_leaves_master_port_to_torchs_store(tmp_path):
+    path = written(tmp_path, 'init_process_group("gloo")\nadd_up()\n')
+    done = subprocess.run([sys.executable, "-m", "tutti.distributed.run", "--nproc-per-node=2", "-m", "tutti.torch", path],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "[]\n" * 2), done.stderr
+
+
 def test_what_it_spawns_takes_tutti_too(tmp_path):
     path = written(tmp_path, f"""
         def main(rank):

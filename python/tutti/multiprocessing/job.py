@@ -5,6 +5,7 @@ import os
 import pathlib
 import pickle
 import secrets
+import socket
 import tempfile
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -31,13 +32,15 @@ class Ticket:
 
     def enter(self, rank: int) -> None:
         """Tells this process who it is, by the variables that init_process_group reads."""
+        store_port, master_port = self._ports.get()
         for name in _OF_ANOTHER_JOB:
             os.environ.pop(name, None)
         os.environ.update(self._env)
         os.environ.update({
             "RANK": str(rank), "WORLD_SIZE": str(self.size), "LOCAL_RANK": str(rank),
             "LOCAL_WORLD_SIZE": str(self.size), "MASTER_ADDR": _ADDRESS,
-            "MASTER_PORT": str(self._ports.get()), "TUTTI_AGENT_STORE": "1", "TUTTI_JOB": self.name,
+            "MASTER_PORT": str(master_port), "TUTTI_STORE_PORT": str(store_port), "TUTTI_AGENT_STORE": "1",
+            "TUTTI_JOB": self.name,
             "TUTTI_SECRET_FILE": str(self.secret_file),
         })
 
@@ -63,6 +66,7 @@ class Job:
         ports = multiprocessing.get_context(start_method).SimpleQueue()
         self._ports = ports
         self._store: Any = None
+        self._reserved: socket.socket | None = None
         self.context: ProcessContext | None = None
         self.ticket = Ticket(self._folder.name, size, env or {}, ports)
         self.ticket.secret_file.touch(mode=0o600)
@@ -77,6 +81,8 @@ class Job:
             self.context.end()
         self._ports.close()
         self._store = None
+        if self._reserved is not None:
+            self._reserved.close()
         self._folder.cleanup()
 
     def start(self, main: Callable[..., None], *args: Any) -> ProcessContext:
@@ -90,8 +96,12 @@ class Job:
         tls = _tutti.Config.from_environment(self.ticket.environment()).tls
         self._store = _tutti.TCPStore(_ADDRESS, 0, None, True, None, False, job=self.ticket.name,
                                       secret=self.ticket.secret_file.read_bytes(), encrypt=tls)
+        # Bound and not listening: nobody gets the port by chance, and what a rank serves there can listen.
+        self._reserved = socket.socket()
+        self._reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._reserved.bind(("", 0))
         for _ in range(self.ticket.size):
-            self._ports.put(self._store.port)
+            self._ports.put((self._store.port, self._reserved.getsockname()[1]))
         return self.context
 
     def result(self, rank: int) -> Any:

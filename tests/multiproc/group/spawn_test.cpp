@@ -270,6 +270,26 @@ TEST(Spawn, TheProcessesDieWithUs) {
   }
 }
 
+// As rank 0 of torch.distributed does.
+TEST(Spawn, LeavesMasterPortToWhatTheProgramServes) {
+  Shared met;
+  tutti::spawn(
+      [&](int rank) {
+        auto world = tutti::init_process_group();
+        tutti::TcpStoreOptions options;
+        options.port = static_cast<std::uint16_t>(std::stoi(std::getenv("MASTER_PORT")));
+        options.serve = rank == 0;
+        options.users = 2;
+        options.timeout = 20s;
+        const auto store = tutti::make_tcp_store(options);
+        met[static_cast<std::size_t>(rank)] = static_cast<int>(store->add("ranks", 1));
+        store->wait({"ranks"});
+        world.barrier().wait();
+      },
+      2, {.timeout = 60s});
+  EXPECT_EQ(met[0] + met[1], 3);
+}
+
 // The kernel gives users who have many pipes pipes of one page only (pipe-user-pages-soft).
 TEST(Spawn, BringsLongWordsBackThoughPipesAreSmall) {
   const pid_t child = fork();

@@ -231,10 +231,10 @@ TEST(TuttirunNodes, TheStoreNumbersTheNodes) {
     EXPECT_EQ(Tuttirun::count(out, line + std::string("job-7 job-7\n")), 1) << out;
 }
 
-TEST(TuttirunNodes, AProgramsOwnStoreHasThePort) {
+TEST(TuttirunNodes, TheProgramHasThePortBeside) {
   const std::string port = std::to_string(free_port());
-  const std::vector<std::string> rest = {"--own-store", "bash", "-c",
-                                         "echo $MASTER_PORT $((TUTTI_STORE_PORT - MASTER_PORT))"};
+  const std::vector<std::string> rest = {
+      "bash", "-c", "echo $TUTTI_STORE_PORT $((MASTER_PORT - TUTTI_STORE_PORT))"};
   Tuttirun first(node(0, port, rest));
   Tuttirun second(node(1, port, rest));
   EXPECT_EQ(first.wait(), 0) << first.err;

@@ -1,6 +1,7 @@
 """Jobs whose store and connections are encrypted, and the launcher's store by rendezvous()."""
 
 import array
+import os
 import subprocess
 import sys
 
@@ -34,6 +35,19 @@ def test_the_environment_of_the_parent_counts_too(monkeypatch):
 @pytest.mark.parametrize("tls", ["0", "1"])
 def test_the_store_of_the_job_may_be_used(tls):
     assert dist.run(meet, 3, init=False, env={"TUTTI_TLS": tls}, start_method="fork") == [[b"0", b"1", b"2"]] * 3
+
+
+def serve_and_meet():
+    """A store of the program's own at MASTER_PORT, as torch.distributed has one, beside the job's."""
+    port, rank, size = int(os.environ["MASTER_PORT"]), dist.get_rank(), dist.get_world_size()
+    store = dist.TCPStore("127.0.0.1", port, size, rank == 0)
+    store.set(f"from {rank}", str(rank))
+    return add(), [store.get(f"from {peer}") for peer in range(size)]
+
+
+@pytest.mark.parametrize("tls", ["0", "1"])
+def test_the_program_may_serve_at_master_port(tls):
+    assert dist.run(serve_and_meet, 2, env={"TUTTI_TLS": tls}, start_method="fork") == [(3.0, [b"0", b"1"])] * 2
 
 
 SCRIPT = """
