@@ -4,6 +4,7 @@
 #include "process_group_tutti.hpp"
 #include "running.hpp"
 #include "views.hpp"
+#include "without_gil.hpp"
 
 namespace tutti::torch_plugin {
 
@@ -29,6 +30,16 @@ TorchWork ProcessGroupTutti::allreduce(std::vector<at::Tensor>& tensors,
                    view,
                    {.op = how.op, .factor = how.factor, .timeout = timeout_of(options.timeout)});
              });
+}
+
+void ProcessGroupTutti::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  const TensorView view = view_to_reduce(tensor, "all_reduce");
+  const Reduction how = reduction_of(op, "all_reduce");
+  ProcessGroup group = open("all_reduce");
+  ++sequence_;
+  const WithoutGil unlocked;
+  with_torchs_exceptions(
+      [&] { group.all_reduce(view, {.op = how.op, .factor = how.factor}).wait(); });
 }
 
 TorchWork ProcessGroupTutti::reduce(std::vector<at::Tensor>& tensors,

@@ -39,6 +39,8 @@ class ProcessGroupTutti final : public c10d::Backend {
                                            const c10d::BroadcastOptions& options) override;
   c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>& tensors,
                                            const c10d::AllreduceOptions& options) override;
+  /// All that an all_reduce costs without a Work: done when it returns.
+  void all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op);
   c10::intrusive_ptr<c10d::Work> reduce(std::vector<at::Tensor>& tensors,
                                         const c10d::ReduceOptions& options) override;
   c10::intrusive_ptr<c10d::Work> allgather(std::vector<std::vector<at::Tensor>>& outputs,

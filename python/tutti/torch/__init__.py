@@ -20,8 +20,14 @@ try:
 except ImportError as problem:
     raise ImportError("tutti.torch is a backend of torch.distributed and needs torch: pip install torch") from problem
 
-__all__ = ["ProcessGroupTutti"]  # and Options, of the compiled part
+if not _dist.is_available():
+    raise ImportError(f"torch {torch.__version__} was built without torch.distributed; install another build of it")
 
+from . import _all_reduce
+
+__all__ = ["ProcessGroupTutti", "all_reduce_"]  # and Options, of the compiled part
+
+all_reduce_ = _all_reduce.all_reduce_
 _PREFIX = "_tutti_torch_"
 
 
@@ -44,8 +50,6 @@ def _why_not() -> str:
             "--no-build-isolation, which compiles it for the torch that is installed")
 
 
-if not _dist.is_available():
-    raise ImportError(f"torch {torch.__version__} was built without torch.distributed; install another build of it")
 _form: Any
 if importlib.util.find_spec(_wanted()) is not None:
     _form = importlib.import_module(_wanted())
@@ -53,5 +57,6 @@ if importlib.util.find_spec(_wanted()) is not None:
 else:
     from . import _python_form as _form
     _form.begin(_why_not())
+    _all_reduce.define_in_python()
 ProcessGroupTutti = _form.ProcessGroupTutti
 _dist.Backend.register_backend("tutti", _form.make_backend, extended_api=True, devices=["cpu"])

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from .groups import group_of, root_of
+from .._groups import group_of, root_of
 
 OPS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG}
 BACKWARDS = ("sum", "avg", "own")

@@ -14,7 +14,7 @@ from typing import Literal, Optional
 import torch
 
 from . import operators
-from .groups import Group, name_of, size_of
+from .._groups import Group, name_of, size_of
 
 
 def checked(call: str, tensor: object) -> None:

@@ -15,12 +15,12 @@ def name_of(group: Group) -> str:
         return group
     if group is None:
         if not dist.is_initialized():
-            raise ValueError("tutti.torch.nn: there is no default group; call torch.distributed.init_process_group")
+            raise ValueError("tutti.torch: there is no default group; call torch.distributed.init_process_group")
         group = dist.group.WORLD
     if not isinstance(group, dist.ProcessGroup):
         if isinstance(group, int):
-            raise ValueError("tutti.torch.nn: this rank is not in the group")
-        raise TypeError(f"tutti.torch.nn: group is a ProcessGroup, its name or None, not a {type(group).__name__}")
+            raise ValueError("tutti.torch: this rank is not in the group")
+        raise TypeError(f"tutti.torch: group is a ProcessGroup, its name or None, not a {type(group).__name__}")
     return str(group.group_name)
 
 
@@ -29,7 +29,7 @@ def group_of(name: str) -> dist.ProcessGroup:
     try:
         return distributed_c10d._resolve_process_group(name)
     except (RuntimeError, KeyError) as problem:
-        raise ValueError(f"tutti.torch.nn: this rank is in no group with the name '{name}'") from problem
+        raise ValueError(f"tutti.torch: this rank is in no group with the name '{name}'") from problem
 
 
 def size_of(name: str) -> int:

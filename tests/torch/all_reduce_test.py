@@ -1,0 +1,181 @@
+"""tutti.torch.all_reduce_: the values of dist.all_reduce, errors, torch.compile, and the operator of the form in Python."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from datetime import timedelta
+
+import pytest
+import torch
+import torch._dynamo  # here, so that it is imported once and not in every process
+import torch.distributed as dist
+
+import tutti.torch
+from forked import run, run_each
+from python_form_test import in_python
+from tutti.torch import all_reduce_
+
+DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int32, torch.uint8, torch.complex64]
+
+
+def begin(seconds=20):
+    dist.init_process_group("tutti", timeout=timedelta(seconds=seconds))
+    return dist.get_rank(), dist.get_world_size()
+
+
+def body_values():
+    rank, size = begin()
+    torch.manual_seed(rank)
+    for dtype in DTYPES:
+        for shape in [(), (0,), (1,), (7, 3), (4096,), (300, 1000)]:
+            x = (8 * torch.randn(shape)).to(dtype)
+            expected = x.clone()
+            dist.all_reduce(expected)
+            version = x._version
+            assert all_reduce_(x) is x and torch.equal(x, expected), (dtype, shape)
+            assert x._version > version, "a tensor that backward has kept must be known to have changed"
+    for op in ("avg", "min", "max", "product"):
+        x = torch.full((5,), rank + 1.0)
+        expected = x.clone()
+        dist.all_reduce(expected, getattr(dist.ReduceOp, op.upper()))
+        assert torch.equal(all_reduce_(x, op), expected)
+    for op in ("band", "bor", "bxor"):
+        x = torch.tensor([rank + 1])
+        expected = x.clone()
+        dist.all_reduce(expected, getattr(dist.ReduceOp, op.upper()))
+        assert torch.equal(all_reduce_(x, op), expected)
+    columns = torch.zeros(4, 6)
+    all_reduce_(columns[:, 1:3].fill_(rank + 1.0))
+    assert columns.sum() == 8 * size * (size + 1) // 2 and columns[:, 3:].sum() == 0
+    z = torch.full((2,), 1 + 2j)
+    assert all_reduce_(z.conj()).tolist() == [size * (1 - 2j)] * 2 and z.tolist() == [size * (1 + 2j)] * 2
+    with torch.inference_mode():
+        assert all_reduce_(torch.ones(3)).tolist() == [size] * 3
+    weight = torch.ones(2, requires_grad=True)
+    with torch.no_grad():
+        assert all_reduce_(weight).tolist() == [size] * 2
+
+
+def body_groups():
+    rank, size = begin()
+    odd = dist.new_group(list(range(1, size, 2)))
+    if rank % 2:
+        for group in (odd, odd.group_name):
+            assert all_reduce_(torch.tensor(1.0), group=group) == size // 2
+    else:
+        with pytest.raises(ValueError, match="not in the group"):
+            all_reduce_(torch.tensor(1.0), group=odd)
+    gloo = dist.new_group(backend="gloo")
+    assert all_reduce_(torch.tensor(1.0), group=gloo) == size, "a group of any backend"
+    assert all_reduce_(torch.tensor(1.0)) == size
+
+
+def body_bad_calls():
+    begin()
+    one = torch.ones(1)
+    for wrong, kind, text in [
+        (lambda: all_reduce_(one, "add"), ValueError, "there is no reduce op 'add'; it is sum, avg,"),
+        (lambda: all_reduce_(one, "band"), ValueError, "BAND of float32 has no meaning"),
+        (lambda: all_reduce_(one, group="nowhere"), ValueError, "in no group with the name 'nowhere'"),
+        (lambda: all_reduce_(one, group=[0, 1]), TypeError, "group is a ProcessGroup, its name or None"),
+        (lambda: all_reduce_(torch.ones(1, device="meta"), "add"), ValueError, "there is no reduce op 'add'"),
+        (lambda: all_reduce_(torch.ones(1, requires_grad=True)), RuntimeError, "use tutti.torch.nn.all_reduce"),
+        (lambda: all_reduce_(torch.ones(2, dtype=torch.complex32)), TypeError, "cannot be combined"),
+        (lambda: all_reduce_([1.0]), RuntimeError, "Tensor"),
+    ]:
+        with pytest.raises(kind, match=text):
+            wrong()
+    assert all_reduce_(one) == 2, "nothing was sent"
+
+
+def body_compiled():
+    rank, size = begin()
+
+    def layer(x, weight):
+        return torch.relu(all_reduce_(x @ weight)) + x
+
+    x, weight = torch.full((2, 4), rank + 1.0), torch.eye(4)
+    expected = layer(x, weight)
+    for backend in ("eager", "aot_eager"):
+        assert torch.equal(torch.compile(layer, fullgraph=True, backend=backend)(x, weight), expected)
+    torch.library.opcheck(torch.ops.tutti.all_reduce_.default, (x.clone(), "sum", dist.group.WORLD.group_name),
+                          test_utils=("test_schema", "test_faketensor"))
+
+
+def body_in_python():
+    in_python(body_values)
+
+
+def body_debugged():
+    _, size = begin()
+    assert all_reduce_(torch.ones(2)).tolist() == [size] * 2
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+def test_values(size):
+    run(body_values, size)
+
+
+@pytest.mark.parametrize(("body", "size"), [(body_groups, 4), (body_bad_calls, 2), (body_compiled, 2),
+                                            (body_in_python, 2)])
+def test_each(body, size):
+    run(body, size)
+
+
+def test_torchs_wrapper():
+    run(body_debugged, 2, TORCH_DISTRIBUTED_DEBUG="DETAIL")
+
+
+def body_killed():
+    rank, _ = begin()
+    all_reduce_(torch.ones(1))
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with pytest.raises(dist.DistNetworkError, match="rank 1"):
+        all_reduce_(torch.ones(1))
+
+
+def test_a_killed_rank_is_named():
+    first, killed, last = run_each(body_killed, 3)
+    assert (first.status, killed.status, last.status) == (0, -signal.SIGKILL, 0), first.text + last.text
+
+
+def body_late():
+    rank, _ = begin(seconds=0.5)
+    if rank == 0:
+        with pytest.raises(dist.DistBackendError, match="a timeout has passed: .* rank 1"):
+            all_reduce_(torch.ones(1))
+    else:
+        time.sleep(1.5)
+
+
+def test_a_rank_that_does_not_come_is_named():
+    run(body_late, 2)
+
+
+WITHOUT_MODULE = """
+import importlib.util, warnings
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name.startswith("_tutti_torch") else found(name, *rest)
+warnings.simplefilter("ignore")
+import torch
+import torch.distributed as dist
+import tutti.torch
+dist.init_process_group("tutti", store=dist.HashStore(), rank=0, world_size=1)
+x = torch.full((3,), 2.0)
+assert tutti.torch.all_reduce_(x) is x and x.tolist() == [2.0] * 3 and x._version == 1
+for wrong, kind in [((x, "add"), ValueError), ((x, "band"), ValueError), ((x.clone().requires_grad_(),), RuntimeError)]:
+    try:
+        tutti.torch.all_reduce_(*wrong)
+    except kind:
+        continue
+    raise SystemExit(f"no {kind}")
+assert tutti.torch.all_reduce_(torch.ones(2, device="meta")).shape == (2,)
+"""
+
+
+def test_the_operator_without_a_compiled_part():
+    done = subprocess.run([sys.executable, "-c", WITHOUT_MODULE], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr

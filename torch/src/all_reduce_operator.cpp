@@ -1,0 +1,74 @@
+#include <array>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <torch/library.h>
+#include <torch/csrc/distributed/c10d/GroupRegistry.hpp>
+
+#include "process_group_tutti.hpp"
+
+// The operator `tutti::all_reduce_`, for programs in which each microsecond counts: it is done when
+// it returns, and makes no Work and no future.
+namespace tutti::torch_plugin {
+namespace {
+
+c10d::ReduceOp::RedOpType op_named(std::string_view name) {
+  using Named = std::pair<std::string_view, c10d::ReduceOp::RedOpType>;
+  constexpr std::array<Named, 8> kOps = {{{"sum", c10d::ReduceOp::SUM},
+                                          {"avg", c10d::ReduceOp::AVG},
+                                          {"product", c10d::ReduceOp::PRODUCT},
+                                          {"min", c10d::ReduceOp::MIN},
+                                          {"max", c10d::ReduceOp::MAX},
+                                          {"band", c10d::ReduceOp::BAND},
+                                          {"bor", c10d::ReduceOp::BOR},
+                                          {"bxor", c10d::ReduceOp::BXOR}}};
+  for (const auto& [known, op] : kOps)
+    if (known == name) return op;
+  TORCH_CHECK_VALUE(false, "tutti: all_reduce_: there is no reduce op '", name,
+                    "'; it is sum, avg, product, min, max, band, bor or bxor");
+}
+
+c10::intrusive_ptr<c10d::ProcessGroup> group_named(const std::string& name) {
+  try {
+    return c10d::resolve_process_group(name);
+  } catch (const c10::Error&) {
+    TORCH_CHECK_VALUE(false, "tutti: all_reduce_: this rank is in no group with the name '", name,
+                      "'");
+  }
+}
+
+void all_reduce(const at::Tensor& tensor, std::string_view op, const std::string& group) {
+  const auto how = op_named(op);
+  TORCH_CHECK(!tensor.requires_grad() || !at::GradMode::is_enabled(),
+              "tutti: all_reduce_: the tensor requires a gradient, and this operator has none; use "
+              "tutti.torch.nn.all_reduce, or torch.no_grad()");
+  const auto found = group_named(group);
+  const auto backend = found->hasBackends() ? found->getBackend(tensor.device().type()) : nullptr;
+  if (auto* const ours = dynamic_cast<ProcessGroupTutti*>(backend.get())) {
+    ours->all_reduce_now(tensor, how);
+  } else {  // of another device, a group in Python, or wrapped by torch to be debugged
+    std::vector<at::Tensor> tensors = {tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = how;
+    found->allreduce(tensors, options)->wait();
+  }
+  if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
+}
+
+void without_values(const at::Tensor& /*tensor*/, std::string_view op,
+                    const std::string& /*group*/) {
+  (void)op_named(op);
+}
+
+}  // namespace
+}  // namespace tutti::torch_plugin
+
+TORCH_LIBRARY_FRAGMENT(tutti, library) {
+  library.def("all_reduce_(Tensor(a!) tensor, str op, str group) -> ()",
+              {at::Tag::pt2_compliant_tag});
+  library.impl("all_reduce_", c10::DispatchKey::CompositeExplicitAutograd,
+               TORCH_FN(tutti::torch_plugin::all_reduce));
+  library.impl("all_reduce_", c10::DispatchKey::Meta,
+               TORCH_FN(tutti::torch_plugin::without_values));
+}
