@@ -1,25 +1,32 @@
 #!/usr/bin/env python3
-"""What a blocking 8-byte all_reduce of two ranks costs from Python, beside C++.
+"""What a blocking 8-byte all_reduce of two ranks costs from Python, and through torch, beside C++.
 
     cmake --build build/python --target python_overhead_worker
     PYTHONPATH=build/python/python build/venv/bin/python bench/python/overhead.py \
         build/python/bin/python_overhead_worker
 
 All workers live through the whole measurement and sleep while it is not their turn; the variants take
-turns, in another order each round. Printed: medians over the rounds.
+turns, in another order each round. Printed: medians over the rounds. With torch and tutti-torch installed
+there are also `tutti.torch.all_reduce_`, the operator that it calls, `dist.all_reduce` through the
+compiled plug-in, and the same through the form in Python.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import importlib.util
 import os
+import pkgutil
 import random
-import socket
 import statistics
-import subprocess
 import sys
 import time
+import warnings
+from collections.abc import Callable
 from typing import Any
+
+from team import Team
 
 
 def arrays() -> dict[str, Any]:
@@ -40,93 +47,89 @@ def arrays() -> dict[str, Any]:
     return found
 
 
-def work() -> None:
-    """A Python rank: answers `variant<TAB>calls` with nanoseconds for one call."""
+def of_arrays() -> dict[str, Callable[[], Any]]:
+    """all_reduce of tutti itself, of each kind of memory."""
     import tutti
     world = tutti.init_process_group()
-    kinds = arrays()
+    return {kind: functools.partial(world.all_reduce, value) for kind, value in arrays().items()}
+
+
+def of_torch(compiled: bool) -> dict[str, Callable[[], Any]]:
+    """all_reduce of torch.distributed, through the compiled plug-in or the form in Python."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    value = torch.zeros(1, dtype=torch.float64)
+    if not compiled:
+        found = importlib.util.find_spec
+        importlib.util.find_spec = (  # type: ignore[assignment]
+            lambda name, *rest: None if name.startswith("_tutti_torch") else found(name, *rest))
+        warnings.simplefilter("ignore")
+    import tutti.torch
+    dist.init_process_group("tutti")
+    if not compiled:
+        return {"dist, form in Python": lambda: dist.all_reduce(value)}
+    operator, group = torch.ops.tutti.all_reduce_.default, dist.group.WORLD.group_name
+    return {"dist, plug-in": lambda: dist.all_reduce(value), "all_reduce_": lambda: tutti.torch.all_reduce_(value),
+            "torch.ops": lambda: operator(value, "sum", group)}
+
+
+SIDES: dict[str, Callable[[], dict[str, Callable[[], Any]]]] = {
+    "arrays": of_arrays, "plug-in": lambda: of_torch(True), "form": lambda: of_torch(False)}
+
+
+def sides() -> list[str]:
+    """Those that can be measured here."""
+    has_torch = importlib.util.find_spec("torch") and any(
+        name.startswith("_tutti_torch") for _, name, _ in pkgutil.iter_modules())
+    return list(SIDES) if has_torch else ["arrays"]
+
+
+def work(side: str) -> None:
+    """A Python rank: answers `variant<TAB>calls` with nanoseconds for one call."""
+    kinds = SIDES[side]()
     print("\t".join(sorted(kinds)), flush=True)
     for line in sys.stdin:
         kind, calls = line.rstrip("\n").split("\t")
-        value, count = kinds[kind], int(calls)
+        call, count = kinds[kind], int(calls)
         for _ in range(count // 10):
-            world.all_reduce(value)
+            call()
         begin = time.perf_counter_ns()
         for _ in range(count):
-            world.all_reduce(value)
+            call()
         print((time.perf_counter_ns() - begin) / count, flush=True)
-
-
-class Pair:
-    """Two ranks of one program, each on a CPU of its own where there are two."""
-
-    def __init__(self, command: list[str]) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        cpus = sorted(os.sched_getaffinity(0))
-        self.ranks = []
-        for rank in range(2):
-            environment = dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="127.0.0.1",
-                               MASTER_PORT=str(port), TUTTI_CPUS=str(len(cpus)))
-            cpu = cpus[rank % len(cpus)]
-            self.ranks.append(subprocess.Popen(["taskset", "-c", str(cpu), *command],
-                                               env=environment, stdin=subprocess.PIPE,
-                                               stdout=subprocess.PIPE, text=True))
-        self.said = [self.line(rank) for rank in self.ranks]
-
-    @staticmethod
-    def line(rank: subprocess.Popen[str]) -> str:
-        assert rank.stdout is not None
-        said = rank.stdout.readline()
-        if not said:
-            raise SystemExit(f"a worker ended with status {rank.wait(10)}")
-        return said.rstrip("\n")
-
-    def turn(self, order: str) -> float:
-        """Nanoseconds for one call: the slower rank's."""
-        for rank in self.ranks:
-            assert rank.stdin is not None
-            rank.stdin.write(order + "\n")
-            rank.stdin.flush()
-        return max(float(self.line(rank)) for rank in self.ranks)
-
-    def end(self) -> None:
-        """They end when they hear no more."""
-        for rank in self.ranks:
-            assert rank.stdin is not None
-            rank.stdin.close()
-        for rank in self.ranks:
-            rank.wait(30)
 
 
 def main() -> None:
     """Measures and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("worker", help="the C++ program python_overhead_worker")
+    parser.add_argument("worker", nargs="?", help="the C++ program python_overhead_worker; none: Python alone")
     parser.add_argument("--rounds", type=int, default=21)
     parser.add_argument("--calls", type=int, default=20000)
     options = parser.parse_args()
-    native = Pair([options.worker])
-    python = Pair([sys.executable, os.path.abspath(__file__), "--work"])
-    kinds = python.said[0].split("\t")
-    times: dict[str, list[float]] = {kind: [] for kind in ["C++", *kinds]}
+    native = [Team([options.worker])] if options.worker else []
+    teams = [Team([sys.executable, os.path.abspath(__file__), "--work", side]) for side in sides()]
+    orders = {kind: (team, f"{kind}\t{options.calls}") for team in teams for kind in team.said[0].split("\t")}
+    for team in native:
+        orders["C++"] = (team, str(options.calls))
+    times: dict[str, list[float]] = {kind: [] for kind in orders}
     for _ in range(options.rounds):
-        for kind in random.sample(sorted(times), len(times)):
-            times[kind].append(native.turn(str(options.calls)) if kind == "C++" else
-                               python.turn(f"{kind}\t{options.calls}"))
-    native.end()
-    python.end()
-    base = statistics.median(times["C++"])
-    for kind, seen in times.items():
-        middle = statistics.median(seen)
-        more = statistics.median(a - b for a, b in zip(seen, times["C++"], strict=True))
-        print(f"{kind:22} {middle:8.0f} ns   {min(seen):8.0f} .. {max(seen):8.0f}"
-              f"   {middle - base:+8.0f} ns   (in turns {more:+.0f} ns)")
+        for kind in random.sample(sorted(orders), len(orders)):
+            team, order = orders[kind]
+            times[kind].append(max(map(float, team.turn(order))))
+    for team in (*native, *teams):
+        team.end()
+    for kind, seen in sorted(times.items(), key=lambda item: statistics.median(item[1])):
+        line = f"{kind:22} {statistics.median(seen):8.0f} ns   {min(seen):8.0f} .. {max(seen):8.0f}"
+        if native:
+            more = statistics.median(a - b for a, b in zip(seen, times["C++"], strict=True))
+            line += f"   in turns {more:+8.0f} ns"
+        print(line)
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--work"]:
-        work()
+    if sys.argv[1:2] == ["--work"]:
+        work(sys.argv[2])
     else:
         main()
