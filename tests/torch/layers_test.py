@@ -11,6 +11,7 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 import torch.distributed.checkpoint as checkpoint
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -138,6 +139,10 @@ def body_ddp_options():
         loss_of(model, rank, 0).backward()
         for ours, theirs in zip(model.parameters(), wanted.parameters()):
             torch.testing.assert_close(ours.grad, theirs.grad, rtol=tolerance, atol=tolerance / 10)
+    model = DistributedDataParallel(made_model())
+    model.register_comm_hook(PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2), powerSGD_hook)
+    train(model, rank)
+    check_replicas(model)
     # Ranks use other parameters, and sparse gradients.
     torch.manual_seed(3)
     model = DistributedDataParallel(Branches(), find_unused_parameters=True)
