@@ -1,4 +1,5 @@
-"""What torch builds on a backend runs on this one: DDP, FSDP2, functional collectives, tensor parallel, DETAIL mode."""
+"""What torch builds on a backend runs on this one: DDP, FSDP2, functional collectives, tensor parallel, pipelines,
+compiled programs, data loaders that fork, DETAIL mode."""
 
 import os
 from datetime import timedelta
@@ -10,16 +11,22 @@ import torch.distributed as dist
 import torch.distributed._functional_collectives as funcol
 import torch.distributed.checkpoint as checkpoint
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.powerSGD_hook import PowerSGDState, powerSGD_hook
 from torch.distributed.algorithms.join import Join
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import tutti.torch  # noqa: F401
 from forked import run
+
+
+LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
 
 
 def begin(backend="tutti"):
@@ -70,6 +77,14 @@ def check_like_alone(model, size):
         torch.testing.assert_close(value, theirs, rtol=1e-5, atol=1e-6)
 
 
+def check_replicas(model, gradients=False):
+    for p in model.parameters():
+        mine = (p.grad if gradients else p).detach()
+        every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+        dist.all_gather(every, mine)
+        assert all(torch.equal(mine, other) for other in every)
+
+
 def body_ddp_as_gloo():
     rank, _ = begin()
     results = []
@@ -93,6 +108,13 @@ class Branches(torch.nn.Module):
         return self.parts[which](x + self.rows(torch.tensor([which, 3 + which])).sum(0))
 
 
+def in_bfloat16(_, bucket):
+    """A hook of the user's."""
+    half = bucket.buffer().bfloat16() / dist.get_world_size()
+    sent = dist.all_reduce(half, async_op=True).get_future()
+    return sent.then(lambda done: bucket.buffer().copy_(done.value()[0]))
+
+
 def body_ddp_options():
     rank, size = begin()
     # All buckets are views, the graph is the same each time.
@@ -108,10 +130,19 @@ def body_ddp_options():
     (sum(loss_of(wanted, r, s) for r in range(size) for s in (0, 1)) / size).backward()
     for ours, theirs in zip(model.parameters(), wanted.parameters()):
         torch.testing.assert_close(ours.grad, theirs.grad)
-    # A hook of the user's, in bf16.
+    # Hooks, with gradients in 16 bits.
+    wanted = made_model()
+    (sum(loss_of(wanted, r, 0) for r in range(size)) / size).backward()
+    for hook, tolerance in ((fp16_compress_hook, 1e-3), (in_bfloat16, 1e-2)):
+        model = DistributedDataParallel(made_model())
+        model.register_comm_hook(None, hook)
+        loss_of(model, rank, 0).backward()
+        for ours, theirs in zip(model.parameters(), wanted.parameters()):
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=tolerance, atol=tolerance / 10)
     model = DistributedDataParallel(made_model())
-    model.register_comm_hook(None, fp16_compress_hook)
-    loss_of(model, rank, 0).backward()
+    model.register_comm_hook(PowerSGDState(None, matrix_approximation_rank=2, start_powerSGD_iter=2), powerSGD_hook)
+    train(model, rank)
+    check_replicas(model)
     # Ranks use other parameters, and sparse gradients.
     torch.manual_seed(3)
     model = DistributedDataParallel(Branches(), find_unused_parameters=True)
@@ -121,11 +152,83 @@ def body_ddp_options():
         assert (part.weight.grad is not None and part.weight.grad.abs().sum() > 0) == (which < size)
     rows = model.module.rows.weight.grad
     assert rows.is_sparse and rows.to_dense().abs().sum(1).nonzero().flatten().tolist() == [0, 1, 3, 4]
-    # One rank has more batches than the others.
+
+
+def body_join():
+    rank, size = begin()
+    # Each rank has one batch more than the one before it; at the end all have the model of the last.
     model = DistributedDataParallel(made_model())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     with Join([model]):
         for step in range(3 + rank):
+            optimizer.zero_grad()
             loss_of(model, rank, step).backward()
+            optimizer.step()
+    wanted = made_model()
+    optimizer = torch.optim.SGD(wanted.parameters(), lr=0.1)
+    for step in range(3 + size - 1):
+        optimizer.zero_grad()
+        (sum(loss_of(wanted, r, step) for r in range(size) if step < 3 + r) / size).backward()
+        optimizer.step()
+    for ours, theirs in zip(model.parameters(), wanted.parameters()):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+    check_replicas(model)
+
+
+def body_zero_optimizer():
+    rank, size = begin()
+    model = DistributedDataParallel(made_model(), gradient_as_bucket_view=True)
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.Adam, lr=0.01, parameters_as_bucket_view=True)
+    wanted = made_model()
+    whole = torch.optim.Adam(wanted.parameters(), lr=0.01)
+    for step in range(3):
+        optimizer.zero_grad()
+        loss_of(model, rank, step).backward()
+        optimizer.step()
+        whole.zero_grad()
+        (sum(loss_of(wanted, r, step) for r in range(size)) / size).backward()
+        whole.step()
+    for ours, theirs in zip(model.parameters(), wanted.parameters()):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+    check_replicas(model)
+    parts = optimizer.optim.state_dict()["state"]
+    assert 0 < len(parts) < len(list(model.parameters())), "a rank has the state of its own part only"
+    optimizer.consolidate_state_dict(to=0)
+    if rank == 0:
+        state = optimizer.state_dict()["state"]
+        for number, theirs in whole.state_dict()["state"].items():
+            torch.testing.assert_close(state[number]["exp_avg"], theirs["exp_avg"], rtol=1e-4, atol=1e-5)
+    dist.barrier()
+
+
+def stages_of(model, count):
+    """The layers in so many pieces."""
+    layers = list(model)
+    bounds = [len(layers) * part // count for part in range(count + 1)]
+    return [torch.nn.Sequential(*layers[low:high]) for low, high in zip(bounds, bounds[1:])]
+
+
+def body_pipelines():
+    rank, size = begin()
+    x, y = batch(0, 0), torch.arange(48.0).reshape(16, 3) / 48
+    wanted = made_model()
+    output = wanted(x)
+    torch.nn.functional.mse_loss(output, y).backward()
+    for schedule, each in ((ScheduleGPipe, 1), (Schedule1F1B, 1), (ScheduleInterleaved1F1B, 2)):
+        count = size * each
+        pieces = {part: piece for part, piece in enumerate(stages_of(made_model(), count)) if part % size == rank}
+        stages = [PipelineStage(piece, part, count, torch.device("cpu")) for part, piece in pieces.items()]
+        pipeline = schedule(stages[0] if each == 1 else stages, 4, loss_fn=torch.nn.functional.mse_loss)
+        losses = []
+        last = rank == (count - 1) % size
+        found = pipeline.step(*([x] if rank == 0 else []), **({"target": y, "losses": losses} if last else {}))
+        if last:
+            torch.testing.assert_close(found, output)
+            assert len(losses) == 4
+        for part, piece in pieces.items():
+            for ours, theirs in zip(piece.parameters(), stages_of(wanted, count)[part].parameters()):
+                torch.testing.assert_close(ours.grad, theirs.grad)
+        dist.barrier()
 
 
 def body_fsdp2():
@@ -155,6 +258,56 @@ def body_tensor_parallel():
     wanted = model(batch(0, 0))
     parallelize_module(model, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel()})
     torch.testing.assert_close(model(batch(0, 0)), wanted)
+
+
+def body_compiled(backend):
+    rank, size = begin()
+    world = dist.group.WORLD
+
+    @torch.compile(backend=backend, fullgraph=True)
+    def functional(x):
+        y = funcol.all_reduce(x * 2, "sum", world)
+        z = funcol.all_gather_tensor(y + rank, 0, world)
+        return funcol.reduce_scatter_tensor(z, "sum", 0, world) - 1, funcol.all_to_all_single(z * (rank + 1), None, None, world)
+
+    @torch.compile(backend=backend, fullgraph=True)
+    def in_place(x):
+        y = x + 1
+        dist.all_reduce(y)
+        z = torch.empty(size * y.shape[0])
+        dist.all_gather_into_tensor(z, y * (rank + 1))
+        return z.sum()
+
+    total = size * (size + 1) / 2
+    for count in (2 * size, 4 * size):
+        x = torch.full((count,), rank + 1.0)
+        mine, turned = functional(x)
+        assert torch.equal(mine, torch.full((count,), size * (2 * total + rank) - 1))
+        assert torch.equal(turned, ((2 * total + rank) * torch.arange(1.0, size + 1)).repeat_interleave(count))
+        assert in_place(x) == count * total * (total + size)
+    model = made_model()
+    train(torch.compile(DistributedDataParallel(model), backend=backend), rank)
+    check_like_alone(model, size)
+
+
+def body_loaders():
+    rank, size = begin()
+    numbers = TensorDataset(torch.arange(20.0))
+    model = DistributedDataParallel(torch.nn.Linear(1, 1))
+    for persistent in (False, True):
+        sampler = DistributedSampler(numbers, shuffle=True, seed=4)
+        loader = DataLoader(numbers, 3, sampler=sampler, num_workers=2, multiprocessing_context="fork",
+                            persistent_workers=persistent)
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            seen = torch.zeros(20)
+            for (x,) in loader:  # the workers of the loader live while this rank communicates
+                model(x[:, None]).sum().backward()
+                dist.all_reduce(x.clone())
+                seen[x.long()] += 1
+            dist.all_reduce(seen)
+            assert (seen == 1).all()
+    check_replicas(model, gradients=True)
 
 
 def body_functional():
@@ -199,16 +352,12 @@ def body_objects(path):
         received = [None, None]
         dist.recv_object_list(received, 0)
         assert received == ["letter", 5]
-    # A checkpoint that all ranks write and read, the sharded optimizer, and groups of groups.
+    # A checkpoint that all ranks write and read, and groups of groups.
     state = {"weights": torch.full((3,), 4.0), "step": 3}
     checkpoint.save(state, checkpoint_id=f"{path}/saved")
     state = {"weights": torch.zeros(3), "step": 0}
     checkpoint.load(state, checkpoint_id=f"{path}/saved")
     assert (state["weights"] == 4).all() and state["step"] == 3
-    model = DistributedDataParallel(made_model())
-    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1)
-    loss_of(model, rank, 0).backward()
-    optimizer.step()
     small, _ = dist.new_subgroups(1)
     assert small.size() == 1
     mine = dist.new_group([0, 1], use_local_synchronization=True)
@@ -239,10 +388,17 @@ def test_ddp_gets_the_gradients_that_gloo_gives():
     run(body_ddp_as_gloo, 2)
 
 
-@pytest.mark.parametrize("body", [body_ddp_options, body_fsdp2, body_tensor_parallel, body_functional],
+@pytest.mark.parametrize("body", [body_ddp_options, body_join, body_zero_optimizer, body_fsdp2, body_tensor_parallel,
+                                  body_pipelines, body_loaders, body_functional],
                          ids=lambda body: body.__name__.removeprefix("body_"))
 def test_layers(body):
     run(body, 2, limit=60)
+
+
+# The first compiler takes seconds for each program.
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"] if LONG else ["aot_eager"])
+def test_compiled_programs(backend):
+    run(body_compiled, 2, backend, limit=120)
 
 
 def test_objects_checkpoints_and_sub_groups(tmp_path):

@@ -38,6 +38,21 @@ def body_futures():
     assert threads[0] is not threading.main_thread() or future.done()
     assert work.is_completed() and work.is_success() and work.wait()
     assert torch.equal(work.result()[0], x)
+    # The callback may wait for the future of such an operation, too. Rank 1 begins each one when rank 0 waits.
+    def nested(_):
+        if rank == 1:
+            dist.recv(torch.empty(1), 0)
+        again = dist.all_reduce(torch.ones(2), async_op=True).get_future().then(lambda done: done.value()[0] * 3)
+        if rank == 0:
+            dist.send(torch.ones(1), 1)
+        return again.wait()
+
+    if rank == 1:
+        dist.recv(torch.empty(1), 0)
+    future = dist.all_reduce(x, async_op=True).get_future().then(nested)
+    if rank == 0:
+        dist.send(torch.ones(1), 1)
+    assert future.wait().tolist() == [6.0, 6.0]
     # One that was waited for before somebody asks.
     work = dist.all_reduce(x, async_op=True)
     work.wait()

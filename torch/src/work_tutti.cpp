@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <system_error>
+#include <thread>
 #include <utility>
 
 #include <ATen/core/ivalue.h>
@@ -13,6 +15,9 @@ namespace tutti::torch_plugin {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+/// This thread runs what is chained to a future. Meanwhile the progress thread completes no other.
+thread_local bool in_chain = false;
 
 }  // namespace
 
@@ -146,6 +151,17 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
     if (future_) return future_;
     future_ =
         c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    if (in_chain) {  // which may wait for this future, as PowerSGD's hook does
+      try {
+        std::thread([self = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this)] {
+          self->complete_apart();
+        }).detach();
+      } catch (const std::system_error&) {
+        future_.reset();
+        throw;
+      }
+      return future_;
+    }
     running_ = works_.size() + 1;
     for (tutti::Work& work : works_) {
       auto held = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this);
@@ -169,17 +185,30 @@ void WorkTutti::done(void* context, const Status& status) noexcept {
   if (--self->running_ == 0) self->complete_future();
 }
 
+/// On a thread of its own.
+void WorkTutti::complete_apart() {
+  try {
+    (void)wait(kNoTimeout);
+  } catch (...) {
+    // The future tells it.
+  }
+  complete_future();
+}
+
 /// On the progress thread, which holds no lock: what is chained to the future runs here.
 void WorkTutti::complete_future() {
+  const bool before = std::exchange(in_chain, true);
   try {
     (void)poll();
-    if (failure_.ok())
-      future_->markCompleted(c10::IValue(outputs_));
+    if (const std::exception_ptr problem =
+            failure_.ok() ? c10d::Work::exception() : exception_of(failure_))
+      future_->setError(problem);
     else
-      future_->setError(exception_of(failure_));
+      future_->markCompleted(c10::IValue(outputs_));
   } catch (...) {
     // A callback of the user's threw: torch has logged it, and our thread goes on.
   }
+  in_chain = before;
 }
 
 }  // namespace tutti::torch_plugin

@@ -49,6 +49,7 @@ class WorkTutti final : public c10d::Work {
   static void done(void* context, const Status& status) noexcept;
   bool poll() const;
   void settle() const;
+  void complete_apart();
   void complete_future();
 
   std::vector<at::Tensor> inputs_;

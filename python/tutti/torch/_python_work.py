@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import threading
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any
@@ -36,6 +37,10 @@ def torchs_errors() -> Iterator[None]:
         yield
     except tutti.Error as problem:
         raise torchs_error(problem) from None
+
+
+# Where `on` is set, this thread runs what is chained to a future. Meanwhile tutti's thread completes no other.
+_chain = threading.local()
 
 
 class PythonWork(dist.Work):  # type: ignore[misc]
@@ -83,6 +88,9 @@ class PythonWork(dist.Work):  # type: ignore[misc]
         """Completes on a thread of tutti, when all operations are done."""
         if self._future is None:
             self._future = future = torch.futures.Future()
+            if getattr(_chain, "on", False):  # it may wait for this future, as PowerSGD's hook does
+                threading.Thread(target=self._settle_apart, args=(future,), daemon=True).start()
+                return future
             left = itertools.count(len(self.works), -1)  # next() is one step for other threads
 
             def done(work: tutti.Work | None) -> None:
@@ -93,9 +101,16 @@ class PythonWork(dist.Work):  # type: ignore[misc]
             done(None)
         return self._future
 
+    def _settle_apart(self, future: Any) -> None:
+        with contextlib.suppress(Exception):  # the future tells it
+            self.wait()
+        self._settle(future)
+
     def _settle(self, future: Any) -> None:
         problem = self.exception()
+        before, _chain.on = getattr(_chain, "on", False), True
         if problem is None:
             future.set_result(self._outputs)
         else:
             future.set_exception(problem)
+        _chain.on = before
