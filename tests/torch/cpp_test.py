@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 BUILT = pathlib.Path(os.environ.get("TORCH_CPP_BUILD", ROOT / "build/torch/cpp")) / "bin"
 TUTTIRUN = os.environ.get("TORCH_CPP_TUTTIRUN", str(ROOT / "build/torch/prefix/bin/tuttirun"))
 CASES = ["operations", "training", "overlap", "arrival", "no_sync", "mismatch", "buffers", "hooks", "unused", "missing",
-         "join", "checkpoint", "functions"]
+         "twice", "join", "checkpoint", "functions"]
 if os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0"):
     CASES.append("memory")  # 10,000 steps
 LIMIT = 120
@@ -28,7 +28,7 @@ def _lines(size, folder):
     """What all cases say on so many ranks: one job for all, because a process takes long to load torch."""
     done = subprocess.run([TUTTIRUN, "--nproc-per-node", str(size), str(BUILT / "torch_checks"), folder, *CASES],
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
-    return done.stdout
+    return done.stdout, done.returncode
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +39,9 @@ def folder(tmp_path_factory):
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("case", CASES)
 def test_case(case, size, folder):
-    text = _lines(size, folder)
+    text, status = _lines(size, folder)
     said = set(re.findall(rf"ok (\d+) {case}\b", text))
-    assert said == {str(rank) for rank in range(size)}, text
+    assert said == {str(rank) for rank in range(size)} and status == 0, text
 
 
 def test_killed_rank_is_named(folder):
@@ -79,8 +79,10 @@ def test_samplers_are_those_of_torch():
 def test_program_of_the_readme_trains(tmp_path):
     program = (ROOT / "torch/cpp/examples/train.cpp").read_text()
     assert f"```cpp\n{program}```" in (ROOT / "torch/README.md").read_text()
-    text = subprocess.run([TUTTIRUN, "--nproc-per-node", "2", str(BUILT / "torch_checks"), "readme"], cwd=tmp_path,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT).stdout
+    done = subprocess.run([TUTTIRUN, "--nproc-per-node", "2", str(BUILT / "torch_checks"), "readme"], cwd=tmp_path,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=LIMIT)
+    text = done.stdout
+    assert done.returncode == 0, text
     losses = [float(loss) for loss in re.findall(r"epoch \d+: loss ([\d.]+)", text)]
     assert len(losses) == 20 and losses[-1] < losses[0] / 2, text
     assert list(torch.jit.load(str(tmp_path / "train.pt")).state_dict()) == [

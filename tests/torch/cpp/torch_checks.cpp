@@ -163,6 +163,7 @@ void arrival(ProcessGroup& group) {
   std::vector<const void*> order;
   model.register_comm_hook([&](ProcessGroup& ranks, const tutti::torch::GradBucket& bucket) {
     for (const Tensor& parameter : bucket.parameters) order.push_back(parameter.data_ptr());
+    check(model.reduced_buckets() == 0, "a hook's buckets are counted");
     return tutti::torch::allreduce_hook()(ranks, bucket);
   });
   for (int step = 0; step < 3; ++step) {
@@ -201,6 +202,28 @@ void no_sync(ProcessGroup& group) {
     check_close(gradients(*model.module()), 2 * gradients(*alone), "accumulated gradients");
     check_identical(group, gradients(*model.module()));
   }
+}
+
+void twice(ProcessGroup& group) {
+  const Tensor batch = share(whole_batch(), group.rank(), group.size());
+  const auto fails = [&](const Tensor& loss) {
+    check_throws<c10::Error>([&] { loss.backward(); }, {"twice after one forward", "no_sync"});
+  };
+  {
+    DistributedDataParallel<Layers> model(same_layers(), group);
+    const Tensor loss = loss_of(model(batch), batch);
+    loss.backward({}, /*retain_graph=*/true);
+    fails(loss);
+  }
+  DistributedDataParallel<Layers> model(same_layers(), group);
+  const Tensor first = loss_of(model(batch), batch);
+  loss_of(model(batch), batch).backward();
+  {
+    const auto apart = model.no_sync();  // this rank's own gradients are allowed here
+    loss_of(model.module()->forward(batch), batch).backward();
+  }
+  loss_of(model(batch), batch).backward();
+  fails(first);
 }
 
 void mismatch(ProcessGroup& group) {
@@ -359,7 +382,12 @@ void checkpoint(ProcessGroup& group) {
   check_throws<c10::Error>([&] { written.save_checkpoint(folder + "/none/model.pt"); },
                            {"rank 0", "none/model.pt"});
   DistributedDataParallel<Layers> other(std::make_shared<Layers>(32), group);
+  const Tensor before = flat(other.parameters());
   check_throws<c10::Error>([&] { other.load_checkpoint(path); }, {"another model"});
+  check(flat(other.parameters()).equal(before), "a checkpoint of another model was taken");
+  other.module()->first->weight.requires_grad_(false);
+  other.save_checkpoint(path);
+  other.load_checkpoint(path);
 }
 
 /// The last rank dies in backward; the others are told so.
@@ -424,7 +452,8 @@ const std::map<std::string, std::function<void(ProcessGroup&)>> kCases = {
     {"no_sync", no_sync},       {"arrival", arrival},     {"mismatch", mismatch},
     {"buffers", buffers},       {"hooks", hooks},         {"unused", unused},
     {"missing", missing},       {"join", join},           {"killed", killed},
-    {"checkpoint", checkpoint}, {"functions", functions}, {"memory", memory}};
+    {"checkpoint", checkpoint}, {"functions", functions}, {"memory", memory},
+    {"twice", twice}};
 
 }  // namespace
 

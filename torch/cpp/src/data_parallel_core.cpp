@@ -31,8 +31,7 @@ DataParallelCore::DataParallelCore(std::shared_ptr<::torch::nn::Module> module, 
   Model model = model_of(*module_);
   parameters_ = model.parameters;
   buffers_ = model.buffers;
-  description_ = std::move(model.description);
-  check_alike(group_, description_ + describe(options_));
+  check_alike(group_, model.description + describe(options_));
   broadcast(parameters_, 0);
   broadcast(buffers_, 0);
   std::vector<std::string> names;
@@ -73,7 +72,10 @@ void DataParallelCore::after_forward(const std::vector<at::Tensor>& outputs) {
     reducer_->pause();
 }
 
-bool DataParallelCore::set_sync(bool sync) noexcept { return std::exchange(sync_, sync); }
+bool DataParallelCore::set_sync(bool sync) noexcept {
+  if (!sync) reducer_->pause_between_steps();
+  return std::exchange(sync_, sync);
+}
 
 void DataParallelCore::register_comm_hook(CommHook hook) { reducer_->set_hook(std::move(hook)); }
 
@@ -144,25 +146,34 @@ void DataParallelCore::save(const std::string& path) {
       if (std::rename(unfinished.c_str(), path.c_str()) != 0)
         problem = "tutti: rank 0 cannot write the checkpoint '" + path + "'";
     } catch (const std::exception& error) {
+      (void)std::remove(unfinished.c_str());
       problem = "tutti: rank 0 cannot write the checkpoint '" + path + "': " + error.what();
     }
   }
   agree_on_problem(problem);
 }
 
-void DataParallelCore::load(const std::string& path) {
+std::string DataParallelCore::load_here(const std::string& path) {
+  const std::string before = model_of(*module_).description;
+  std::vector<std::pair<at::Tensor, at::Tensor>> values;  // loading gives the tensors other memory
+  for (const auto& tensors : {module_->parameters(), module_->buffers()})
+    for (const at::Tensor& tensor : tensors) values.emplace_back(tensor, tensor.detach());
   std::string problem;
-  if (group_.rank() == 0) {
-    try {
-      ::torch::serialize::InputArchive archive;
-      archive.load_from(path);
-      module_->load(archive);
-      if (model_of(*module_).description != description_)
-        problem = "tutti: the checkpoint '" + path + "' is of another model";
-    } catch (const std::exception& error) {
-      problem = "tutti: rank 0 cannot read the checkpoint '" + path + "': " + error.what();
-    }
+  try {
+    ::torch::serialize::InputArchive archive;
+    archive.load_from(path);
+    module_->load(archive);
+    if (model_of(*module_).description == before) return {};
+    problem = "tutti: the checkpoint '" + path + "' is of another model";
+  } catch (const std::exception& error) {
+    problem = "tutti: rank 0 cannot read the checkpoint '" + path + "': " + error.what();
   }
+  for (auto& [tensor, value] : values) tensor.set_data(value);
+  return problem;
+}
+
+void DataParallelCore::load(const std::string& path) {
+  const std::string problem = group_.rank() == 0 ? load_here(path) : std::string();
   agree_on_problem(problem);
   broadcast(parameters_, 0);
   broadcast(buffers_, 0);

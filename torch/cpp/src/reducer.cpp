@@ -113,12 +113,17 @@ void Reducer::prepare(const std::vector<at::Tensor>& outputs) {
   unused_.clear();
   if (options_.find_unused_parameters) find_unused(outputs);
   begin_step();
-  expecting_ = !parameters_.empty();
+  awaits_ = parameters_.empty() ? Awaits::nothing : Awaits::gradients;
 }
 
 void Reducer::pause() {
   const std::lock_guard lock(mutex_);
-  expecting_ = false;
+  awaits_ = Awaits::nothing;
+}
+
+void Reducer::pause_between_steps() {
+  const std::lock_guard lock(mutex_);
+  if (awaits_ == Awaits::forward) awaits_ = Awaits::nothing;
 }
 
 void Reducer::begin_step() {
@@ -163,12 +168,13 @@ void Reducer::in_step(const Part& part) {
 
 void Reducer::on_gradient(std::size_t number) {
   in_step([&] {
-    if (expecting_) accept(number);
+    if (awaits_ != Awaits::nothing) accept(number);
   });
 }
 
 void Reducer::accept(std::size_t number) {
-  TORCH_CHECK(!ready_[number], "tutti: DistributedDataParallel: '", names_[number],
+  TORCH_CHECK(awaits_ == Awaits::gradients && !ready_[number],
+              "tutti: DistributedDataParallel: '", names_[number],
               "' got its gradient twice after one forward; use no_sync() for all but the last "
               "backward");
   if (!begun_) {
@@ -237,7 +243,7 @@ void Reducer::finish() {
       for (std::size_t k = 0; k < bucket.members.size(); ++k)
         hand_out(bucket.members[k], bucket.views[k]);
     last_ = counts_;
-    expecting_ = false;
+    awaits_ = Awaits::forward;
     begun_ = false;
     stepped_ = true;
   });
@@ -273,15 +279,15 @@ void Reducer::hand_out(std::size_t number, const at::Tensor& view) {
 }
 
 void Reducer::accompany() {
-  const std::lock_guard lock(mutex_);
-  const at::NoGradGuard no_grad;
-  begin_step();
-  left_ = 0;
-  for (Bucket& bucket : buckets_) bucket.flat.zero_();
-  for (std::size_t index = 0; index < buckets_.size(); ++index) launch(index);
-  if (options_.find_unused_parameters) launch_usage();
-  wait_for_all();
-  stepped_ = true;
+  in_step([&] {
+    begin_step();
+    left_ = 0;
+    for (Bucket& bucket : buckets_) bucket.flat.zero_();
+    for (std::size_t index = 0; index < buckets_.size(); ++index) launch(index);
+    if (options_.find_unused_parameters) launch_usage();
+    wait_for_all();
+    stepped_ = true;
+  });
 }
 
 void Reducer::set_divisor(std::optional<int> divisor) {
@@ -309,7 +315,7 @@ std::size_t Reducer::reduced_buckets() const {
   const std::lock_guard lock(mutex_);
   return static_cast<std::size_t>(
       std::count_if(buckets_.begin(), buckets_.begin() + static_cast<std::ptrdiff_t>(next_),
-                    [](const Bucket& bucket) { return bucket.work.done(); }));
+                    [this](const Bucket& bucket) { return !hook_ && bucket.work.done(); }));
 }
 
 }  // namespace tutti::torch

@@ -23,7 +23,8 @@ namespace tutti::torch {
 /// A step: `prepare` after forward; the engine of autograd calls back for each gradient; a bucket
 /// whose gradients are all there is reduced, in the order of the buckets; the last gradient asks
 /// autograd to call `finish` at the end of backward.
-/// Threads: the callbacks may come on threads of autograd; one mutex guards all.
+/// Threads: the callbacks may come on threads of autograd; one mutex guards all. It is held while a
+///         step's hooks run and while it waits; a hook may ask what the step has done.
 class Reducer : public std::enable_shared_from_this<Reducer> {
  public:
   /// The parameters are those with gradients, with their names for errors.
@@ -43,6 +44,8 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void prepare(const std::vector<at::Tensor>& outputs);
   /// The next backward is none.
   void pause();
+  /// The same, unless a forward waits for its backward.
+  void pause_between_steps();
   /// Takes part in a step of the others, with zeros.
   void accompany();
   /// Divide sums by this number; absent: by the size of the group.
@@ -55,6 +58,13 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   class Listener;
   // A counted pointer, whose kind differs between versions of torch.
   using Accumulator = decltype(::torch::autograd::impl::grad_accumulator(at::Tensor()));
+
+  /// What a gradient means that comes now.
+  enum class Awaits {
+    nothing,    ///< it is this rank's own, as no_sync asks
+    gradients,  ///< it is one of the step
+    forward,    ///< an error: the step that it could belong to is complete
+  };
 
   void on_gradient(std::size_t number);
   void begin_step();
@@ -81,7 +91,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   CommHook hook_;
   std::optional<int> divisor_;
 
-  mutable std::mutex mutex_;
+  mutable std::recursive_mutex mutex_;
   std::vector<Accumulator> accumulators_;
   std::vector<std::uintptr_t> listeners_;  ///< of the accumulators, by their keys
   std::vector<Bucket> buckets_;
@@ -93,7 +103,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<std::size_t> arrivals_;
   std::size_t next_ = 0;  ///< the bucket that is reduced next
   std::size_t left_ = 0;  ///< gradients that have not come
-  bool expecting_ = false;
+  Awaits awaits_ = Awaits::nothing;
   bool begun_ = false;  ///< a gradient of this step has come
   bool failed_ = false;
   bool stepped_ = false;

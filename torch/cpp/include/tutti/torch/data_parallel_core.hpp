@@ -69,10 +69,11 @@ class DataParallelCore {
   void join(const std::function<void()>& loop, const JoinOptions& options);
   /// Rank 0 writes parameters and buffers to a file; the others wait until it lies there.
   void save(const std::string& path);
-  /// Rank 0 reads such a file, and all ranks get what it holds.
+  /// Rank 0 reads such a file, and all ranks get what it holds. If it cannot, or the file is of
+  /// another model, all ranks throw and the model is as it was.
   void load(const std::string& path);
   [[nodiscard]] StepCounts last_step() const;
-  /// Buckets of the running step whose all_reduce is done.
+  /// Buckets of the running step whose all_reduce is done; 0 with a hook.
   [[nodiscard]] std::size_t reduced_buckets() const;
   [[nodiscard]] ProcessGroup& group() noexcept { return group_; }
 
@@ -81,6 +82,8 @@ class DataParallelCore {
   Turn agree_on_turn(bool has_input);
   void broadcast(const std::vector<at::Tensor>& tensors, int root);
   void accompany_others();
+  /// Reads the file into this rank's module. Returns the problem, empty if there is none.
+  std::string load_here(const std::string& path);
   /// Tells all ranks rank 0's problem; an empty text is none.
   void agree_on_problem(const std::string& problem);
 
@@ -89,7 +92,6 @@ class DataParallelCore {
   DataParallelOptions options_;
   std::vector<at::Tensor> parameters_;
   std::vector<at::Tensor> buffers_;
-  std::string description_;
   std::shared_ptr<Reducer> reducer_;
   bool sync_ = true;
   bool joining_ = false;

@@ -101,7 +101,8 @@ class DistributedDataParallel : public ::torch::nn::Module {
   [[nodiscard]] const std::shared_ptr<Net>& module() const noexcept { return module_; }
   /// How many buckets the last step had, and how many overlapped with backward.
   [[nodiscard]] StepCounts last_step() const { return core_.last_step(); }
-  /// Buckets of the running step whose all_reduce is done; for hooks of tensors in backward.
+  /// Buckets of the running step whose all_reduce is done, for hooks of tensors in backward;
+  /// 0 with a communication hook.
   [[nodiscard]] std::size_t reduced_buckets() const { return core_.reduced_buckets(); }
   [[nodiscard]] ProcessGroup& group() noexcept { return core_.group(); }
 
