@@ -20,8 +20,8 @@ from tutti.torch import all_reduce_
 DTYPES = [torch.bfloat16, torch.float16, torch.float32, torch.float64, torch.int32, torch.uint8, torch.complex64]
 
 
-def begin(seconds=20):
-    dist.init_process_group("tutti", timeout=timedelta(seconds=seconds))
+def begin():
+    dist.init_process_group("tutti", timeout=timedelta(seconds=20))
     return dist.get_rank(), dist.get_world_size()
 
 
@@ -40,6 +40,7 @@ def body_values():
         x = torch.full((5,), rank + 1.0)
         expected = x.clone()
         dist.all_reduce(expected, getattr(dist.ReduceOp, op.upper()))
+        assert torch.equal(all_reduce_(x.clone(), getattr(dist.ReduceOp, op.upper())), expected)
         assert torch.equal(all_reduce_(x, op), expected)
     for op in ("band", "bor", "bxor"):
         x = torch.tensor([rank + 1])
@@ -76,14 +77,16 @@ def body_bad_calls():
     begin()
     one = torch.ones(1)
     for wrong, kind, text in [
-        (lambda: all_reduce_(one, "add"), ValueError, "there is no reduce op 'add'; it is sum, avg,"),
+        (lambda: all_reduce_(one, "add"), ValueError, "op is 'sum', 'avg', .* or 'bxor', not 'add'"),
         (lambda: all_reduce_(one, "band"), ValueError, "BAND of float32 has no meaning"),
         (lambda: all_reduce_(one, group="nowhere"), ValueError, "in no group with the name 'nowhere'"),
         (lambda: all_reduce_(one, group=[0, 1]), TypeError, "group is a ProcessGroup, its name or None"),
-        (lambda: all_reduce_(torch.ones(1, device="meta"), "add"), ValueError, "there is no reduce op 'add'"),
+        (lambda: torch.ops.tutti.all_reduce_(torch.ones(1, device="meta"), "add", "0"), ValueError, "or 'bxor', not 'add'"),
+        (lambda: all_reduce_(one, dist.group.WORLD), TypeError, "op is a name or a ReduceOp, not a ProcessGroup"),
+        (lambda: all_reduce_(one, dist.ReduceOp.PREMUL_SUM), ValueError, "op is 'sum', .*, not .*PREMUL_SUM"),
         (lambda: all_reduce_(torch.ones(1, requires_grad=True)), RuntimeError, "use tutti.torch.nn.all_reduce"),
         (lambda: all_reduce_(torch.ones(2, dtype=torch.complex32)), TypeError, "cannot be combined"),
-        (lambda: all_reduce_([1.0]), RuntimeError, "Tensor"),
+        (lambda: all_reduce_([1.0]), TypeError, "a torch.Tensor is needed, not a list"),
     ]:
         with pytest.raises(kind, match=text):
             wrong()
@@ -143,7 +146,8 @@ def test_a_killed_rank_is_named():
 
 
 def body_late():
-    rank, _ = begin(seconds=0.5)
+    rank, _ = begin()
+    dist.group.WORLD.set_timeout(timedelta(seconds=0.5))
     if rank == 0:
         with pytest.raises(dist.DistBackendError, match="a timeout has passed: .* rank 1"):
             all_reduce_(torch.ones(1))
@@ -179,3 +183,11 @@ assert tutti.torch.all_reduce_(torch.ones(2, device="meta")).shape == (2,)
 def test_the_operator_without_a_compiled_part():
     done = subprocess.run([sys.executable, "-c", WITHOUT_MODULE], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_compiled_part_that_does_not_load_is_told(tmp_path):
+    name = "_tutti_torch_" + "_".join(torch.__version__.split(".")[:2])
+    (tmp_path / f"{name}.so").write_bytes(b"no library")
+    done = subprocess.run([sys.executable, "-c", "import tutti.torch"], capture_output=True, text=True, timeout=60,
+                          check=False, env={**os.environ, "PYTHONPATH": str(tmp_path)})
+    assert done.returncode == 1 and "does not load; it may have been built for another build of torch" in done.stderr

@@ -44,6 +44,8 @@ def body_bad_calls():
         (lambda: dist.all_to_all_single(two, two, [1, 1], [3, -1]), ValueError, "Split sizes doesn't match"),
         (lambda: dist.all_to_all_single(two, two, [2], [1, 1]), ValueError, "Number of tensor splits not equal"),
         (lambda: dist.all_to_all([one], [one, one]), ValueError, "both lists must have a tensor for each of the 2"),
+        (lambda: dist.reduce(one, group_dst=(1 << 32) + 1), ValueError, "root must be a rank of the group, not 4294967297"),
+        (lambda: dist.broadcast(one, group_src=-1 << 32), ValueError, "root must be a rank of the group, not -4294967296"),
         (lambda: group.broadcast(one, 5), ValueError, "root must be a rank of the group, 0 to 1"),
         (lambda: group.gather([[one, one]], [one], gather_to(1 - rank)), ValueError, "only the destination"),
         (lambda: group.send([one], 7, 0), ValueError, "the receiver must be a rank of the group, 0 to 1"),

@@ -65,6 +65,18 @@ def test_tuttirun_leaves_master_port_to_torchs_store(tmp_path):
     assert (done.returncode, done.stdout) == (0, "[]\n" * 2), done.stderr
 
 
+def test_a_device_mesh_takes_tutti(tmp_path):
+    path = written(tmp_path, """
+        from torch.distributed.device_mesh import init_device_mesh
+        mesh = init_device_mesh("cpu", (2, 1), mesh_dim_names=("a", "b"), backend_override={"a": "gloo"})
+        taken = mesh["a"].get_group()._get_backend(torch.device("cpu"))
+        assert type(taken).__name__ == "ProcessGroupTutti", taken
+        dist.barrier()  # rank 0 serves torch's store
+        dist.destroy_process_group()
+    """)
+    run(program.main, 2, [path])
+
+
 def test_what_it_spawns_takes_tutti_too(tmp_path):
     path = written(tmp_path, f"""
         def main(rank):

@@ -151,7 +151,7 @@ def body_values():
         inputs = [made(r, 0) for r in range(size)]
         total, zeros = sum(inputs), torch.zeros_like(inputs[0])
         x = made(rank, 0)
-        assert torch.equal(nn.all_reduce(x), total)
+        assert torch.equal(nn.all_reduce(x), total) and torch.equal(nn.all_reduce(x, dist.ReduceOp.SUM), total)
         assert torch.equal(nn.all_reduce(x * size, "avg"), total)
         assert torch.equal(nn.reduce(x, last), total if rank == last else zeros)
         assert torch.equal(nn.reduce(x * size, 0, "avg"), total if rank == 0 else zeros)
@@ -224,7 +224,7 @@ def body_bad_calls():
         (lambda: nn.all_reduce([1.0]), TypeError, "all_reduce: a torch.Tensor is needed, not a list"),
         (lambda: nn.all_reduce(one, "max"), ValueError, "all_reduce: op is 'sum' or 'avg', not 'max'"),
         (lambda: nn.reduce(one, 0, "product"), ValueError, "reduce: op is 'sum' or 'avg', not 'product'"),
-        (lambda: nn.reduce_scatter_single(two, "min"), ValueError, "reduce_scatter: op is 'sum' or 'avg', not 'min'"),
+        (lambda: nn.reduce_scatter_single(two, "min"), ValueError, "reduce_scatter_single: op is 'sum' or 'avg', not 'min'"),
         (lambda: nn.all_reduce(one, group="nobody"), ValueError, "this rank is in no group with the name 'nobody'"),
         (lambda: nn.all_reduce(one, group=7.5), TypeError, "group is a ProcessGroup, its name or None, not a float"),
         (lambda: nn.all_reduce(one.to_sparse()), ValueError, "all_reduce: the tensor is torch.sparse_coo"),
@@ -244,6 +244,13 @@ def body_bad_calls():
         (lambda: nn.all_to_all_single(three, [3], [1, 2]), ValueError, "output_split_sizes has 1 numbers"),
         (lambda: nn.all_to_all_single(three, [2, 1], [1, 1]), ValueError, "input_split_sizes add up to 2"),
         (lambda: nn.all_to_all_single(three, [-1, 1], [1, 2]), ValueError, "output_split_sizes has a negative number"),
+        (lambda: nn.all_reduce(one, dist.group.WORLD), TypeError, "all_reduce: op is a name or a ReduceOp, not a Proc"),
+        (lambda: nn.all_reduce(one, dist.ReduceOp.MAX), ValueError, "all_reduce: op is 'sum' or 'avg', not 'max'"),
+        (lambda: nn.broadcast(one, None), TypeError, "broadcast: a rank is needed, not a NoneType"),
+        (lambda: nn.reduce(one, "0"), TypeError, "reduce: a rank is needed, not a str"),
+        (lambda: nn.gather(one, 1.0), TypeError, "gather: a rank is needed, not a float"),
+        (lambda: nn.all_gather(one, backward=None), ValueError, "backward is 'sum', 'avg' or 'own', not None"),
+        (lambda: nn.all_to_all_single(three, [1.5, 1.5], [1, 2]), TypeError, "output_split_sizes has whole numbers, not a"),
         (lambda: nn.all_to_all([one]), ValueError, "all_to_all: 1 tensors were given"),
         (lambda: nn.all_to_all([one, two], output_shapes=[(1,)]), ValueError, "1 output_shapes were given"),
         (lambda: nn.all_to_all([one, two], output_shapes=[(1,), (-2,)]), ValueError, "has a negative number"),

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 import warnings
 from datetime import timedelta
 
@@ -53,12 +54,15 @@ def body_names():
 
 
 def body_late():
-    dist.init_process_group("tutti", timeout=timedelta(milliseconds=300))
-    with pytest.raises(dist.DistBackendError, match="a timeout has passed: .* rank [01]"):
-        if dist.get_rank() == 0:
-            dist.all_reduce(torch.ones(1))
-        else:
-            dist.recv(torch.ones(1), 0)
+    dist.init_process_group("tutti")
+    rendezvous_test.add_up()
+    options = dist.AllreduceOptions()
+    options.timeout = timedelta(milliseconds=300)
+    if dist.get_rank() == 0:
+        with pytest.raises(dist.DistBackendError, match="a timeout has passed: .* rank 1"):
+            dist.group.WORLD.allreduce([torch.ones(1)], options).wait()
+    else:
+        time.sleep(1)  # the other rank does not wait as long
 
 
 def body_coalesced():

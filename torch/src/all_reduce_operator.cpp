@@ -25,8 +25,10 @@ c10d::ReduceOp::RedOpType op_named(std::string_view name) {
                                           {"bxor", c10d::ReduceOp::BXOR}}};
   for (const auto& [known, op] : kOps)
     if (known == name) return op;
-  TORCH_CHECK_VALUE(false, "tutti: all_reduce_: there is no reduce op '", name,
-                    "'; it is sum, avg, product, min, max, band, bor or bxor");
+  TORCH_CHECK_VALUE(false,
+                    "tutti: all_reduce_: op is 'sum', 'avg', 'product', 'min', 'max', "
+                    "'band', 'bor' or 'bxor', not '",
+                    name, "'");
 }
 
 c10::intrusive_ptr<c10d::ProcessGroup> group_named(const std::string& name) {

@@ -13,7 +13,7 @@ TorchWork ProcessGroupTutti::broadcast(std::vector<at::Tensor>& tensors,
   const TensorView view = view_to_move(single(tensors, "broadcast"), "broadcast");
   return run({OpType::BROADCAST, "tutti:broadcast", tensors, tensors}, options.asyncOp,
              [&](ProcessGroup& group) {
-               return group.broadcast(view, {.root = static_cast<int>(options.rootRank),
+               return group.broadcast(view, {.root = root_of(options.rootRank, "broadcast"),
                                              .timeout = timeout_of(options.timeout)});
              });
 }
@@ -48,7 +48,7 @@ TorchWork ProcessGroupTutti::reduce(std::vector<at::Tensor>& tensors,
   const Reduction how = reduction_of(options.reduceOp, "reduce");
   return run({OpType::REDUCE, "tutti:reduce", tensors, tensors}, options.asyncOp,
              [&](ProcessGroup& group) {
-               return group.reduce(view, {.root = static_cast<int>(options.rootRank),
+               return group.reduce(view, {.root = root_of(options.rootRank, "reduce"),
                                           .op = how.op,
                                           .factor = how.factor,
                                           .timeout = timeout_of(options.timeout)});
@@ -95,7 +95,7 @@ TorchWork ProcessGroupTutti::gather(std::vector<std::vector<at::Tensor>>& output
   return run(std::move(operation), options.asyncOp, [&](ProcessGroup& group) {
     return group.gather(
         std::span<const TensorView>(views), input,
-        {.root = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)});
+        {.root = root_of(options.rootRank, "gather"), .timeout = timeout_of(options.timeout)});
   });
 }
 
@@ -116,7 +116,7 @@ TorchWork ProcessGroupTutti::scatter(std::vector<at::Tensor>& outputs,
   return run(std::move(operation), options.asyncOp, [&](ProcessGroup& group) {
     return group.scatter(
         output, std::span<const TensorView>(views),
-        {.root = static_cast<int>(options.rootRank), .timeout = timeout_of(options.timeout)});
+        {.root = root_of(options.rootRank, "scatter"), .timeout = timeout_of(options.timeout)});
   });
 }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <span>
 #include <string>
+#include <utility>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
@@ -163,6 +164,12 @@ Reduction reduction_of(const c10d::ReduceOp& op, const char* operation) {
       TORCH_CHECK_VALUE(false, "tutti: ", operation, ": there is no reduce op ",
                         static_cast<int>(op.op_));
   }
+}
+
+int root_of(std::int64_t rank, const char* operation) {
+  TORCH_CHECK_VALUE(std::in_range<int>(rank), "tutti: ", operation,
+                    ": the root must be a rank of the group, not ", rank);
+  return static_cast<int>(rank);
 }
 
 std::optional<std::chrono::nanoseconds> timeout_of(std::chrono::milliseconds given) {

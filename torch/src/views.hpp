@@ -39,6 +39,9 @@ struct Reduction {
 };
 [[nodiscard]] Reduction reduction_of(const c10d::ReduceOp& op, const char* operation);
 
+/// The root, which c10d counts in 64 bits; what no int holds is no rank of any group.
+[[nodiscard]] int root_of(std::int64_t rank, const char* operation);
+
 /// Absent: the group's.
 [[nodiscard]] std::optional<std::chrono::nanoseconds> timeout_of(std::chrono::milliseconds given);
 

@@ -107,6 +107,7 @@ std::exception_ptr WorkTutti::exception() const {
 }
 
 int WorkTutti::sourceRank() const {
+  const WithoutGil unlocked;
   const std::lock_guard lock(waiting_);
   for (const tutti::Work& work : works_) {
     if (const int rank = work.source_rank(); rank >= 0) return rank;
@@ -146,6 +147,7 @@ bool WorkTutti::wait(std::chrono::milliseconds timeout) {
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
   bool ended = false;
+  const WithoutGil unlocked;  // the mutex is held by a thread that waits, perhaps for long
   {
     const std::lock_guard lock(waiting_);
     if (future_) return future_;

@@ -52,7 +52,12 @@ def _why_not() -> str:
 
 _form: Any
 if importlib.util.find_spec(_wanted()) is not None:
-    _form = importlib.import_module(_wanted())
+    try:
+        _form = importlib.import_module(_wanted())
+    except ImportError as problem:
+        raise ImportError(f"the compiled part of tutti.torch for torch {torch.__version__} does not load; it may have been "
+                          "built for another build of torch: install it anew, from tutti's sources by pip install "
+                          f"./torch --no-build-isolation. {problem}", name=_wanted(), path=problem.path) from problem
     Options = _form.ProcessGroupTutti.Options
 else:
     from . import _python_form as _form

@@ -1,19 +1,15 @@
 """all_reduce with as little around it as torch allows, for tensor-parallel inference."""
 
-from typing import Literal, get_args
-
 import torch
 import torch.distributed as dist
 
 from ._groups import Group, group_of, name_of
+from ._reduce_ops import OPS, Op, op_name
 
-Op = Literal["sum", "avg", "product", "min", "max", "band", "bor", "bxor"]
-
-_OPS = {name: getattr(dist.ReduceOp, name.upper()) for name in get_args(Op)}
 _libraries: list[torch.library.Library] = []  # an operator lives as long as these
 
 
-def all_reduce_(tensor: torch.Tensor, op: Op = "sum", group: Group = None) -> torch.Tensor:
+def all_reduce_(tensor: torch.Tensor, op: Op | dist.ReduceOp = "sum", group: Group = None) -> torch.Tensor:
     """Combines the tensors of all ranks in place, and returns `tensor`. It is done when this returns.
 
     The values are those of torch.distributed.all_reduce, bit by bit. There is no Work and no future, and torch.compile
@@ -22,7 +18,9 @@ def all_reduce_(tensor: torch.Tensor, op: Op = "sum", group: Group = None) -> to
     backend, its name, which is the quickest to look up, or None: the default group. Errors are those of
     torch.distributed.all_reduce.
     """
-    torch.ops.tutti.all_reduce_.default(tensor, op, name_of(group))
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"tutti: all_reduce_: a torch.Tensor is needed, not a {type(tensor).__name__}")
+    torch.ops.tutti.all_reduce_.default(tensor, op_name("tutti: all_reduce_", op, OPS), name_of(group))
     return tensor
 
 
@@ -33,13 +31,12 @@ def define_in_python() -> None:
         if tensor.requires_grad and torch.is_grad_enabled():
             raise RuntimeError("tutti: all_reduce_: the tensor requires a gradient, and this operator has none; use "
                                "tutti.torch.nn.all_reduce, or torch.no_grad()")
-        dist.all_reduce(tensor, _OPS[op], group_of(group))
+        dist.all_reduce(tensor, OPS[op], group_of(group))
         if not tensor.is_inference():
             torch.autograd.graph.increment_version(tensor)
 
     def no_values(tensor: torch.Tensor, op: str, group: str) -> None:
-        if op not in _OPS:
-            raise ValueError(f"tutti: all_reduce_: there is no reduce op '{op}'; it is {', '.join(_OPS)}")
+        op_name("tutti: all_reduce_", op, OPS)
 
     library = torch.library.Library("tutti", "FRAGMENT")
     library.define("all_reduce_(Tensor(a!) tensor, str op, str group) -> ()", tags=torch.Tag.pt2_compliant_tag)

@@ -2,6 +2,7 @@
 
 import functools
 import multiprocessing.spawn
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -43,9 +44,11 @@ def replace_gloo() -> None:
         return
     dist.Backend.default_device_backend_map["cpu"] = "tutti"
     for name, position in (("init_process_group", 0), ("new_group", 2)):
-        function = _replacing(getattr(distributed_c10d, name), position)
-        for module in (distributed_c10d, dist):
-            setattr(module, name, function)
+        former = getattr(distributed_c10d, name)
+        function = _replacing(former, position)
+        for module in list(sys.modules.values()):  # DeviceMesh's has them, too, and others may
+            if vars(module).get(name) is former:
+                setattr(module, name, function)
     of_torch = multiprocessing.spawn.get_preparation_data
 
     def preparation_data(name: str) -> dict[str, Any]:

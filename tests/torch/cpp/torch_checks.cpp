@@ -448,11 +448,21 @@ void print_samplers() {
 }
 
 const std::map<std::string, std::function<void(ProcessGroup&)>> kCases = {
-    {"operations", operations}, {"training", training},   {"overlap", overlap},
-    {"no_sync", no_sync},       {"arrival", arrival},     {"mismatch", mismatch},
-    {"buffers", buffers},       {"hooks", hooks},         {"unused", unused},
-    {"missing", missing},       {"join", join},           {"killed", killed},
-    {"checkpoint", checkpoint}, {"functions", functions}, {"memory", memory},
+    {"operations", operations},
+    {"training", training},
+    {"overlap", overlap},
+    {"no_sync", no_sync},
+    {"arrival", arrival},
+    {"mismatch", mismatch},
+    {"buffers", buffers},
+    {"hooks", hooks},
+    {"unused", unused},
+    {"missing", missing},
+    {"join", join},
+    {"killed", killed},
+    {"checkpoint", checkpoint},
+    {"functions", functions},
+    {"memory", memory},
     {"twice", twice}};
 
 }  // namespace

@@ -173,8 +173,8 @@ void Reducer::on_gradient(std::size_t number) {
 }
 
 void Reducer::accept(std::size_t number) {
-  TORCH_CHECK(awaits_ == Awaits::gradients && !ready_[number],
-              "tutti: DistributedDataParallel: '", names_[number],
+  TORCH_CHECK(awaits_ == Awaits::gradients && !ready_[number], "tutti: DistributedDataParallel: '",
+              names_[number],
               "' got its gradient twice after one forward; use no_sync() for all but the last "
               "backward");
   if (!begun_) {

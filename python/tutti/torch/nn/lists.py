@@ -11,7 +11,7 @@ import torch
 
 from . import operators
 from .._groups import Group, name_of, size_of
-from .singles import checked
+from .checks import check_backward, check_root, check_tensor, checked_op, checked_splits
 
 
 def _checked_list(call: str, tensors: Sequence[torch.Tensor], size: int, same_shape: bool) -> None:
@@ -20,7 +20,7 @@ def _checked_list(call: str, tensors: Sequence[torch.Tensor], size: int, same_sh
     if len(tensors) != size:
         raise ValueError(f"{call}: {len(tensors)} tensors were given; one for each of the {size} ranks is needed")
     for tensor in tensors:
-        checked(call, tensor)
+        check_tensor(call, tensor)
         if tensor.dtype != tensors[0].dtype:
             raise ValueError(f"{call}: the tensors must be of one dtype, not {tensors[0].dtype} and {tensor.dtype}")
         if same_shape and tensor.shape != tensors[0].shape:
@@ -35,7 +35,8 @@ def all_gather(tensor: torch.Tensor, group: Group = None, *,
     Backward, by `backward`: as all_gather_single, where the gradients of the own rank's tensor are the part. To use
     the own tensor itself and those of the others as constants, take "own".
     """
-    checked("all_gather", tensor)
+    check_tensor("all_gather", tensor)
+    check_backward("all_gather", backward)
     name = name_of(group)
     return tuple(operators.all_gather(tensor.unsqueeze(0), backward, size_of(name), name).unbind(0))
 
@@ -45,7 +46,8 @@ def gather(tensor: torch.Tensor, dst: int, group: Group = None) -> tuple[torch.T
 
     Backward: scatter of the gradients of `dst`. The other ranks run it, too, through their zeros.
     """
-    checked("gather", tensor)
+    check_tensor("gather", tensor)
+    check_root("gather", dst)
     name = name_of(group)
     return tuple(operators.gather(tensor.unsqueeze(0), dst, size_of(name), name).unbind(0))
 
@@ -55,6 +57,7 @@ def scatter(tensors: Sequence[torch.Tensor], src: int, group: Group = None) -> t
 
     All tensors have one shape, on all ranks. Backward: gather of the gradients on `src`; zeros on the others.
     """
+    check_root("scatter", src)
     name = name_of(group)
     size = size_of(name)
     _checked_list("scatter", tensors, size, same_shape=True)
@@ -68,10 +71,11 @@ def reduce_scatter(tensors: Sequence[torch.Tensor], op: Literal["sum", "avg"] = 
     All tensors have one shape, on all ranks. Backward: all_gather of the gradients, divided by the size if `op` is
     "avg".
     """
+    op_name = checked_op("reduce_scatter", op)
     name = name_of(group)
     size = size_of(name)
     _checked_list("reduce_scatter", tensors, size, same_shape=True)
-    return operators.reduce_scatter(torch.stack(list(tensors)), op, size, name).squeeze(0)
+    return operators.reduce_scatter(torch.stack(list(tensors)), op_name, size, name).squeeze(0)
 
 
 def all_to_all(tensors: Sequence[torch.Tensor], group: Group = None, *,
@@ -91,7 +95,7 @@ def all_to_all(tensors: Sequence[torch.Tensor], group: Group = None, *,
                          "needed")
     if any(length < 0 for shape in shapes for length in shape):
         raise ValueError(f"all_to_all: output_shapes has a negative number: {shapes}")
-    counts = [math.prod(shape) for shape in shapes]
+    counts = checked_splits("all_to_all", "output_shapes", [math.prod(shape) for shape in shapes])
     flat = torch.cat([tensor.reshape(-1) for tensor in tensors])
     received = operators.all_to_all_single(flat, counts, [tensor.numel() for tensor in tensors], size, name)
     return tuple(part.reshape(shape) for part, shape in zip(received.split(counts), shapes, strict=True))

@@ -12,9 +12,7 @@ import torch
 import torch.distributed as dist
 
 from .._groups import group_of, root_of
-
-OPS = {"sum": dist.ReduceOp.SUM, "avg": dist.ReduceOp.AVG}
-BACKWARDS = ("sum", "avg", "own")
+from .checks import OPS, check_backward, checked_op
 
 Shape = tuple[int, ...]
 
@@ -53,11 +51,6 @@ def _define(name: str, options: str, forward: Callable[..., None], shape: Callab
     return operator
 
 
-def _check_op(call: str, op: str) -> None:
-    if op not in OPS:
-        raise ValueError(f"{call}: op is 'sum' or 'avg', not '{op}'; no other has a gradient here")
-
-
 def _same_shape(tensor: torch.Tensor, *_: Any) -> Shape:
     return tuple(tensor.shape)
 
@@ -81,7 +74,7 @@ def _parts(whole: torch.Tensor, size: int) -> list[torch.Tensor]:
 # all_reduce
 
 def _all_reduce_shape(tensor: torch.Tensor, op: str, size: int, group: str) -> Shape:
-    _check_op("all_reduce", op)
+    checked_op("all_reduce", op)
     return tuple(tensor.shape)
 
 
@@ -96,7 +89,7 @@ def _all_reduce_backward(grad: torch.Tensor, op: str, size: int, group: str) -> 
 # reduce and broadcast: each is the other's backward
 
 def _reduce_shape(tensor: torch.Tensor, root: int, op: str, size: int, group: str) -> Shape:
-    _check_op("reduce", op)
+    checked_op("reduce", op)
     return tuple(tensor.shape)
 
 
@@ -155,8 +148,7 @@ def _scatter_backward(grad: torch.Tensor, root: int, size: int, group: str) -> t
 # all_gather and reduce_scatter, and the part of the own rank
 
 def _all_gather_shape(tensor: torch.Tensor, backward: str, size: int, group: str) -> Shape:
-    if backward not in BACKWARDS:
-        raise ValueError(f"all_gather: backward is 'sum', 'avg' or 'own', not '{backward}'")
+    check_backward("all_gather", backward)
     if tensor.dim() == 0:
         raise ValueError("all_gather_single: the tensor has no dimension 0; all_gather takes it")
     return _whole_shape(tensor, size)
@@ -173,7 +165,7 @@ def _all_gather_backward(grad: torch.Tensor, backward: str, size: int, group: st
 
 
 def _reduce_scatter_shape(tensor: torch.Tensor, op: str, size: int, group: str) -> Shape:
-    _check_op("reduce_scatter", op)
+    checked_op("reduce_scatter", op)
     return _part_shape("reduce_scatter", tensor, size)
 
 

@@ -15,12 +15,7 @@ import torch
 
 from . import operators
 from .._groups import Group, name_of, size_of
-
-
-def checked(call: str, tensor: object) -> None:
-    """TypeError if it is no tensor."""
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{call}: a torch.Tensor is needed, not a {type(tensor).__name__}")
+from .checks import check_backward, check_root, check_tensor, checked_op, checked_splits
 
 
 def all_reduce(tensor: torch.Tensor, op: Literal["sum", "avg"] = "sum", group: Group = None) -> torch.Tensor:
@@ -28,9 +23,10 @@ def all_reduce(tensor: torch.Tensor, op: Literal["sum", "avg"] = "sum", group: G
 
     Backward: all_reduce of the gradients with the same `op`.
     """
-    checked("all_reduce", tensor)
+    check_tensor("all_reduce", tensor)
+    op_name = checked_op("all_reduce", op)
     name = name_of(group)
-    return operators.all_reduce(tensor, op, size_of(name), name)
+    return operators.all_reduce(tensor, op_name, size_of(name), name)
 
 
 def reduce(tensor: torch.Tensor, dst: int, op: Literal["sum", "avg"] = "sum", group: Group = None) -> torch.Tensor:
@@ -39,9 +35,11 @@ def reduce(tensor: torch.Tensor, dst: int, op: Literal["sum", "avg"] = "sum", gr
     Backward: broadcast of the gradient of `dst`, divided by the size if `op` is "avg". The other ranks run it, too,
     through their zeros, and their gradient is not looked at.
     """
-    checked("reduce", tensor)
+    check_tensor("reduce", tensor)
+    op_name = checked_op("reduce", op)
+    check_root("reduce", dst)
     name = name_of(group)
-    return operators.reduce(tensor, dst, op, size_of(name), name)
+    return operators.reduce(tensor, dst, op_name, size_of(name), name)
 
 
 def broadcast(tensor: torch.Tensor, src: int, group: Group = None) -> torch.Tensor:
@@ -49,7 +47,8 @@ def broadcast(tensor: torch.Tensor, src: int, group: Group = None) -> torch.Tens
 
     Backward: the sum of the gradients of all ranks on `src`, zeros on the others.
     """
-    checked("broadcast", tensor)
+    check_tensor("broadcast", tensor)
+    check_root("broadcast", src)
     name = name_of(group)
     return operators.broadcast(tensor, src, size_of(name), name)
 
@@ -67,7 +66,8 @@ def all_gather_single(tensor: torch.Tensor, group: Group = None, *,
       compute the same loss of the result.
     - "own": g_own[own part], as if the parts of the others were constants. Nothing is sent.
     """
-    checked("all_gather_single", tensor)
+    check_tensor("all_gather_single", tensor)
+    check_backward("all_gather_single", backward)
     name = name_of(group)
     return operators.all_gather(tensor, backward, size_of(name), name)
 
@@ -81,9 +81,10 @@ def reduce_scatter_single(tensor: torch.Tensor, op: Literal["sum", "avg"] = "sum
 
     Backward: all_gather of the gradients along dimension 0, divided by the size if `op` is "avg".
     """
-    checked("reduce_scatter_single", tensor)
+    check_tensor("reduce_scatter_single", tensor)
+    op_name = checked_op("reduce_scatter_single", op)
     name = name_of(group)
-    return operators.reduce_scatter(tensor, op, size_of(name), name)
+    return operators.reduce_scatter(tensor, op_name, size_of(name), name)
 
 
 def all_to_all_single(tensor: torch.Tensor, output_split_sizes: Optional[Sequence[int]] = None,
@@ -96,7 +97,7 @@ def all_to_all_single(tensor: torch.Tensor, output_split_sizes: Optional[Sequenc
 
     Backward: all_to_all_single of the gradients with the two splits exchanged.
     """
-    checked("all_to_all_single", tensor)
+    check_tensor("all_to_all_single", tensor)
     name = name_of(group)
     size = size_of(name)
     if output_split_sizes is None and input_split_sizes is None:
@@ -106,4 +107,6 @@ def all_to_all_single(tensor: torch.Tensor, output_split_sizes: Optional[Sequenc
         output_split_sizes = input_split_sizes = [tensor.shape[0] // size] * size
     if output_split_sizes is None or input_split_sizes is None:
         raise ValueError("all_to_all_single: give both output_split_sizes and input_split_sizes, or neither")
-    return operators.all_to_all_single(tensor, list(output_split_sizes), list(input_split_sizes), size, name)
+    outputs = checked_splits("all_to_all_single", "output_split_sizes", output_split_sizes)
+    inputs = checked_splits("all_to_all_single", "input_split_sizes", input_split_sizes)
+    return operators.all_to_all_single(tensor, outputs, inputs, size, name)
