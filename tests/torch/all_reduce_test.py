@@ -177,6 +177,17 @@ for wrong, kind in [((x, "add"), ValueError), ((x, "band"), ValueError), ((x.clo
         continue
     raise SystemExit(f"no {kind}")
 assert tutti.torch.all_reduce_(torch.ones(2, device="meta")).shape == (2,)
+norm = tutti.torch.all_reduce_add_rms_norm_
+x, y, weight = torch.full((2, 8), 2.0), torch.ones(2, 8), torch.full((8,), 5.0)
+assert norm(x, y, weight, 0.0) is x and y.tolist() == [[3.0] * 8] * 2 and (x - 5).abs().max() < 1e-6
+for wrong, kind in [((x, y[0], weight), ValueError), ((x, y, y), ValueError), ((x, x, weight), ValueError),
+                    ((x, y.half(), weight), TypeError), ((x, torch.ones(8, 2).t(), weight), ValueError),
+                    ((x, y, weight.clone().requires_grad_()), RuntimeError), ((x.sum(), y, weight), ValueError)]:
+    try:
+        norm(*wrong)
+    except kind:
+        continue
+    raise SystemExit(f"no {kind}")
 """
 
 

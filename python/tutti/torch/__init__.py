@@ -23,11 +23,12 @@ except ImportError as problem:
 if not _dist.is_available():
     raise ImportError(f"torch {torch.__version__} was built without torch.distributed; install another build of it")
 
-from . import _all_reduce
+from . import _all_reduce, _rms_norm
 
-__all__ = ["ProcessGroupTutti", "all_reduce_"]  # and Options, of the compiled part
+__all__ = ["ProcessGroupTutti", "all_reduce_", "all_reduce_add_rms_norm_"]  # and Options, of the compiled part
 
 all_reduce_ = _all_reduce.all_reduce_
+all_reduce_add_rms_norm_ = _rms_norm.all_reduce_add_rms_norm_
 _PREFIX = "_tutti_torch_"
 
 
@@ -63,5 +64,6 @@ else:
     from . import _python_form as _form
     _form.begin(_why_not())
     _all_reduce.define_in_python()
+    _rms_norm.define_in_python()
 ProcessGroupTutti = _form.ProcessGroupTutti
 _dist.Backend.register_backend("tutti", _form.make_backend, extended_api=True, devices=["cpu"])
