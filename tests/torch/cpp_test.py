@@ -4,14 +4,17 @@ import functools
 import os
 import pathlib
 import re
+import runpy
 import signal
 import subprocess
 
 import pytest
 import torch
+import torch._dynamo  # here, so that it is imported once and not in every process
 from torch.utils.data import DistributedSampler
 
 import ranks
+from forked import run
 
 ROOT = pathlib.Path(__file__).parents[2]
 BUILT = pathlib.Path(os.environ.get("TORCH_CPP_BUILD", ROOT / "build/torch/cpp")) / "bin"
@@ -87,3 +90,29 @@ def test_program_of_the_readme_trains(tmp_path):
     assert len(losses) == 20 and losses[-1] < losses[0] / 2, text
     assert list(torch.jit.load(str(tmp_path / "train.pt")).state_dict()) == [
         "first.weight", "first.bias", "second.weight", "second.bias"]
+
+
+def program(name, size):
+    done = subprocess.run([TUTTIRUN, "--nproc-per-node", str(size), str(BUILT / f"torch_{name}")], text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=LIMIT, check=False)
+    assert done.returncode == 0 and done.stdout.startswith(f"{size} ranks"), done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+@pytest.mark.parametrize("name", ["collectives", "training"])
+def test_example(name, size):
+    program(name, size)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_models_come_to_the_same_losses_in_python(size):
+    in_python = run(runpy.run_path, size, str(ROOT / "examples/torch/08_models.py"), limit=LIMIT)[0]
+    found, wanted = (re.findall(r"(residual|transformer) (\d+) ([\d.]+)", text)
+                     for text in (program("models", size), in_python))
+    assert len(found) == 20 and [one[:2] for one in found] == [one[:2] for one in wanted]
+    for (name, step, ours), (_, _, theirs) in zip(found, wanted):
+        assert abs(float(ours) - float(theirs)) < 1e-9, (name, step)
+    for name in ("residual", "transformer"):
+        losses = [float(loss) for which, _, loss in found if which == name]
+        assert losses[-1] < 0.9 * losses[0], losses

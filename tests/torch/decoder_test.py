@@ -11,7 +11,7 @@ import torch.distributed as dist
 import tutti.torch
 from forked import run, run_each
 
-DECODER = pathlib.Path(__file__).parents[2] / "examples/torch/20_decoder/decoder.py"
+DECODER = pathlib.Path(__file__).parents[2] / "examples/torch/09_decoder.py"
 SMALL = ["--layers=4", "--hidden=64", "--heads=4", "--vocabulary=128", "--batch=2", "--prompt=5", "--tokens=24",
          "--turns=1", "--threads=1"]
 LINE = re.compile(r"^(\w+) +[\d.]+ tokens/s +[\d.]+ ms a step +the first text: (.*)$", re.MULTILINE)
