@@ -1,8 +1,8 @@
 """Tensor-parallel inference on CPUs: a small transformer decoder with random weights writes tokens, and its ranks add up
 their parts of each layer with tutti.torch.all_reduce_, or with Gloo's all_reduce. Both take turns in one job.
 
-    tuttirun --nproc-per-node 2 decoder.py
-    tuttirun --nproc-per-node 2 decoder.py --hidden 2048 --batch 1
+    tuttirun --nproc-per-node 2 09_decoder.py
+    tuttirun --nproc-per-node 2 09_decoder.py --hidden 2048 --batch 1
 
 The ranks share every layer. Its first weights are split by rows of outputs, so each rank has the same input and some of
 the heads (column-parallel); the last ones by inputs, so each rank has a part of the sum (row-parallel). One all_reduce
