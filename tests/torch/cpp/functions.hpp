@@ -64,23 +64,23 @@ inline std::vector<FunctionCase> function_cases(tutti::torch::ProcessGroup& grou
        all[static_cast<std::size_t>(root)]},
       {"reduce", [&, root](const Tensor& x) { return nn::reduce(group, x, root); }, mine,
        here(sum, torch::zeros_like(sum))},
-      {"all_gather", [&](const Tensor& x) { return nn::all_gather(group, x); }, mine, together},
-      {"all_gather_list",
-       [&](const Tensor& x) { return torch::stack(nn::all_gather_list(group, x)); }, mine,
-       torch::stack(all)},
+      {"all_gather", [&](const Tensor& x) { return nn::all_gather_single(group, x); }, mine,
+       together},
+      {"all_gather_list", [&](const Tensor& x) { return torch::stack(nn::all_gather(group, x)); },
+       mine, torch::stack(all)},
       {"gather", [&, root](const Tensor& x) { return nn::gather(group, x, root); }, mine,
        here(together, nothing)},
       {"scatter", [&, root](const Tensor& x) { return nn::scatter(group, x, 2, root); },
        here(mine, nothing), all[static_cast<std::size_t>(root)].chunk(size)[block]},
-      {"reduce_scatter", [&](const Tensor& x) { return nn::reduce_scatter(group, x); }, mine,
+      {"reduce_scatter", [&](const Tensor& x) { return nn::reduce_scatter_single(group, x); }, mine,
        sum.chunk(size)[block]},
       {"reduce_scatter average",
-       [&](const Tensor& x) { return nn::reduce_scatter(group, x, tutti::ReduceOp::avg); }, mine,
-       sum.chunk(size)[block] / size},
-      {"all_to_all", [&](const Tensor& x) { return nn::all_to_all(group, x); }, mine,
+       [&](const Tensor& x) { return nn::reduce_scatter_single(group, x, tutti::ReduceOp::avg); },
+       mine, sum.chunk(size)[block] / size},
+      {"all_to_all", [&](const Tensor& x) { return nn::all_to_all_single(group, x); }, mine,
        torch::cat(own_blocks)},
       {"all_to_all splits",
-       [&group, from, to](const Tensor& x) { return nn::all_to_all(group, x, from, to); },
+       [&group, from, to](const Tensor& x) { return nn::all_to_all_single(group, x, from, to); },
        values_of(rank, size * (rank + 1), dtype), torch::cat(received)},
   };
 }
@@ -130,10 +130,10 @@ inline void functions(tutti::torch::ProcessGroup& group) {
   const auto weights = [&](int r) { return values_of(r, 2 * size, torch::kDouble); };
   auto sum = torch::zeros({2, 3}, torch::kDouble);
   for (int r = 0; r < size; ++r) sum += weights(r).narrow(0, 2 * rank, 2);
-  for (const auto backward : {nn::GatherBackward::own, nn::GatherBackward::average}) {
+  for (const auto backward : {nn::GatherBackward::own, nn::GatherBackward::avg}) {
     const FunctionCase one{
         "all_gather",
-        [&](const torch::Tensor& x) { return nn::all_gather(group, x, backward); },
+        [&](const torch::Tensor& x) { return nn::all_gather_single(group, x, backward); },
         values_of(rank, 2, torch::kDouble),
         {}};
     const bool own = backward == nn::GatherBackward::own;

@@ -195,17 +195,18 @@ at::Tensor reduce(ProcessGroup& group, const at::Tensor& tensor, int root) {
   return Apply::apply(tensor, reduce_map(group, root));
 }
 
-at::Tensor all_gather(ProcessGroup& group, const at::Tensor& tensor, GatherBackward backward) {
-  check_rows(tensor, "nn::all_gather");
-  Map map = all_gather_map(
-      group, backward == GatherBackward::average ? ReduceOp::avg : ReduceOp::sum, false);
+at::Tensor all_gather_single(ProcessGroup& group, const at::Tensor& tensor,
+                             GatherBackward backward) {
+  check_rows(tensor, "nn::all_gather_single");
+  Map map =
+      all_gather_map(group, backward == GatherBackward::avg ? ReduceOp::avg : ReduceOp::sum, false);
   if (backward == GatherBackward::own) map.backward = [group] { return own_block_map(group); };
   return Apply::apply(tensor, map);
 }
 
-std::vector<at::Tensor> all_gather_list(ProcessGroup& group, const at::Tensor& tensor,
-                                        GatherBackward backward) {
-  return all_gather(group, tensor.unsqueeze(0), backward).unbind(0);
+std::vector<at::Tensor> all_gather(ProcessGroup& group, const at::Tensor& tensor,
+                                   GatherBackward backward) {
+  return all_gather_single(group, tensor.unsqueeze(0), backward).unbind(0);
 }
 
 at::Tensor gather(ProcessGroup& group, const at::Tensor& tensor, int root) {
@@ -222,21 +223,21 @@ at::Tensor scatter(ProcessGroup& group, const at::Tensor& tensor, std::int64_t r
   return Apply::apply(tensor, scatter_map(group, rows, root));
 }
 
-at::Tensor reduce_scatter(ProcessGroup& group, const at::Tensor& tensor, ReduceOp op) {
-  check_rows(tensor, "nn::reduce_scatter");
-  check_op(op, "nn::reduce_scatter");
+at::Tensor reduce_scatter_single(ProcessGroup& group, const at::Tensor& tensor, ReduceOp op) {
+  check_rows(tensor, "nn::reduce_scatter_single");
+  check_op(op, "nn::reduce_scatter_single");
   TORCH_CHECK_VALUE(tensor.size(0) % group.size() == 0,
-                    "tutti: nn::reduce_scatter: ", tensor.size(0),
+                    "tutti: nn::reduce_scatter_single: ", tensor.size(0),
                     " rows do not divide equally among ", group.size(), " ranks");
   return Apply::apply(tensor, reduce_scatter_map(group, op));
 }
 
-at::Tensor all_to_all(ProcessGroup& group, const at::Tensor& tensor,
-                      const std::vector<std::int64_t>& output_splits,
-                      const std::vector<std::int64_t>& input_splits) {
-  check_rows(tensor, "nn::all_to_all");
+at::Tensor all_to_all_single(ProcessGroup& group, const at::Tensor& tensor,
+                             const std::vector<std::int64_t>& output_splits,
+                             const std::vector<std::int64_t>& input_splits) {
+  check_rows(tensor, "nn::all_to_all_single");
   TORCH_CHECK_VALUE(output_splits.empty() == input_splits.empty(),
-                    "tutti: nn::all_to_all: splits are given for both sides, or for none");
+                    "tutti: nn::all_to_all_single: splits are given for both sides, or for none");
   return Apply::apply(tensor, all_to_all_map(group, output_splits, input_splits));
 }
 
