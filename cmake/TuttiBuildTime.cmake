@@ -54,6 +54,11 @@ if(TUTTI_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   add_compile_options(--param=ggc-min-expand=1000 --param=ggc-min-heapsize=1000000)
 endif()
 
+# Functions and lines, which is all that a stack shows, and no variables: a third of the time of the library's files.
+if(TUTTI_UNITY)
+  add_compile_options($<$<CONFIG:Debug>:-g1>)
+endif()
+
 # tutti_unite(target name sources...): the target compiles these of its sources as one file. Its includes
 # are relative, other than CMake's own, so that a compiler cache serves clones in other folders.
 function(tutti_unite target name)

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 import tutti.torch
-from forked import run
+from forked import run, run_each
 
 CPU = torch.device("cpu")
 
@@ -190,8 +190,82 @@ def body_profiled():
     assert seen["tutti:all_reduce"] == 2 and seen["tutti:broadcast"] == 1, seen
 
 
+def body_hook_told():
+    rank, _ = begin()
+    group = dist.group.WORLD
+    with pytest.raises(ValueError, match="has no completion hook to wait for"):
+        group._wait_for_pending_works()
+    assert not group._has_hooks()
+    told = []
+    dist.all_reduce(torch.ones(1))  # before there is a hook
+    group._register_on_completion_hook(told.append)
+    assert group._has_hooks()
+    with pytest.raises(ValueError, match="has a completion hook already"):
+        group._register_on_completion_hook(told.append)
+    group._wait_for_pending_works()
+    assert told == []
+
+    start = time.monotonic()
+    other = 1 - rank
+    dist.all_reduce(torch.ones(100_000))
+    work = dist.broadcast(torch.ones(1), 0, async_op=True)
+    dist.barrier()
+    work.wait()
+    tutti.torch.all_reduce_(torch.ones(2))
+    dist.all_reduce(torch.eye(2).to_sparse())
+    sent = dist.isend(torch.ones(1), other)
+    dist.recv(torch.ones(1), other)
+    sent.wait()
+    for one in dist.batch_isend_irecv([dist.P2POp(dist.isend, torch.ones(1), other),
+                                       dist.P2POp(dist.irecv, torch.ones(1), other)]):
+        one.wait()
+    group._wait_for_pending_works()
+    end = time.monotonic()
+    assert sorted((info.op_type.name, info.seq) for info in told) == [
+        ("ALLREDUCE", 2), ("ALLREDUCE", 5), ("BARRIER", 4), ("BROADCAST", 3), ("COALESCED", 6), ("RECV", 6), ("SEND", 6),
+        ("_ALLREDUCE_SPARSE", 6)]
+    for info in told:
+        begun, ended = info.time_started.total_seconds(), info.time_finished.total_seconds()
+        assert start <= begun <= ended <= end
+        assert abs(info.active_duration.total_seconds() - (ended - begun)) < 1e-3
+
+
+def body_hook_pending():
+    """What has not ended is waited for, and a hook that fails is called again."""
+    rank, _ = begin()
+    group, told = dist.group.WORLD, []
+
+    def hook(info):
+        told.append(info.seq)
+        if info.seq == 1:
+            raise RuntimeError("the hook of a test")
+        if info.seq == 2:
+            with pytest.raises(ValueError, match="cannot wait for operations whose hooks run after it"):
+                group._wait_for_pending_works()
+            told.append("refused")
+
+    group._register_on_completion_hook(hook)
+    if rank == 1:
+        time.sleep(0.3)
+    for _ in range(3):
+        dist.all_reduce(torch.ones(50_000), async_op=True)  # nobody holds its Work
+    group._wait_for_pending_works()
+    assert sorted(map(str, told)) == ["1", "2", "3", "refused"], told
+    before = len(told)
+    dist.barrier(async_op=True)
+    dist.destroy_process_group()  # waits for the hook, too
+    assert len(told) == before + 1
+
+
 @pytest.mark.parametrize("body", [body_futures, body_dropped, body_waits, body_future_of_a_waited, body_polled, body_life,
-                                  body_profiled],
+                                  body_profiled, body_hook_told],
                          ids=lambda body: body.__name__.removeprefix("body_"))
 def test_works(body):
     run(body, 2)
+
+
+def test_a_hook_is_waited_for():
+    ended = run_each(body_hook_pending, 2)
+    assert [one.status for one in ended] == [0, 0], ended
+    assert all(one.text.count("the completion hook failed") == 1 and "the hook of a test" in one.text
+               for one in ended), ended

@@ -33,6 +33,14 @@ TorchWork ProcessGroupTutti::allreduce(std::vector<at::Tensor>& tensors,
 }
 
 void ProcessGroupTutti::all_reduce_now(const at::Tensor& tensor, const c10d::ReduceOp& op) {
+  if (watching_.load(std::memory_order_acquire) != nullptr) {  // the hook is told of a Work
+    const WithoutGil unlocked;
+    std::vector<at::Tensor> tensors = {tensor};
+    c10d::AllreduceOptions options;
+    options.reduceOp = op;
+    allreduce(tensors, options)->wait(kNoTimeout);
+    return;
+  }
   const TensorView view = view_to_reduce(tensor, "all_reduce");
   const Reduction how = reduction_of(op, "all_reduce");
   ProcessGroup group = open("all_reduce");

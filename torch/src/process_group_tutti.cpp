@@ -77,12 +77,36 @@ void ProcessGroupTutti::startCoalescing() {
   TORCH_CHECK_VALUE(!batch_, "tutti: operations of this group are coalesced already");
   batch_ = c10::make_intrusive<WorkTutti>(
       getRank(), Operation{OpType::COALESCED, "tutti:coalesced"}, sequence_.load());
+  batch_began_ = CompletionHook::Clock::now();
 }
 
 TorchWork ProcessGroupTutti::endCoalescing() {
+  c10::intrusive_ptr<WorkTutti> whole;
+  CompletionHook::Clock::time_point began;
+  {
+    const std::lock_guard lock(mutex_);
+    TORCH_CHECK_VALUE(batch_, "tutti: no operations of this group are coalesced");
+    whole.swap(batch_);
+    began = batch_began_;
+  }
+  if (CompletionHook* const hook = watching_.load()) hook->watch(*whole, began);
+  return whole;
+}
+
+void ProcessGroupTutti::registerOnCompletionHook(
+    std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) {
+  TORCH_CHECK_VALUE(hook, "tutti: the completion hook is empty");
   const std::lock_guard lock(mutex_);
-  TORCH_CHECK_VALUE(batch_, "tutti: no operations of this group are coalesced");
-  return std::exchange(batch_, nullptr);
+  TORCH_CHECK_VALUE(!hook_, "tutti: this group has a completion hook already");
+  hook_ = std::make_shared<CompletionHook>(std::move(hook));
+  onCompletionHook_ = [](const std::shared_ptr<c10d::WorkInfo>&) {};  // hasHooks() looks at it
+  watching_.store(hook_.get());
+}
+
+void ProcessGroupTutti::waitForPendingWorks() {
+  CompletionHook* const hook = watching_.load();
+  TORCH_CHECK_VALUE(hook != nullptr, "tutti: this group has no completion hook to wait for");
+  hook->wait();
 }
 
 c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(

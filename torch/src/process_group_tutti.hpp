@@ -3,6 +3,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -13,6 +15,7 @@
 
 #include <tutti/process_group.hpp>
 
+#include "completion_hook.hpp"
 #include "work_tutti.hpp"
 
 namespace tutti::torch_plugin {
@@ -101,6 +104,12 @@ class ProcessGroupTutti final : public c10d::Backend {
   void startCoalescing() override;
   c10::intrusive_ptr<c10d::Work> endCoalescing() override;
 
+  /// One hook for a group, told of each operation that begins afterwards.
+  void registerOnCompletionHook(
+      std::function<void(std::shared_ptr<c10d::WorkInfo>)>&& hook) override;
+  /// Waits until the hook was told of all operations that have begun.
+  void waitForPendingWorks() override;
+
   /// Every rank of the group calls it. A rank that `ranks` does not name gets null.
   bool supportsSplitting() const override { return true; }
   c10::intrusive_ptr<c10d::Backend> split(
@@ -129,6 +138,9 @@ class ProcessGroupTutti final : public c10d::Backend {
   std::mutex mutex_;
   std::optional<ProcessGroup> group_;    ///< none once it was shut down
   c10::intrusive_ptr<WorkTutti> batch_;  ///< between startCoalescing and endCoalescing
+  CompletionHook::Clock::time_point batch_began_;
+  std::shared_ptr<CompletionHook> hook_;            ///< set once, under the mutex
+  std::atomic<CompletionHook*> watching_{nullptr};  ///< the same, read for each operation
   c10::intrusive_ptr<Options> options_;
   std::atomic<std::uint64_t> sequence_{0};
 };

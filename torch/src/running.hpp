@@ -21,6 +21,9 @@ TorchWork ProcessGroupTutti::run_each(Operation operation, bool asynchronous, co
   ProcessGroup group = open(operation.title);
   const bool collective = !c10d::isP2POp(operation.type);
   const std::uint64_t sequence = collective ? ++sequence_ : sequence_.load();
+  CompletionHook* const hook = watching_.load(std::memory_order_acquire);
+  const auto began =
+      hook != nullptr ? CompletionHook::Clock::now() : CompletionHook::Clock::time_point{};
   if (const c10::intrusive_ptr<WorkTutti> whole = batch()) {
     try {
       with_torchs_exceptions([&] {
@@ -35,6 +38,7 @@ TorchWork ProcessGroupTutti::run_each(Operation operation, bool asynchronous, co
   auto work = c10::make_intrusive<WorkTutti>(getRank(), std::move(operation), sequence);
   with_torchs_exceptions(
       [&] { start(group, [&](tutti::Work one) { work->add(std::move(one), asynchronous); }); });
+  if (hook != nullptr) hook->watch(*work, began);
   return work;
 }
 

@@ -50,6 +50,7 @@ TorchWork ProcessGroupTutti::allreduce_sparse(std::vector<at::Tensor>& tensors,
   TORCH_CHECK_VALUE(options.reduceOp == c10d::ReduceOp::SUM,
                     "tutti: all_reduce: sparse tensors can only be summed up");
   const Limit timeout = timeout_of(options.timeout);
+  const auto began = CompletionHook::Clock::now();
   ProcessGroup group = open("all_reduce");
   return with_torchs_exceptions([&]() -> TorchWork {
     const at::Tensor ours = tensor.coalesce();
@@ -70,6 +71,7 @@ TorchWork ProcessGroupTutti::allreduce_sparse(std::vector<at::Tensor>& tensors,
         getRank(), Operation{OpType::_ALLREDUCE_SPARSE, "tutti:all_reduce", tensors, tensors},
         ++sequence_);
     (void)work->isCompleted();
+    if (CompletionHook* const hook = watching_.load()) hook->watch(*work, began);
     return work;
   });
 }
