@@ -44,6 +44,16 @@ def test_overhead():
     assert KINDS - {"C++"} <= {line[:22].strip() for line in lines}
 
 
+def test_shared_memory():
+    done = subprocess.run([sys.executable, "-m", "tutti.distributed.run", "--nproc-per-node", "2",
+                           BENCH / "python/shared_memory.py", "--mib", "0.3", "--rounds", "2", "--calls", "1"],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("2 ranks, 0.3 MiB")
+    assert [line[:20].strip() for line in lines[1:]] == ["own memory", "mapped", "by hand"]
+
+
 @pytest.mark.parametrize(("option", "said"), [("--against=nccl", "it is gloo, deepspeed or none"), ("--ranks=x", "argument --ranks: invalid")])
 def test_a_wrong_option_is_told(option, said):
     done = subprocess.run([sys.executable, BENCH / "torch/all_reduce.py", option], capture_output=True, text=True,
