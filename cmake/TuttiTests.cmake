@@ -262,7 +262,7 @@ endfunction()
 set(tutti_fuzz_seconds 3)
 set(tutti_fuzz_long_seconds 60)
 # Ten times what the slowest of them takes.
-set(tutti_fuzz_planted_runs 300000)
+set(tutti_fuzz_planted_runs 1000000)
 set(tutti_fuzz_command "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/fuzz.py")
 
 # tutti_fuzzer_link(name program): the program by another name, by which it chooses what to do.

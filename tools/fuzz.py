@@ -2,7 +2,7 @@
 """Runs fuzzers for a bounded time, and keeps the inputs that they begin with.
 
     fuzz.py run --seconds 3 --long 60 --seeds tests/fuzz/seeds/url_fuzz.txt --work FOLDER PROGRAM
-    fuzz.py must-find --runs 300000 --work FOLDER PROGRAM
+    fuzz.py must-find --runs 1000000 --work FOLDER PROGRAM
     fuzz.py coverage --least 90 --work FOLDER --seeds FOLDER --programs ... --sources ...
     fuzz.py keep --seconds 60 --seeds tests/fuzz/seeds/url_fuzz.txt --work FOLDER PROGRAM
 

@@ -5,7 +5,7 @@
 
 It shows what sharing the buckets could win. "mapped" is the same call on mapped memory. "by hand" uses that all ranks
 map the buckets of all: each rank sums one part piece by piece and writes the sums to every bucket, with a barrier before
-and after. No other way moves fewer bytes. Printed: medians over the rounds of the slowest rank, in milliseconds, and of
+and after, without agreement or regard for ranks that die. Printed: medians over the rounds of the slowest rank, in milliseconds, and of
 the ratio to the call on memory of its own within a round.
 """
 

@@ -58,8 +58,8 @@ void all_reduce(const at::Tensor& tensor, std::string_view op, const std::string
   if (!tensor.is_inference()) tensor.unsafeGetTensorImpl()->bump_version();
 }
 
-void without_values(const at::Tensor& /*tensor*/, std::string_view op,
-                    const std::string& /*group*/) {
+void all_reduce_without_values(const at::Tensor& /*tensor*/, std::string_view op,
+                               const std::string& /*group*/) {
   (void)op_named(op);
 }
 
@@ -72,5 +72,5 @@ TORCH_LIBRARY_FRAGMENT(tutti, library) {
   library.impl("all_reduce_", c10::DispatchKey::CompositeExplicitAutograd,
                TORCH_FN(tutti::torch_plugin::all_reduce));
   library.impl("all_reduce_", c10::DispatchKey::Meta,
-               TORCH_FN(tutti::torch_plugin::without_values));
+               TORCH_FN(tutti::torch_plugin::all_reduce_without_values));
 }

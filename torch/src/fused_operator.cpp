@@ -86,8 +86,9 @@ void all_reduce_add_rms_norm(const at::Tensor& tensor, const at::Tensor& residua
   if (!residual.is_inference()) residual.unsafeGetTensorImpl()->bump_version();
 }
 
-void without_values(const at::Tensor& tensor, const at::Tensor& residual, const at::Tensor& weight,
-                    double /*eps*/, const std::string& /*group*/) {
+void rms_norm_without_values(const at::Tensor& tensor, const at::Tensor& residual,
+                             const at::Tensor& weight, double /*eps*/,
+                             const std::string& /*group*/) {
   check_shapes(tensor, residual, weight);
 }
 
@@ -102,5 +103,5 @@ TORCH_LIBRARY_FRAGMENT(tutti, library) {
   library.impl("all_reduce_add_rms_norm_", c10::DispatchKey::CompositeExplicitAutograd,
                TORCH_FN(tutti::torch_plugin::all_reduce_add_rms_norm));
   library.impl("all_reduce_add_rms_norm_", c10::DispatchKey::Meta,
-               TORCH_FN(tutti::torch_plugin::without_values));
+               TORCH_FN(tutti::torch_plugin::rms_norm_without_values));
 }
