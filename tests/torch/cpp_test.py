@@ -20,10 +20,12 @@ ROOT = pathlib.Path(__file__).parents[2]
 BUILT = pathlib.Path(os.environ.get("TORCH_CPP_BUILD", ROOT / "build/torch/cpp")) / "bin"
 TUTTIRUN = os.environ.get("TORCH_CPP_TUTTIRUN", str(ROOT / "build/torch/prefix/bin/tuttirun"))
 CASES = ["operations", "training", "overlap", "arrival", "no_sync", "mismatch", "skipped", "buffers", "hooks", "unused",
-         "missing", "static_graph", "changed_graph", "late_graph", "nested_backward", "unused_no_sync", "twice", "join", "checkpoint", "functions"]
-if os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0"):
-    CASES.append("memory")  # 10,000 steps
+         "missing", "static_graph", "changed_graph", "late_graph", "nested_backward", "unused_no_sync", "other_thread",
+         "thread_ranks", "two_models", "twice", "join", "checkpoint", "functions"]
 LIMIT = 120
+if os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0"):
+    CASES.append("memory")  # twice 10,000 steps
+    LIMIT = 300
 
 
 @functools.cache
