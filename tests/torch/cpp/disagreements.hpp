@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include <tutti/torch/functions.hpp>
+
 #include "nets.hpp"
 
 // The cases of ranks that disagree, leave something out, or are lost.
@@ -88,16 +90,75 @@ inline void skipped(tutti::torch::ProcessGroup& group) {
     check_throws<c10::DistBackendError>([&] { loss.backward(); }, {"barrier", name});
 }
 
+inline void die_if_last(const tutti::torch::ProcessGroup& group) {
+  if (group.rank() + 1 == group.size()) std::raise(SIGKILL);
+}
+
+/// The call must end with the loss of the last rank.
+template <class Call>
+void check_lost(const tutti::torch::ProcessGroup& group, const Call& call) {
+  check_throws<c10::DistNetworkError>(call, {"rank " + std::to_string(group.size() - 1)});
+}
+
 /// The last rank dies in backward; the others are told so.
 inline void killed(tutti::torch::ProcessGroup& group) {
   tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
   const torch::Tensor batch = whole_batch();
   loss_of(model(batch), batch).backward();
   const torch::Tensor loss = loss_of(model(batch), batch);
-  const int last = group.size() - 1;
-  if (group.rank() == last) {
-    model.module()->hidden_output.register_hook([](const torch::Tensor&) { std::raise(SIGKILL); });
-  }
-  check_throws<c10::DistNetworkError>([&] { loss.backward(); }, {"rank " + std::to_string(last)});
+  model.module()->hidden_output.register_hook([&](const torch::Tensor&) { die_if_last(group); });
+  check_lost(group, [&] { loss.backward(); });
   check_throws<c10::Error>([&] { model(batch); }, {"the last backward failed"});
+}
+
+inline void killed_in_constructor(tutti::torch::ProcessGroup& group) {
+  die_if_last(group);
+  check_lost(group,
+             [&] { tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group); });
+}
+
+/// In the step in which a static graph is learnt, which reduces nothing before its end.
+inline void killed_in_first_step(tutti::torch::ProcessGroup& group) {
+  tutti::torch::DataParallelOptions options = small_buckets();
+  options.static_graph = true;
+  tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group, options);
+  const torch::Tensor batch = whole_batch();
+  const torch::Tensor loss = loss_of(model(batch), batch);
+  model.module()->hidden_output.register_hook([&](const torch::Tensor&) { die_if_last(group); });
+  check_lost(group, [&] { loss.backward(); });
+}
+
+inline void killed_in_hook(tutti::torch::ProcessGroup& group) {
+  tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
+  model.register_comm_hook(
+      [&](tutti::torch::ProcessGroup& ranks, const tutti::torch::GradBucket& bucket) {
+        if (bucket.is_last) die_if_last(group);
+        return tutti::torch::bf16_compress_hook()(ranks, bucket);
+      });
+  const torch::Tensor batch = whole_batch();
+  const torch::Tensor loss = loss_of(model(batch), batch);
+  check_lost(group, [&] { loss.backward(); });
+}
+
+/// The others have no inputs any more, and serve the rank that dies.
+inline void killed_in_join(tutti::torch::ProcessGroup& group) {
+  tutti::torch::DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
+  const torch::Tensor batch = whole_batch();
+  const bool last = group.rank() + 1 == group.size();
+  check_lost(group, [&] {
+    model.join([&] {
+      for (int step = 0; step < (last ? 3 : 1); ++step) {
+        const torch::Tensor loss = loss_of(model(batch), batch);
+        if (step == 2) die_if_last(group);
+        loss.backward();
+      }
+    });
+  });
+}
+
+inline void killed_in_function(tutti::torch::ProcessGroup& group) {
+  const auto values = torch::ones({3, 2}, torch::requires_grad());
+  const auto all = torch::cat(tutti::torch::nn::all_gather(group, values));
+  die_if_last(group);
+  check_lost(group, [&] { all.sum().backward(); });
 }

@@ -182,6 +182,50 @@ inline void check_functions(tutti::torch::ProcessGroup& group, torch::ScalarType
   }
 }
 
+/// Numbers without a dimension, blocks without an element, narrow floats, and a part of the ranks.
+inline void function_edges(tutti::torch::ProcessGroup& group) {
+  namespace nn = tutti::torch::nn;
+  const int rank = group.rank();
+  const int size = group.size();
+  const auto as_many = static_cast<std::size_t>(size);
+  for (const auto dtype : {torch::kFloat, torch::kBFloat16, torch::kComplexFloat}) {
+    const auto options = torch::dtype(dtype).requires_grad(true);
+    const auto number = torch::full({}, rank + 1, options);
+    std::vector<torch::Tensor> numbers;
+    for (int r = 0; r < size; ++r) numbers.push_back(number * (r + 1));
+    const auto expect = [&](const torch::Tensor& found, double expected) {
+      check(found.dim() == 0 && found.scalar_type() == dtype, "a number became something else");
+      check(found.detach().equal(torch::full({}, expected, torch::dtype(dtype))), "the number");
+    };
+    const double all = size * (size + 1) / 2.0;
+    expect(nn::all_reduce(group, number), all);
+    expect(nn::scatter(group, numbers), rank + 1);
+    expect(nn::reduce_scatter(group, numbers), all * (rank + 1));
+    const auto received = nn::all_to_all(group, numbers);
+    const auto gathered = nn::gather(group, number, size - 1);
+    for (int r = 0; r < size; ++r) {
+      expect(received[static_cast<std::size_t>(r)], (r + 1.0) * (rank + 1));
+      expect(gathered[static_cast<std::size_t>(r)], rank == size - 1 ? r + 1 : 0);
+    }
+    // This rank's number goes to rank r times r + 1, and is weighed with 1.
+    torch::real(torch::stack(received).sum()).backward();
+    expect(number.grad(), all);
+  }
+  const auto empty = torch::zeros({0, 3}, torch::requires_grad());
+  auto result = torch::cat(nn::all_to_all(group, std::vector<torch::Tensor>(as_many, empty)));
+  result = result + nn::reduce_scatter(group, std::vector<torch::Tensor>(as_many, empty)) +
+           nn::gather(group, empty)[0] + nn::all_gather_single(group, empty) +
+           nn::reduce_scatter_single(group, empty) + nn::all_to_all_single(group, empty);
+  result.sum().backward();
+  check(empty.grad().sizes() == empty.sizes(), "the gradient of nothing");
+  if (auto last = group.new_group({size - 1})) {
+    const auto value = torch::ones({2, 3}, torch::requires_grad());
+    const auto alone = nn::scatter(*last, nn::gather(*last, value.t()));
+    (alone * 3).sum().backward();
+    check(value.grad().equal(torch::full({2, 3}, 3.0)), "in a group of one");
+  }
+}
+
 inline void functions(tutti::torch::ProcessGroup& group) {
   namespace nn = tutti::torch::nn;
   check_functions(group, torch::kDouble);
