@@ -22,7 +22,7 @@ TUTTIRUN = os.environ.get("TORCH_CPP_TUTTIRUN", str(ROOT / "build/torch/prefix/b
 CASES = ["operations", "training", "overlap", "arrival", "no_sync", "mismatch", "skipped", "buffers", "hooks", "unused",
          "missing", "static_graph", "changed_graph", "late_graph", "nested_backward", "unused_no_sync", "other_thread",
          "thread_ranks", "two_models", "twice", "join", "checkpoint", "functions",
-         "function_edges"]
+         "function_edges", "random_steps"]
 LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
 TURN = os.environ.get("TUTTI_ROTATION") or "0"
 KILLED = ["killed_in_constructor", "killed_in_first_step", "killed_in_function", "killed_in_hook", "killed_in_join"]

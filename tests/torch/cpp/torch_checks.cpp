@@ -17,6 +17,7 @@
 #include "disagreements.hpp"
 #include "functions.hpp"
 #include "nets.hpp"
+#include "random_steps.hpp"
 #include "thread_ranks.hpp"
 #include "used_parameters.hpp"
 
@@ -415,6 +416,7 @@ const std::map<std::string, std::function<void(ProcessGroup&)>> kCases = {
     {"function_edges", function_edges},
     {"memory", memory},
     {"other_thread", other_thread},
+    {"random_steps", random_steps},
     {"thread_ranks", thread_ranks},
     {"two_models", two_models},
     {"twice", twice}};
