@@ -16,10 +16,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// This thread runs what is chained to a future. Meanwhile the progress thread completes no other.
-thread_local bool in_chain = false;
+thread_local bool runs_chain = false;
 
 }  // namespace
+
+bool in_chain() noexcept { return runs_chain; }
 
 /// An operation that nobody holds any more, and the memory that it reads and writes.
 struct WorkTutti::Kept {
@@ -153,7 +154,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
     if (future_) return future_;
     future_ =
         c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    if (in_chain) {  // which may wait for this future, as PowerSGD's hook does
+    if (in_chain()) {  // which may wait for this future, as PowerSGD's hook does
       try {
         std::thread([self = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this)] {
           self->complete_apart();
@@ -199,7 +200,7 @@ void WorkTutti::complete_apart() {
 
 /// On the progress thread, which holds no lock: what is chained to the future runs here.
 void WorkTutti::complete_future() {
-  const bool before = std::exchange(in_chain, true);
+  const bool before = std::exchange(runs_chain, true);
   try {
     (void)poll();
     if (const std::exception_ptr problem =
@@ -210,7 +211,7 @@ void WorkTutti::complete_future() {
   } catch (...) {
     // A callback of the user's threw: torch has logged it, and our thread goes on.
   }
-  in_chain = before;
+  runs_chain = before;
 }
 
 }  // namespace tutti::torch_plugin

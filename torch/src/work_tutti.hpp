@@ -15,6 +15,10 @@
 
 namespace tutti::torch_plugin {
 
+/// True while this thread runs what is chained to a future. Until it returns, no other future
+/// completes on the progress thread.
+[[nodiscard]] bool in_chain() noexcept;
+
 /// What c10d shall know of an operation beside its end.
 struct Operation {
   c10d::OpType type = c10d::OpType::UNKNOWN;
