@@ -1,5 +1,6 @@
 """Without its compiled part the backend is one in Python, of the operations that it names."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -14,8 +15,9 @@ import errors_test
 import layers_test
 import operations_test
 import rendezvous_test
+import training_test
 import works_test
-from forked import run
+from forked import run, run_each
 from tutti.torch import _python_form
 
 CPU = torch.device("cpu")
@@ -90,6 +92,12 @@ def test_gives_what_torchs_formulas_give(body, size):
                                   errors_test.body_aborted], ids=lambda body: body.__name__.removeprefix("body_"))
 def test_two_ranks(body):
     run(in_python, 2, body, limit=60)
+
+
+def test_a_rank_that_is_lost_in_backward_is_named():
+    """DDP's C++ reads the value of a future that has failed; torch makes a RuntimeError of what it is told."""
+    ended = run_each(in_python, 3, training_test.body_lost, signal.SIGKILL, RuntimeError)
+    assert [one.status for one in ended] == [0, -signal.SIGKILL, 0], ended
 
 
 def test_is_the_only_backend_of_a_group():
