@@ -6,6 +6,7 @@
 #include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
 
+#include "interpreter_end.hpp"
 #include "without_gil.hpp"
 #include "work_tutti.hpp"
 
@@ -53,7 +54,8 @@ void CompletionHook::wait() {
                     "runs after it; wait on another thread");
   const WithoutGil unlocked;
   std::unique_lock lock(mutex_);
-  fewer_.wait(lock, [&] { return pending_ == 0; });
+  // At the interpreter's end nobody calls the function any more.
+  fewer_.wait(lock, [&] { return pending_ == 0 || InterpreterUse::ended(); });
 }
 
 }  // namespace tutti::torch_plugin

@@ -8,11 +8,13 @@
 
 #include <tutti/log.hpp>
 
+#include "interpreter_end.hpp"
 #include "process_group_tutti.hpp"
 #include "rendezvous.hpp"
 
 namespace {
 
+using tutti::torch_plugin::InterpreterUse;
 using tutti::torch_plugin::ProcessGroupTutti;
 using Options = ProcessGroupTutti::Options;
 
@@ -54,5 +56,6 @@ PYBIND11_MODULE(TUTTI_TORCH_MODULE, module) {
         return c10::make_intrusive<Options>(self);
       });
   group.def_property_readonly("options", &ProcessGroupTutti::getBackendOptions);
+  py::module_::import("atexit").attr("register")(py::cpp_function(&InterpreterUse::end));
   module.def("make_backend", &make_backend, py::arg("options"), py::arg("pg_options"));
 }

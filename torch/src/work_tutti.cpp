@@ -9,6 +9,7 @@
 #include <ATen/core/ivalue.h>
 
 #include "failures.hpp"
+#include "interpreter_end.hpp"
 #include "without_gil.hpp"
 
 namespace tutti::torch_plugin {
@@ -29,6 +30,8 @@ struct WorkTutti::Kept {
   std::vector<at::Tensor> outputs;
 
   static void drop(void* context, const Status&) noexcept {
+    const InterpreterUse use;
+    if (!use) return;
     auto* const kept = static_cast<Kept*>(context);
     kept->work.detach();
     delete kept;
@@ -147,7 +150,6 @@ bool WorkTutti::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
-  bool ended = false;
   const WithoutGil unlocked;  // the mutex is held by a thread that waits, perhaps for long
   {
     const std::lock_guard lock(waiting_);
@@ -156,32 +158,47 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
         c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
     if (in_chain()) {  // which may wait for this future, as PowerSGD's hook does
       try {
-        std::thread([self = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this)] {
-          self->complete_apart();
-        }).detach();
+        std::thread(&WorkTutti::complete_apart, c10::intrusive_ptr<WorkTutti>::reclaim_copy(this))
+            .detach();
       } catch (const std::system_error&) {
         future_.reset();
         throw;
       }
       return future_;
     }
-    running_ = works_.size() + 1;
-    for (tutti::Work& work : works_) {
-      auto held = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this);
-      try {
-        work.on_done({&WorkTutti::done, held.get()});
-        (void)held.release();
-      } catch (const InvalidArgument&) {  // it was waited for
-        --running_;
-      }
-    }
-    ended = --running_ == 0;
+    if (!InterpreterUse::ended() && complete_later()) return future_;
   }
-  if (ended) complete_future();
+  wait_quietly();
+  complete_future();
   return future_;
 }
 
+/// Under the mutex: the progress thread shall complete the future. False if all is done.
+bool WorkTutti::complete_later() {
+  running_ = works_.size() + 1;
+  for (tutti::Work& work : works_) {
+    auto held = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this);
+    try {
+      work.on_done({&WorkTutti::done, held.get()});
+      (void)held.release();
+    } catch (const InvalidArgument&) {  // it was waited for
+      --running_;
+    }
+  }
+  return --running_ != 0;
+}
+
+void WorkTutti::wait_quietly() {
+  try {
+    (void)wait(kNoTimeout);
+  } catch (...) {
+    // The future tells it.
+  }
+}
+
 void WorkTutti::done(void* context, const Status& status) noexcept {
+  const InterpreterUse use;
+  if (!use) return;  // with the tensors, and whoever waits for the future waits in vain
   const auto self = c10::intrusive_ptr<WorkTutti>::reclaim(static_cast<WorkTutti*>(context));
   // Callbacks come one after the other, and only the last one reads it.
   if (!status.ok() && self->failure_.ok()) self->failure_ = status;
@@ -189,13 +206,15 @@ void WorkTutti::done(void* context, const Status& status) noexcept {
 }
 
 /// On a thread of its own.
-void WorkTutti::complete_apart() {
-  try {
-    (void)wait(kNoTimeout);
-  } catch (...) {
-    // The future tells it.
+void WorkTutti::complete_apart(c10::intrusive_ptr<WorkTutti> self) {
+  self->wait_quietly();
+  const InterpreterUse use;
+  if (!use) {
+    (void)self.release();
+    return;
   }
-  complete_future();
+  self->complete_future();
+  self.reset();
 }
 
 /// On the progress thread, which holds no lock: what is chained to the future runs here.

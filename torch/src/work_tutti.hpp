@@ -53,7 +53,9 @@ class WorkTutti final : public c10d::Work {
   static void done(void* context, const Status& status) noexcept;
   bool poll() const;
   void settle() const;
-  void complete_apart();
+  bool complete_later();
+  void wait_quietly();
+  static void complete_apart(c10::intrusive_ptr<WorkTutti> self);
   void complete_future();
 
   std::vector<at::Tensor> inputs_;
