@@ -180,6 +180,20 @@ def body_life():
         group.allreduce([torch.ones(1)])
 
 
+def body_long_timeouts():
+    """Longer than nanoseconds can count in 64 bits."""
+    begin()
+    long = timedelta(days=365 * 300)
+    assert dist.all_reduce(torch.ones(1), async_op=True).wait(long)
+    options = dist.AllreduceOptions()
+    options.timeout = long
+    assert dist.group.WORLD.allreduce([torch.ones(1)], options).wait()
+    dist.group.WORLD.set_timeout(long)
+    dist.group.WORLD.monitored_barrier(long)
+    dist.barrier(dist.new_group(timeout=long))
+    dist.group.WORLD.split_group([0, 1], timeout=long).barrier().wait()
+
+
 def body_profiled():
     begin()
     with torch.autograd.profiler.profile() as profile:
@@ -283,7 +297,7 @@ def body_hook_not_in_chain():
     dist.destroy_process_group()
 
 
-@pytest.mark.parametrize("body", [body_futures, body_dropped, body_waits, body_future_of_a_waited, body_polled, body_life,
+@pytest.mark.parametrize("body", [body_futures, body_dropped, body_waits, body_future_of_a_waited, body_polled, body_life, body_long_timeouts,
                                   body_profiled, body_hook_told, body_hook_not_in_chain],
                          ids=lambda body: body.__name__.removeprefix("body_"))
 def test_works(body):

@@ -14,6 +14,7 @@
 #include <tutti/init.hpp>
 
 #include "failures.hpp"
+#include "views.hpp"
 
 namespace tutti::torch_plugin {
 namespace {
@@ -92,7 +93,7 @@ std::optional<std::string> host_of(const c10::intrusive_ptr<c10d::Store>& store)
 }  // namespace
 
 ProcessGroup meet(const c10d::DistributedBackendOptions& given) {
-  const auto timeout = std::chrono::duration_cast<milliseconds>(given.timeout);
+  const auto timeout = bounded(std::chrono::duration_cast<milliseconds>(given.timeout));
   TORCH_CHECK_VALUE(timeout > milliseconds(0), "tutti: the timeout must be positive");
   Exchange exchange(given.store, given.group_rank, given.group_size, timeout);
   InitOptions options;

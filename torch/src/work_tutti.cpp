@@ -10,6 +10,7 @@
 
 #include "failures.hpp"
 #include "interpreter_end.hpp"
+#include "views.hpp"
 #include "without_gil.hpp"
 
 namespace tutti::torch_plugin {
@@ -122,7 +123,7 @@ int WorkTutti::sourceRank() const {
 bool WorkTutti::wait(std::chrono::milliseconds timeout) {
   if (!settled_.load()) {
     const bool limited = timeout > kNoTimeout;
-    const auto deadline = limited ? Clock::now() + timeout : Clock::time_point::max();
+    const auto deadline = limited ? Clock::now() + bounded(timeout) : Clock::time_point::max();
     const auto check_in_time = [&](bool in_time) {
       TORCH_CHECK_WITH(DistBackendError, in_time, "Work.wait: not done within ", timeout.count(),
                        " ms; the operation goes on, and can be waited for again");
