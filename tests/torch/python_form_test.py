@@ -67,6 +67,19 @@ def body_late():
         time.sleep(1)  # the other rank does not wait as long
 
 
+def body_shut_down():
+    dist.init_process_group("tutti")
+    group = dist.group.WORLD
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    with pytest.raises(ValueError, match="only a recv that is done has one"):
+        work._source_rank()
+    dist.destroy_process_group()
+    assert work.wait()
+    for late in (group.abort, lambda: group.allreduce([torch.ones(1)])):
+        with pytest.raises(dist.DistBackendError, match="group '0' was shut down"):
+            late()
+
+
 def body_coalesced():
     dist.init_process_group("tutti")
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -87,7 +100,7 @@ def test_gives_what_torchs_formulas_give(body, size):
     run(in_python, size, body, limit=60)
 
 
-@pytest.mark.parametrize("body", [body_names, body_late, body_coalesced, operations_test.body_as_gloo,
+@pytest.mark.parametrize("body", [body_names, body_late, body_shut_down, body_coalesced, operations_test.body_as_gloo,
                                   works_test.body_futures, layers_test.body_ddp_as_gloo, layers_test.body_functional,
                                   errors_test.body_aborted], ids=lambda body: body.__name__.removeprefix("body_"))
 def test_two_ranks(body):
@@ -112,7 +125,7 @@ def test_serves_the_operations_that_it_names():
     own = {name for name, value in vars(_python_form.ProcessGroupTutti).items()
            if callable(value) and value.__name__ == name}
     helpers = {"__init__", "getBackendName", "getGroupName", "setGroupName", "getGroupDesc", "setGroupDesc",
-               "_get_backend", "abort", "shutdown", "_run", "_lists", "_counts", "_each"}
+               "_get_backend", "abort", "shutdown", "_check_open", "_run", "_lists", "_counts", "_each"}
     assert own - helpers == set(_python_form.OPERATIONS)
 
 

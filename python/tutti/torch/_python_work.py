@@ -92,7 +92,10 @@ class PythonWork(dist.Work):  # type: ignore[misc]
 
     def source_rank(self) -> int:
         """Of a recv that is done: the rank of the group that sent."""
-        return next(work.source_rank for work in self.works)
+        found = next((work.source_rank for work in self.works if work.source_rank >= 0), None)
+        if found is None:
+            raise ValueError("Work.source_rank: only a recv that is done has one")
+        return found
 
     _source_rank = source_rank
 
