@@ -32,8 +32,8 @@ c10::intrusive_ptr<ProcessGroupTutti> make_backend(const c10d::DistributedBacken
                                                 std::move(options));
 }
 
-/// All levels that TUTTI_LOG_LEVEL asks for, in one piece each. Python's own logging would want the
-/// GIL, which whoever logs may be waited for with.
+/// All levels that TUTTI_LOG_LEVEL asks for, in one piece each. Not by Python's logging: it wants
+/// the GIL, and the thread that has the GIL may wait for the thread that logs.
 void log_to_standard_error(tutti::LogLevel level, std::string_view text) {
   constexpr std::string_view kNames[] = {"debug", "info", "warning", "error", "off"};
   std::string line = "tutti: " + std::string(kNames[static_cast<int>(level)]) + ": ";

@@ -38,7 +38,8 @@ class Exchange {
   }
 
   std::vector<std::string> run(const std::string& name, const std::string& mine) {
-    // torch's store may end while a rank makes a group of its own: whoever serves it may be done.
+    // torch's store may end while a rank makes a group of its own: the rank that serves it may be
+    // done.
     if (size_ == 1) return {mine};
     std::vector<std::string> keys;
     for (int r = 0; r < size_; ++r) keys.push_back(prefix_ + name + "/" + std::to_string(r));

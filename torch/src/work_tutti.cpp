@@ -32,7 +32,7 @@ struct WorkTutti::Kept {
 
   static void drop(void* context, const Status&) noexcept {
     const InterpreterUse use;
-    if (!use) return;
+    if (!use) return;  // the tensors leak
     auto* const kept = static_cast<Kept*>(context);
     kept->work.detach();
     delete kept;
@@ -64,7 +64,7 @@ WorkTutti::~WorkTutti() {
 }
 
 void WorkTutti::add(tutti::Work work, bool asynchronous) {
-  if (asynchronous) (void)work.done();  // whoever looks wakes the progress thread
+  if (asynchronous) (void)work.done();  // a look wakes the progress thread
   works_.push_back(std::move(work));
 }
 
@@ -199,7 +199,7 @@ void WorkTutti::wait_quietly() {
 
 void WorkTutti::done(void* context, const Status& status) noexcept {
   const InterpreterUse use;
-  if (!use) return;  // with the tensors, and whoever waits for the future waits in vain
+  if (!use) return;  // the tensors leak, and the future never completes
   const auto self = c10::intrusive_ptr<WorkTutti>::reclaim(static_cast<WorkTutti*>(context));
   // Callbacks come one after the other, and only the last one reads it.
   if (!status.ok() && self->failure_.ok()) self->failure_ = status;
