@@ -6,9 +6,10 @@
     python bench/torch/training.py --ranks 2 --trace step.json      # of one step: open it in chrome://tracing
 
 All ranks live through the whole measurement and sleep while it is not their turn. Backends take turns in each round, in
-another order. "communication" is a step minus the same step without it (the model as it was): what the overlap with
-backward has not hidden. "buckets" is an all_reduce of each bucket by itself, with nothing else to do. Printed: medians
-of milliseconds over the rounds, of the slowest rank, and of tutti / Gloo within a round.
+another order. "communication" is a step minus the same step without it: for DistributedDataParallel the same with a hook
+that only divides, for FSDP2 the plain model. So it is what the overlap with backward has not hidden. "buckets" is an
+all_reduce of each bucket by itself, with nothing else to do. Printed: medians of milliseconds over the rounds, of the
+slowest rank, and of tutti / Gloo within a round.
 """
 
 from __future__ import annotations

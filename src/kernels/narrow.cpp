@@ -8,6 +8,7 @@
 //
 #include <hwy/highway.h>
 //
+#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -156,15 +157,19 @@ struct Brain {
     return hn::BitCast(Wide(), hn::ShiftLeft<16>(bits));
   }
 
-  static HWY_INLINE void narrow(Bits* to, hn::Vec<Wide> value) {
+  /// In the upper halves; the lower ones hold anything.
+  static HWY_INLINE hn::Vec<WideBits> rounded(hn::Vec<Wide> value) {
     const WideBits du;
-    const hn::Rebind<Bits, Wide> dn;
     const auto bits = hn::BitCast(du, value);
     const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(du, 1U));
-    const auto rounded = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffU)), odd);
+    const auto sum = hn::Add(hn::Add(bits, hn::Set(du, 0x7fffU)), odd);
     const auto nan = hn::RebindMask(du, hn::IsNaN(value));
-    const auto result = hn::IfThenElse(nan, hn::Set(du, 0x7fc00000U), rounded);
-    hn::StoreU(hn::TruncateTo(dn, hn::ShiftRight<16>(result)), dn, to);
+    return hn::IfThenElse(nan, hn::Set(du, 0x7fc00000U), sum);
+  }
+
+  static HWY_INLINE void narrow(Bits* to, hn::Vec<Wide> value) {
+    const hn::Rebind<Bits, Wide> dn;
+    hn::StoreU(hn::TruncateTo(dn, hn::ShiftRight<16>(rounded(value))), dn, to);
   }
 };
 
@@ -201,7 +206,106 @@ void narrow(void* to, const void* from, std::size_t count) {
   std::memcpy(out + i, narrowed, (count - i) * sizeof narrowed[0]);
 }
 
+/// Twice as many elements as a vector of float32 holds, taken in two halves.
+HWY_INLINE std::size_t pair_lanes() { return 2 * hn::Lanes(Wide()); }
+
+template <class Format>
+struct Pair {
+  using Bits = typename Format::Bits;
+
+  template <int kHalf>
+  static HWY_INLINE hn::Vec<Wide> widen(const Bits* from) {
+    return Format::widen(from + kHalf * hn::Lanes(Wide()));
+  }
+
+  static HWY_INLINE void narrow(Bits* to, hn::Vec<Wide> half0, hn::Vec<Wide> half1) {
+    Format::narrow(to, half0);
+    Format::narrow(to + hn::Lanes(Wide()), half1);
+  }
+};
+
+#if HWY_TARGET != HWY_SCALAR
+
+/// The halves are the elements with even and with odd places, so that nothing crosses a lane.
+template <>
+struct Pair<Brain> {
+  template <int kHalf>
+  static HWY_INLINE hn::Vec<Wide> widen(const Brain::Bits* from) {
+    const WideBits du;
+    const auto both = hn::LoadU(du, reinterpret_cast<const std::uint32_t*>(from));
+    if constexpr (kHalf == 0) return hn::BitCast(Wide(), hn::ShiftLeft<16>(both));
+    return hn::BitCast(Wide(), hn::And(both, hn::Set(du, 0xffff0000U)));
+  }
+
+  static HWY_INLINE void narrow(Brain::Bits* to, hn::Vec<Wide> half0, hn::Vec<Wide> half1) {
+    const WideBits du;
+    const auto low = hn::ShiftRight<16>(Brain::rounded(half0));
+    const auto high = hn::And(Brain::rounded(half1), hn::Set(du, 0xffff0000U));
+    hn::StoreU(hn::Or(low, high), du, reinterpret_cast<std::uint32_t*>(to));
+  }
+};
+
+#endif
+
+template <class Format, int kHalf, int kFirst, int kCount>
+HWY_INLINE hn::Vec<Wide> sum_tree(const typename Format::Bits* const* sources, std::size_t at) {
+  if constexpr (kCount == 1) {
+    return Pair<Format>::template widen<kHalf>(sources[kFirst] + at);
+  } else {
+    constexpr int kLeft = static_cast<int>(std::bit_ceil(unsigned(kCount)) / 2);
+    return hn::Add(sum_tree<Format, kHalf, kFirst, kLeft>(sources, at),
+                   sum_tree<Format, kHalf, kFirst + kLeft, kCount - kLeft>(sources, at));
+  }
+}
+
+template <class Format, int kCount>
+void sum_few(typename Format::Bits* to, const void* const* sources, std::size_t first,
+             std::size_t count) {
+  using Bits = typename Format::Bits;
+  const std::size_t step = pair_lanes();
+  const Bits* from[kCount];
+  for (int j = 0; j < kCount; ++j) from[j] = static_cast<const Bits*>(sources[j]) + first;
+  std::size_t i = 0;
+  for (; count - i >= step; i += step) {
+    Pair<Format>::narrow(to + i, sum_tree<Format, 0, 0, kCount>(from, i),
+                         sum_tree<Format, 1, 0, kCount>(from, i));
+  }
+  if (i == count) return;
+  HWY_ALIGN Bits rest[kCount][2 * hn::MaxLanes(Wide())] = {};
+  HWY_ALIGN Bits sum[2 * hn::MaxLanes(Wide())];
+  const std::size_t bytes = (count - i) * sizeof(Bits);
+  for (int j = 0; j < kCount; ++j) {
+    std::memcpy(rest[j], from[j] + i, bytes);
+    from[j] = rest[j];
+  }
+  Pair<Format>::narrow(sum, sum_tree<Format, 0, 0, kCount>(from, 0),
+                       sum_tree<Format, 1, 0, kCount>(from, 0));
+  std::memcpy(to + i, sum, bytes);
+}
+
+template <class Format>
+void sum(void* dst, const void* const* sources, int k, std::size_t first, std::size_t count) {
+  auto* const to = static_cast<typename Format::Bits*>(dst);
+  switch (k) {
+    case 2: return sum_few<Format, 2>(to, sources, first, count);
+    case 3: return sum_few<Format, 3>(to, sources, first, count);
+    case 4: return sum_few<Format, 4>(to, sources, first, count);
+    case 5: return sum_few<Format, 5>(to, sources, first, count);
+    case 6: return sum_few<Format, 6>(to, sources, first, count);
+    case 7: return sum_few<Format, 7>(to, sources, first, count);
+    default: return sum_few<Format, 8>(to, sources, first, count);
+  }
+}
+
 }  // namespace
+
+NarrowSumFn best_narrow_sum(DType dtype) {
+  switch (dtype) {
+    case DType::float16: return &sum<Half>;
+    case DType::bfloat16: return &sum<Brain>;
+    default: return nullptr;
+  }
+}
 
 ConvertFn best_widen(DType dtype) {
   switch (dtype) {
@@ -230,10 +334,15 @@ HWY_AFTER_NAMESPACE();
 namespace tutti::kernels {
 HWY_EXPORT(best_widen);
 HWY_EXPORT(best_narrow);
+HWY_EXPORT(best_narrow_sum);
 
 ConvertFn find_widen(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_widen)(dtype); }
 
 ConvertFn find_narrow(DType dtype) noexcept { return HWY_DYNAMIC_DISPATCH(best_narrow)(dtype); }
+
+NarrowSumFn find_narrow_sum(DType dtype) noexcept {
+  return HWY_DYNAMIC_DISPATCH(best_narrow_sum)(dtype);
+}
 
 }  // namespace tutti::kernels
 #endif

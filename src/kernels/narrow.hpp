@@ -22,4 +22,13 @@ using ConvertFn = void (*)(void* to, const void* from, std::size_t count);
 /// NaN; NaN becomes quiet_nan_bits. nullptr for what is not narrow.
 [[nodiscard]] ConvertFn find_narrow(DType dtype) noexcept;
 
+/// dst[0..count) = the sum of sources[j][first..first + count), 2 to 8 of them, added as float32 in
+/// the order of ReduceFn and rounded once. Each source is read once, and nothing is buffered. `dst`
+/// may be such a part of a source. The caller has put the float mode right.
+using NarrowSumFn = void (*)(void* dst, const void* const* sources, int k, std::size_t first,
+                             std::size_t count);
+
+/// nullptr for what is not float16 or bfloat16.
+[[nodiscard]] NarrowSumFn find_narrow_sum(DType dtype) noexcept;
+
 }  // namespace tutti::kernels

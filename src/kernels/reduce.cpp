@@ -56,7 +56,8 @@ Stage stage() noexcept {
             .prepare = find_widen(kType),
             .combine = find_plain(kOp, DType::float32).plain,
             .finish = find_narrow(kType),
-            .floats = true};
+            .floats = true,
+            .few = kOp == ReduceOp::sum ? find_narrow_sum(kType) : nullptr};
   } else {
     static_assert(kOp == ReduceOp::product && size_of(kType) >= 8);
     const ReduceFn combine = find_complex_product(kType);

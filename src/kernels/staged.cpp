@@ -117,7 +117,9 @@ void reduce_many(const Part& part, int k) {
 }
 
 void reduce_any(const Part& part, int k) {
-  if (k <= kGroup)
+  if (k <= kGroup && k > 1 && part.stage.few != nullptr)
+    part.stage.few(part.dst, part.sources, k, part.first, part.count);
+  else if (k <= kGroup)
     reduce_few(part, k);
   else
     reduce_many(part, k);

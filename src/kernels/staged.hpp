@@ -19,6 +19,7 @@ struct Stage {
   DivideFn divide = nullptr;    ///< of inner elements, after all are combined
   ConvertFn finish = nullptr;   ///< from a buffer to dst; absent: outer and inner are the same
   bool floats = false;          ///< the caller's float mode must not count
+  NarrowSumFn few = nullptr;    ///< all of it for 2 to 8 sources, without buffers; may be absent
 };
 
 /// One call: the same rules for sources, dst and order as for ReduceFn.
