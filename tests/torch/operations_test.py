@@ -127,6 +127,10 @@ def body_moves():
             into = [torch.empty_like(one) for one in mine] if rank == root else []
             group.gather([into] if into else [], [mine[rank]], options).wait()
             assert all(map(same, into, mine)), f"gather {what}"
+            if hasattr(dist, "gather_single"):  # since torch 2.14
+                x = torch.zeros((size, *shape), dtype=dtype) if rank == root else None
+                dist.gather_single(mine[rank], x, root)
+                assert rank != root or all(map(same, x, mine)), f"gather_single {what}"
             options = dist.ScatterOptions()
             options.rootRank = root
             x = torch.empty_like(mine[rank])
