@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Builds the wheels of all Pythons that are here, and tries each of them.
 
-    build_wheels.py [--folder dist] [--torch] [python3.10 ...]
+    build_wheels.py [--folder dist] [--torch] [--torch-versions 2.13.0,2.14.1] [--cuda] [python3.10 ...]
 
 Pythons before 3.12 get a wheel each, the others share one (the stable ABI). Each wheel is installed into a new
 virtual environment of every Python that it is for, and two ranks add up a number, started by the installed
 tuttirun with nothing in PATH that could compile. Without names: python3.10 to python3.14, those found in PATH.
 
-With --torch each Python gets a wheel of tutti-torch, too. It holds a module for each version of torch in
-tools/pip-packages.txt, and two ranks add up a number in each environment that has one of them.
+With --torch each Python gets a wheel of tutti-torch, too. It holds a module for each of --torch-versions, by default
+for those of the section [torch-wheels] of tools/pip-packages.txt that pip can get. Two ranks add up a number with each
+of them. A torch for GPUs (540 MB) is installed without CUDA's libraries (4 GB): its module is then compiled, but not
+tried, since such a torch cannot be imported. With --cuda they are installed.
 """
 
 import argparse
@@ -27,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUPPORTED = ["python3.10", "python3.11", "python3.12", "python3.13", "python3.14"]
 BUILD_LIMIT = 3600
 TRY_LIMIT = 120
+FOR_GPUS = ("cuda-", "nvidia-", "triton")  # what a torch for GPUs wants besides
 PROGRAM = """
 import array
 import tutti.distributed as dist
@@ -40,6 +43,7 @@ TORCH_PROGRAM = """
 import torch
 import torch.distributed as dist
 import tutti.torch
+assert tutti.torch.ProcessGroupTutti.__module__.startswith("_tutti_torch_"), "it took the form in Python"
 dist.init_process_group("tutti")
 x = torch.full((3,), dist.get_rank() + 1.0)
 dist.all_reduce(x)
@@ -64,6 +68,12 @@ def version_of(python):
     return version if version >= (3, 10) else None
 
 
+def build_settings():
+    """Build folders of different Pythons hold the same objects: ccache knows them by their relative names.
+    The compiler is named, since some Pythons would name another one, and ccache tells them apart."""
+    return {"CXX": "c++", **os.environ, "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
+
+
 def build(python, version, folder, scratch):
     """The wheel for this Python; one that serves it is not built again."""
     shared = version >= (3, 12)
@@ -75,11 +85,8 @@ def build(python, version, folder, scratch):
         old.unlink()
     pip = environment(python, scratch / "build") / "bin" / "pip"
     run(pip, "install", "-q", "--disable-pip-version-check", "scikit-build-core>=0.11,<2", "nanobind>=3,<4")
-    # Build folders of different Pythons hold the same objects: ccache knows them by their relative names.
-    # The compiler is named, since some Pythons would name another one, and ccache tells them apart.
-    settings = {"CXX": "c++", **os.environ, "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
     run(pip, "wheel", ROOT, "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "-w",
-        folder, limit=BUILD_LIMIT, env=settings)
+        folder, limit=BUILD_LIMIT, env=build_settings())
     return sorted(folder.glob(f"tutti-*-{tag}*.whl"))[-1]
 
 
@@ -88,11 +95,24 @@ def environment(python, folder):
     return folder
 
 
-def torch_requirements():
-    """The lines of the section [torch] of the table."""
-    lines = (ROOT / "tools/pip-packages.txt").read_text(encoding="utf-8").split("[torch]")[1].splitlines()
-    return [line for line in itertools.takewhile(lambda line: not line.startswith("["), lines)
+def torch_versions():
+    """The versions of the section [torch-wheels] of the table."""
+    lines = (ROOT / "tools/pip-packages.txt").read_text(encoding="utf-8").split("[torch-wheels]")[1].splitlines()
+    return [line.removeprefix("torch==") for line in itertools.takewhile(lambda line: not line.startswith("["), lines)
             if line.startswith("torch==")]
+
+
+def install_torch(pip, version, cuda):
+    """torch and what it imports, of CUDA's libraries only if `cuda`. True if nothing that it imports is missing."""
+    install = [pip, "install", "-q", "--disable-pip-version-check"]
+    run(*install, f"torch=={version}", *[] if cuda else ["--no-deps"], limit=BUILD_LIMIT)
+    code = "import importlib.metadata; print('\\n'.join(importlib.metadata.requires('torch')))"
+    wanted = subprocess.run([pip.with_name("python"), "-c", code], check=True, capture_output=True, text=True,
+                            timeout=TRY_LIMIT).stdout.splitlines()
+    wanted = [one for one in wanted if "extra ==" not in one]
+    for_cpus = [one for one in wanted if not one.startswith(FOR_GPUS)]
+    run(*install, "numpy", "scikit-build-core>=0.11,<2", *for_cpus, limit=BUILD_LIMIT)
+    return cuda or for_cpus == wanted
 
 
 def merge(wheels, folder):
@@ -115,27 +135,37 @@ def merge(wheels, folder):
     return target
 
 
-def build_torch(python, tutti_wheel, folder, scratch):
-    """The wheel of tutti-torch for this Python, tried with each torch."""
-    wheels, tries = [], []
-    for number, requirement in enumerate(torch_requirements()):
-        fresh = environment(python, scratch / f"torch{number}")
+def build_torch(python, tutti_wheel, args, scratch):
+    """The wheel of tutti-torch for this Python, tried with each torch that is complete; and what it serves, in words."""
+    wheels, environments = [], {}
+    for version in args.torch_versions or torch_versions():
+        fresh = environment(python, scratch / f"torch-{version}")
         pip = fresh / "bin" / "pip"
-        run(pip, "install", "-q", "--disable-pip-version-check", requirement, "numpy", "scikit-build-core>=0.11,<2",
-            limit=BUILD_LIMIT)
+        try:
+            complete = install_torch(pip, version, args.cuda)
+        except subprocess.CalledProcessError:
+            if args.torch_versions:
+                raise
+            print(f"{python}: pip cannot install torch {version}: no module for it", flush=True)
+            continue
         run(pip, "install", "-q", "--disable-pip-version-check", "--no-index", tutti_wheel)
         run(pip, "wheel", ROOT / "torch", "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps",
-            "-w", scratch / f"wheel{number}", limit=BUILD_LIMIT, env={"CXX": "c++", **os.environ})
-        wheels += (scratch / f"wheel{number}").glob("tutti_torch-*.whl")
-        tries.append(fresh)
-    merged = merge(wheels, folder)
+            "-w", scratch / f"wheel-{version}", limit=BUILD_LIMIT, env=build_settings())
+        wheels += (scratch / f"wheel-{version}").glob("tutti_torch-*.whl")
+        environments[version] = fresh, complete
+    if not wheels:
+        raise SystemExit(f"{python}: pip can install none of torch {', '.join(torch_versions())}")
+    merged = merge(wheels, args.folder)
     program = scratch / "torch_program.py"
     program.write_text(TORCH_PROGRAM, encoding="utf-8")
-    for fresh in tries:
+    served = []
+    for version, (fresh, complete) in environments.items():
         run(fresh / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "--no-index", "--no-deps", merged)
-        run(fresh / "bin" / "torchrun", "--standalone", "--nproc-per-node", 2, program,
-            env={"PATH": str(fresh / "bin"), "HOME": str(scratch)})
-    return merged
+        if complete:
+            run(fresh / "bin" / "torchrun", "--standalone", "--nproc-per-node", 2, program,
+                env={"PATH": str(fresh / "bin"), "HOME": str(scratch)})
+        served.append(f"torch {version} {'works' if complete else 'compiled, but not tried (--cuda would)'}")
+    return f"{merged.name}: {', '.join(served)}"
 
 
 def attempt(python, wheel, scratch):
@@ -152,6 +182,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "dist", help="where the wheels go")
     parser.add_argument("--torch", action="store_true", help="wheels of tutti-torch, too")
+    parser.add_argument("--torch-versions", type=lambda text: text.split(","),
+                        help="with commas; all of them must work [those of tools/pip-packages.txt that pip can get]")
+    parser.add_argument("--cuda", action="store_true", help="install CUDA's libraries, to try a torch for GPUs")
     parser.add_argument("pythons", nargs="*", help="interpreters [those found of 3.10 to 3.14]")
     args = parser.parse_args()
     pythons = args.pythons or [name for name in SUPPORTED if shutil.which(name)]
@@ -168,7 +201,7 @@ def main():
             wheel = build(python, version, args.folder, pathlib.Path(scratch))
             attempt(python, wheel, pathlib.Path(scratch))
             if args.torch:
-                print(f"{python}: {build_torch(python, wheel, args.folder, pathlib.Path(scratch)).name} works")
+                print(f"{python}: {build_torch(python, wheel, args, pathlib.Path(scratch))}", flush=True)
         tried += 1
         print(f"{python}: {wheel.name} works", flush=True)
     return 0 if tried else 1

@@ -10,6 +10,7 @@ from torch.distributed import ReduceOp
 
 import tutti.torch  # noqa: F401
 from forked import run
+from tutti.torch import _python_form
 
 INTEGERS = [torch.uint8, torch.int8, torch.uint16, torch.int16, torch.uint32, torch.int32, torch.uint64, torch.int64]
 FLOATS = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.float8_e4m3fn, torch.float8_e5m2]
@@ -127,6 +128,11 @@ def body_moves():
             into = [torch.empty_like(one) for one in mine] if rank == root else []
             group.gather([into] if into else [], [mine[rank]], options).wait()
             assert all(map(same, into, mine)), f"gather {what}"
+            # Since torch 2.14, which hands it on to C++ alone.
+            if hasattr(dist, "gather_single") and not isinstance(group, _python_form.ProcessGroupTutti):
+                x = torch.zeros((size, *shape), dtype=dtype) if rank == root else None
+                dist.gather_single(mine[rank], x, root)
+                assert rank != root or all(map(same, x, mine)), f"gather_single {what}"
             options = dist.ScatterOptions()
             options.rootRank = root
             x = torch.empty_like(mine[rank])

@@ -1,5 +1,6 @@
 """Without its compiled part the backend is one in Python, of the operations that it names."""
 
+import gc
 import signal
 import subprocess
 import sys
@@ -18,9 +19,10 @@ import rendezvous_test
 import training_test
 import works_test
 from forked import run, run_each
-from tutti.torch import _python_form
+from tutti.torch import _python_base, _python_form
 
 CPU = torch.device("cpu")
+CAN_BE_A_BACKEND = _python_base.derives_from_backend()
 
 
 def in_python(body, *arguments):
@@ -113,6 +115,43 @@ def test_a_rank_that_is_lost_in_backward_is_named():
     assert [one.status for one in ended] == [0, -signal.SIGKILL, 0], ended
 
 
+def body_beside_another():
+    dist.init_process_group("cpu:tutti,cuda:gloo")
+    gc.collect()  # torch alone keeps the backend
+    backend = dist.group.WORLD._get_backend(CPU)
+    assert isinstance(backend, _python_form.BackendTutti) and backend.name() == "tutti"
+    rendezvous_test.add_up()
+    assert backend._get_sequence_number_for_group() > 0
+    assert backend.get_error() == torch._C._distributed_c10d.ErrorType.SUCCESS
+    dist.group.WORLD.monitored_barrier(timedelta(seconds=10), wait_all_ranks=True)
+    dist.group.WORLD.set_timeout(timedelta(seconds=7))
+    assert backend.options._timeout == timedelta(seconds=7)
+
+
+def body_coalescing():
+    of_torch = dist.init_process_group
+    dist.init_process_group = lambda _: of_torch("cpu:tutti,cuda:gloo")  # a backend, not a group
+    operations_test.body_coalesced()
+
+
+def body_in_detail():
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    dist.init_process_group("cpu:tutti,cuda:gloo")
+    rendezvous_test.add_up()
+    with pytest.raises(RuntimeError, match="Detected mismatch between collectives"):
+        dist.all_reduce(torch.ones(1 + dist.get_rank()))
+    rendezvous_test.add_up()  # nothing was sent
+    dist.destroy_process_group()
+
+
+@pytest.mark.skipif(not CAN_BE_A_BACKEND, reason="before torch 2.14 Python cannot derive from torch's Backend")
+@pytest.mark.parametrize("body", [body_beside_another, body_in_detail, body_coalescing],
+                         ids=["beside_another", "in_detail", "coalescing"])
+def test_is_a_whole_backend(body):
+    run(in_python, 2, body, limit=60)
+
+
+@pytest.mark.skipif(CAN_BE_A_BACKEND, reason="since torch 2.14 the form in Python can be a backend beside others")
 def test_is_the_only_backend_of_a_group():
     run(in_python, 1, body_refused)
 
@@ -122,7 +161,7 @@ def test_objects_and_groups(tmp_path):
 
 
 def test_serves_the_operations_that_it_names():
-    own = {name for name, value in vars(_python_form.ProcessGroupTutti).items()
+    own = {name for name, value in vars(_python_form._Operations).items()
            if callable(value) and value.__name__ == name}
     helpers = {"__init__", "getBackendName", "getGroupName", "setGroupName", "getGroupDesc", "setGroupDesc",
                "_get_backend", "abort", "shutdown", "_check_open", "_run", "_lists", "_counts", "_each"}

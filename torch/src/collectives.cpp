@@ -107,6 +107,24 @@ TorchWork ProcessGroupTutti::gather(std::vector<std::vector<at::Tensor>>& output
   });
 }
 
+#if TUTTI_TORCH_HAS_GATHER_SINGLE
+TorchWork ProcessGroupTutti::gather_single(at::Tensor& output, at::Tensor& input,
+                                           const c10d::GatherOptions& options) {
+  const TensorView from = view_to_move(input, "gather_single");
+  Operation operation{OpType::GATHER, "tutti:gather_single", {input}};
+  TensorView to;  // elsewhere torch gives an empty tensor
+  if (getRank() == options.rootRank) {
+    operation.outputs = {output};
+    to = view_to_move(output, "gather_single");
+  }
+  return run(std::move(operation), options.asyncOp, [&](ProcessGroup& group) {
+    return group.gather(to, from,
+                        {.root = root_of(options.rootRank, "gather_single"),
+                         .timeout = timeout_of(options.timeout)});
+  });
+}
+#endif
+
 TorchWork ProcessGroupTutti::scatter(std::vector<at::Tensor>& outputs,
                                      std::vector<std::vector<at::Tensor>>& inputs,
                                      const c10d::ScatterOptions& options) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <torch/headeronly/version.h>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -17,6 +18,11 @@
 
 #include "completion_hook.hpp"
 #include "work_tutti.hpp"
+
+// What c10d::Backend has in some versions of torch only; all else is in each version that is
+// served.
+#define TUTTI_TORCH_HAS_GATHER_SINGLE (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14)
+#define TUTTI_TORCH_CLONES_OPTIONS (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14)
 
 namespace tutti::torch_plugin {
 
@@ -29,6 +35,11 @@ class ProcessGroupTutti final : public c10d::Backend {
   struct Options final : c10d::Backend::Options {
     explicit Options(std::chrono::milliseconds limit = kBackendDefaultTimeout)
         : c10d::Backend::Options("tutti", limit) {}
+#if TUTTI_TORCH_CLONES_OPTIONS
+    c10::intrusive_ptr<c10d::Backend::Options> clone() const override {
+      return c10::make_intrusive<Options>(*this);
+    }
+#endif
   };
 
   ProcessGroupTutti(ProcessGroup group, c10::intrusive_ptr<Options> options);
@@ -54,6 +65,10 @@ class ProcessGroupTutti final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> gather(std::vector<std::vector<at::Tensor>>& outputs,
                                         std::vector<at::Tensor>& inputs,
                                         const c10d::GatherOptions& options) override;
+#if TUTTI_TORCH_HAS_GATHER_SINGLE
+  c10::intrusive_ptr<c10d::Work> gather_single(at::Tensor& output, at::Tensor& input,
+                                               const c10d::GatherOptions& options) override;
+#endif
   c10::intrusive_ptr<c10d::Work> scatter(std::vector<at::Tensor>& outputs,
                                          std::vector<std::vector<at::Tensor>>& inputs,
                                          const c10d::ScatterOptions& options) override;

@@ -1,9 +1,11 @@
 """The backend in Python alone, for a torch that the compiled part was not built for.
 
-torch lets Python derive from ProcessGroup, and before 2.14 not from Backend. So such a group has this one backend for
-all its tensors, and torch's C++ reaches those of its operations only that torch hands on to Python.
+torch lets Python derive from ProcessGroup. Such a group has this one backend for all its tensors, and torch's C++ reaches
+those of its operations only that torch hands on to Python. Where that is too little, and torch lets Python derive from
+Backend (2.14 and newer), it is one: in a group of several backends and in DETAIL mode.
 """
 
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -16,11 +18,12 @@ from torch.distributed import distributed_c10d
 import tutti
 
 from ._meeting import meet
+from ._python_base import BackendBase, GroupBase, derives_from_backend
 from ._python_work import PythonWork, torchs_errors
 
 # What it serves; a test compares this with the methods of the class.
-OPERATIONS = ("allgather", "allgather_into_tensor_coalesced", "allreduce", "allreduce_coalesced", "alltoall",
-              "alltoall_base", "barrier", "broadcast", "gather", "recv", "recv_anysource", "reduce", "reduce_scatter",
+OPERATIONS = ("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
+              "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv", "recv_anysource", "reduce", "reduce_scatter",
               "reduce_scatter_tensor_coalesced", "scatter", "send", "_allgather_base", "_reduce_scatter_base")
 
 _OP = dist.ReduceOp.RedOpType
@@ -68,16 +71,19 @@ def _single(tensors: Sequence[torch.Tensor], what: str) -> torch.Tensor:
     return tensors[0]
 
 
-class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
-    """A group of torch whose operations are tutti's. Errors and lifetimes are those of the compiled backend; a thread
-    of Python's completes futures."""
+class _Operations:
+    """A backend or a group of torch whose operations are tutti's. Errors and lifetimes are those of the compiled backend;
+    a thread of Python's completes futures."""
+
+    _started: Callable[[PythonWork, bool], PythonWork]  # of what it is: a group or a backend
+    _let_go: Callable[[], None]
 
     def __init__(self, group: tutti.ProcessGroup) -> None:
-        super().__init__(group.rank, group.size)
+        super().__init__(group.rank, group.size)  # type: ignore[call-arg]
         self._group, self._name, self._desc = group, "", ""
         self._was_shut_down = False
 
-    # torch keeps these in a group's backends, and this group has none.
+    # torch keeps these in a group's backends; where this is a group, it has none.
 
     def getBackendName(self) -> str:  # noqa: N802
         """The name of the backend."""
@@ -99,7 +105,7 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
         """The description that torch has given."""
         return self._desc
 
-    def _get_backend(self, device: Any) -> "ProcessGroupTutti":
+    def _get_backend(self, device: Any) -> "_Operations":
         if torch.device(device).type != "cpu":
             raise RuntimeError(f"tutti: this group has no backend for {device}")
         return self
@@ -108,11 +114,12 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
         if self._was_shut_down:
             raise dist.DistBackendError(f"tutti: group {self._name!r} was shut down")
 
-    def _run(self, outputs: Sequence[torch.Tensor], start: Callable[[], tutti.Work | None]) -> PythonWork:
+    def _run(self, outputs: Sequence[torch.Tensor], start: Callable[[], tutti.Work | None],
+             collective: bool = True) -> PythonWork:
         self._check_open()
         with torchs_errors():
             work = start()
-        return PythonWork([] if work is None else [work], outputs)
+        return self._started(PythonWork([] if work is None else [work], outputs), collective)
 
     def _lists(self, lists: Sequence[Sequence[torch.Tensor]], what: str) -> Sequence[torch.Tensor]:
         if len(lists) != 1 or len(lists[0]) != self._group.size:
@@ -229,6 +236,8 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
     # ---- several tensors: one operation for each
 
     def _each(self, parts: Sequence[PythonWork], outputs: Sequence[torch.Tensor]) -> PythonWork:
+        if all(part is parts[0] for part in parts):  # that of start_coalescing
+            return parts[0]
         return PythonWork([work for part in parts for work in part.works], outputs)
 
     def allreduce_coalesced(self, tensors: Any, opts: Any = None) -> PythonWork:
@@ -236,6 +245,11 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
         if not tensors:
             raise ValueError("tutti: all_reduce: the list of tensors is empty")
         return self._each([self.allreduce([one], opts) for one in tensors], tensors)
+
+    def allgather_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> PythonWork:
+        """Several dist.all_gather, as one Work."""
+        parts = [self.allgather([[row[place] for row in outputs]], [one], opts) for place, one in enumerate(inputs)]
+        return self._each(parts, [one for row in outputs for one in row])
 
     def allgather_into_tensor_coalesced(self, outputs: Any, inputs: Any, opts: Any = None) -> PythonWork:
         """Several dist.all_gather_into_tensor, as one Work."""
@@ -252,19 +266,19 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
     def send(self, tensors: Any, to: int, tag: int) -> PythonWork:
         """dist.isend."""
         view = _moved(_single(tensors, "send"), "send")
-        return self._run(tensors, lambda: self._group.isend(view, to, tag=tag))
+        return self._run(tensors, lambda: self._group.isend(view, to, tag=tag), collective=False)
 
     def recv(self, tensors: Any, sender: int, tag: int) -> PythonWork:
         """dist.irecv."""
         view = _moved(_single(tensors, "recv"), "recv")
         if sender < 0:
             raise ValueError(f"tutti: recv: the sender must be a rank of the group, not {sender}")
-        return self._run(tensors, lambda: self._group.irecv(view, sender, tag=tag))
+        return self._run(tensors, lambda: self._group.irecv(view, sender, tag=tag), collective=False)
 
     def recv_anysource(self, tensors: Any, tag: int) -> PythonWork:
         """dist.irecv from any rank."""
         view = _moved(_single(tensors, "recv"), "recv")
-        return self._run(tensors, lambda: self._group.irecv(view, None, tag=tag))
+        return self._run(tensors, lambda: self._group.irecv(view, None, tag=tag), collective=False)
 
     def barrier(self, opts: Any = None) -> PythonWork:
         """dist.barrier."""
@@ -279,6 +293,7 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
         """Leave the group. What runs goes on; later calls are refused."""
         self._was_shut_down = True
         self._group.close()
+        self._let_go()
 
     # What torch calls these from 2.13 on.
     all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base
@@ -287,25 +302,45 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
 
 
-def make_backend(given: Any, options: Any) -> ProcessGroupTutti:
+class ProcessGroupTutti(_Operations, GroupBase):
+    """A group of its own."""
+
+
+class BackendTutti(_Operations, BackendBase):
+    """A backend beside others."""
+
+
+_asked = threading.local()  # `several`: the group that this thread makes has several backends
+
+
+def make_backend(given: Any, options: Any) -> ProcessGroupTutti | BackendTutti:
     """What torch calls for each group."""
+    in_detail = dist.get_debug_level() == dist.DebugLevel.DETAIL
     with torchs_errors():
-        return ProcessGroupTutti(meet(given))
+        group = meet(given)
+    if not (derives_from_backend() and (in_detail or getattr(_asked, "several", False))):
+        return ProcessGroupTutti(group)
+    made = BackendTutti(group)
+    if in_detail:
+        made.keep()
+    return made
 
 
-class _OneBackend(distributed_c10d.BackendConfig):  # type: ignore[misc]
-    """What torch makes of a backend's name. Such a group would silently be the only backend of all its devices."""
+class _Config(distributed_c10d.BackendConfig):  # type: ignore[misc]
+    """What torch makes of a backend's name, for each group that it makes. A group in Python would silently be the only
+    backend of all its devices."""
 
     def __init__(self, backend: Any) -> None:
         super().__init__(backend)
         names = set(self.get_device_backend_map().values())
-        if "tutti" in names and len(names) > 1:
+        _asked.several = len(names) > 1
+        if "tutti" in names and _asked.several and not derives_from_backend():
             raise ValueError(f"tutti: {str(backend)!r} names several backends, and without its compiled part tutti "
-                             "must be the only one of a group: pip install tutti-torch")
+                             "must be the only one of a group, or torch 2.14 or newer: pip install tutti-torch")
 
 
 def begin(reason: str) -> None:
     """Says once that this form is taken, and why."""
-    distributed_c10d.BackendConfig = _OneBackend
-    warnings.warn(f"{reason}. Until then tutti.torch takes its form in Python: one backend for each group, the "
-                  "operations that torch/README.md lists, and some microseconds more for each", stacklevel=3)
+    distributed_c10d.BackendConfig = _Config
+    warnings.warn(f"{reason}. Until then tutti.torch takes its form in Python: the operations that torch/README.md "
+                  "lists, and some microseconds more for each", stacklevel=3)

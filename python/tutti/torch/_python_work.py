@@ -67,6 +67,11 @@ class PythonWork(dist.Work):  # type: ignore[misc]
         self.works, self._outputs = list(works), list(outputs)
         self._future: Any = None
 
+    def add(self, other: "PythonWork") -> None:
+        """Makes the operations of `other` a part of this."""
+        self.works += other.works
+        self._outputs += other._outputs
+
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
         """Until all are done, or raise what went wrong; after `timeout` they go on, and can be waited for again."""
         limit = timeout if timeout > timedelta(0) else None
