@@ -58,6 +58,16 @@ struct WorldOptions {
   std::any backend_options = {};
 };
 
+/// Ranks that know each other without a store, since what has started them has told them.
+struct Meeting {
+  int rank = 0;
+  int size = 1;
+  /// As WorldOptions::exchange; blocks until the deadline at most.
+  std::function<Result<std::vector<std::string>>(const std::string& mine,
+                                                 std::chrono::steady_clock::time_point deadline)>
+      exchange;
+};
+
 /// Makes worlds on one backend.
 ///
 /// Threads: its functions from any thread, also at once (ranks as threads).
@@ -67,6 +77,11 @@ struct BackendFactory {
   /// Why no world can be made on it here ("libmpi.so.40 is not installed"); empty: one can. No
   /// function: always.
   std::function<std::string()> missing = {};
+  /// One line on what it stands on here, for people ("Open MPI 4.1.4, ..."). No function: nothing.
+  std::function<std::string()> about = {};
+  /// How its ranks meet where the caller names no store, no address, no rank and no size. No
+  /// function: as those of every backend. It gets InitOptions::backend_options.
+  std::function<Result<Meeting>(const std::any& backend_options)> meet = {};
   /// The group of all ranks, as this rank has it; the caller takes over the reference. Blocks until
   /// it can be used. A failure is the caller's to tell the other ranks.
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;
@@ -80,7 +95,8 @@ struct BackendFactory {
 /// Errors:  InvalidArgument for a name that is empty or taken, or without `make_world`.
 void register_backend(BackendFactory factory);
 
-/// Names of the backends that a world can be made on here, the default first.
+/// Names of the backends that a world can be made on here, the default first. Looks for plug-ins
+/// (<tutti/backend_plugin.hpp>).
 [[nodiscard]] std::vector<std::string> available_backends();
 
 }  // namespace tutti

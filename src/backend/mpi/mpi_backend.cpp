@@ -1,0 +1,253 @@
+#include "backend/mpi/mpi_backend.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/mpi/library.hpp"
+#include "backend/mpi/meeting.hpp"
+#include "base/kinds.hpp"
+#include "base/log.hpp"
+#include "kernels/reduce.hpp"
+#include "os/cpu.hpp"
+
+namespace tutti::mpi {
+namespace {
+
+/// The ticket of a call that could not be made.
+constexpr std::uint64_t kBarred = ~std::uint64_t{0};
+
+Status mpi_status(Api& api, const char* what, int code) {
+  return Status(Errc::internal, std::string(what) + " failed: " + api.error_text(code));
+}
+
+std::string here() {
+  char host[256] = "host";
+  (void)::gethostname(host, sizeof(host) - 1);
+  return std::string(host) + ", pid " + std::to_string(::getpid());
+}
+
+/// Who shares the host with this rank: those whose text begins alike.
+int ranks_on_host(const std::vector<std::string>& whereabouts, int rank) {
+  const auto host = [](const std::string& text) { return text.substr(0, text.rfind(", pid ")); };
+  const std::string ours = host(whereabouts[static_cast<std::size_t>(rank)]);
+  return static_cast<int>(std::count_if(whereabouts.begin(), whereabouts.end(),
+                                        [&](const auto& one) { return host(one) == ours; }));
+}
+
+/// A communicator of ours whose errors are returned.
+int duplicate(Api& api, Comm of, Comm& made) {
+  int code = api.duplicate(of, made);
+  if (code == 0) code = api.return_errors(made);
+  return code;
+}
+
+std::atomic<int>& living() {
+  static std::atomic<int> count{0};
+  return count;
+}
+
+}  // namespace
+
+Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& options) {
+  Api& api = driver.api();
+  Comm base = api.world();
+  if (const auto* const given = std::any_cast<std::uintptr_t>(&options.backend_options))
+    base = Comm{*given};
+  if (const std::string why = driver.forbidden(); !why.empty())
+    return Status(Errc::unsupported, why);
+  int rank = 0;
+  int size = 0;
+  const int numbers = driver.with([&] {
+    const int code = api.rank(base, rank);
+    return code != 0 ? code : api.size(base, size);
+  });
+  if (numbers != 0) return mpi_status(api, "asking MPI for its ranks", numbers);
+  if (rank != options.rank || size != options.size) {
+    return Status(Errc::invalid_argument,
+                  "this process is rank " + std::to_string(options.rank) + " of " +
+                      std::to_string(options.size) + ", but for MPI it is rank " +
+                      std::to_string(rank) + " of " + std::to_string(size) +
+                      "; start the program by MPI's own mpirun (or tuttirun --backend mpi), and "
+                      "leave rank and size to it");
+  }
+  auto whereabouts = options.exchange(here());
+  if (!whereabouts) return whereabouts.status();
+  const int crowd = ranks_on_host(*whereabouts, rank);
+  driver.set_crowded(crowd > options.config.cpus.value_or(os::usable_cpus()));
+
+  Group::Spec spec;
+  spec.id = engine::hash_text("world", options.generation) | 1;
+  spec.name = options.name;
+  for (int r = 0; r < size; ++r) spec.members.push_back(r);
+  spec.rank = rank;
+  Comm control{};
+  const int code = driver.with([&] {
+    int made = duplicate(api, base, spec.data);
+    if (made == 0) made = duplicate(api, base, spec.compare);
+    if (made == 0) made = duplicate(api, base, control);
+    return made;
+  });
+  if (code != 0) return mpi_status(api, "MPI_Comm_dup", code);
+  spec.made = true;
+  return driver.with([&]() -> Result<Backend*> {
+    auto* const world = new World(driver, options.config, rank, std::move(*whereabouts), control);
+    ++living();
+    // The last reference may go anywhere; MPI is called under the lock.
+    std::shared_ptr<World> shared(world, [&driver](World* ended) {
+      driver.with([&] { delete ended; });
+      --living();
+    });
+    return new MpiBackend(std::move(shared), world->add(std::move(spec)));
+  });
+}
+
+MpiBackend::~MpiBackend() {
+  if (forked()) {
+    new std::shared_ptr<World>(std::move(world_));  // the parent's: not ours to end
+    return;
+  }
+  driver_.with([&] {
+    group_->leave();
+    world_->remove(*group_);
+  });
+}
+
+std::optional<Status> MpiBackend::barred() const {
+  if (forked())
+    return Status(
+        Errc::unsupported,
+        "this process was forked after init_process_group; a child cannot use its parent's "
+        "groups: start workers before init, or call init_process_group in the child's program");
+  if (std::string why = driver_.forbidden(); !why.empty())
+    return Status(Errc::unsupported, std::move(why));
+  return std::nullopt;
+}
+
+std::string MpiBackend::unsupported(const Collective& call) const {
+  const KindTraits& traits = traits_of(call.kind);
+  const bool by_output = traits.layout == Layout::scatter || call.kind == Kind::recv;
+  const TensorView& view = by_output ? call.output : call.input;
+  if (view.device() != Device())
+    return std::string("the ") + (by_output ? "output" : "input") + " is in the memory of " +
+           to_string(view.device()) + ", and the backend '" + std::string(kName) +
+           "' takes tensors in the memory of the CPU; copy it there first";
+  if (traits.reduces && !kernels::is_supported(call.op, view.dtype()))
+    return std::string(to_string(call.op)) + " of " + std::string(to_string(view.dtype())) +
+           " has no meaning";
+  return {};
+}
+
+std::uint64_t MpiBackend::submit(const Collective& call, bool asynchronous) noexcept {
+  if (barred()) [[unlikely]]
+    return kBarred;
+  const std::uint64_t ticket = driver_.with([&] { return group_->submit(call); });
+  if (asynchronous) driver_.need_thread();
+  return ticket;
+}
+
+bool MpiBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                      Status& outcome) noexcept {
+  if (const auto why = barred()) [[unlikely]] {
+    outcome = *why;
+    return true;
+  }
+  return driver_.wait(*group_, ticket, limit, outcome);
+}
+
+std::optional<Status> MpiBackend::poll(std::uint64_t ticket) noexcept {
+  if (auto why = barred()) return why;
+  return driver_.with([&] {
+    driver_.progress(false);
+    return group_->outcome(ticket);
+  });
+}
+
+void MpiBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
+  if (const auto why = barred()) {
+    callback.function(callback.context, *why);
+    return;
+  }
+  driver_.need_thread();
+  driver_.with([&] {
+    if (!group_->add_callback(ticket, callback))
+      driver_.due({callback, group_->outcome(ticket).value_or(Status())});
+  });
+}
+
+int MpiBackend::source(std::uint64_t ticket) noexcept {
+  if (barred()) return -1;
+  return driver_.with([&] { return group_->source(ticket); });
+}
+
+int MpiBackend::release(std::uint64_t ticket) noexcept {
+  if (forked() || ticket == kBarred) return -1;
+  return driver_.with([&] { return group_->release(ticket); });
+}
+
+void MpiBackend::abort(const Status& cause) noexcept {
+  if (barred()) return;
+  driver_.with([&] {
+    group_->fail(cause, true);
+    driver_.progress(true);
+  });
+}
+
+Status MpiBackend::health() noexcept {
+  if (auto why = barred()) return *why;
+  return driver_.with([&] {
+    driver_.progress(true);
+    return group_->cause();
+  });
+}
+
+Result<Backend*> MpiBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
+  if (auto why = barred()) return *why;
+  return driver_.with([&]() -> Result<Backend*> {
+    if (ranks.empty()) {
+      group_->expect_child(nullptr, -1, 0);
+      return static_cast<Backend*>(nullptr);
+    }
+    Group::Spec spec;
+    const int color = *std::min_element(ranks.begin(), ranks.end());
+    spec.id = group_->child_id(color);
+    spec.name = std::move(name);
+    for (const int one : ranks) spec.members.push_back(group_->world_rank(one));
+    const auto own = std::find(ranks.begin(), ranks.end(), group_->rank());
+    spec.rank = static_cast<int>(own - ranks.begin());
+    Group* const child = world_->add(std::move(spec));
+    group_->expect_child(child, color, static_cast<int>(own - ranks.begin()));
+    return static_cast<Backend*>(new MpiBackend(world_, child));
+  });
+}
+
+void MpiBackend::close(std::chrono::nanoseconds /*drain*/) noexcept {}
+
+std::string MpiBackend::whereabouts(int rank) const {
+  return world_->whereabouts(group_->world_rank(rank));
+}
+
+std::optional<std::uintptr_t> MpiBackend::communicator() const noexcept {
+  return static_cast<std::uintptr_t>(group_->communicator());
+}
+
+BackendFactory factory() {
+  BackendFactory factory;
+  factory.name = kName;
+  factory.missing = missing_library;
+  factory.meet = [](const std::any& options) -> Result<Meeting> {
+    Result<Driver*> driver = Driver::of_process();
+    if (!driver) return driver.status();
+    return meet(**driver, options);
+  };
+  factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+    Result<Driver*> driver = Driver::of_process();
+    if (!driver) return driver.status();
+    return MpiBackend::make_world(**driver, options);
+  };
+  factory.alive = [] { return living().load(); };
+  return factory;
+}
+
+}  // namespace tutti::mpi
