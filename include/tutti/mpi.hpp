@@ -9,8 +9,8 @@
 
 namespace tutti {
 
-/// A communicator (MPI_Comm) as a word, whatever its type in this MPI. Given to init_process_group as
-/// InitOptions::backend_options it says whose ranks are the world of the backend "mpi"; it is
+/// A communicator (MPI_Comm) as a word, whatever its type in this MPI. Given to init_process_group
+/// as InitOptions::backend_options it says whose ranks are the world of the backend "mpi"; it is
 /// duplicated, so the program keeps its own. Without it the world is MPI_COMM_WORLD.
 template <class Handle>
 [[nodiscard]] std::uintptr_t mpi_handle(Handle handle) noexcept {
@@ -26,7 +26,8 @@ template <class Handle>
   }
 }
 
-/// The communicator on which a group on the backend "mpi" runs its operations: `Handle` is MPI_Comm.
+/// The communicator on which a group on the backend "mpi" runs its operations: `Handle` is
+/// MPI_Comm.
 ///
 /// Lifetime: belongs to the group; do not free it, and duplicate it for operations of your own, so
 ///           that they do not meet those of the group.

@@ -36,8 +36,7 @@ InitOptions with_own_meeting(const InitOptions& options, const Config& config,
   if (launched && *launched && **launched != met->size) {
     raise(Status(Errc::invalid_argument,
                  "init_process_group: WORLD_SIZE is " + std::to_string(**launched) +
-                     ", but the backend '" + config.backend + "' has " +
-                     std::to_string(met->size) +
+                     ", but the backend '" + config.backend + "' has " + std::to_string(met->size) +
                      (met->size == 1 ? " rank" : " ranks") +
                      "; start the program by its own launcher (tuttirun --backend " +
                      config.backend + " does)"));

@@ -52,8 +52,8 @@ BackendFactory load(const std::string& name, const std::string& file) {
   void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* const why = ::dlerror();
-    return unusable(name, "its plug-in cannot be loaded: " +
-                              base::shown(why != nullptr ? why : file.c_str()));
+    return unusable(
+        name, "its plug-in cannot be loaded: " + base::shown(why != nullptr ? why : file.c_str()));
   }
   using Entry = const BackendPlugin* (*)();
   const auto entry = reinterpret_cast<Entry>(::dlsym(library, "tutti_backend_plugin"));
@@ -93,8 +93,8 @@ std::vector<std::string> plugin_folders() {
 BackendFactory load_plugin(std::string_view name) {
   if (!is_plain(name)) return {};
   for (const std::string& folder : plugin_folders()) {
-    const fs::path file = fs::path(folder) / (std::string(kHead) + std::string(name) +
-                                              std::string(kTail));
+    const fs::path file =
+        fs::path(folder) / (std::string(kHead) + std::string(name) + std::string(kTail));
     std::error_code error;
     if (fs::is_regular_file(file, error)) return load(std::string(name), file.string());
   }

@@ -9,8 +9,8 @@
 namespace tutti::group {
 
 /// The folders in which backends in shared libraries are looked for, in this order: those of
-/// TUTTI_BACKEND_PATH, `backends` beside the file that holds this library, `../lib/tutti` of it, and
-/// where the library was installed.
+/// TUTTI_BACKEND_PATH, `backends` beside the file that holds this library, `../lib/tutti` of it,
+/// and where the library was installed.
 [[nodiscard]] std::vector<std::string> plugin_folders();
 
 /// The backend of this name from the first folder that has a file for it. One that cannot be used

@@ -123,7 +123,8 @@ std::optional<BackendFactory> find_backend(std::string_view name) { return facto
 Status check_backend(std::string_view name) {
   const std::optional<BackendFactory> found = factory_of(name);
   const std::string why =
-      found ? missing(*found) : "there is none of this name, nor a plug-in for it (TUTTI_BACKEND_PATH)";
+      found ? missing(*found)
+            : "there is none of this name, nor a plug-in for it (TUTTI_BACKEND_PATH)";
   if (why.empty()) return {};
   std::string list;
   for (const std::string& one : available_backends()) list += (list.empty() ? "" : ", ") + one;

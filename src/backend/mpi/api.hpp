@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,7 +41,6 @@ struct LibraryInfo {
   std::string abi;   ///< "Open MPI", "MPICH" or "MPI standard ABI"
   int major = 0;     ///< of the MPI standard that it follows
   int minor = 0;
-  bool cuda_aware = false;  ///< takes pointers to GPU memory, as far as it tells
 };
 
 /// The functions of an MPI library that the backend needs, and nothing above them: one function
@@ -59,6 +59,8 @@ class Api {
 
   [[nodiscard]] virtual const LibraryInfo& info() const noexcept = 0;
   [[nodiscard]] virtual std::string error_text(int code) const = 0;
+  /// Whether it takes pointers to GPU memory; absent: it does not tell, or not before MPI_Init.
+  [[nodiscard]] virtual std::optional<bool> cuda_aware() noexcept = 0;
 
   // ---- The library's life
   [[nodiscard]] virtual bool initialized() noexcept = 0;
@@ -117,8 +119,8 @@ class Api {
   [[nodiscard]] virtual int ireduce_scatter_v(const void* in, void* out, const int* counts,
                                               Type type, Op op, Comm comm,
                                               Request& request) noexcept = 0;
-  // Below, `count` elements of `type` are a block, and blocks lie one after the other. The _v forms
-  // take counts and displacements of all ranks, in elements.
+  // Below, `count` elements of `type` are a block, and blocks lie one after the other. The _v form
+  // takes counts and displacements of all ranks, in elements.
   [[nodiscard]] virtual int iall_gather(const void* in, void* out, int count, Type type, Comm comm,
                                         Request& request) noexcept = 0;
   [[nodiscard]] virtual int iall_gather_v(const void* in, int in_count, void* out,
@@ -130,10 +132,6 @@ class Api {
                                      Comm comm, Request& request) noexcept = 0;
   [[nodiscard]] virtual int iall_to_all(const void* in, void* out, int count, Type type, Comm comm,
                                         Request& request) noexcept = 0;
-  [[nodiscard]] virtual int iall_to_all_v(const void* in, const int* in_counts,
-                                          const int* in_displacements, void* out,
-                                          const int* out_counts, const int* out_displacements,
-                                          Type type, Comm comm, Request& request) noexcept = 0;
   [[nodiscard]] virtual int isend(const void* data, int count, Type type, int to, int tag,
                                   Comm comm, Request& request) noexcept = 0;
   /// from < 0: MPI_ANY_SOURCE.

@@ -43,8 +43,8 @@ std::string_view name_of(Threading threading) noexcept {
 }
 
 Status failed(Api& api, const char* what, int code) {
-  return Status(Errc::internal, std::string(what) + " of " + api.info().name +
-                                    " failed: " + api.error_text(code));
+  return Status(Errc::internal,
+                std::string(what) + " of " + api.info().name + " failed: " + api.error_text(code));
 }
 
 }  // namespace
@@ -91,6 +91,8 @@ Result<Driver*> Driver::of_process() {
   return driver;
 }
 
+Driver::Driver(Api& api) : api_(api), types_(api) {}
+
 Driver::~Driver() {
   {
     const std::lock_guard lock(mutex_);
@@ -114,7 +116,7 @@ void Driver::finalize(int status) noexcept {
       thread_.join();
   }
   if (api_.finalized()) return;
-  if (spoiled_ || !worlds_.empty()) {
+  if (spoiled_ || !idle()) {
     // Other ranks may never do their part of what MPI was given.
     try {
       std::thread([status] {
@@ -134,19 +136,38 @@ std::string Driver::forbidden() noexcept {
          ", so only the thread that has called MPI_Init may call a group on it";
 }
 
-void Driver::remove(World& world) noexcept { std::erase(worlds_, &world); }
+World& Driver::add(std::unique_ptr<World> world) {
+  worlds_.push_back(std::move(world));
+  return *worlds_.back();
+}
+
+Notes* Driver::notes_of(Comm base) const noexcept {
+  for (const auto& one : notes_) {
+    if (one->base() == base) return one.get();
+  }
+  return nullptr;
+}
+
+Notes& Driver::add_notes(Comm base, Comm comm) {
+  notes_.push_back(std::make_unique<Notes>(api_, base, comm));
+  return *notes_.back();
+}
 
 void Driver::progress(bool look) {
   look = ++passes_ % kLookEvery == 0 || look;
+  if (look) {
+    for (const auto& one : notes_) one->progress();
+  }
   for (std::size_t i = 0; i < worlds_.size(); ++i) worlds_[i]->progress(look);
+  if (look) std::erase_if(worlds_, [](const auto& world) { return world->over(); });
 }
 
 bool Driver::idle() const noexcept {
-  return std::all_of(worlds_.begin(), worlds_.end(), [](World* one) { return one->idle(); });
+  return std::all_of(worlds_.begin(), worlds_.end(), [](const auto& one) { return one->idle(); });
 }
 
-bool Driver::wait(Group& group, std::uint64_t ticket,
-                  std::optional<std::chrono::nanoseconds> limit, Status& outcome) {
+bool Driver::wait(Group& group, std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                  Status& outcome) {
   struct Caller {
     std::atomic<int>& callers;
     explicit Caller(std::atomic<int>& all) : callers(all) { ++callers; }

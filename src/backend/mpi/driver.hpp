@@ -15,6 +15,7 @@
 
 #include "backend/mpi/api.hpp"
 #include "backend/mpi/group.hpp"
+#include "backend/mpi/notes.hpp"
 #include "backend/mpi/value_types.hpp"
 
 namespace tutti::mpi {
@@ -22,8 +23,8 @@ namespace tutti::mpi {
 class World;
 
 /// Who calls MPI, and when: all calls of this process go through here, one at a time. A caller that
-/// waits drives; what nobody waits for is driven by a thread of its own, which sleeps while there is
-/// nothing. Below MPI_THREAD_SERIALIZED only callers drive.
+/// waits drives; what nobody waits for is driven by a thread of its own, which sleeps while there
+/// is nothing. Below MPI_THREAD_SERIALIZED only callers drive.
 class Driver {
  public:
   /// Calls MPI_Init_thread if nobody has.
@@ -61,9 +62,10 @@ class Driver {
   void need_thread() noexcept;
 
   // Under the lock.
-  void add(World& world) { worlds_.push_back(&world); }
-  void remove(World& world) noexcept;
-  [[nodiscard]] int worlds() const noexcept { return alive_.load(std::memory_order_relaxed); }
+  /// The notes between the ranks of `base`; `comm`, a duplicate, is taken if there are none yet.
+  [[nodiscard]] Notes* notes_of(Comm base) const noexcept;
+  Notes& add_notes(Comm base, Comm comm);
+  World& add(std::unique_ptr<World> world);
   void due(Due one) { due_.push_back(std::move(one)); }
   /// One pass; every 64th, or where `look` says so, at the clock and for notes, too.
   void progress(bool look);
@@ -73,7 +75,7 @@ class Driver {
   void set_crowded(bool crowded) noexcept { crowded_ = crowded; }
 
  private:
-  explicit Driver(Api& api) : api_(api), types_(api) {}
+  explicit Driver(Api& api);
   void let_go(std::unique_lock<std::mutex>& lock) noexcept;
   [[nodiscard]] bool only_callers() const noexcept { return threading_ < Threading::serialized; }
   void finalize(int status) noexcept;
@@ -86,8 +88,8 @@ class Driver {
   int largest_tag_ = 0;
   bool initialised_ = false;  ///< by us
   std::mutex mutex_;
-  std::vector<World*> worlds_;
-  std::atomic<int> alive_{0};
+  std::vector<std::unique_ptr<Notes>> notes_;
+  std::vector<std::unique_ptr<World>> worlds_;
   std::vector<Due> due_;
   unsigned passes_ = 0;
   bool spoiled_ = false;

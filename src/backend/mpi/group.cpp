@@ -8,17 +8,25 @@
 #include "base/deadline.hpp"
 #include "base/kinds.hpp"
 
-// An operation on its way: compared, given to MPI, ended. group_ends.cpp has the ways it goes wrong.
+// An operation on its way: compared, given to MPI, ended. group_ends.cpp has the ways it goes
+// wrong.
 namespace tutti::mpi {
 
 Group::Group(World& world, Spec spec)
     : world_(world),
       spec_(std::move(spec)),
-      place_{world.driver().api(), world.driver().types(), spec_.data, spec_.rank,
-             static_cast<int>(spec_.members.size()), world.driver().largest_tag()},
+      place_{world.driver().api(),
+             world.driver().types(),
+             spec_.data,
+             spec_.rank,
+             static_cast<int>(spec_.members.size()),
+             world.driver().largest_tag()},
       chain_(engine::chain_start(spec_.id, engine::hash_text(world.config().algorithms))),
       answers_(spec_.members.size(), -1),
-      left_(spec_.members.size()) {}
+      left_(spec_.members.size()),
+      sent_(spec_.members.size()),
+      received_(spec_.members.size()),
+      sent_us_(spec_.members.size()) {}
 
 Group::~Group() {
   // MPI still works on the memory of what has failed: that stays where it is.
@@ -119,6 +127,7 @@ std::uint64_t Group::submit(const Collective& call) {
       tidy();
       return ticket;
     }
+    if (call.kind == Kind::send) ++sent_[static_cast<std::size_t>(call.root)];
     start(op);
   } else {
     op.seq = ++seq_;
@@ -175,8 +184,8 @@ void Group::start(Operation& op) {
   try {
     code = mpi::start(place_, op);
   } catch (const std::bad_alloc&) {
-    return fail(Status(Errc::resource, "group '" + name() + "': no memory to begin " +
-                                           text_of(op) + "; the group is broken"),
+    return fail(Status(Errc::resource, "group '" + name() + "': no memory to begin " + text_of(op) +
+                                           "; the group is broken"),
                 true);
   }
   if (code != 0) return mpi_failed(op, "beginning it", code);
@@ -221,6 +230,7 @@ bool Group::test_all(Operation& op, int& code) {
     } else if (receives) {
       op.source = received.source;
       op.received = received.bytes;
+      ++received_[static_cast<std::size_t>(received.source)];
     }
   }
   op.requests.resize(left);
@@ -242,8 +252,7 @@ void Group::advance(Operation& op) {
     default: return;
   }
   if (op.call.kind == Kind::recv) {
-    const auto expected =
-        static_cast<std::int64_t>(op.extent.count * size_of(op.extent.dtype));
+    const auto expected = static_cast<std::int64_t>(op.extent.count * size_of(op.extent.dtype));
     if (op.received != expected) return wrong_length(op, expected);
   }
   mpi::finish(op, rank(), size());
@@ -278,6 +287,7 @@ void Group::tidy() {
 }
 
 void Group::progress(bool look) {
+  if (gone_ && look) free_communicators();
   if (active_.empty()) return;
   bool ended = false;
   for (std::size_t i = 0; i < active_.size(); ++i) {  // callees may add to it

@@ -27,9 +27,10 @@ struct Due {
 
 /// The operations of one group on this rank, from submit to their end.
 ///
-/// Collectives are numbered. Each is compared first (if the ranks compare): MPI takes the maximum of
-/// a hash of all calls so far, on a communicator of its own. Then it is given to MPI, in the order
-/// of the numbers: MPI wants one order on all ranks. Messages are not numbered and start at once.
+/// Collectives are numbered. Each is compared first (if the ranks compare): MPI takes the maximum
+/// of a hash of all calls so far, on a communicator of its own. Then it is given to MPI, in the
+/// order of the numbers: MPI wants one order on all ranks. Messages are not numbered and start at
+/// once.
 ///
 /// Threads: one at a time, that which drives MPI.
 class Group {
@@ -74,8 +75,8 @@ class Group {
   void on_note(const Note& note, int from);
   /// Breaks the group with the first cause; `tell`: the others, too.
   void fail(const Status& cause, bool tell);
-  /// What the next Kind::new_group of this group makes; null: this rank is in no new group. Color and
-  /// key: as MPI_Comm_split takes them.
+  /// What the next Kind::new_group of this group makes; null: this rank is in no new group. Color
+  /// and key: as MPI_Comm_split takes them.
   void expect_child(Group* child, int color, int key) noexcept {
     child_ = child;
     color_ = color;
@@ -85,6 +86,9 @@ class Group {
   [[nodiscard]] std::uint64_t child_id(int color) const noexcept;
   /// This rank calls nothing any more: what runs has failed, and the others are told.
   void leave();
+  /// It has left, and its communicators are freed, or never can be: others may send what nobody
+  /// receives, and a new communicator must not meet that.
+  [[nodiscard]] bool over() const noexcept { return gone_ && released_; }
 
  private:
   [[nodiscard]] Operation* find(std::uint64_t ticket) const noexcept;
@@ -113,6 +117,7 @@ class Group {
   [[nodiscard]] std::string text_of(const Operation& op) const;
   [[nodiscard]] std::string name_of(int rank) const;
   void tell_all(const Note& note);
+  void free_communicators();
 
   World& world_;
   Spec spec_;
@@ -132,6 +137,11 @@ class Group {
   /// heard of it.
   std::vector<std::optional<std::pair<std::uint64_t, TimePoint>>> left_;
   bool any_left_ = false;
+  std::vector<std::uint64_t> sent_;      ///< messages to each rank
+  std::vector<std::uint64_t> received_;  ///< messages from each rank
+  std::vector<std::uint64_t> sent_us_;   ///< as the others have told when they left
+  bool gone_ = false;
+  bool released_ = false;
   bool unfinished_ = false;  ///< MPI has not ended all that it was given
 };
 

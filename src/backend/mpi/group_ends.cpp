@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "backend/mpi/driver.hpp"
 #include "backend/mpi/group.hpp"
@@ -78,7 +79,8 @@ void Group::wrong_length(Operation& op, std::int64_t expected) {
               "ranks disagree in group '" + name() + "': " + name_of(op.source) + " has sent " +
                   std::to_string(op.received) + " bytes, and " + describe(op.call) + " expects " +
                   std::to_string(expected) + " (" + std::to_string(expected / element) + " x " +
-                  std::string(to_string(op.extent.dtype)) + "); the group is broken, make a new one"),
+                  std::string(to_string(op.extent.dtype)) +
+                  "); the group is broken, make a new one"),
        true);
 }
 
@@ -160,7 +162,8 @@ Status Group::timeout_of(const Operation& op, TimePoint now) const {
       text += ": " + name_of(culprit) +
               " answers nothing: it is stopped, cut off, or busy outside of tutti";
     else if (culprit >= 0)
-      text += ": " + name_of(culprit) + " has not made this call yet (its last one here was operation " +
+      text += ": " + name_of(culprit) +
+              " has not made this call yet (its last one here was operation " +
               std::to_string(least) + ")";
     else
       text += ": all ranks have made the call, and MPI has not ended it";
@@ -187,11 +190,10 @@ void Group::check_left(Operation& op, TimePoint now) {
     if (misses) gone = rank;
   }
   if (gone < 0) return;
-  fail(Status(Errc::peer_left,
-              name_of(gone) + " has destroyed its end of group '" + name() +
-                  "' (its last operation there was " +
-                  std::to_string(left_[static_cast<std::size_t>(gone)]->first) + "), so " +
-                  text_of(op) + " cannot end; the group is broken")
+  fail(Status(Errc::peer_left, name_of(gone) + " has destroyed its end of group '" + name() +
+                                   "' (its last operation there was " +
+                                   std::to_string(left_[static_cast<std::size_t>(gone)]->first) +
+                                   "), so " + text_of(op) + " cannot end; the group is broken")
            .with_culprit(gone),
        true);
 }
@@ -204,6 +206,7 @@ void Group::on_note(const Note& note, int from) {
     case Note::Kind::broken: fail(cause_of(note, size()), false); return;
     case Note::Kind::left:
       left_[rank] = {note.seq, std::chrono::steady_clock::now()};
+      sent_us_[rank] = note.messages;
       any_left_ = true;
       return;
     case Note::Kind::asks: {
@@ -234,9 +237,30 @@ void Group::leave() {
     note.kind = Note::Kind::left;
     note.group = id();
     note.seq = seq_;
-    tell_all(note);
+    for (int rank = 0; rank < size(); ++rank) {
+      note.messages = sent_[static_cast<std::size_t>(rank)];
+      if (rank != this->rank()) world_.send(world_rank(rank), note);
+    }
+  } else if (size() > 1) {
+    released_ = true;  // broken: who knows what is still on its way
   }
-  if (!spec_.made || unfinished_) return;
+  gone_ = true;
+  free_communicators();
+}
+
+void Group::free_communicators() {
+  if (released_) return;
+  if (!spec_.made || unfinished_) {
+    released_ = true;
+    return;
+  }
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    if (rank != this->rank() && !left_[at]) return;  // later
+    const std::uint64_t sent = rank == this->rank() ? sent_[at] : sent_us_[at];
+    released_ = released_ || sent != received_[at];
+  }
+  if (std::exchange(released_, true)) return;
   (void)place_.api.free(spec_.data);
   (void)place_.api.free(spec_.compare);
 }

@@ -64,8 +64,8 @@ Result<std::vector<std::string>> exchange(Driver& driver, Comm comm, int size,
   }
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < lengths.size(); ++r)
-    texts.push_back(all.substr(static_cast<std::size_t>(offsets[r]),
-                               static_cast<std::size_t>(lengths[r])));
+    texts.push_back(
+        all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(lengths[r])));
   return texts;
 }
 
@@ -92,8 +92,7 @@ Result<Meeting> meet(Driver& driver, const std::any& options) {
     delete ours;
   });
   meeting.exchange = [&driver, kept, size = meeting.size](
-                         const std::string& mine,
-                         std::chrono::steady_clock::time_point deadline) {
+                         const std::string& mine, std::chrono::steady_clock::time_point deadline) {
     return exchange(driver, *kept, size, mine, deadline);
   };
   return meeting;

@@ -287,7 +287,7 @@ void scale_input(Operation& op, const TensorView& factor) {
   const auto row = std::make_unique_for_overwrite<std::byte[]>(bytes);
   kernels::pack(row.get(), factor, 0, factor.count());
   kernels::find_scale(dtype)(op.in.data(), op.in.data(), row.get(), factor.count() != 1,
-                            op.extent.count);
+                             op.extent.count);
 }
 
 /// MPI must not read and write the same memory but where it has a word for it (MPI_IN_PLACE).

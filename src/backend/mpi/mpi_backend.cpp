@@ -3,12 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <random>
 #include <utility>
 
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/meeting.hpp"
 #include "base/kinds.hpp"
-#include "base/log.hpp"
+#include "base/shown.hpp"
 #include "kernels/reduce.hpp"
 #include "os/cpu.hpp"
 
@@ -72,34 +73,44 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
                       "; start the program by MPI's own mpirun (or tuttirun --backend mpi), and "
                       "leave rank and size to it");
   }
-  auto whereabouts = options.exchange(here());
+  // What rank 0 draws tells this world from others of the same ranks.
+  auto whereabouts = options.exchange(here() + '\n' + std::to_string(std::random_device()()));
   if (!whereabouts) return whereabouts.status();
+  const std::uint64_t id = engine::hash_text(whereabouts->front(), options.generation) | 1;
+  for (std::string& text : *whereabouts) text = base::shown(text.substr(0, text.find('\n')), 300);
   const int crowd = ranks_on_host(*whereabouts, rank);
   driver.set_crowded(crowd > options.config.cpus.value_or(os::usable_cpus()));
 
   Group::Spec spec;
-  spec.id = engine::hash_text("world", options.generation) | 1;
+  spec.id = id;
   spec.name = options.name;
   for (int r = 0; r < size; ++r) spec.members.push_back(r);
   spec.rank = rank;
-  Comm control{};
+  Notes* notes = nullptr;
   const int code = driver.with([&] {
     int made = duplicate(api, base, spec.data);
     if (made == 0) made = duplicate(api, base, spec.compare);
-    if (made == 0) made = duplicate(api, base, control);
+    // Of a communicator of the program's that looks like one of before, it is not known which it
+    // is.
+    if (base == api.world()) notes = driver.notes_of(base);
+    Comm comm{};
+    if (made == 0 && notes == nullptr) {
+      made = duplicate(api, base, comm);
+      if (made == 0) notes = &driver.add_notes(base, comm);
+    }
     return made;
   });
   if (code != 0) return mpi_status(api, "MPI_Comm_dup", code);
   spec.made = true;
   return driver.with([&]() -> Result<Backend*> {
-    auto* const world = new World(driver, options.config, rank, std::move(*whereabouts), control);
+    World& world = driver.add(
+        std::make_unique<World>(driver, *notes, options.config, rank, std::move(*whereabouts)));
     ++living();
-    // The last reference may go anywhere; MPI is called under the lock.
-    std::shared_ptr<World> shared(world, [&driver](World* ended) {
-      driver.with([&] { delete ended; });
+    std::shared_ptr<World> shared(&world, [&driver](World* ended) {
+      driver.with([&] { ended->end(); });
       --living();
     });
-    return new MpiBackend(std::move(shared), world->add(std::move(spec)));
+    return new MpiBackend(std::move(shared), world.add(std::move(spec)));
   });
 }
 
@@ -110,7 +121,7 @@ MpiBackend::~MpiBackend() {
   }
   driver_.with([&] {
     group_->leave();
-    world_->remove(*group_);
+    driver_.progress(true);
   });
 }
 

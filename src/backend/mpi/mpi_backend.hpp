@@ -44,6 +44,7 @@ class MpiBackend final : public Backend {
   [[nodiscard]] std::optional<std::uintptr_t> communicator() const noexcept override;
 
  private:
+  /// `world`: a reference; the last one ends it.
   MpiBackend(std::shared_ptr<World> world, Group* group)
       : world_(std::move(world)), driver_(world_->driver()), group_(group) {}
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
@@ -53,7 +54,7 @@ class MpiBackend final : public Backend {
   const std::uint64_t forks_ = base::fork_generation();
   std::shared_ptr<World> world_;
   Driver& driver_;
-  Group* group_;  ///< owned by the world; removed by our destructor
+  Group* group_;  ///< owned by the world; left by our destructor
 };
 
 /// For the list of backends: on the MPI of this machine.

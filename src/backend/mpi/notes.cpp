@@ -4,17 +4,36 @@
 #include <cstring>
 #include <string>
 
+#include "backend/mpi/group.hpp"
 #include "base/shown.hpp"
 
 namespace tutti::mpi {
 namespace {
 
 constexpr int kTag = 1;
+/// Notes of groups that are not made yet, or gone; the oldest are forgotten.
+constexpr std::size_t kMostEarly = 256;
 constexpr int kBytes = static_cast<int>(sizeof(Note));
 
 }  // namespace
 
-Notes::~Notes() { end(); }
+Notes::~Notes() {
+  if (receives_) (void)api_.cancel(receiving_);
+  // MPI may still read what has not left: those notes stay where they are.
+  if (!sent_.empty()) new std::list<Sent>(std::move(sent_));
+}
+
+void Notes::add(std::uint64_t id, Group& group) {
+  groups_[id] = &group;
+  for (std::size_t i = 0; i < early_.size();) {
+    if (early_[i].note.group != id) {
+      ++i;
+      continue;
+    }
+    group.on_note(early_[i].note, early_[i].from);
+    early_.erase(early_.begin() + static_cast<std::ptrdiff_t>(i));
+  }
+}
 
 void Notes::send(int to, const Note& note) noexcept {
   if (broken_) return;
@@ -53,7 +72,25 @@ bool Notes::receive(Note& note, int& from) noexcept {
   return received.bytes == kBytes;
 }
 
-bool Notes::poll() noexcept {
+void Notes::deliver(const Note& note, int from) {
+  const auto group = groups_.find(note.group);
+  if (group != groups_.end()) {
+    group->second->on_note(note, from);
+  } else if (note.kind == Note::Kind::asks) {
+    Note answer;  // it has begun nothing there
+    answer.kind = Note::Kind::answer;
+    answer.group = note.group;
+    send(from, answer);
+  } else if (note.kind == Note::Kind::broken || note.kind == Note::Kind::left) {
+    if (early_.size() == kMostEarly) early_.erase(early_.begin());
+    early_.push_back({note, from});
+  }
+}
+
+void Notes::progress() {
+  Note note;
+  int from = 0;
+  while (receive(note, from)) deliver(note, from);
   for (auto one = sent_.begin(); one != sent_.end();) {
     bool done = false;
     const int code = api_.test(one->request, done, nullptr);
@@ -62,15 +99,6 @@ bool Notes::poll() noexcept {
     else
       ++one;
   }
-  return sent_.empty();
-}
-
-void Notes::end() noexcept {
-  if (receives_) (void)api_.cancel(receiving_);
-  receives_ = false;
-  broken_ = true;
-  // MPI may still read what has not left: those notes stay where they are.
-  if (!sent_.empty()) new std::list<Sent>(std::move(sent_));
 }
 
 Note note_of(const Status& cause) {

@@ -37,7 +37,7 @@ struct Operation {
   bool differs = false;   ///< the calls of the ranks are not equal
   std::uint32_t generation = 0;
   std::uint32_t index = 0;  ///< of its place
-  std::uint64_t seq = 0;  ///< number of the collective in its group, from 1 on; 0: a message
+  std::uint64_t seq = 0;    ///< number of the collective in its group, from 1 on; 0: a message
 
   Collective call;  ///< without the lists of the caller, which are read during submit
   engine::CallCode code{};
@@ -56,8 +56,8 @@ struct Operation {
   TimePoint deadline{};
   bool asked = false;  ///< it is late, and the others were asked where they are
   Status outcome;
-  int source = -1;              ///< of a receive that is done
-  std::int64_t received = -1;   ///< its bytes
+  int source = -1;             ///< of a receive that is done
+  std::int64_t received = -1;  ///< its bytes
   std::vector<Callback> callbacks;
 
   /// For the next call in this place. Memory is kept.

@@ -77,14 +77,14 @@ int ValueTypes::type_of(DType dtype, Type& type) noexcept {
 int ValueTypes::reduction(ReduceOp op, DType dtype, ReductionTypes& types) noexcept {
   if (op == ReduceOp::avg || op == ReduceOp::premul_sum) op = ReduceOp::sum;
   if (const int code = type_of(dtype, types.type); code != 0) return code;
-  std::optional<Op>& known =
-      ops_[static_cast<std::size_t>(op)][static_cast<std::size_t>(dtype)];
+  std::optional<Op>& known = ops_[static_cast<std::size_t>(op)][static_cast<std::size_t>(dtype)];
   if (!known) {
     if (const auto builtin = builtin_of(op, dtype)) {
       known = api_.builtin(*builtin);
     } else {
       Op made{};
-      const auto cell = static_cast<std::size_t>(op) * kDTypeCount + static_cast<std::size_t>(dtype);
+      const auto cell =
+          static_cast<std::size_t>(op) * kDTypeCount + static_cast<std::size_t>(dtype);
       if (const int code = api_.make_op(kFunctions[cell], made); code != 0) return code;
       known = made;
     }

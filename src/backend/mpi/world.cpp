@@ -1,81 +1,41 @@
 #include "backend/mpi/world.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tutti::mpi {
-namespace {
 
-/// Notes of groups that are not made yet; strangers cannot send any, so few are enough.
-constexpr std::size_t kMostEarly = 256;
-/// What is sent when a world ends has so many passes to leave.
-constexpr int kLastPasses = 10000;
-
-}  // namespace
-
-World::World(Driver& driver, Config config, int rank, std::vector<std::string> whereabouts,
-             Comm control)
+World::World(Driver& driver, Notes& notes, Config config, int rank,
+             std::vector<std::string> whereabouts)
     : driver_(driver),
+      notes_(notes),
       config_(std::move(config)),
       rank_(rank),
-      whereabouts_(std::move(whereabouts)),
-      control_(control),
-      notes_(driver.api(), control) {
-  driver_.add(*this);
-}
+      whereabouts_(std::move(whereabouts)) {}
 
 World::~World() {
-  driver_.remove(*this);
-  bool sent = false;
-  for (int pass = 0; pass < kLastPasses && !sent; ++pass) sent = notes_.poll();
-  notes_.end();
-  if (sent) (void)driver_.api().free(control_);
+  for (const auto& group : groups_) notes_.remove(group->id());
 }
 
 Group* World::add(Group::Spec spec) {
-  const std::uint64_t id = spec.id;
-  Group* const group = (groups_[id] = std::make_unique<Group>(*this, std::move(spec))).get();
-  for (std::size_t i = 0; i < early_.size();) {
-    if (early_[i].note.group != id) {
-      ++i;
-      continue;
-    }
-    group->on_note(early_[i].note, early_[i].from);
-    early_.erase(early_.begin() + static_cast<std::ptrdiff_t>(i));
-  }
+  groups_.push_back(std::make_unique<Group>(*this, std::move(spec)));
+  Group* const group = groups_.back().get();
+  notes_.add(group->id(), *group);
   return group;
 }
 
-void World::remove(Group& group) { groups_.erase(group.id()); }
-
 void World::progress(bool look) {
-  if (look) {
-    (void)notes_.poll();
-    take_notes();
-  }
-  for (const auto& [id, group] : groups_) group->progress(look);
-}
-
-void World::take_notes() {
-  Note note;
-  int from = 0;
-  while (notes_.receive(note, from)) {
-    const auto group = groups_.find(note.group);
-    if (group != groups_.end()) {
-      group->second->on_note(note, from);
-    } else if (note.kind == Note::Kind::asks) {
-      Note answer;  // it has begun nothing there
-      answer.kind = Note::Kind::answer;
-      answer.group = note.group;
-      notes_.send(from, answer);
-    } else if (note.kind != Note::Kind::answer && early_.size() < kMostEarly) {
-      early_.push_back({note, from});
-    }
-  }
+  for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i]->progress(look);
+  if (!look) return;
+  std::erase_if(groups_, [this](const std::unique_ptr<Group>& group) {
+    if (!group->over()) return false;
+    notes_.remove(group->id());
+    return true;
+  });
 }
 
 bool World::idle() const noexcept {
-  return std::all_of(groups_.begin(), groups_.end(),
-                     [](const auto& one) { return one.second->idle(); });
+  return std::all_of(groups_.begin(), groups_.end(), [](const auto& one) { return one->idle(); });
 }
 
 }  // namespace tutti::mpi

@@ -31,8 +31,8 @@ void combine(Op op, Type type, const std::byte* in, std::byte* inout, int count)
     reinterpret_cast<mpi::UserFunction>(word)(const_cast<std::byte*>(in), inout, &count, &type);
     return;
   }
-  constexpr ReduceOp kOps[] = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max,
-                               ReduceOp::band, ReduceOp::bor, ReduceOp::bxor};
+  constexpr ReduceOp kOps[] = {ReduceOp::sum,  ReduceOp::product, ReduceOp::min, ReduceOp::max,
+                               ReduceOp::band, ReduceOp::bor,     ReduceOp::bxor};
   const void* const sources[] = {in, inout};
   kernels::find_reduce(kOps[word - 1], dtype_of_type(type))(inout, sources, 2,
                                                             static_cast<std::size_t>(count));
@@ -80,8 +80,7 @@ Comm MockMpi::make(std::vector<int> members) {
 
 int MockMpi::index(Comm comm, int world_rank) {
   const std::vector<int>& members = at(comm).members;
-  return static_cast<int>(std::find(members.begin(), members.end(), world_rank) -
-                          members.begin());
+  return static_cast<int>(std::find(members.begin(), members.end(), world_rank) - members.begin());
 }
 
 std::uint64_t MockMpi::arrive(Comm handle, int rank, Part part) {
@@ -164,8 +163,7 @@ void MockMpi::run(Communicator& comm, Meeting& meeting) {
                 uneven ? static_cast<std::size_t>(part(to).out_offsets[from]) * element
                        : from * block;
             const std::byte* source = part(from).in;
-            if (part(from).in_place)
-              source = part(from).out + (uneven ? at : from * block);
+            if (part(from).in_place) source = part(from).out + (uneven ? at : from * block);
             copy(part(to).out + at, source, bytes);
           }
         }
@@ -246,7 +244,7 @@ void MockMpi::receive(Comm handle, int rank, Receive receive) {
 // ---- One rank
 
 MockRank::MockRank(MockMpi& mpi, int rank)
-    : mpi_(mpi), rank_(rank), info_{"Mock MPI 1.0", "mock", "mock", 4, 0, false} {}
+    : mpi_(mpi), rank_(rank), info_{"Mock MPI 1.0", "mock", "mock", 4, 0} {}
 
 bool MockRank::fails() noexcept {
   ++calls_;
@@ -347,9 +345,7 @@ int MockRank::make_bytes(std::int64_t bytes, Type& made) noexcept {
 
 int MockRank::free(Type& /*type*/) noexcept { return fails() ? kFailure : 0; }
 
-Op MockRank::builtin(mpi::BuiltinOp op) noexcept {
-  return Op{static_cast<std::uintptr_t>(op) + 1};
-}
+Op MockRank::builtin(mpi::BuiltinOp op) noexcept { return Op{static_cast<std::uintptr_t>(op) + 1}; }
 
 int MockRank::make_op(mpi::UserFunction function, Op& made) noexcept {
   if (fails()) return kFailure;
@@ -364,8 +360,8 @@ int MockRank::begin(Comm comm, MockMpi::Part part, Request& request) {
   const std::lock_guard lock(mpi_.mutex_);
   part.in_place = part.in == reinterpret_cast<const std::byte*>(&in_place_) ||
                   part.out == reinterpret_cast<const std::byte*>(&in_place_);
-  request = Request{static_cast<std::uintptr_t>(
-      mpi_.arrive(comm, mpi_.index(comm, rank_), std::move(part)))};
+  request = Request{
+      static_cast<std::uintptr_t>(mpi_.arrive(comm, mpi_.index(comm, rank_), std::move(part)))};
   return 0;
 }
 
@@ -504,13 +500,6 @@ int MockRank::iall_to_all(const void* in, void* out, int count, Type type, Comm 
                 .count = count,
                 .type = type},
                request);
-}
-
-int MockRank::iall_to_all_v(const void* /*in*/, const int* /*in_counts*/,
-                            const int* /*in_displacements*/, void* /*out*/,
-                            const int* /*out_counts*/, const int* /*out_displacements*/,
-                            Type /*type*/, Comm /*comm*/, Request& /*request*/) noexcept {
-  return kFailure;  // the backend does not call it
 }
 
 int MockRank::isend(const void* data, int count, Type type, int to, int tag, Comm comm,

@@ -16,8 +16,8 @@ namespace tutti::test {
 
 class MockRank;
 
-/// An MPI whose ranks are threads of this process: it does what the standard says, in plain code, so
-/// that the backend above it is tested without any MPI. A call of a rank can be made to fail.
+/// An MPI whose ranks are threads of this process: it does what the standard says, in plain code,
+/// so that the backend above it is tested without any MPI. A call of a rank can be made to fail.
 class MockMpi {
  public:
   explicit MockMpi(int size);
@@ -124,6 +124,7 @@ class MockRank final : public mpi::Api {
 
   [[nodiscard]] const mpi::LibraryInfo& info() const noexcept override { return info_; }
   [[nodiscard]] std::string error_text(int code) const override;
+  [[nodiscard]] std::optional<bool> cuda_aware() noexcept override { return std::nullopt; }
   [[nodiscard]] bool initialized() noexcept override { return initialized_; }
   [[nodiscard]] bool finalized() noexcept override { return false; }
   [[nodiscard]] int init(mpi::Threading wanted, mpi::Threading& provided) noexcept override;
@@ -173,10 +174,6 @@ class MockRank final : public mpi::Api {
                              mpi::Comm comm, mpi::Request& request) noexcept override;
   [[nodiscard]] int iall_to_all(const void* in, void* out, int count, mpi::Type type,
                                 mpi::Comm comm, mpi::Request& request) noexcept override;
-  [[nodiscard]] int iall_to_all_v(const void* in, const int* in_counts,
-                                  const int* in_displacements, void* out, const int* out_counts,
-                                  const int* out_displacements, mpi::Type type, mpi::Comm comm,
-                                  mpi::Request& request) noexcept override;
   [[nodiscard]] int isend(const void* data, int count, mpi::Type type, int to, int tag,
                           mpi::Comm comm, mpi::Request& request) noexcept override;
   [[nodiscard]] int ireceive(void* data, int count, mpi::Type type, int from, int tag,

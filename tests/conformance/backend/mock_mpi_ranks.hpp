@@ -69,8 +69,8 @@ inline void run_mock_mpi(MockMpi& mpi, const Config& config,
       try {
         Config own = config;
         own.backend = kMockMpiBackend;
-        ProcessGroup world = init_process_group(
-            {.config = own, .backend_options = std::any(&ranks[r])});
+        ProcessGroup world =
+            init_process_group({.config = own, .backend_options = std::any(&ranks[r])});
         body(world);
         // Who is ahead must not end before the others have what they wait for.
         if (world.health().ok()) world.barrier().wait();
