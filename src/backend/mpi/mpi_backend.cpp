@@ -6,6 +6,7 @@
 #include <random>
 #include <utility>
 
+#include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/meeting.hpp"
 #include "base/kinds.hpp"
@@ -258,6 +259,11 @@ BackendFactory factory() {
     return MpiBackend::make_world(**driver, options);
   };
   factory.alive = [] { return living().load(); };
+  factory.launch = [](int ranks) -> Result<LaunchCommand> {
+    Result<Api*> library = open_library();
+    if (!library) return library.status();
+    return launch_command((*library)->info(), ranks);
+  };
   return factory;
 }
 
