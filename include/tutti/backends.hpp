@@ -63,10 +63,8 @@ struct WorldOptions {
 struct Meeting {
   int rank = 0;
   int size = 1;
-  /// As WorldOptions::exchange; blocks until the deadline at most.
-  std::function<Result<std::vector<std::string>>(const std::string& mine,
-                                                 std::chrono::steady_clock::time_point deadline)>
-      exchange;
+  /// As WorldOptions::exchange.
+  std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
 };
 
 /// How ranks of a backend that has a launcher of its own are started.
@@ -87,8 +85,11 @@ struct BackendFactory {
   /// One line on what it stands on here, for people ("Open MPI 4.1.4, ..."). No function: nothing.
   std::function<std::string()> about = {};
   /// How its ranks meet where the caller names no store, no address, no rank and no size. No
-  /// function: as those of every backend. It gets InitOptions::backend_options.
-  std::function<Result<Meeting>(const std::any& backend_options)> meet = {};
+  /// function: as those of every backend. It gets InitOptions::backend_options, and the deadline of
+  /// init, until which it and the exchange may block.
+  std::function<Result<Meeting>(const std::any& backend_options,
+                                std::chrono::steady_clock::time_point deadline)>
+      meet = {};
   /// The group of all ranks, as this rank has it; the caller takes over the reference. Blocks until
   /// it can be used. A failure is the caller's to tell the other ranks.
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;

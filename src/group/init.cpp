@@ -30,7 +30,7 @@ InitOptions with_own_meeting(const InitOptions& options, const Config& config,
   if (!factory || !factory->meet || options.exchange || options.store || options.init_method ||
       options.rank || options.size || options.master_addr || options.master_port)
     return own;
-  Result<Meeting> met = factory->meet(options.backend_options);
+  Result<Meeting> met = factory->meet(options.backend_options, deadline);
   if (!met) raise(met.status());
   auto launched = rendezvous::Environment({}).number("WORLD_SIZE");
   if (launched && *launched && **launched != met->size) {
@@ -43,9 +43,8 @@ InitOptions with_own_meeting(const InitOptions& options, const Config& config,
   }
   own.rank = met->rank;
   own.size = met->size;
-  own.exchange = [exchange = met->exchange, deadline](const std::string& /*name*/,
-                                                      const std::string& mine) {
-    return exchange(mine, deadline);
+  own.exchange = [exchange = met->exchange](const std::string& /*name*/, const std::string& mine) {
+    return exchange(mine);
   };
   return own;
 }

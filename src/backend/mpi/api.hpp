@@ -75,7 +75,8 @@ class Api {
   [[nodiscard]] virtual Comm world() noexcept = 0;
   [[nodiscard]] virtual int rank(Comm comm, int& rank) noexcept = 0;
   [[nodiscard]] virtual int size(Comm comm, int& size) noexcept = 0;
-  [[nodiscard]] virtual int duplicate(Comm comm, Comm& made) noexcept = 0;
+  /// MPI_Comm_idup: `made` stays where it is until the request is done.
+  [[nodiscard]] virtual int iduplicate(Comm comm, Comm& made, Request& request) noexcept = 0;
   /// MPI_Comm_split; colour < 0: MPI_UNDEFINED, and `made` is no communicator.
   [[nodiscard]] virtual int split(Comm comm, int color, int key, Comm& made) noexcept = 0;
   /// MPI_Comm_create_group: only the members call it. Ranks of `parent`, in the new order.

@@ -103,8 +103,6 @@ Driver::~Driver() {
 }
 
 void Driver::finalize(int status) noexcept {
-  static const std::uint64_t generation = base::fork_generation();
-  (void)generation;
   std::unique_lock lock(mutex_);
   ending_ = true;
   wake_.notify_all();

@@ -24,7 +24,7 @@ Status Functions<Handle>::load(void* library) {
   TUTTI_FIND(MPI_Error_string);
   TUTTI_FIND(MPI_Comm_rank);
   TUTTI_FIND(MPI_Comm_size);
-  TUTTI_FIND(MPI_Comm_dup);
+  TUTTI_FIND(MPI_Comm_idup);
   TUTTI_FIND(MPI_Comm_split);
   TUTTI_FIND(MPI_Comm_group);
   TUTTI_FIND(MPI_Group_incl);

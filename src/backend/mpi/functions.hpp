@@ -24,7 +24,7 @@ struct Functions {
   int (*MPI_Error_string)(int, char*, int*) = nullptr;
   int (*MPI_Comm_rank)(Handle, int*) = nullptr;
   int (*MPI_Comm_size)(Handle, int*) = nullptr;
-  int (*MPI_Comm_dup)(Handle, Handle*) = nullptr;
+  int (*MPI_Comm_idup)(Handle, Handle*, Handle*) = nullptr;
   int (*MPI_Comm_split)(Handle, int, int, Handle*) = nullptr;
   int (*MPI_Comm_group)(Handle, Handle*) = nullptr;
   int (*MPI_Group_incl)(Handle, int, const int*, Handle*) = nullptr;

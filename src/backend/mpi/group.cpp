@@ -201,16 +201,16 @@ void Group::make_communicators(Operation& op) {
   Comm data{};
   // Blocks until the others have come here as well: their calls were compared, so they do.
   int code = place_.api.split(spec_.data, child == nullptr ? -1 : color_, key_, data);
-  if (code == 0 && child != nullptr) {
-    child->spec_.data = data;
-    child->place_.comm = data;
-    code = place_.api.duplicate(data, child->spec_.compare);
-    if (code == 0) code = place_.api.return_errors(data);
-    if (code == 0) code = place_.api.return_errors(child->spec_.compare);
-    child->spec_.made = code == 0;
-  }
-  if (code != 0) return mpi_failed(op, "making the communicators of a group", code);
-  end(op, Status());
+  if (code == 0 && child != nullptr) code = place_.api.return_errors(data);
+  if (code != 0) return mpi_failed(op, "making the communicator of a group", code);
+  if (child == nullptr) return end(op, Status());
+  child->spec_.data = data;
+  child->place_.comm = data;
+  op.child = child;
+  Request request{};
+  code = place_.api.iduplicate(data, child->spec_.compare, request);
+  if (code != 0) return mpi_failed(op, "duplicating the communicator of a group", code);
+  op.requests.push_back(request);
 }
 
 bool Group::test_all(Operation& op, int& code) {
@@ -254,6 +254,11 @@ void Group::advance(Operation& op) {
   if (op.call.kind == Kind::recv) {
     const auto expected = static_cast<std::int64_t>(op.extent.count * size_of(op.extent.dtype));
     if (op.received != expected) return wrong_length(op, expected);
+  }
+  if (op.child != nullptr) {
+    code = place_.api.return_errors(op.child->spec_.compare);
+    if (code != 0) return mpi_failed(op, "making the communicators of a group", code);
+    op.child->spec_.made = true;
   }
   mpi::finish(op, rank(), size());
   end(op, Status());

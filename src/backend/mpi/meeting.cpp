@@ -71,7 +71,25 @@ Result<std::vector<std::string>> exchange(Driver& driver, Comm comm, int size,
 
 }  // namespace
 
-Result<Meeting> meet(Driver& driver, const std::any& options) {
+Status duplicate(Driver& driver, Comm base, std::chrono::steady_clock::time_point deadline,
+                 Comm& made) {
+  Api& api = driver.api();
+  auto result = std::make_unique<Comm>();
+  Request request{};
+  int code = driver.with([&] { return api.iduplicate(base, *result, request); });
+  if (code != 0) return mpi_status(api, "MPI_Comm_idup", code);
+  if (Status s = wait_for(driver, request, deadline); !s.ok()) {
+    (void)result.release();  // MPI may still write it
+    return s;
+  }
+  made = *result;
+  code = driver.with([&] { return api.return_errors(made); });
+  if (code != 0) return mpi_status(api, "MPI_Comm_set_errhandler", code);
+  return {};
+}
+
+Result<Meeting> meet(Driver& driver, const std::any& options,
+                     std::chrono::steady_clock::time_point deadline) {
   Api& api = driver.api();
   Comm base = api.world();
   if (const auto* const given = std::any_cast<std::uintptr_t>(&options)) base = Comm{*given};
@@ -80,19 +98,16 @@ Result<Meeting> meet(Driver& driver, const std::any& options) {
   Meeting meeting;
   Comm comm{};
   const int code = driver.with([&] {
-    int made = api.rank(base, meeting.rank);
-    if (made == 0) made = api.size(base, meeting.size);
-    if (made == 0) made = api.duplicate(base, comm);
-    if (made == 0) made = api.return_errors(comm);
-    return made;
+    const int made = api.rank(base, meeting.rank);
+    return made != 0 ? made : api.size(base, meeting.size);
   });
-  if (code != 0) return mpi_status(api, "MPI_Comm_dup", code);
+  if (code != 0) return mpi_status(api, "asking MPI for its ranks", code);
+  if (Status s = duplicate(driver, base, deadline, comm); !s.ok()) return s;
   const std::shared_ptr<Comm> kept(new Comm(comm), [&driver](Comm* ours) {
     driver.with([&] { return driver.api().free(*ours); });
     delete ours;
   });
-  meeting.exchange = [&driver, kept, size = meeting.size](
-                         const std::string& mine, std::chrono::steady_clock::time_point deadline) {
+  meeting.exchange = [&driver, kept, size = meeting.size, deadline](const std::string& mine) {
     return exchange(driver, *kept, size, mine, deadline);
   };
   return meeting;

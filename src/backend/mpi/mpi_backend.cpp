@@ -20,10 +20,6 @@ namespace {
 /// The ticket of a call that could not be made.
 constexpr std::uint64_t kBarred = ~std::uint64_t{0};
 
-Status mpi_status(Api& api, const char* what, int code) {
-  return Status(Errc::internal, std::string(what) + " failed: " + api.error_text(code));
-}
-
 std::string here() {
   char host[256] = "host";
   (void)::gethostname(host, sizeof(host) - 1);
@@ -36,13 +32,6 @@ int ranks_on_host(const std::vector<std::string>& whereabouts, int rank) {
   const std::string ours = host(whereabouts[static_cast<std::size_t>(rank)]);
   return static_cast<int>(std::count_if(whereabouts.begin(), whereabouts.end(),
                                         [&](const auto& one) { return host(one) == ours; }));
-}
-
-/// A communicator of ours whose errors are returned.
-int duplicate(Api& api, Comm of, Comm& made) {
-  int code = api.duplicate(of, made);
-  if (code == 0) code = api.return_errors(made);
-  return code;
 }
 
 std::atomic<int>& living() {
@@ -65,7 +54,8 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
     const int code = api.rank(base, rank);
     return code != 0 ? code : api.size(base, size);
   });
-  if (numbers != 0) return mpi_status(api, "asking MPI for its ranks", numbers);
+  if (numbers != 0)
+    return Status(Errc::internal, "asking MPI for its ranks failed: " + api.error_text(numbers));
   if (rank != options.rank || size != options.size) {
     return Status(Errc::invalid_argument,
                   "this process is rank " + std::to_string(options.rank) + " of " +
@@ -87,21 +77,16 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   spec.name = options.name;
   for (int r = 0; r < size; ++r) spec.members.push_back(r);
   spec.rank = rank;
-  Notes* notes = nullptr;
-  const int code = driver.with([&] {
-    int made = duplicate(api, base, spec.data);
-    if (made == 0) made = duplicate(api, base, spec.compare);
-    // Of a communicator of the program's that looks like one of before, it is not known which it
-    // is.
-    if (base == api.world()) notes = driver.notes_of(base);
-    Comm comm{};
-    if (made == 0 && notes == nullptr) {
-      made = duplicate(api, base, comm);
-      if (made == 0) notes = &driver.add_notes(base, comm);
-    }
-    return made;
-  });
-  if (code != 0) return mpi_status(api, "MPI_Comm_dup", code);
+  // Of a communicator of the program's that looks like one of before, it is not known which it is.
+  Notes* notes = driver.with(
+      [&] { return base == api.world() ? driver.notes_of(base) : static_cast<Notes*>(nullptr); });
+  Status made = duplicate(driver, base, options.deadline, spec.data);
+  if (made.ok()) made = duplicate(driver, base, options.deadline, spec.compare);
+  if (Comm comm{}; made.ok() && notes == nullptr) {
+    made = duplicate(driver, base, options.deadline, comm);
+    if (made.ok()) notes = driver.with([&] { return &driver.add_notes(base, comm); });
+  }
+  if (!made.ok()) return made;
   spec.made = true;
   return driver.with([&]() -> Result<Backend*> {
     World& world = driver.add(
@@ -248,10 +233,11 @@ BackendFactory factory() {
   BackendFactory factory;
   factory.name = kName;
   factory.missing = missing_library;
-  factory.meet = [](const std::any& options) -> Result<Meeting> {
+  factory.meet = [](const std::any& options,
+                    std::chrono::steady_clock::time_point deadline) -> Result<Meeting> {
     Result<Driver*> driver = Driver::of_process();
     if (!driver) return driver.status();
-    return meet(**driver, options);
+    return meet(**driver, options, deadline);
   };
   factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
     Result<Driver*> driver = Driver::of_process();

@@ -59,6 +59,7 @@ struct Operation {
   int source = -1;             ///< of a receive that is done
   std::int64_t received = -1;  ///< its bytes
   std::vector<Callback> callbacks;
+  Group* child = nullptr;  ///< new_group: what it makes here
 
   /// For the next call in this place. Memory is kept.
   void reset() {
@@ -82,6 +83,7 @@ struct Operation {
     source = -1;
     received = -1;
     callbacks.clear();
+    child = nullptr;
   }
 };
 

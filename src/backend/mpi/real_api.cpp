@@ -74,8 +74,13 @@ class RealApi final : public Api {
   Comm world() noexcept override { return Comm{handles_.world}; }
   int rank(Comm comm, int& rank) noexcept override { return f_.MPI_Comm_rank(of(comm), &rank); }
   int size(Comm comm, int& size) noexcept override { return f_.MPI_Comm_size(of(comm), &size); }
-  int duplicate(Comm comm, Comm& made) noexcept override {
-    return giving(made, [&](Handle* out) { return f_.MPI_Comm_dup(of(comm), out); });
+  int iduplicate(Comm comm, Comm& made, Request& request) noexcept override {
+    // MPI may write the handle when the request is done: into the word itself, of which an int is
+    // the first half.
+    made = Comm{0};
+    return giving(request, [&](Handle* out) {
+      return f_.MPI_Comm_idup(of(comm), reinterpret_cast<Handle*>(&made), out);
+    });
   }
   int split(Comm comm, int color, int key, Comm& made) noexcept override {
     return giving(made, [&](Handle* out) {

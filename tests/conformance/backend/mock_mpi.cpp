@@ -292,11 +292,11 @@ int MockRank::meet(Comm comm, MockMpi::Part part, Comm& made) {
   return code;
 }
 
-int MockRank::duplicate(Comm comm, Comm& made) noexcept {
-  if (fails()) return kFailure;
+int MockRank::iduplicate(Comm comm, Comm& made, Request& request) noexcept {
   MockMpi::Part part;
   part.what = MockMpi::What::duplicate;
-  return meet(comm, std::move(part), made);
+  part.made = &made;
+  return begin(comm, std::move(part), request);
 }
 
 int MockRank::split(Comm comm, int color, int key, Comm& made) noexcept {

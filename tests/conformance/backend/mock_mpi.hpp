@@ -120,6 +120,7 @@ class MockRank final : public mpi::Api {
   /// How many calls have been counted that can fail.
   [[nodiscard]] int calls() const { return calls_; }
   void set_threading(mpi::Threading threading) { threading_ = threading; }
+  void set_main_thread(bool main) { main_thread_ = main; }
   static constexpr int kFailure = 15;
 
   [[nodiscard]] const mpi::LibraryInfo& info() const noexcept override { return info_; }
@@ -134,7 +135,8 @@ class MockRank final : public mpi::Api {
   [[nodiscard]] mpi::Comm world() noexcept override { return mpi::Comm{1}; }
   [[nodiscard]] int rank(mpi::Comm comm, int& rank) noexcept override;
   [[nodiscard]] int size(mpi::Comm comm, int& size) noexcept override;
-  [[nodiscard]] int duplicate(mpi::Comm comm, mpi::Comm& made) noexcept override;
+  [[nodiscard]] int iduplicate(mpi::Comm comm, mpi::Comm& made,
+                               mpi::Request& request) noexcept override;
   [[nodiscard]] int split(mpi::Comm comm, int color, int key, mpi::Comm& made) noexcept override;
   [[nodiscard]] int create_group(mpi::Comm parent, std::span<const int> ranks, int tag,
                                  mpi::Comm& made) noexcept override;

@@ -42,10 +42,11 @@ inline void make_mock_mpi_known() {
     };
     BackendFactory factory;
     factory.name = kMockMpiBackend;
-    factory.meet = [driver_of](const std::any& options) -> Result<Meeting> {
+    factory.meet = [driver_of](const std::any& options,
+                               std::chrono::steady_clock::time_point deadline) -> Result<Meeting> {
       Result<mpi::Driver*> driver = driver_of(options);
       if (!driver) return driver.status();
-      return mpi::meet(**driver, {});
+      return mpi::meet(**driver, {}, deadline);
     };
     factory.make_world = [driver_of](const WorldOptions& options) -> Result<Backend*> {
       Result<mpi::Driver*> driver = driver_of(options.backend_options);

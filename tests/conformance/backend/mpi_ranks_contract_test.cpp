@@ -9,7 +9,8 @@ namespace {
 
 /// What the launcher has started; none with fewer ranks than `least`.
 std::vector<Arrangement> launched(int least) {
-  const char* const size = std::getenv("TUTTI_TEST_RANKS");
+  const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  if (size == nullptr) size = std::getenv("PMI_SIZE");
   Arrangement one;
   one.name = "Mpi";
   one.size = size == nullptr ? 1 : std::atoi(size);
