@@ -166,6 +166,7 @@ void Group::begin(Operation& op) {
 void Group::start_next() {
   while (!queue_.empty() && queue_.front()->state == Operation::State::ready) {
     Operation& op = *queue_.front();
+    if (!op.differs && must_measure(op)) return measure(op);  // those behind it wait
     queue_.pop_front();
     if (op.differs)
       explain(op);
@@ -247,6 +248,7 @@ void Group::advance(Operation& op) {
       op.state = Operation::State::ready;
       start_next();
       return;
+    case Operation::State::measuring: compare_lengths(op); return;
     case Operation::State::explaining: tell_difference(op); return;
     case Operation::State::moving: break;
     default: return;

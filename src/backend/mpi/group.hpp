@@ -98,6 +98,10 @@ class Group {
   void advance(Operation& op);
   void start_next();
   void start(Operation& op);
+  /// Ranks that give each other blocks of any length tell them before they send.
+  [[nodiscard]] bool must_measure(const Operation& op) const noexcept;
+  void measure(Operation& op);
+  void compare_lengths(Operation& op);
   void explain(Operation& op);
   void tell_difference(Operation& op);
   void make_communicators(Operation& op);

@@ -84,6 +84,46 @@ void Group::wrong_length(Operation& op, std::int64_t expected) {
        true);
 }
 
+// ---- Lengths of blocks that differ
+
+bool Group::must_measure(const Operation& op) const noexcept {
+  return op.call.kind == Kind::all_to_all && op.extent.uneven() && !op.measured && compares(op);
+}
+
+void Group::measure(Operation& op) {
+  op.state = Operation::State::measuring;
+  const auto ranks = static_cast<std::size_t>(size());
+  op.lengths.resize(2 * ranks);
+  for (std::size_t r = 0; r < ranks; ++r)
+    op.lengths[r] = op.extent.in_ends[r] - (r == 0 ? 0 : op.extent.in_ends[r - 1]);
+  Request request{};
+  const int code =
+      place_.api.iall_to_all(op.lengths.data(), op.lengths.data() + ranks, sizeof(std::uint64_t),
+                             place_.api.byte(), spec_.data, request);
+  if (code != 0) return mpi_failed(op, "telling the others what it sends", code);
+  op.requests.push_back(request);
+}
+
+void Group::compare_lengths(Operation& op) {
+  const auto ranks = static_cast<std::size_t>(size());
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::uint64_t expected = op.extent.out_ends[r] - (r == 0 ? 0 : op.extent.out_ends[r - 1]);
+    const std::uint64_t sent = op.lengths[ranks + r];
+    if (sent == expected) continue;
+    return fail(
+        Status(Errc::disagreement,
+               "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) +
+                   " sends " + std::to_string(sent) + " elements to " + name_of(rank()) +
+                   ", which expects " + std::to_string(expected) +
+                   ". What a rank sends another must be what that one expects from it; the group "
+                   "is broken, make a new one."),
+        true);
+  }
+  op.measured = true;
+  op.state = Operation::State::ready;
+  start_next();
+}
+
 // ---- Calls that differ
 
 void Group::explain(Operation& op) {

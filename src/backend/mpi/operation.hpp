@@ -25,6 +25,7 @@ struct Operation {
   enum class State : std::uint8_t {
     agreeing,    ///< MPI compares the calls of all ranks
     ready,       ///< its turn comes when those before it have been given to MPI
+    measuring,   ///< ... and the ranks tell each other how much they send to whom
     explaining,  ///< the calls differ, and the ranks tell each other theirs
     moving,      ///< MPI moves the data
     done,
@@ -34,6 +35,7 @@ struct Operation {
   bool used = false;      ///< its place is taken
   bool released = false;  ///< nobody will ask for its ticket any more
   bool listed = false;    ///< it stands in the list of what runs
+  bool measured = false;  ///< what any rank sends another is what that one expects
   bool differs = false;   ///< the calls of the ranks are not equal
   std::uint32_t generation = 0;
   std::uint32_t index = 0;  ///< of its place
@@ -45,6 +47,8 @@ struct Operation {
   std::array<std::uint64_t, 2> compared{};  ///< what MPI takes the maximum of: {h, ~h}
   std::array<std::uint64_t, 2> greatest{};  ///< ... and the maximum
   std::vector<engine::CallCode> calls;      ///< of all ranks, when they explain themselves
+
+  std::vector<std::uint64_t> lengths;  ///< elements to each rank, then those from each
 
   Buffer in;
   Buffer out;
@@ -67,12 +71,14 @@ struct Operation {
     used = false;
     released = false;
     listed = false;
+    measured = false;
     differs = false;
     ++generation;
     seq = 0;
     call = Collective();
     extent = engine::Extent();
     calls.clear();
+    lengths.clear();
     in.reset();
     out.reset();
     requests.clear();
