@@ -114,6 +114,10 @@ bool is_available(std::string_view backend) noexcept {
   return found && missing(*found).empty();
 }
 
+std::string why_unavailable(std::string_view backend) {
+  return std::string(group::check_backend(backend).message());
+}
+
 bool is_initialized() noexcept { return group::worlds_alive() > 0; }
 
 namespace group {

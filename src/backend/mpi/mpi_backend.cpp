@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/meeting.hpp"
@@ -15,6 +16,9 @@
 
 namespace tutti::mpi {
 namespace {
+
+/// Of the messages by which MPI makes a communicator of some members alone.
+constexpr int kMembersTag = 7;
 
 /// The ticket of a call that could not be made.
 constexpr std::uint64_t kBarred = ~std::uint64_t{0};
@@ -45,6 +49,18 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   Comm base = api.world();
   if (const auto* const given = std::any_cast<std::uintptr_t>(&options.backend_options))
     base = Comm{*given};
+  bool ours = false;
+  using Members = std::pair<std::uintptr_t, std::vector<int>>;
+  if (const auto* const some = std::any_cast<Members>(&options.backend_options)) {
+    const int code = driver.with(
+        [&] { return api.create_group(Comm{some->first}, some->second, kMembersTag, base); });
+    if (code != 0)
+      return Status(Errc::internal, "MPI_Comm_create_group failed: " + api.error_text(code));
+    ours = true;
+  }
+  const auto free_ours = [&] {
+    if (ours) (void)driver.with([&] { return api.free(base); });
+  };
   if (const std::string why = driver.forbidden(); !why.empty())
     return Status(Errc::unsupported, why);
   int rank = 0;
@@ -86,6 +102,7 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
     if (made.ok()) notes = driver.with([&] { return &driver.add_notes(base, comm); });
   }
   if (!made.ok()) return made;
+  free_ours();
   spec.made = true;
   return driver.with([&]() -> Result<Backend*> {
     World& world = driver.add(
