@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tutti/backend.hpp>
@@ -66,6 +67,12 @@ struct Meeting {
   std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
 };
 
+/// How ranks of a backend that has a launcher of its own are started.
+struct LaunchCommand {
+  std::vector<std::string> argv;         ///< the program and its arguments follow
+  std::vector<std::string> environment;  ///< "NAME=value", beside what this process has
+};
+
 /// Makes worlds on one backend.
 ///
 /// Threads: its functions from any thread, also at once (ranks as threads).
@@ -88,6 +95,9 @@ struct BackendFactory {
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;
   /// How many worlds of this process live, be it by their groups or Works. No function: not told.
   std::function<int()> alive = {};
+  /// The command that starts so many ranks on this host, where only a launcher of its own can. No
+  /// function: any launcher that tells ranks where they meet.
+  std::function<Result<LaunchCommand>(int ranks)> launch = {};
 };
 
 /// Makes a backend known, so that Config::backend may name it. For the rest of the process.
@@ -99,5 +109,13 @@ void register_backend(BackendFactory factory);
 /// Names of the backends that a world can be made on here, the default first. Looks for plug-ins
 /// (<tutti/backend_plugin.hpp>).
 [[nodiscard]] std::vector<std::string> available_backends();
+
+/// The command that starts so many ranks on this backend on this host (`tuttirun --backend`);
+/// nothing: any launcher can.
+///
+/// Errors: invalid_argument if no world can be made on it here; unsupported if its own launcher is
+///         missing.
+[[nodiscard]] Result<std::optional<LaunchCommand>> launch_command(std::string_view backend,
+                                                                  int ranks);
 
 }  // namespace tutti

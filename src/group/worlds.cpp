@@ -109,6 +109,15 @@ std::vector<std::string> available_backends() {
   return names;
 }
 
+Result<std::optional<LaunchCommand>> launch_command(std::string_view backend, int ranks) {
+  if (Status status = group::check_backend(backend); !status.ok()) return status;
+  const BackendFactory factory = *factory_of(backend);
+  if (!factory.launch) return std::optional<LaunchCommand>();
+  Result<LaunchCommand> command = factory.launch(ranks);
+  if (!command) return command.status();
+  return std::optional<LaunchCommand>(std::move(*command));
+}
+
 bool is_available(std::string_view backend) noexcept {
   const std::optional<BackendFactory> found = factory_of(backend);
   return found && missing(*found).empty();

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/meeting.hpp"
 #include "base/kinds.hpp"
@@ -261,6 +262,11 @@ BackendFactory factory() {
     return MpiBackend::make_world(**driver, options);
   };
   factory.alive = [] { return living().load(); };
+  factory.launch = [](int ranks) -> Result<LaunchCommand> {
+    Result<Api*> library = open_library();
+    if (!library) return library.status();
+    return launch_command((*library)->info(), ranks);
+  };
   return factory;
 }
 
