@@ -1,6 +1,6 @@
 // main of a GoogleTest program that runs as several ranks: all would write the same results file,
-// so only rank 0 does. A failure on another rank reaches the test through the exit status of the launcher
-// (tuttirun, or an mpirun).
+// so only rank 0 does. A failure on another rank reaches the test through the exit status of the
+// launcher (tuttirun, or an mpirun).
 
 #include <cstdlib>
 #include <string_view>

@@ -179,7 +179,7 @@ void bind_group(nb::module_& module) {
           "communicator",
           [](const GroupHandle& self) -> nb::object {
             const auto word = self.open()->impl().communicator();
-            return word ? nb::int_(*word) : nb::none();
+            return word ? nb::object(nb::int_(*word)) : nb::none();
           },
           "The handle of the group's communicator, on \"mpi\"; None elsewhere.")
       .def_prop_ro(

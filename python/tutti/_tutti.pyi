@@ -92,7 +92,7 @@ class Config:
     timeout: timedelta
     link_timeout: timedelta
     backend: str
-    agree: Literal["normal", "strict"]
+    agree: Literal["normal", "strict", "off"]
     transport: Literal["auto", "shm", "tcp"]
     algorithms: str
     tls: bool

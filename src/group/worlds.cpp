@@ -123,6 +123,11 @@ bool is_available(std::string_view backend) noexcept {
   return found && missing(*found).empty();
 }
 
+std::string about_backend(std::string_view name) {
+  const std::optional<BackendFactory> found = factory_of(name);
+  return found && found->about && missing(*found).empty() ? found->about() : std::string();
+}
+
 std::string why_unavailable(std::string_view backend) {
   return std::string(group::check_backend(backend).message());
 }

@@ -73,6 +73,7 @@ std::vector<std::string> setting_variables() {
 std::vector<std::string> known_variables() {
   std::vector<std::string> names = setting_variables();
   names.insert(names.end(), kMeetingVariables.begin(), kMeetingVariables.end());
+  names.insert(names.end(), kLibraryVariables.begin(), kLibraryVariables.end());
   return names;
 }
 

@@ -250,6 +250,17 @@ BackendFactory factory() {
   BackendFactory factory;
   factory.name = kName;
   factory.missing = missing_library;
+  factory.about = [] {
+    Result<Api*> api = open_library();
+    if (!api) return std::string();
+    const LibraryInfo& info = (*api)->info();
+    const std::optional<bool> cuda = (*api)->cuda_aware();
+    return info.name + ", MPI " + std::to_string(info.major) + "." + std::to_string(info.minor) +
+           ", " + base::shown(info.path) + " (ABI: " + info.abi +
+           "), begun with MPI_THREAD_SERIALIZED, " +
+           (!cuda ? "does not tell whether it is CUDA-aware"
+                  : (*cuda ? "CUDA-aware" : "not CUDA-aware"));
+  };
   factory.meet = [](const std::any& options,
                     std::chrono::steady_clock::time_point deadline) -> Result<Meeting> {
     Result<Driver*> driver = Driver::of_process();
