@@ -20,9 +20,6 @@ inline constexpr std::array kMeetingVariables = {"TUTTI_AGENT_STORE", "TUTTI_INS
                                                  "TUTTI_JOB",         "TUTTI_SECRET_FD",
                                                  "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT"};
 
-/// Where backends look for libraries, before there is a world that has settings.
-inline constexpr std::array kLibraryVariables = {"TUTTI_BACKEND_PATH", "TUTTI_MPI_LIBRARY"};
-
 /// Those that name network interfaces; the first that is set and not empty counts. The first of all
 /// is a setting, which a program may give itself.
 inline constexpr std::array kInterfaceVariables = {"TUTTI_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME",
