@@ -63,8 +63,8 @@ def of_torch(compiled: bool) -> dict[str, Callable[[], Any]]:
     value = torch.zeros(1, dtype=torch.float64)
     if not compiled:
         found = importlib.util.find_spec
-        importlib.util.find_spec = (  # type: ignore[assignment]
-            lambda name, *rest: None if name.startswith("_tutti_torch") else found(name, *rest))
+        importlib.util.find_spec = lambda name, *rest: (
+            None if name.startswith("_tutti_torch") else found(name, *rest))
         warnings.simplefilter("ignore")
     import tutti.torch
     dist.init_process_group("tutti")

@@ -123,6 +123,15 @@ bool is_available(std::string_view backend) noexcept {
   return found && missing(*found).empty();
 }
 
+std::string about_backend(std::string_view name) {
+  const std::optional<BackendFactory> found = factory_of(name);
+  return found && found->about && missing(*found).empty() ? found->about() : std::string();
+}
+
+std::string why_unavailable(std::string_view backend) {
+  return std::string(group::check_backend(backend).message());
+}
+
 bool is_initialized() noexcept { return group::worlds_alive() > 0; }
 
 namespace group {

@@ -52,6 +52,7 @@ def body_values():
     assert columns.sum() == 8 * size * (size + 1) // 2 and columns[:, 3:].sum() == 0
     z = torch.full((2,), 1 + 2j)
     assert all_reduce_(z.conj()).tolist() == [size * (1 - 2j)] * 2 and z.tolist() == [size * (1 + 2j)] * 2
+    assert all_reduce_(z.conj().imag).tolist() == [-2 * size ** 2] * 2 and z.tolist() == [size * (1 + 2j * size)] * 2
     with torch.inference_mode():
         assert all_reduce_(torch.ones(3)).tolist() == [size] * 3
     weight = torch.ones(2, requires_grad=True)

@@ -19,11 +19,17 @@ from forked import run
 ROOT = pathlib.Path(__file__).parents[2]
 BUILT = pathlib.Path(os.environ.get("TORCH_CPP_BUILD", ROOT / "build/torch/cpp")) / "bin"
 TUTTIRUN = os.environ.get("TORCH_CPP_TUTTIRUN", str(ROOT / "build/torch/prefix/bin/tuttirun"))
-CASES = ["operations", "training", "overlap", "arrival", "no_sync", "mismatch", "buffers", "hooks", "unused", "missing",
-         "twice", "join", "checkpoint", "functions"]
-if os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0"):
-    CASES.append("memory")  # 10,000 steps
+CASES = ["operations", "training", "overlap", "arrival", "no_sync", "mismatch", "skipped", "buffers", "hooks", "unused",
+         "missing", "static_graph", "changed_graph", "late_graph", "nested_backward", "unused_no_sync", "other_thread",
+         "thread_ranks", "two_models", "twice", "join", "checkpoint", "functions",
+         "function_edges", "random_steps"]
+LONG = os.environ.get("TUTTI_LONG_TESTS", "0") not in ("", "0")
+TURN = os.environ.get("TUTTI_ROTATION") or "0"
+KILLED = ["killed_in_constructor", "killed_in_first_step", "killed_in_function", "killed_in_hook", "killed_in_join"]
 LIMIT = 120
+if LONG:
+    CASES.append("memory")  # twice 10,000 steps
+    LIMIT = 300
 
 
 @functools.cache
@@ -47,12 +53,13 @@ def test_case(case, size, folder):
     assert said == {str(rank) for rank in range(size)} and status == 0, text
 
 
-def test_killed_rank_is_named(folder):
+@pytest.mark.parametrize("case", ["killed", *(KILLED if LONG or TURN == "all" else [KILLED[int(TURN) % 5]])])
+def test_killed_rank_is_named(case, folder):
     size = 3
     environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(ranks.free_port()),
                    "WORLD_SIZE": str(size)}
     # Without a launcher, which would end the survivors.
-    jobs = [subprocess.Popen([BUILT / "torch_checks", folder, "killed"], env={**environment, "RANK": str(rank)},
+    jobs = [subprocess.Popen([BUILT / "torch_checks", folder, case], env={**environment, "RANK": str(rank)},
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             for rank in range(size)]
     try:
@@ -62,7 +69,7 @@ def test_killed_rank_is_named(folder):
             if job.poll() is None:
                 job.kill()
     assert [job.returncode for job in jobs] == [0, 0, -signal.SIGKILL], texts
-    assert [f"ok {rank} killed" in texts[rank] for rank in range(size)] == [True, True, False], texts
+    assert [f"ok {rank} {case}" in texts[rank] for rank in range(size)] == [True, True, False], texts
 
 
 def test_samplers_are_those_of_torch():

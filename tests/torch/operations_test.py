@@ -232,6 +232,56 @@ def body_coalesced():
     dist.destroy_process_group()
 
 
+def body_views():
+    """Conjugated and negated views: read right, and refused where they are written."""
+    dist.init_process_group("tutti")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sum_of_ranks = size * (size - 1) / 2
+
+    def negated(length=2):
+        return torch.full((length,), complex(1, rank)).conj().imag
+
+    def plain(length=2):
+        return torch.full((length,), float(rank))
+
+    def empty(count):
+        return [torch.empty(2) for _ in range(count)]
+
+    parts = empty(size)
+    dist.all_gather(parts, negated())
+    assert [part[0].item() for part in parts] == [-r for r in range(size)]
+    part = torch.empty(2)
+    dist.reduce_scatter_single(part, negated(2 * size))
+    assert part.tolist() == [-sum_of_ranks] * 2
+    parts = torch.empty(size, dtype=torch.complex64)
+    dist.group.WORLD._allgather_base(parts, torch.full((1,), complex(1, rank)).conj()).wait()
+    assert parts.tolist() == [complex(1, -r) for r in range(size)]
+
+    group = dist.group.WORLD
+    for written, call in [
+        (negated(), lambda x: group.allreduce([x])),
+        (negated(), lambda x: group.allreduce_coalesced([x], dist.AllreduceCoalescedOptions())),
+        (negated(), lambda x: group.broadcast([x], dist.BroadcastOptions())),
+        (negated(), lambda x: group.reduce([x], dist.ReduceOptions())),
+        (torch.full((2,), 1j).conj(), lambda x: group.reduce([x], dist.ReduceOptions())),
+        (negated(2 * size), lambda x: group.all_gather_single(x, plain())),
+        (negated(2 * size), lambda x: group.all_gather_single_coalesced([x], [plain()])),
+        (negated(), lambda x: group.reduce_scatter([x], [[plain() for _ in range(size)]])),
+        (negated(), lambda x: group.reduce_scatter_single(x, plain(2 * size))),
+        (negated(), lambda x: group.reduce_scatter_single_coalesced([x], [plain(2 * size)])),
+        (negated(), lambda x: group.scatter([x], [[plain() for _ in range(size)]] if rank == 0 else [],
+                                               dist.ScatterOptions())),
+        (negated(size), lambda x: group.all_to_all_single(x, plain(size), [], [])),
+        (negated(), lambda x: group.alltoall([x] + empty(size - 1), [plain() for _ in range(size)])),
+        (negated(), lambda x: group.recv([x], rank, 0)),
+        (negated(), lambda x: group.recv_anysource([x], 0)),
+        (negated(), lambda x: group.allgather([[x] + empty(size - 1)], [plain()])),
+    ]:
+        with pytest.raises(ValueError, match=r"conjugated or negated view; call resolve_conj\(\) and resolve_neg\(\) first"):
+            call(written)
+    dist.barrier()  # nothing was sent
+
+
 def body_premul_sum():
     dist.init_process_group("tutti")
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -293,7 +343,7 @@ def body_as_gloo():
 
 @pytest.mark.parametrize("size", [1, 2, 3, 4])
 @pytest.mark.parametrize("body", [body_reductions, body_moves, body_uneven, body_coalesced, body_premul_sum,
-                                  body_sparse], ids=lambda body: body.__name__.removeprefix("body_"))
+                                  body_sparse, body_views], ids=lambda body: body.__name__.removeprefix("body_"))
 def test_gives_what_torchs_formulas_give(body, size):
     run(body, size, limit=60)
 

@@ -1,5 +1,6 @@
 """Without its compiled part the backend is one in Python, of the operations that it names."""
 
+import signal
 import subprocess
 import sys
 import time
@@ -14,8 +15,9 @@ import errors_test
 import layers_test
 import operations_test
 import rendezvous_test
+import training_test
 import works_test
-from forked import run
+from forked import run, run_each
 from tutti.torch import _python_form
 
 CPU = torch.device("cpu")
@@ -65,6 +67,19 @@ def body_late():
         time.sleep(1)  # the other rank does not wait as long
 
 
+def body_shut_down():
+    dist.init_process_group("tutti")
+    group = dist.group.WORLD
+    work = dist.all_reduce(torch.ones(1), async_op=True)
+    with pytest.raises(ValueError, match="only a recv that is done has one"):
+        work._source_rank()
+    dist.destroy_process_group()
+    assert work.wait()
+    for late in (group.abort, lambda: group.allreduce([torch.ones(1)])):
+        with pytest.raises(dist.DistBackendError, match="group '0' was shut down"):
+            late()
+
+
 def body_coalesced():
     dist.init_process_group("tutti")
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -85,11 +100,17 @@ def test_gives_what_torchs_formulas_give(body, size):
     run(in_python, size, body, limit=60)
 
 
-@pytest.mark.parametrize("body", [body_names, body_late, body_coalesced, operations_test.body_as_gloo,
+@pytest.mark.parametrize("body", [body_names, body_late, body_shut_down, body_coalesced, operations_test.body_as_gloo,
                                   works_test.body_futures, layers_test.body_ddp_as_gloo, layers_test.body_functional,
                                   errors_test.body_aborted], ids=lambda body: body.__name__.removeprefix("body_"))
 def test_two_ranks(body):
     run(in_python, 2, body, limit=60)
+
+
+def test_a_rank_that_is_lost_in_backward_is_named():
+    """DDP's C++ reads the value of a future that has failed; torch makes a RuntimeError of what it is told."""
+    ended = run_each(in_python, 3, training_test.body_lost, signal.SIGKILL, RuntimeError)
+    assert [one.status for one in ended] == [0, -signal.SIGKILL, 0], ended
 
 
 def test_is_the_only_backend_of_a_group():
@@ -104,7 +125,7 @@ def test_serves_the_operations_that_it_names():
     own = {name for name, value in vars(_python_form.ProcessGroupTutti).items()
            if callable(value) and value.__name__ == name}
     helpers = {"__init__", "getBackendName", "getGroupName", "setGroupName", "getGroupDesc", "setGroupDesc",
-               "_get_backend", "abort", "shutdown", "_run", "_lists", "_counts", "_each"}
+               "_get_backend", "abort", "shutdown", "_check_open", "_run", "_lists", "_counts", "_each"}
     assert own - helpers == set(_python_form.OPERATIONS)
 
 

@@ -180,6 +180,20 @@ def body_life():
         group.allreduce([torch.ones(1)])
 
 
+def body_long_timeouts():
+    """Longer than nanoseconds can count in 64 bits."""
+    begin()
+    long = timedelta(days=365 * 300)
+    assert dist.all_reduce(torch.ones(1), async_op=True).wait(long)
+    options = dist.AllreduceOptions()
+    options.timeout = long
+    assert dist.group.WORLD.allreduce([torch.ones(1)], options).wait()
+    dist.group.WORLD.set_timeout(long)
+    dist.group.WORLD.monitored_barrier(long)
+    dist.barrier(dist.new_group(timeout=long))
+    dist.group.WORLD.split_group([0, 1], timeout=long).barrier().wait()
+
+
 def body_profiled():
     begin()
     with torch.autograd.profiler.profile() as profile:
@@ -257,8 +271,34 @@ def body_hook_pending():
     assert len(told) == before + 1
 
 
-@pytest.mark.parametrize("body", [body_futures, body_dropped, body_waits, body_future_of_a_waited, body_polled, body_life,
-                                  body_profiled, body_hook_told],
+def body_hook_not_in_chain():
+    """What is chained to a future cannot wait for hooks: the thread that runs it must run them afterwards."""
+    rank, _ = begin()
+    group, told, refused = dist.group.WORLD, [], []
+
+    def chained(future):
+        for wait in (group._wait_for_pending_works, dist.destroy_process_group):
+            with pytest.raises(ValueError, match="cannot wait for the completion hook, which runs after it"):
+                wait()
+            refused.append(wait.__name__)
+        return future.value()
+
+    group._register_on_completion_hook(told.append)
+    if rank == 0:
+        ended = dist.all_reduce(torch.ones(1), async_op=True).get_future().then(chained)
+        dist.isend(torch.ones(1), 1).wait()  # rank 1 joins only now, so the progress thread runs the chain
+        ended.wait()
+        assert refused == ["_wait_for_pending_works", "destroy_process_group"]
+    else:
+        dist.recv(torch.ones(1), 0)
+        dist.all_reduce(torch.ones(1))
+    group._wait_for_pending_works()
+    assert len(told) == 2
+    dist.destroy_process_group()
+
+
+@pytest.mark.parametrize("body", [body_futures, body_dropped, body_waits, body_future_of_a_waited, body_polled, body_life, body_long_timeouts,
+                                  body_profiled, body_hook_told, body_hook_not_in_chain],
                          ids=lambda body: body.__name__.removeprefix("body_"))
 def test_works(body):
     run(body, 2)

@@ -45,6 +45,12 @@ void all_reduce(const at::Tensor& tensor, std::string_view op, const std::string
   TORCH_CHECK(!tensor.requires_grad() || !at::GradMode::is_enabled(),
               "tutti: all_reduce_: the tensor requires a gradient, and this operator has none; use "
               "tutti.torch.nn.all_reduce, or torch.no_grad()");
+  if (tensor.is_conj() || tensor.is_neg()) {  // a view: the memory holds other values
+    const at::Tensor values = tensor.resolve_conj().resolve_neg();
+    all_reduce(values, op, group);
+    tensor.copy_(values);
+    return;
+  }
   const auto found = group_named(group);
   const auto backend = found->hasBackends() ? found->getBackend(tensor.device().type()) : nullptr;
   if (auto* const ours = dynamic_cast<ProcessGroupTutti*>(backend.get())) {
@@ -73,4 +79,17 @@ TORCH_LIBRARY_FRAGMENT(tutti, library) {
                TORCH_FN(tutti::torch_plugin::all_reduce));
   library.impl("all_reduce_", c10::DispatchKey::Meta,
                TORCH_FN(tutti::torch_plugin::all_reduce_without_values));
+}
+
+// Torch's own kernels for conjugated and negated views write back what an operator returns, and
+// read memory that is no value where it returns nothing. So these views come to our operators as
+// they are.
+TORCH_LIBRARY_IMPL(tutti, Conjugate, library) {
+  library.impl("all_reduce_", torch::CppFunction::makeFallthrough());
+  library.impl("all_reduce_add_rms_norm_", torch::CppFunction::makeFallthrough());
+}
+
+TORCH_LIBRARY_IMPL(tutti, Negative, library) {
+  library.impl("all_reduce_", torch::CppFunction::makeFallthrough());
+  library.impl("all_reduce_add_rms_norm_", torch::CppFunction::makeFallthrough());
 }

@@ -6,7 +6,9 @@
 #include <c10/util/Exception.h>
 #include <c10/util/Logging.h>
 
+#include "interpreter_end.hpp"
 #include "without_gil.hpp"
+#include "work_tutti.hpp"
 
 namespace tutti::torch_plugin {
 namespace {
@@ -47,9 +49,13 @@ void CompletionHook::wait() {
   TORCH_CHECK_VALUE(
       running_hook != this,
       "tutti: the completion hook cannot wait for operations whose hooks run after it");
+  TORCH_CHECK_VALUE(!in_chain(),
+                    "tutti: what is chained to a future cannot wait for the completion hook, which "
+                    "runs after it; wait on another thread");
   const WithoutGil unlocked;
   std::unique_lock lock(mutex_);
-  fewer_.wait(lock, [&] { return pending_ == 0; });
+  // At the interpreter's end nobody calls the function any more.
+  fewer_.wait(lock, [&] { return pending_ == 0 || InterpreterUse::ended(); });
 }
 
 }  // namespace tutti::torch_plugin

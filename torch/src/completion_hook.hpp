@@ -23,7 +23,8 @@ class CompletionHook final : public std::enable_shared_from_this<CompletionHook>
 
   /// Calls the function when `work`, which began at `begin`, has ended.
   void watch(c10d::Work& work, Clock::time_point begin);
-  /// Waits until the function has returned for all operations that are watched.
+  /// Waits until the function has returned for all operations that are watched. ValueError in the
+  /// function itself and in what is chained to a future, which would wait for themselves.
   void wait();
 
  private:

@@ -36,7 +36,8 @@ void check_memory(const at::Tensor& tensor, const at::Tensor& residual, const at
     TORCH_CHECK_VALUE(one->device().is_cpu() && one->layout() == at::kStrided, kName,
                       "the three tensors must be dense and on the CPU");
     TORCH_CHECK_VALUE(one->is_contiguous() && !one->is_neg(), kName,
-                      "the three tensors must be contiguous; call contiguous() first");
+                      "the three tensors must be contiguous and no negated views; call "
+                      "contiguous() and resolve_neg() first");
     TORCH_CHECK(!one->requires_grad() || !at::GradMode::is_enabled(), kName,
                 "a tensor requires a gradient, and this operator has none; use torch.no_grad()");
   }

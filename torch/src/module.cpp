@@ -8,11 +8,13 @@
 
 #include <tutti/log.hpp>
 
+#include "interpreter_end.hpp"
 #include "process_group_tutti.hpp"
 #include "rendezvous.hpp"
 
 namespace {
 
+using tutti::torch_plugin::InterpreterUse;
 using tutti::torch_plugin::ProcessGroupTutti;
 using Options = ProcessGroupTutti::Options;
 
@@ -30,8 +32,8 @@ c10::intrusive_ptr<ProcessGroupTutti> make_backend(const c10d::DistributedBacken
                                                 std::move(options));
 }
 
-/// All levels that TUTTI_LOG_LEVEL asks for, in one piece each. Python's own logging would want the
-/// GIL, which whoever logs may be waited for with.
+/// All levels that TUTTI_LOG_LEVEL asks for, in one piece each. Not by Python's logging: it wants
+/// the GIL, and the thread that has the GIL may wait for the thread that logs.
 void log_to_standard_error(tutti::LogLevel level, std::string_view text) {
   constexpr std::string_view kNames[] = {"debug", "info", "warning", "error", "off"};
   std::string line = "tutti: " + std::string(kNames[static_cast<int>(level)]) + ": ";
@@ -54,5 +56,6 @@ PYBIND11_MODULE(TUTTI_TORCH_MODULE, module) {
         return c10::make_intrusive<Options>(self);
       });
   group.def_property_readonly("options", &ProcessGroupTutti::getBackendOptions);
+  py::module_::import("atexit").attr("register")(py::cpp_function(&InterpreterUse::end));
   module.def("make_backend", &make_backend, py::arg("options"), py::arg("pg_options"));
 }

@@ -137,7 +137,7 @@ c10::intrusive_ptr<c10d::Backend> ProcessGroupTutti::split(
 
 void ProcessGroupTutti::setTimeout(std::chrono::milliseconds timeout) {
   ProcessGroup group = open("set_timeout");
-  with_torchs_exceptions([&] { group.set_timeout(timeout); });
+  with_torchs_exceptions([&] { group.set_timeout(bounded(timeout)); });
   options_->timeout = timeout;
 }
 

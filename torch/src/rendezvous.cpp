@@ -14,6 +14,7 @@
 #include <tutti/init.hpp>
 
 #include "failures.hpp"
+#include "views.hpp"
 
 namespace tutti::torch_plugin {
 namespace {
@@ -37,7 +38,8 @@ class Exchange {
   }
 
   std::vector<std::string> run(const std::string& name, const std::string& mine) {
-    // torch's store may end while a rank makes a group of its own: whoever serves it may be done.
+    // torch's store may end while a rank makes a group of its own: the rank that serves it may be
+    // done.
     if (size_ == 1) return {mine};
     std::vector<std::string> keys;
     for (int r = 0; r < size_; ++r) keys.push_back(prefix_ + name + "/" + std::to_string(r));
@@ -92,7 +94,7 @@ std::optional<std::string> host_of(const c10::intrusive_ptr<c10d::Store>& store)
 }  // namespace
 
 ProcessGroup meet(const c10d::DistributedBackendOptions& given) {
-  const auto timeout = std::chrono::duration_cast<milliseconds>(given.timeout);
+  const auto timeout = bounded(std::chrono::duration_cast<milliseconds>(given.timeout));
   TORCH_CHECK_VALUE(timeout > milliseconds(0), "tutti: the timeout must be positive");
   Exchange exchange(given.store, given.group_rank, given.group_size, timeout);
   InitOptions options;

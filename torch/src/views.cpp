@@ -172,9 +172,14 @@ int root_of(std::int64_t rank, const char* operation) {
   return static_cast<int>(rank);
 }
 
+std::chrono::milliseconds bounded(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kCentury = std::chrono::hours(100 * 365 * 24);
+  return std::min(timeout, kCentury);
+}
+
 std::optional<std::chrono::nanoseconds> timeout_of(std::chrono::milliseconds given) {
   if (given == c10d::kUnsetTimeout || given == kNoTimeout) return std::nullopt;
-  return given;
+  return bounded(given);
 }
 
 std::vector<std::size_t> split_counts(const at::Tensor& tensor,

@@ -42,6 +42,9 @@ struct Reduction {
 /// The root, which c10d counts in 64 bits; what no int holds is no rank of any group.
 [[nodiscard]] int root_of(std::int64_t rank, const char* operation);
 
+/// At most a century: what is longer overflows once it is counted in nanoseconds.
+[[nodiscard]] std::chrono::milliseconds bounded(std::chrono::milliseconds timeout);
+
 /// Absent: the group's.
 [[nodiscard]] std::optional<std::chrono::nanoseconds> timeout_of(std::chrono::milliseconds given);
 

@@ -9,6 +9,8 @@
 #include <ATen/core/ivalue.h>
 
 #include "failures.hpp"
+#include "interpreter_end.hpp"
+#include "views.hpp"
 #include "without_gil.hpp"
 
 namespace tutti::torch_plugin {
@@ -16,10 +18,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// This thread runs what is chained to a future. Meanwhile the progress thread completes no other.
-thread_local bool in_chain = false;
+thread_local bool runs_chain = false;
 
 }  // namespace
+
+bool in_chain() noexcept { return runs_chain; }
 
 /// An operation that nobody holds any more, and the memory that it reads and writes.
 struct WorkTutti::Kept {
@@ -28,6 +31,8 @@ struct WorkTutti::Kept {
   std::vector<at::Tensor> outputs;
 
   static void drop(void* context, const Status&) noexcept {
+    const InterpreterUse use;
+    if (!use) return;  // the tensors leak
     auto* const kept = static_cast<Kept*>(context);
     kept->work.detach();
     delete kept;
@@ -59,7 +64,7 @@ WorkTutti::~WorkTutti() {
 }
 
 void WorkTutti::add(tutti::Work work, bool asynchronous) {
-  if (asynchronous) (void)work.done();  // whoever looks wakes the progress thread
+  if (asynchronous) (void)work.done();  // a look wakes the progress thread
   works_.push_back(std::move(work));
 }
 
@@ -118,7 +123,7 @@ int WorkTutti::sourceRank() const {
 bool WorkTutti::wait(std::chrono::milliseconds timeout) {
   if (!settled_.load()) {
     const bool limited = timeout > kNoTimeout;
-    const auto deadline = limited ? Clock::now() + timeout : Clock::time_point::max();
+    const auto deadline = limited ? Clock::now() + bounded(timeout) : Clock::time_point::max();
     const auto check_in_time = [&](bool in_time) {
       TORCH_CHECK_WITH(DistBackendError, in_time, "Work.wait: not done within ", timeout.count(),
                        " ms; the operation goes on, and can be waited for again");
@@ -146,41 +151,55 @@ bool WorkTutti::wait(std::chrono::milliseconds timeout) {
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
-  bool ended = false;
   const WithoutGil unlocked;  // the mutex is held by a thread that waits, perhaps for long
   {
     const std::lock_guard lock(waiting_);
     if (future_) return future_;
     future_ =
         c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
-    if (in_chain) {  // which may wait for this future, as PowerSGD's hook does
+    if (in_chain()) {  // which may wait for this future, as PowerSGD's hook does
       try {
-        std::thread([self = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this)] {
-          self->complete_apart();
-        }).detach();
+        std::thread(&WorkTutti::complete_apart, c10::intrusive_ptr<WorkTutti>::reclaim_copy(this))
+            .detach();
       } catch (const std::system_error&) {
         future_.reset();
         throw;
       }
       return future_;
     }
-    running_ = works_.size() + 1;
-    for (tutti::Work& work : works_) {
-      auto held = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this);
-      try {
-        work.on_done({&WorkTutti::done, held.get()});
-        (void)held.release();
-      } catch (const InvalidArgument&) {  // it was waited for
-        --running_;
-      }
-    }
-    ended = --running_ == 0;
+    if (!InterpreterUse::ended() && complete_later()) return future_;
   }
-  if (ended) complete_future();
+  wait_quietly();
+  complete_future();
   return future_;
 }
 
+/// Under the mutex: the progress thread shall complete the future. False if all is done.
+bool WorkTutti::complete_later() {
+  running_ = works_.size() + 1;
+  for (tutti::Work& work : works_) {
+    auto held = c10::intrusive_ptr<WorkTutti>::reclaim_copy(this);
+    try {
+      work.on_done({&WorkTutti::done, held.get()});
+      (void)held.release();
+    } catch (const InvalidArgument&) {  // it was waited for
+      --running_;
+    }
+  }
+  return --running_ != 0;
+}
+
+void WorkTutti::wait_quietly() {
+  try {
+    (void)wait(kNoTimeout);
+  } catch (...) {
+    // The future tells it.
+  }
+}
+
 void WorkTutti::done(void* context, const Status& status) noexcept {
+  const InterpreterUse use;
+  if (!use) return;  // the tensors leak, and the future never completes
   const auto self = c10::intrusive_ptr<WorkTutti>::reclaim(static_cast<WorkTutti*>(context));
   // Callbacks come one after the other, and only the last one reads it.
   if (!status.ok() && self->failure_.ok()) self->failure_ = status;
@@ -188,18 +207,20 @@ void WorkTutti::done(void* context, const Status& status) noexcept {
 }
 
 /// On a thread of its own.
-void WorkTutti::complete_apart() {
-  try {
-    (void)wait(kNoTimeout);
-  } catch (...) {
-    // The future tells it.
+void WorkTutti::complete_apart(c10::intrusive_ptr<WorkTutti> self) {
+  self->wait_quietly();
+  const InterpreterUse use;
+  if (!use) {
+    (void)self.release();
+    return;
   }
-  complete_future();
+  self->complete_future();
+  self.reset();
 }
 
 /// On the progress thread, which holds no lock: what is chained to the future runs here.
 void WorkTutti::complete_future() {
-  const bool before = std::exchange(in_chain, true);
+  const bool before = std::exchange(runs_chain, true);
   try {
     (void)poll();
     if (const std::exception_ptr problem =
@@ -210,7 +231,7 @@ void WorkTutti::complete_future() {
   } catch (...) {
     // A callback of the user's threw: torch has logged it, and our thread goes on.
   }
-  in_chain = before;
+  runs_chain = before;
 }
 
 }  // namespace tutti::torch_plugin

@@ -15,6 +15,10 @@
 
 namespace tutti::torch_plugin {
 
+/// True while this thread runs what is chained to a future. Until it returns, no other future
+/// completes on the progress thread.
+[[nodiscard]] bool in_chain() noexcept;
+
 /// What c10d shall know of an operation beside its end.
 struct Operation {
   c10d::OpType type = c10d::OpType::UNKNOWN;
@@ -49,7 +53,9 @@ class WorkTutti final : public c10d::Work {
   static void done(void* context, const Status& status) noexcept;
   bool poll() const;
   void settle() const;
-  void complete_apart();
+  bool complete_later();
+  void wait_quietly();
+  static void complete_apart(c10::intrusive_ptr<WorkTutti> self);
   void complete_future();
 
   std::vector<at::Tensor> inputs_;

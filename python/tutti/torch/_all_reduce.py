@@ -31,6 +31,11 @@ def define_in_python() -> None:
         if tensor.requires_grad and torch.is_grad_enabled():
             raise RuntimeError("tutti: all_reduce_: the tensor requires a gradient, and this operator has none; use "
                                "tutti.torch.nn.all_reduce, or torch.no_grad()")
+        if tensor.is_conj() or tensor.is_neg():  # a view: the memory holds other values
+            plain = tensor.resolve_conj().resolve_neg()
+            values(plain, op, group)
+            tensor.copy_(plain)
+            return
         dist.all_reduce(tensor, OPS[op], group_of(group))
         if not tensor.is_inference():
             torch.autograd.graph.increment_version(tensor)
@@ -42,4 +47,12 @@ def define_in_python() -> None:
     library.define("all_reduce_(Tensor(a!) tensor, str op, str group) -> ()", tags=torch.Tag.pt2_compliant_tag)
     library.impl("all_reduce_", values, "CompositeExplicitAutograd")
     library.impl("all_reduce_", no_values, "Meta")
+    take_views(library, "all_reduce_")
     _libraries.append(library)
+
+
+def take_views(library: torch.library.Library, name: str) -> None:
+    """Conjugated and negated views come to the operator as they are: torch's own kernels for them write back what an
+    operator returns, and read memory that is no value where it returns nothing."""
+    for key in ("Conjugate", "Negative"):
+        library.impl(name, torch.library.fallthrough_kernel, key)

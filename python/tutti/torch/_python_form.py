@@ -75,6 +75,7 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
     def __init__(self, group: tutti.ProcessGroup) -> None:
         super().__init__(group.rank, group.size)
         self._group, self._name, self._desc = group, "", ""
+        self._was_shut_down = False
 
     # torch keeps these in a group's backends, and this group has none.
 
@@ -103,7 +104,12 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
             raise RuntimeError(f"tutti: this group has no backend for {device}")
         return self
 
+    def _check_open(self) -> None:
+        if self._was_shut_down:
+            raise dist.DistBackendError(f"tutti: group {self._name!r} was shut down")
+
     def _run(self, outputs: Sequence[torch.Tensor], start: Callable[[], tutti.Work | None]) -> PythonWork:
+        self._check_open()
         with torchs_errors():
             work = start()
         return PythonWork([] if work is None else [work], outputs)
@@ -266,10 +272,12 @@ class ProcessGroupTutti(dist.ProcessGroup):  # type: ignore[misc]
 
     def abort(self) -> None:
         """Break the group on all ranks: what runs fails there."""
+        self._check_open()
         self._group.abort("torch's abort() was called")
 
     def shutdown(self) -> None:
         """Leave the group. What runs goes on; later calls are refused."""
+        self._was_shut_down = True
         self._group.close()
 
     # What torch calls these from 2.13 on.

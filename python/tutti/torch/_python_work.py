@@ -43,6 +43,22 @@ def torchs_errors() -> Iterator[None]:
 _chain = threading.local()
 
 
+class _Failure:
+    """The value of a future that has failed. torch's C++, as DDP's, looks for tensors in such a value by pickling it, and
+    reads memory that is no tensor where it finds none; so pickling it raises what went wrong."""
+
+    def __init__(self, problem: BaseException) -> None:
+        self.problem = problem
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise self.problem
+
+    @staticmethod
+    def unwrap(value: "_Failure") -> None:
+        """What the future calls to give its value to Python."""
+        raise value.problem
+
+
 class PythonWork(dist.Work):  # type: ignore[misc]
     """Operations that torch sees as one. tutti keeps their tensors until they are done."""
 
@@ -76,7 +92,10 @@ class PythonWork(dist.Work):  # type: ignore[misc]
 
     def source_rank(self) -> int:
         """Of a recv that is done: the rank of the group that sent."""
-        return next(work.source_rank for work in self.works)
+        found = next((work.source_rank for work in self.works if work.source_rank >= 0), None)
+        if found is None:
+            raise ValueError("Work.source_rank: only a recv that is done has one")
+        return found
 
     _source_rank = source_rank
 
@@ -112,5 +131,6 @@ class PythonWork(dist.Work):  # type: ignore[misc]
         if problem is None:
             future.set_result(self._outputs)
         else:
-            future.set_exception(problem)
+            future._set_unwrap_func(_Failure.unwrap)
+            future.set_result(_Failure(problem))
         _chain.on = before

@@ -2,6 +2,7 @@
 
 import torch
 
+from ._all_reduce import take_views
 from ._groups import Group, name_of
 
 _CALL = "tutti: all_reduce_add_rms_norm_: "
@@ -28,6 +29,7 @@ def define_in_python() -> None:
                    "-> ()", tags=torch.Tag.pt2_compliant_tag)
     library.impl("all_reduce_add_rms_norm_", _values, "CompositeExplicitAutograd")
     library.impl("all_reduce_add_rms_norm_", _no_values, "Meta")
+    take_views(library, "all_reduce_add_rms_norm_")
     _libraries.append(library)
 
 
@@ -47,8 +49,9 @@ def _no_values(tensor: torch.Tensor, residual: torch.Tensor, weight: torch.Tenso
 def _values(tensor: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float, group: str) -> None:
     _no_values(tensor, residual, weight, eps, group)
     three = (tensor, residual, weight)
-    if not all(one.is_contiguous() for one in three):
-        raise ValueError(f"{_CALL}the three tensors must be contiguous; call contiguous() first")
+    if not all(one.is_contiguous() and not one.is_neg() for one in three):
+        raise ValueError(f"{_CALL}the three tensors must be contiguous and no negated views; call contiguous() and "
+                         "resolve_neg() first")
     ends = sorted((one.data_ptr(), one.data_ptr() + one.nbytes) for one in three if one.numel())
     if any(end > begin for (_, end), (begin, _) in zip(ends, ends[1:], strict=False)):
         raise ValueError(f"{_CALL}the three tensors must not share memory")

@@ -25,15 +25,16 @@ constexpr unsigned kLookEvery = 64;
 constexpr unsigned kLetGoEvery = 16;
 /// MPI has nothing to sleep on. So who waits looks all the time at first, then now and then.
 constexpr auto kSpinTime = microseconds(200);
-constexpr auto kShortSleep = microseconds(50);
-constexpr auto kLongSleep = microseconds(500);
+constexpr auto kShortPause = microseconds(50);
+constexpr auto kLongPause = microseconds(500);
 constexpr auto kLongWait = std::chrono::milliseconds(50);
 /// A process that ends gives a spoiled MPI so much time.
-constexpr unsigned kFinalizeSeconds = 5;
+constexpr auto kFinalizeTime = std::chrono::seconds(5);
 
-void sleep_for(microseconds time) noexcept {
-  const timespec pause{0, static_cast<long>(time.count()) * 1000};
-  (void)::nanosleep(&pause, nullptr);
+void pause_for(microseconds time) noexcept {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+  const timespec pause{seconds.count(), static_cast<long>((time - seconds).count()) * 1000};
+  (void)::ppoll(nullptr, 0, &pause, nullptr);
 }
 
 std::string_view name_of(Threading threading) noexcept {
@@ -118,8 +119,8 @@ void Driver::finalize(int status) noexcept {
     // Other ranks may never do their part of what MPI was given.
     try {
       std::thread([status] {
-        ::sleep(kFinalizeSeconds);
-        ::_exit(status);
+        pause_for(kFinalizeTime);
+        ::_exit(status);  // it exits already, and MPI keeps it
       }).detach();
     } catch (const std::exception&) {
       return;
@@ -189,9 +190,9 @@ bool Driver::wait(Group& group, std::uint64_t ticket, std::optional<std::chrono:
       const auto waited = now - *begun;
       if (limit && waited >= *limit) return false;
       if (waited > kLongWait)
-        sleep_for(kLongSleep);
+        pause_for(kLongPause);
       else if (waited > kSpinTime)
-        sleep_for(kShortSleep);
+        pause_for(kShortPause);
     }
     if (crowded_) (void)::sched_yield();
     lock.lock();
@@ -233,26 +234,26 @@ void Driver::need_thread() noexcept {
 
 void Driver::run() noexcept {
   std::unique_lock lock(mutex_);
-  microseconds pause = kShortSleep;
+  microseconds pause = kShortPause;
   while (!ending_) {
     if (!due_.empty()) {
       std::vector<Due> due = std::exchange(due_, {});
       lock.unlock();
       for (const Due& one : due) one.callback.function(one.callback.context, one.outcome);
       lock.lock();
-      pause = kShortSleep;
+      pause = kShortPause;
       continue;
     }
     if (!needed_ || idle()) {
       needed_ = false;
       wake_.wait(lock, [this] { return needed_ || ending_ || !due_.empty(); });
-      pause = kShortSleep;
+      pause = kShortPause;
       continue;
     }
     if (callers_.load() == 0) progress(true);
     if (!due_.empty()) continue;
     wake_.wait_for(lock, pause);
-    pause = std::min<microseconds>(pause * 2, kLongSleep);
+    pause = std::min<microseconds>(pause * 2, kLongPause);
   }
 }
 

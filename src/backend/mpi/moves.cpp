@@ -12,6 +12,8 @@
 namespace tutti::mpi {
 namespace {
 
+/// Tags of the library's own messages in Python begin here (python/tutti/distributed/constants.py).
+constexpr int kFirstOwnTag = 0x70000000;
 constexpr std::size_t kIntMax = std::numeric_limits<int>::max();
 /// Elements of a reduction that MPI gets at once: an int has to count them.
 constexpr std::size_t kMostReduced = std::size_t{1} << 30;
@@ -321,7 +323,12 @@ void prepare(Operation& op, int rank, int size) {
 
 int tag_of(const Place& place, int tag) noexcept {
   if (tag == kMonitoredBarrierTag) return monitored_barrier_tag(place);
-  return tag < blocks_tag(place) ? tag : -1;
+  if (place.largest_tag == std::numeric_limits<int>::max())
+    return tag < blocks_tag(place) ? tag : -1;
+  // MPI has fewer tags than we: the upper half of them is for the messages of objects and meetings.
+  const int half = place.largest_tag / 2;
+  if (tag < half) return tag;
+  return tag >= kFirstOwnTag ? half + tag % (half - 2) : -1;
 }
 
 int start(const Place& place, Operation& op) { return Starter(place, op).start(); }

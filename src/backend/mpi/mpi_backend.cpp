@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <random>
 #include <utility>
+#include <vector>
 
 #include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"
@@ -16,6 +17,9 @@
 
 namespace tutti::mpi {
 namespace {
+
+/// Of the messages by which MPI makes a communicator of some members alone.
+constexpr int kMembersTag = 7;
 
 /// The ticket of a call that could not be made.
 constexpr std::uint64_t kBarred = ~std::uint64_t{0};
@@ -46,6 +50,18 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   Comm base = api.world();
   if (const auto* const given = std::any_cast<std::uintptr_t>(&options.backend_options))
     base = Comm{*given};
+  bool ours = false;
+  using Members = std::pair<std::uintptr_t, std::vector<int>>;
+  if (const auto* const some = std::any_cast<Members>(&options.backend_options)) {
+    const int code = driver.with(
+        [&] { return api.create_group(Comm{some->first}, some->second, kMembersTag, base); });
+    if (code != 0)
+      return Status(Errc::internal, "MPI_Comm_create_group failed: " + api.error_text(code));
+    ours = true;
+  }
+  const auto free_ours = [&] {
+    if (ours) (void)driver.with([&] { return api.free(base); });
+  };
   if (const std::string why = driver.forbidden(); !why.empty())
     return Status(Errc::unsupported, why);
   int rank = 0;
@@ -87,6 +103,7 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
     if (made.ok()) notes = driver.with([&] { return &driver.add_notes(base, comm); });
   }
   if (!made.ok()) return made;
+  free_ours();
   spec.made = true;
   return driver.with([&]() -> Result<Backend*> {
     World& world = driver.add(
@@ -233,6 +250,17 @@ BackendFactory factory() {
   BackendFactory factory;
   factory.name = kName;
   factory.missing = missing_library;
+  factory.about = [] {
+    Result<Api*> api = open_library();
+    if (!api) return std::string();
+    const LibraryInfo& info = (*api)->info();
+    const std::optional<bool> cuda = (*api)->cuda_aware();
+    return info.name + ", MPI " + std::to_string(info.major) + "." + std::to_string(info.minor) +
+           ", " + base::shown(info.path) + " (ABI: " + info.abi +
+           "), begun with MPI_THREAD_SERIALIZED, " +
+           (!cuda ? "does not tell whether it is CUDA-aware"
+                  : (*cuda ? "CUDA-aware" : "not CUDA-aware"));
+  };
   factory.meet = [](const std::any& options,
                     std::chrono::steady_clock::time_point deadline) -> Result<Meeting> {
     Result<Driver*> driver = Driver::of_process();

@@ -3,17 +3,19 @@
 import functools
 import pathlib
 
-import accelerate
 import pytest
 import torch
 import torch.distributed as dist
-from accelerate.utils import (DistributedDataParallelKwargs, broadcast, broadcast_object_list, gather_object,
-                              pad_across_processes, set_seed)
 from torch.utils.data import DataLoader, TensorDataset
 
 import tutti.torch
 import tutti.torch.__main__ as program
 from forked import run
+
+accelerate = pytest.importorskip("accelerate", reason="accelerate is not installed (./dev deps clients)")
+
+from accelerate.utils import (DistributedDataParallelKwargs, broadcast, broadcast_object_list, gather_object,  # noqa: E402
+                              pad_across_processes, set_seed)
 
 PROGRAM = pathlib.Path(__file__).with_name("accelerate_program.py")
 ROWS = 24  # as many for each of 2 or 3 ranks

@@ -47,6 +47,12 @@ struct Layers : torch::nn::Module {
   torch::Tensor hidden_output;  ///< its gradient is known when first's are not
 };
 
+/// The same on all ranks.
+inline std::shared_ptr<Layers> same_layers() {
+  torch::manual_seed(3);
+  return std::make_shared<Layers>();
+}
+
 /// The layer that is used last is registered first, so that the buckets' first order is the wrong
 /// one.
 struct Turned : torch::nn::Module {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -15,8 +14,12 @@
 
 #include <tutti/torch/distributed_sampler.hpp>
 
+#include "disagreements.hpp"
 #include "functions.hpp"
 #include "nets.hpp"
+#include "random_steps.hpp"
+#include "thread_ranks.hpp"
+#include "used_parameters.hpp"
 
 // The program of torch/README.md, in this file because torch's headers take most of the time.
 #define main readme_program
@@ -98,11 +101,6 @@ std::vector<double> losses_alone(Layers& net, int steps) {
   return losses;
 }
 
-std::shared_ptr<Layers> same_layers() {
-  torch::manual_seed(3);
-  return std::make_shared<Layers>();
-}
-
 void train(ProcessGroup& group, const DataParallelOptions& options) {
   constexpr int kSteps = 5;
   const std::vector<double> expected = losses_alone(*same_layers(), kSteps);
@@ -132,6 +130,8 @@ void training(ProcessGroup& group) {
   train(group, small_buckets());
   DataParallelOptions views = small_buckets();
   views.gradient_as_bucket_view = true;
+  train(group, views);
+  views.static_graph = true;
   train(group, views);
 }
 
@@ -226,28 +226,6 @@ void twice(ProcessGroup& group) {
   fails(first);
 }
 
-void mismatch(ProcessGroup& group) {
-  const int last = group.size() - 1;
-  if (last == 0) return;
-  const std::string name = "rank " + std::to_string(last);
-  const auto make = [&](const std::shared_ptr<Layers>& net, const DataParallelOptions& options) {
-    return [&group, net, options] { DistributedDataParallel<Layers>(net, group, options); };
-  };
-  const bool odd = group.rank() == last;
-  const auto wide = std::make_shared<Layers>(odd ? 65 : 64);
-  check_throws<c10::ValueError>(make(wide, {}), {name, "'first.weight'", "[65, 16]", "[64, 16]"});
-  const auto single = std::make_shared<Layers>();
-  if (odd) single->third->to(torch::kFloat);
-  check_throws<c10::ValueError>(make(single, {}), {name, "'third.weight' Float", "Double"});
-  const auto more = std::make_shared<Layers>();
-  if (odd) more->register_parameter("zero", torch::zeros({1}));
-  check_throws<c10::ValueError>(make(more, {}), {name, "'zero'"});
-  const auto plain = std::make_shared<Layers>();
-  check_throws<c10::ValueError>(make(plain, {.find_unused_parameters = odd}),
-                                {name, "find_unused_parameters"});
-  make(plain, {})();  // the group is as good as before
-}
-
 void buffers(ProcessGroup& group) {
   DistributedDataParallel<Counting> model(std::make_shared<Counting>(), group);
   const Tensor batch = whole_batch();
@@ -291,34 +269,6 @@ void hooks(ProcessGroup& group) {
       },
       0, 1e-13);
   check(parameters == 6 && last == 1, "the own hook did not see each parameter once");
-}
-
-void unused(ProcessGroup& group) {
-  torch::manual_seed(5);
-  const auto net = std::make_shared<Branches>();
-  DataParallelOptions options = small_buckets();
-  options.find_unused_parameters = true;
-  DistributedDataParallel<Branches> model(net, group, options);
-  const Tensor batch = whole_batch();
-  for (int step = 0; step < 3; ++step) {
-    model.zero_grad();
-    // Only the last rank uses `right`; none uses it in the second step.
-    const bool left_only = group.rank() + 1 != group.size() || step == 1;
-    model(batch, left_only).sum().backward();
-    check(!net->idle->weight.grad().defined(), "a parameter that nobody uses has a gradient");
-    check(net->right->weight.grad().defined() == (step != 1), "gradients of 'right'");
-    const double share_of_one = step == 1 ? 0 : 24.0 / group.size();
-    if (step != 1) check_close(net->right->bias.grad()[0], torch::tensor(share_of_one), "right");
-    check_close(net->left->bias.grad()[0], torch::tensor(24.0), "left");
-  }
-}
-
-void missing(ProcessGroup& group) {
-  DistributedDataParallel<Branches> model(std::make_shared<Branches>(), group);
-  model(whole_batch(), true).sum().backward();
-  check_throws<c10::Error>(
-      [&] { model(whole_batch(), true); },
-      {"'right.weight', 'right.bias', 'idle.weight', 'idle.bias'", "find_unused_parameters"});
 }
 
 /// What `join` does, in one process: in step s only the ranks from s on have a batch.
@@ -390,20 +340,6 @@ void checkpoint(ProcessGroup& group) {
   other.load_checkpoint(path);
 }
 
-/// The last rank dies in backward; the others are told so.
-void killed(ProcessGroup& group) {
-  DistributedDataParallel<Layers> model(same_layers(), group, small_buckets());
-  const Tensor batch = whole_batch();
-  loss_of(model(batch), batch).backward();
-  const Tensor loss = loss_of(model(batch), batch);
-  const int last = group.size() - 1;
-  if (group.rank() == last) {
-    model.module()->hidden_output.register_hook([](const Tensor&) { std::raise(SIGKILL); });
-  }
-  check_throws<c10::DistNetworkError>([&] { loss.backward(); }, {"rank " + std::to_string(last)});
-  check_throws<c10::Error>([&] { model(batch); }, {"the last backward failed"});
-}
-
 /// Bytes of memory that this process has.
 std::int64_t resident_bytes() {
   std::int64_t pages = 0;
@@ -413,21 +349,25 @@ std::int64_t resident_bytes() {
 
 /// Many steps, which must not need more memory than some.
 void memory(ProcessGroup& group) {
-  DataParallelOptions options{.first_bucket_bytes = 600, .bucket_bytes = 4096};
-  options.find_unused_parameters = true;
-  options.gradient_as_bucket_view = true;
-  DistributedDataParallel<Turned> model(std::make_shared<Turned>(), group, options);
-  torch::optim::SGD optimizer(model.parameters(), 0.01);
-  const Tensor batch = whole_batch();
-  std::int64_t before = 0;
-  for (int step = 0; step < 10'000; ++step) {
-    if (step == 1'000) before = resident_bytes();  // until then rings and caches are first used
-    optimizer.zero_grad();
-    loss_of(model(batch), batch).backward();
-    optimizer.step();
+  for (const bool fixed : {false, true}) {
+    DataParallelOptions options{.first_bucket_bytes = 600, .bucket_bytes = 4096};
+    options.find_unused_parameters = !fixed;
+    options.static_graph = fixed;
+    options.gradient_as_bucket_view = !fixed;
+    DistributedDataParallel<Turned> model(std::make_shared<Turned>(), group, options);
+    torch::optim::SGD optimizer(model.parameters(), 0.01);
+    const Tensor batch = whole_batch();
+    std::int64_t before = 0;
+    for (int step = 0; step < 10'000; ++step) {
+      if (step == 1'000) before = resident_bytes();  // until then rings and caches are first used
+      optimizer.zero_grad();
+      loss_of(model(batch), batch).backward();
+      optimizer.step();
+    }
+    const std::int64_t grown = resident_bytes() - before;
+    // Less than 32 bytes for each step, so that no object of a step is left.
+    check(grown < 9'000 * 32, "9,000 steps needed " + std::to_string(grown) + " bytes more");
   }
-  const std::int64_t grown = resident_bytes() - before;
-  check(grown < 2 << 20, "9,000 steps needed " + std::to_string(grown) + " bytes more");
 }
 
 /// A line of indices for each rank of some samplers; tests/torch/cpp_test.py compares with torch's.
@@ -454,15 +394,31 @@ const std::map<std::string, std::function<void(ProcessGroup&)>> kCases = {
     {"no_sync", no_sync},
     {"arrival", arrival},
     {"mismatch", mismatch},
+    {"skipped", skipped},
     {"buffers", buffers},
     {"hooks", hooks},
     {"unused", unused},
     {"missing", missing},
+    {"static_graph", static_graph},
+    {"changed_graph", changed_graph},
+    {"late_graph", late_graph},
+    {"nested_backward", nested_backward},
+    {"unused_no_sync", unused_no_sync},
     {"join", join},
     {"killed", killed},
+    {"killed_in_constructor", killed_in_constructor},
+    {"killed_in_first_step", killed_in_first_step},
+    {"killed_in_function", killed_in_function},
+    {"killed_in_hook", killed_in_hook},
+    {"killed_in_join", killed_in_join},
     {"checkpoint", checkpoint},
     {"functions", functions},
+    {"function_edges", function_edges},
     {"memory", memory},
+    {"other_thread", other_thread},
+    {"random_steps", random_steps},
+    {"thread_ranks", thread_ranks},
+    {"two_models", two_models},
     {"twice", twice}};
 
 }  // namespace

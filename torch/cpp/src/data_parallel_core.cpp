@@ -31,7 +31,7 @@ DataParallelCore::DataParallelCore(std::shared_ptr<::torch::nn::Module> module, 
   Model model = model_of(*module_);
   parameters_ = model.parameters;
   buffers_ = model.buffers;
-  check_alike(group_, model.description + describe(options_));
+  check_alike(group_, describe(options_) + model.description);
   broadcast(parameters_, 0);
   broadcast(buffers_, 0);
   std::vector<std::string> names;

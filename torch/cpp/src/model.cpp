@@ -78,7 +78,8 @@ std::string describe(const DataParallelOptions& options) {
   std::ostringstream out;
   out << "options: first_bucket_bytes " << options.first_bucket_bytes << ", bucket_bytes "
       << options.bucket_bytes << ", broadcast_buffers " << options.broadcast_buffers
-      << ", find_unused_parameters " << options.find_unused_parameters << '\n';
+      << ", find_unused_parameters " << options.find_unused_parameters << ", static_graph "
+      << options.static_graph << '\n';
   return out.str();
 }
 

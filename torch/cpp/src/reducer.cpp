@@ -40,8 +40,11 @@ Reducer::Reducer(ProcessGroup group, std::vector<std::string> names,
       options_(options),
       places_(parameters_.size()),
       ready_(parameters_.size()),
+      used_(parameters_.size()),
       usage_(parameters_.size()),
-      rebuilt_(options.find_unused_parameters) {  // the order may then change with each step
+      // The order may change with each step if the used parameters do.
+      rebuilt_(options.find_unused_parameters && !options.static_graph) {
+  if (options_.static_graph) graph_.emplace(names_);
   std::vector<std::size_t> order(parameters_.size());
   std::iota(order.rbegin(), order.rend(), std::size_t{0});
   buckets_ = make_buckets(parameters_, order, options_.first_bucket_bytes, options_.bucket_bytes);
@@ -111,7 +114,16 @@ void Reducer::rebuild() {
 void Reducer::prepare(const std::vector<at::Tensor>& outputs) {
   const std::lock_guard lock(mutex_);
   unused_.clear();
-  if (options_.find_unused_parameters) find_unused(outputs);
+  if (graph_) {
+    unused_ = graph_->unused();
+    for (const at::Tensor& output : outputs)
+      if (output.defined() && output.requires_grad())
+        output.register_hook([weak = weak_from_this()](const at::Tensor&) {
+          if (const auto reducer = weak.lock()) reducer->await_end();
+        });
+  } else if (options_.find_unused_parameters) {
+    find_unused(outputs);
+  }
   begin_step();
   awaits_ = parameters_.empty() ? Awaits::nothing : Awaits::gradients;
 }
@@ -129,7 +141,8 @@ void Reducer::pause_between_steps() {
 void Reducer::begin_step() {
   for (Bucket& bucket : buckets_) bucket.missing = bucket.members.size();
   ready_.assign(ready_.size(), false);
-  std::ranges::fill(usage_, 0);
+  if (graph_) graph_->begin_step();
+  end_awaited_ = false;
   arrivals_.clear();
   next_ = 0;
   left_ = parameters_.size();
@@ -168,24 +181,73 @@ void Reducer::in_step(const Part& part) {
 
 void Reducer::on_gradient(std::size_t number) {
   in_step([&] {
+    used_[number] = 1;
     if (awaits_ != Awaits::nothing) accept(number);
   });
 }
 
+void Reducer::await_end() {
+  const std::lock_guard lock(mutex_);
+  if (awaits_ != Awaits::gradients || end_awaited_) return;
+  end_awaited_ = true;
+  ::torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
+    if (const auto reducer = weak.lock()) reducer->end_backward();
+  });
+}
+
+void Reducer::end_backward() {
+  in_step([&] {
+    end_awaited_ = false;
+    if (!begun_) return;  // this backward was for other tensors
+    if (!graph_->learned()) learn_graph();
+    TORCH_CHECK(left_ == 0,
+                "tutti: DistributedDataParallel: this backward has brought no gradient for ",
+                names_without_gradient(),
+                ", but the first step had them; with static_graph all steps must use the same "
+                "parameters. If they change, set find_unused_parameters instead");
+    finish();
+  });
+}
+
+void Reducer::learn_graph() {
+  graph_->learn();
+  arrivals_.insert(arrivals_.end(), graph_->unused().begin(), graph_->unused().end());
+  for (std::size_t number = 0; number < parameters_.size(); ++number) {
+    // If the other ranks had their first step without this one, it is too late for more.
+    if (stepped_ && used_[number] != 0 && usage_[number] == 0) graph_->refuse(number);
+    take(number);
+  }
+  left_ = 0;
+  while (next_ < buckets_.size()) launch(next_++);
+  if (exchanges_usage()) launch_usage();
+}
+
 void Reducer::accept(std::size_t number) {
-  TORCH_CHECK(awaits_ == Awaits::gradients && !ready_[number], "tutti: DistributedDataParallel: '",
-              names_[number],
+  TORCH_CHECK(awaits_ == Awaits::gradients && (graph_ || !ready_[number]),
+              "tutti: DistributedDataParallel: '", names_[number],
               "' got its gradient twice after one forward; use no_sync() for all but the last "
               "backward");
   if (!begun_) {
     begun_ = true;
-    for (const std::size_t one : unused_) mark(one);
+    for (const std::size_t one : unused_) {
+      // With static_graph, in a backward of its own that no_sync let stay here.
+      if (graph_ && used_[one] != 0 && usage_[one] == 0) graph_->refuse(one);
+      mark(one);
+    }
   }
-  usage_[number] = 1;
+  if (graph_) {
+    await_end();
+    if (!graph_->learned() && !ready_[number]) {
+      ready_[number] = true;
+      arrivals_.push_back(number);
+    }
+    if (graph_->count(number)) mark(number);
+    return;
+  }
   arrivals_.push_back(number);
   mark(number);
   if (left_ > 0) return;
-  if (options_.find_unused_parameters) launch_usage();
+  if (exchanges_usage()) launch_usage();
   ::torch::autograd::Engine::get_default_engine().queue_callback([weak = weak_from_this()] {
     if (const auto reducer = weak.lock()) reducer->finish();
   });
@@ -232,7 +294,14 @@ void Reducer::launch(std::size_t index) {
   (void)bucket.work.done();  // wakes the progress thread: nobody waits before the end of backward
 }
 
+bool Reducer::tracks_usage() const noexcept {
+  return options_.find_unused_parameters || graph_.has_value();
+}
+
+bool Reducer::exchanges_usage() const noexcept { return graph_ ? !stepped_ : tracks_usage(); }
+
 void Reducer::launch_usage() {
+  usage_ = used_;
   usage_work_ = with_torchs_exceptions([&] { return group_.group().all_reduce(usage_); });
 }
 
@@ -242,6 +311,7 @@ void Reducer::finish() {
     for (const Bucket& bucket : buckets_)
       for (std::size_t k = 0; k < bucket.members.size(); ++k)
         hand_out(bucket.members[k], bucket.views[k]);
+    std::ranges::fill(used_, 0);
     last_ = counts_;
     awaits_ = Awaits::forward;
     begun_ = false;
@@ -263,12 +333,12 @@ void Reducer::wait_for_all() {
     }
     if (divisor_) bucket.flat.div_(*divisor_);
   }
-  if (options_.find_unused_parameters) with_torchs_exceptions([&] { usage_work_.wait(); });
+  if (exchanges_usage()) with_torchs_exceptions([&] { usage_work_.wait(); });
 }
 
 void Reducer::hand_out(std::size_t number, const at::Tensor& view) {
   // What no rank has used keeps the gradient that it had: optimizers then leave it alone.
-  if (options_.find_unused_parameters && usage_[number] == 0) return;
+  if (tracks_usage() && usage_[number] == 0) return;
   at::Tensor& gradient = parameters_[number].mutable_grad();
   if (options_.gradient_as_bucket_view)
     gradient = view;
@@ -281,10 +351,11 @@ void Reducer::hand_out(std::size_t number, const at::Tensor& view) {
 void Reducer::accompany() {
   in_step([&] {
     begin_step();
+    std::ranges::fill(used_, 0);
     left_ = 0;
     for (Bucket& bucket : buckets_) bucket.flat.zero_();
     for (std::size_t index = 0; index < buckets_.size(); ++index) launch(index);
-    if (options_.find_unused_parameters) launch_usage();
+    if (exchanges_usage()) launch_usage();
     wait_for_all();
     stepped_ = true;
   });

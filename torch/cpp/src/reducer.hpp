@@ -15,6 +15,7 @@
 #include <tutti/torch/data_parallel_core.hpp>
 
 #include "buckets.hpp"
+#include "static_graph.hpp"
 
 namespace tutti::torch {
 
@@ -22,7 +23,8 @@ namespace tutti::torch {
 ///
 /// A step: `prepare` after forward; the engine of autograd calls back for each gradient; a bucket
 /// whose gradients are all there is reduced, in the order of the buckets; the last gradient asks
-/// autograd to call `finish` at the end of backward.
+/// autograd to call `finish` at the end of backward. With static_graph the first step reduces all
+/// buckets there, when it knows which gradients come.
 /// Threads: the callbacks may come on threads of autograd; one mutex guards all. It is held while a
 ///         step's hooks run and while it waits; a hook may ask what the step has done.
 class Reducer : public std::enable_shared_from_this<Reducer> {
@@ -67,6 +69,11 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   };
 
   void on_gradient(std::size_t number);
+  /// With static_graph: makes sure that `end_backward` is called once, at the end of the outermost
+  /// backward if an output says when it begins.
+  void await_end();
+  void end_backward();
+  void learn_graph();
   void begin_step();
   /// Runs a part of a step; if it throws, the step is marked as failed.
   template <class Part>
@@ -76,6 +83,10 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   void mark(std::size_t number);
   void launch(std::size_t index);
   void launch_usage();
+  /// True if some parameters may be used by no rank.
+  [[nodiscard]] bool tracks_usage() const noexcept;
+  /// True if the ranks tell each other in this step what they use.
+  [[nodiscard]] bool exchanges_usage() const noexcept;
   void finish();
   void wait_for_all();
   void hand_out(std::size_t number, const at::Tensor& view);
@@ -98,13 +109,16 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   std::vector<std::pair<std::size_t, std::size_t>> places_;  ///< bucket and position of each
   std::vector<bool> ready_;                                  ///< its gradient is in the bucket
   std::vector<std::size_t> unused_;
+  std::optional<StaticGraph> graph_;
+  std::vector<std::int32_t> used_;   ///< 1 if this rank has used it since the last step
   std::vector<std::int32_t> usage_;  ///< how many ranks have used it
   tutti::Work usage_work_;
   std::vector<std::size_t> arrivals_;
   std::size_t next_ = 0;  ///< the bucket that is reduced next
   std::size_t left_ = 0;  ///< gradients that have not come
   Awaits awaits_ = Awaits::nothing;
-  bool begun_ = false;  ///< a gradient of this step has come
+  bool begun_ = false;        ///< a gradient of this step has come
+  bool end_awaited_ = false;  ///< autograd will call `end_backward`
   bool failed_ = false;
   bool stepped_ = false;
   bool rebuilt_ = false;

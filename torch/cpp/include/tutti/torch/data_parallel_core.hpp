@@ -26,6 +26,10 @@ struct DataParallelOptions {
   bool broadcast_buffers = true;
   /// Look, after each forward, for parameters that its outputs do not depend on.
   bool find_unused_parameters = false;
+  /// All steps use the parameters that the first one uses, also if some are unused;
+  /// find_unused_parameters does nothing then. A backward may run within another, and bring several
+  /// gradients for a parameter.
+  bool static_graph = false;
   /// Let the gradients lie in the buckets, which saves their memory and a copy.
   bool gradient_as_bucket_view = false;
 };
