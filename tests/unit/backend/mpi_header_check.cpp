@@ -99,7 +99,7 @@ void compare_functions() {
   TUTTI_SAME_CALL(MPI_Error_string);
   TUTTI_SAME_CALL(MPI_Comm_rank);
   TUTTI_SAME_CALL(MPI_Comm_size);
-  TUTTI_SAME_CALL(MPI_Comm_dup);
+  TUTTI_SAME_CALL(MPI_Comm_idup);
   TUTTI_SAME_CALL(MPI_Comm_split);
   TUTTI_SAME_CALL(MPI_Comm_group);
   TUTTI_SAME_CALL(MPI_Group_incl);
