@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "nets.hpp"
+#include "support/rotation.hpp"
 
 // The case of random steps: which branches a rank uses, what stays under no_sync, and the options.
 
@@ -106,7 +107,9 @@ inline void random_training(tutti::torch::ProcessGroup& group, Draws& draws) {
 }
 
 inline void random_steps(tutti::torch::ProcessGroup& group) {
-  for (unsigned seed = 0; seed < 60; ++seed) {
+  const unsigned count = tutti::test::long_tests() ? 200 : 20;
+  const auto first = static_cast<unsigned>(tutti::test::rotation() % 10'000) * count;
+  for (unsigned seed = first; seed < first + count; ++seed) {
     Draws draws{std::mt19937(seed),
                 std::mt19937(1000 * seed + static_cast<unsigned>(group.rank()))};
     try {
