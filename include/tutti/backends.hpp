@@ -95,9 +95,6 @@ struct BackendFactory {
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;
   /// How many worlds of this process live, be it by their groups or Works. No function: not told.
   std::function<int()> alive = {};
-  /// One line on what a backend stands on here, for people; empty: it says nothing, or is not here.
-  [[nodiscard]] std::string about_backend(std::string_view name);
-
   /// The command that starts so many ranks on this host, where only a launcher of its own can. No
   /// function: any launcher that tells ranks where they meet.
   std::function<Result<LaunchCommand>(int ranks)> launch = {};
@@ -112,6 +109,9 @@ void register_backend(BackendFactory factory);
 /// Names of the backends that a world can be made on here, the default first. Looks for plug-ins
 /// (<tutti/backend_plugin.hpp>).
 [[nodiscard]] std::vector<std::string> available_backends();
+
+/// One line on what a backend stands on here, for people; empty: it says nothing, or is not here.
+[[nodiscard]] std::string about_backend(std::string_view name);
 
 /// The command that starts so many ranks on this backend on this host (`tuttirun --backend`);
 /// nothing: any launcher can.
