@@ -10,7 +10,6 @@
 
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/world.hpp"
-#include "base/forks.hpp"
 #include "base/log.hpp"
 
 namespace tutti::mpi {
@@ -77,7 +76,7 @@ Result<std::unique_ptr<Driver>> Driver::over(Api& api) {
 }
 
 Result<Driver*> Driver::of_process() {
-  static base::ForkMutex mutex;
+  static std::mutex mutex;  // not one that a fork waits for: MPI_Init may fork
   static Driver* driver = nullptr;
   const std::lock_guard lock(mutex);
   if (driver != nullptr) return driver;
