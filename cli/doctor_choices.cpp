@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <tutti/backends.hpp>
+#include <tutti/init.hpp>
 
 #include "base/kinds.hpp"
 #include "cli/doctor.hpp"
@@ -88,6 +89,12 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
         "TUTTI_BACKEND is \"{}\": only programs that register a backend of this name can start; "
         "there is always {}",
         config.backend, fmt::join(backends, ", ")));
+  for (const std::string& name : backends) {
+    if (const std::string about = about_backend(name); !about.empty())
+      findings.fact("there is also " + name, about);
+  }
+  if (std::ranges::find(backends, "mpi") == backends.end())
+    findings.fact("mpi", "no: " + why_unavailable("mpi"));
   switch (config.transport) {
     case Config::TransportChoice::tcp:
       findings.fact("transport", "TCP for everything, as TUTTI_TRANSPORT says");

@@ -6,6 +6,7 @@
 #include <exception>
 #include <optional>
 
+#include "backend_launcher.hpp"
 #include "first_process.hpp"
 #include "guardian.hpp"
 #include "job.hpp"
@@ -28,6 +29,12 @@ int run(int argc, char** argv) {
     return EXIT_SUCCESS;
   }
   if (const std::optional<int> code = collect_if_first()) return *code;
+  if (!parsed->options.backend.empty()) {
+    if (const auto status = hand_over(parsed->options); !status.ok()) {
+      fmt::print(stderr, "tuttirun: {}\n", status.message());
+      return kUsageError;
+    }
+  }
   // Before any thread is there: they inherit the mask, and the guardian is a fork.
   const sigset_t watched = watched_signals();
   sigprocmask(SIG_BLOCK, &watched, nullptr);

@@ -271,6 +271,20 @@ Status convert_output(const RawOptions& raw, Options& options) {
   return {};
 }
 
+/// The options that are given, but for those that any launcher can follow.
+std::string ours_only(const CLI::App& app) {
+  constexpr std::array<std::string_view, 6> kOfAll = {"backend",   "nproc-per-node", "module",
+                                                      "no-python", "run-path",       "standalone"};
+  std::string given;
+  for (const CLI::Option* option : app.get_options()) {
+    const std::vector<std::string>& names = option->get_lnames();
+    if (option->count() == 0 || names.empty() || std::ranges::count(kOfAll, names.front()) > 0)
+      continue;
+    given += (given.empty() ? "--" : ", --") + names.front();
+  }
+  return given;
+}
+
 Status convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   auto nproc = workers_per_node(raw.nproc);
   if (!nproc) return nproc.status();
@@ -278,6 +292,8 @@ Status convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   auto nnodes = nodes_of_job(raw.nnodes, kMostWorkers / options.nproc_per_node);
   if (!nnodes) return nnodes.status();
   options.nnodes = *nnodes;
+  options.backend = raw.backend;
+  options.ours_only = ours_only(app);
   auto node_rank = number("--node-rank", raw.node_rank, 0, kMostWorkers);
   if (!node_rank) return node_rank.status();
   options.node_rank = *node_rank;

@@ -35,6 +35,10 @@ struct StreamChoice {
 struct Options {
   int nproc_per_node = 1;
   int nnodes = 1;
+  /// TUTTI_BACKEND of the workers; empty: as in the environment.
+  std::string backend;
+  /// Options on this line that only we can follow, not a launcher of the backend's own.
+  std::string ours_only;
   int node_rank = 0;
   /// The store gives out the node ranks, and the node that has the address serves it.
   bool find_node_rank = false;

@@ -62,6 +62,10 @@ void declare_job(Declaration& declare, RawOptions& raw) {
              "Workers on this node; cpu: one per CPU; gpu: one per GPU; auto: one per GPU, or per "
              "CPU where there is none")
       ->capture_default_str();
+  declare.value("--backend", raw.backend,
+                "Backend of the workers (TUTTI_BACKEND); mpi: they are started by the mpiexec of "
+                "the MPI library, and only --nproc-per-node and the options on the program may be "
+                "beside it");
   declare.value("--nnodes", raw.nnodes, "Nodes of the job; start tuttirun on each")
       ->capture_default_str();
   declare.value("--node-rank", raw.node_rank, "Number of this node, from 0")->capture_default_str();

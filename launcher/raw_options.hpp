@@ -9,6 +9,7 @@ namespace tutti::launcher {
 struct RawOptions {
   std::string nproc = "1";
   std::string nnodes = "1";
+  std::string backend;
   std::string node_rank = "0";
   std::string master_addr = "127.0.0.1";
   std::string master_port;

@@ -32,8 +32,10 @@ MEETING = "src/rendezvous/environment.cpp"
 MEETING_FOLDER = "src/rendezvous"
 # Stores need a secret, too, so what says it is read below that folder.
 SECRETS = "src/store/job_secret.cpp"
+# Where libraries are looked for, before there is a world that has settings.
+LIBRARIES = ("src/group/plugins.cpp", "src/backend/mpi/library.cpp")
 MEETING_LIST = re.compile(r"kMeetingVariables = \{([^}]*)\}")
-OTHERS = re.compile(r'"((?:OMPI|PMIX?|MPI|SLURM|TORCH|GLOO|NCCL)_[A-Za-z0-9_]+)"')
+OTHERS = re.compile(r'"((?:OMPI|PMIX?|MPI(?!_(?:THREAD_|[A-Z][a-z]))|SLURM|TORCH|GLOO|NCCL)_[A-Za-z0-9_]+)"')
 AGREED = "src/base/agreed_settings.hpp"
 AGREED_PAGES = ("docs/errors.md", "docs/fingerprint.md")
 AGREED_ROW = re.compile(r"^\|\s*`(TUTTI_[A-Z0-9_]+)`\s*\|.*\|\s*yes, checked\s*\|$", re.MULTILINE)
@@ -189,7 +191,7 @@ def settings_outside_config(root):
     for folder in ("include", "src"):
         for path in sorted((root / folder).rglob("*")):
             where = path.relative_to(root).as_posix()
-            if path.suffix not in SUFFIXES or where in (*CONFIG, MEETING):
+            if path.suffix not in SUFFIXES or where in (*CONFIG, MEETING, *LIBRARIES):
                 continue
             for name in GETENV.findall(path.read_text(encoding="utf-8")):
                 yield f"{where}: reads {name}; settings are fields of Config, read in {CONFIG[1]}"

@@ -86,7 +86,8 @@ def faults_of_cpp(name, lines):
         if not library:
             continue
         # A forked child ends with _exit; the comment beside it says that it is one.
-        child = re.search(r"\b_exit\(.*//.*\bchild\b", line)
+        # So does a process that is in its exit handlers and must not stay there.
+        child = re.search(r"\b_exit\(.*//.*\b(?:child|exits)\b", line)
         for pattern, what in LIBRARY:
             if pattern.search(code) and not child:
                 yield f"{name}:{number}: {what}"

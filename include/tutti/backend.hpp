@@ -64,6 +64,10 @@ class Backend {
   virtual void close(std::chrono::nanoseconds drain) noexcept = 0;
   /// Where a rank runs, for messages: "node-7, pid 501".
   [[nodiscard]] virtual std::string whereabouts(int rank) const = 0;
+  /// The communicator of the library below, as its C interface has it (MPI_Comm); absent: none.
+  [[nodiscard]] virtual std::optional<std::uintptr_t> communicator() const noexcept {
+    return std::nullopt;
+  }
 
   /// Every handle and every Work holds one. relaxed: whoever takes another has one already.
   void add_reference() noexcept { references_.fetch_add(1, std::memory_order_relaxed); }

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <tutti/backend.hpp>
@@ -58,6 +59,20 @@ struct WorldOptions {
   std::any backend_options = {};
 };
 
+/// Ranks that know each other without a store, since what has started them has told them.
+struct Meeting {
+  int rank = 0;
+  int size = 1;
+  /// As WorldOptions::exchange.
+  std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
+};
+
+/// How ranks of a backend that has a launcher of its own are started.
+struct LaunchCommand {
+  std::vector<std::string> argv;         ///< the program and its arguments follow
+  std::vector<std::string> environment;  ///< "NAME=value", beside what this process has
+};
+
 /// Makes worlds on one backend.
 ///
 /// Threads: its functions from any thread, also at once (ranks as threads).
@@ -67,11 +82,22 @@ struct BackendFactory {
   /// Why no world can be made on it here ("libmpi.so.40 is not installed"); empty: one can. No
   /// function: always.
   std::function<std::string()> missing = {};
+  /// One line on what it stands on here, for people ("Open MPI 4.1.4, ..."). No function: nothing.
+  std::function<std::string()> about = {};
+  /// How its ranks meet where the caller names no store, no address, no rank and no size. No
+  /// function: as those of every backend. It gets InitOptions::backend_options, and the deadline of
+  /// init, until which it and the exchange may block.
+  std::function<Result<Meeting>(const std::any& backend_options,
+                                std::chrono::steady_clock::time_point deadline)>
+      meet = {};
   /// The group of all ranks, as this rank has it; the caller takes over the reference. Blocks until
   /// it can be used. A failure is the caller's to tell the other ranks.
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;
   /// How many worlds of this process live, be it by their groups or Works. No function: not told.
   std::function<int()> alive = {};
+  /// The command that starts so many ranks on this host, where only a launcher of its own can. No
+  /// function: any launcher that tells ranks where they meet.
+  std::function<Result<LaunchCommand>(int ranks)> launch = {};
 };
 
 /// Makes a backend known, so that Config::backend may name it. For the rest of the process.
@@ -80,7 +106,19 @@ struct BackendFactory {
 /// Errors:  InvalidArgument for a name that is empty or taken, or without `make_world`.
 void register_backend(BackendFactory factory);
 
-/// Names of the backends that a world can be made on here, the default first.
+/// Names of the backends that a world can be made on here, the default first. Looks for plug-ins
+/// (<tutti/backend_plugin.hpp>).
 [[nodiscard]] std::vector<std::string> available_backends();
+
+/// One line on what a backend stands on here, for people; empty: it says nothing, or is not here.
+[[nodiscard]] std::string about_backend(std::string_view name);
+
+/// The command that starts so many ranks on this backend on this host (`tuttirun --backend`);
+/// nothing: any launcher can.
+///
+/// Errors: invalid_argument if no world can be made on it here; unsupported if its own launcher is
+///         missing.
+[[nodiscard]] Result<std::optional<LaunchCommand>> launch_command(std::string_view backend,
+                                                                  int ranks);
 
 }  // namespace tutti

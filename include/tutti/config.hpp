@@ -22,9 +22,11 @@ struct Config {
   /// all ranks. init_process_group and run_threads refuse one that there is not.
   std::string backend = "native";
 
-  enum class Agree { normal, strict };
-  /// TUTTI_AGREE = normal | strict. strict: nobody returns before the calls of all ranks were
-  /// compared; costs broadcast a few microseconds with more ranks than cores. Must be equal on all.
+  enum class Agree { normal, strict, off };
+  /// TUTTI_AGREE = normal | strict | off. strict: nobody returns before the calls of all ranks were
+  /// compared; costs broadcast a few microseconds with more ranks than cores. off: calls are not
+  /// compared where that costs anything, which is on mpi; native compares always. Must be equal on
+  /// all.
   Agree agree = Agree::normal;
 
   enum class TransportChoice { automatic, shm, tcp };

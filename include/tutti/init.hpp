@@ -43,7 +43,8 @@ struct InitOptions {
   std::optional<Config> config = std::nullopt;
   /// The backend that runs the operations; absent: Config::backend.
   std::optional<std::string> backend = std::nullopt;
-  /// For that backend alone, which says what it takes; "native" takes nothing.
+  /// For that backend alone, which says what it takes; "native" takes nothing, "mpi" a communicator
+  /// as `mpi_handle` gives it (<tutti/mpi.hpp>).
   std::any backend_options = {};
   std::string name = "world";
   /// Gives each rank everybody's text, in the order of ranks, before the deadline of init.
@@ -80,6 +81,10 @@ struct InitOptions {
 /// ProcessGroup::backend() tells which one a group runs on. "native" can always; see
 /// register_backend.
 [[nodiscard]] bool is_available(std::string_view backend) noexcept;
+
+/// Why it cannot, and what to do ("no MPI library was found (...); install one ..."); empty: it
+/// can.
+[[nodiscard]] std::string why_unavailable(std::string_view backend);
 
 /// A world of this process lives, on whatever backend.
 [[nodiscard]] bool is_initialized() noexcept;

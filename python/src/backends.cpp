@@ -123,6 +123,10 @@ void bind_backends(nb::module_& module) {
       "is_available",
       [](std::string backend) { return is_available(engine_name(std::move(backend))); },
       "backend"_a, "Whether a world can be made on that engine here.");
+  module.def(
+      "why_unavailable",
+      [](std::string backend) { return why_unavailable(engine_name(std::move(backend))); },
+      "backend"_a, "Why none can, and what to do; empty: one can.");
   module.def("available_backends", &available_backends,
              "Names of the engines that a world can be made on here, the default first.");
   module.def("engine_name", &engine_name, "name"_a,

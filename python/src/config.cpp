@@ -28,7 +28,7 @@ namespace tutti::python {
 namespace {
 
 // As the environment spells them, in the order of the enumerations.
-constexpr std::array<std::string_view, 2> kAgree = {"normal", "strict"};
+constexpr std::array<std::string_view, 3> kAgree = {"normal", "strict", "off"};
 constexpr std::array<std::string_view, 3> kTransport = {"auto", "shm", "tcp"};
 
 template <std::size_t n>
@@ -152,7 +152,7 @@ void bind_config(nb::module_& module) {
           [](Config& self, const std::string& word) {
             self.agree = static_cast<Config::Agree>(index_of(kAgree, word, "agree"));
           },
-          "\"normal\" or \"strict\".")
+          "\"normal\", \"strict\" or \"off\".")
       .def_prop_rw(
           "transport",
           [](const Config& self) {

@@ -176,6 +176,13 @@ void bind_group(nb::module_& module) {
           "backend", [](const GroupHandle& self) { return std::string(self.open()->backend()); },
           "\"native\".")
       .def_prop_ro(
+          "communicator",
+          [](const GroupHandle& self) -> nb::object {
+            const auto word = self.open()->impl().communicator();
+            return word ? nb::object(nb::int_(*word)) : nb::none();
+          },
+          "The handle of the group's communicator, on \"mpi\"; None elsewhere.")
+      .def_prop_ro(
           "authenticated", [](const GroupHandle& self) { return self.open()->authenticated(); },
           "Every rank has proved that it belongs to the job.")
       .def_prop_ro("ranks", &ranks, "The ranks of the world, in the order of the group's ranks.")

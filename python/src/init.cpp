@@ -1,10 +1,13 @@
 #include "init.hpp"
 
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <any>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -51,6 +54,21 @@ InitOptions::Exchange exchange_of(nb::object function) {
   };
 }
 
+// What the backend on MPI takes: a communicator's handle, or that and the ranks of it that make the
+// world.
+std::any for_mpi(nb::handle given) {
+  if (given.is_none()) return {};
+  try {
+    if (nb::isinstance<nb::int_>(given)) return nb::cast<std::uintptr_t>(given);
+    return nb::cast<std::pair<std::uintptr_t, std::vector<int>>>(given);
+  } catch (const nb::cast_error&) {
+    throw nb::type_error(
+        "init_process_group: backend_options of \"mpi\" is the handle of a communicator, or "
+        "(handle, "
+        "ranks)");
+  }
+}
+
 nb::object init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
                 std::optional<int> size, std::optional<std::string> master_addr,
                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
@@ -77,8 +95,12 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   options.exchange_is_private = exchange_is_private;
   if (backend) options.backend = engine_name(*backend);
   const auto given = std::make_shared<ForBackend>();
-  given->options = owned(std::move(backend_options));
-  options.backend_options = given;
+  if (options.backend && *options.backend == "mpi") {
+    options.backend_options = for_mpi(backend_options);
+  } else {
+    given->options = owned(std::move(backend_options));
+    options.backend_options = given;
+  }
   auto made = std::make_shared<std::optional<ProcessGroup>>();
   // Nobody can call init back: an interrupted one goes on alone, until its timeout.
   try {

@@ -32,6 +32,9 @@ ANY_SOURCE: int
 def is_available(backend: str) -> bool:
     """Whether a world can be made on that engine here; case does not matter, "gloo" and "tutti" mean "native"."""
 
+def why_unavailable(backend: str) -> str:
+    """Why no world can be made on that engine here, and what to do; empty: one can."""
+
 def engine_name(name: str) -> str:
     """The engine that a name means: "native" for "gloo" and "tutti", in any case."""
 
@@ -89,7 +92,7 @@ class Config:
     timeout: timedelta
     link_timeout: timedelta
     backend: str
-    agree: Literal["normal", "strict"]
+    agree: Literal["normal", "strict", "off"]
     transport: Literal["auto", "shm", "tcp"]
     algorithms: str
     tls: bool
@@ -170,6 +173,9 @@ class ProcessGroup:
     @property
     def backend(self) -> str:
         """ "native"."""
+    @property
+    def communicator(self) -> int | None:
+        """The handle of the group's communicator, on "mpi"; None elsewhere. It belongs to the group."""
     @property
     def ranks(self) -> list[int]:
         """The ranks of the world, in the order of the group's ranks."""

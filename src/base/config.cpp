@@ -47,8 +47,8 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
   }
   if (const auto value = get("TUTTI_BACKEND")) config.backend = *value;
   if (const auto value = get("TUTTI_AGREE")) {
-    const int at = position(*value, {"normal", "strict"});
-    if (at < 0) return bad("TUTTI_AGREE", *value, "normal, strict");
+    const int at = position(*value, {"normal", "strict", "off"});
+    if (at < 0) return bad("TUTTI_AGREE", *value, "normal, strict, off");
     config.agree = static_cast<Agree>(at);
   }
   if (const auto value = get("TUTTI_TRANSPORT")) {

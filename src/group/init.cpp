@@ -22,6 +22,33 @@ Status without(const std::string& what) {
   return Status(Errc::invalid_argument, "init_process_group with an exchange: " + what);
 }
 
+/// The options with a meeting of the backend's own, where the caller leaves it to the backend.
+InitOptions with_own_meeting(const InitOptions& options, const Config& config,
+                             std::chrono::steady_clock::time_point deadline) {
+  InitOptions own = options;
+  const auto factory = group::find_backend(config.backend);
+  if (!factory || !factory->meet || options.exchange || options.store || options.init_method ||
+      options.rank || options.size || options.master_addr || options.master_port)
+    return own;
+  Result<Meeting> met = factory->meet(options.backend_options, deadline);
+  if (!met) raise(met.status());
+  auto launched = rendezvous::Environment({}).number("WORLD_SIZE");
+  if (launched && *launched && **launched != met->size) {
+    raise(Status(Errc::invalid_argument,
+                 "init_process_group: WORLD_SIZE is " + std::to_string(**launched) +
+                     ", but the backend '" + config.backend + "' has " + std::to_string(met->size) +
+                     (met->size == 1 ? " rank" : " ranks") +
+                     "; start the program by its own launcher (tuttirun --backend " +
+                     config.backend + " does)"));
+  }
+  own.rank = met->rank;
+  own.size = met->size;
+  own.exchange = [exchange = met->exchange](const std::string& /*name*/, const std::string& mine) {
+    return exchange(mine);
+  };
+  return own;
+}
+
 /// A meeting without a store: what ranks must know of each other goes through the caller's
 /// exchange.
 Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const Config& config) {
@@ -101,10 +128,10 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
 
 }  // namespace
 
-ProcessGroup init_process_group(const InitOptions& options) {
+ProcessGroup init_process_group(const InitOptions& given) {
   Config config;
-  if (options.config) {
-    config = *options.config;
+  if (given.config) {
+    config = *given.config;
   } else {
     Result<Config> read = Config::from_environment();
     if (!read) raise(read.status());
@@ -112,19 +139,20 @@ ProcessGroup init_process_group(const InitOptions& options) {
   }
   // Where nobody says a level, that of set_log_sink stays.
   const rendezvous::Environment environment({});
-  if (options.config || !environment.text("TUTTI_LOG_LEVEL").value_or("").empty())
+  if (given.config || !environment.text("TUTTI_LOG_LEVEL").value_or("").empty())
     base::set_log_level(config.log_level);
   rendezvous::warn_of_misspelt_variables();
-  if (options.timeout) config.timeout = *options.timeout;
-  if (options.backend) config.backend = *options.backend;
+  if (given.timeout) config.timeout = *given.timeout;
+  if (given.backend) config.backend = *given.backend;
   if (config.timeout <= std::chrono::nanoseconds(0)) {
     raise(Status(Errc::invalid_argument, "init_process_group: the timeout must be positive"));
   }
   raise_if(group::check_backend(config.backend));
-  if (options.secret)  // before what depends on where the others are
-    raise_if(store::given_secret({}, options.secret).status());
+  if (given.secret)  // before what depends on where the others are
+    raise_if(store::given_secret({}, given.secret).status());
 
   const auto deadline = base::deadline_after(std::chrono::steady_clock::now(), config.timeout);
+  const InitOptions options = with_own_meeting(given, config, deadline);
   rendezvous::Settings settings;
   settings.init_method = options.init_method;
   settings.store = options.store;

@@ -12,6 +12,7 @@
 #include "backend/native/native_backend.hpp"
 #include "base/forks.hpp"
 #include "base/shown.hpp"
+#include "group/plugins.hpp"
 
 namespace tutti {
 namespace {
@@ -39,10 +40,20 @@ std::vector<BackendFactory> factories() {
   return known().factories;
 }
 
-std::optional<BackendFactory> factory_of(std::string_view name) {
+std::optional<BackendFactory> known_factory(std::string_view name) {
   const std::lock_guard lock(known().mutex);
   const BackendFactory* const found = known().find(name);
   return found == nullptr ? std::nullopt : std::optional<BackendFactory>(*found);
+}
+
+/// A plug-in is loaded when it is asked for by its name, and stays.
+std::optional<BackendFactory> factory_of(std::string_view name) {
+  if (auto found = known_factory(name)) return found;
+  BackendFactory loaded = group::load_plugin(name);
+  if (loaded.name.empty()) return std::nullopt;
+  const std::lock_guard lock(known().mutex);
+  if (known().find(name) == nullptr) known().factories.push_back(loaded);
+  return loaded;
 }
 
 std::string missing(const BackendFactory& factory) {
@@ -91,10 +102,20 @@ void register_backend(BackendFactory factory) {
 
 std::vector<std::string> available_backends() {
   std::vector<std::string> names;
+  for (const std::string& name : group::plugin_names()) (void)factory_of(name);
   for (const BackendFactory& factory : factories()) {
     if (missing(factory).empty()) names.push_back(factory.name);
   }
   return names;
+}
+
+Result<std::optional<LaunchCommand>> launch_command(std::string_view backend, int ranks) {
+  if (Status status = group::check_backend(backend); !status.ok()) return status;
+  const BackendFactory factory = *factory_of(backend);
+  if (!factory.launch) return std::optional<LaunchCommand>();
+  Result<LaunchCommand> command = factory.launch(ranks);
+  if (!command) return command.status();
+  return std::optional<LaunchCommand>(std::move(*command));
 }
 
 bool is_available(std::string_view backend) noexcept {
@@ -102,13 +123,26 @@ bool is_available(std::string_view backend) noexcept {
   return found && missing(*found).empty();
 }
 
+std::string about_backend(std::string_view name) {
+  const std::optional<BackendFactory> found = factory_of(name);
+  return found && found->about && missing(*found).empty() ? found->about() : std::string();
+}
+
+std::string why_unavailable(std::string_view backend) {
+  return std::string(group::check_backend(backend).message());
+}
+
 bool is_initialized() noexcept { return group::worlds_alive() > 0; }
 
 namespace group {
 
+std::optional<BackendFactory> find_backend(std::string_view name) { return factory_of(name); }
+
 Status check_backend(std::string_view name) {
   const std::optional<BackendFactory> found = factory_of(name);
-  const std::string why = found ? missing(*found) : "there is none of this name";
+  const std::string why =
+      found ? missing(*found)
+            : "there is none of this name, nor a plug-in for it (TUTTI_BACKEND_PATH)";
   if (why.empty()) return {};
   std::string list;
   for (const std::string& one : available_backends()) list += (list.empty() ? "" : ", ") + one;

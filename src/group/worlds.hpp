@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include <tutti/backends.hpp>
@@ -7,6 +8,9 @@
 
 // The one place that knows which backends there are and puts a world together.
 namespace tutti::group {
+
+/// The backend of this name: ours, a registered one, or a plug-in, which is loaded now.
+[[nodiscard]] std::optional<BackendFactory> find_backend(std::string_view name);
 
 /// Ok if a world can be made on the backend of this name here. Else invalid_argument, which tells
 /// why not and which ones there are.

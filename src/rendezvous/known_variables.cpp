@@ -11,6 +11,7 @@
 #include <tutti/config.hpp>
 
 #include "base/forks.hpp"
+#include "base/library_variables.hpp"
 #include "base/log.hpp"
 #include "base/nearest.hpp"
 #include "rendezvous/environment.hpp"
@@ -73,6 +74,7 @@ std::vector<std::string> setting_variables() {
 std::vector<std::string> known_variables() {
   std::vector<std::string> names = setting_variables();
   names.insert(names.end(), kMeetingVariables.begin(), kMeetingVariables.end());
+  names.insert(names.end(), base::kLibraryVariables.begin(), base::kLibraryVariables.end());
   return names;
 }
 

@@ -27,7 +27,8 @@ from typing import Any as _Any
 
 from tutti.distributed.backend import (Backend, BackendConfig, get_default_backend_for_device, is_available,
                                        is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available,
-                                       is_torchelastic_launched, is_ucc_available, is_xccl_available)
+                                       is_torchelastic_launched, is_ucc_available, is_xccl_available,
+                                       mpi_communicator)
 from tutti.distributed.coalesced import (_coalescing_manager, _CoalescingManager, all_gather_coalesced,
                                          all_gather_into_tensor_coalesced, all_reduce_coalesced,
                                          reduce_scatter_tensor_coalesced)
@@ -95,7 +96,7 @@ __all__ = [
     "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_device_mesh", "init_process_group",
     "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available",
     "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
-    "monitored_barrier", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "premul_sum", "recv",
+    "monitored_barrier", "mpi_communicator", "new_group", "new_subgroups", "new_subgroups_by_enumeration", "premul_sum", "recv",
     "recv_object_list", "reduce", "reduce_multigpu", "reduce_op", "reduce_scatter", "reduce_scatter_single",
     "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "register_rendezvous_handler", "rendezvous", "run",
     "scatter", "scatter_object_list", "scatter_single", "send", "send_object_list", "set_debug_level",

@@ -46,12 +46,12 @@ class Backend(str):
     NATIVE = "native"
     TUTTI = "tutti"
 
-    backend_list: ClassVar[list[str]] = ["undefined", *_OURS]
-    backend_capability: ClassVar[dict[str, list[str]]] = {name: ["cpu"] for name in _OURS}
+    backend_list: ClassVar[list[str]] = ["undefined", *_OURS, "mpi"]
+    backend_capability: ClassVar[dict[str, list[str]]] = {name: ["cpu"] for name in (*_OURS, "mpi")}
     default_device_backend_map: ClassVar[dict[str, str]] = {"cpu": "gloo"}
     backend_type_map: ClassVar[dict[str, BackendType]] = {
         "undefined": BackendType.UNDEFINED, "gloo": BackendType.GLOO, "native": BackendType.CUSTOM,
-        "tutti": BackendType.CUSTOM}
+        "tutti": BackendType.CUSTOM, "mpi": BackendType.MPI}
     _plugins: ClassVar[dict[str, plugins.Plugin]] = {}  # what is called for a name; that there is one, tutti knows
 
     def __new__(cls, name: str) -> Any:
@@ -153,14 +153,39 @@ def engine_of(backend: str | None) -> tuple[str, BackendConfig]:
     for device, engine in config.device_backend_map.items():
         if not is_backend_available(engine):
             if engine in _THEIRS:
-                raise RuntimeError(f"Distributed package doesn't have {_THEIRS[engine]} built in: this build's engine "
-                                   f"is \"gloo\" (also \"native\", \"tutti\"), for tensors in CPU memory")
+                raise RuntimeError(f"Distributed package doesn't have {_THEIRS[engine]} built in: "
+                                   f"{_tutti.why_unavailable(engine)}")
             raise BackendNameError(f"Unknown backend type {engine}; known are "
                                    f"{', '.join(name for name in Backend.backend_list if name != 'undefined')}")
-        if device != "cpu" and engine in _OURS:
+        if device != "cpu" and engine in (*_OURS, "mpi"):
             raise RuntimeError(f"backend {backend!r}: {engine!r} serves tensors in CPU memory, not on {device!r}; "
                                f"use \"cpu:{engine}\"")
     return name, config
+
+
+def communicator_handle(communicator: Any) -> int | None:
+    """The handle of mpi4py's communicator, or a handle itself, for the engine "mpi"; None: MPI_COMM_WORLD."""
+    if communicator is None or isinstance(communicator, int):
+        return communicator
+    handle = getattr(communicator, "handle", None)  # mpi4py 4
+    if not isinstance(handle, int):
+        raise TypeError(f"init_process_group: pg_options of backend \"mpi\" is a communicator (mpi4py 4 or later) or its "
+                        f"handle, not {communicator!r}")
+    return handle
+
+
+def mpi_communicator(group: Any = None) -> int:
+    """The handle of the communicator on which the group (the world) runs: `mpi4py.MPI.Comm.fromhandle` takes it.
+
+    It belongs to the group: duplicate it for operations of your own, and do not free it. ValueError for a group that is
+    on another backend.
+    """
+    from tutti.distributed.process_group import member_group  # noqa: PLC0415: that module needs this one
+    member = member_group(group, "mpi_communicator")
+    handle = None if member is None else member._low.communicator
+    if handle is None:
+        raise ValueError("mpi_communicator: the group is not on the backend \"mpi\", or this rank is not in it")
+    return int(handle)
 
 
 def is_available() -> bool:
@@ -174,7 +199,7 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """backend="mpi" is to be had: not in this build."""
+    """backend="mpi" is to be had: the plug-in is here, and an MPI library that it can load. MPI is not begun."""
     return is_backend_available("mpi")
 
 

@@ -41,5 +41,7 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
         wait_all(works)
         return [bytes(text) for text in texts]
 
+    # Of a group on MPI: a communicator of these members, of the group's own.
+    options = (low.communicator, peers) if low.backend == "mpi" else None
     return _tutti.init_process_group(rank=own, world_size=len(ranks), exchange=exchange, name=name, timeout=limit,
-                                     backend="native")
+                                     backend=low.backend, backend_options=options)

@@ -6,14 +6,22 @@ from typing import Any
 
 from tutti import _tutti
 from tutti.distributed import exchange, plugins
-from tutti.distributed.backend import engine_of
+from tutti.distributed.backend import Backend, engine_of
 from tutti.distributed.constants import check_timedelta, timeout_or_default
 from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, default_store,
                                              get_world_size, member_group, world)
 
 
 def _engine(backend: str | None, parent: ProcessGroup) -> tuple[str, Any]:
-    return (parent._backend, parent._config) if backend is None else engine_of(backend)
+    """The engine of a new group. Of those that are not registered by programs it is that of its parent."""
+    if backend is None:
+        return parent._backend, parent._config
+    wanted = engine_of(backend)
+    engine = wanted[1].engine()
+    if engine != parent._low.backend and engine not in Backend._plugins and parent._low.backend not in Backend._plugins:
+        raise RuntimeError(f"a group on {backend!r} of a group on {parent._low.backend!r}: both must be on the same; "
+                           f"leave `backend` out")
+    return wanted
 
 
 def register(low: Any, ranks: list[int], engine: tuple[str, Any], name: str, desc: str | None) -> Any:
@@ -86,7 +94,7 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
             name = world.next_name()
         limit = timeout_or_default(timeout or None)
         shown = _shown(name, group_desc)
-        if engine[1].engine() != "native":
+        if engine[1].engine() in Backend._plugins:
             low = plugins.make_sub_group(engine[1].engine(), default_store(), listed, parent._own, name, shown, limit,
                                          pg_options)
         elif use_local_synchronization:
@@ -159,7 +167,7 @@ def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: timedelta
         limit = timeout_or_default(timeout or None)
         shown = _shown("" if colour is None else names[colour], desc)
         low: _tutti.ProcessGroup | None
-        if engine[1].engine() == "native":
+        if engine[1].engine() not in Backend._plugins:
             low = parent._low.split(colour, 0 if colour is None else lists[colour].index(me), name=shown, timeout=limit)
         else:
             low = None if colour is None else plugins.make_sub_group(

@@ -8,7 +8,7 @@ from typing import Any
 from tutti import _tutti
 from tutti.distributed import meeting
 from tutti.distributed import plugins
-from tutti.distributed.backend import engine_of
+from tutti.distributed.backend import communicator_handle, engine_of
 from tutti.distributed.constants import check_timedelta, timeout_or_default
 from tutti.distributed.process_group import (DESTROYED, ProcessGroup, default_group, is_non_member, world)
 
@@ -66,8 +66,10 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
                        device_id: Any = None) -> None:
     """Make the group of all processes of the job; blocks until all have joined.
 
-    `backend`: "gloo" (also "native", "tutti", "cpu:gloo"): this library's engine for tensors in CPU memory,
-    or a name that was registered; None: what TUTTI_BACKEND says, which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
+    `backend`: "gloo" (also "native", "tutti", "cpu:gloo"): this library's engine for tensors in CPU memory; "mpi",
+    where rank and size come from MPI's own launcher and pg_options may be the communicator whose ranks are meant
+    (mpi4py's, or its handle; default: MPI_COMM_WORLD); or a name that was registered; None: what TUTTI_BACKEND says,
+    which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
     now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank and
     world_size. What is given here beats the environment. `timeout`: of init and of operations that say
     none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: those meet who give the same.
@@ -94,7 +96,12 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
                                "timeout": timeout_or_default(timeout), "meeting": group_name,
                                "backend": config.engine(), "backend_options": plugins.Wanted("0", None, pg_options)}
     limit = options["timeout"]
-    if store is None:
+    by_mpi = options["backend"] == "mpi" and store is None and init_method in (None, "env://")
+    if options["backend"] == "mpi":
+        options["backend_options"] = communicator_handle(pg_options)
+        if by_mpi:  # as torch.distributed's: MPI tells them
+            options.update(rank=None, world_size=None)
+    if store is None and not by_mpi:
         url = init_method or "env://"
         if not isinstance(url, str):
             raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")

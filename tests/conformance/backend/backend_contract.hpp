@@ -471,6 +471,27 @@ TEST_P(BackendContractOfSeveral, CallsThatDifferAreAnErrorOnEveryRank) {
   });
 }
 
+TEST_P(BackendContractOfSeveral, BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank) {
+  run([](ProcessGroup& world) {
+    // Rank 0 sends everybody an element more than that one expects.
+    const auto ranks = static_cast<std::size_t>(world.size());
+    std::vector<std::size_t> sends(ranks, world.rank() == 0 ? 3 : 2);
+    sends[0] = 2;
+    const std::vector<std::size_t> expects(ranks, 2);
+    std::vector<int> given(std::accumulate(sends.begin(), sends.end(), std::size_t{0}), 7);
+    std::vector<int> got(2 * ranks, -1);
+    try {
+      world.all_to_all(got, given, {.output_splits = expects, .input_splits = sends}).wait();
+      world.barrier().wait();
+      ADD_FAILURE() << "rank " << world.rank() << " did not learn it";
+    } catch (const DisagreementError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(" sends 3 elements to "));
+      EXPECT_THAT(error.what(), testing::HasSubstr("which expects 2"));
+    }
+    EXPECT_EQ(world.health().code(), Errc::disagreement);
+  });
+}
+
 TEST_P(BackendContractOfSeveral, ListsThatDifferMakeNoGroup) {
   run([](ProcessGroup& world) {
     const int odd_one = world.rank() == 0 ? 0 : 1;

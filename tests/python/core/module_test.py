@@ -114,7 +114,7 @@ def test_settings():
         config.link_timeout = 0.5
     with pytest.raises(tutti.InvalidArgument, match="TUTTI_LINK_TIMEOUT='0.5' is not understood"):
         tutti.Config.from_environment({"TUTTI_LINK_TIMEOUT": "0.5"})
-    with pytest.raises(ValueError, match="'maybe' is none of normal, strict"):
+    with pytest.raises(ValueError, match="'maybe' is none of normal, strict, off"):
         config.agree = "maybe"
     with pytest.raises(tutti.InvalidArgument, match="TUTTI_AGREE"):
         tutti.Config.from_environment({"TUTTI_AGREE": "maybe"})

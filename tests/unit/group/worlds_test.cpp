@@ -67,9 +67,10 @@ TEST(Backends, AnUnknownNameIsToldWithThoseThatThereAre) {
     EXPECT_THAT(refusal(name), AllOf(HasSubstr("'" + std::string(name) + "'"),
                                      HasSubstr("TUTTI_BACKEND"), HasSubstr("available: native")));
   }
-  EXPECT_THAT(refusal("nccl"),
-              HasSubstr("no world can be made on the backend 'nccl' (TUTTI_BACKEND): there is none "
-                        "of this name; available: native"));
+  EXPECT_THAT(
+      refusal("nccl"),
+      HasSubstr("no world can be made on the backend 'nccl' (TUTTI_BACKEND): there is none "
+                "of this name, nor a plug-in for it (TUTTI_BACKEND_PATH); available: native"));
   Config config;
   config.backend = "gloo";
   EXPECT_THROW(run_threads(

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include <tutti/collective.hpp>
+
+namespace tutti::mpi {
+
+/// One side of a call as MPI takes it: its elements in a row. The caller's own memory where they
+/// lie so already, else a copy.
+class Buffer {
+ public:
+  /// The input of a call, copied now if it has to be; `must_copy`: in any case.
+  void take_input(const Collective& call, bool must_copy);
+  /// The output of a call; `finish` writes a copy back.
+  void take_output(const Collective& call);
+  /// Memory of our own, of so many bytes.
+  void take_scratch(std::size_t bytes);
+  void reset() noexcept;
+
+  /// To the caller's memory, if it is a copy.
+  void finish() noexcept;
+
+  [[nodiscard]] std::byte* data() const noexcept { return data_; }
+  /// MPI works on the caller's memory.
+  [[nodiscard]] bool callers() const noexcept { return copy_ == nullptr && data_ != nullptr; }
+
+ private:
+  void copy_of(std::size_t bytes);
+
+  std::byte* data_ = nullptr;
+  std::unique_ptr<std::byte[]> copy_;
+  std::vector<Piece> pieces_;  ///< of an output that is a copy: where its elements belong
+};
+
+}  // namespace tutti::mpi

@@ -1,0 +1,259 @@
+#include "backend/mpi/driver.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backend/mpi/library.hpp"
+#include "backend/mpi/world.hpp"
+#include "base/log.hpp"
+
+namespace tutti::mpi {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::steady_clock;
+
+/// Passes between two looks at the clock and for notes.
+constexpr unsigned kLookEvery = 64;
+/// Passes between two moments in which others can have the lock.
+constexpr unsigned kLetGoEvery = 16;
+/// MPI has nothing to sleep on. So who waits looks all the time at first, then now and then.
+constexpr auto kSpinTime = microseconds(200);
+constexpr auto kShortPause = microseconds(50);
+constexpr auto kLongPause = microseconds(500);
+constexpr auto kLongWait = std::chrono::milliseconds(50);
+/// A process that ends gives a spoiled MPI so much time.
+constexpr auto kFinalizeTime = std::chrono::seconds(5);
+
+void pause_for(microseconds time) noexcept {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
+  const timespec pause{seconds.count(), static_cast<long>((time - seconds).count()) * 1000};
+  (void)::ppoll(nullptr, 0, &pause, nullptr);
+}
+
+std::string_view name_of(Threading threading) noexcept {
+  constexpr std::string_view kNames[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED",
+                                         "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"};
+  return kNames[static_cast<int>(threading)];
+}
+
+Status failed(Api& api, const char* what, int code) {
+  return Status(Errc::internal,
+                std::string(what) + " of " + api.info().name + " failed: " + api.error_text(code));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Driver>> Driver::over(Api& api) {
+  std::unique_ptr<Driver> driver(new Driver(api));
+  if (api.finalized())
+    return Status(Errc::unsupported,
+                  "MPI was finalised in this process and cannot be begun again; keep it (and a "
+                  "group on it) until the process ends");
+  if (!api.initialized()) {
+    // Serialized would do; some libraries are slower in it than in multiple, none the other way.
+    if (const int code = api.init(Threading::serialized, driver->threading_); code != 0)
+      return failed(api, "MPI_Init_thread", code);
+    driver->initialised_ = true;
+  } else if (const int code = api.query_threading(driver->threading_); code != 0) {
+    return failed(api, "MPI_Query_thread", code);
+  }
+  if (driver->only_callers())
+    base::log(base::Level::warning,
+              "MPI was begun with " + std::string(name_of(driver->threading_)) +
+                  ": only calls of the thread that has called MPI_Init make progress, so callbacks "
+                  "and asynchronous operations wait for it. Ask MPI_Init_thread for "
+                  "MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
+  if (const int code = api.return_errors(api.world()); code != 0)
+    return failed(api, "MPI_Comm_set_errhandler", code);
+  driver->largest_tag_ = api.largest_tag();
+  return driver;
+}
+
+Result<Driver*> Driver::of_process() {
+  static std::mutex mutex;  // not one that a fork waits for: MPI_Init may fork
+  static Driver* driver = nullptr;
+  const std::lock_guard lock(mutex);
+  if (driver != nullptr) return driver;
+  Result<Api*> api = open_library();
+  if (!api) return api.status();
+  Result<std::unique_ptr<Driver>> made = over(**api);
+  if (!made) return made.status();
+  driver = made->release();
+  if (driver->initialised_)
+    (void)::on_exit([](int status, void* of) { static_cast<Driver*>(of)->finalize(status); },
+                    driver);
+  return driver;
+}
+
+Driver::Driver(Api& api) : api_(api), types_(api) {}
+
+Driver::~Driver() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Driver::finalize(int status) noexcept {
+  std::unique_lock lock(mutex_);
+  ending_ = true;
+  wake_.notify_all();
+  lock.unlock();
+  if (thread_.joinable()) {
+    if (thread_.get_id() == std::this_thread::get_id())
+      thread_.detach();
+    else
+      thread_.join();
+  }
+  if (api_.finalized()) return;
+  if (spoiled_ || !idle()) {
+    // Other ranks may never do their part of what MPI was given.
+    try {
+      std::thread([status] {
+        pause_for(kFinalizeTime);
+        ::_exit(status);  // it exits already, and MPI keeps it
+      }).detach();
+    } catch (const std::exception&) {
+      return;
+    }
+  }
+  (void)api_.finalize();
+}
+
+std::string Driver::forbidden() noexcept {
+  if (!only_callers() || api_.is_main_thread()) return {};
+  return "MPI was begun with " + std::string(name_of(threading_)) +
+         ", so only the thread that has called MPI_Init may call a group on it";
+}
+
+World& Driver::add(std::unique_ptr<World> world) {
+  worlds_.push_back(std::move(world));
+  return *worlds_.back();
+}
+
+Notes* Driver::notes_of(Comm base) const noexcept {
+  for (const auto& one : notes_) {
+    if (one->base() == base) return one.get();
+  }
+  return nullptr;
+}
+
+Notes& Driver::add_notes(Comm base, Comm comm) {
+  notes_.push_back(std::make_unique<Notes>(api_, base, comm));
+  return *notes_.back();
+}
+
+void Driver::progress(bool look) {
+  look = ++passes_ % kLookEvery == 0 || look;
+  if (look) {
+    for (const auto& one : notes_) one->progress();
+  }
+  for (std::size_t i = 0; i < worlds_.size(); ++i) worlds_[i]->progress(look);
+  if (look) std::erase_if(worlds_, [](const auto& world) { return world->over(); });
+}
+
+bool Driver::idle() const noexcept {
+  return std::all_of(worlds_.begin(), worlds_.end(), [](const auto& one) { return one->idle(); });
+}
+
+bool Driver::wait(Group& group, std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                  Status& outcome) {
+  struct Caller {
+    std::atomic<int>& callers;
+    explicit Caller(std::atomic<int>& all) : callers(all) { ++callers; }
+    ~Caller() { --callers; }
+  } caller(callers_);
+  std::unique_lock lock(mutex_);
+  std::optional<TimePoint> begun;
+  for (unsigned pass = 1;; ++pass) {
+    progress(false);
+    if (std::optional<Status> found = group.outcome(ticket)) {
+      outcome = std::move(*found);
+      let_go(lock);
+      return true;
+    }
+    const bool look = pass % kLookEvery == 0 || (limit && pass == 1);
+    if (!look && pass % kLetGoEvery != 0) continue;
+    let_go(lock);
+    if (look) {
+      const TimePoint now = steady_clock::now();
+      if (!begun) begun = now;
+      const auto waited = now - *begun;
+      if (limit && waited >= *limit) return false;
+      if (waited > kLongWait)
+        pause_for(kLongPause);
+      else if (waited > kSpinTime)
+        pause_for(kShortPause);
+    }
+    if (crowded_) (void)::sched_yield();
+    lock.lock();
+  }
+}
+
+void Driver::let_go(std::unique_lock<std::mutex>& lock) noexcept {
+  if (due_.empty()) {
+    lock.unlock();
+    return;
+  }
+  if (!only_callers() && thread_.joinable()) {
+    needed_ = true;
+    lock.unlock();
+    wake_.notify_one();
+    return;
+  }
+  std::vector<Due> due = std::exchange(due_, {});
+  lock.unlock();
+  for (const Due& one : due) one.callback.function(one.callback.context, one.outcome);
+}
+
+void Driver::need_thread() noexcept {
+  if (only_callers()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    if (ending_) return;
+    needed_ = true;
+    if (!thread_.joinable()) {
+      try {
+        thread_ = std::thread([this] { run(); });
+      } catch (const std::exception&) {
+        return;  // callers drive
+      }
+    }
+  }
+  wake_.notify_one();
+}
+
+void Driver::run() noexcept {
+  std::unique_lock lock(mutex_);
+  microseconds pause = kShortPause;
+  while (!ending_) {
+    if (!due_.empty()) {
+      std::vector<Due> due = std::exchange(due_, {});
+      lock.unlock();
+      for (const Due& one : due) one.callback.function(one.callback.context, one.outcome);
+      lock.lock();
+      pause = kShortPause;
+      continue;
+    }
+    if (!needed_ || idle()) {
+      needed_ = false;
+      wake_.wait(lock, [this] { return needed_ || ending_ || !due_.empty(); });
+      pause = kShortPause;
+      continue;
+    }
+    if (callers_.load() == 0) progress(true);
+    if (!due_.empty()) continue;
+    wake_.wait_for(lock, pause);
+    pause = std::min<microseconds>(pause * 2, kLongPause);
+  }
+}
+
+}  // namespace tutti::mpi

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "backend/mpi/api.hpp"
+#include "backend/mpi/group.hpp"
+#include "backend/mpi/notes.hpp"
+#include "backend/mpi/value_types.hpp"
+
+namespace tutti::mpi {
+
+class World;
+
+/// Who calls MPI, and when: all calls of this process go through here, one at a time. A caller that
+/// waits drives; what nobody waits for is driven by a thread of its own, which sleeps while there
+/// is nothing. Below MPI_THREAD_SERIALIZED only callers drive.
+class Driver {
+ public:
+  /// Calls MPI_Init_thread if nobody has.
+  [[nodiscard]] static Result<std::unique_ptr<Driver>> over(Api& api);
+  /// That of the library of this process; never destroyed. Where it has called MPI_Init, the end of
+  /// the process finalises MPI.
+  [[nodiscard]] static Result<Driver*> of_process();
+  ~Driver();
+  Driver(const Driver&) = delete;
+  Driver& operator=(const Driver&) = delete;
+
+  [[nodiscard]] Api& api() noexcept { return api_; }
+  [[nodiscard]] ValueTypes& types() noexcept { return types_; }
+  [[nodiscard]] Threading threading() const noexcept { return threading_; }
+  /// MPI_TAG_UB.
+  [[nodiscard]] int largest_tag() const noexcept { return largest_tag_; }
+  /// Why this thread must not call MPI; empty: it may.
+  [[nodiscard]] std::string forbidden() noexcept;
+
+  /// Runs `action` as the only one that calls MPI; then the callbacks that are due.
+  template <class Action>
+  auto with(Action&& action) {
+    std::unique_lock lock(mutex_);
+    struct Unlock {
+      Driver& driver;
+      std::unique_lock<std::mutex>& lock;
+      ~Unlock() { driver.let_go(lock); }
+    } unlock{*this, lock};
+    return action();
+  }
+  /// Drives until the operation is done (true) or `limit` has passed (false).
+  [[nodiscard]] bool wait(Group& group, std::uint64_t ticket,
+                          std::optional<std::chrono::nanoseconds> limit, Status& outcome);
+  /// Somebody shall drive though nobody waits.
+  void need_thread() noexcept;
+
+  // Under the lock.
+  /// The notes between the ranks of `base`; `comm`, a duplicate, is taken if there are none yet.
+  [[nodiscard]] Notes* notes_of(Comm base) const noexcept;
+  Notes& add_notes(Comm base, Comm comm);
+  World& add(std::unique_ptr<World> world);
+  void due(Due one) { due_.push_back(std::move(one)); }
+  /// One pass; every 64th, or where `look` says so, at the clock and for notes, too.
+  void progress(bool look);
+  /// MPI was left with requests that nobody waits for, so its end may not return.
+  void spoiled() noexcept { spoiled_ = true; }
+  /// More ranks share this host than it has CPUs: who waits lets the others run.
+  void set_crowded(bool crowded) noexcept { crowded_ = crowded; }
+
+ private:
+  explicit Driver(Api& api);
+  void let_go(std::unique_lock<std::mutex>& lock) noexcept;
+  [[nodiscard]] bool only_callers() const noexcept { return threading_ < Threading::serialized; }
+  void finalize(int status) noexcept;
+  void run() noexcept;
+  [[nodiscard]] bool idle() const noexcept;
+
+  Api& api_;
+  ValueTypes types_;
+  Threading threading_ = Threading::single;
+  int largest_tag_ = 0;
+  bool initialised_ = false;  ///< by us
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Notes>> notes_;
+  std::vector<std::unique_ptr<World>> worlds_;
+  std::vector<Due> due_;
+  unsigned passes_ = 0;
+  bool spoiled_ = false;
+  bool crowded_ = false;
+  std::atomic<int> callers_{0};  ///< that wait, and drive
+  std::condition_variable wake_;
+  bool needed_ = false;
+  bool ending_ = false;
+  std::thread thread_;
+};
+
+}  // namespace tutti::mpi

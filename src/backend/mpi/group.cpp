@@ -1,0 +1,321 @@
+#include "backend/mpi/group.hpp"
+
+#include <algorithm>
+#include <new>
+
+#include "backend/mpi/driver.hpp"
+#include "backend/mpi/world.hpp"
+#include "base/deadline.hpp"
+#include "base/kinds.hpp"
+
+// An operation on its way: compared, given to MPI, ended. group_ends.cpp has the ways it goes
+// wrong.
+namespace tutti::mpi {
+
+Group::Group(World& world, Spec spec)
+    : world_(world),
+      spec_(std::move(spec)),
+      place_{world.driver().api(),
+             world.driver().types(),
+             spec_.data,
+             spec_.rank,
+             static_cast<int>(spec_.members.size()),
+             world.driver().largest_tag()},
+      chain_(engine::chain_start(spec_.id, engine::hash_text(world.config().algorithms))),
+      answers_(spec_.members.size(), -1),
+      left_(spec_.members.size()),
+      sent_(spec_.members.size()),
+      received_(spec_.members.size()),
+      sent_us_(spec_.members.size()) {}
+
+Group::~Group() {
+  // MPI still works on the memory of what has failed: that stays where it is.
+  if (unfinished_) new std::deque<Operation>(std::move(slots_));
+}
+
+// ---- Tickets: the place of an operation, and how often the place was taken.
+
+Operation& Group::take(std::uint64_t& ticket) {
+  if (free_.empty()) {
+    slots_.emplace_back();
+    free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
+  }
+  const std::uint32_t index = free_.back();
+  free_.pop_back();
+  Operation& op = slots_[index];
+  op.used = true;
+  op.index = index;
+  ticket = static_cast<std::uint64_t>(op.generation) << 32 | index;
+  return op;
+}
+
+Operation* Group::find(std::uint64_t ticket) const noexcept {
+  const auto index = static_cast<std::size_t>(ticket & 0xffffffffU);
+  if (index >= slots_.size()) return nullptr;
+  const Operation& op = slots_[index];
+  if (!op.used || op.generation != ticket >> 32) return nullptr;
+  return const_cast<Operation*>(&op);
+}
+
+void Group::recycle(Operation& op) {
+  if (!op.requests.empty()) return;  // MPI has it
+  op.reset();
+  free_.push_back(op.index);
+}
+
+std::optional<Status> Group::outcome(std::uint64_t ticket) const {
+  const Operation* const op = find(ticket);
+  if (op == nullptr) return cause_;
+  if (op->state != Operation::State::done) return std::nullopt;
+  return op->outcome;
+}
+
+int Group::source(std::uint64_t ticket) const {
+  const Operation* const op = find(ticket);
+  return op == nullptr || op->state != Operation::State::done ? -1 : op->source;
+}
+
+int Group::release(std::uint64_t ticket) noexcept {
+  Operation* const op = find(ticket);
+  if (op == nullptr) return -1;
+  const int from = op->state == Operation::State::done ? op->source : -1;
+  op->released = true;
+  if (op->state != Operation::State::done) return from;
+  if (op->listed)
+    tidy();
+  else
+    recycle(*op);
+  return from;
+}
+
+bool Group::add_callback(std::uint64_t ticket, Callback callback) {
+  Operation* const op = find(ticket);
+  if (op == nullptr || op->state == Operation::State::done) return false;
+  op->callbacks.push_back(callback);
+  return true;
+}
+
+// ---- Its way
+
+std::uint64_t Group::submit(const Collective& call) {
+  std::uint64_t ticket = 0;
+  Operation& op = take(ticket);
+  op.call = call;
+  op.started = std::chrono::steady_clock::now();
+  op.deadline = base::deadline_after(op.started, call.timeout);
+  if (!cause_.ok()) {
+    end(op, cause_);
+    return ticket;
+  }
+  try {
+    prepare(op, rank(), size());
+  } catch (const std::bad_alloc&) {
+    fail(Status(Errc::resource, "group '" + name() + "': no memory for a copy of the tensors of " +
+                                    describe(call) + "; the group is broken")
+             .with_culprit(rank()),
+         true);
+    end(op, cause_);
+    return ticket;
+  }
+  active_.push_back(&op);
+  op.listed = true;
+  if (!is_collective(call.kind)) {
+    if (tag_of(place_, call.tag) < 0) {  // both sides refuse it, so nobody waits
+      end(op, Status(Errc::unsupported,
+                     "tag " + std::to_string(call.tag) + " is beyond the largest of this MPI (" +
+                         std::to_string(place_.largest_tag - 2) + "); take a smaller one"));
+      tidy();
+      return ticket;
+    }
+    if (call.kind == Kind::send) ++sent_[static_cast<std::size_t>(call.root)];
+    start(op);
+  } else {
+    op.seq = ++seq_;
+    chain_ = engine::chain(chain_, op.code);
+    queue_.push_back(&op);
+    begin(op);
+  }
+  return ticket;
+}
+
+bool Group::compares(const Operation& op) const noexcept {
+  if (size() == 1) return false;
+  return op.call.kind == Kind::new_group || world_.config().agree != Config::Agree::off;
+}
+
+void Group::begin(Operation& op) {
+  if (!compares(op)) {
+    op.state = Operation::State::ready;
+    start_next();
+    return;
+  }
+  op.state = Operation::State::agreeing;
+  op.compared = {chain_, ~chain_};
+  ReductionTypes types;
+  int code = place_.types.reduction(ReduceOp::max, DType::uint64, types);
+  Request request{};
+  if (code == 0)
+    code = place_.api.iall_reduce(op.compared.data(), op.greatest.data(), 2, types.type, types.op,
+                                  spec_.compare, request);
+  if (code != 0)
+    mpi_failed(op, "comparing the calls of the ranks", code);
+  else
+    op.requests.push_back(request);
+}
+
+void Group::start_next() {
+  while (!queue_.empty() && queue_.front()->state == Operation::State::ready) {
+    Operation& op = *queue_.front();
+    if (!op.differs && must_measure(op)) return measure(op);  // those behind it wait
+    queue_.pop_front();
+    if (op.differs)
+      explain(op);
+    else
+      start(op);
+  }
+}
+
+void Group::start(Operation& op) {
+  op.state = Operation::State::moving;
+  if (op.call.kind == Kind::new_group) return make_communicators(op);
+  // No elements, on all ranks.
+  const bool none = has_data(op.call.kind) && is_collective(op.call.kind) && op.extent.agreed == 0;
+  if (none) return end(op, Status());
+  int code = 0;
+  try {
+    code = mpi::start(place_, op);
+  } catch (const std::bad_alloc&) {
+    return fail(Status(Errc::resource, "group '" + name() + "': no memory to begin " + text_of(op) +
+                                           "; the group is broken"),
+                true);
+  }
+  if (code != 0) return mpi_failed(op, "beginning it", code);
+  if (op.requests.empty()) {
+    mpi::finish(op, rank(), size());
+    return end(op, Status());
+  }
+  advance(op);  // what is done at once costs no pass
+}
+
+void Group::make_communicators(Operation& op) {
+  Group* const child = std::exchange(child_, nullptr);
+  Comm data{};
+  // Blocks until the others have come here as well: their calls were compared, so they do.
+  int code = place_.api.split(spec_.data, child == nullptr ? -1 : color_, key_, data);
+  if (code == 0 && child != nullptr) code = place_.api.return_errors(data);
+  if (code != 0) return mpi_failed(op, "making the communicator of a group", code);
+  if (child == nullptr) return end(op, Status());
+  child->spec_.data = data;
+  child->place_.comm = data;
+  op.child = child;
+  Request request{};
+  code = place_.api.iduplicate(data, child->spec_.compare, request);
+  if (code != 0) return mpi_failed(op, "duplicating the communicator of a group", code);
+  op.requests.push_back(request);
+}
+
+bool Group::test_all(Operation& op, int& code) {
+  std::size_t left = 0;
+  for (Request& request : op.requests) {
+    bool done = false;
+    Received received;
+    const bool receives = op.call.kind == Kind::recv;
+    code = place_.api.test(request, done, receives ? &received : nullptr);
+    if (code != 0) {
+      request = op.requests.back();
+      op.requests.pop_back();
+      return true;
+    }
+    if (!done) {
+      op.requests[left++] = request;
+    } else if (receives) {
+      op.source = received.source;
+      op.received = received.bytes;
+      ++received_[static_cast<std::size_t>(received.source)];
+    }
+  }
+  op.requests.resize(left);
+  return left == 0;
+}
+
+void Group::advance(Operation& op) {
+  int code = 0;
+  if (op.requests.empty() || !test_all(op, code)) return;
+  if (code != 0) return mpi_failed(op, "MPI's progress", code);
+  switch (op.state) {
+    case Operation::State::agreeing:
+      op.differs = op.greatest != op.compared;
+      op.state = Operation::State::ready;
+      start_next();
+      return;
+    case Operation::State::measuring: compare_lengths(op); return;
+    case Operation::State::explaining: tell_difference(op); return;
+    case Operation::State::moving: break;
+    default: return;
+  }
+  if (op.call.kind == Kind::recv) {
+    const auto expected = static_cast<std::int64_t>(op.extent.count * size_of(op.extent.dtype));
+    if (op.received != expected) return wrong_length(op, expected);
+  }
+  if (op.child != nullptr) {
+    code = place_.api.return_errors(op.child->spec_.compare);
+    if (code != 0) return mpi_failed(op, "making the communicators of a group", code);
+    op.child->spec_.made = true;
+  }
+  mpi::finish(op, rank(), size());
+  end(op, Status());
+}
+
+void Group::end(Operation& op, Status outcome) {
+  if (op.state == Operation::State::done && op.used && !op.outcome.ok()) return;
+  const bool ok = outcome.ok();
+  op.state = Operation::State::done;
+  op.outcome = std::move(outcome);
+  if (!ok) drop_requests(op);
+  if (op.requests.empty()) {
+    for (Type& type : op.types) (void)place_.api.free(type);
+    op.types.clear();
+  }
+  for (const Callback& callback : op.callbacks) world_.driver().due({callback, op.outcome});
+  op.callbacks.clear();
+}
+
+void Group::tidy() {
+  std::size_t kept = 0;
+  for (Operation* const op : active_) {
+    if (op->state != Operation::State::done) {
+      active_[kept++] = op;
+      continue;
+    }
+    op->listed = false;
+    if (op->released) recycle(*op);
+  }
+  active_.resize(kept);
+}
+
+void Group::progress(bool look) {
+  if (gone_ && look) free_communicators();
+  if (active_.empty()) return;
+  bool ended = false;
+  for (std::size_t i = 0; i < active_.size(); ++i) {  // callees may add to it
+    Operation& op = *active_[i];
+    if (op.state != Operation::State::done) advance(op);
+    ended = ended || op.state == Operation::State::done;
+  }
+  if (look) {
+    const TimePoint now = std::chrono::steady_clock::now();
+    for (std::size_t i = 0; i < active_.size(); ++i) {
+      Operation& op = *active_[i];
+      if (op.state != Operation::State::done && any_left_) check_left(op, now);
+      if (op.state != Operation::State::done) look_at_clock(op, now);
+      ended = ended || op.state == Operation::State::done;
+    }
+  }
+  if (ended) tidy();
+}
+
+std::uint64_t Group::child_id(int color) const noexcept {
+  return engine::chain(spec_.id, {seq_ + 1, static_cast<std::uint64_t>(color), 1});
+}
+
+}  // namespace tutti::mpi

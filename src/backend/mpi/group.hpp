@@ -1,0 +1,152 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/error.hpp>
+
+#include "backend/mpi/moves.hpp"
+#include "backend/mpi/notes.hpp"
+#include "backend/mpi/operation.hpp"
+
+namespace tutti::mpi {
+
+class World;
+
+/// A callback that is to be called, without the lock of MPI.
+struct Due {
+  Callback callback;
+  Status outcome;
+};
+
+/// The operations of one group on this rank, from submit to their end.
+///
+/// Collectives are numbered. Each is compared first (if the ranks compare): MPI takes the maximum
+/// of a hash of all calls so far, on a communicator of its own. Then it is given to MPI, in the
+/// order of the numbers: MPI wants one order on all ranks. Messages are not numbered and start at
+/// once.
+///
+/// Threads: one at a time, that which drives MPI.
+class Group {
+ public:
+  struct Spec {
+    std::uint64_t id = 0;
+    std::string name;
+    std::vector<int> members;  ///< their ranks in the world, in the order of the group
+    int rank = 0;              ///< of this process in the group
+    Comm data{};
+    Comm compare{};
+    bool made = false;  ///< the communicators are there; else `make_communicators` makes them
+  };
+  Group(World& world, Spec spec);
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+  ~Group();
+
+  [[nodiscard]] std::uint64_t id() const noexcept { return spec_.id; }
+  [[nodiscard]] const std::string& name() const noexcept { return spec_.name; }
+  [[nodiscard]] int rank() const noexcept { return spec_.rank; }
+  [[nodiscard]] int size() const noexcept { return static_cast<int>(spec_.members.size()); }
+  [[nodiscard]] int world_rank(int rank) const noexcept {
+    return spec_.members[static_cast<std::size_t>(rank)];
+  }
+  [[nodiscard]] Comm communicator() const noexcept { return spec_.data; }
+  [[nodiscard]] const Status& cause() const noexcept { return cause_; }
+  [[nodiscard]] bool idle() const noexcept { return active_.empty(); }
+
+  /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed.
+  std::uint64_t submit(const Collective& call);
+  /// The outcome; absent while it is not done.
+  [[nodiscard]] std::optional<Status> outcome(std::uint64_t ticket) const;
+  [[nodiscard]] int source(std::uint64_t ticket) const;
+  int release(std::uint64_t ticket) noexcept;
+  /// False: it is done.
+  [[nodiscard]] bool add_callback(std::uint64_t ticket, Callback callback);
+
+  /// One pass over all that runs. `look`: also at the clock.
+  void progress(bool look);
+  /// A note of this group, of this rank of the world.
+  void on_note(const Note& note, int from);
+  /// Breaks the group with the first cause; `tell`: the others, too.
+  void fail(const Status& cause, bool tell);
+  /// What the next Kind::new_group of this group makes; null: this rank is in no new group. Color
+  /// and key: as MPI_Comm_split takes them.
+  void expect_child(Group* child, int color, int key) noexcept {
+    child_ = child;
+    color_ = color;
+    key_ = key;
+  }
+  /// Of the child that would be made next, if its members are those of `color`.
+  [[nodiscard]] std::uint64_t child_id(int color) const noexcept;
+  /// This rank calls nothing any more: what runs has failed, and the others are told.
+  void leave();
+  /// It has left, and its communicators are freed, or never can be: others may send what nobody
+  /// receives, and a new communicator must not meet that.
+  [[nodiscard]] bool over() const noexcept { return gone_ && released_; }
+
+ private:
+  [[nodiscard]] Operation* find(std::uint64_t ticket) const noexcept;
+  Operation& take(std::uint64_t& ticket);
+  [[nodiscard]] bool compares(const Operation& op) const noexcept;
+  void begin(Operation& op);
+  void advance(Operation& op);
+  void start_next();
+  void start(Operation& op);
+  /// Ranks that give each other blocks of any length tell them before they send.
+  [[nodiscard]] bool must_measure(const Operation& op) const noexcept;
+  void measure(Operation& op);
+  void compare_lengths(Operation& op);
+  void explain(Operation& op);
+  void tell_difference(Operation& op);
+  void make_communicators(Operation& op);
+  /// MPI has ended all requests of it, or one with this code.
+  [[nodiscard]] bool test_all(Operation& op, int& code);
+  void end(Operation& op, Status outcome);
+  void recycle(Operation& op);
+  void tidy();
+  void look_at_clock(Operation& op, TimePoint now);
+  [[nodiscard]] Status timeout_of(const Operation& op, TimePoint now) const;
+  [[nodiscard]] bool all_have_answered() const noexcept;
+  void check_left(Operation& op, TimePoint now);
+  void wrong_length(Operation& op, std::int64_t expected);
+  /// Of an operation that has failed: MPI keeps what it cannot call back.
+  void drop_requests(Operation& op);
+  void mpi_failed(Operation& op, const char* what, int code);
+  [[nodiscard]] std::string text_of(const Operation& op) const;
+  [[nodiscard]] std::string name_of(int rank) const;
+  void tell_all(const Note& note);
+  void free_communicators();
+
+  World& world_;
+  Spec spec_;
+  Place place_;
+  Status cause_;
+  std::uint64_t seq_ = 0;    ///< of the last collective
+  std::uint64_t chain_ = 0;  ///< hash of all calls so far
+  std::deque<Operation> slots_;
+  std::vector<std::uint32_t> free_;
+  std::vector<Operation*> active_;  ///< not done, in the order of their calls
+  std::deque<Operation*> queue_;    ///< collectives that MPI has not got yet, in their order
+  Group* child_ = nullptr;
+  int color_ = -1;
+  int key_ = 0;
+  std::vector<std::int64_t> answers_;  ///< of each rank to our question; -1: none yet
+  /// Of each rank: the last operation before it has left; absent: it has not. With the time when we
+  /// heard of it.
+  std::vector<std::optional<std::pair<std::uint64_t, TimePoint>>> left_;
+  bool any_left_ = false;
+  std::vector<std::uint64_t> sent_;      ///< messages to each rank
+  std::vector<std::uint64_t> received_;  ///< messages from each rank
+  std::vector<std::uint64_t> sent_us_;   ///< as the others have told when they left
+  bool gone_ = false;
+  bool released_ = false;
+  bool unfinished_ = false;  ///< MPI has not ended all that it was given
+};
+
+}  // namespace tutti::mpi

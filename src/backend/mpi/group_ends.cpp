@@ -1,0 +1,308 @@
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "backend/mpi/driver.hpp"
+#include "backend/mpi/group.hpp"
+#include "backend/mpi/world.hpp"
+#include "base/kinds.hpp"
+
+// How operations and groups go wrong, and what the others are told.
+namespace tutti::mpi {
+namespace {
+
+/// Ranks that drive answer at once; who computes does not.
+constexpr auto kAnswerTime = std::chrono::milliseconds(500);
+/// What a rank had sent before it left may arrive after the note that it has.
+constexpr auto kLastMessages = std::chrono::milliseconds(200);
+
+std::string seconds_text(std::chrono::nanoseconds time) {
+  char text[32];
+  std::snprintf(text, sizeof(text), "%.3g s", std::chrono::duration<double>(time).count());
+  return text;
+}
+
+}  // namespace
+
+std::string Group::text_of(const Operation& op) const {
+  if (op.seq == 0) return describe(op.call) + " in group '" + name() + "'";
+  return "operation " + std::to_string(op.seq) + " " + engine::describe(op.code) + " in group '" +
+         name() + "'";
+}
+
+std::string Group::name_of(int rank) const {
+  return "rank " + std::to_string(rank) + " on " + world_.whereabouts(world_rank(rank));
+}
+
+void Group::tell_all(const Note& note) {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != this->rank()) world_.send(world_rank(rank), note);
+  }
+}
+
+void Group::drop_requests(Operation& op) {
+  if (op.call.kind == Kind::recv) {
+    for (Request& request : op.requests) (void)place_.api.cancel(request);
+    op.requests.clear();
+  }
+  if (op.requests.empty()) return;
+  // MPI cannot call a collective or a message back.
+  unfinished_ = true;
+  world_.driver().spoiled();
+}
+
+void Group::fail(const Status& cause, bool tell) {
+  if (!cause_.ok()) return;
+  cause_ = cause;
+  queue_.clear();
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    if (active_[i]->state != Operation::State::done) end(*active_[i], cause_);
+  }
+  if (!tell) return;
+  Note note = note_of(cause);
+  note.group = id();
+  tell_all(note);
+}
+
+void Group::mpi_failed(Operation& op, const char* what, int code) {
+  Status cause(Errc::internal, "MPI failed in " + text_of(op) + " (" + what +
+                                   "): " + place_.api.error_text(code) +
+                                   "; the group is broken, make a new one");
+  cause.with_culprit(rank());
+  fail(cause, true);
+  end(op, cause);
+}
+
+void Group::wrong_length(Operation& op, std::int64_t expected) {
+  const auto element = static_cast<std::int64_t>(size_of(op.extent.dtype));
+  fail(Status(Errc::disagreement,
+              "ranks disagree in group '" + name() + "': " + name_of(op.source) + " has sent " +
+                  std::to_string(op.received) + " bytes, and " + describe(op.call) + " expects " +
+                  std::to_string(expected) + " (" + std::to_string(expected / element) + " x " +
+                  std::string(to_string(op.extent.dtype)) +
+                  "); the group is broken, make a new one"),
+       true);
+}
+
+// ---- Lengths of blocks that differ
+
+bool Group::must_measure(const Operation& op) const noexcept {
+  return op.call.kind == Kind::all_to_all && op.extent.uneven() && !op.measured && compares(op);
+}
+
+void Group::measure(Operation& op) {
+  op.state = Operation::State::measuring;
+  const auto ranks = static_cast<std::size_t>(size());
+  op.lengths.resize(2 * ranks);
+  for (std::size_t r = 0; r < ranks; ++r)
+    op.lengths[r] = op.extent.in_ends[r] - (r == 0 ? 0 : op.extent.in_ends[r - 1]);
+  Request request{};
+  const int code =
+      place_.api.iall_to_all(op.lengths.data(), op.lengths.data() + ranks, sizeof(std::uint64_t),
+                             place_.api.byte(), spec_.data, request);
+  if (code != 0) return mpi_failed(op, "telling the others what it sends", code);
+  op.requests.push_back(request);
+}
+
+void Group::compare_lengths(Operation& op) {
+  const auto ranks = static_cast<std::size_t>(size());
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const std::uint64_t expected = op.extent.out_ends[r] - (r == 0 ? 0 : op.extent.out_ends[r - 1]);
+    const std::uint64_t sent = op.lengths[ranks + r];
+    if (sent == expected) continue;
+    return fail(
+        Status(Errc::disagreement,
+               "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) +
+                   " sends " + std::to_string(sent) + " elements to " + name_of(rank()) +
+                   ", which expects " + std::to_string(expected) +
+                   ". What a rank sends another must be what that one expects from it; the group "
+                   "is broken, make a new one."),
+        true);
+  }
+  op.measured = true;
+  op.state = Operation::State::ready;
+  start_next();
+}
+
+// ---- Calls that differ
+
+void Group::explain(Operation& op) {
+  op.state = Operation::State::explaining;
+  op.calls.assign(static_cast<std::size_t>(size()), {});
+  Request request{};
+  const int code = place_.api.iall_gather(op.code.data(), op.calls.data(), sizeof(engine::CallCode),
+                                          place_.api.byte(), spec_.data, request);
+  if (code != 0) return mpi_failed(op, "telling the others its call", code);
+  op.requests.push_back(request);
+}
+
+void Group::tell_difference(Operation& op) {
+  std::string text = "ranks disagree in group '" + name() + "': ";
+  int other = -1;
+  for (int rank = 0; rank < size() && other < 0; ++rank) {
+    if (op.calls[static_cast<std::size_t>(rank)] != op.code) other = rank;
+  }
+  if (other < 0) {
+    text += "the calls of the ranks before operation " + std::to_string(op.seq) + " " +
+            engine::describe(op.code) + " or their settings (TUTTI_ALGO) differ";
+  } else {
+    const std::string ours = engine::describe(op.code);
+    const std::string theirs = engine::describe(op.calls[static_cast<std::size_t>(other)]);
+    text += "as operation " + std::to_string(op.seq) + " " + name_of(rank()) + " called " + ours +
+            " but " + name_of(other) + " called " + theirs;
+    if (ours == theirs) text += has_data(op.call.kind) ? " of other sizes" : " of other ranks";
+  }
+  text +=
+      ". All ranks must call the same operations in the same order with the same dtype, count, "
+      "root and reduce op; the group is broken, make a new one.";
+  fail(Status(Errc::disagreement, std::move(text)), true);
+}
+
+// ---- Who is late
+
+void Group::look_at_clock(Operation& op, TimePoint now) {
+  if (op.asked && op.seq != 0 && all_have_answered()) return fail(timeout_of(op, now), true);
+  if (now < op.deadline) return;
+  if (op.asked || op.seq == 0 || size() == 1) return fail(timeout_of(op, now), true);
+  op.asked = true;
+  op.deadline = now + kAnswerTime;
+  std::fill(answers_.begin(), answers_.end(), -1);
+  Note note;
+  note.kind = Note::Kind::asks;
+  note.group = id();
+  tell_all(note);
+}
+
+bool Group::all_have_answered() const noexcept {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (rank != this->rank() && answers_[static_cast<std::size_t>(rank)] < 0) return false;
+  }
+  return true;
+}
+
+Status Group::timeout_of(const Operation& op, TimePoint now) const {
+  std::string text = text_of(op) + " timed out after " + seconds_text(now - op.started) +
+                     " (timeout " + seconds_text(op.call.timeout) + ")";
+  int culprit = -1;
+  if (op.seq == 0) {
+    if (op.call.root >= 0 && op.call.root != rank()) culprit = op.call.root;
+    if (culprit >= 0)
+      text += ": " + name_of(culprit) +
+              (op.call.kind == Kind::recv ? " has not sent it" : " has not taken it");
+  } else {
+    std::int64_t least = static_cast<std::int64_t>(op.seq);
+    for (int rank = 0; rank < size(); ++rank) {
+      const std::int64_t answer = answers_[static_cast<std::size_t>(rank)];
+      if (rank != this->rank() && answer < least) {
+        least = answer;
+        culprit = rank;
+      }
+    }
+    if (culprit >= 0 && least < 0)
+      text += ": " + name_of(culprit) +
+              " answers nothing: it is stopped, cut off, or busy outside of tutti";
+    else if (culprit >= 0)
+      text += ": " + name_of(culprit) +
+              " has not made this call yet (its last one here was operation " +
+              std::to_string(least) + ")";
+    else
+      text += ": all ranks have made the call, and MPI has not ended it";
+  }
+  text += ". See where that rank is, or raise the timeout; the group is broken.";
+  if (op.state == Operation::State::moving && (op.in.callers() || op.out.callers()))
+    text +=
+        " MPI cannot call an operation back: it may still use the tensors of this call, so keep "
+        "them until the process ends.";
+  Status cause(Errc::timeout, std::move(text));
+  if (culprit >= 0) cause.with_culprit(culprit);
+  return cause;
+}
+
+// ---- Who has left
+
+void Group::check_left(Operation& op, TimePoint now) {
+  int gone = -1;
+  for (int rank = 0; rank < size() && gone < 0; ++rank) {
+    const auto& left = left_[static_cast<std::size_t>(rank)];
+    if (!left) continue;
+    const bool misses = op.seq != 0 ? left->first < op.seq
+                                    : op.call.root == rank && now - left->second > kLastMessages;
+    if (misses) gone = rank;
+  }
+  if (gone < 0) return;
+  fail(Status(Errc::peer_left, name_of(gone) + " has destroyed its end of group '" + name() +
+                                   "' (its last operation there was " +
+                                   std::to_string(left_[static_cast<std::size_t>(gone)]->first) +
+                                   "), so " + text_of(op) + " cannot end; the group is broken")
+           .with_culprit(gone),
+       true);
+}
+
+void Group::on_note(const Note& note, int from) {
+  const auto member = std::find(spec_.members.begin(), spec_.members.end(), from);
+  if (member == spec_.members.end()) return;  // no member: it is mistaken
+  const auto rank = static_cast<std::size_t>(member - spec_.members.begin());
+  switch (note.kind) {
+    case Note::Kind::broken: fail(cause_of(note, size()), false); return;
+    case Note::Kind::left:
+      left_[rank] = {note.seq, std::chrono::steady_clock::now()};
+      sent_us_[rank] = note.messages;
+      any_left_ = true;
+      return;
+    case Note::Kind::asks: {
+      Note answer;
+      answer.kind = Note::Kind::answer;
+      answer.group = id();
+      answer.seq = seq_;
+      world_.send(from, answer);
+      return;
+    }
+    case Note::Kind::answer:
+      // As numbers of operations go; more is a mistake.
+      answers_[rank] = static_cast<std::int64_t>(std::min<std::uint64_t>(note.seq, seq_ + 1));
+      return;
+  }
+}
+
+void Group::leave() {
+  const Status gone(Errc::aborted, "group '" + name() + "' was destroyed while the operation ran");
+  for (std::size_t i = 0; i < active_.size(); ++i) {
+    if (active_[i]->state != Operation::State::done) end(*active_[i], gone);
+  }
+  tidy();
+  queue_.clear();
+  if (cause_.ok() && size() > 1) {
+    cause_ = gone;
+    Note note;
+    note.kind = Note::Kind::left;
+    note.group = id();
+    note.seq = seq_;
+    for (int rank = 0; rank < size(); ++rank) {
+      note.messages = sent_[static_cast<std::size_t>(rank)];
+      if (rank != this->rank()) world_.send(world_rank(rank), note);
+    }
+  } else if (size() > 1) {
+    released_ = true;  // broken: who knows what is still on its way
+  }
+  gone_ = true;
+  free_communicators();
+}
+
+void Group::free_communicators() {
+  if (released_) return;
+  if (!spec_.made || unfinished_) {
+    released_ = true;
+    return;
+  }
+  for (int rank = 0; rank < size(); ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    if (rank != this->rank() && !left_[at]) return;  // later
+    const std::uint64_t sent = rank == this->rank() ? sent_[at] : sent_us_[at];
+    released_ = released_ || sent != received_[at];
+  }
+  if (std::exchange(released_, true)) return;
+  (void)place_.api.free(spec_.data);
+  (void)place_.api.free(spec_.compare);
+}
+
+}  // namespace tutti::mpi

@@ -1,0 +1,357 @@
+#include "backend/mpi/moves.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <memory>
+
+#include "base/kinds.hpp"
+#include "kernels/pack.hpp"
+#include "kernels/reduce.hpp"
+
+namespace tutti::mpi {
+namespace {
+
+/// Tags of the library's own messages in Python begin here (python/tutti/distributed/constants.py).
+constexpr int kFirstOwnTag = 0x70000000;
+constexpr std::size_t kIntMax = std::numeric_limits<int>::max();
+/// Elements of a reduction that MPI gets at once: an int has to count them.
+constexpr std::size_t kMostReduced = std::size_t{1} << 30;
+
+/// Tags above those of callers: of monitored_barrier, and of blocks that no count of MPI reaches.
+int monitored_barrier_tag(const Place& place) noexcept { return place.largest_tag; }
+int blocks_tag(const Place& place) noexcept { return place.largest_tag - 1; }
+
+/// Begins the requests of one operation; stops at the first error.
+class Starter {
+ public:
+  Starter(const Place& place, Operation& op)
+      : place_(place), api_(place.api), op_(op), element_(size_of(op.extent.dtype)) {}
+
+  int start() {
+    switch (op_.call.kind) {
+      case Kind::barrier: return with([&](Request& r) { return api_.ibarrier(place_.comm, r); });
+      case Kind::broadcast: return broadcast();
+      case Kind::all_reduce:
+      case Kind::reduce: return reduce_chunks();
+      case Kind::all_gather: return all_gather();
+      case Kind::gather: return gather();
+      case Kind::scatter: return scatter();
+      case Kind::reduce_scatter: return reduce_scatter();
+      case Kind::all_to_all: return all_to_all();
+      case Kind::send: return send();
+      case Kind::recv: return receive();
+      case Kind::new_group: break;
+    }
+    return 0;
+  }
+
+ private:
+  /// So many bytes as MPI counts them.
+  struct Bytes {
+    Type type{};
+    int count = 0;
+  };
+
+  template <class Begin>
+  int with(const Begin& begin) {
+    Request request{};
+    const int code = begin(request);
+    if (code == 0) op_.requests.push_back(request);
+    return code;
+  }
+
+  int count_bytes(std::size_t bytes, Bytes& counted) {
+    if (bytes <= kIntMax) {
+      counted = {api_.byte(), static_cast<int>(bytes)};
+      return 0;
+    }
+    counted.count = 1;
+    const int code = api_.make_bytes(static_cast<std::int64_t>(bytes), counted.type);
+    if (code == 0) op_.types.push_back(counted.type);
+    return code;
+  }
+
+  [[nodiscard]] std::byte* in() const noexcept { return op_.in.data(); }
+  [[nodiscard]] std::byte* out() const noexcept { return op_.out.data(); }
+  [[nodiscard]] bool root() const noexcept { return place_.rank == op_.call.root; }
+  [[nodiscard]] std::size_t block_bytes() const noexcept { return op_.extent.each * element_; }
+  [[nodiscard]] std::size_t own_offset() const noexcept {
+    return static_cast<std::size_t>(place_.rank) * block_bytes();
+  }
+
+  int broadcast() {
+    Bytes bytes;
+    if (const int code = count_bytes(op_.extent.count * element_, bytes); code != 0) return code;
+    return with([&](Request& r) {
+      return api_.ibroadcast(root() ? in() : out(), bytes.count, bytes.type, op_.call.root,
+                             place_.comm, r);
+    });
+  }
+
+  /// all_reduce, or a reduce to the root, of parts that an int can count.
+  int reduce_chunks() {
+    const bool all = op_.call.kind == Kind::all_reduce;
+    return reduce_part(0, 0, op_.extent.count, all ? -1 : op_.call.root);
+  }
+
+  /// `count` elements from number `from` of the input on, to number `to` of the output of the root
+  /// (-1: of all).
+  int reduce_part(std::size_t from, std::size_t to, std::size_t count, int to_rank) {
+    ReductionTypes types;
+    if (const int code = place_.types.reduction(op_.call.op, op_.extent.dtype, types); code != 0)
+      return code;
+    for (std::size_t done = 0; done < count;) {
+      const std::size_t n = std::min(count - done, kMostReduced);
+      const void* source = in() + (from + done) * element_;
+      const bool writes = to_rank < 0 || to_rank == place_.rank;
+      void* const target = writes ? out() + (to + done) * element_ : nullptr;
+      if (writes && source == target) source = api_.in_place();
+      const int code = with([&](Request& r) {
+        if (to_rank < 0)
+          return api_.iall_reduce(source, target, static_cast<int>(n), types.type, types.op,
+                                  place_.comm, r);
+        return api_.ireduce(source, target, static_cast<int>(n), types.type, types.op, to_rank,
+                            place_.comm, r);
+      });
+      if (code != 0) return code;
+      done += n;
+    }
+    return 0;
+  }
+
+  int reduce_scatter() {
+    const engine::Extent& extent = op_.extent;
+    if (extent.count > kIntMax) {  // MPI's counts end there: a reduce to each rank
+      std::size_t from = 0;
+      for (int rank = 0; rank < place_.size; ++rank) {
+        const std::size_t n = length(extent.in_ends, rank);
+        if (const int code = reduce_part(from, 0, n, rank); code != 0) return code;
+        from += n;
+      }
+      return 0;
+    }
+    ReductionTypes types;
+    if (const int code = place_.types.reduction(op_.call.op, extent.dtype, types); code != 0)
+      return code;
+    if (!extent.uneven()) {
+      return with([&](Request& r) {
+        return api_.ireduce_scatter(in(), out(), static_cast<int>(extent.each), types.type,
+                                    types.op, place_.comm, r);
+      });
+    }
+    for (int rank = 0; rank < place_.size; ++rank)
+      op_.arrays.push_back(static_cast<int>(length(extent.in_ends, rank)));
+    return with([&](Request& r) {
+      return api_.ireduce_scatter_v(in(), out(), op_.arrays.data(), types.type, types.op,
+                                    place_.comm, r);
+    });
+  }
+
+  int all_gather() {
+    const engine::Extent& extent = op_.extent;
+    if (extent.uneven()) {
+      if (extent.count * element_ > kIntMax) return exchange_blocks(nullptr);
+      append(extent.out_ends);
+      const std::byte* source = in();
+      if (source == out() + offset(extent.out_ends, place_.rank))
+        source = static_cast<const std::byte*>(api_.in_place());
+      return with([&](Request& r) {
+        return api_.iall_gather_v(
+            source, static_cast<int>(length(extent.out_ends, place_.rank) * element_), out(),
+            op_.arrays.data(), op_.arrays.data() + place_.size, api_.byte(), place_.comm, r);
+      });
+    }
+    Bytes bytes;
+    if (const int code = count_bytes(block_bytes(), bytes); code != 0) return code;
+    const void* source = in();
+    if (source == out() + own_offset()) source = api_.in_place();
+    return with([&](Request& r) {
+      return api_.iall_gather(source, out(), bytes.count, bytes.type, place_.comm, r);
+    });
+  }
+
+  int gather() {
+    Bytes bytes;
+    if (const int code = count_bytes(block_bytes(), bytes); code != 0) return code;
+    const void* source = in();
+    if (root() && source == out() + own_offset()) source = api_.in_place();
+    return with([&](Request& r) {
+      return api_.igather(source, root() ? out() : nullptr, bytes.count, bytes.type, op_.call.root,
+                          place_.comm, r);
+    });
+  }
+
+  int scatter() {
+    Bytes bytes;
+    if (const int code = count_bytes(block_bytes(), bytes); code != 0) return code;
+    void* target = out();
+    if (root() && target == in() + own_offset()) target = const_cast<void*>(api_.in_place());
+    return with([&](Request& r) {
+      return api_.iscatter(root() ? in() : nullptr, target, bytes.count, bytes.type, op_.call.root,
+                           place_.comm, r);
+    });
+  }
+
+  int all_to_all() {
+    const engine::Extent& extent = op_.extent;
+    if (!extent.uneven()) {
+      Bytes bytes;
+      if (const int code = count_bytes(block_bytes(), bytes); code != 0) return code;
+      return with([&](Request& r) {
+        return api_.iall_to_all(in(), out(), bytes.count, bytes.type, place_.comm, r);
+      });
+    }
+    // The other ranks' totals are not known here, so which way it goes must not depend on them:
+    // messages between each two ranks, which take any length.
+    return exchange_blocks(&extent.in_ends);
+  }
+
+  /// A message to and from each rank. `in_ends`: a block for each; null: the whole input for each.
+  int exchange_blocks(const std::vector<std::size_t>* in_ends) {
+    const engine::Extent& extent = op_.extent;
+    const int tag = blocks_tag(place_);
+    for (int step = 1; step <= place_.size; ++step) {
+      const int from = (place_.rank + place_.size - step) % place_.size;
+      const int to = (place_.rank + step) % place_.size;
+      const std::size_t in_bytes =
+          (in_ends != nullptr ? length(*in_ends, to) : length(extent.out_ends, place_.rank)) *
+          element_;
+      const std::size_t in_at = (in_ends != nullptr ? offset(*in_ends, to) : 0) * element_;
+      const std::size_t out_at = offset(extent.out_ends, from) * element_;
+      const std::size_t out_bytes = length(extent.out_ends, from) * element_;
+      if (to == place_.rank) {
+        if (in_bytes > 0 && out() + out_at != in() + in_at)
+          std::memcpy(out() + out_at, in() + in_at, in_bytes);
+        continue;
+      }
+      Bytes got;
+      Bytes given;
+      if (const int code = count_bytes(out_bytes, got); code != 0) return code;
+      if (const int code = count_bytes(in_bytes, given); code != 0) return code;
+      int code = with([&](Request& r) {
+        return api_.ireceive(out() + out_at, got.count, got.type, from, tag, place_.comm, r);
+      });
+      if (code != 0) return code;
+      code = with([&](Request& r) {
+        return api_.isend(in() + in_at, given.count, given.type, to, tag, place_.comm, r);
+      });
+      if (code != 0) return code;
+    }
+    return 0;
+  }
+
+  int send() {
+    Bytes bytes;
+    if (const int code = count_bytes(op_.extent.count * element_, bytes); code != 0) return code;
+    return with([&](Request& r) {
+      return api_.isend(in(), bytes.count, bytes.type, op_.call.root, tag_of(place_, op_.call.tag),
+                        place_.comm, r);
+    });
+  }
+
+  int receive() {
+    Bytes bytes;
+    if (const int code = count_bytes(op_.extent.count * element_, bytes); code != 0) return code;
+    return with([&](Request& r) {
+      return api_.ireceive(out(), bytes.count, bytes.type, op_.call.root,
+                           tag_of(place_, op_.call.tag), place_.comm, r);
+    });
+  }
+
+  /// Of the block of a rank, in elements.
+  [[nodiscard]] std::size_t offset(const std::vector<std::size_t>& ends, int rank) const noexcept {
+    if (ends.empty()) return static_cast<std::size_t>(rank) * op_.extent.each;
+    return rank == 0 ? 0 : ends[static_cast<std::size_t>(rank) - 1];
+  }
+  [[nodiscard]] std::size_t length(const std::vector<std::size_t>& ends, int rank) const noexcept {
+    if (ends.empty()) return op_.extent.each;
+    return ends[static_cast<std::size_t>(rank)] - offset(ends, rank);
+  }
+  /// The counts and displacements of all blocks, in bytes.
+  void append(const std::vector<std::size_t>& ends) {
+    for (int rank = 0; rank < place_.size; ++rank)
+      op_.arrays.push_back(static_cast<int>(length(ends, rank) * element_));
+    for (int rank = 0; rank < place_.size; ++rank)
+      op_.arrays.push_back(static_cast<int>(offset(ends, rank) * element_));
+  }
+
+  const Place& place_;
+  Api& api_;
+  Operation& op_;
+  const std::size_t element_;
+};
+
+/// The factors of PREMUL_SUM in a row.
+void scale_input(Operation& op, const TensorView& factor) {
+  const DType dtype = op.extent.dtype;
+  const std::size_t bytes = factor.count() * size_of(dtype);
+  const auto row = std::make_unique_for_overwrite<std::byte[]>(bytes);
+  kernels::pack(row.get(), factor, 0, factor.count());
+  kernels::find_scale(dtype)(op.in.data(), op.in.data(), row.get(), factor.count() != 1,
+                             op.extent.count);
+}
+
+/// MPI must not read and write the same memory but where it has a word for it (MPI_IN_PLACE).
+bool must_copy_input(const Collective& call) noexcept {
+  if (call.op == ReduceOp::premul_sum && traits_of(call.kind).reduces) return true;
+  return call.kind == Kind::reduce_scatter && call.input.data() != nullptr &&
+         call.output.contiguous() && call.input.contiguous() && call.output.count() > 0 &&
+         call.input.data() <= call.output.data() &&
+         static_cast<const std::byte*>(call.output.data()) <
+             static_cast<const std::byte*>(call.input.data()) + call.input.size_bytes();
+}
+
+}  // namespace
+
+void prepare(Operation& op, int rank, int size) {
+  op.extent = engine::extent_of(op.call, size);
+  const Collective& call = op.call;
+  if (traits_of(call.kind).layout == Layout::pair) {
+    const TensorView& message = call.kind == Kind::recv ? call.output : call.input;
+    op.extent.dtype = message.dtype();
+    op.extent.count = message.count();
+  }
+  op.code = engine::encode(call, op.extent);
+  if (uses_input(call.kind, rank, call.root) && call.kind != Kind::recv)
+    op.in.take_input(call, must_copy_input(call));
+  if (uses_output(call.kind, rank, call.root) && call.kind != Kind::send) op.out.take_output(call);
+  if (call.op == ReduceOp::premul_sum && traits_of(call.kind).reduces && call.details != nullptr)
+    scale_input(op, call.details->factor);
+  op.call.details = nullptr;
+}
+
+int tag_of(const Place& place, int tag) noexcept {
+  if (tag == kMonitoredBarrierTag) return monitored_barrier_tag(place);
+  if (place.largest_tag == std::numeric_limits<int>::max())
+    return tag < blocks_tag(place) ? tag : -1;
+  // MPI has fewer tags than we: the upper half of them is for the messages of objects and meetings.
+  const int half = place.largest_tag / 2;
+  if (tag < half) return tag;
+  return tag >= kFirstOwnTag ? half + tag % (half - 2) : -1;
+}
+
+int start(const Place& place, Operation& op) { return Starter(place, op).start(); }
+
+void finish(Operation& op, int rank, int size) noexcept {
+  const KindTraits& traits = traits_of(op.call.kind);
+  if (!uses_output(op.call.kind, rank, op.call.root) || op.call.kind == Kind::send) return;
+  if (traits.reduces) {
+    std::size_t count = op.extent.count;
+    if (traits.layout == Layout::scatter) {
+      count = op.extent.each;
+      if (op.extent.uneven()) {
+        const auto at = static_cast<std::size_t>(rank);
+        count = op.extent.in_ends[at] - (rank == 0 ? 0 : op.extent.in_ends[at - 1]);
+      }
+    }
+    const void* const sources[] = {op.out.data()};
+    if (op.call.op == ReduceOp::avg)
+      kernels::find_average(op.extent.dtype)(op.out.data(), sources, 1, count, size);
+    else if (size == 1 && op.extent.dtype == DType::bool_)  // MPI copies what is neither 0 nor 1
+      kernels::find_reduce(op.call.op, DType::bool_)(op.out.data(), sources, 1, count);
+  }
+  op.out.finish();
+}
+
+}  // namespace tutti::mpi

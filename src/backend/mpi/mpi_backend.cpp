@@ -1,0 +1,284 @@
+#include "backend/mpi/mpi_backend.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "backend/mpi/launcher.hpp"
+#include "backend/mpi/library.hpp"
+#include "backend/mpi/meeting.hpp"
+#include "base/kinds.hpp"
+#include "base/shown.hpp"
+#include "kernels/reduce.hpp"
+#include "os/cpu.hpp"
+
+namespace tutti::mpi {
+namespace {
+
+/// Of the messages by which MPI makes a communicator of some members alone.
+constexpr int kMembersTag = 7;
+
+/// The ticket of a call that could not be made.
+constexpr std::uint64_t kBarred = ~std::uint64_t{0};
+
+std::string here() {
+  char host[256] = "host";
+  (void)::gethostname(host, sizeof(host) - 1);
+  return std::string(host) + ", pid " + std::to_string(::getpid());
+}
+
+/// Who shares the host with this rank: those whose text begins alike.
+int ranks_on_host(const std::vector<std::string>& whereabouts, int rank) {
+  const auto host = [](const std::string& text) { return text.substr(0, text.rfind(", pid ")); };
+  const std::string ours = host(whereabouts[static_cast<std::size_t>(rank)]);
+  return static_cast<int>(std::count_if(whereabouts.begin(), whereabouts.end(),
+                                        [&](const auto& one) { return host(one) == ours; }));
+}
+
+std::atomic<int>& living() {
+  static std::atomic<int> count{0};
+  return count;
+}
+
+}  // namespace
+
+Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& options) {
+  Api& api = driver.api();
+  Comm base = api.world();
+  if (const auto* const given = std::any_cast<std::uintptr_t>(&options.backend_options))
+    base = Comm{*given};
+  bool ours = false;
+  using Members = std::pair<std::uintptr_t, std::vector<int>>;
+  if (const auto* const some = std::any_cast<Members>(&options.backend_options)) {
+    const int code = driver.with(
+        [&] { return api.create_group(Comm{some->first}, some->second, kMembersTag, base); });
+    if (code != 0)
+      return Status(Errc::internal, "MPI_Comm_create_group failed: " + api.error_text(code));
+    ours = true;
+  }
+  const auto free_ours = [&] {
+    if (ours) (void)driver.with([&] { return api.free(base); });
+  };
+  if (const std::string why = driver.forbidden(); !why.empty())
+    return Status(Errc::unsupported, why);
+  int rank = 0;
+  int size = 0;
+  const int numbers = driver.with([&] {
+    const int code = api.rank(base, rank);
+    return code != 0 ? code : api.size(base, size);
+  });
+  if (numbers != 0)
+    return Status(Errc::internal, "asking MPI for its ranks failed: " + api.error_text(numbers));
+  if (rank != options.rank || size != options.size) {
+    return Status(Errc::invalid_argument,
+                  "this process is rank " + std::to_string(options.rank) + " of " +
+                      std::to_string(options.size) + ", but for MPI it is rank " +
+                      std::to_string(rank) + " of " + std::to_string(size) +
+                      "; start the program by MPI's own mpirun (or tuttirun --backend mpi), and "
+                      "leave rank and size to it");
+  }
+  // What rank 0 draws tells this world from others of the same ranks.
+  auto whereabouts = options.exchange(here() + '\n' + std::to_string(std::random_device()()));
+  if (!whereabouts) return whereabouts.status();
+  const std::uint64_t id = engine::hash_text(whereabouts->front(), options.generation) | 1;
+  for (std::string& text : *whereabouts) text = base::shown(text.substr(0, text.find('\n')), 300);
+  const int crowd = ranks_on_host(*whereabouts, rank);
+  driver.set_crowded(crowd > options.config.cpus.value_or(os::usable_cpus()));
+
+  Group::Spec spec;
+  spec.id = id;
+  spec.name = options.name;
+  for (int r = 0; r < size; ++r) spec.members.push_back(r);
+  spec.rank = rank;
+  // Of a communicator of the program's that looks like one of before, it is not known which it is.
+  Notes* notes = driver.with(
+      [&] { return base == api.world() ? driver.notes_of(base) : static_cast<Notes*>(nullptr); });
+  Status made = duplicate(driver, base, options.deadline, spec.data);
+  if (made.ok()) made = duplicate(driver, base, options.deadline, spec.compare);
+  if (Comm comm{}; made.ok() && notes == nullptr) {
+    made = duplicate(driver, base, options.deadline, comm);
+    if (made.ok()) notes = driver.with([&] { return &driver.add_notes(base, comm); });
+  }
+  if (!made.ok()) return made;
+  free_ours();
+  spec.made = true;
+  return driver.with([&]() -> Result<Backend*> {
+    World& world = driver.add(
+        std::make_unique<World>(driver, *notes, options.config, rank, std::move(*whereabouts)));
+    ++living();
+    std::shared_ptr<World> shared(&world, [&driver](World* ended) {
+      driver.with([&] { ended->end(); });
+      --living();
+    });
+    return new MpiBackend(std::move(shared), world.add(std::move(spec)));
+  });
+}
+
+MpiBackend::~MpiBackend() {
+  if (forked()) {
+    new std::shared_ptr<World>(std::move(world_));  // the parent's: not ours to end
+    return;
+  }
+  driver_.with([&] {
+    group_->leave();
+    driver_.progress(true);
+  });
+}
+
+std::optional<Status> MpiBackend::barred() const {
+  if (forked())
+    return Status(
+        Errc::unsupported,
+        "this process was forked after init_process_group; a child cannot use its parent's "
+        "groups: start workers before init, or call init_process_group in the child's program");
+  if (std::string why = driver_.forbidden(); !why.empty())
+    return Status(Errc::unsupported, std::move(why));
+  return std::nullopt;
+}
+
+std::string MpiBackend::unsupported(const Collective& call) const {
+  const KindTraits& traits = traits_of(call.kind);
+  const bool by_output = traits.layout == Layout::scatter || call.kind == Kind::recv;
+  const TensorView& view = by_output ? call.output : call.input;
+  if (view.device() != Device())
+    return std::string("the ") + (by_output ? "output" : "input") + " is in the memory of " +
+           to_string(view.device()) + ", and the backend '" + std::string(kName) +
+           "' takes tensors in the memory of the CPU; copy it there first";
+  if (traits.reduces && !kernels::is_supported(call.op, view.dtype()))
+    return std::string(to_string(call.op)) + " of " + std::string(to_string(view.dtype())) +
+           " has no meaning";
+  return {};
+}
+
+std::uint64_t MpiBackend::submit(const Collective& call, bool asynchronous) noexcept {
+  if (barred()) [[unlikely]]
+    return kBarred;
+  const std::uint64_t ticket = driver_.with([&] { return group_->submit(call); });
+  if (asynchronous) driver_.need_thread();
+  return ticket;
+}
+
+bool MpiBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                      Status& outcome) noexcept {
+  if (const auto why = barred()) [[unlikely]] {
+    outcome = *why;
+    return true;
+  }
+  return driver_.wait(*group_, ticket, limit, outcome);
+}
+
+std::optional<Status> MpiBackend::poll(std::uint64_t ticket) noexcept {
+  if (auto why = barred()) return why;
+  return driver_.with([&] {
+    driver_.progress(false);
+    return group_->outcome(ticket);
+  });
+}
+
+void MpiBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
+  if (const auto why = barred()) {
+    callback.function(callback.context, *why);
+    return;
+  }
+  driver_.need_thread();
+  driver_.with([&] {
+    if (!group_->add_callback(ticket, callback))
+      driver_.due({callback, group_->outcome(ticket).value_or(Status())});
+  });
+}
+
+int MpiBackend::source(std::uint64_t ticket) noexcept {
+  if (barred()) return -1;
+  return driver_.with([&] { return group_->source(ticket); });
+}
+
+int MpiBackend::release(std::uint64_t ticket) noexcept {
+  if (forked() || ticket == kBarred) return -1;
+  return driver_.with([&] { return group_->release(ticket); });
+}
+
+void MpiBackend::abort(const Status& cause) noexcept {
+  if (barred()) return;
+  driver_.with([&] {
+    group_->fail(cause, true);
+    driver_.progress(true);
+  });
+}
+
+Status MpiBackend::health() noexcept {
+  if (auto why = barred()) return *why;
+  return driver_.with([&] {
+    driver_.progress(true);
+    return group_->cause();
+  });
+}
+
+Result<Backend*> MpiBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
+  if (auto why = barred()) return *why;
+  return driver_.with([&]() -> Result<Backend*> {
+    if (ranks.empty()) {
+      group_->expect_child(nullptr, -1, 0);
+      return static_cast<Backend*>(nullptr);
+    }
+    Group::Spec spec;
+    const int color = *std::min_element(ranks.begin(), ranks.end());
+    spec.id = group_->child_id(color);
+    spec.name = std::move(name);
+    for (const int one : ranks) spec.members.push_back(group_->world_rank(one));
+    const auto own = std::find(ranks.begin(), ranks.end(), group_->rank());
+    spec.rank = static_cast<int>(own - ranks.begin());
+    Group* const child = world_->add(std::move(spec));
+    group_->expect_child(child, color, static_cast<int>(own - ranks.begin()));
+    return static_cast<Backend*>(new MpiBackend(world_, child));
+  });
+}
+
+void MpiBackend::close(std::chrono::nanoseconds /*drain*/) noexcept {}
+
+std::string MpiBackend::whereabouts(int rank) const {
+  return world_->whereabouts(group_->world_rank(rank));
+}
+
+std::optional<std::uintptr_t> MpiBackend::communicator() const noexcept {
+  return static_cast<std::uintptr_t>(group_->communicator());
+}
+
+BackendFactory factory() {
+  BackendFactory factory;
+  factory.name = kName;
+  factory.missing = missing_library;
+  factory.about = [] {
+    Result<Api*> api = open_library();
+    if (!api) return std::string();
+    const LibraryInfo& info = (*api)->info();
+    const std::optional<bool> cuda = (*api)->cuda_aware();
+    return info.name + ", MPI " + std::to_string(info.major) + "." + std::to_string(info.minor) +
+           ", " + base::shown(info.path) + " (ABI: " + info.abi +
+           "), begun with MPI_THREAD_SERIALIZED, " +
+           (!cuda ? "does not tell whether it is CUDA-aware"
+                  : (*cuda ? "CUDA-aware" : "not CUDA-aware"));
+  };
+  factory.meet = [](const std::any& options,
+                    std::chrono::steady_clock::time_point deadline) -> Result<Meeting> {
+    Result<Driver*> driver = Driver::of_process();
+    if (!driver) return driver.status();
+    return meet(**driver, options, deadline);
+  };
+  factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+    Result<Driver*> driver = Driver::of_process();
+    if (!driver) return driver.status();
+    return MpiBackend::make_world(**driver, options);
+  };
+  factory.alive = [] { return living().load(); };
+  factory.launch = [](int ranks) -> Result<LaunchCommand> {
+    Result<Api*> library = open_library();
+    if (!library) return library.status();
+    return launch_command((*library)->info(), ranks);
+  };
+  return factory;
+}
+
+}  // namespace tutti::mpi

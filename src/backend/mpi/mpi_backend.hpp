@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <tutti/backend.hpp>
+#include <tutti/backends.hpp>
+
+#include "backend/mpi/driver.hpp"
+#include "backend/mpi/group.hpp"
+#include "backend/mpi/world.hpp"
+#include "base/forks.hpp"
+
+namespace tutti::mpi {
+
+/// What this backend is called.
+inline constexpr std::string_view kName = "mpi";
+
+/// One group on MPI.
+class MpiBackend final : public Backend {
+ public:
+  /// The group of all ranks of MPI_COMM_WORLD, or of the communicator that the options name.
+  [[nodiscard]] static Result<Backend*> make_world(Driver& driver, const WorldOptions& options);
+  ~MpiBackend() override;
+
+  [[nodiscard]] std::string_view name() const noexcept override { return kName; }
+  [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return group_->size(); }
+  [[nodiscard]] std::string unsupported(const Collective& call) const override;
+  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
+  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                          Status& outcome) noexcept override;
+  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override;
+  void on_done(std::uint64_t ticket, Callback callback) noexcept override;
+  [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
+  int release(std::uint64_t ticket) noexcept override;
+  void abort(const Status& cause) noexcept override;
+  [[nodiscard]] Status health() noexcept override;
+  [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
+                                            std::string name) noexcept override;
+  void close(std::chrono::nanoseconds drain) noexcept override;
+  [[nodiscard]] std::string whereabouts(int rank) const override;
+  [[nodiscard]] std::optional<std::uintptr_t> communicator() const noexcept override;
+
+ private:
+  /// `world`: a reference; the last one ends it.
+  MpiBackend(std::shared_ptr<World> world, Group* group)
+      : world_(std::move(world)), driver_(world_->driver()), group_(group) {}
+  [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
+  /// Why this thread or process must not use the group.
+  [[nodiscard]] std::optional<Status> barred() const;
+
+  const std::uint64_t forks_ = base::fork_generation();
+  std::shared_ptr<World> world_;
+  Driver& driver_;
+  Group* group_;  ///< owned by the world; left by our destructor
+};
+
+/// For the list of backends: on the MPI of this machine.
+[[nodiscard]] BackendFactory factory();
+
+}  // namespace tutti::mpi

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/collective.hpp>
+
+#include "backend/mpi/api.hpp"
+#include "backend/mpi/buffers.hpp"
+#include "engine/call_code.hpp"
+#include "engine/extent.hpp"
+
+namespace tutti::mpi {
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+class Group;
+
+/// One call on one rank, from submit until its ticket is released.
+struct Operation {
+  enum class State : std::uint8_t {
+    agreeing,    ///< MPI compares the calls of all ranks
+    ready,       ///< its turn comes when those before it have been given to MPI
+    measuring,   ///< ... and the ranks tell each other how much they send to whom
+    explaining,  ///< the calls differ, and the ranks tell each other theirs
+    moving,      ///< MPI moves the data
+    done,
+  };
+
+  State state = State::done;
+  bool used = false;      ///< its place is taken
+  bool released = false;  ///< nobody will ask for its ticket any more
+  bool listed = false;    ///< it stands in the list of what runs
+  bool measured = false;  ///< what any rank sends another is what that one expects
+  bool differs = false;   ///< the calls of the ranks are not equal
+  std::uint32_t generation = 0;
+  std::uint32_t index = 0;  ///< of its place
+  std::uint64_t seq = 0;    ///< number of the collective in its group, from 1 on; 0: a message
+
+  Collective call;  ///< without the lists of the caller, which are read during submit
+  engine::CallCode code{};
+  engine::Extent extent;
+  std::array<std::uint64_t, 2> compared{};  ///< what MPI takes the maximum of: {h, ~h}
+  std::array<std::uint64_t, 2> greatest{};  ///< ... and the maximum
+  std::vector<engine::CallCode> calls;      ///< of all ranks, when they explain themselves
+
+  std::vector<std::uint64_t> lengths;  ///< elements to each rank, then those from each
+
+  Buffer in;
+  Buffer out;
+  std::vector<Request> requests;  ///< of MPI, not done yet
+  std::vector<int> arrays;        ///< that MPI reads until then
+  std::vector<Type> types;        ///< to be freed then
+
+  TimePoint started{};
+  TimePoint deadline{};
+  bool asked = false;  ///< it is late, and the others were asked where they are
+  Status outcome;
+  int source = -1;             ///< of a receive that is done
+  std::int64_t received = -1;  ///< its bytes
+  std::vector<Callback> callbacks;
+  Group* child = nullptr;  ///< new_group: what it makes here
+
+  /// For the next call in this place. Memory is kept.
+  void reset() {
+    state = State::done;
+    used = false;
+    released = false;
+    listed = false;
+    measured = false;
+    differs = false;
+    ++generation;
+    seq = 0;
+    call = Collective();
+    extent = engine::Extent();
+    calls.clear();
+    lengths.clear();
+    in.reset();
+    out.reset();
+    requests.clear();
+    arrays.clear();
+    types.clear();
+    asked = false;
+    outcome = Status();
+    source = -1;
+    received = -1;
+    callbacks.clear();
+    child = nullptr;
+  }
+};
+
+}  // namespace tutti::mpi

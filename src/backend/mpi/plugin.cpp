@@ -1,0 +1,16 @@
+#include <tutti/backend_plugin.hpp>
+
+#include "backend/mpi/mpi_backend.hpp"
+
+// What a program's copy of the library finds in this shared library.
+extern "C" __attribute__((visibility("default"))) const tutti::BackendPlugin*
+tutti_backend_plugin() {
+  static constexpr tutti::BackendPlugin kPlugin{
+      .describe = [](tutti::BackendFactory& factory) { factory = tutti::mpi::factory(); },
+      .set_log =
+          [](void (*sink)(tutti::LogLevel, std::string_view)) {
+            tutti::set_log_sink(sink, tutti::LogLevel::debug);
+          },
+  };
+  return &kPlugin;
+}

@@ -1,0 +1,41 @@
+#include "backend/mpi/world.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::mpi {
+
+World::World(Driver& driver, Notes& notes, Config config, int rank,
+             std::vector<std::string> whereabouts)
+    : driver_(driver),
+      notes_(notes),
+      config_(std::move(config)),
+      rank_(rank),
+      whereabouts_(std::move(whereabouts)) {}
+
+World::~World() {
+  for (const auto& group : groups_) notes_.remove(group->id());
+}
+
+Group* World::add(Group::Spec spec) {
+  groups_.push_back(std::make_unique<Group>(*this, std::move(spec)));
+  Group* const group = groups_.back().get();
+  notes_.add(group->id(), *group);
+  return group;
+}
+
+void World::progress(bool look) {
+  for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i]->progress(look);
+  if (!look) return;
+  std::erase_if(groups_, [this](const std::unique_ptr<Group>& group) {
+    if (!group->over()) return false;
+    notes_.remove(group->id());
+    return true;
+  });
+}
+
+bool World::idle() const noexcept {
+  return std::all_of(groups_.begin(), groups_.end(), [](const auto& one) { return one->idle(); });
+}
+
+}  // namespace tutti::mpi

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tutti/config.hpp>
+
+#include "backend/mpi/driver.hpp"
+#include "backend/mpi/group.hpp"
+#include "backend/mpi/notes.hpp"
+
+namespace tutti::mpi {
+
+/// What the groups of one world on this rank share. The driver owns it: it stays after its last
+/// handle until the other ranks have left its groups, too, so that their communicators can be
+/// freed.
+///
+/// Threads: every method under the lock of the driver, but for the constant ones.
+class World {
+ public:
+  World(Driver& driver, Notes& notes, Config config, int rank,
+        std::vector<std::string> whereabouts);
+  World(const World&) = delete;
+  World& operator=(const World&) = delete;
+  ~World();
+
+  [[nodiscard]] Driver& driver() const noexcept { return driver_; }
+  [[nodiscard]] const Config& config() const noexcept { return config_; }
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  /// "node-7, pid 123"; of a rank of the world.
+  [[nodiscard]] const std::string& whereabouts(int rank) const {
+    return whereabouts_[static_cast<std::size_t>(rank)];
+  }
+
+  [[nodiscard]] Group* add(Group::Spec spec);
+  void send(int to, const Note& note) noexcept { notes_.send(to, note); }
+  /// One pass over all groups. `look`: also at the clock.
+  void progress(bool look);
+  /// Nothing of it runs.
+  [[nodiscard]] bool idle() const noexcept;
+  /// Its last handle is gone. It may be deleted when it is `over`.
+  void end() noexcept { ended_ = true; }
+  [[nodiscard]] bool over() const noexcept { return ended_ && groups_.empty(); }
+
+ private:
+  Driver& driver_;
+  Notes& notes_;
+  const Config config_;
+  const int rank_;
+  const std::vector<std::string> whereabouts_;
+  std::vector<std::unique_ptr<Group>> groups_;
+  bool ended_ = false;
+};
+
+}  // namespace tutti::mpi

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <array>
+
+namespace tutti::base {
+
+/// Where backends look for libraries, before there is a world that has settings.
+inline constexpr std::array kLibraryVariables = {"TUTTI_BACKEND_PATH", "TUTTI_MPI_LIBRARY"};
+
+}  // namespace tutti::base

@@ -1,0 +1,122 @@
+#include "group/plugins.hpp"
+
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include <tutti/backend_plugin.hpp>
+
+#include "base/log.hpp"
+#include "base/shown.hpp"
+
+namespace tutti::group {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kHead = "tutti_backend_";
+constexpr std::string_view kTail = ".so";
+
+/// The file that this code was loaded from: a program, or Python's module.
+fs::path own_file() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&own_file), &info) == 0 || info.dli_fname == nullptr)
+    return {};
+  std::error_code error;
+  fs::path file = fs::canonical(info.dli_fname, error);
+  // A program's own name may have been found by PATH.
+  return error ? fs::canonical("/proc/self/exe", error) : file;
+}
+
+/// A file's name is made of it.
+bool is_plain(std::string_view name) noexcept {
+  return !name.empty() && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
+BackendFactory unusable(std::string name, std::string why) {
+  BackendFactory factory;
+  factory.name = std::move(name);
+  factory.missing = [why] { return why; };
+  factory.make_world = [why](const WorldOptions&) -> Result<Backend*> {
+    return Status(Errc::unsupported, why);
+  };
+  return factory;
+}
+
+BackendFactory load(const std::string& name, const std::string& file) {
+  void* const library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* const why = ::dlerror();
+    return unusable(
+        name, "its plug-in cannot be loaded: " + base::shown(why != nullptr ? why : file.c_str()));
+  }
+  using Entry = const BackendPlugin* (*)();
+  const auto entry = reinterpret_cast<Entry>(::dlsym(library, "tutti_backend_plugin"));
+  const BackendPlugin* const plugin = entry == nullptr ? nullptr : entry();
+  if (plugin == nullptr || plugin->abi != kBackendAbi || plugin->layout != backend_layout() ||
+      plugin->describe == nullptr)
+    return unusable(name, "its plug-in " + base::shown(file) +
+                              " was built for another version of tutti; install that of this one");
+  if (plugin->set_log != nullptr)
+    plugin->set_log([](LogLevel level, std::string_view text) { base::log(level, text); });
+  BackendFactory factory;
+  plugin->describe(factory);
+  factory.name = name;
+  return factory;
+}
+
+}  // namespace
+
+std::vector<std::string> plugin_folders() {
+  std::vector<std::string> folders;
+  if (const char* const path = std::getenv("TUTTI_BACKEND_PATH"); path != nullptr) {
+    std::string_view rest(path);
+    while (!rest.empty()) {
+      const std::size_t end = rest.find(':');
+      if (end != 0) folders.emplace_back(rest.substr(0, end));
+      rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    }
+  }
+  if (const fs::path file = own_file(); !file.empty()) {
+    folders.push_back(file.parent_path() / "backends");
+    folders.push_back(file.parent_path().parent_path() / "lib" / "tutti");
+  }
+  folders.emplace_back(TUTTI_INSTALLED_BACKENDS);
+  return folders;
+}
+
+BackendFactory load_plugin(std::string_view name) {
+  if (!is_plain(name)) return {};
+  for (const std::string& folder : plugin_folders()) {
+    const fs::path file =
+        fs::path(folder) / (std::string(kHead) + std::string(name) + std::string(kTail));
+    std::error_code error;
+    if (fs::is_regular_file(file, error)) return load(std::string(name), file.string());
+  }
+  return {};
+}
+
+std::vector<std::string> plugin_names() {
+  std::vector<std::string> names;
+  for (const std::string& folder : plugin_folders()) {
+    std::error_code error;
+    for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+      const std::string file = at->path().filename().string();
+      if (file.size() <= kHead.size() + kTail.size() || !file.starts_with(kHead) ||
+          !file.ends_with(kTail))
+        continue;
+      std::string name = file.substr(kHead.size(), file.size() - kHead.size() - kTail.size());
+      if (is_plain(name) && std::find(names.begin(), names.end(), name) == names.end())
+        names.push_back(std::move(name));
+    }
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace tutti::group

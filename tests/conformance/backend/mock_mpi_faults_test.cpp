@@ -1,0 +1,233 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "mock_mpi_ranks.hpp"
+#include "support/rotation.hpp"
+
+// What the backend on MPI does when a call of MPI fails: it is told with MPI's text, and nobody
+// waits for longer than the timeout.
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+Config impatient() {
+  Config config;
+  config.timeout = 400ms;
+  return config;
+}
+
+/// Some of every kind. The tensors outlive the world: MPI may work on them after a failure.
+struct Program {
+  std::vector<float> a = std::vector<float>(64, 1);
+  std::vector<float> b = std::vector<float>(64 * 8, 0);
+  std::vector<float> c = std::vector<float>(64 * 8, 2);
+  std::vector<std::uint8_t> bits = std::vector<std::uint8_t>(16, 1);
+
+  std::vector<std::uint8_t> got = std::vector<std::uint8_t>(16);
+
+  void run(ProcessGroup& world) {
+    const auto ranks = static_cast<std::size_t>(world.size());
+    const auto all = std::span(b).first(64 * ranks);
+    world.all_reduce(a, {.op = ReduceOp::max}).wait();
+    world.broadcast(a).wait();
+    world.all_gather(all, a).wait();
+    world.reduce_scatter(a, all).wait();
+    world.all_to_all(all, std::span(c).first(64 * ranks)).wait();
+    world.gather(all, a).wait();
+    world.scatter(a, all).wait();
+    Work sent = world.isend(bits, (world.rank() + 1) % world.size());
+    world.irecv(got, (world.rank() + world.size() - 1) % world.size()).wait();
+    sent.wait();
+    // No new group: MPI_Comm_split blocks, and has no form that does not (docs/backends.md).
+  }
+};
+
+/// Which calls of rank 0 take part: those of init, the operations, and the end.
+int calls_of_a_whole_run(int size) {
+  MockMpi mpi(size);
+  std::vector<Program> programs(static_cast<std::size_t>(size));
+  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+    programs[static_cast<std::size_t>(world.rank())].run(world);
+  });
+  return mpi.rank(0).calls();
+}
+
+TEST(MockMpiFaults, AFailureOfAnyCallIsToldAndNobodyHangs) {
+  constexpr int kRanks = 3;
+  // Looks at what is not done yet are calls, too: their number depends on the moment.
+  const int calls = std::min(calls_of_a_whole_run(kRanks), 300);
+  ASSERT_GT(calls, 40);
+  std::atomic<int> told{0};
+  const int step = long_tests() || rotates_nothing() ? 1 : 5;
+  const int first = static_cast<int>(rotation() % static_cast<std::uint64_t>(step));
+  for (int call = first; call < calls; call += step) {
+    MockMpi mpi(kRanks);
+    const int culprit = call % kRanks;
+    mpi.rank(culprit).fail_at(call);
+    std::vector<Program> programs(kRanks);
+    const auto begun = std::chrono::steady_clock::now();
+    try {
+      run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+        programs[static_cast<std::size_t>(world.rank())].run(world);
+      });
+    } catch (const Error& error) {
+      const std::string text = error.what();
+      ++told;
+      EXPECT_FALSE(text.empty());
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, 8s) << "call " << call;
+  }
+  EXPECT_GT(told, 5) << "faults were planted in vain";
+}
+
+TEST(MockMpiFaults, ItsTextAndTheOperationAreTold) {
+  MockMpi mpi(2);
+  std::vector<float> data(4, 1);
+  std::vector<float> other(4, 1);
+  std::atomic<int> named{0};
+  try {
+    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+      world.barrier().wait();
+      if (world.rank() == 0) mpi.rank(0).fail_at(0);
+      try {
+        world.all_reduce(world.rank() == 0 ? data : other).wait();
+      } catch (const BackendError& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("a planted fault"));
+        EXPECT_THAT(error.what(), testing::HasSubstr("all_reduce(SUM, float32 x 4)"));
+        EXPECT_EQ(error.culprit(), 0);
+        ++named;
+      }
+    });
+  } catch (const Error& error) {
+    ADD_FAILURE() << error.what();
+  }
+  EXPECT_EQ(named, 2) << "on both ranks";
+}
+
+TEST(MockMpiFaults, CommunicatorsAreFreedWhenAllHaveLeft) {
+  MockMpi mpi(3);
+  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+    for (int i = 0; i < 50; ++i) {
+      ProcessGroup group = world.new_subgroups(3);
+      std::vector<int> one{1};
+      group.all_reduce(one).wait();
+      EXPECT_EQ(one[0], 3);
+    }
+    for (int i = 0; i < 200 && mpi.communicators() > 12; ++i) {
+      world.barrier().wait();
+      (void)world.health();
+    }
+    // Those of the world, of the notes, and of the last groups.
+    EXPECT_LE(mpi.communicators(), 12U);
+  });
+}
+
+TEST(MockMpiFaults, WhatNobodyReceivedKeepsItsCommunicator) {
+  MockMpi mpi(2);
+  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+    std::vector<int> value{7};
+    {
+      ProcessGroup group = world.new_subgroups(2);
+      if (world.rank() == 0) group.isend(value, 1).wait();
+      group.barrier().wait();
+    }
+    std::vector<int> got{0};
+    ProcessGroup next = world.new_subgroups(2);
+    std::vector<int> other{8};
+    if (next.rank() == 0)
+      next.isend(other, 1).wait();
+    else
+      next.irecv(got, 0).wait();
+    if (next.rank() == 1) {
+      EXPECT_EQ(got[0], 8);
+    }
+  });
+}
+
+TEST(MockMpiFaults, BelowSerializedOnlyTheMainThreadCalls) {
+  MockMpi mpi(1);
+  mpi.rank(0).set_threading(mpi::Threading::funneled);
+  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+    std::vector<int> one{1};
+    Work work = world.all_reduce(one);
+    std::atomic<int> called{0};
+    work.on_done(
+        {[](void* count, const Status&) noexcept { ++*static_cast<std::atomic<int>*>(count); },
+         &called});
+    work.wait();
+    EXPECT_EQ(called, 1) << "by the caller, for there is no thread";
+    mpi.rank(0).set_main_thread(false);
+    Work refused = world.barrier();
+    try {
+      refused.wait();
+      ADD_FAILURE() << "no error";
+    } catch (const BackendError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("MPI_THREAD_FUNNELED"));
+    }
+    mpi.rank(0).set_main_thread(true);
+  });
+}
+
+TEST(MockMpiFaults, ATagBeyondTheLargestIsToldToTheCallerAlone) {
+  MockMpi mpi(2);
+  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+    std::vector<int> one{1};
+    Work work = world.rank() == 0 ? world.isend(one, 1, {.tag = 40000})
+                                  : world.irecv(one, 0, {.tag = 40000});
+    try {
+      work.wait();
+      ADD_FAILURE() << "no error";
+    } catch (const BackendError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("tag 40000"));
+    }
+    EXPECT_TRUE(world.health().ok());
+  });
+}
+
+TEST(MockMpiFaults, AMessageOfAnotherLengthIsADisagreement) {
+  MockMpi mpi(2);
+  std::vector<float> sent(3, 1);
+  std::vector<float> got(4, 0);
+  const auto tell = [](const DisagreementError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("12 bytes"));
+  };
+  try {
+    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+      if (world.rank() == 0) {
+        world.isend(sent, 1).wait();
+        return;  // its next call hears of it, or not yet
+      }
+      try {
+        world.irecv(got, 0).wait();
+        ADD_FAILURE() << "no error";
+      } catch (const DisagreementError& error) {
+        tell(error);
+      }
+    });
+  } catch (const DisagreementError& error) {
+    tell(error);
+  }
+}
+
+TEST(MockMpiFaults, WithoutComparingResultsAreRight) {
+  MockMpi mpi(4);
+  Config config = impatient();
+  config.agree = Config::Agree::off;
+  std::vector<Program> programs(4);
+  run_mock_mpi(mpi, config, [&](ProcessGroup& world) {
+    programs[static_cast<std::size_t>(world.rank())].run(world);
+    std::vector<int> values(100, world.rank());
+    world.all_reduce(values).wait();
+    EXPECT_EQ(values, std::vector<int>(100, 6));
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <any>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/backends.hpp>
+#include <tutti/tutti.hpp>
+
+#include "backend/mpi/meeting.hpp"
+#include "backend/mpi/mpi_backend.hpp"
+#include "mock_mpi.hpp"
+
+namespace tutti::test {
+
+/// The backend on MPI, over a mock of MPI whose ranks are threads. Its world is made as a program
+/// makes one, by the meeting of the backend.
+inline constexpr std::string_view kMockMpiBackend = "mpi_mock";
+
+/// What a rank of the mock has for itself.
+struct MockMpiRank {
+  MockRank* api = nullptr;
+  std::unique_ptr<mpi::Driver> driver;
+};
+
+inline void make_mock_mpi_known() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const auto driver_of = [](const std::any& options) -> Result<mpi::Driver*> {
+      auto* const rank = std::any_cast<MockMpiRank*>(options);
+      if (!rank->driver) {
+        auto driver = mpi::Driver::over(*rank->api);
+        if (!driver) return driver.status();
+        rank->driver = std::move(*driver);
+      }
+      return rank->driver.get();
+    };
+    BackendFactory factory;
+    factory.name = kMockMpiBackend;
+    factory.meet = [driver_of](const std::any& options,
+                               std::chrono::steady_clock::time_point deadline) -> Result<Meeting> {
+      Result<mpi::Driver*> driver = driver_of(options);
+      if (!driver) return driver.status();
+      return mpi::meet(**driver, {}, deadline);
+    };
+    factory.make_world = [driver_of](const WorldOptions& options) -> Result<Backend*> {
+      Result<mpi::Driver*> driver = driver_of(options.backend_options);
+      if (!driver) return driver.status();
+      return mpi::MpiBackend::make_world(**driver, options);
+    };
+    register_backend(std::move(factory));
+  });
+}
+
+/// Runs the body on each rank of this MPI, with its world. The first error of a rank is thrown.
+inline void run_mock_mpi(MockMpi& mpi, const Config& config,
+                         const std::function<void(ProcessGroup& world)>& body) {
+  make_mock_mpi_known();
+  std::vector<MockMpiRank> ranks(static_cast<std::size_t>(mpi.size()));
+  std::vector<std::exception_ptr> errors(ranks.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].api = &mpi.rank(static_cast<int>(r));
+    threads.emplace_back([&, r] {
+      try {
+        Config own = config;
+        own.backend = kMockMpiBackend;
+        ProcessGroup world =
+            init_process_group({.config = own, .backend_options = std::any(&ranks[r])});
+        body(world);
+        // Who is ahead must not end before the others have what they wait for.
+        if (world.health().ok()) world.barrier().wait();
+      } catch (...) {
+        errors[r] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& one : threads) one.join();
+  for (const std::exception_ptr& one : errors) {
+    if (one) std::rethrow_exception(one);
+  }
+}
+
+}  // namespace tutti::test

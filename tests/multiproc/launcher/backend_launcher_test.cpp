@@ -1,0 +1,54 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tuttirun_process.hpp"
+
+// tuttirun --backend: which variables the workers get, and who starts them.
+namespace {
+
+using testing::HasSubstr;
+
+constexpr const char* kOpenMpi = "TUTTI_MPI_LIBRARY=libmpi.so.40";
+
+TEST(BackendLauncher, NativeWorkersAreStartedByTuttirun) {
+  Tuttirun run({"--backend", "native", "bash", "-c", "echo $TUTTI_BACKEND $RANK"},
+               {"TUTTI_BACKEND=none"});
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(run.out, "native 0\n");
+}
+
+TEST(BackendLauncher, RanksOfMpiAreStartedByMpirun) {
+  Tuttirun run({"--backend", "mpi", "--nproc-per-node", "3", "bash", "-c",
+                "echo $TUTTI_BACKEND $OMPI_COMM_WORLD_RANK/$OMPI_COMM_WORLD_SIZE "
+                "${TUTTI_MPI_LIBRARY##*/}. \"$1\"",
+                "bash", "a b"},
+               {kOpenMpi});
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  for (const char* const rank : {"0", "1", "2"})
+    EXPECT_THAT(run.out, HasSubstr("mpi " + std::string(rank) + "/3 libmpi.so.40. a b\n"));
+}
+
+TEST(BackendLauncher, ItsExitCodeIsThatOfTheRanks) {
+  Tuttirun run({"--backend=mpi", "bash", "-c", "exit 7"}, {kOpenMpi});
+  EXPECT_EQ(run.wait(), 7) << run.err;
+}
+
+TEST(BackendLauncher, OptionsThatMpirunCannotFollowAreNamed) {
+  Tuttirun run({"--backend", "mpi", "--tag", "--max-restarts", "3", "true"}, {kOpenMpi});
+  EXPECT_EQ(run.wait(), 2);
+  EXPECT_THAT(run.err, HasSubstr("--max-restarts, --tag and --backend mpi do not go together: its "
+                                 "ranks are started by "));
+}
+
+TEST(BackendLauncher, ABackendThatIsNotThereIsNamed) {
+  Tuttirun none({"--backend", "nope", "true"});
+  EXPECT_EQ(none.wait(), 2);
+  EXPECT_THAT(none.err, HasSubstr("the backend 'nope'"));
+  Tuttirun missing({"--backend", "mpi", "true"}, {"TUTTI_MPI_LIBRARY=/nowhere/libmpi.so"});
+  EXPECT_EQ(missing.wait(), 2);
+  EXPECT_THAT(missing.err, HasSubstr("TUTTI_MPI_LIBRARY=/nowhere/libmpi.so cannot be used"));
+}
+
+}  // namespace

@@ -1,0 +1,212 @@
+// Compares what the backend on MPI knows of an ABI (abi.hpp, functions.hpp) with an installed
+// mpi.h: each constant, the layout of MPI_Status, and the parameters of each function. Compiled
+// once for each header; TUTTI_MPI_HEADER names it.
+
+#include <dlfcn.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <type_traits>
+
+// The C++ interface of old headers wants a library of its own.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#ifndef TUTTI_MPI_HEADER
+#define TUTTI_MPI_HEADER <mpi.h>
+#endif
+#include TUTTI_MPI_HEADER
+
+#include "backend/mpi/abi.hpp"
+#include "backend/mpi/functions.hpp"
+
+namespace {
+
+using namespace tutti::mpi;
+using tutti::DType;
+
+#if defined(OPEN_MPI)
+constexpr const AbiConstants& kAbi = kOpenMpiAbi;
+#elif defined(MPI_ABI_VERSION)
+constexpr const AbiConstants& kAbi = kStandardAbi;
+constexpr const AbiHandles& kHandles = kStandardHandles;
+#else
+constexpr const AbiConstants& kAbi = kMpichAbi;
+constexpr const AbiHandles& kHandles = kMpichHandles;
+#endif
+
+int compared = 0;
+int wrong = 0;
+
+void expect(const char* name, std::uintptr_t header, std::uintptr_t ours) {
+  ++compared;
+  if (header == ours) return;
+  ++wrong;
+  std::printf("%s: %#zx in the header, %#zx in abi.hpp\n", name, static_cast<std::size_t>(header),
+              static_cast<std::size_t>(ours));
+}
+
+template <class Value>
+std::uintptr_t word(Value value) {
+  if constexpr (std::is_pointer_v<Value>)
+    return reinterpret_cast<std::uintptr_t>(value);
+  else
+    return static_cast<std::uintptr_t>(static_cast<std::intptr_t>(value));
+}
+
+/// One parameter: both numbers of one size, or both pointers, to numbers of one size where they
+/// are.
+template <class Ours, class Theirs>
+constexpr bool alike() {
+  if constexpr (std::is_pointer_v<Ours> && std::is_pointer_v<Theirs>) {
+    using Our = std::remove_pointer_t<Ours>;
+    using Their = std::remove_pointer_t<Theirs>;
+    if constexpr (std::is_arithmetic_v<Our> && std::is_arithmetic_v<Their>)
+      return sizeof(Our) == sizeof(Their) && std::is_const_v<Our> == std::is_const_v<Their>;
+    return true;
+  } else {
+    return std::is_pointer_v<Ours> == std::is_pointer_v<Theirs> && sizeof(Ours) == sizeof(Theirs);
+  }
+}
+
+template <class Ours, class Theirs>
+struct Calls : std::false_type {};
+template <class... Ours, class... Theirs>
+struct Calls<int (*)(Ours...), int (*)(Theirs...)> {
+  static constexpr bool value = [] {
+    if constexpr (sizeof...(Ours) == sizeof...(Theirs))
+      return (alike<Ours, Theirs>() && ...);
+    else
+      return false;
+  }();
+};
+
+using Ours = Functions<std::conditional_t<sizeof(MPI_Comm) == sizeof(int), int, void*>>;
+
+#define TUTTI_SAME_CALL(name)                                                   \
+  static_assert(Calls<decltype(Ours{}.name), decltype(&::name)>::value, #name); \
+  ++compared
+
+void compare_functions() {
+  TUTTI_SAME_CALL(MPI_Initialized);
+  TUTTI_SAME_CALL(MPI_Finalized);
+  TUTTI_SAME_CALL(MPI_Init_thread);
+  TUTTI_SAME_CALL(MPI_Query_thread);
+  TUTTI_SAME_CALL(MPI_Is_thread_main);
+  TUTTI_SAME_CALL(MPI_Finalize);
+  TUTTI_SAME_CALL(MPI_Get_version);
+  TUTTI_SAME_CALL(MPI_Get_library_version);
+  TUTTI_SAME_CALL(MPI_Error_string);
+  TUTTI_SAME_CALL(MPI_Comm_rank);
+  TUTTI_SAME_CALL(MPI_Comm_size);
+  TUTTI_SAME_CALL(MPI_Comm_idup);
+  TUTTI_SAME_CALL(MPI_Comm_split);
+  TUTTI_SAME_CALL(MPI_Comm_group);
+  TUTTI_SAME_CALL(MPI_Group_incl);
+  TUTTI_SAME_CALL(MPI_Group_translate_ranks);
+  TUTTI_SAME_CALL(MPI_Group_free);
+  TUTTI_SAME_CALL(MPI_Comm_create_group);
+  TUTTI_SAME_CALL(MPI_Comm_free);
+  TUTTI_SAME_CALL(MPI_Comm_set_errhandler);
+  TUTTI_SAME_CALL(MPI_Comm_get_attr);
+  TUTTI_SAME_CALL(MPI_Type_contiguous);
+  TUTTI_SAME_CALL(MPI_Type_create_struct);
+  TUTTI_SAME_CALL(MPI_Type_commit);
+  TUTTI_SAME_CALL(MPI_Type_free);
+  TUTTI_SAME_CALL(MPI_Op_create);
+  TUTTI_SAME_CALL(MPI_Op_free);
+  TUTTI_SAME_CALL(MPI_Ibarrier);
+  TUTTI_SAME_CALL(MPI_Ibcast);
+  TUTTI_SAME_CALL(MPI_Iallreduce);
+  TUTTI_SAME_CALL(MPI_Ireduce);
+  TUTTI_SAME_CALL(MPI_Ireduce_scatter_block);
+  TUTTI_SAME_CALL(MPI_Ireduce_scatter);
+  TUTTI_SAME_CALL(MPI_Iallgather);
+  TUTTI_SAME_CALL(MPI_Iallgatherv);
+  TUTTI_SAME_CALL(MPI_Igather);
+  TUTTI_SAME_CALL(MPI_Iscatter);
+  TUTTI_SAME_CALL(MPI_Ialltoall);
+  TUTTI_SAME_CALL(MPI_Isend);
+  TUTTI_SAME_CALL(MPI_Irecv);
+  TUTTI_SAME_CALL(MPI_Test);
+  TUTTI_SAME_CALL(MPI_Get_elements_x);
+  TUTTI_SAME_CALL(MPI_Cancel);
+  TUTTI_SAME_CALL(MPI_Request_free);
+}
+
+void compare_constants() {
+  static_assert(sizeof(MPI_Status) <= kStatusBytes);
+  expect("offset of MPI_SOURCE", offsetof(MPI_Status, MPI_SOURCE), kAbi.status_source);
+  expect("MPI_IN_PLACE", word(MPI_IN_PLACE), word(kAbi.in_place));
+  expect("MPI_STATUS_IGNORE", word(MPI_STATUS_IGNORE), word(kAbi.status_ignore));
+  expect("MPI_UNDEFINED", word(MPI_UNDEFINED), word(kAbi.undefined));
+  expect("MPI_ANY_SOURCE", word(MPI_ANY_SOURCE), word(kAbi.any_source));
+  expect("MPI_TAG_UB", word(MPI_TAG_UB), word(kAbi.tag_ub));
+  expect("MPI_THREAD_SINGLE", word(MPI_THREAD_SINGLE), word(kAbi.threading[0]));
+  expect("MPI_THREAD_FUNNELED", word(MPI_THREAD_FUNNELED), word(kAbi.threading[1]));
+  expect("MPI_THREAD_SERIALIZED", word(MPI_THREAD_SERIALIZED), word(kAbi.threading[2]));
+  expect("MPI_THREAD_MULTIPLE", word(MPI_THREAD_MULTIPLE), word(kAbi.threading[3]));
+}
+
+#if defined(OPEN_MPI)
+constexpr OpenMpiSymbols kSymbols;
+std::uintptr_t known(const char* symbol) { return word(::dlsym(RTLD_DEFAULT, symbol)); }
+std::uintptr_t known_world() { return known(kSymbols.world); }
+std::uintptr_t known_errors_return() { return known(kSymbols.errors_return); }
+std::uintptr_t known_byte() { return known(kSymbols.byte); }
+std::uintptr_t known_op(std::size_t op) { return known(kSymbols.ops[op]); }
+std::uintptr_t known_type(std::size_t type) { return known(kSymbols.types[type]); }
+#else
+std::uintptr_t known_world() { return kHandles.world; }
+std::uintptr_t known_errors_return() {
+#ifdef TUTTI_INTEL_STANDARD_ABI
+  return kIntelStandardErrorsReturn;
+#else
+  return kHandles.errors_return;
+#endif
+}
+std::uintptr_t known_byte() { return kHandles.byte; }
+std::uintptr_t known_op(std::size_t op) { return kHandles.ops[op]; }
+std::uintptr_t known_type(std::size_t type) { return kHandles.types[type]; }
+#endif
+
+void compare_handles() {
+  expect("MPI_COMM_WORLD", word(MPI_COMM_WORLD), known_world());
+  expect("MPI_ERRORS_RETURN", word(MPI_ERRORS_RETURN), known_errors_return());
+  expect("MPI_BYTE", word(MPI_BYTE), known_byte());
+  const auto op = [](const char* name, MPI_Op header, BuiltinOp ours) {
+    expect(name, word(header), known_op(static_cast<std::size_t>(ours)));
+  };
+  op("MPI_SUM", MPI_SUM, BuiltinOp::sum);
+  op("MPI_PROD", MPI_PROD, BuiltinOp::product);
+  op("MPI_MIN", MPI_MIN, BuiltinOp::min);
+  op("MPI_MAX", MPI_MAX, BuiltinOp::max);
+  op("MPI_BAND", MPI_BAND, BuiltinOp::band);
+  op("MPI_BOR", MPI_BOR, BuiltinOp::bor);
+  op("MPI_BXOR", MPI_BXOR, BuiltinOp::bxor);
+  const auto type = [](const char* name, MPI_Datatype header, DType ours) {
+    expect(name, word(header), known_type(static_cast<std::size_t>(ours)));
+  };
+  type("MPI_UINT8_T", MPI_UINT8_T, DType::uint8);
+  type("MPI_INT8_T", MPI_INT8_T, DType::int8);
+  type("MPI_UINT16_T", MPI_UINT16_T, DType::uint16);
+  type("MPI_INT16_T", MPI_INT16_T, DType::int16);
+  type("MPI_UINT32_T", MPI_UINT32_T, DType::uint32);
+  type("MPI_INT32_T", MPI_INT32_T, DType::int32);
+  type("MPI_UINT64_T", MPI_UINT64_T, DType::uint64);
+  type("MPI_INT64_T", MPI_INT64_T, DType::int64);
+  type("MPI_FLOAT", MPI_FLOAT, DType::float32);
+  type("MPI_DOUBLE", MPI_DOUBLE, DType::float64);
+  type("MPI_C_FLOAT_COMPLEX", MPI_C_FLOAT_COMPLEX, DType::complex64);
+  type("MPI_C_DOUBLE_COMPLEX", MPI_C_DOUBLE_COMPLEX, DType::complex128);
+}
+
+}  // namespace
+
+int main() {
+  compare_functions();
+  compare_constants();
+  compare_handles();
+  std::printf("%s: %d compared, %d differ\n", kAbi.name, compared, wrong);
+  return wrong == 0 ? 0 : 1;
+}
