@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Two ranks that are threads meet without a store.
-class Meeting {
+class ThreadMeeting {
  public:
   Result<std::vector<std::string>> run(int rank, const std::string& name, const std::string& mine) {
     {
@@ -47,7 +47,8 @@ class Meeting {
   std::map<std::string, std::vector<std::string>> texts_;
 };
 
-void meet_by_exchange(Meeting& meeting, std::optional<std::string> master, bool encrypted = false) {
+void meet_by_exchange(ThreadMeeting& meeting, std::optional<std::string> master,
+                      bool encrypted = false) {
   std::vector<double> sums(2);
   const auto rank_main = [&](int rank) {
     // `master_addr` is not assigned: of that GCC 12 warns at -O3 that the old, empty one is
@@ -72,19 +73,19 @@ void meet_by_exchange(Meeting& meeting, std::optional<std::string> master, bool 
 }
 
 TEST(InitProcessGroup, MeetsThroughTheExchangeOfTheCaller) {
-  Meeting meeting;
+  ThreadMeeting meeting;
   meet_by_exchange(meeting, std::nullopt);
   EXPECT_TRUE(meeting.was_asked_for("hosts")) << "so that ranks of other hosts reach us";
 }
 
 TEST(InitProcessGroup, WithAMasterTheExchangeNeedNotTellWhereTheRanksAre) {
-  Meeting meeting;
+  ThreadMeeting meeting;
   meet_by_exchange(meeting, "127.0.0.1");
   EXPECT_FALSE(meeting.was_asked_for("hosts"));
 }
 
 TEST(InitProcessGroup, TakesTheSecretFromItsCaller) {
-  Meeting meeting;
+  ThreadMeeting meeting;
   meet_by_exchange(meeting, "127.0.0.1", /*encrypted=*/true);
   InitOptions options;
   options.rank = 0;
@@ -103,7 +104,7 @@ TEST(InitProcessGroup, TakesTheSecretFromItsCaller) {
 }
 
 /// A rank of a start over TCP; `change` is given where rank 0 listens, before it is used.
-ProcessGroup rank_over_tcp(Meeting& meeting, int rank,
+ProcessGroup rank_over_tcp(ThreadMeeting& meeting, int rank,
                            const std::function<void(std::string&)>& change = {}) {
   InitOptions options{.rank = rank, .size = 2, .master_addr = "127.0.0.1", .timeout = 10s};
   options.config.emplace().transport = Config::TransportChoice::tcp;
@@ -127,8 +128,8 @@ ProcessGroup rank_over_tcp(Meeting& meeting, int rank,
 
 // Started by hand, two starts of a job have one name, one generation and one key.
 TEST(InitProcessGroup, RankLeftOfAnotherStartIsNotTakenForOneOfThis) {
-  Meeting ours;
-  Meeting theirs;
+  ThreadMeeting ours;
+  ThreadMeeting theirs;
   std::promise<std::string> address;  // of our rank 0; it was one of theirs before
   std::promise<std::string> outcome;
   std::vector<std::thread> ranks;
