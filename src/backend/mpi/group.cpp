@@ -4,6 +4,7 @@
 #include <new>
 
 #include "backend/mpi/driver.hpp"
+#include "backend/mpi/kept.hpp"
 #include "backend/mpi/world.hpp"
 #include "base/deadline.hpp"
 #include "base/kinds.hpp"
@@ -30,7 +31,7 @@ Group::Group(World& world, Spec spec)
 
 Group::~Group() {
   // MPI still works on the memory of what has failed: that stays where it is.
-  if (unfinished_) new std::deque<Operation>(std::move(slots_));
+  if (unfinished_) keep_for_good(std::move(slots_));
 }
 
 // ---- Tickets: the place of an operation, and how often the place was taken.

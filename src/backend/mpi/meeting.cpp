@@ -10,6 +10,8 @@
 
 #include <poll.h>
 
+#include "backend/mpi/kept.hpp"
+
 namespace tutti::mpi {
 namespace {
 
@@ -34,39 +36,51 @@ Status wait_for(Driver& driver, Request request, std::chrono::steady_clock::time
   }
 }
 
+/// What MPI reads and writes while texts are told.
+struct Texts {
+  std::string mine;
+  int length = 0;
+  std::vector<int> lengths;
+  std::vector<int> offsets;
+  std::vector<char> all;
+};
+
 Result<std::vector<std::string>> exchange(Driver& driver, Comm comm, int size,
                                           const std::string& mine,
                                           std::chrono::steady_clock::time_point deadline) {
   Api& api = driver.api();
-  std::vector<int> lengths(static_cast<std::size_t>(size));
-  const int length = static_cast<int>(mine.size());
+  auto texts = std::make_unique<Texts>();
+  texts->mine = mine;
+  texts->length = static_cast<int>(mine.size());
+  texts->lengths.resize(static_cast<std::size_t>(size));
   Request request{};
   int code = driver.with([&] {
-    return api.iall_gather(&length, lengths.data(), sizeof(length), api.byte(), comm, request);
+    return api.iall_gather(&texts->length, texts->lengths.data(), sizeof(int), api.byte(), comm,
+                           request);
   });
   if (code != 0) return mpi_status(api, "telling the others", code);
-  // Memory that MPI works on stays until then, or for good.
   if (Status s = wait_for(driver, request, deadline); !s.ok()) {
-    new std::vector<int>(std::move(lengths));
+    keep_for_good(std::move(texts));
     return s;
   }
-  std::vector<int> offsets(lengths.size());
-  std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
-  std::string all(static_cast<std::size_t>(offsets.back() + lengths.back()), '\0');
+  texts->offsets.resize(texts->lengths.size());
+  std::exclusive_scan(texts->lengths.begin(), texts->lengths.end(), texts->offsets.begin(), 0);
+  texts->all.resize(static_cast<std::size_t>(texts->offsets.back() + texts->lengths.back()));
   code = driver.with([&] {
-    return api.iall_gather_v(mine.data(), length, all.data(), lengths.data(), offsets.data(),
-                             api.byte(), comm, request);
+    return api.iall_gather_v(texts->mine.data(), texts->length, texts->all.data(),
+                             texts->lengths.data(), texts->offsets.data(), api.byte(), comm,
+                             request);
   });
   if (code != 0) return mpi_status(api, "telling the others", code);
   if (Status s = wait_for(driver, request, deadline); !s.ok()) {
-    new std::string(std::move(all));
+    keep_for_good(std::move(texts));
     return s;
   }
-  std::vector<std::string> texts;
-  for (std::size_t r = 0; r < lengths.size(); ++r)
-    texts.push_back(
-        all.substr(static_cast<std::size_t>(offsets[r]), static_cast<std::size_t>(lengths[r])));
-  return texts;
+  std::vector<std::string> told;
+  for (std::size_t r = 0; r < texts->lengths.size(); ++r)
+    told.emplace_back(texts->all.data() + texts->offsets[r],
+                      static_cast<std::size_t>(texts->lengths[r]));
+  return told;
 }
 
 }  // namespace
@@ -79,7 +93,7 @@ Status duplicate(Driver& driver, Comm base, std::chrono::steady_clock::time_poin
   int code = driver.with([&] { return api.iduplicate(base, *result, request); });
   if (code != 0) return mpi_status(api, "MPI_Comm_idup", code);
   if (Status s = wait_for(driver, request, deadline); !s.ok()) {
-    (void)result.release();  // MPI may still write it
+    keep_for_good(std::move(result));
     return s;
   }
   made = *result;

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "backend/mpi/group.hpp"
+#include "backend/mpi/kept.hpp"
 #include "base/shown.hpp"
 
 namespace tutti::mpi {
@@ -20,7 +21,7 @@ constexpr int kBytes = static_cast<int>(sizeof(Note));
 Notes::~Notes() {
   if (receives_) (void)api_.cancel(receiving_);
   // MPI may still read what has not left: those notes stay where they are.
-  if (!sent_.empty()) new std::list<Sent>(std::move(sent_));
+  if (!sent_.empty()) keep_for_good(std::move(sent_));
 }
 
 void Notes::add(std::uint64_t id, Group& group) {
