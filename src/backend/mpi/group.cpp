@@ -223,8 +223,9 @@ bool Group::test_all(Operation& op, int& code) {
     const bool receives = op.call.kind == Kind::recv;
     code = place_.api.test(request, done, receives ? &received : nullptr);
     if (code != 0) {
-      request = op.requests.back();
-      op.requests.pop_back();
+      // What has become of the request is not known, so all that are left keep their memory.
+      op.requests.erase(op.requests.begin() + static_cast<std::ptrdiff_t>(left),
+                        op.requests.begin() + (&request - op.requests.data()));
       return true;
     }
     if (!done) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <string>
 
 #include "backend/mpi/group.hpp"
@@ -62,8 +63,7 @@ bool Notes::receive(Note& note, int& from) noexcept {
   bool done = false;
   Received received;
   if (api_.test(receiving_, done, &received) != 0) {
-    broken_ = true;
-    receives_ = false;
+    broken_ = true;  // and MPI may still write what it receives
     return false;
   }
   if (!done) return false;
@@ -89,16 +89,17 @@ void Notes::deliver(const Note& note, int from) {
 }
 
 void Notes::progress() {
+  if (broken_) return;
   Note note;
   int from = 0;
   while (receive(note, from)) deliver(note, from);
   for (auto one = sent_.begin(); one != sent_.end();) {
     bool done = false;
-    const int code = api_.test(one->request, done, nullptr);
-    if (done || code != 0)
-      one = sent_.erase(one);
-    else
-      ++one;
+    if (api_.test(one->request, done, nullptr) != 0) {
+      broken_ = true;  // and MPI may still read what it sends
+      return;
+    }
+    one = done ? sent_.erase(one) : std::next(one);
   }
 }
 

@@ -117,9 +117,10 @@ void MockMpi::run(Communicator& comm, Meeting& meeting) {
     std::vector<std::byte> sum(count * element + 1);
     for (std::size_t r = 0; r < size; ++r) {
       const std::byte* const from = part(r).in_place ? part(r).out : part(r).in;
+      if (count == 0) continue;
       if (r == 0)
         std::memcpy(sum.data(), from, count * element);
-      else if (count > 0)
+      else
         combine(first.op, first.type, from, sum.data(), static_cast<int>(count));
     }
     return sum;
@@ -210,7 +211,8 @@ void MockMpi::run(Communicator& comm, Meeting& meeting) {
 
 void MockMpi::deliver(const Receive& receive, const Message& message) {
   Pending& pending = requests_[receive.request];
-  std::memcpy(receive.data, message.bytes.data(), std::min(receive.bytes, message.bytes.size()));
+  const std::size_t bytes = std::min(receive.bytes, message.bytes.size());
+  if (bytes > 0) std::memcpy(receive.data, message.bytes.data(), bytes);
   pending.done = true;
   pending.code = message.bytes.size() > receive.bytes ? MockRank::kFailure : 0;
   pending.received = {message.source, static_cast<std::int64_t>(message.bytes.size())};
