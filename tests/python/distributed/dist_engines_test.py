@@ -7,7 +7,11 @@ from init_programs import run
 
 def test_engines_that_are_not_here(tmp_path):
     run("""
+        os.environ["TUTTI_MPI_LIBRARY"] = "/nowhere/libmpi.so"
+        assert not dist.is_mpi_available() and "mpi" not in tutti.available_backends()
         raises(RuntimeError, "MPI built in", lambda: dist.init_process_group("mpi"))
+        raises(RuntimeError, "TUTTI_MPI_LIBRARY=/nowhere/libmpi.so cannot be used",
+               lambda: dist.init_process_group("mpi"))
         raises(RuntimeError, "NCCL built in", lambda: dist.init_process_group("NCCL"))
         raises(ValueError, "Unknown backend type foo", lambda: dist.init_process_group("foo"))
         raises(AssertionError, "Unknown backend type foo", lambda: dist.init_process_group("cpu:foo"))
@@ -91,7 +95,7 @@ def test_one_list_of_engines(tmp_path):
         os.environ["TUTTI_BACKEND"] = "again"  # which the function does not look at
         raises(ValueError, "itself (TUTTI_BACKEND may say so)", lambda: dist.init_process_group(timeout=limit))
         os.environ["TUTTI_BACKEND"] = "zebra"
-        raises(ValueError, "Unknown backend type zebra; known are gloo, native, tutti, tapir, again",
+        raises(ValueError, "Unknown backend type zebra; known are gloo, native, tutti, mpi, tapir, again",
                lambda: dist.init_process_group(timeout=limit))
         with tutti.init_process_group(backend="GLOO", timeout=20) as world:
             assert world.backend == "native"
