@@ -317,9 +317,14 @@ Result<AbiHandles> open_mpi_handles(void* library) {
   const OpenMpiSymbols symbols;
   AbiHandles handles;
   const char* missing = nullptr;
+  // A program that is linked with the library has copies of its data, which the library uses then:
+  // the linker's order finds those.
+  constexpr const char* kFunction = "MPI_Init_thread";
+  void* const linked = ::dlsym(RTLD_DEFAULT, kFunction);
+  void* const scope = linked == ::dlsym(library, kFunction) ? RTLD_DEFAULT : library;
   const auto find = [&](const char* symbol, std::uintptr_t& word) {
     if (symbol == nullptr) return;
-    word = reinterpret_cast<std::uintptr_t>(::dlsym(library, symbol));
+    word = reinterpret_cast<std::uintptr_t>(::dlsym(scope, symbol));
     if (word == 0) missing = symbol;
   };
   find(symbols.world, handles.world);
