@@ -87,8 +87,6 @@ class Api {
   [[nodiscard]] virtual int return_errors(Comm comm) noexcept = 0;
   /// MPI_TAG_UB: the largest tag of a message.
   [[nodiscard]] virtual int largest_tag() noexcept = 0;
-  /// The ranks in MPI_COMM_WORLD of all members.
-  [[nodiscard]] virtual int world_ranks(Comm comm, std::vector<int>& ranks) noexcept = 0;
 
   // ---- Types and operations on values
   /// MPI's own type of a dtype: integers, float32, float64, complex. False where it has none:

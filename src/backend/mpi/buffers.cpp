@@ -37,8 +37,6 @@ void Buffer::copy_of(std::size_t bytes) {
   data_ = copy_.get();
 }
 
-void Buffer::take_scratch(std::size_t bytes) { copy_of(bytes); }
-
 void Buffer::take_input(const Collective& call, bool must_copy) {
   const bool lists =
       has_lists(call) && (!call.details->inputs.empty() || !call.details->input_pieces.empty());

@@ -16,8 +16,6 @@ class Buffer {
   void take_input(const Collective& call, bool must_copy);
   /// The output of a call; `finish` writes a copy back.
   void take_output(const Collective& call);
-  /// Memory of our own, of so many bytes.
-  void take_scratch(std::size_t bytes);
   void reset() noexcept;
 
   /// To the caller's memory, if it is a copy.

@@ -56,7 +56,6 @@ Result<std::unique_ptr<Driver>> Driver::over(Api& api) {
                   "MPI was finalised in this process and cannot be begun again; keep it (and a "
                   "group on it) until the process ends");
   if (!api.initialized()) {
-    // Serialized would do; some libraries are slower in it than in multiple, none the other way.
     if (const int code = api.init(Threading::serialized, driver->threading_); code != 0)
       return failed(api, "MPI_Init_thread", code);
     driver->initialised_ = true;
@@ -103,6 +102,7 @@ Driver::~Driver() {
 }
 
 void Driver::finalize(int status) noexcept {
+  if (forks_ != base::fork_generation()) return;  // a forked child's exit: MPI is its parent's
   std::unique_lock lock(mutex_);
   ending_ = true;
   wake_.notify_all();
@@ -193,7 +193,8 @@ bool Driver::wait(Group& group, std::uint64_t ticket, std::optional<std::chrono:
       else if (waited > kSpinTime)
         pause_for(kShortPause);
     }
-    if (crowded_) (void)::sched_yield();
+    // relaxed: it stands alone.
+    if (crowded_.load(std::memory_order_relaxed)) (void)::sched_yield();
     lock.lock();
   }
 }

@@ -17,6 +17,7 @@
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/notes.hpp"
 #include "backend/mpi/value_types.hpp"
+#include "base/forks.hpp"
 
 namespace tutti::mpi {
 
@@ -72,7 +73,9 @@ class Driver {
   /// MPI was left with requests that nobody waits for, so its end may not return.
   void spoiled() noexcept { spoiled_ = true; }
   /// More ranks share this host than it has CPUs: who waits lets the others run.
-  void set_crowded(bool crowded) noexcept { crowded_ = crowded; }
+  void set_crowded(bool crowded) noexcept {
+    crowded_.store(crowded, std::memory_order_relaxed);  // relaxed: it stands alone
+  }
 
  private:
   explicit Driver(Api& api);
@@ -87,13 +90,14 @@ class Driver {
   Threading threading_ = Threading::single;
   int largest_tag_ = 0;
   bool initialised_ = false;  ///< by us
+  const std::uint64_t forks_ = base::fork_generation();
   std::mutex mutex_;
   std::vector<std::unique_ptr<Notes>> notes_;
   std::vector<std::unique_ptr<World>> worlds_;
   std::vector<Due> due_;
   unsigned passes_ = 0;
   bool spoiled_ = false;
-  bool crowded_ = false;
+  std::atomic<bool> crowded_{false};
   std::atomic<int> callers_{0};  ///< that wait, and drive
   std::condition_variable wake_;
   bool needed_ = false;

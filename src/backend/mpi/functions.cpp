@@ -28,7 +28,6 @@ Status Functions<Handle>::load(void* library) {
   TUTTI_FIND(MPI_Comm_split);
   TUTTI_FIND(MPI_Comm_group);
   TUTTI_FIND(MPI_Group_incl);
-  TUTTI_FIND(MPI_Group_translate_ranks);
   TUTTI_FIND(MPI_Group_free);
   TUTTI_FIND(MPI_Comm_create_group);
   TUTTI_FIND(MPI_Comm_free);

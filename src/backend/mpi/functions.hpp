@@ -28,7 +28,6 @@ struct Functions {
   int (*MPI_Comm_split)(Handle, int, int, Handle*) = nullptr;
   int (*MPI_Comm_group)(Handle, Handle*) = nullptr;
   int (*MPI_Group_incl)(Handle, int, const int*, Handle*) = nullptr;
-  int (*MPI_Group_translate_ranks)(Handle, int, const int*, Handle, int*) = nullptr;
   int (*MPI_Group_free)(Handle*) = nullptr;
   int (*MPI_Comm_create_group)(Handle, Handle, int, Handle*) = nullptr;
   int (*MPI_Comm_free)(Handle*) = nullptr;

@@ -46,24 +46,23 @@ std::atomic<int>& living() {
 }  // namespace
 
 Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& options) {
+  if (const std::string why = driver.forbidden(); !why.empty())
+    return Status(Errc::unsupported, why);
   Api& api = driver.api();
   Comm base = api.world();
   if (const auto* const given = std::any_cast<std::uintptr_t>(&options.backend_options))
     base = Comm{*given};
-  bool ours = false;
+  std::shared_ptr<void> made_here;  // a communicator that is needed only until it is duplicated
   using Members = std::pair<std::uintptr_t, std::vector<int>>;
   if (const auto* const some = std::any_cast<Members>(&options.backend_options)) {
     const int code = driver.with(
         [&] { return api.create_group(Comm{some->first}, some->second, kMembersTag, base); });
     if (code != 0)
       return Status(Errc::internal, "MPI_Comm_create_group failed: " + api.error_text(code));
-    ours = true;
+    made_here = std::shared_ptr<void>(nullptr, [&driver, base](void*) mutable {
+      (void)driver.with([&] { return driver.api().free(base); });
+    });
   }
-  const auto free_ours = [&] {
-    if (ours) (void)driver.with([&] { return api.free(base); });
-  };
-  if (const std::string why = driver.forbidden(); !why.empty())
-    return Status(Errc::unsupported, why);
   int rank = 0;
   int size = 0;
   const int numbers = driver.with([&] {
@@ -103,7 +102,6 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
     if (made.ok()) notes = driver.with([&] { return &driver.add_notes(base, comm); });
   }
   if (!made.ok()) return made;
-  free_ours();
   spec.made = true;
   return driver.with([&]() -> Result<Backend*> {
     World& world = driver.add(

@@ -115,24 +115,6 @@ class RealApi final : public Api {
       return kLeast;
     return std::max(*value, kLeast);
   }
-  int world_ranks(Comm comm, std::vector<int>& ranks) noexcept override {
-    int count = 0;
-    if (const int code = size(comm, count); code != 0) return code;
-    std::vector<int> ours(static_cast<std::size_t>(count));
-    for (int r = 0; r < count; ++r) ours[static_cast<std::size_t>(r)] = r;
-    ranks.resize(ours.size());
-    Handle from{};
-    Handle to{};
-    int code = f_.MPI_Comm_group(of(comm), &from);
-    if (code != 0) return code;
-    code = f_.MPI_Comm_group(of(world()), &to);
-    if (code == 0) {
-      code = f_.MPI_Group_translate_ranks(from, count, ours.data(), to, ranks.data());
-      (void)f_.MPI_Group_free(&to);
-    }
-    (void)f_.MPI_Group_free(&from);
-    return code;
-  }
 
   bool builtin(DType dtype, Type& type) noexcept override {
     type = Type{handles_.types[static_cast<std::size_t>(dtype)]};

@@ -22,6 +22,11 @@ class MockMpi {
  public:
   explicit MockMpi(int size);
   ~MockMpi();
+  /// A Type is its number of bytes, and above this bit its dtype + 1.
+  static constexpr std::uintptr_t kTypeShift = 40;
+  [[nodiscard]] static std::size_t bytes_of(mpi::Type type) {
+    return static_cast<std::uintptr_t>(type) & ((std::uintptr_t{1} << kTypeShift) - 1);
+  }
   [[nodiscard]] MockRank& rank(int rank) { return *ranks_[static_cast<std::size_t>(rank)]; }
   [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
   /// Requests and messages that nobody has ended.
@@ -143,7 +148,6 @@ class MockRank final : public mpi::Api {
   [[nodiscard]] int free(mpi::Comm& comm) noexcept override;
   [[nodiscard]] int return_errors(mpi::Comm comm) noexcept override;
   [[nodiscard]] int largest_tag() noexcept override { return 32767; }
-  [[nodiscard]] int world_ranks(mpi::Comm comm, std::vector<int>& ranks) noexcept override;
   [[nodiscard]] bool builtin(DType dtype, mpi::Type& type) noexcept override;
   [[nodiscard]] mpi::Type byte() noexcept override;
   [[nodiscard]] int make_bytes(std::int64_t bytes, mpi::Type& made) noexcept override;

@@ -12,6 +12,8 @@ import tutti.distributed as dist
 
 PROGRAM = textwrap.dedent("""
     import datetime
+    import os
+    import sys
     import numpy as np
     import tutti.distributed as dist
 
@@ -41,9 +43,13 @@ PROGRAM = textwrap.dedent("""
         raise SystemExit("a group on another backend was made")
     except RuntimeError as problem:
         assert "both must be on the same" in str(problem)
+    child = os.fork()
+    if child == 0:
+        raise SystemExit(7)  # its exit handlers must leave the MPI of the parent alone
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     dist.monitored_barrier(timeout=datetime.timedelta(seconds=20))
     dist.destroy_process_group()
-    print("done", rank)
+    open(os.path.join(sys.argv[1], f"done {rank}"), "x").close()  # mpirun joins lines of ranks
 """)
 
 
@@ -55,7 +61,8 @@ def test_three_ranks(tmp_path):
     program.write_text(PROGRAM, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", TUTTI_MPI_LIBRARY="libmpi.so.40")
-    ended = subprocess.run([mpirun, "--oversubscribe", "-n", "3", sys.executable, str(program)], env=environment,
+    ended = subprocess.run([mpirun, "--oversubscribe", "-n", "3", sys.executable, str(program), str(tmp_path)],
+                           env=environment,
                            capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert sorted(line for line in ended.stdout.split("\n") if line.startswith("done")) == ["done 0", "done 1", "done 2"]
+    assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1", "done 2"]

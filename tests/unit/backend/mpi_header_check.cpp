@@ -103,7 +103,6 @@ void compare_functions() {
   TUTTI_SAME_CALL(MPI_Comm_split);
   TUTTI_SAME_CALL(MPI_Comm_group);
   TUTTI_SAME_CALL(MPI_Group_incl);
-  TUTTI_SAME_CALL(MPI_Group_translate_ranks);
   TUTTI_SAME_CALL(MPI_Group_free);
   TUTTI_SAME_CALL(MPI_Comm_create_group);
   TUTTI_SAME_CALL(MPI_Comm_free);

@@ -1,0 +1,317 @@
+#include <utility>
+
+#include "mock_mpi.hpp"
+
+// What one rank calls: each function of MPI is handed on to the MPI of all ranks.
+namespace tutti::test {
+
+using mpi::Comm;
+using mpi::Op;
+using mpi::Request;
+using mpi::Type;
+
+MockRank::MockRank(MockMpi& mpi, int rank)
+    : mpi_(mpi), rank_(rank), info_{"Mock MPI 1.0", "mock", "mock", 4, 0} {}
+
+bool MockRank::fails() noexcept {
+  ++calls_;
+  return fail_at_ >= 0 && fail_at_-- == 0;
+}
+
+std::string MockRank::error_text(int code) const {
+  return code == kFailure ? "MPI_ERR_OTHER: a planted fault" : "error " + std::to_string(code);
+}
+
+int MockRank::init(mpi::Threading /*wanted*/, mpi::Threading& provided) noexcept {
+  if (fails()) return kFailure;
+  initialized_ = true;
+  provided = threading_;
+  return 0;
+}
+
+int MockRank::query_threading(mpi::Threading& provided) noexcept {
+  if (fails()) return kFailure;
+  provided = threading_;
+  return 0;
+}
+
+int MockRank::rank(Comm comm, int& rank) noexcept {
+  if (fails()) return kFailure;
+  const std::lock_guard lock(mpi_.mutex_);
+  rank = mpi_.index(comm, rank_);
+  return 0;
+}
+
+int MockRank::size(Comm comm, int& size) noexcept {
+  if (fails()) return kFailure;
+  const std::lock_guard lock(mpi_.mutex_);
+  size = static_cast<int>(mpi_.at(comm).members.size());
+  return 0;
+}
+
+int MockRank::meet(Comm comm, MockMpi::Part part, Comm& made) {
+  std::unique_lock lock(mpi_.mutex_);
+  part.made = &made;
+  const std::uint64_t request = mpi_.arrive(comm, mpi_.index(comm, rank_), std::move(part));
+  mpi_.changed_.wait(lock, [&] { return mpi_.requests_[request].done; });
+  const int code = mpi_.requests_[request].code;
+  mpi_.requests_.erase(request);
+  return code;
+}
+
+int MockRank::iduplicate(Comm comm, Comm& made, Request& request) noexcept {
+  MockMpi::Part part;
+  part.what = MockMpi::What::duplicate;
+  part.made = &made;
+  return begin(comm, std::move(part), request);
+}
+
+int MockRank::split(Comm comm, int color, int key, Comm& made) noexcept {
+  if (fails()) return kFailure;
+  MockMpi::Part part;
+  part.what = MockMpi::What::split;
+  part.color = color;
+  part.key = key;
+  return meet(comm, std::move(part), made);
+}
+
+int MockRank::create_group(Comm /*parent*/, std::span<const int> /*ranks*/, int /*tag*/,
+                           Comm& /*made*/) noexcept {
+  return kFailure;  // the backend does not call it
+}
+
+int MockRank::free(Comm& comm) noexcept {
+  if (fails()) return kFailure;
+  const std::lock_guard lock(mpi_.mutex_);
+  if (--mpi_.at(comm).handles == 0) mpi_.comms_.erase(comm);
+  comm = Comm{0};
+  return 0;
+}
+
+int MockRank::return_errors(Comm /*comm*/) noexcept { return fails() ? kFailure : 0; }
+
+bool MockRank::builtin(DType dtype, Type& type) noexcept {
+  if (dtype == DType::bool_ || (dtype >= DType::float16 && size_of(dtype) <= 2)) return false;
+  type = Type{(static_cast<std::uintptr_t>(dtype) + 1) << MockMpi::kTypeShift | size_of(dtype)};
+  return true;
+}
+
+Type MockRank::byte() noexcept { return Type{1}; }
+
+int MockRank::make_bytes(std::int64_t bytes, Type& made) noexcept {
+  if (fails()) return kFailure;
+  made = Type{static_cast<std::uintptr_t>(bytes)};
+  return 0;
+}
+
+int MockRank::free(Type& /*type*/) noexcept { return fails() ? kFailure : 0; }
+
+Op MockRank::builtin(mpi::BuiltinOp op) noexcept { return Op{static_cast<std::uintptr_t>(op) + 1}; }
+
+int MockRank::make_op(mpi::UserFunction function, Op& made) noexcept {
+  if (fails()) return kFailure;
+  made = Op{reinterpret_cast<std::uintptr_t>(function)};
+  return 0;
+}
+
+int MockRank::free(Op& /*op*/) noexcept { return fails() ? kFailure : 0; }
+
+int MockRank::begin(Comm comm, MockMpi::Part part, Request& request) {
+  if (fails()) return kFailure;
+  const std::lock_guard lock(mpi_.mutex_);
+  part.in_place = part.in == reinterpret_cast<const std::byte*>(&in_place_) ||
+                  part.out == reinterpret_cast<const std::byte*>(&in_place_);
+  request = Request{
+      static_cast<std::uintptr_t>(mpi_.arrive(comm, mpi_.index(comm, rank_), std::move(part)))};
+  return 0;
+}
+
+namespace {
+const std::byte* read(const void* data) { return static_cast<const std::byte*>(data); }
+std::byte* written(void* data) { return static_cast<std::byte*>(data); }
+}  // namespace
+
+int MockRank::ibarrier(Comm comm, Request& request) noexcept {
+  return begin(comm, {.what = MockMpi::What::barrier}, request);
+}
+
+int MockRank::ibroadcast(void* data, int count, Type type, int root, Comm comm,
+                         Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::broadcast,
+                .out = written(data),
+                .count = count,
+                .type = type,
+                .root = root},
+               request);
+}
+
+int MockRank::iall_reduce(const void* in, void* out, int count, Type type, Op op, Comm comm,
+                          Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::all_reduce,
+                .in = read(in),
+                .out = written(out),
+                .count = count,
+                .type = type,
+                .op = op},
+               request);
+}
+
+int MockRank::ireduce(const void* in, void* out, int count, Type type, Op op, int root, Comm comm,
+                      Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::reduce,
+                .in = read(in),
+                .out = written(out),
+                .count = count,
+                .type = type,
+                .op = op,
+                .root = root},
+               request);
+}
+
+int MockRank::ireduce_scatter(const void* in, void* out, int count, Type type, Op op, Comm comm,
+                              Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::reduce_scatter,
+                .in = read(in),
+                .out = written(out),
+                .count = count,
+                .type = type,
+                .op = op},
+               request);
+}
+
+int MockRank::ireduce_scatter_v(const void* in, void* out, const int* counts, Type type, Op op,
+                                Comm comm, Request& request) noexcept {
+  int size = 0;
+  --calls_;
+  const int kept = std::exchange(fail_at_, -1);
+  (void)this->size(comm, size);
+  fail_at_ = kept;
+  MockMpi::Part part{.what = MockMpi::What::reduce_scatter,
+                     .in = read(in),
+                     .out = written(out),
+                     .type = type,
+                     .op = op};
+  part.out_counts.assign(counts, counts + size);
+  return begin(comm, std::move(part), request);
+}
+
+int MockRank::iall_gather(const void* in, void* out, int count, Type type, Comm comm,
+                          Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::all_gather,
+                .in = read(in),
+                .out = written(out),
+                .count = count,
+                .type = type},
+               request);
+}
+
+int MockRank::iall_gather_v(const void* in, int in_count, void* out, const int* counts,
+                            const int* displacements, Type type, Comm comm,
+                            Request& request) noexcept {
+  int size = 0;
+  --calls_;
+  const int kept = std::exchange(fail_at_, -1);
+  (void)this->size(comm, size);
+  fail_at_ = kept;
+  MockMpi::Part part{.what = MockMpi::What::all_gather,
+                     .in = read(in),
+                     .out = written(out),
+                     .count = in_count,
+                     .type = type};
+  part.out_counts.assign(counts, counts + size);
+  part.out_offsets.assign(displacements, displacements + size);
+  return begin(comm, std::move(part), request);
+}
+
+int MockRank::igather(const void* in, void* out, int count, Type type, int root, Comm comm,
+                      Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::gather,
+                .in = read(in),
+                .out = written(out),
+                .count = count,
+                .type = type,
+                .root = root},
+               request);
+}
+
+int MockRank::iscatter(const void* in, void* out, int count, Type type, int root, Comm comm,
+                       Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::scatter,
+                .in = read(in),
+                .out = written(out),
+                .count = count,
+                .type = type,
+                .root = root},
+               request);
+}
+
+int MockRank::iall_to_all(const void* in, void* out, int count, Type type, Comm comm,
+                          Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::all_to_all,
+                .in = read(in),
+                .out = written(out),
+                .count = count,
+                .type = type},
+               request);
+}
+
+int MockRank::isend(const void* data, int count, Type type, int to, int tag, Comm comm,
+                    Request& request) noexcept {
+  if (fails()) return kFailure;
+  const std::lock_guard lock(mpi_.mutex_);
+  const std::size_t bytes = MockMpi::bytes_of(type) * static_cast<std::size_t>(count);
+  MockMpi::Message message;
+  message.tag = tag;
+  message.bytes.assign(read(data), read(data) + bytes);
+  mpi_.send(comm, mpi_.index(comm, rank_), to, std::move(message));
+  const std::uint64_t made = mpi_.next_++;
+  mpi_.requests_[made].done = true;
+  request = Request{static_cast<std::uintptr_t>(made)};
+  return 0;
+}
+
+int MockRank::ireceive(void* data, int count, Type type, int from, int tag, Comm comm,
+                       Request& request) noexcept {
+  if (fails()) return kFailure;
+  const std::lock_guard lock(mpi_.mutex_);
+  const std::uint64_t made = mpi_.next_++;
+  mpi_.requests_[made];
+  mpi_.receive(
+      comm, mpi_.index(comm, rank_),
+      {from, tag, written(data), MockMpi::bytes_of(type) * static_cast<std::size_t>(count), made});
+  request = Request{static_cast<std::uintptr_t>(made)};
+  return 0;
+}
+
+int MockRank::test(Request& request, bool& done, mpi::Received* received) noexcept {
+  if (fails()) return kFailure;
+  const std::lock_guard lock(mpi_.mutex_);
+  const auto pending = mpi_.requests_.find(static_cast<std::uint64_t>(request));
+  done = pending->second.done;
+  if (!done) return 0;
+  const int code = pending->second.code;
+  if (received != nullptr) *received = pending->second.received;
+  mpi_.requests_.erase(pending);
+  return code;
+}
+
+int MockRank::cancel(Request& request) noexcept {
+  const std::lock_guard lock(mpi_.mutex_);
+  const auto number = static_cast<std::uint64_t>(request);
+  for (auto& [handle, comm] : mpi_.comms_) {
+    for (auto& receives : comm.receives)
+      std::erase_if(receives, [&](const auto& one) { return one.request == number; });
+  }
+  mpi_.requests_.erase(number);
+  return 0;
+}
+
+}  // namespace tutti::test
