@@ -1,6 +1,8 @@
 #include "group/plugins.hpp"
 
 #include <dlfcn.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -29,6 +31,29 @@ fs::path own_file() {
   fs::path file = fs::canonical(info.dli_fname, error);
   // A program's own name may have been found by PATH.
   return error ? fs::canonical("/proc/self/exe", error) : file;
+}
+
+/// Ours, root's, or of whoever owns the program: and nobody else can write it.
+bool is_trusted(const fs::path& path, uid_t programs_owner) {
+  struct stat about {};
+  if (::stat(path.c_str(), &about) != 0) return false;
+  const bool owned =
+      about.st_uid == ::geteuid() || about.st_uid == 0 || about.st_uid == programs_owner;
+  return owned && (about.st_mode & S_IWOTH) == 0;
+}
+
+/// Why the file is not loaded; empty: it is. The folders of TUTTI_BACKEND_PATH are the caller's
+/// word; into those beside a program in /tmp anybody could put a file.
+std::string distrusted(const fs::path& file) {
+  std::error_code error;
+  struct stat program {};
+  if (::stat(own_file().c_str(), &program) != 0) program.st_uid = ::geteuid();
+  const fs::path real = fs::canonical(file, error);
+  if (!error && is_trusted(real, program.st_uid) && is_trusted(real.parent_path(), program.st_uid))
+    return {};
+  return "its plug-in " + base::shown(file.string()) +
+         " is not loaded: it or its folder belongs to another user, or all may write it; name the "
+         "folder in TUTTI_BACKEND_PATH if you trust it";
 }
 
 /// A file's name is made of it.
@@ -72,38 +97,41 @@ BackendFactory load(const std::string& name, const std::string& file) {
 
 }  // namespace
 
-std::vector<std::string> plugin_folders() {
-  std::vector<std::string> folders;
+std::vector<PluginFolder> plugin_folders() {
+  std::vector<PluginFolder> folders;
   if (const char* const path = std::getenv("TUTTI_BACKEND_PATH"); path != nullptr) {
     std::string_view rest(path);
     while (!rest.empty()) {
       const std::size_t end = rest.find(':');
-      if (end != 0) folders.emplace_back(rest.substr(0, end));
+      if (end != 0) folders.push_back({std::string(rest.substr(0, end)), true});
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
   }
   if (const fs::path file = own_file(); !file.empty()) {
-    folders.push_back(file.parent_path() / "backends");
-    folders.push_back(file.parent_path().parent_path() / "lib" / "tutti");
+    folders.push_back({file.parent_path() / "backends", false});
+    folders.push_back({file.parent_path().parent_path() / "lib" / "tutti", false});
   }
-  folders.emplace_back(TUTTI_INSTALLED_BACKENDS);
+  folders.push_back({TUTTI_INSTALLED_BACKENDS, false});
   return folders;
 }
 
 BackendFactory load_plugin(std::string_view name) {
   if (!is_plain(name)) return {};
-  for (const std::string& folder : plugin_folders()) {
+  for (const auto& [folder, named] : plugin_folders()) {
     const fs::path file =
         fs::path(folder) / (std::string(kHead) + std::string(name) + std::string(kTail));
     std::error_code error;
-    if (fs::is_regular_file(file, error)) return load(std::string(name), file.string());
+    if (!fs::is_regular_file(file, error)) continue;
+    if (std::string why = named ? "" : distrusted(file); !why.empty())
+      return unusable(std::string(name), std::move(why));
+    return load(std::string(name), fs::canonical(file, error).string());
   }
   return {};
 }
 
 std::vector<std::string> plugin_names() {
   std::vector<std::string> names;
-  for (const std::string& folder : plugin_folders()) {
+  for (const auto& [folder, named] : plugin_folders()) {
     std::error_code error;
     for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
       const std::string file = at->path().filename().string();

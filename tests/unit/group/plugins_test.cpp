@@ -1,0 +1,87 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+
+#include <tutti/init.hpp>
+
+#include "group/plugins.hpp"
+
+// Which shared libraries are loaded as backends.
+namespace tutti::group {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+/// A file that is no library, where plug-ins beside this program are looked for.
+class FileBesideProgram {
+ public:
+  explicit FileBesideProgram(const std::string& backend)
+      : folder_(fs::canonical("/proc/self/exe").parent_path() / "backends"),
+        made_folder_(fs::create_directory(folder_)),
+        file_(folder_ / ("tutti_backend_" + backend + ".so")) {
+    std::ofstream(file_) << "no library";
+  }
+  ~FileBesideProgram() {
+    std::error_code error;  // another test may have a file there, too
+    fs::remove(file_, error);
+    if (made_folder_) fs::remove(folder_, error);
+  }
+  FileBesideProgram(const FileBesideProgram&) = delete;
+  FileBesideProgram& operator=(const FileBesideProgram&) = delete;
+  void let_all_write() const {
+    fs::permissions(file_, fs::perms::others_write, fs::perm_options::add);
+  }
+
+ private:
+  fs::path folder_;
+  bool made_folder_;
+  fs::path file_;
+};
+
+TEST(Plugins, OneThatAllMayWriteIsNotLoaded) {
+  const FileBesideProgram file("written_by_all");
+  file.let_all_write();
+  EXPECT_THAT(load_plugin("written_by_all").missing(), HasSubstr("is not loaded"));
+}
+
+TEST(Plugins, OneThatIsNoLibrarySaysSo) {
+  const FileBesideProgram file("no_library");
+  EXPECT_THAT(load_plugin("no_library").missing(), HasSubstr("cannot be loaded"));
+  EXPECT_FALSE(is_available("no_library"));
+}
+
+TEST(Plugins, OneOfAnotherOwnerIsNotLoadedUnlessItsFolderIsNamed) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  const fs::path folder = fs::temp_directory_path() / ("plugins-" + std::to_string(::getpid()));
+  fs::create_directory(folder);
+  const fs::path file = folder / "tutti_backend_strange.so";
+  std::ofstream(file) << "no library";
+  constexpr uid_t kSomebody = 4242;
+  ASSERT_EQ(::chown(file.c_str(), kSomebody, static_cast<gid_t>(-1)), 0);
+  const FileBesideProgram beside("strange");
+  ASSERT_EQ(::chown((fs::canonical("/proc/self/exe").parent_path() / "backends" /
+                     "tutti_backend_strange.so")
+                        .c_str(),
+                    kSomebody, static_cast<gid_t>(-1)),
+            0);
+  EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("another user"));
+  ASSERT_EQ(::setenv("TUTTI_BACKEND_PATH", folder.c_str(), 1), 0);
+  EXPECT_THAT(load_plugin("strange").missing(), HasSubstr("cannot be loaded")) << "it was tried";
+  ::unsetenv("TUTTI_BACKEND_PATH");
+  fs::remove_all(folder);
+}
+
+TEST(Plugins, ANameThatIsNoFilesNameIsLookedForNowhere) {
+  EXPECT_TRUE(load_plugin("../mpi").name.empty());
+  EXPECT_TRUE(load_plugin("").name.empty());
+}
+
+}  // namespace
+}  // namespace tutti::group
