@@ -34,8 +34,11 @@ std::optional<LocalRank> local_rank(int argc, char** argv) {
         return LocalRank{std::atoi(argv[i] + option.size()), "argument"};
     }
   }
-  if (const char* const text = std::getenv("LOCAL_RANK"))
-    return LocalRank{std::atoi(text), "environment"};
+  // Of tuttirun; of the mpirun of Open MPI; of that of MPICH and Intel MPI.
+  for (const char* const name : {"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}) {
+    if (const char* const text = std::getenv(name))
+      return LocalRank{std::atoi(text), "environment"};
+  }
   return std::nullopt;
 }
 

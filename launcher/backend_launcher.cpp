@@ -5,8 +5,11 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <tutti/backends.hpp>
@@ -15,6 +18,26 @@
 #include "workers.hpp"
 
 namespace tutti::launcher {
+namespace {
+
+/// The file that PATH has for a program; its name where there is none. mpirun puts its own folder
+/// before ours, where it would find another Python.
+std::string file_of(const std::string& program) {
+  const char* const path = std::getenv("PATH");
+  if (path == nullptr || program.find('/') != std::string::npos) return program;
+  std::string_view rest(path);
+  while (!rest.empty()) {
+    const std::size_t end = rest.find(':');
+    const std::filesystem::path file = std::filesystem::path(rest.substr(0, end)) / program;
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    std::error_code error;
+    if (std::filesystem::is_regular_file(file, error) && ::access(file.c_str(), X_OK) == 0)
+      return std::filesystem::absolute(file, error).string();
+  }
+  return program;
+}
+
+}  // namespace
 
 Status hand_over(const Options& options) {
   Result<std::optional<LaunchCommand>> found =
@@ -32,7 +55,9 @@ Status hand_over(const Options& options) {
   }
   LaunchCommand& command = **found;
   for (std::string& one : command.environment) ::putenv(one.data());
-  for (std::string& one : command_of(options, 0)) command.argv.push_back(std::move(one));
+  std::vector<std::string> program = command_of(options, 0);
+  program.front() = file_of(program.front());
+  for (std::string& one : program) command.argv.push_back(std::move(one));
   std::vector<char*> arguments;
   for (std::string& one : command.argv) arguments.push_back(one.data());
   arguments.push_back(nullptr);

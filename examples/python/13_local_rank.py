@@ -24,10 +24,13 @@ parser.add_argument("--expect", choices=["argument", "environment"], help="for t
 options = parser.parse_args()
 if options.local_rank is not None:
     local, told_by = options.local_rank, "argument"
-elif "LOCAL_RANK" in os.environ:
-    local, told_by = int(os.environ["LOCAL_RANK"]), "environment"
 else:
-    sys.exit("no local rank: start this program with tuttirun")
+    # Of tuttirun; of the mpirun of Open MPI; of that of MPICH and Intel MPI.
+    names = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+    found = next((os.environ[name] for name in names if name in os.environ), None)
+    if found is None:
+        sys.exit("no local rank: start this program with tuttirun")
+    local, told_by = int(found), "environment"
 
 dist.init_process_group()
 print(f"rank {dist.get_rank()} takes device {local} (told by the {told_by})")

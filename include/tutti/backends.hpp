@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +15,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
+#include <tutti/promises.hpp>
 #include <tutti/store.hpp>
 
 namespace tutti {
@@ -98,6 +100,9 @@ struct BackendFactory {
   /// The command that starts so many ranks on this host, where only a launcher of its own can. No
   /// function: any launcher that tells ranks where they meet.
   std::function<Result<LaunchCommand>(int ranks)> launch = {};
+  /// What it promises and what it does not, in memory that stays; a promise that is missing is not
+  /// kept.
+  std::span<const PromiseRow> promises = {};
 };
 
 /// Makes a backend known, so that Config::backend may name it. For the rest of the process.
@@ -106,12 +111,22 @@ struct BackendFactory {
 /// Errors:  InvalidArgument for a name that is empty or taken, or without `make_world`.
 void register_backend(BackendFactory factory);
 
+/// Looks for plug-ins in this folder, too, before those where they are looked for anyway: for a
+/// module that holds this library and is installed elsewhere. The folder is not trusted for being
+/// named: its files must belong to this user, to root, or to whoever owns the program.
+///
+/// Threads: any.
+void add_backend_folder(std::string folder);
+
 /// Names of the backends that a world can be made on here, the default first. Looks for plug-ins
 /// (<tutti/backend_plugin.hpp>).
 [[nodiscard]] std::vector<std::string> available_backends();
 
 /// One line on what a backend stands on here, for people; empty: it says nothing, or is not here.
 [[nodiscard]] std::string about_backend(std::string_view name);
+
+/// True if a backend of this name is known and says that it keeps the promise.
+[[nodiscard]] bool keeps_promise(std::string_view backend, Promise promise);
 
 /// The command that starts so many ranks on this backend on this host (`tuttirun --backend`);
 /// nothing: any launcher can.

@@ -44,7 +44,8 @@ struct InitOptions {
   /// The backend that runs the operations; absent: Config::backend.
   std::optional<std::string> backend = std::nullopt;
   /// For that backend alone, which says what it takes; "native" takes nothing, "mpi" a communicator
-  /// as `mpi_handle` gives it (<tutti/mpi.hpp>).
+  /// as `mpi_handle` gives it (<tutti/mpi.hpp>), or a std::vector<int>: those ranks of
+  /// MPI_COMM_WORLD, which alone make the world. They need an exchange.
   std::any backend_options = {};
   std::string name = "world";
   /// Gives each rank everybody's text, in the order of ranks, before the deadline of init.

@@ -12,6 +12,7 @@
 #include <tutti/launch.hpp>
 #include <tutti/log.hpp>
 #include <tutti/process_group.hpp>
+#include <tutti/promises.hpp>
 #include <tutti/store.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>

@@ -1,6 +1,8 @@
 #include "backends.hpp"
 
 #include <nanobind/stl/chrono.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -9,6 +11,7 @@
 #include <cctype>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -129,6 +132,19 @@ void bind_backends(nb::module_& module) {
       "backend"_a, "Why none can, and what to do; empty: one can.");
   module.def("available_backends", &available_backends,
              "Names of the engines that a world can be made on here, the default first.");
+  module.def(
+      "launch_command",
+      [](std::string backend, int ranks) {
+        Result<std::optional<LaunchCommand>> command =
+            launch_command(engine_name(std::move(backend)), ranks);
+        if (!command) raise(command.status());
+        std::optional<std::pair<std::vector<std::string>, std::vector<std::string>>> given;
+        if (*command) given.emplace((*command)->argv, (*command)->environment);
+        return given;
+      },
+      "backend"_a, "ranks"_a,
+      "The command that starts so many ranks on that engine, and \"NAME=value\" beside the\n"
+      "environment; None: any launcher can.");
   module.def("engine_name", &engine_name, "name"_a,
              "The engine that a name means: \"native\" for \"gloo\" and \"tutti\", in any case.");
 }

@@ -54,18 +54,18 @@ InitOptions::Exchange exchange_of(nb::object function) {
   };
 }
 
-// What the backend on MPI takes: a communicator's handle, or that and the ranks of it that make the
-// world.
+// What the backend on MPI takes: a communicator's handle, that and the ranks of it that make the
+// world, or ranks of MPI_COMM_WORLD.
 std::any for_mpi(nb::handle given) {
   if (given.is_none()) return {};
   try {
     if (nb::isinstance<nb::int_>(given)) return nb::cast<std::uintptr_t>(given);
+    if (nb::isinstance<nb::list>(given)) return nb::cast<std::vector<int>>(given);
     return nb::cast<std::pair<std::uintptr_t, std::vector<int>>>(given);
   } catch (const nb::cast_error&) {
     throw nb::type_error(
-        "init_process_group: backend_options of \"mpi\" is the handle of a communicator, or "
-        "(handle, "
-        "ranks)");
+        "init_process_group: backend_options of \"mpi\" is the handle of a communicator, "
+        "(handle, ranks), or a list of ranks of MPI_COMM_WORLD");
   }
 }
 

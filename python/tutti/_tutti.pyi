@@ -35,6 +35,10 @@ def is_available(backend: str) -> bool:
 def why_unavailable(backend: str) -> str:
     """Why no world can be made on that engine here, and what to do; empty: one can."""
 
+def launch_command(backend: str, ranks: int) -> tuple[list[str], list[str]] | None:
+    """The command that starts so many ranks on that engine, and "NAME=value" beside the environment; None: any launcher
+    can. InvalidArgument if no world can be made on it here, BackendError if its own launcher is missing."""
+
 def engine_name(name: str) -> str:
     """The engine that a name means: "native" for "gloo" and "tutti", in any case."""
 

@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 #include <system_error>
 
 #include <tutti/backend_plugin.hpp>
 
+#include "base/forks.hpp"
 #include "base/log.hpp"
 #include "base/shown.hpp"
 
@@ -18,6 +20,17 @@ namespace tutti::group {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// What add_backend_folder was told.
+struct AddedFolders {
+  base::ForkMutex mutex;
+  std::vector<std::string> paths;
+};
+
+AddedFolders& added_folders() {
+  static AddedFolders* const kAdded = new AddedFolders;  // as long as there are threads
+  return *kAdded;
+}
 
 constexpr std::string_view kHead = "tutti_backend_";
 constexpr std::string_view kTail = ".so";
@@ -107,8 +120,14 @@ std::vector<PluginFolder> plugin_folders() {
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
     }
   }
+  {
+    const std::lock_guard lock(added_folders().mutex);
+    for (const std::string& path : added_folders().paths) folders.push_back({path, false});
+  }
   if (const fs::path file = own_file(); !file.empty()) {
     folders.push_back({file.parent_path() / "backends", false});
+    if (file.parent_path().filename() == "_bin")  // the programs of a wheel
+      folders.push_back({file.parent_path().parent_path() / "backends", false});
     folders.push_back({file.parent_path().parent_path() / "lib" / "tutti", false});
   }
   folders.push_back({TUTTI_INSTALLED_BACKENDS, false});
@@ -148,3 +167,14 @@ std::vector<std::string> plugin_names() {
 }
 
 }  // namespace tutti::group
+
+namespace tutti {
+
+void add_backend_folder(std::string folder) {
+  const std::lock_guard lock(group::added_folders().mutex);
+  std::vector<std::string>& paths = group::added_folders().paths;
+  if (std::find(paths.begin(), paths.end(), folder) == paths.end())
+    paths.push_back(std::move(folder));
+}
+
+}  // namespace tutti

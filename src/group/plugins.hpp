@@ -14,8 +14,8 @@ struct PluginFolder {
 };
 
 /// The folders in which backends in shared libraries are looked for, in this order: those of
-/// TUTTI_BACKEND_PATH, `backends` beside the file that holds this library, `../lib/tutti` of it,
-/// and where the library was installed.
+/// TUTTI_BACKEND_PATH, of add_backend_folder, `backends` beside the file that holds this library,
+/// `../lib/tutti` of it, and where the library was installed.
 [[nodiscard]] std::vector<PluginFolder> plugin_folders();
 
 /// The backend of this name from the first folder that has a file for it. One that cannot be used,

@@ -128,6 +128,13 @@ std::string about_backend(std::string_view name) {
   return found && found->about && missing(*found).empty() ? found->about() : std::string();
 }
 
+bool keeps_promise(std::string_view backend, Promise promise) {
+  const std::optional<BackendFactory> found = factory_of(backend);
+  if (!found) return false;
+  const auto row = std::ranges::find(found->promises, promise, &PromiseRow::promise);
+  return row != found->promises.end() && row->kept;
+}
+
 std::string why_unavailable(std::string_view backend) {
   return std::string(group::check_backend(backend).message());
 }

@@ -127,10 +127,10 @@ class PreparedCall {
   [[nodiscard]] bool unchanged() const { return inputs_changed() == 0 && out_.touched() == 0; }
 
   [[nodiscard]] std::string text() const {
-    return std::string(to_string(plan_.kind)) + " of " + std::string(to_string(*dtype_of<T>())) +
-           (plan_.uneven ? ", uneven" : "") + (in_.listed() ? ", list in" : "") +
-           (out_.listed() ? ", list out" : "") + ", rank " + std::to_string(plan_.rank) + " of " +
-           std::to_string(plan_.size) + ", block 0 of " +
+    return std::string(to_string(plan_.kind)) + " of " +
+           std::string(to_string(dtype_of_element<T>())) + (plan_.uneven ? ", uneven" : "") +
+           (in_.listed() ? ", list in" : "") + (out_.listed() ? ", list out" : "") + ", rank " +
+           std::to_string(plan_.rank) + " of " + std::to_string(plan_.size) + ", block 0 of " +
            std::to_string(!out_.counts().empty()  ? out_.counts()[0]
                           : !in_.counts().empty() ? in_.counts()[0]
                                                   : 0);

@@ -10,6 +10,15 @@
 
 namespace tutti::test {
 
+/// The dtype of an element: a type of C++, or one that says it (support/cell.hpp).
+template <class T>
+constexpr DType dtype_of_element() {
+  if constexpr (requires { T::kDType; })
+    return T::kDType;
+  else
+    return *dtype_of<T>();
+}
+
 /// One side of a call: blocks of elements of T, each somewhere in memory, with marks between them
 /// that must stay as they are.
 template <class T>
@@ -35,15 +44,15 @@ class Side {
   [[nodiscard]] TensorView tensor() {
     std::size_t all = 0;
     for (const std::size_t count : counts_) all += count;
-    if (form_ != Form::strided) return TensorView(memory_.data(), *dtype_of<T>(), all);
+    if (form_ != Form::strided) return TensorView(memory_.data(), dtype_of_element<T>(), all);
     const std::int64_t shape[] = {static_cast<std::int64_t>(all)};
     const std::int64_t strides[] = {2};
-    return TensorView(memory_.data(), *dtype_of<T>(), shape, strides);
+    return TensorView(memory_.data(), dtype_of_element<T>(), shape, strides);
   }
   [[nodiscard]] std::vector<TensorView> list() {
     std::vector<TensorView> views;
     for (std::size_t b = 0; b < counts_.size(); ++b)
-      views.emplace_back(&memory_[place(b, 0)], *dtype_of<T>(), counts_[b]);
+      views.emplace_back(&memory_[place(b, 0)], dtype_of_element<T>(), counts_[b]);
     return views;
   }
 

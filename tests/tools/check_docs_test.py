@@ -132,6 +132,26 @@ class CheckDocs(PlantedTree):
         self.plant("src/engine/engine.cpp", 'std::getenv("TUTTI_SPEED");\n')
         self.assert_fault("check_docs", "engine.cpp: reads TUTTI_SPEED; settings are fields")
 
+    def plant_promises(self, kept="true", mpi="speed", test="unit/speed_test.cpp IsHigh", page="yes: always"):
+        self.plant("include/tutti/promises.hpp",
+                   "/// Promises.\nenum class Promise {\n  /// It is\n  /// fast.\n  speed,\n};\n")
+        for backend, name in (("native", "speed"), ("mpi", mpi)):
+            self.plant(f"src/backend/{backend}/promises.hpp",
+                       f'rows[] = {{{{Promise::{name}, {kept}, "al" "ways",\n "{test}"}}}};\n')
+        self.plant("tests/unit/speed_test.cpp", "TEST(Speed, IsHigh)\n")
+        self.plant("docs/backends.md", "<!-- The table: tools/promises.py --write -->\n\n| promise | on mpi | test |\n"
+                   f"|---|---|---|\n| It is fast | {page} | `IsHigh` |\n\n<!-- The end of the table. -->\n")
+
+    def test_promises_are_those_of_the_code(self):
+        self.plant_promises()
+        self.assert_clean("check_docs")
+        self.plant_promises(kept="false")
+        self.assert_fault("check_docs", "docs/backends.md: its table is not what the backend declares")
+        self.plant_promises(mpi="haste")
+        self.assert_fault("check_docs", "src/backend/mpi/promises.hpp: its rows are not those of Promise")
+        self.plant_promises(test="unit/speed_test.cpp IsLow")
+        self.assert_fault("check_docs", "names a test that is not there: unit/speed_test.cpp IsLow")
+
     def plant_meeting(self, listed='"TUTTI_JOB", "TUTTI_STORE_PORT"', read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT");'):
         self.plant_config()
         self.plant("src/rendezvous/environment.hpp", f"constexpr std::array kMeetingVariables = {{{listed}}};\n")

@@ -29,7 +29,8 @@ def in_python(body, *arguments):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _python_form.begin("for a test")
-    dist.Backend._plugins["TUTTI"] = dist.Backend._BackendPlugin(_python_form.make_backend, True)
+    dist.Backend._plugins["TUTTI"] = dist.Backend._BackendPlugin(
+        lambda given, options: _python_form.make_backend(given, options, "native"), True)
     body(*arguments)
 
 

@@ -6,6 +6,7 @@
 #include <pybind11/chrono.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <tutti/backends.hpp>
 #include <tutti/log.hpp>
 
 #include "interpreter_end.hpp"
@@ -18,17 +19,18 @@ using tutti::torch_plugin::InterpreterUse;
 using tutti::torch_plugin::ProcessGroupTutti;
 using Options = ProcessGroupTutti::Options;
 
-/// What torch calls for each group. Options of other backends are theirs: torch hands the same
-/// object to all backends of a group.
+/// What torch calls for each group, but for the name of tutti's backend. Options of other backends
+/// are theirs: torch hands the same object to all backends of a group.
 c10::intrusive_ptr<ProcessGroupTutti> make_backend(const c10d::DistributedBackendOptions& given,
-                                                   const py::object& pg_options) {
+                                                   const py::object& pg_options,
+                                                   const std::string& backend) {
   auto options = py::isinstance<Options>(pg_options)
                      ? c10::make_intrusive<Options>(*pg_options.cast<c10::intrusive_ptr<Options>>())
                      : c10::make_intrusive<Options>();
   options->timeout = std::chrono::duration_cast<std::chrono::milliseconds>(given.timeout);
   options->group_name = given.group_id;
   const py::gil_scoped_release unlocked;
-  return c10::make_intrusive<ProcessGroupTutti>(tutti::torch_plugin::meet(given),
+  return c10::make_intrusive<ProcessGroupTutti>(tutti::torch_plugin::meet(given, backend),
                                                 std::move(options));
 }
 
@@ -57,5 +59,7 @@ PYBIND11_MODULE(TUTTI_TORCH_MODULE, module) {
       });
   group.def_property_readonly("options", &ProcessGroupTutti::getBackendOptions);
   py::module_::import("atexit").attr("register")(py::cpp_function(&InterpreterUse::end));
-  module.def("make_backend", &make_backend, py::arg("options"), py::arg("pg_options"));
+  module.def("make_backend", &make_backend, py::arg("options"), py::arg("pg_options"),
+             py::arg("backend"));
+  module.def("add_backend_folder", &tutti::add_backend_folder, py::arg("folder"));
 }

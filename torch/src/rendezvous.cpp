@@ -93,7 +93,7 @@ std::optional<std::string> host_of(const c10::intrusive_ptr<c10d::Store>& store)
 
 }  // namespace
 
-ProcessGroup meet(const c10d::DistributedBackendOptions& given) {
+ProcessGroup meet(const c10d::DistributedBackendOptions& given, const std::string& backend) {
   const auto timeout = bounded(std::chrono::duration_cast<milliseconds>(given.timeout));
   TORCH_CHECK_VALUE(timeout > milliseconds(0), "tutti: the timeout must be positive");
   Exchange exchange(given.store, given.group_rank, given.group_size, timeout);
@@ -104,6 +104,11 @@ ProcessGroup meet(const c10d::DistributedBackendOptions& given) {
   options.master_addr = host_of(given.store);
   const bool world = given.global_ranks_in_group.empty();
   options.name = world || given.group_id.empty() ? "world" : given.group_id;
+  options.backend = backend;
+  if (backend == "mpi" && !world) {  // torch numbers the ranks as MPI_COMM_WORLD does
+    options.backend_options =
+        std::vector<int>(given.global_ranks_in_group.begin(), given.global_ranks_in_group.end());
+  }
   options.exchange = [&](const std::string& name,
                          const std::string& mine) -> Result<std::vector<std::string>> {
     try {

@@ -42,10 +42,15 @@ def set_debug_level_from_env() -> None:
     set_debug_level(DebugLevel[text])
 
 
+# Of tuttirun and torchrun; Open MPI; MPICH and Intel MPI.
+_LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+
+
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """Our place among the ranks of this host: LOCAL_RANK, or the fallback."""
-    if "LOCAL_RANK" in os.environ:
-        return int(os.environ["LOCAL_RANK"])
+    """Our place among the ranks of this host: LOCAL_RANK, what mpirun has in its place, or the fallback."""
+    for name in _LOCAL_RANKS:
+        if name in os.environ:
+            return int(os.environ[name])
     if fallback_rank is not None:
         return int(fallback_rank)
     raise RuntimeError("LOCAL_RANK is not in the environment. Consider passing fallback_rank to allow "

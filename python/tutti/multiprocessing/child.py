@@ -26,6 +26,7 @@ class Failure(NamedTuple):
     when: float  # time.monotonic(), the same clock in all processes of a host
     is_consequence: bool  # it only tells that another rank has failed
     trace: str
+    pid: int = -1  # where the parent does not know it
 
 
 def main(index: int, parent: int | None, call: Shipped, error_file: str) -> None:

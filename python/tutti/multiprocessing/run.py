@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from tutti.multiprocessing import shipping
+from tutti.multiprocessing import launched, shipping
 from tutti.multiprocessing.job import Job, Ticket
 from tutti.multiprocessing.spawn import ProcessContext, check_callable, checked_args, checked_count
 
@@ -30,6 +30,9 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
         give `fn` to another process (a notebook's function, and cloudpickle is not installed).
     grace_period: seconds that the other ranks have to end by themselves after the first failure.
 
+    On the backend "mpi" (`backend`, or TUTTI_BACKEND) mpirun starts the processes. It ends them at the first failure,
+    after a time of its own. Arguments are pickled: they cannot hold queues or locks.
+
     Raises what `spawn` raises for the first rank that fails; the other ranks are ended before. TypeError or
     ValueError for what cannot be, before anything is started.
     """
@@ -38,6 +41,11 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
     size = len(os.sched_getaffinity(0)) if nprocs is None else checked_count(nprocs, "nprocs")
     seconds = _seconds(timeout)
     _check_variables(env)
+    command = launched.command_of(backend, size, env)
+    if command is not None:
+        if start_method not in (None, "spawn"):
+            raise ValueError(f"run: {command[0][0]} starts the ranks of this backend; start_method {start_method!r} cannot")
+        return launched.Launched(command, size, env).run(fn, args, dict(kwargs or {}), init, seconds)
     deadline = None if seconds is None else time.monotonic() + seconds
     with Job(size, start_method or _start_method(fn), env) as job:
         context = job.start(_rank_main, fn, args, dict(kwargs or {}), init, backend)

@@ -22,7 +22,8 @@ def run_threads(fn: Callable[..., T], nthreads: int, args: tuple[Any, ...] = (),
     of a rank that raises is broken.
     """
     nthreads, args = checked_count(nthreads, "nthreads"), checked_args(args)
-    meeting = _Meeting(nthreads)
+    _check_backend(config)
+    meeting = _ThreadRendezvous(nthreads)
     results: list[Any] = [None] * nthreads
     errors: list[BaseException] = []
 
@@ -48,7 +49,16 @@ def run_threads(fn: Callable[..., T], nthreads: int, args: tuple[Any, ...] = (),
     return results
 
 
-class _Meeting:
+def _check_backend(config: Any) -> None:
+    from tutti import _tutti  # noqa: PLC0415: as above
+
+    name = (_tutti.Config.from_environment() if config is None else config).backend
+    if name == "mpi":
+        raise ValueError('run_threads: the ranks of the backend "mpi" are processes that mpirun starts (tuttirun --backend '
+                         'mpi, or tutti.distributed.run), not threads; choose the backend "native" here (TUTTI_BACKEND)')
+
+
+class _ThreadRendezvous:
     """Where the threads find each other: each exchange is one table."""
 
     def __init__(self, size: int) -> None:

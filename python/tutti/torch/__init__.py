@@ -4,6 +4,7 @@
     import tutti.torch
 
     dist.init_process_group("tutti")        # or "cpu:tutti,cuda:nccl"
+    dist.init_process_group("tutti", "mpi://")      # started by mpirun: on MPI
 
 The package `tutti-torch` brings the compiled part, a module for each minor version of torch.
 """
@@ -23,7 +24,7 @@ except ImportError as problem:
 if not _dist.is_available():
     raise ImportError(f"torch {torch.__version__} was built without torch.distributed; install another build of it")
 
-from . import _all_reduce, _rms_norm
+from . import _all_reduce, _by_mpi, _rms_norm
 
 __all__ = ["ProcessGroupTutti", "all_reduce_", "all_reduce_add_rms_norm_"]  # and Options, of the compiled part
 
@@ -60,10 +61,19 @@ if importlib.util.find_spec(_wanted()) is not None:
                           "built for another build of torch: install it anew, from tutti's sources by pip install "
                           f"./torch --no-build-isolation. {problem}", name=_wanted(), path=problem.path) from problem
     Options = _form.ProcessGroupTutti.Options
+    _form.add_backend_folder(_by_mpi.PLUGINS)
 else:
     from . import _python_form as _form
     _form.begin(_why_not())
     _all_reduce.define_in_python()
     _rms_norm.define_in_python()
 ProcessGroupTutti = _form.ProcessGroupTutti
-_dist.Backend.register_backend("tutti", _form.make_backend, extended_api=True, devices=["cpu"])
+
+
+def _make_backend(given: Any, options: Any) -> Any:
+    """What torch calls for each group."""
+    return _form.make_backend(given, options, _by_mpi.backend_of(given.store))
+
+
+_dist.Backend.register_backend("tutti", _make_backend, extended_api=True, devices=["cpu"])
+_by_mpi.register()

@@ -3,14 +3,15 @@
     python -m tutti.torch train.py --epochs 3          # or: -m package.train --epochs 3
     torchrun --nproc-per-node 4 -m tutti.torch train.py --epochs 3
 
-Where the program names Gloo, or no backend for CPU tensors, it gets tutti. What it names besides (NCCL for GPUs) stays.
+Where the program names Gloo, or no backend for CPU tensors, it gets tutti. Where it names MPI, it gets tutti on MPI, and is
+started by mpirun. What it names besides (NCCL for GPUs) stays.
 """
 
 import os
 import runpy
 import sys
 
-from ._replace import replace_gloo
+from ._replace import replace_backends
 
 
 def main(arguments: list[str]) -> int:
@@ -25,7 +26,7 @@ def main(arguments: list[str]) -> int:
     if not by_name and not os.path.exists(program):
         print(f"python -m tutti.torch: there is no file {program!r}; a module is given as -m NAME", file=sys.stderr)
         return 2
-    replace_gloo()
+    replace_backends()
     sys.argv = arguments
     if by_name:
         runpy.run_module(program, run_name="__main__", alter_sys=True)

@@ -44,12 +44,15 @@ def _host_of(store: Any) -> str | None:
     return store.host or None if isinstance(store, dist.TCPStore) else None
 
 
-def meet(given: Any) -> tutti.ProcessGroup:
-    """The group of tutti that torch's options (`_DistributedBackendOptions`) ask for."""
+def meet(given: Any, backend: str) -> tutti.ProcessGroup:
+    """The group of tutti, on that backend of it, that torch's options (`_DistributedBackendOptions`) ask for."""
     if given.timeout <= timedelta(0):
         raise ValueError("tutti: the timeout must be positive")
     world = not given.global_ranks_in_group
+    # torch numbers the ranks as MPI_COMM_WORLD does.
+    members = list(given.global_ranks_in_group) if backend == "mpi" and not world else None
     return tutti.init_process_group(
+        backend=backend, backend_options=members,
         rank=given.group_rank, world_size=given.group_size, timeout=given.timeout,
         master_addr=_host_of(given.store), name="world" if world or not given.group_id else given.group_id,
         exchange=_Exchange(given.store, given.group_rank, given.group_size, given.timeout),

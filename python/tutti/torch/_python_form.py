@@ -313,11 +313,11 @@ class BackendTutti(_Operations, BackendBase):
 _asked = threading.local()  # `several`: the group that this thread makes has several backends
 
 
-def make_backend(given: Any, options: Any) -> ProcessGroupTutti | BackendTutti:
+def make_backend(given: Any, options: Any, backend: str) -> ProcessGroupTutti | BackendTutti:
     """What torch calls for each group."""
     in_detail = dist.get_debug_level() == dist.DebugLevel.DETAIL
     with torchs_errors():
-        group = meet(given)
+        group = meet(given, backend)
     if not (derives_from_backend() and (in_detail or getattr(_asked, "several", False))):
         return ProcessGroupTutti(group)
     made = BackendTutti(group)

@@ -194,7 +194,7 @@ bool Driver::wait(Group& group, std::uint64_t ticket, std::optional<std::chrono:
         pause_for(kShortPause);
     }
     // relaxed: it stands alone.
-    if (crowded_.load(std::memory_order_relaxed)) (void)::sched_yield();
+    if (oversubscribed_.load(std::memory_order_relaxed)) (void)::sched_yield();
     lock.lock();
   }
 }

@@ -73,8 +73,8 @@ class Driver {
   /// MPI was left with requests that nobody waits for, so its end may not return.
   void spoiled() noexcept { spoiled_ = true; }
   /// More ranks share this host than it has CPUs: who waits lets the others run.
-  void set_crowded(bool crowded) noexcept {
-    crowded_.store(crowded, std::memory_order_relaxed);  // relaxed: it stands alone
+  void set_oversubscribed(bool oversubscribed) noexcept {
+    oversubscribed_.store(oversubscribed, std::memory_order_relaxed);  // relaxed: it stands alone
   }
 
  private:
@@ -97,7 +97,7 @@ class Driver {
   std::vector<Due> due_;
   unsigned passes_ = 0;
   bool spoiled_ = false;
-  std::atomic<bool> crowded_{false};
+  std::atomic<bool> oversubscribed_{false};
   std::atomic<int> callers_{0};  ///< that wait, and drive
   std::condition_variable wake_;
   bool needed_ = false;

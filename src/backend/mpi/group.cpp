@@ -12,6 +12,14 @@
 // An operation on its way: compared, given to MPI, ended. group_ends.cpp has the ways it goes
 // wrong.
 namespace tutti::mpi {
+namespace {
+
+/// Messages of a comparison have a tag for the operation and the round. Every MPI has tags up to
+/// 32767.
+constexpr std::uint64_t kComparedAtOnce = 1024;
+constexpr int kMostRounds = 31;
+
+}  // namespace
 
 Group::Group(World& world, Spec spec)
     : world_(world),
@@ -152,16 +160,38 @@ void Group::begin(Operation& op) {
   }
   op.state = Operation::State::agreeing;
   op.compared = {chain_, ~chain_};
-  ReductionTypes types;
-  int code = place_.types.reduction(ReduceOp::max, DType::uint64, types);
+  op.greatest = op.compared;
+  op.round = 0;
+  compare_round(op);
+}
+
+void Group::compare_round(Operation& op) {
+  const int distance = 1 << op.round;
+  op.sent = op.greatest;
+  const int to = (rank() + distance) % size();
+  const int from = (rank() + size() - distance) % size();
+  const int tag = static_cast<int>(op.seq % kComparedAtOnce) * kMostRounds + op.round;
+  constexpr int kBytes = sizeof(op.sent);
   Request request{};
-  if (code == 0)
-    code = place_.api.iall_reduce(op.compared.data(), op.greatest.data(), 2, types.type, types.op,
-                                  spec_.compare, request);
-  if (code != 0)
-    mpi_failed(op, "comparing the calls of the ranks", code);
-  else
+  int code = place_.api.ireceive(op.heard.data(), kBytes, place_.api.byte(), from, tag,
+                                 spec_.compare, request);
+  if (code == 0) {
     op.requests.push_back(request);
+    code = place_.api.isend(op.sent.data(), kBytes, place_.api.byte(), to, tag, spec_.compare,
+                            request);
+  }
+  if (code != 0) return mpi_failed(op, "comparing the calls of the ranks", code);
+  op.requests.push_back(request);
+}
+
+void Group::end_round(Operation& op) {
+  for (std::size_t i = 0; i < op.heard.size(); ++i)
+    op.greatest[i] = std::max(op.greatest[i], op.heard[i]);
+  ++op.round;
+  if (1 << op.round < size()) return compare_round(op);
+  op.differs = op.greatest != op.compared;
+  op.state = Operation::State::ready;
+  start_next();
 }
 
 void Group::start_next() {
@@ -245,11 +275,7 @@ void Group::advance(Operation& op) {
   if (op.requests.empty() || !test_all(op, code)) return;
   if (code != 0) return mpi_failed(op, "MPI's progress", code);
   switch (op.state) {
-    case Operation::State::agreeing:
-      op.differs = op.greatest != op.compared;
-      op.state = Operation::State::ready;
-      start_next();
-      return;
+    case Operation::State::agreeing: end_round(op); return;
     case Operation::State::measuring: compare_lengths(op); return;
     case Operation::State::explaining: tell_difference(op); return;
     case Operation::State::moving: break;

@@ -17,6 +17,8 @@ constexpr int kFirstOwnTag = 0x70000000;
 constexpr std::size_t kIntMax = std::numeric_limits<int>::max();
 /// Elements of a reduction that MPI gets at once: an int has to count them.
 constexpr std::size_t kMostReduced = std::size_t{1} << 30;
+/// Bytes of a broadcast that MPI gets at once.
+constexpr std::size_t kMostBroadcast = std::size_t{1} << 30;
 
 /// Tags above those of callers: of monitored_barrier, and of blocks that no count of MPI reaches.
 int monitored_barrier_tag(const Place& place) noexcept { return place.largest_tag; }
@@ -80,13 +82,21 @@ class Starter {
     return static_cast<std::size_t>(place_.rank) * block_bytes();
   }
 
+  /// In parts that an int can count: MPICH 4.0 broadcasts no type of more than 2^31 bytes.
   int broadcast() {
-    Bytes bytes;
-    if (const int code = count_bytes(op_.extent.count * element_, bytes); code != 0) return code;
-    return with([&](Request& r) {
-      return api_.ibroadcast(root() ? in() : out(), bytes.count, bytes.type, op_.call.root,
-                             place_.comm, r);
-    });
+    const std::size_t all = op_.extent.count * element_;
+    std::byte* const data = root() ? in() : out();
+    std::size_t done = 0;
+    do {
+      const std::size_t n = std::min(all - done, kMostBroadcast);
+      const int code = with([&](Request& r) {
+        return api_.ibroadcast(data + done, static_cast<int>(n), api_.byte(), op_.call.root,
+                               place_.comm, r);
+      });
+      if (code != 0) return code;
+      done += n;
+    } while (done < all);
+    return 0;
   }
 
   /// all_reduce, or a reduce to the root, of parts that an int can count.

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <utility>
 #include <vector>
@@ -10,10 +11,12 @@
 #include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/meeting.hpp"
+#include "backend/mpi/promises.hpp"
 #include "base/kinds.hpp"
 #include "base/shown.hpp"
 #include "kernels/reduce.hpp"
-#include "os/cpu.hpp"
+#include "os/cpu_quota.hpp"
+#include "os/cpu_set.hpp"
 
 namespace tutti::mpi {
 namespace {
@@ -30,12 +33,33 @@ std::string here() {
   return std::string(host) + ", pid " + std::to_string(::getpid());
 }
 
-/// Who shares the host with this rank: those whose text begins alike.
-int ranks_on_host(const std::vector<std::string>& whereabouts, int rank) {
-  const auto host = [](const std::string& text) { return text.substr(0, text.rfind(", pid ")); };
-  const std::string ours = host(whereabouts[static_cast<std::size_t>(rank)]);
-  return static_cast<int>(std::count_if(whereabouts.begin(), whereabouts.end(),
-                                        [&](const auto& one) { return host(one) == ours; }));
+/// What a rank tells the others: where it is, a random number, its CPUs. A line each.
+std::string introduction() {
+  return here() + '\n' + std::to_string(std::random_device()()) + '\n' +
+         os::affinity_of(0).to_text();
+}
+
+/// More ranks share the host of this one than there are CPUs for them. mpiexec may bind each rank
+/// to a CPU of its own, so the CPUs of all of them count.
+bool is_oversubscribed(const std::vector<std::string>& introductions, int rank,
+                       const std::optional<int>& given_cpus) {
+  const auto host = [](const std::string& text) {
+    const std::string line = text.substr(0, text.find('\n'));
+    return line.substr(0, line.rfind(", pid "));
+  };
+  const std::string ours = host(introductions[static_cast<std::size_t>(rank)]);
+  std::size_t ranks = 0;
+  os::CpuSet cpus;
+  for (const std::string& one : introductions) {
+    if (host(one) != ours) continue;
+    ++ranks;
+    if (const auto its = os::CpuSet::parse(one.substr(one.rfind('\n') + 1))) cpus.add(*its);
+  }
+  std::size_t usable = std::max<std::size_t>(1, cpus.count());
+  if (const auto quota = os::cpu_quota())
+    usable = std::min(usable, static_cast<std::size_t>(quota->cpus));
+  if (given_cpus) usable = static_cast<std::size_t>(*given_cpus);
+  return ranks > usable;
 }
 
 std::atomic<int>& living() {
@@ -54,7 +78,11 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
     base = Comm{*given};
   std::shared_ptr<void> made_here;  // a communicator that is needed only until it is duplicated
   using Members = std::pair<std::uintptr_t, std::vector<int>>;
-  if (const auto* const some = std::any_cast<Members>(&options.backend_options)) {
+  std::optional<Members> some;
+  if (const auto* const members = std::any_cast<Members>(&options.backend_options)) some = *members;
+  if (const auto* const ranks = std::any_cast<std::vector<int>>(&options.backend_options))
+    some.emplace(static_cast<std::uintptr_t>(api.world()), *ranks);
+  if (some) {
     const int code = driver.with(
         [&] { return api.create_group(Comm{some->first}, some->second, kMembersTag, base); });
     if (code != 0)
@@ -80,12 +108,11 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
                       "leave rank and size to it");
   }
   // What rank 0 draws tells this world from others of the same ranks.
-  auto whereabouts = options.exchange(here() + '\n' + std::to_string(std::random_device()()));
+  auto whereabouts = options.exchange(introduction());
   if (!whereabouts) return whereabouts.status();
   const std::uint64_t id = engine::hash_text(whereabouts->front(), options.generation) | 1;
+  driver.set_oversubscribed(is_oversubscribed(*whereabouts, rank, options.config.cpus));
   for (std::string& text : *whereabouts) text = base::shown(text.substr(0, text.find('\n')), 300);
-  const int crowd = ranks_on_host(*whereabouts, rank);
-  driver.set_crowded(crowd > options.config.cpus.value_or(os::usable_cpus()));
 
   Group::Spec spec;
   spec.id = id;
@@ -276,6 +303,7 @@ BackendFactory factory() {
     if (!library) return library.status();
     return launch_command((*library)->info(), ranks);
   };
+  factory.promises = kPromises;
   return factory;
 }
 

@@ -44,8 +44,11 @@ struct Operation {
   Collective call;  ///< without the lists of the caller, which are read during submit
   engine::CallCode code{};
   engine::Extent extent;
-  std::array<std::uint64_t, 2> compared{};  ///< what MPI takes the maximum of: {h, ~h}
-  std::array<std::uint64_t, 2> greatest{};  ///< ... and the maximum
+  std::array<std::uint64_t, 2> compared{};  ///< what the ranks take the maximum of: {h, ~h}
+  std::array<std::uint64_t, 2> greatest{};  ///< ... of the ranks heard of so far
+  std::array<std::uint64_t, 2> sent{};      ///< of a round of comparing: what MPI reads
+  std::array<std::uint64_t, 2> heard{};     ///< ... and writes
+  int round = 0;                            ///< of comparing
   std::vector<engine::CallCode> calls;      ///< of all ranks, when they explain themselves
 
   std::vector<std::uint64_t> lengths;  ///< elements to each rank, then those from each

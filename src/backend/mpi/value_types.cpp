@@ -27,22 +27,26 @@ constexpr auto kFunctions =
 
 /// MPI's own operation, where it gives our results: integers, and sums of wide floats. MPI leaves
 /// open what MIN and MAX do with NaN; PRODUCT of complex numbers may be computed in another way.
+/// Open MPI's sums of 8 and 16 bits saturate on CPUs with AVX, where ours wrap around, and MPICH
+/// 4.0 compares unsigned integers as signed ones.
 std::optional<BuiltinOp> builtin_of(ReduceOp op, DType dtype) {
   const bool whole = dtype >= DType::uint8 && dtype <= DType::int64;
+  const bool is_signed = dtype == DType::int8 || dtype == DType::int16 || dtype == DType::int32 ||
+                         dtype == DType::int64;
   const bool real = dtype == DType::float32 || dtype == DType::float64;
   const bool complex = dtype == DType::complex64 || dtype == DType::complex128;
   switch (op) {
     case ReduceOp::sum:
-      if (whole || real || complex) return BuiltinOp::sum;
+      if ((whole && size_of(dtype) >= 4) || real || complex) return BuiltinOp::sum;
       break;
     case ReduceOp::product:
       if (whole || real) return BuiltinOp::product;
       break;
     case ReduceOp::min:
-      if (whole) return BuiltinOp::min;
+      if (is_signed) return BuiltinOp::min;
       break;
     case ReduceOp::max:
-      if (whole) return BuiltinOp::max;
+      if (is_signed) return BuiltinOp::max;
       break;
     case ReduceOp::band:
       if (whole) return BuiltinOp::band;

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "backend/native/promises.hpp"
 #include "base/kinds.hpp"
 #include "kernels/reduce.hpp"
 
@@ -46,6 +47,7 @@ BackendFactory factory() {
   factory.name = kName;
   factory.make_world = NativeBackend::make_world;
   factory.alive = Context::alive;
+  factory.promises = kPromises;
   return factory;
 }
 

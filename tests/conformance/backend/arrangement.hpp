@@ -17,6 +17,8 @@ struct Arrangement {
   int size = 1;
   /// Makes a world and runs the body on each of its ranks that are in this process.
   std::function<void(const Body& body)> run;
+  /// Its name in the list of backends, where it says what it promises.
+  std::string backend = "native";
   /// A device of whose tensors this backend takes none.
   Device foreign = {DeviceType::cuda, 1};
 };

@@ -1,5 +1,6 @@
 #include "backend_contract.hpp"
 #include "mock_mpi_ranks.hpp"
+#include "promises_contract.hpp"
 #include "support/rotation.hpp"
 
 // The backend on MPI, over a mock of MPI: what it promises with and without comparing calls, and
@@ -11,6 +12,7 @@ Arrangement mock(int size) {
   Arrangement one;
   one.name = "MockMpi" + std::to_string(size);
   one.size = size;
+  one.backend = kMockMpiBackend;
   one.run = [size](const Arrangement::Body& body) {
     Config config;
     config.timeout = kForever;
@@ -31,6 +33,10 @@ std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one
 INSTANTIATE_TEST_SUITE_P(Mpi, BackendContract, testing::ValuesIn(arrangements(world_sizes())),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Mpi, BackendContractOfSeveral,
+                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
+INSTANTIATE_TEST_SUITE_P(Mpi, BackendPromises, testing::ValuesIn(arrangements(world_sizes())),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Mpi, BackendPromisesOfSeveral,
                          testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
 
 }  // namespace

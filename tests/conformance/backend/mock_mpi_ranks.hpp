@@ -14,6 +14,7 @@
 
 #include "backend/mpi/meeting.hpp"
 #include "backend/mpi/mpi_backend.hpp"
+#include "backend/mpi/promises.hpp"
 #include "mock_mpi.hpp"
 
 namespace tutti::test {
@@ -53,6 +54,7 @@ inline void make_mock_mpi_known() {
       if (!driver) return driver.status();
       return mpi::MpiBackend::make_world(**driver, options);
     };
+    factory.promises = mpi::kPromises;
     register_backend(std::move(factory));
   });
 }

@@ -1,6 +1,7 @@
 #include <cstdlib>
 
 #include "backend_contract.hpp"
+#include "promises_contract.hpp"
 
 // Ranks as processes, started by tuttirun: each test makes a world of its own.
 namespace tutti::test {
@@ -43,6 +44,9 @@ std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one
 
 INSTANTIATE_TEST_SUITE_P(Processes, BackendContract, testing::ValuesIn(launched(1)), name_of);
 INSTANTIATE_TEST_SUITE_P(Processes, BackendContractOfSeveral, testing::ValuesIn(launched(2)),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Processes, BackendPromises, testing::ValuesIn(launched(1)), name_of);
+INSTANTIATE_TEST_SUITE_P(Processes, BackendPromisesOfSeveral, testing::ValuesIn(launched(2)),
                          name_of);
 
 }  // namespace

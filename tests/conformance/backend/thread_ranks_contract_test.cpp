@@ -1,5 +1,6 @@
 #include "backend_contract.hpp"
 #include "group/thread_ranks.hpp"
+#include "promises_contract.hpp"
 #include "support/rotation.hpp"
 #include "watched_backend.hpp"
 
@@ -53,6 +54,10 @@ std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one
 INSTANTIATE_TEST_SUITE_P(Threads, BackendContract, testing::ValuesIn(arrangements(world_sizes())),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Threads, BackendContractOfSeveral,
+                         testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
+INSTANTIATE_TEST_SUITE_P(Threads, BackendPromises, testing::ValuesIn(arrangements(world_sizes())),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Threads, BackendPromisesOfSeveral,
                          testing::ValuesIn(arrangements(world_sizes_of_several())), name_of);
 
 // What takes more than operations to arrange.

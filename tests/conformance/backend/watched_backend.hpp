@@ -30,6 +30,7 @@ class WatchedBackend final : public Backend {
       if (!inner) return inner.status();
       return static_cast<Backend*>(new WatchedBackend(*inner));
     };
+    factory.promises = native::factory().promises;
     register_backend(std::move(factory));
   }
   /// Of all groups: how often make_child was called.

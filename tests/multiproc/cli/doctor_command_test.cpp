@@ -220,9 +220,10 @@ TEST(Doctor, ShowsWhatWouldBeChosen) {
   EXPECT_THAT(spread.text, AllOf(HasSubstr("for 8 ranks on 8 hosts"),
                                  HasSubstr("TCP between hosts"), HasSubstr("up to 8 KiB: exchange"),
                                  HasSubstr("beyond: direct in pieces of 256 KiB")));
-  const Answer crowded = doctor({"TUTTI_CPUS=2"}, {"--ranks", "8"});
-  EXPECT_THAT(crowded.text, AllOf(HasSubstr("yields, then sleeps: 8 ranks of a host share 2 CPUs"),
-                                  HasSubstr("up to 16 KiB: shared_one_shot")));
+  const Answer oversubscribed = doctor({"TUTTI_CPUS=2"}, {"--ranks", "8"});
+  EXPECT_THAT(oversubscribed.text,
+              AllOf(HasSubstr("yields, then sleeps: 8 ranks of a host share 2 CPUs"),
+                    HasSubstr("up to 16 KiB: shared_one_shot")));
   const Answer asked = doctor({"TUTTI_ALGO=all_reduce:ring"}, {"--ranks", "4"});
   EXPECT_THAT(asked.text, HasSubstr("ring"));
   const Answer strict = doctor({"TUTTI_AGREE=strict"}, {"--ranks", "4", "--hosts", "2"});

@@ -1,7 +1,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
+
+#include <tutti/launch.hpp>
 
 #include "tuttirun_process.hpp"
 
@@ -35,6 +40,17 @@ TEST(BackendLauncher, ItsExitCodeIsThatOfTheRanks) {
   EXPECT_EQ(run.wait(), 7) << run.err;
 }
 
+TEST(BackendLauncher, ProgramsAreFoundByOurPath) {
+  std::string folder = testing::TempDir() + "tutti_path_XXXXXX";
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string file = folder + "/true";  // mpirun's own folder has another one
+  std::ofstream(file) << "#!/bin/sh\nexit 7\n";
+  std::filesystem::permissions(file, std::filesystem::perms::owner_all);
+  Tuttirun run({"--backend=mpi", "true"}, {kOpenMpi, "PATH=" + folder + ":" + std::getenv("PATH")});
+  EXPECT_EQ(run.wait(), 7) << run.err;
+  std::filesystem::remove_all(folder);
+}
+
 TEST(BackendLauncher, OptionsThatMpirunCannotFollowAreNamed) {
   Tuttirun run({"--backend", "mpi", "--tag", "--max-restarts", "3", "true"}, {kOpenMpi});
   EXPECT_EQ(run.wait(), 2);
@@ -49,6 +65,21 @@ TEST(BackendLauncher, ABackendThatIsNotThereIsNamed) {
   Tuttirun missing({"--backend", "mpi", "true"}, {"TUTTI_MPI_LIBRARY=/nowhere/libmpi.so"});
   EXPECT_EQ(missing.wait(), 2);
   EXPECT_THAT(missing.err, HasSubstr("TUTTI_MPI_LIBRARY=/nowhere/libmpi.so cannot be used"));
+}
+
+TEST(BackendLauncher, ThreadsAreNoRanksOfMpi) {
+  tutti::Config config;
+  config.backend = "mpi";
+  try {
+    tutti::run_threads(
+        2, [](tutti::ProcessGroup&) {}, config);
+    FAIL() << "threads were ranks of MPI";
+  } catch (const tutti::Error& problem) {
+    EXPECT_EQ(problem.code(), tutti::Errc::unsupported);
+    EXPECT_THAT(problem.what(),
+                HasSubstr("the ranks of the backend 'mpi' are processes that its own "
+                          "launcher starts (tuttirun --backend mpi), not threads"));
+  }
 }
 
 }  // namespace

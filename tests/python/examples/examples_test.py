@@ -1,11 +1,15 @@
 """Every example in examples/python runs, and says that all is well with its exit status."""
 
+import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
+
+import tutti.distributed as dist
 
 LIMIT = 60
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples" / "python"
@@ -42,6 +46,24 @@ def python(*arguments):
 def run(name, ranks):
     launcher = [] if ranks is None else ["-m", "tutti.distributed.run", "--nproc-per-node", str(ranks)]
     return python(*launcher, str(FOLDER / f"{name}.py"))
+
+
+# So many ranks are started by mpirun, too, on the backend "mpi"; on it a rank that dies ends the job (06), and ranks are
+# neither threads (07) nor children (09). TUTTI_ROTATION chooses a quarter of them.
+ON_MPI = [("01_hello", 4), ("02_all_reduce", 3), ("03_broadcast", 3), ("04_async_overlap", 2), ("05_sub_group", 4),
+          ("08_send_recv", 3), ("10_every_operation", 3), ("11_rows_and_columns", 4), ("13_local_rank", 3),
+          ("14_linear_regression", 2), ("15_routing", 4), ("20_digits_training", 2)]
+TURN = os.environ.get("TUTTI_ROTATION") or "0"
+
+
+@pytest.mark.parametrize(("name", "ranks"), ON_MPI if TURN == "all" else ON_MPI[int(TURN) % 4::4])
+def test_example_on_mpi(name, ranks, monkeypatch):
+    if shutil.which("mpirun.openmpi") is None or not dist.is_mpi_available():
+        pytest.skip("there is no mpirun of Open MPI here")
+    monkeypatch.setenv("TUTTI_MPI_LIBRARY", "libmpi.so.40")
+    said = python("-m", "tutti.distributed.run", "--backend", "mpi", "--nproc-per-node", str(ranks),
+                  str(FOLDER / f"{name}.py"))
+    assert said
 
 
 def names_in(folder, kind):

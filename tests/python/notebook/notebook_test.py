@@ -1,11 +1,16 @@
 """examples/collectives.ipynb runs from top to bottom, and shows what its stored outputs show."""
 
 import copy
+import os
 import pathlib
+import shutil
+import sys
+import textwrap
 
 import pytest
 
 import ranks
+import tutti.distributed as dist
 
 FOLDER = pathlib.Path(__file__).resolve().parents[3] / "examples"
 NOTEBOOK = FOLDER / "collectives.ipynb"
@@ -58,3 +63,36 @@ def test_it_shows_a_picture_and_both_forms_of_each_operation(executed):
     assert len(pictures) == 8
     forms = [text for text, _ in outputs if "row form" in text]
     assert len(forms) == 11 and all("column form" in text for text in forms)
+
+
+def test_a_cell_runs_its_function_on_ranks_of_mpi():
+    """They are no children of the kernel: mpirun starts them."""
+    import nbformat
+    from nbclient import NotebookClient
+    from nbformat.v4 import new_code_cell, new_notebook
+    if shutil.which("mpirun.openmpi") is None or not dist.is_mpi_available():
+        pytest.skip("there is no mpirun of Open MPI here")
+    cells = [new_code_cell(textwrap.dedent(text)) for text in (f"""
+        import os, sys
+        os.environ["TUTTI_MPI_LIBRARY"] = "libmpi.so.40"
+        sys.path[:0] = {sys.path!r}
+        import numpy as np
+        import tutti.distributed as dist
+
+        def add(factor):
+            x = np.full(2, factor * (dist.get_rank() + 1.0))
+            dist.all_reduce(x)
+            print("rank", dist.get_rank(), dist.get_backend())
+            return dist.get_rank(), x.tolist()
+    """, """
+        dist.run(add, 3, args=(2,), backend="mpi", timeout=50)
+    """)]
+    notebook = new_notebook(cells=cells)
+    # Under pytest the kernel would leave the output of other processes where it goes.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    NotebookClient(notebook, timeout=LIMIT, kernel_name="python3").execute(env=environment)
+    nbformat.validate(notebook)
+    text, data = shown(notebook.cells[1])
+    assert data == ["[(0, [12.0, 12.0]), (1, [12.0, 12.0]), (2, [12.0, 12.0])]"]
+    for rank in range(3):
+        assert f"rank {rank} mpi" in text

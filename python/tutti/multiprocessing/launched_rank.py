@@ -1,0 +1,51 @@
+"""A rank that a launcher has started for `run`: python -m tutti.multiprocessing.launched_rank FOLDER."""
+
+import multiprocessing.spawn
+import os
+import pickle
+import sys
+import threading
+import time
+import traceback
+
+from tutti.multiprocessing import child, shipping
+from tutti.multiprocessing.launched import RANK_VARIABLES
+
+
+def main(folder: str) -> int:
+    """Calls the function that lies in the folder, and leaves there what it returns or what went wrong."""
+    rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
+    try:
+        with open(os.path.join(folder, "call"), "rb") as file:
+            prepared, call, init, parent = pickle.load(file)
+        _die_with(parent)
+        multiprocessing.spawn.prepare(prepared)
+        fn, args, kwargs = shipping.loads(call)
+        if init:
+            from tutti import distributed as dist  # noqa: PLC0415: only who makes a world needs it
+
+            dist.init_process_group()
+            value = fn(*args, **kwargs)
+            if dist.is_initialized():
+                dist.destroy_process_group()
+        else:
+            value = fn(*args, **kwargs)
+        child.write(os.path.join(folder, f"result.{rank}"), shipping.dumps_by_value(value))
+    except Exception as error:  # noqa: BLE001: whatever it is, `run` tells of it
+        failure = child.Failure(time.monotonic(), child.is_consequence(error), traceback.format_exc(), os.getpid())
+        child.write(os.path.join(folder, f"error.{rank}"), failure)
+        return 1
+    return 0
+
+
+def _die_with(parent: int) -> None:
+    """The process that has called `run` is not this one's parent: the launcher is."""
+    try:
+        ends = [os.pidfd_open(parent)]
+    except (AttributeError, OSError):  # an old kernel, or it is gone: then the launcher ends us
+        return
+    threading.Thread(target=child._die_after, args=(ends,), name="tutti parent watch", daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

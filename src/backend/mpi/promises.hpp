@@ -1,0 +1,47 @@
+#pragma once
+
+#include <tutti/promises.hpp>
+
+namespace tutti::mpi {
+
+/// What this backend promises (tools/promises.py reads it).
+inline constexpr PromiseRow kPromises[] = {
+    {Promise::same_bits, false, "MPI chooses the order",
+     "conformance/backend/promises_contract.hpp SumsHaveOneOrder"},
+    {Promise::narrow_rounded_once, false, "in every step",
+     "conformance/backend/promises_contract.hpp NarrowSumsAreRoundedOnce"},
+    {Promise::outputs_untouched, true,
+     "where calls are compared; with `TUTTI_AGREE=off` MPI may hang or mix them",
+     "conformance/backend/backend_contract.hpp CallsThatDifferAreAnErrorOnEveryRank"},
+    {Promise::sizes_compared, true,
+     "with `TUTTI_AGREE=off` MPI cuts the message off and says so on that rank only",
+     "conformance/backend/backend_contract.hpp "
+     "BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank"},
+    {Promise::timeout_frees_tensors, false,
+     "MPI cannot call an operation back. If MPI has begun to move data, the error says that the "
+     "tensors must be kept until the process ends",
+     "conformance/backend/promises_contract.hpp ATimeoutFreesTheTensors"},
+    {Promise::late_rank_named, true,
+     "the others ask each other where they are. A rank that computes and does not answer within "
+     "0.5 s is named, too",
+     "conformance/backend/backend_contract.hpp WhoDoesNotComeInTimeIsNamed"},
+    {Promise::killed_rank_named, false, "MPI's launcher ends the job",
+     "conformance/backend/killed_mpi_rank.cpp AKilledRankEndsTheJob"},
+    {Promise::any_tag, false,
+     "what MPI allows: all but the two largest with Open MPI, half of MPICH's 2^28",
+     "conformance/backend/promises_contract.hpp MessagesTakeAnyTag"},
+    {Promise::group_in_time, false,
+     "MPI_Comm_split blocks: if MPI fails on one rank in that moment, the others wait for the "
+     "launcher",
+     ""},
+    {Promise::thread_ranks, false, "MPI's ranks are processes",
+     "conformance/backend/mpi_ranks_contract_test.cpp RanksAreNoThreads"},
+    {Promise::fork_is_error, true, "",
+     "conformance/backend/mpi_ranks_contract_test.cpp AForkedChildGetsAnError"},
+    {Promise::several_worlds, true,
+     "a communicator is freed when all ranks have left it and all messages have arrived, else it "
+     "stays",
+     "property/group/process_ranks_test.cpp GiveKnownResultsAgainAndAgain"},
+};
+
+}  // namespace tutti::mpi

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <set>
+
+#include <tutti/backends.hpp>
+
+#include "backend_contract.hpp"
+#include "property/group/reduced_values.hpp"
+#include "support/any_order.hpp"
+
+// What some backends promise and others do not: each declares it (PromiseRow), and here the
+// declaration decides what is expected. A backend that keeps less than it says fails; one that
+// keeps more than it says does where that shows on every machine.
+namespace tutti::test {
+
+class BackendPromises : public BackendContract {
+ protected:
+  /// The sum of all ranks' columns of values, by all_reduce; one column is what the ranks add.
+  template <class T>
+  static std::vector<T> summed(ProcessGroup& world, const std::vector<std::vector<T>>& columns) {
+    std::vector<T> mine;
+    for (const std::vector<T>& column : columns)
+      mine.push_back(column[static_cast<std::size_t>(world.rank())]);
+    world.all_reduce(TensorView(mine.data(), kernels::testing::dtype<T>(), mine.size())).wait();
+    return mine;
+  }
+  /// A large value, the same one negative, and small ones, in every order: in one of them each way
+  /// of adding loses a small one.
+  template <class T>
+  static std::vector<std::vector<T>> cancelling(int ranks, T large, T negative, T small) {
+    std::vector<std::vector<T>> columns;
+    for (int first = 0; first < ranks; ++first) {
+      for (int second = 0; second < ranks; ++second) {
+        if (first == second) continue;
+        std::vector<T> column(static_cast<std::size_t>(ranks), small);
+        column[static_cast<std::size_t>(first)] = large;
+        column[static_cast<std::size_t>(second)] = negative;
+        columns.push_back(std::move(column));
+      }
+    }
+    return columns;
+  }
+};
+
+/// What takes at least two ranks.
+class BackendPromisesOfSeveral : public BackendPromises {};
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendPromises);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendPromisesOfSeveral);
+
+TEST_P(BackendPromisesOfSeveral, SumsHaveOneOrder) {
+  run([](ProcessGroup& world) {
+    // As many as a backend needs to divide them, each part in another order.
+    std::vector<std::vector<float>> columns;
+    while (columns.size() < 30'000) {
+      for (auto& column : cancelling<float>(world.size(), 1e8F, -1e8F, 1.25F))
+        columns.push_back(std::move(column));
+    }
+    const std::vector<float> found = summed(world, columns);
+    const bool promised = keeps(Promise::same_bits);
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      if (promised) {
+        ASSERT_EQ(found[i], kernels::testing::tree<float>(ReduceOp::sum, columns[i])) << i;
+      } else if (world.size() <= 5 && i % 97 == 0) {  // there are (2n - 3)!! orders of n values
+        ASSERT_THAT(in_any_order<float>(ReduceOp::sum, columns[i]), testing::Contains(found[i]));
+      }
+    }
+  });
+}
+
+TEST_P(BackendPromisesOfSeveral, NarrowSumsAreRoundedOnce) {
+  run([](ProcessGroup& world) {
+    using kernels::testing::Brain;
+    using kernels::testing::narrowed;
+    const auto columns =
+        cancelling(world.size(), narrowed<Brain>(1024), narrowed<Brain>(-1024), narrowed<Brain>(1));
+    const std::vector<Brain> found = summed(world, columns);
+    bool once = true;
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      once = once && same_value(found[i], kernels::testing::tree<Brain>(ReduceOp::sum, columns[i]));
+    }
+    // Two values are added in one step.
+    EXPECT_EQ(once, world.size() == 2 || keeps(Promise::narrow_rounded_once));
+  });
+}
+
+TEST_P(BackendPromisesOfSeveral, ATimeoutFreesTheTensors) {
+  run([](ProcessGroup& world) {
+    world.barrier().wait();
+    if (world.rank() != 0) {  // takes nothing
+      (void)breaks_soon(world);
+      return;
+    }
+    // More than any backend holds for a receiver; the mock of MPI copies every message.
+    std::vector<std::byte> message(std::size_t{16} << 20);
+    Work work = world.isend(TensorView(message.data(), DType::uint8, message.size()), 1,
+                            {.timeout = std::chrono::milliseconds(200)});
+    try {
+      work.wait();
+      EXPECT_EQ(GetParam().backend, "mpi_mock") << "no error";
+      world.abort("nobody takes it");
+    } catch (const TimeoutError& error) {
+      const bool frees = std::string_view(error.what()).find("keep them") == std::string_view::npos;
+      EXPECT_EQ(frees, keeps(Promise::timeout_frees_tensors)) << error.what();
+    }
+  });
+}
+
+TEST_P(BackendPromises, MessagesTakeAnyTag) {
+  run([](ProcessGroup& world) {
+    const int next = (world.rank() + 1) % world.size();
+    const int before = (world.rank() + world.size() - 1) % world.size();
+    bool any = true;
+    // Beyond what some MPI has, and the largest.
+    for (const int tag : {0, 0x6fffffff, 0x7fffffff}) {
+      std::vector<int> sent{world.rank()};
+      std::vector<int> got(1, -1);
+      Work receives = world.irecv(got, before, {.tag = tag});
+      Work sends = world.isend(sent, next, {.tag = tag});
+      try {
+        sends.wait();
+        receives.wait();
+        EXPECT_EQ(got[0], before);
+      } catch (const BackendError& error) {  // told to the caller alone
+        any = false;
+        EXPECT_GT(tag, 0);
+        EXPECT_THAT(error.what(), testing::HasSubstr("tag " + std::to_string(tag)));
+        EXPECT_THROW(receives.wait(), BackendError);
+      }
+    }
+    EXPECT_EQ(any, keeps(Promise::any_tag));
+    expect_usable(world);
+  });
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,140 @@
+"""dist.run on the backend "mpi": mpirun starts the ranks."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+
+import numpy as np
+import pytest
+
+import tutti
+import tutti.distributed as dist
+import tutti.multiprocessing as mp
+
+
+@pytest.fixture(autouse=True)
+def open_mpi(monkeypatch):
+    if shutil.which("mpirun.openmpi") is None or not dist.is_mpi_available():
+        pytest.skip("there is no mpirun of Open MPI here")
+    monkeypatch.setenv("TUTTI_MPI_LIBRARY", "libmpi.so.40")
+
+
+def add(factor):
+    x = np.full(2, factor * (dist.get_rank() + 1.0))
+    dist.all_reduce(x)
+    return dist.get_rank(), x.tolist(), dist.get_backend(), dist.get_node_local_rank()
+
+
+def own_world():
+    assert not dist.is_initialized() and os.environ["MY_VARIABLE"] == "x"
+    with pytest.raises(RuntimeError, match="this process is a rank of .*mpirun.* itself"):
+        dist.run(add, 2, args=(1,), backend="mpi")
+    dist.init_process_group()
+    return dist.get_world_size(), dist.get_backend()
+
+
+def fail_on(who):
+    if dist.get_rank() == who:
+        raise ValueError("no coffee")
+    dist.barrier()
+
+
+def die_on(who):
+    if dist.get_rank() == who:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
+
+
+def sleep_on(who):
+    if dist.get_rank() == who:
+        time.sleep(100)
+
+
+def leave():
+    if dist.get_rank() == 1:
+        sys.exit(0)
+
+
+def test_results_come_in_the_order_of_ranks():
+    assert dist.run(add, 3, kwargs={"factor": 2}, backend="cpu:mpi") == [
+        (rank, [12, 12], "mpi", rank) for rank in range(3)]
+    assert not dist.is_initialized()  # ours is another process
+
+
+def test_the_environment_chooses_it_too(monkeypatch):
+    # Variables of a job that this process may itself belong to are not handed on.
+    monkeypatch.setenv("WORLD_SIZE", "7")
+    monkeypatch.setenv("TUTTI_BACKEND", "mpi")
+    assert dist.run(own_world, 2, init=False, env={"MY_VARIABLE": "x"}) == [(2, "mpi")] * 2
+
+
+def test_a_failure_is_told_with_its_traceback():
+    with pytest.raises(mp.ProcessRaisedException, match="(?s)Process 1 .*in fail_on.*ValueError: no coffee") as caught:
+        dist.run(fail_on, 2, args=(1,), backend="mpi")
+    assert caught.value.error_index == 1 and caught.value.error_pid > 0
+
+
+def test_a_killed_rank_ends_the_job(capfd):
+    with pytest.raises(mp.ProcessExitedException, match=r"mpirun.* ended with code \d+; without a result: rank\(s\) 0, 1"):
+        dist.run(die_on, 2, args=(1,), backend="mpi")
+    assert "signal 9" in capfd.readouterr().err  # Open MPI says which
+
+
+def test_a_rank_that_leaves_early_has_no_result():
+    with pytest.raises(RuntimeError, match=r"rank\(s\) 1 ended without a result"):
+        dist.run(leave, 2, backend="mpi")
+
+
+def test_timeout_names_the_rank_that_still_ran():
+    begin = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"after 5 s rank\(s\) 1 still ran"):
+        dist.run(sleep_on, 2, args=(1,), backend="mpi", timeout=5)
+    assert time.monotonic() - begin < 40
+
+
+def test_other_start_methods_are_refused():
+    with pytest.raises(ValueError, match="mpirun.* starts the ranks of this backend; start_method 'fork' cannot"):
+        dist.run(add, 2, args=(1,), backend="mpi", start_method="fork")
+
+
+def test_the_end_of_the_caller_ends_the_ranks(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(textwrap.dedent("""
+        import os, sys, time
+        import tutti.distributed as dist
+
+        def stay(folder):
+            with open(f"{folder}/{dist.get_rank()}", "w") as file:
+                file.write(f"{os.getpid()}\\n")
+            time.sleep(100)
+
+        if __name__ == "__main__":
+            dist.run(stay, 2, args=(sys.argv[1],), backend="mpi")
+    """))
+    job = subprocess.Popen([sys.executable, str(program), str(tmp_path)])
+    until = time.monotonic() + 40
+    texts = []
+    while len(texts) < 2 and time.monotonic() < until:
+        time.sleep(0.05)
+        texts = [one.read_text() for one in tmp_path.glob("[01]") if one.read_text().endswith("\n")]
+    job.kill()
+    job.wait()
+    assert len(texts) == 2
+    left = {int(text) for text in texts}
+    while left and time.monotonic() < until:
+        left = {pid for pid in left if os.path.exists(f"/proc/{pid}")}
+        time.sleep(0.05)
+    assert not left
+
+
+def test_threads_are_no_ranks_of_mpi(monkeypatch):
+    text = 'run_threads: the ranks of the backend "mpi" are processes that mpirun starts'
+    with pytest.raises(ValueError, match=text):
+        mp.run_threads(add, 2, config=tutti.Config.from_environment({"TUTTI_BACKEND": "mpi"}))
+    monkeypatch.setenv("TUTTI_BACKEND", "mpi")
+    with pytest.raises(ValueError, match=text):
+        mp.run_threads(add, 2)
