@@ -120,7 +120,8 @@ class Comparer {
                                 static_cast<int>(usable_cpus().size()),
                                 programs_of(side),
                                 folder,
-                                folder / "socket"};
+                                folder / "socket",
+                                settings_.common.mpi};
     auto& job = jobs_[index(side)];
     job = of(side, [&] { return std::make_unique<Job>(request, settings_.common.timeout); });
     result_.versions[index(side)] = job->version();

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
 
@@ -21,18 +22,28 @@ std::string mpiexec_of(const std::string& library) {
   return TUTTI_BENCH_IMPI_MPIEXEC;
 }
 
+/// What the worker of it is linked with. Where there was nothing to link with, the name by which
+/// the loader finds it.
+std::string library_file_of(const std::string& library) {
+  if (library == "openmpi") return TUTTI_BENCH_OPENMPI_FILE;
+  if (library == "mpich") return TUTTI_BENCH_MPICH_FILE;
+  return TUTTI_BENCH_IMPI_FILE;
+}
+
 fs::path worker_of(const std::string& library, const fs::path& programs) {
-  return programs / ("tutti_bench_" + library);
+  return programs / ("tutti_bench_" + (is_ours(library) ? kOurs : library));
 }
 
 bool is_mpi(const std::string& library) {
-  return library == "openmpi" || library == "mpich" || library == "impi";
+  const auto all = known_mpis();
+  return std::find(all.begin(), all.end(), library) != all.end();
 }
 
 std::string settings_text(const Program& program, const fs::path& worker) {
   std::string text;
   for (const auto& [name, value] : program.environment) {
-    if (name != "LD_LIBRARY_PATH" && name != "I_MPI_ROOT") text += name + "=" + value + " ";
+    const bool place = name == "LD_LIBRARY_PATH" || name == "I_MPI_ROOT";
+    if (!place && name != "TUTTI_MPI_LIBRARY") text += name + "=" + value + " ";
   }
   for (const auto& word : program.argv) {
     if (word == worker) break;
@@ -90,6 +101,30 @@ Program impi(const LaunchRequest& request) {
   return program;
 }
 
+Program program_of(const std::string& mpi, const LaunchRequest& request) {
+  if (mpi == "openmpi") return openmpi(request);
+  return mpi == "mpich" ? mpich(request) : impi(request);
+}
+
+/// The worker of an MPI, or ours on that MPI: the same launcher, with the same settings.
+Launch by_mpiexec(const std::string& mpi, const LaunchRequest& request,
+                  const std::vector<std::string>& arguments) {
+  const fs::path worker = worker_of(request.name, request.programs);
+  Program program = program_of(mpi, request);
+  if (is_ours(request.name)) {
+    program.environment.emplace_back("TUTTI_BACKEND", "mpi");
+    program.environment.emplace_back("TUTTI_MPI_LIBRARY", library_file_of(mpi));
+    program.environment.emplace_back("TUTTI_AGREE",
+                                     request.name == kOursUnchecked ? "off" : "normal");
+  }
+  program.argv.push_back(worker.string());
+  program.argv.insert(program.argv.end(), arguments.begin(), arguments.end());
+  Launch launch;
+  launch.settings = settings_text(program, worker);
+  launch.programs.push_back(std::move(program));
+  return launch;
+}
+
 std::uint16_t free_port() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};
@@ -141,13 +176,19 @@ Launch ours(const LaunchRequest& request, const std::vector<std::string>& argume
 
 std::vector<std::string> known_libraries() { return {kOurs, "openmpi", "mpich", "impi", "gloo"}; }
 
-bool installed(const std::string& library, const fs::path& programs, std::string& why) {
+std::vector<std::string> known_mpis() { return {"openmpi", "mpich", "impi"}; }
+
+bool is_ours(const std::string& library) { return library == kOurs || library == kOursUnchecked; }
+
+bool installed(const std::string& library, const fs::path& programs, std::string& why,
+               const std::string& mpi) {
   if (!fs::exists(worker_of(library, programs))) {
-    why = library == kOurs ? "this build has no worker for it" : "not installed";
+    why = is_ours(library) ? "this build has no worker for it" : "not installed";
     return false;
   }
-  if (is_mpi(library) && !fs::exists(mpiexec_of(library))) {
-    why = "not installed: no " + mpiexec_of(library);
+  const std::string& launched_by = is_ours(library) ? mpi : library;
+  if (is_mpi(launched_by) && !fs::exists(mpiexec_of(launched_by))) {
+    why = "not installed: no " + mpiexec_of(launched_by);
     return false;
   }
   return true;
@@ -156,21 +197,14 @@ bool installed(const std::string& library, const fs::path& programs, std::string
 Launch plan_launch(const LaunchRequest& request) {
   const fs::path worker = worker_of(request.name, request.programs);
   const std::vector<std::string> arguments{"--socket", request.socket.string()};
-  if (request.name == kOurs) return ours(request, arguments);
-  Launch launch;
-  if (is_mpi(request.name)) {
-    Program program = request.name == "openmpi" ? openmpi(request)
-                      : request.name == "mpich" ? mpich(request)
-                                                : impi(request);
-    program.argv.push_back(worker.string());
-    program.argv.insert(program.argv.end(), arguments.begin(), arguments.end());
-    launch.settings = settings_text(program, worker);
-    launch.programs.push_back(std::move(program));
-    return launch;
-  }
+  if (is_ours(request.name))
+    return request.mpi.empty() ? ours(request, arguments)
+                               : by_mpiexec(request.mpi, request, arguments);
+  if (is_mpi(request.name)) return by_mpiexec(request.name, request, arguments);
   if (request.name != "gloo") {
     throw std::invalid_argument("no such library: " + request.name);
   }
+  Launch launch;
   for (int rank = 0; rank < request.ranks; ++rank) {
     Program program{{worker.string()}, {}};
     program.argv.insert(program.argv.end(), arguments.begin(), arguments.end());

@@ -8,11 +8,15 @@
 /// The libraries that can be measured and how each is started at its best documented settings.
 namespace tutti::bench {
 
-/// The name of our own in commands and tables.
+/// The name of our own in commands and tables, and that of our own with TUTTI_AGREE=off.
 inline constexpr const char* kOurs = "tutti";
+inline constexpr const char* kOursUnchecked = "unchecked";
 
 /// tutti, openmpi, mpich, impi, gloo.
 std::vector<std::string> known_libraries();
+/// Those of them that our backend mpi can run on.
+std::vector<std::string> known_mpis();
+[[nodiscard]] bool is_ours(const std::string& library);
 
 struct LaunchRequest {
   std::string name;
@@ -21,6 +25,8 @@ struct LaunchRequest {
   std::filesystem::path programs;   ///< folder of the worker programs
   std::filesystem::path directory;  ///< of this run, empty, removed afterwards
   std::filesystem::path socket;     ///< where the ranks reach the harness
+  /// The MPI that ours runs on, started as that MPI itself is; empty: the backend native.
+  std::string mpi = {};
 };
 
 /// A program to start.
@@ -35,8 +41,9 @@ struct Launch {
 };
 
 /// True if its worker was built and the program that starts it is there; else `why` says what is
-/// missing.
-bool installed(const std::string& library, const std::filesystem::path& programs, std::string& why);
+/// missing. `mpi`: as in LaunchRequest.
+bool installed(const std::string& library, const std::filesystem::path& programs, std::string& why,
+               const std::string& mpi = {});
 
 Launch plan_launch(const LaunchRequest& request);
 

@@ -55,7 +55,7 @@ class Runner {
     for (const auto& library : settings_.libraries) {
       check_interrupt();
       Started started{library, ranks, {}, {}, {}};
-      if (installed(library, settings_.programs, started.failure)) {
+      if (installed(library, settings_.programs, started.failure, settings_.mpi)) {
         const auto folder = scratch_.path() / fmt::format("{}.{}", library, ranks);
         std::filesystem::create_directory(folder);
         LaunchRequest request{library,
@@ -63,7 +63,8 @@ class Runner {
                               static_cast<int>(usable_cpus().size()),
                               settings_.programs,
                               folder,
-                              folder / "socket"};
+                              folder / "socket",
+                              settings_.mpi};
         try {
           auto job = std::make_unique<Job>(request, settings_.timeout);
           started.version = job->version();
@@ -202,14 +203,14 @@ const Series* Point::of(const std::string& library) const {
 const Series* Point::best_peer() const {
   const Series* best = nullptr;
   for (const auto& one : series) {
-    if (one.name == kOurs || !one.median()) continue;
+    if (is_ours(one.name) || !one.median()) continue;
     if (best == nullptr || *one.median() < *best->median()) best = &one;
   }
   return best;
 }
 
-std::optional<double> Point::ratio() const {
-  const Series* own = of(kOurs);
+std::optional<double> Point::ratio(const std::string& ours) const {
+  const Series* own = of(ours);
   const Series* best = best_peer();
   if (own == nullptr || best == nullptr) return std::nullopt;
   std::vector<double> ratios;

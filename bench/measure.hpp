@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bench/call_timer.hpp"
+#include "bench/library.hpp"
 #include "bench/protocol.hpp"
 #include "bench/statistics.hpp"
 
@@ -20,6 +21,7 @@ struct Settings {
   std::vector<std::uint64_t> sizes;
   std::vector<int> ranks;
   std::vector<std::string> libraries;  ///< ours first, if it takes part
+  std::string mpi;                     ///< that ours runs on; empty: the backend native
   int rounds = 5;
   Mode mode = Mode::loop;
   /// About what one library may take per round of one point.
@@ -62,8 +64,9 @@ struct Point {
   [[nodiscard]] const Series* of(const std::string& library) const;
   /// The fastest of those that are not ours.
   [[nodiscard]] const Series* best_peer() const;
-  /// Median over the rounds of our time / its time in the same round.
-  [[nodiscard]] std::optional<double> ratio() const;
+  /// Median over the rounds of our time / its time in the same round. `ours`: kOurs, or
+  /// kOursUnchecked.
+  [[nodiscard]] std::optional<double> ratio(const std::string& ours = kOurs) const;
 };
 
 /// A library as it was started for a number of ranks.

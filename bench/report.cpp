@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "bench/library.hpp"
@@ -51,18 +53,23 @@ nlohmann::json to_json(const Point& point) {
   }
   if (const Series* best = point.best_peer()) json["best_peer"] = best->name;
   if (const auto ratio = point.ratio()) json["ratio"] = *ratio;
+  if (const auto ratio = point.ratio(kOursUnchecked)) json["ratio_unchecked"] = *ratio;
   return json;
 }
 
 }  // namespace
 
-Table::Table(std::vector<std::string> libraries) : libraries_(std::move(libraries)) {}
+Table::Table(std::vector<std::string> libraries)
+    : libraries_(std::move(libraries)),
+      unchecked_(std::find(libraries_.begin(), libraries_.end(), kOursUnchecked) !=
+                 libraries_.end()) {}
 
 std::string Table::head() const {
   std::string line = fmt::format("{:<15}{:>5} {:>6}  {:<7}{:>7}{:>8}", "operation", "ranks",
                                  "bytes", "cores", "hop ns", "others");
   for (const auto& library : libraries_) line += fmt::format("{:>10}", library);
-  return line + fmt::format("  {:<8}{:>6}\n", "best", "ratio");
+  line += fmt::format("  {:<8}{:>6}", "best", "ratio");
+  return line + (unchecked_ ? fmt::format("{:>17}\n", "unchecked ratio") : "\n");
 }
 
 std::string Table::row(const Point& point) const {
@@ -73,9 +80,9 @@ std::string Table::row(const Point& point) const {
                   size_text(point.bytes), name_of(point.state()), hop, point.others * 100);
   for (const auto& library : libraries_) line += fmt::format("{:>10}", cell(point.of(library)));
   const Series* best = point.best_peer();
-  const auto ratio = point.ratio();
-  line += fmt::format("  {:<8}{:>6}\n", best == nullptr ? "-" : best->name,
-                      ratio ? figure(*ratio) : "-");
+  const auto text = [](std::optional<double> ratio) { return ratio ? figure(*ratio) : "-"; };
+  line += fmt::format("  {:<8}{:>6}", best == nullptr ? "-" : best->name, text(point.ratio()));
+  line += unchecked_ ? fmt::format("{:>17}\n", text(point.ratio(kOursUnchecked))) : "\n";
   for (const auto& series : point.series) {
     if (!series.failure.empty()) line += fmt::format("  {}\n", series.failure);
   }

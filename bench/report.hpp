@@ -17,6 +17,7 @@ class Table {
 
  private:
   std::vector<std::string> libraries_;
+  bool unchecked_;  ///< kOursUnchecked is one of them, with a ratio of its own
 };
 
 /// One line about a library that was started, or was not.

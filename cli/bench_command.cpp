@@ -40,6 +40,8 @@ struct BenchOptions {
   std::vector<std::string> sizes{"8", "4K", "256K", "16M"};
   std::vector<std::string> against;
   bool without_ours = false;
+  std::string backend = "native";
+  std::string mpi;
   std::string against_build;
   int pairs = 11;
   int rounds = 5;
@@ -56,6 +58,17 @@ std::vector<std::string> operation_names() {
   std::vector<std::string> names;
   for (const auto& traits : bench::all_operations()) names.emplace_back(traits.name);
   return names;
+}
+
+/// The first MPI that ours can run on here.
+std::string installed_mpi(const fs::path& programs) {
+  std::string all;
+  for (const auto& name : bench::known_mpis()) {
+    std::string why;
+    if (bench::installed(bench::kOurs, programs, why, name)) return name;
+    all += fmt::format("; {}: {}", name, why);
+  }
+  throw std::invalid_argument("the backend mpi cannot be measured" + all);
 }
 
 bench::Settings settings_of(const BenchOptions& options, bool range_given) {
@@ -76,7 +89,20 @@ bench::Settings settings_of(const BenchOptions& options, bool range_given) {
     }
   }
   settings.ranks = options.ranks;
-  if (!options.without_ours) settings.libraries.emplace_back(bench::kOurs);
+  settings.programs = options.programs.empty() ? own_folder() : fs::absolute(options.programs);
+  if (options.backend == "mpi") {
+    if (!options.against.empty() || options.without_ours) {
+      throw std::invalid_argument(
+          "--backend mpi measures ours beside the MPI below it: leave --against and --without-ours "
+          "out; --mpi chooses the MPI");
+    }
+    settings.mpi = options.mpi.empty() ? installed_mpi(settings.programs) : options.mpi;
+    settings.libraries = {bench::kOurs, bench::kOursUnchecked, settings.mpi};
+  } else if (!options.mpi.empty()) {
+    throw std::invalid_argument("--mpi needs --backend mpi");
+  } else if (!options.without_ours) {
+    settings.libraries.emplace_back(bench::kOurs);
+  }
   const auto known = bench::known_libraries();
   for (const auto& name : options.against) {
     if (name == kNone) continue;
@@ -92,7 +118,6 @@ bench::Settings settings_of(const BenchOptions& options, bool range_given) {
   settings.budget = std::chrono::milliseconds(options.budget_ms);
   settings.mode = options.mode == "sync" ? bench::Mode::sync : bench::Mode::loop;
   settings.timeout = std::chrono::seconds(options.timeout_s);
-  settings.programs = options.programs.empty() ? own_folder() : fs::absolute(options.programs);
   return settings;
 }
 
@@ -164,8 +189,10 @@ void run_bench(const BenchOptions& options, bool range_given) {
   if (!measured) throw std::runtime_error("nothing was measured");
   const bool wrong =
       std::any_of(results.points.begin(), results.points.end(), [](const bench::Point& point) {
-        const auto* own = point.of(bench::kOurs);
-        return own != nullptr && !own->failure.empty();
+        return std::any_of(point.series.begin(), point.series.end(),
+                           [](const bench::Series& series) {
+                             return bench::is_ours(series.name) && !series.failure.empty();
+                           });
       });
   if (wrong) throw std::runtime_error("our own library failed: see above");
 }
@@ -207,6 +234,18 @@ void add_bench_command(CLI::App& app) {
           ->allow_extra_args(false);
   auto* without_ours =
       command->add_flag("--without-ours", options->without_ours, "Measures the others only");
+  auto* backend =
+      command
+          ->add_option("--backend", options->backend,
+                       "Our backend. mpi: ours on an MPI, also with TUTTI_AGREE=off (column "
+                       "unchecked), in turns with that MPI called directly")
+          ->check(CLI::IsMember({"native", "mpi"}))
+          ->capture_default_str();
+  command
+      ->add_option("--mpi", options->mpi,
+                   "With --backend mpi: which MPI; the default is the first that is installed")
+      ->check(CLI::IsMember(bench::known_mpis()))
+      ->needs(backend);
   auto* rounds =
       command->add_option("--rounds", options->rounds, "Turns of every library per point")
           ->check(CLI::Range(1, 1000))

@@ -29,15 +29,16 @@ std::string read(const fs::path& path) {
   return text.str();
 }
 
-/// `tutti bench` with the stand-in for our library, output into a file.
+/// `tutti bench` with the stand-in for our library, or other programs, output into a file.
 class Bench {
  public:
-  Bench(const std::string& fault, std::vector<std::string> arguments) {
+  Bench(const std::string& fault, std::vector<std::string> arguments,
+        const std::string& programs = FAKE_LIBRARY_FOLDER) {
     folder_ = fs::temp_directory_path() / "tutti_bench_test.XXXXXX";
     std::string name = folder_.string();
     folder_ = ::mkdtemp(name.data());
     tutti::os::SpawnOptions options;
-    options.argv = {TUTTI_CLI, "bench", "--programs", FAKE_LIBRARY_FOLDER};
+    options.argv = {TUTTI_CLI, "bench", "--programs", programs};
     options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
     options.environment = {"FAKE_LIBRARY=" + fault, "PATH=/usr/bin:/bin"};
     const int log = ::open((folder_ / "log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
@@ -220,12 +221,51 @@ TEST(BenchAgainstBuild, RefusesWhatItCannotCompare) {
   fs::remove(empty);
 }
 
+#ifdef MPI_PROGRAMS
+TEST(BenchCommand, MeasuresOursOnAnMpiBesideThatMpi) {
+  const std::string path = testing::TempDir() + "tutti_bench_mpi." + std::to_string(::getpid());
+  Bench bench("none",
+              {"all_reduce", "barrier", "--backend", "mpi", "--mpi", "openmpi", "--ranks", "2",
+               "--sizes", "8,4K", "--rounds", "2", "--budget", "2", "--json", path},
+              MPI_PROGRAMS);
+  ASSERT_EQ(bench.finish(), 0) << bench.output();
+  const auto json = nlohmann::json::parse(read(path));
+  fs::remove(path);
+  ASSERT_EQ(json.at("points").size(), 3U);
+  for (const auto& point : json.at("points")) {
+    for (const std::string ours : {"tutti", "unchecked"})
+      EXPECT_EQ(point.at("libraries").at(ours).at("us_per_round").size(), 2U) << point;
+    if (!HAS_OPENMPI_WORKER) continue;
+    EXPECT_EQ(point.at("best_peer"), "openmpi");
+    EXPECT_GT(point.at("ratio").get<double>(), 0);
+    EXPECT_GT(point.at("ratio_unchecked").get<double>(), 0);
+  }
+  const auto& started = json.at("libraries");
+  ASSERT_EQ(started.size(), 3U);
+  const auto has = [&](std::size_t at, const char* key, const char* text) {
+    EXPECT_NE(started.at(at).at(key).get<std::string>().find(text), std::string::npos) << started;
+  };
+  has(0, "version", ", mpi");
+  has(0, "settings", "TUTTI_AGREE=normal");
+  has(1, "version", ", mpi");
+  has(1, "settings", "TUTTI_AGREE=off");
+  has(0, "settings", "mpiexec.openmpi");
+  if (HAS_OPENMPI_WORKER) has(2, "version", "Open MPI");
+}
+#endif
+
 TEST(BenchCommand, UnknownNamesAreRefused) {
-  for (const auto& arguments : std::vector<std::vector<std::string>>{{"--against", "nccl"},
-                                                                     {"scan"},
-                                                                     {"--sizes", "7"},
-                                                                     {"--sizes", "8x"},
-                                                                     {"--ranks", "0"}}) {
+  for (const auto& arguments :
+       std::vector<std::vector<std::string>>{{"--against", "nccl"},
+                                             {"scan"},
+                                             {"--sizes", "7"},
+                                             {"--sizes", "8x"},
+                                             {"--ranks", "0"},
+                                             {"--backend", "nccl"},
+                                             {"--mpi", "openmpi"},
+                                             {"--backend", "mpi", "--mpi", "lam"},
+                                             {"--backend", "mpi", "--against", "gloo"},
+                                             {"--backend", "mpi", "--without-ours"}}) {
     Bench bench("none", arguments);
     EXPECT_GT(bench.finish(), 0) << bench.output();
   }

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/library.hpp"
 #include "bench/report.hpp"
 
 namespace tutti::bench {
@@ -39,6 +42,13 @@ TEST(Measure, BestPeerIsNeverOursAndNeverOneThatFailed) {
   EXPECT_FALSE(point({series("impi", {1})}).ratio().has_value());
 }
 
+TEST(Measure, EachOfOursHasARatioToTheBestPeer) {
+  const Point one = point({series("tutti", {4}), series("unchecked", {1}), series("openmpi", {2})});
+  EXPECT_EQ(one.best_peer()->name, "openmpi");
+  EXPECT_EQ(one.ratio(), 2.0);
+  EXPECT_EQ(one.ratio(kOursUnchecked), 0.5);
+}
+
 TEST(Measure, StateIsThatOfAllHops) {
   Point one = point({});
   EXPECT_EQ(one.state(), State::unknown);
@@ -65,6 +75,54 @@ TEST(Report, RowHoldsFiguresBestPeerAndRatio) {
     EXPECT_NE(row.find(text), std::string::npos) << text << " in " << row;
   }
   EXPECT_NE(table.head().find("ratio"), std::string::npos);
+}
+
+TEST(Report, OursUncheckedHasItsRatio) {
+  const Point one =
+      point({series("tutti", {4e-6}), series("unchecked", {1e-6}), series("mpich", {2e-6})});
+  const Table table({"tutti", "unchecked", "mpich"});
+  EXPECT_TRUE(table.head().ends_with("ratio  unchecked ratio\n")) << table.head();
+  EXPECT_TRUE(table.row(one).ends_with("mpich     2.00             0.50\n")) << table.row(one);
+}
+
+/// The words and settings before the worker's own.
+std::vector<std::string> launcher_words(const Program& program, const std::string& worker) {
+  const auto end = std::find(program.argv.begin(), program.argv.end(), worker);
+  EXPECT_NE(end, program.argv.end()) << worker;
+  std::vector<std::string> words(program.argv.begin(), end);
+  for (const auto& [name, value] : program.environment) {
+    if (!name.starts_with("TUTTI_")) words.push_back(name + "=" + value);
+  }
+  return words;
+}
+
+std::string setting(const Program& program, const std::string& wanted) {
+  for (const auto& [name, value] : program.environment) {
+    if (name == wanted) return value;
+  }
+  return {};
+}
+
+TEST(Library, OursOnAnMpiIsStartedAsThatMpiIs) {
+  for (const std::string& mpi : known_mpis()) {
+    for (const int cpus : {1, 4}) {
+      const LaunchRequest bare{mpi, 2, cpus, "/programs", "/run", "/run/socket"};
+      const Launch theirs = plan_launch(bare);
+      for (const std::string library : {kOurs, kOursUnchecked}) {
+        const Launch ours =
+            plan_launch({library, 2, cpus, "/programs", "/run", "/run/socket", mpi});
+        ASSERT_EQ(ours.programs.size(), 1U);
+        const Program& program = ours.programs[0];
+        EXPECT_EQ(launcher_words(program, "/programs/tutti_bench_tutti"),
+                  launcher_words(theirs.programs.at(0), "/programs/tutti_bench_" + mpi));
+        EXPECT_EQ(program.argv.back(), "/run/socket");
+        EXPECT_EQ(setting(program, "TUTTI_BACKEND"), "mpi");
+        EXPECT_EQ(setting(program, "TUTTI_AGREE"), library == kOurs ? "normal" : "off");
+        const std::string file = setting(program, "TUTTI_MPI_LIBRARY");
+        EXPECT_NE(file.find(mpi == "mpich" ? "mpi" : "libmpi"), std::string::npos) << file;
+      }
+    }
+  }
 }
 
 }  // namespace
