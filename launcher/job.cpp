@@ -107,7 +107,7 @@ Status Job::start_workers() {
   start.run_id = meeting_.run_id();
   start.restart = restart_;
   start.tag = tag_;
-  start.announce_fd = guardian_.announce_fd();
+  start.announce_fd = reaper_.announce_fd();
   start.descriptors = descriptors_;
   start.logs = logs_ ? &*logs_ : nullptr;
   for (int local_rank = 0; local_rank < options_.nproc_per_node; ++local_rank) {
@@ -131,7 +131,7 @@ Status Job::restart() {
   if (first_failed_ != nullptr)
     output_->write(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
   for (const auto& worker : workers_) {
-    guardian_.forget(worker->process.pid());
+    reaper_.forget(worker->process.pid());
     if (Status status = worker->process.collect(); !status) return status;
   }
   workers_.clear();

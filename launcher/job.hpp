@@ -11,7 +11,6 @@
 
 #include <tutti/error.hpp>
 
-#include "guardian.hpp"
 #include "logs.hpp"
 #include "meeting.hpp"
 #include "nodes.hpp"
@@ -19,6 +18,7 @@
 #include "os/event_loop.hpp"
 #include "os/fd.hpp"
 #include "output.hpp"
+#include "reaper.hpp"
 #include "workers.hpp"
 
 namespace tutti::launcher {
@@ -27,8 +27,8 @@ namespace tutti::launcher {
 /// failure, and starts them again if that is asked for.
 class Job {
  public:
-  Job(Options options, Guardian& guardian)
-      : options_(std::move(options)), guardian_(guardian), meeting_(options_) {}
+  Job(Options options, Reaper& reaper)
+      : options_(std::move(options)), reaper_(reaper), meeting_(options_) {}
 
   /// The exit code of tuttirun.
   int run();
@@ -74,7 +74,7 @@ class Job {
   void say(const std::string& line);
 
   Options options_;
-  Guardian& guardian_;
+  Reaper& reaper_;
   Meeting meeting_;
   std::optional<Logs> logs_;
   std::unique_ptr<os::EventLoop> events_;

@@ -8,9 +8,9 @@
 
 #include "backend_launcher.hpp"
 #include "first_process.hpp"
-#include "guardian.hpp"
 #include "job.hpp"
 #include "options.hpp"
+#include "reaper.hpp"
 #include "signals.hpp"
 
 namespace {
@@ -35,16 +35,16 @@ int run(int argc, char** argv) {
       return kUsageError;
     }
   }
-  // Before any thread is there: they inherit the mask, and the guardian is a fork.
+  // Before any thread is there: they inherit the mask, and the reaper is a fork.
   const sigset_t watched = watched_signals();
   sigprocmask(SIG_BLOCK, &watched, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
-  auto guardian = Guardian::start();
-  if (!guardian) {
-    fmt::print(stderr, "tuttirun: {}\n", guardian.status().message());
+  auto reaper = Reaper::start();
+  if (!reaper) {
+    fmt::print(stderr, "tuttirun: {}\n", reaper.status().message());
     return EXIT_FAILURE;
   }
-  return Job(std::move(parsed->options), *guardian).run();
+  return Job(std::move(parsed->options), *reaper).run();
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 #include <benchmark/benchmark.h>
 #include <tutti/tutti.hpp>
 
-#include "backend/native/token.hpp"
+#include "backend/native/driver_lock.hpp"
 #include "engine/call_code.hpp"
 #include "engine/plan_cache.hpp"
 #include "group/call_check.hpp"
@@ -71,7 +71,7 @@ BENCHMARK(plan_hit);
 
 // The right to drive, taken and given back; a blocking call does it twice.
 void token(benchmark::State& state) {
-  native::Token token;
+  native::DriverLock token;
   for (auto _ : state) {
     token.lock();
     token.unlock();

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/detector_times.hpp"
 #include "engine/engine.hpp"
-#include "engine/watch_times.hpp"
 
 // What is agreed beyond the lines and the heads of frames, which each step compares by itself:
 // blocks that come right from many ranks, strict agreement between hosts, and which calls differ
@@ -10,8 +10,8 @@
 namespace tutti::engine {
 
 namespace shm = transport::shm;
-using transport::FrameHeader;
 using transport::FrameType;
+using transport::TokenFrame;
 
 namespace {
 
@@ -51,16 +51,16 @@ bool Engine::all_heard(Op& op) {
   for (int rank = 0; rank < op.group->size; ++rank) {
     if (must_hear(op, rank)) return false;
   }
-  op.listening = false;
+  op.defers_output = false;
   for (int rank = 0; rank < op.group->size && op.state == Op::State::running; ++rank) {
     if (rank != op.group->rank) deliver_held(op, rank);
   }
-  return op.state == Op::State::running && op.suspect < 0;
+  return op.state == Op::State::running && op.disagreeing_rank < 0;
 }
 
-// --- Strict, and where blocks are handed on (BoundPlan::hands_on): tokens. In round k every rank
-// tells the rank 2^k further on that it has entered the call, and that all it has heard of have
-// too. A token says its sender's call; each is compared with ours before the next is sent, so
+// --- Strict, and where blocks are handed on (BoundPlan::forwards_output): tokens. In round k every
+// rank tells the rank 2^k further on that it has entered the call, and that all it has heard of
+// have too. A token says its sender's call; each is compared with ours before the next is sent, so
 // whoever has those of all rounds knows that all calls are equal.
 
 void Engine::begin_agreement(Op& op) {
@@ -73,26 +73,23 @@ void Engine::begin_agreement(Op& op) {
     auto& held =
         peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)].held;
     const auto token = std::find_if(held.begin(), held.end(), [&](const HeldFrames::Frame& one) {
-      return one.header.group == group.id && one.header.seq == op.seq &&
-             static_cast<FrameType>(one.header.type) == FrameType::token;
+      return belongs_to(one.header, group.id, op.seq) && type_of(one.header) == FrameType::token;
     });
     if (token == held.end()) continue;
-    const FrameHeader header = token->header;
+    const TokenFrame theirs = decode<TokenFrame>(token->header);
     held.erase(token);
-    on_token(op, rank, header);
-    if (op.state != Op::State::running || op.suspect >= 0) return;
+    on_token(op, rank, theirs);
+    if (op.state != Op::State::running || op.disagreeing_rank >= 0) return;
   }
 }
 
-void Engine::on_token(Op& op, int rank, const FrameHeader& header) {
-  if (header.fingerprint != op.fingerprint) {
-    CallCode theirs;
-    std::copy(std::begin(header.call), std::end(header.call), theirs.begin());
-    disagreement(op, rank, &theirs, header.seq);
+void Engine::on_token(Op& op, int rank, const TokenFrame& token) {
+  if (token.fingerprint != op.fingerprint) {
+    disagreement(op, rank, &token.call, token.seq);
     return;
   }
-  if (header.offset < static_cast<std::uint64_t>(rounds_of(op.group->size)))
-    op.tokens |= std::uint32_t{1} << header.offset;
+  if (token.round < static_cast<std::uint64_t>(rounds_of(op.group->size)))
+    op.tokens |= std::uint32_t{1} << token.round;
 }
 
 bool Engine::advance_tokens(Op& op) {
@@ -103,15 +100,10 @@ bool Engine::advance_tokens(Op& op) {
     if (!op.token_sent) {
       const auto to =
           static_cast<std::size_t>((group.rank + (std::int64_t{1} << op.token_round)) % group.size);
-      FrameHeader header;
-      header.type = static_cast<std::uint8_t>(FrameType::token);
-      header.group = group.id;
-      header.seq = op.seq;
-      header.fingerprint = op.fingerprint;
-      header.offset = static_cast<std::uint64_t>(op.token_round);
-      std::copy(op.plan->code.begin(), op.plan->code.end(), header.call);
       op.token_sent = true;
-      control(group.members[to].global, header);
+      control(group.members[to].global,
+              encode(TokenFrame{group.id, op.seq, op.fingerprint,
+                                static_cast<std::uint64_t>(op.token_round), op.plan->code}));
       moved = true;
       if (op.state != Op::State::running) return true;
     }
@@ -131,7 +123,7 @@ bool Engine::all_compared(Op& op) {
 
 void Engine::find_unheard(const Op& op, std::vector<int>& ranks) const {
   Group& group = *op.group;
-  if (op.listening) {
+  if (op.defers_output) {
     for (int rank = 0; rank < group.size; ++rank) {
       if (must_hear(op, rank)) ranks.push_back(rank);
     }
@@ -162,28 +154,25 @@ bool Engine::ask_history(Op& op, int rank) {
   const Peer& peer =
       peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)];
   if (peer.lost || peer.left) return false;
-  op.suspect = rank;
-  op.suspected_until = world_.now() + kHistoryTime;
+  op.disagreeing_rank = rank;
+  op.disagreeing_until = world_.now() + kHistoryTime;
   std::string payload;
   for (std::uint64_t seq = oldest_kept(group); seq <= op.seq; ++seq) {
     const auto& call = group.block->slots[seq % shm::kWindow].cold.call;
     payload.append(reinterpret_cast<const char*>(&seq), sizeof(seq));
     payload.append(reinterpret_cast<const char*>(call), sizeof(CallCode));
   }
-  FrameHeader header;
-  header.type = static_cast<std::uint8_t>(FrameType::history);
-  header.group = group.id;
-  header.seq = op.seq;
-  control(group.members[static_cast<std::size_t>(rank)].global, header, std::move(payload));
+  control(group.members[static_cast<std::size_t>(rank)].global,
+          encode(transport::HistoryFrame{group.id, op.seq}), std::move(payload));
   return true;
 }
 
 void Engine::check_history(Op& op, TimePoint now) {
   Group& group = *op.group;
-  const int global = group.members[static_cast<std::size_t>(op.suspect)].global;
+  const int global = group.members[static_cast<std::size_t>(op.disagreeing_rank)].global;
   const Peer& peer = peers_[static_cast<std::size_t>(global)];
-  if (now < op.suspected_until && now < op.deadline && !peer.left) return;
-  tell_disagreement(group, op.suspect, nullptr, op.seq);
+  if (now < op.disagreeing_until && now < op.deadline && !peer.left) return;
+  tell_disagreement(group, op.disagreeing_rank, nullptr, op.seq);
 }
 
 void Engine::on_history(Group& group, int rank, std::uint64_t seq,

@@ -6,7 +6,7 @@
 
 #include "base/kinds.hpp"
 #include "base/log.hpp"
-#include "engine/mailbox.hpp"
+#include "engine/p2p_matcher.hpp"
 #include "kernels/reduce.hpp"
 
 namespace tutti::engine {
@@ -87,7 +87,7 @@ Engine::Engine(World world)
     : world_(std::move(world)),
       staging_(world_.regions->arena, passed_by_all, world_.populate,
                staging_cycle(world_.regions->peers.size())),
-      cores_(crowded()) {
+      cache_distance_(oversubscribed()) {
   peers_.reserve(static_cast<std::size_t>(world_.size));
   for (int rank = 0; rank < world_.size; ++rank) peers_.emplace_back(&pool_);
   unflushed_.reserve(peers_.size());
@@ -221,7 +221,7 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
   // first and comes back last.
   world_.regions->group_id(group->slot).store(0, std::memory_order_seq_cst);
   // relaxed: published by the release of the id below.
-  for (shm::Slot& slot : block.slots) {
+  for (shm::OperationSlot& slot : block.slots) {
     slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with await_lines
     for (shm::Counter& counter : slot.counters) {
       counter.value.store(0, std::memory_order_relaxed);  // pairs with await_counters
@@ -267,7 +267,7 @@ void Engine::remove_group(Group& group) noexcept {
     if (closed_ids_.size() > 4096) closed_ids_.pop_front();
   });
   drop_held(group);
-  forget_mail(group);
+  forget_matcher(group);
   by_id_.erase(group.id);
   retired_.push_back(std::move(groups_[static_cast<std::size_t>(group.slot)]));
   sweep_retired();
@@ -285,9 +285,9 @@ std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchro
   if (breaks_to_see()) [[unlikely]]
     guarded(nullptr, [&] { check_breaks(); });
   if (!is_collective(call.kind)) [[unlikely]] {
-    std::uint64_t transfer = kRefusedTicket;
-    guarded(&group, [&] { transfer = submit_transfer(group, call); });
-    return transfer;
+    std::uint64_t request = kRefusedTicket;
+    guarded(&group, [&] { request = submit_p2p(group, call); });
+    return request;
   }
   const std::uint64_t ticket = ++group.submitted;
   if (group.broken) [[unlikely]]
@@ -339,7 +339,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   op.stage_offset = 0;
   op.frames_out = 0;
   op.failed = false;
-  op.strict = bound.hands_on || (group.strict && !group.one_host());
+  op.strict = bound.forwards_output || (group.strict && !group.one_host());
   const bool messages = bound.schedule->messages || op.strict;
   if (messages) ++message_ops_;
   if (call.details != nullptr || op.detailed) [[unlikely]]
@@ -349,19 +349,19 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   op.winner = -1;
   op.depth = 0;
   op.agreed = false;
-  op.listening = bound.hears_all;
-  op.suspect = -1;
+  op.defers_output = bound.compares_all_headers;
+  op.disagreeing_rank = -1;
   op.home = {};
   op.asynchronous = asynchronous;
-  op.fused = bound.stride != Stride::none && call.input.contiguous() && call.output.contiguous() &&
+  op.fused = bound.shape != Shape::none && call.input.contiguous() && call.output.contiguous() &&
              op.output_pieces.empty();
-  decide_handing_over(op);
+  choose_staging_mode(op);
   // In place, each line of the output is in the cache when it is written: it has just been read.
   const bool in_place = (call.kind == Kind::all_reduce || call.kind == Kind::reduce) &&
                         call.input.data() == call.output.data();
   op.stream_out = bound.stream_out && !in_place;
   op.deadline = TimePoint{};
-  shm::Slot& slot = group.block->slots[seq % shm::kWindow];
+  shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
   // Mostly the slot holds the same call already; a line that is not written need not be fetched.
   if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))
     std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
@@ -511,7 +511,7 @@ bool Engine::pass() {
     moved |= advance(*op);
     if (i < active_.size() && active_[i] == op) ++i;
   }
-  if (!mail_.empty()) moved |= push_letters();
+  if (!matchers_.empty()) moved |= push_p2p();
   if (queued_ > 0) {
     for (const auto& [id, group] : by_id_) moved |= start_queued(*group);
   }
@@ -520,16 +520,16 @@ bool Engine::pass() {
 }
 
 bool Engine::is_done(Group& group, std::uint64_t ticket) noexcept {
-  if (is_transfer(ticket)) [[unlikely]]
-    return transfer_done(group, ticket);
+  if (is_p2p(ticket)) [[unlikely]]
+    return p2p_done(group, ticket);
   const Op& op = group.op_at(ticket);
   if (op.seq == ticket) return op.state == Op::State::done;
   return op.seq > ticket || group.broken;
 }
 
 std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexcept {
-  if (is_transfer(ticket)) [[unlikely]]
-    return transfer_outcome(group, ticket);
+  if (is_p2p(ticket)) [[unlikely]]
+    return p2p_outcome(group, ticket);
   const Op& op = group.op_at(ticket);
   if (op.seq == ticket) {
     if (op.state != Op::State::done) return std::nullopt;

@@ -15,15 +15,16 @@
 #include <tutti/collective.hpp>
 #include <tutti/error.hpp>
 
+#include "engine/credit_account.hpp"
 #include "engine/fifo.hpp"
 #include "engine/frame_buffers.hpp"
 #include "engine/group.hpp"
 #include "engine/held_frames.hpp"
 #include "engine/scratch.hpp"
 #include "engine/staging.hpp"
+#include "transport/frames.hpp"
 #include "transport/region.hpp"
-#include "transport/shm/cores.hpp"
-#include "transport/transport.hpp"
+#include "transport/shm/cache_distance.hpp"
 
 namespace tutti::engine {
 
@@ -56,26 +57,8 @@ struct GroupSpec {
   bool strict = false;
 };
 
-/// What two processes have outstanding of messages point to point, over all groups.
-struct Postage {
-  // To the other one: what went unasked, and what it has reported as taken.
-  std::uint64_t sent_letters = 0;
-  std::uint64_t sent_bytes = 0;
-  std::uint64_t acked_letters = 0;
-  std::uint64_t acked_bytes = 0;
-  // From the other one.
-  std::uint64_t seen_letters = 0;
-  std::uint64_t seen_bytes = 0;
-  std::uint64_t taken_letters = 0;
-  std::uint64_t taken_bytes = 0;
-  std::uint64_t reported_letters = 0;
-  std::uint64_t reported_bytes = 0;
-};
-
-/// Tickets of sends and recvs (Mailbox) have their top bit set; others number the operations.
-[[nodiscard]] constexpr bool is_transfer(std::uint64_t ticket) noexcept {
-  return ticket >> 63 != 0;
-}
+/// Tickets of sends and recvs (P2PMatcher) have their top bit set; others number the operations.
+[[nodiscard]] constexpr bool is_p2p(std::uint64_t ticket) noexcept { return ticket >> 63 != 0; }
 
 /// Something that is done and wants to be told.
 struct Finished {
@@ -87,7 +70,7 @@ struct Finished {
 /// told what happened and says what to send; real transports and a simulated network drive it
 /// alike.
 ///
-/// Threads: none of its own. Every method under the driver token (see native::Driver).
+/// Threads: none of its own. Every method under the driver lock (see native::Driver).
 class Engine final : public transport::Sink {
  public:
   explicit Engine(World world);
@@ -107,7 +90,7 @@ class Engine final : public transport::Sink {
   [[nodiscard]] bool is_done(Group& group, std::uint64_t ticket) noexcept;
   /// Done, and badly.
   [[nodiscard]] bool failed(Group& group, std::uint64_t ticket) noexcept {
-    if (is_transfer(ticket)) [[unlikely]]
+    if (is_p2p(ticket)) [[unlikely]]
       return true;  // or not: `outcome` tells
     const Op& op = group.op_at(ticket);
     return op.seq == ticket ? op.failed : op.seq < ticket;
@@ -119,8 +102,8 @@ class Engine final : public transport::Sink {
   [[nodiscard]] int source(Group& group, std::uint64_t ticket) noexcept;
   /// As `source`; and nobody will ask for this ticket again.
   int release(Group& group, std::uint64_t ticket) noexcept;
-  /// Callbacks to make, taken once the token is dropped. Empty too while there is no memory to
-  /// take them.
+  /// Callbacks to make, taken once the driver lock is dropped. Empty too while there is no memory
+  /// to take them.
   [[nodiscard]] std::vector<Finished> take_finished() noexcept;
 
   // The world.
@@ -143,12 +126,14 @@ class Engine final : public transport::Sink {
   }
   /// Work is in flight. / ... that no local memory can finish: messages.
   [[nodiscard]] bool busy() const noexcept {
-    return !active_.empty() || queued_ > 0 || letters_ > 0;
+    return !active_.empty() || queued_ > 0 || running_p2p_ > 0;
   }
   /// Control frames or data still wait to be handed to a transport.
   [[nodiscard]] bool has_unsent() const noexcept;
   [[nodiscard]] const World& world() const noexcept { return world_; }
-  [[nodiscard]] const transport::shm::Cores& cores() const noexcept { return cores_; }
+  [[nodiscard]] const transport::shm::CacheDistance& cache_distance() const noexcept {
+    return cache_distance_;
+  }
   [[nodiscard]] std::string name_of(const Group& group, int rank) const;
 
   // transport::Sink
@@ -158,12 +143,12 @@ class Engine final : public transport::Sink {
   void on_lost(int peer, const Status& why) noexcept override;
 
  private:
-  friend class Mailbox;  // a part of this machine, of which each group has one
+  friend class P2PMatcher;  // a part of this machine, of which each group has one
   struct OutFrame {
     std::uint64_t token = 0;
     Op* op = nullptr;  ///< nullptr: a control frame, or the operation has ended
     std::uint64_t seq = 0;
-    Mailbox* mail = nullptr;  ///< of a send; `seq` is its ticket
+    P2PMatcher* matcher = nullptr;  ///< of a send; `seq` is its ticket
     std::vector<std::byte> bounce;
     bool bounced = false;  ///< `bounce` is a copy of strided elements
   };
@@ -179,19 +164,16 @@ class Engine final : public transport::Sink {
     Fifo<Control> control;
     bool in_unflushed = false;  ///< stands in unflushed_
     HeldFrames held;
-    std::uint64_t eager_sent = 0;
-    std::uint64_t eager_acked = 0;
-    std::uint64_t eager_seen = 0;  ///< what came unasked, by heads
-    std::uint64_t eager_in = 0;    ///< ... and is used or dropped
-    std::uint64_t eager_reported = 0;
+    CreditAccount eager{kEagerPerPeer, kEagerReport};                ///< bytes of operations
+    CreditAccount eager_messages{kP2PEagerCredit, kP2PEagerReport};  ///< bytes of messages
+    CreditAccount matches{kMatchCredit, kMatchReport};               ///< messages without a recv
     bool lost = false;
     bool left = false;
-    bool died = false;           ///< its process, on our host
-    TimePoint pong{};            ///< last answer
-    std::uint64_t pong_seq = 0;  ///< of the group that was asked about
-    Postage post;
+    bool died = false;                    ///< its process, on our host
+    TimePoint pong{};                     ///< last answer
+    std::uint64_t pong_seq = 0;           ///< of the group that was asked about
     std::deque<HeldFrames::Frame> early;  ///< letters of groups that we have not made yet
-    Mailbox* into_mail = nullptr;         ///< the arriving frame is data of a message
+    P2PMatcher* into_matcher = nullptr;   ///< the arriving frame is data of a message
     // The frame that is arriving.
     transport::FrameHeader arriving;
     Op* into = nullptr;
@@ -201,12 +183,12 @@ class Engine final : public transport::Sink {
   };
 
   /// What is known of a rank when an operation has timed out. The least is to blame.
-  struct Standing {
+  struct RankProgress {
     bool runs = true;
     bool waited = false;      ///< we wait for it
     std::uint64_t seq = 0;    ///< its last call, at most the operation that timed out
     std::uint64_t count = 0;  ///< of its counters
-    [[nodiscard]] bool operator<(const Standing& other) const noexcept {
+    [[nodiscard]] bool operator<(const RankProgress& other) const noexcept {
       if (runs != other.runs) return !runs;
       if (!runs && waited != other.waited) return waited;
       if (seq != other.seq) return seq < other.seq;
@@ -236,7 +218,7 @@ class Engine final : public transport::Sink {
   void look_at_all();
   [[nodiscard]] std::span<std::byte> place_of_frame(int peer, const transport::FrameHeader& header);
   void take_frame(int peer, const transport::FrameHeader& header);
-  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || letters_ > 0; }
+  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || running_p2p_ > 0; }
   [[nodiscard]] int free_slot() noexcept;
   [[nodiscard]] bool is_gone(const Member& member) const noexcept;
   bool settle(Group& group) noexcept;
@@ -252,8 +234,8 @@ class Engine final : public transport::Sink {
   void call_back(Op& op, const Status& status) noexcept;
   // interpreter.cpp
   bool advance(Op& op);
-  /// The same for plans with a `BoundPlan::stride` (one_shot.cpp).
-  bool advance_in_one_stride(Op& op);
+  /// The same for plans with a `BoundPlan::shape` (one_shot.cpp).
+  bool run_one_shot(Op& op);
   void add_all(Op& op, void* to, std::size_t bytes) noexcept;
   void publish(Op& op) noexcept;
   void ring_all(const Group& group) noexcept;
@@ -264,16 +246,16 @@ class Engine final : public transport::Sink {
   int find_winner(const Op& op, const plan::Step& step) const noexcept;
   void copy(Op& op, const plan::Step& step) noexcept;
   /// Learns from what the rank whose turn it is has staged in its cache whether handing it over is
-  /// dear (Cores), and tells the others. Once per operation. It changes how bytes are stored, never
-  /// which.
+  /// dear (CacheDistance), and tells the others. Once per operation. It changes how bytes are
+  /// stored, never which.
   void observe(Op& op, int rank, const void* staged, std::size_t bytes) noexcept;
   /// The same from its arrival line, which it wrote last.
-  void observe_line(Op& op, int rank, const transport::shm::Slot& slot) noexcept;
+  void observe_line(Op& op, int rank, const transport::shm::OperationSlot& slot) noexcept;
   void learn(std::chrono::nanoseconds took) noexcept;
   /// Whether what we stage goes past the cache, and what is looked at.
-  void decide_handing_over(Op& op) noexcept;
+  void choose_staging_mode(Op& op) noexcept;
   /// More ranks on our host than CPUs.
-  [[nodiscard]] bool crowded() const noexcept {
+  [[nodiscard]] bool oversubscribed() const noexcept {
     return world_.regions->peers.size() > static_cast<std::size_t>(world_.cpus);
   }
   /// Whose staging this operation may look at.
@@ -292,7 +274,7 @@ class Engine final : public transport::Sink {
   void post_send(Op& op, const plan::Step& step);
   [[nodiscard]] Stream::Post post_of(Op& op, const plan::Operand& operand,
                                      const plan::Range& range) const noexcept;
-  bool splits_differ(Op& op, int rank, const transport::FrameHeader& header);
+  bool splits_differ(Op& op, int rank, const transport::DataFrame& data);
   void post_receive(Op& op, const plan::Step& step);
   bool await_receives(Op& op, const plan::Step& step) noexcept;
   bool pump(Op& op, int rank);
@@ -302,11 +284,11 @@ class Engine final : public transport::Sink {
   void hold(Peer& from, const transport::FrameHeader& header);
   void drop_held(const Group& group) noexcept;
   void hold_control(int peer, const transport::FrameHeader& header);
-  void took(int global, const transport::FrameHeader& header) noexcept;
+  void took(int global, const transport::DataFrame& data) noexcept;
   [[nodiscard]] bool is_closed(std::uint64_t id) const noexcept;
-  void arrived(Op& op, int rank, const transport::FrameHeader& header, const std::byte* bounced);
+  void arrived(Op& op, int rank, const transport::DataFrame& data, const std::byte* bounced);
   [[nodiscard]] static Stream::Post* post_for(Stream& stream,
-                                              const transport::FrameHeader& header) noexcept;
+                                              const transport::DataFrame& data) noexcept;
   void control(int peer, const transport::FrameHeader& header, std::string payload = {});
   /// Not sent yet: flush_control.
   void push_control(int peer, Control frame);
@@ -332,7 +314,7 @@ class Engine final : public transport::Sink {
   void begin_agreement(Op& op);
   bool advance_tokens(Op& op);
   bool all_compared(Op& op);
-  void on_token(Op& op, int rank, const transport::FrameHeader& header);
+  void on_token(Op& op, int rank, const transport::TokenFrame& token);
   bool all_heard(Op& op);
   [[nodiscard]] static bool must_hear(const Op& op, int rank) noexcept;
   void find_unheard(const Op& op, std::vector<int>& ranks) const;
@@ -340,22 +322,22 @@ class Engine final : public transport::Sink {
   void check_history(Op& op, TimePoint now);
   void on_history(Group& group, int rank, std::uint64_t seq, std::span<const std::byte> payload);
   void tell_disagreement(Group& group, int other, const CallCode* theirs, std::uint64_t seq);
-  // letters.cpp
-  std::uint64_t submit_transfer(Group& group, const Collective& call);
-  [[nodiscard]] static bool transfer_done(Group& group, std::uint64_t ticket) noexcept;
-  [[nodiscard]] static std::optional<Status> transfer_outcome(Group& group,
-                                                              std::uint64_t ticket) noexcept;
-  [[nodiscard]] Mailbox& mail_of(Group& group);
-  void forget_mail(Group& group) noexcept;
-  bool push_letters();
-  void tick_letters(TimePoint now);
-  [[nodiscard]] bool expects_letter(int peer, const transport::FrameHeader& header,
-                                    std::span<std::byte>& into);
-  void on_letter_frame(int peer, const transport::FrameHeader& header);
-  void took_letter(int global, std::uint64_t cost) noexcept;
-  void release_letters(const Mailbox& mail, std::size_t peer) noexcept;
+  // p2p_engine.cpp
+  std::uint64_t submit_p2p(Group& group, const Collective& call);
+  [[nodiscard]] static bool p2p_done(Group& group, std::uint64_t ticket) noexcept;
+  [[nodiscard]] static std::optional<Status> p2p_outcome(Group& group,
+                                                         std::uint64_t ticket) noexcept;
+  [[nodiscard]] P2PMatcher& matcher_of(Group& group);
+  void forget_matcher(Group& group) noexcept;
+  bool push_p2p();
+  void tick_p2p(TimePoint now);
+  [[nodiscard]] bool expects_p2p(int peer, const transport::FrameHeader& header,
+                                 std::span<std::byte>& into);
+  void on_p2p_frame(int peer, const transport::FrameHeader& header);
+  void took_eager(int global, std::uint64_t cost) noexcept;
+  void release_unexpected(const P2PMatcher& matcher, std::size_t peer) noexcept;
   void adopt_early(Group& group);
-  // breaking.cpp
+  // failure_propagation.cpp
   /// A rank of our host has written a break word into our page since the last check_breaks.
   [[nodiscard]] bool breaks_to_see() const noexcept {
     // relaxed: the words themselves are read with acquire in check_breaks.
@@ -372,13 +354,13 @@ class Engine final : public transport::Sink {
   void disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq);
   void disagreement_in_lines(Op& op, int other);
   void time_out(Op& op, TimePoint now);
-  [[nodiscard]] Standing standing_of(const Op& op, int rank, bool waited);
+  [[nodiscard]] RankProgress progress_of(const Op& op, int rank, bool waited);
   [[nodiscard]] std::string state_of(const Member& member) const;
   void check_left(Op& op);
   bool has_given_up(Group& group, Member& member);
-  void inquire(Op& op, TimePoint now);
+  void ping_blocking(Op& op, TimePoint now);
   bool next_call_differs(const Op& op, int rank);
-  void introduce(Op& op, TimePoint now);
+  void ping_unconnected(Op& op, TimePoint now);
   void ping(const Op& op, int rank);
   bool ping_other_hosts(const Op& op);
   void check_queue(Group& group, TimePoint now);
@@ -412,12 +394,12 @@ class Engine final : public transport::Sink {
   ScratchPool scratch_;
   std::uint32_t breaks_seen_ = 0;
   int message_ops_ = 0;
-  std::vector<Mailbox*> mail_;  ///< of the groups that have one
-  std::uint64_t letters_ = 0;   ///< sends and recvs that run, over all groups
+  std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
+  std::uint64_t running_p2p_ = 0;      ///< sends and recvs that run, over all groups
   unsigned notes_ = 0;
-  transport::shm::Cores cores_;  ///< what samples of what others wrote have taught
-  bool others_far_ = false;      ///< one of our host says so
-  int queued_ = 0;               ///< calls that wait for a slot, over all groups
+  transport::shm::CacheDistance cache_distance_;  ///< what samples of what others wrote have taught
+  bool others_remote_ = false;                    ///< one of our host says so
+  int queued_ = 0;                                ///< calls that wait for a slot, over all groups
   bool removing_ = false;
 };
 

@@ -24,9 +24,9 @@ using Clock = std::chrono::steady_clock;
 using TimePoint = Clock::time_point;
 
 struct Group;
-class Mailbox;
-struct MailboxDeleter {
-  void operator()(Mailbox* mail) const noexcept;
+class P2PMatcher;
+struct P2PMatcherDeleter {
+  void operator()(P2PMatcher* matcher) const noexcept;
 };
 
 /// The bytes that one operation exchanges with one peer by messages, both ways. Offsets count bytes
@@ -71,13 +71,13 @@ struct Op {
   bool failed = false;
   bool detailed = false;  ///< has some of what comes from Details
   // Agreement, see agreement.cpp.
-  bool listening = false;       ///< nothing is used before all whose blocks we get are compared
-  bool strict = false;          ///< tokens go round before anything is written
-  int token_round = 0;          ///< rounds that are complete
-  bool token_sent = false;      ///< ... the token of the next one has gone out
-  std::uint32_t tokens = 0;     ///< bit k: that of round k has come
-  int suspect = -1;             ///< a rank whose calls differ further back: it was asked which
-  TimePoint suspected_until{};  ///< it has so long to answer
+  bool defers_output = false;     ///< nothing is used before all whose blocks we get are compared
+  bool strict = false;            ///< tokens go round before anything is written
+  int token_round = 0;            ///< rounds that are complete
+  bool token_sent = false;        ///< ... the token of the next one has gone out
+  std::uint32_t tokens = 0;       ///< bit k: that of round k has come
+  int disagreeing_rank = -1;      ///< a rank whose calls differ further back: it was asked which
+  TimePoint disagreeing_until{};  ///< it has so long to answer
   std::uint64_t seq = 0;
   std::uint64_t fingerprint = 0;
   Group* group = nullptr;
@@ -109,12 +109,12 @@ struct Op {
   // Its end.
   TimePoint deadline{};  ///< unset until a clock is read for the first time
   TimePoint started{};
-  TimePoint inquired{};     ///< when those we wait for were told last what we are doing
-  bool introduced = false;  ///< all have been asked something before the deadline
+  TimePoint pinged_blocking{};      ///< when those we wait for were told last what we are doing
+  bool pinged_unconnected = false;  ///< all have been asked something before the deadline
   TimePoint asked{};  ///< when the deadline had passed and the others were asked where they are
   bool asynchronous = false;
-  bool fused = false;         ///< runs as one stride (see BoundPlan::stride)
-  bool stream_stage = false;  ///< staging goes around the cache (see Engine::decide_handing_over)
+  bool fused = false;         ///< runs by run_one_shot (see BoundPlan::shape)
+  bool stream_stage = false;  ///< staging goes around the cache (see Engine::choose_staging_mode)
   bool stream_out = false;    ///< copies to the output go around the cache
   Sample sample = Sample::none;
   std::vector<Callback> callbacks;
@@ -143,7 +143,7 @@ inline constexpr std::uint64_t kSettled = ~std::uint64_t{0};
   return block.done.value.load(std::memory_order_acquire) >= kClosed;
 }
 
-/// One group on one rank. Owned by the engine; touched under the driver token only, except where
+/// One group on one rank. Owned by the engine; touched under the driver lock only, except where
 /// said.
 struct Group {
   std::uint64_t id = 0;
@@ -173,11 +173,12 @@ struct Group {
   [[nodiscard]] bool one_host() const noexcept {
     return static_cast<int>(local_members.size()) + 1 == size;
   }
-  std::atomic<bool> broken{false};  ///< read without the token
+  std::atomic<bool> broken{false};  ///< read without the driver lock
   Status cause;
   Status no_memory;     ///< the cause where memory lacks, made while there is some
   bool untold = false;  ///< other hosts are still to be told of the cause
-  std::unique_ptr<Mailbox, MailboxDeleter> mail;  ///< point to point; empty until it is used
+  std::unique_ptr<P2PMatcher, P2PMatcherDeleter>
+      matcher;  ///< point to point; empty until it is used
 
   [[nodiscard]] Op& op_at(std::uint64_t seq) noexcept {
     return window[seq % transport::shm::kWindow];

@@ -17,7 +17,7 @@ using plan::Range;
 using plan::Space;
 using plan::Step;
 using plan::StepKind;
-using transport::shm::Cores;
+using transport::shm::CacheDistance;
 
 namespace {
 
@@ -68,9 +68,9 @@ std::byte* Engine::place(Op& op, const Operand& operand, int rank,
 }
 
 bool Engine::advance(Op& op) {
-  if (op.suspect >= 0) [[unlikely]]
+  if (op.disagreeing_rank >= 0) [[unlikely]]
     return false;
-  if (op.fused) return advance_in_one_stride(op);
+  if (op.fused) return run_one_shot(op);
   bool moved = false;
   if (op.strict) [[unlikely]]
     moved = advance_tokens(op);
@@ -81,7 +81,7 @@ bool Engine::advance(Op& op) {
     const Step& step = steps[op.pc];
     switch (step.kind) {
       case StepKind::copy:
-        if (op.listening && step.dst.space == Space::output && !all_heard(op)) return moved;
+        if (op.defers_output && step.dst.space == Space::output && !all_heard(op)) return moved;
         copy(op, step);
         break;
       case StepKind::publish: publish(op); break;
@@ -112,7 +112,7 @@ bool Engine::advance(Op& op) {
       case StepKind::send: post_send(op, step); break;
       case StepKind::recv: post_receive(op, step); break;
       case StepKind::await_recv:
-        if ((op.listening && !all_heard(op)) || !await_receives(op, step)) {
+        if ((op.defers_output && !all_heard(op)) || !await_receives(op, step)) {
           grant(op);
           return moved;
         }
@@ -174,7 +174,7 @@ void Engine::ring_all(const Group& group) noexcept {
 
 void Engine::publish(Op& op) noexcept {
   Group& group = *op.group;
-  shm::Line& line = group.block->slots[op.seq % shm::kWindow].line;
+  shm::Arrival& line = group.block->slots[op.seq % shm::kWindow].line;
   line.fingerprint = op.fingerprint;
   if (!op.plan->inline_stage) {
     line.payload.exposed.stage_offset = op.stage_offset;
@@ -202,7 +202,7 @@ bool Engine::await_lines(Op& op, const Step& step) {
     if (rank == group.rank) continue;
     Member& member = group.members[static_cast<std::size_t>(rank)];
     if (member.block == nullptr && !find_block(group, member)) return false;
-    const shm::Line& line = member.block->slots[window_slot].line;
+    const shm::Arrival& line = member.block->slots[window_slot].line;
     if (op.sample == Sample::line) [[unlikely]]
       observe_line(op, rank, member.block->slots[window_slot]);
     // acquire: pairs with the release in publish; payload and fingerprint lie before it.
@@ -265,19 +265,21 @@ int Engine::find_winner(const Op& op, const Step& step) const noexcept {
 int Engine::sampled_rank(const Op& op) noexcept {
   const auto others = static_cast<std::uint64_t>(op.group->size - 1);
   // Another one each time, for those that sample every operation and for those that rarely do.
-  const std::uint64_t turn = op.seq / Cores::kSampleEvery + op.seq % Cores::kSampleEvery;
+  const std::uint64_t turn =
+      op.seq / CacheDistance::kSampleEvery + op.seq % CacheDistance::kSampleEvery;
   return static_cast<int>((static_cast<std::uint64_t>(op.group->rank) + 1 + turn % others) %
                           (others + 1));
 }
 
 void Engine::observe(Op& op, int rank, const void* staged, std::size_t bytes) noexcept {
-  if (op.sample != Sample::staged || bytes < Cores::kLeastBytes || rank != sampled_rank(op)) return;
+  if (op.sample != Sample::staged || bytes < CacheDistance::kLeastBytes || rank != sampled_rank(op))
+    return;
   op.sample = Sample::none;
-  if (bytes < Cores::kLargeBytes && op.seq % Cores::kSampleEvery != 0) return;
-  learn(Cores::read_one_line(static_cast<const std::byte*>(staged), bytes, world_.now));
+  if (bytes < CacheDistance::kLargeBytes && op.seq % CacheDistance::kSampleEvery != 0) return;
+  learn(CacheDistance::read_one_line(static_cast<const std::byte*>(staged), bytes, world_.now));
 }
 
-void Engine::observe_line(Op& op, int rank, const shm::Slot& slot) noexcept {
+void Engine::observe_line(Op& op, int rank, const shm::OperationSlot& slot) noexcept {
   if (rank != sampled_rank(op)) return;
   op.sample = Sample::none;
   // Another line of the same page, so that no translation is measured. relaxed: nothing is used.
@@ -289,30 +291,31 @@ void Engine::observe_line(Op& op, int rank, const shm::Slot& slot) noexcept {
 }
 
 void Engine::learn(std::chrono::nanoseconds took) noexcept {
-  cores_.add(took, world_.regions->header().far);
+  cache_distance_.add(took, world_.regions->header().remote_cache);
 }
 
-void Engine::decide_handing_over(Op& op) noexcept {
+void Engine::choose_staging_mode(Op& op) noexcept {
   op.stream_stage = false;
   op.sample = Sample::none;
-  if (op.plan->stage_bytes < Cores::kLeastBytes) return;
-  const bool looks =
-      op.plan->stage_bytes >= Cores::kLargeBytes || op.seq % Cores::kSampleEvery == 0;
+  if (op.plan->stage_bytes < CacheDistance::kLeastBytes) return;
+  const bool looks = op.plan->stage_bytes >= CacheDistance::kLargeBytes ||
+                     op.seq % CacheDistance::kSampleEvery == 0;
   if (looks) {
     // relaxed: a hint.
-    others_far_ = std::ranges::any_of(world_.regions->peers, [](const auto& peer) {
-      return peer.arena != nullptr && peer.header().far.load(std::memory_order_relaxed) != 0;
+    others_remote_ = std::ranges::any_of(world_.regions->peers, [](const auto& peer) {
+      return peer.arena != nullptr &&
+             peer.header().remote_cache.load(std::memory_order_relaxed) != 0;
     });
   }
-  const bool far = cores_.far() || others_far_;
+  const bool far = cache_distance_.remote() || others_remote_;
   // With more ranks than cores a peer's staging may have left its cache before we come to it; its
   // line has not, if it is there at the first look, and tells the same however staging is written.
-  if (crowded()) {
+  if (oversubscribed()) {
     op.stream_stage = far;
     if (looks) op.sample = Sample::line;
     return;
   }
-  op.stream_stage = far && op.seq % Cores::kProbeEvery != 0;
+  op.stream_stage = far && op.seq % CacheDistance::kProbeEvery != 0;
   if (!op.stream_stage) op.sample = Sample::staged;
 }
 
@@ -354,7 +357,7 @@ void Engine::copy(Op& op, const Step& step) noexcept {
     std::byte* const dst = place(op, step.dst, op.group->rank, to);
     const std::byte* const src = place(op, step.src, from, range);
     if (dst == src) return;
-    if (bytes >= Cores::kLargeBytes && step.dst.space == Space::stage && op.stream_stage) {
+    if (bytes >= CacheDistance::kLargeBytes && step.dst.space == Space::stage && op.stream_stage) {
       kernels::copy_nt(dst, src, bytes);
       return;
     }
@@ -363,7 +366,7 @@ void Engine::copy(Op& op, const Step& step) noexcept {
       kernels::copy_few(dst, src, bytes);
     } else if (op.stream_out && step.dst.space == Space::output) {
       kernels::copy_nt(dst, src, bytes);
-    } else if (bytes >= Cores::kLargeBytes && step.src.space == Space::input) {
+    } else if (bytes >= CacheDistance::kLargeBytes && step.src.space == Space::input) {
       kernels::copy_in_runs(dst, src, bytes);
     } else {
       kernels::copy(dst, src, bytes);
@@ -427,7 +430,7 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
   if (strided_source < 0 && !scatter) [[likely]] {
     std::byte* const dst = place(op, step.dst, group.rank, range);
     const std::size_t bytes = range.count * bound.binding.element;
-    if (step.sources == plan::Sources::stages && bytes >= Cores::kLeastBytes) {
+    if (step.sources == plan::Sources::stages && bytes >= CacheDistance::kLeastBytes) {
       for (int i = 0; i < k; ++i) {
         const int rank = member_at(step.ranks, i, group.size, op);
         if (rank != group.rank) observe(op, rank, op.sources[static_cast<std::size_t>(i)], bytes);
@@ -436,14 +439,15 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
     // Only what is complete: a partial sum in the output would be taken for the result. And not two
     // kinds of stores at once (16 MiB: 3.8 ms instead of 3.2).
     const bool home = step.last && op.agreed && !average && bound.kind == Kind::all_reduce &&
-                      step.dst.space == Space::stage && bytes >= Cores::kLargeBytes &&
+                      step.dst.space == Space::stage && bytes >= CacheDistance::kLargeBytes &&
                       op.call.output.contiguous() && op.output_pieces.empty() &&
                       (op.stream_stage || !op.stream_out);
     if (home)
       reduce_home(op, dst, k, range);
     else
-      combine(dst, range.count,
-              op.stream_stage && step.dst.space == Space::stage && bytes >= Cores::kLargeBytes);
+      combine(
+          dst, range.count,
+          op.stream_stage && step.dst.space == Space::stage && bytes >= CacheDistance::kLargeBytes);
     return;
   }
   // Views with strides, several tensors: block by block through temporaries.

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "engine/engine.hpp"
-#include "engine/mailbox.hpp"
 #include "engine/member_at.hpp"
+#include "engine/p2p_matcher.hpp"
 #include "transport/shm/layout.hpp"
 
 // Messages of operations: posts, credit, matching, frames that come early. docs/wire.md tells the
@@ -13,20 +13,15 @@ namespace tutti::engine {
 
 using plan::Space;
 using plan::Step;
+using transport::CreditFrame;
+using transport::DataFrame;
 using transport::FrameHeader;
 using transport::FrameType;
+using transport::type_of;
 
 namespace {
 
-// Bytes of a stream that may be sent before the peer has said that it entered the operation ...
-constexpr std::uint64_t kEagerPerStream = 64 * 1024;
-// ... and of all streams to one peer together (decisions E3).
-constexpr std::uint64_t kEagerPerPeer = 512 * 1024;
-constexpr std::uint64_t kEagerReport = 64 * 1024;
-// A frame counts at least so much: what is held costs memory, however small it is.
-constexpr std::uint64_t kEagerLeast = 64;
 constexpr std::size_t kControlQueue = 4096;
-constexpr std::uint8_t kFlagEager = 1;
 // A larger frame that is held keeps the buffer into which it came; a smaller one is copied.
 constexpr std::size_t kCopied = std::size_t{16} * 1024;
 // What may be held of one peer, in bytes of memory with the bookkeeping of each frame: so much at
@@ -59,15 +54,11 @@ int peer_of(const Step& step, const Op& op) noexcept {
   return member_at({step.peer, 1, 1}, 0, op.group->size, op);
 }
 
-bool is_eager(const FrameHeader& header) noexcept { return (header.flags & kFlagEager) != 0; }
-
 /// Frames without payload that are held where the operation has not begun yet.
 bool is_held_early(const FrameHeader& header) noexcept {
-  const auto type = static_cast<FrameType>(header.type);
+  const FrameType type = type_of(header);
   return type == FrameType::want || type == FrameType::credit || type == FrameType::token;
 }
-
-std::uint64_t eager_cost(std::uint64_t bytes) noexcept { return std::max(bytes, kEagerLeast); }
 
 }  // namespace
 
@@ -148,10 +139,8 @@ bool Engine::pump(Op& op, int rank) {
     std::uint64_t room = stream.credit > stream.sent ? stream.credit - stream.sent : 0;
     const bool eager = room == 0;
     if (eager) {
-      const std::uint64_t out = peer.eager_sent - peer.eager_acked;
-      if (stream.sent < kEagerPerStream && out + kEagerLeast <= kEagerPerPeer) {
-        room = std::min(kEagerPerStream - stream.sent, kEagerPerPeer - out);
-      }
+      if (stream.sent < kEagerPerStream && peer.eager.room() >= kEagerLeast)
+        room = std::min(kEagerPerStream - stream.sent, peer.eager.room());
     }
     // Whole elements: the receiver may have to place each on its own.
     const std::uint64_t most = std::min(room, std::uint64_t{transport::kMaxFramePayload});
@@ -160,24 +149,14 @@ bool Engine::pump(Op& op, int rank) {
     if (post.end > stream.sent ? bytes == 0 : room == 0) {
       if (!stream.wanted && stream.sent < kEagerPerStream) {  // else credit comes unasked
         stream.wanted = true;
-        FrameHeader want;
-        want.type = static_cast<std::uint8_t>(FrameType::want);
-        want.group = op.group->id;
-        want.seq = op.seq;
-        control(global, want);
+        control(global, encode(transport::WantFrame{op.group->id, op.seq}));
       }
       break;
     }
-    FrameHeader header;
-    header.payload_bytes = static_cast<std::uint32_t>(bytes);
-    header.type = static_cast<std::uint8_t>(FrameType::data);
-    header.flags = eager ? kFlagEager : 0;
-    header.group = op.group->id;
-    header.seq = op.seq;
-    header.fingerprint = op.fingerprint;
-    header.offset = stream.sent;
-    std::copy(op.plan->code.begin(), op.plan->code.end(), header.call);
-    if (op.plan->splits) header.call[2] = stream.send_end() / element;
+    DataFrame data{op.group->id, op.seq,        op.fingerprint,
+                   stream.sent,  op.plan->code, static_cast<std::uint32_t>(bytes),
+                   eager};
+    if (op.plan->splits) data.call[2] = stream.send_end() / element;
     OutFrame frame;
     peer.out.make_room();  // before anything is counted
     frame.token = ++peer.token;
@@ -191,11 +170,11 @@ bool Engine::pump(Op& op, int rank) {
       payload = copy;
     }
     stream.sent += bytes;
-    if (eager) peer.eager_sent += eager_cost(bytes);
+    if (eager) peer.eager.send(eager_cost(bytes));
     if (stream.sent == post.end) ++stream.send_at;
     ++op.frames_out;
     peer.out.push_back(std::move(frame));
-    transport->send(global, header, payload, peer.token);
+    transport->send(global, encode(data), payload, peer.token);
     moved = true;
     if (op.state != Op::State::running) break;  // the transport found the peer lost
   }
@@ -215,88 +194,80 @@ std::byte* Engine::bounce(Peer& peer, OutFrame& frame, std::size_t bytes) {
 }
 
 void Engine::grant(Op& op) {
-  if (op.listening) return;
+  if (op.defers_output) return;
   for (int rank = 0; rank < op.group->size; ++rank) {
     Stream& stream = op.streams[static_cast<std::size_t>(rank)];
     const std::uint64_t end = stream.receive_end();
     if (end <= kEagerPerStream || end <= stream.granted) continue;
     stream.granted = end;
-    FrameHeader credit;
-    credit.type = static_cast<std::uint8_t>(FrameType::credit);
-    credit.group = op.group->id;
-    credit.seq = op.seq;
-    credit.offset = end;
-    control(op.group->members[static_cast<std::size_t>(rank)].global, credit);
+    control(op.group->members[static_cast<std::size_t>(rank)].global,
+            encode(CreditFrame{op.group->id, op.seq, end}));
   }
 }
 
-Stream::Post* Engine::post_for(Stream& stream, const FrameHeader& header) noexcept {
+Stream::Post* Engine::post_for(Stream& stream, const DataFrame& data) noexcept {
   // An empty frame stands for a block without elements.
-  if (header.payload_bytes == 0) {
+  if (data.bytes == 0) {
     return !stream.receives.empty() && stream.receive_end() == 0 ? &stream.receives.front()
                                                                  : nullptr;
   }
   for (std::size_t i = stream.receive_at; i < stream.receives.size(); ++i) {
     Stream::Post& post = stream.receives[i];
-    if (header.offset >= post.begin && header.offset < post.end) {
-      return header.offset + header.payload_bytes <= post.end ? &post : nullptr;
-    }
+    if (data.offset >= post.begin && data.offset < post.end)
+      return data.offset + data.bytes <= post.end ? &post : nullptr;
   }
   return nullptr;
 }
 
 /// What a pair of ranks exchanges is compared where the bytes meet (decisions A2).
-bool Engine::splits_differ(Op& op, int rank, const FrameHeader& header) {
+bool Engine::splits_differ(Op& op, int rank, const DataFrame& data) {
   if (!op.plan->splits) return false;
   const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
   if (stream.receives.empty()) return false;  // not posted yet
   const std::uint64_t expected = stream.receive_end() / op.plan->binding.element;
-  if (header.call[2] == expected) return false;
+  if (data.call[2] == expected) return false;
   Group& group = *op.group;
   break_group(
       group, Status(Errc::disagreement,
                     "ranks disagree in " + op_text(op) + ": " + name_of(group, rank) + " sends " +
-                        std::to_string(header.call[2]) + " elements to " +
+                        std::to_string(data.call[2]) + " elements to " +
                         name_of(group, group.rank) + ", which expects " + std::to_string(expected) +
                         ". What a rank sends another must be what that one expects from it; the "
                         "group is broken, make a new one."));
   return true;
 }
 
-void Engine::arrived(Op& op, int rank, const FrameHeader& header, const std::byte* bounced) {
+void Engine::arrived(Op& op, int rank, const DataFrame& data, const std::byte* bounced) {
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
-  Stream::Post* const post = post_for(stream, header);
+  Stream::Post* const post = post_for(stream, data);
   if (post == nullptr) return;  // cannot be: on_header looked
   stream.heard = true;
-  if (bounced != nullptr && header.payload_bytes > 0) {
-    const std::uint64_t inside = header.offset - post->begin;
+  if (bounced != nullptr && data.bytes > 0) {
+    const std::uint64_t inside = data.offset - post->begin;
     if (post->data != nullptr) {
-      std::memcpy(post->data + inside, bounced, header.payload_bytes);
+      std::memcpy(post->data + inside, bounced, data.bytes);
     } else {
       const std::size_t element = op.plan->binding.element;
-      post->elements.unpack(inside / element, header.payload_bytes / element, bounced);
+      post->elements.unpack(inside / element, data.bytes / element, bounced);
     }
   }
-  stream.received = header.offset + header.payload_bytes;
+  stream.received = data.offset + data.bytes;
   while (stream.receive_at < stream.receives.size() &&
          stream.receives[stream.receive_at].end <= stream.received) {
     ++stream.receive_at;
   }
-  took(op.group->members[static_cast<std::size_t>(rank)].global, header);
+  took(op.group->members[static_cast<std::size_t>(rank)].global, data);
 }
 
-/// A frame is used or dropped: what its sender sent unasked counts no longer.
-void Engine::took(int global, const FrameHeader& header) noexcept {
-  if (!is_eager(header)) return;
+/// A frame is used or dropped: what its sender sent before credit counts no longer.
+void Engine::took(int global, const DataFrame& data) noexcept {
+  if (!data.eager) return;
   Peer& peer = peers_[static_cast<std::size_t>(global)];
-  peer.eager_in += eager_cost(header.payload_bytes);
-  if (peer.eager_in - peer.eager_reported < kEagerReport) return;
-  FrameHeader credit;
-  credit.type = static_cast<std::uint8_t>(FrameType::credit);
-  credit.offset = peer.eager_in;
+  peer.eager.take(eager_cost(data.bytes));
+  if (!peer.eager.report_due()) return;
   try {
-    control(global, credit);
-    peer.eager_reported = peer.eager_in;
+    control(global, encode(transport::EagerCreditFrame{peer.eager.taken()}));
+    peer.eager.reported();
   } catch (const std::bad_alloc&) {  // the next report says it
   }
 }
@@ -305,7 +276,8 @@ void Engine::drop_held(const Group& group) noexcept {
   for (std::size_t p = 0; p < peers_.size(); ++p) {
     peers_[p].held.erase_if([&](HeldFrames::Frame& held) {
       if (held.header.group != group.id) return false;
-      took(static_cast<int>(p), held.header);
+      if (type_of(held.header) == FrameType::data)
+        took(static_cast<int>(p), decode<DataFrame>(held.header));
       buffers_.give(std::move(held.data));
       return true;
     });
@@ -316,9 +288,13 @@ void Engine::hold_control(int peer, const FrameHeader& header) {
   HeldFrames& all = peers_[static_cast<std::size_t>(peer)].held;
   for (std::size_t back = 1; back <= std::min(all.size(), kLookBack); ++back) {
     HeldFrames::Frame& held = all[all.size() - back];
-    if (held.header.group != header.group || held.header.seq != header.seq) continue;
-    if (held.header.type != header.type) continue;
-    held.header.offset = std::max(held.header.offset, header.offset);  // the later says it all
+    if (!belongs_to(held.header, header.group, header.seq) || held.header.type != header.type)
+      continue;
+    if (type_of(header) == FrameType::credit) {  // the greater one says it all
+      CreditFrame credit = decode<CreditFrame>(held.header);
+      credit.end = std::max(credit.end, decode<CreditFrame>(header).end);
+      held.header = encode(credit);
+    }
     return;
   }
   all.push(header, {});
@@ -340,46 +316,40 @@ void Engine::deliver_held(Op& op, int rank) {
   Stream& stream = op.streams[static_cast<std::size_t>(rank)];
   bool waits = false;  // for a receive that is not posted yet; what follows must not overtake it
   for (auto it = peer.held.begin(); it != peer.held.end();) {
-    const bool data = static_cast<FrameType>(it->header.type) == FrameType::data;
-    if (it->header.group != op.group->id || it->header.seq != op.seq) {
+    if (!belongs_to(it->header, op.group->id, op.seq)) {
       ++it;
       continue;
     }
-    if (static_cast<FrameType>(it->header.type) == FrameType::credit) {
-      stream.credit = std::max(stream.credit, it->header.offset);
+    if (type_of(it->header) == FrameType::credit) {
+      stream.credit = std::max(stream.credit, decode<CreditFrame>(it->header).end);
       it = peer.held.erase(it);
       continue;
     }
-    if (static_cast<FrameType>(it->header.type) == FrameType::want) {
-      FrameHeader credit = it->header;
-      credit.type = static_cast<std::uint8_t>(FrameType::credit);
-      credit.offset = kEagerPerStream;
-      credit.payload_bytes = 0;
-      control(global, credit);
+    if (type_of(it->header) == FrameType::want) {
+      control(global, encode(CreditFrame{op.group->id, op.seq, kEagerPerStream}));
       it = peer.held.erase(it);
       continue;
     }
-    if (!data) {  // a token, which begin_agreement takes
+    if (type_of(it->header) != FrameType::data) {  // a token, which begin_agreement takes
       ++it;
       continue;
     }
-    if (it->header.fingerprint != op.fingerprint) {
-      CallCode theirs;
-      std::copy(std::begin(it->header.call), std::end(it->header.call), theirs.begin());
-      disagreement(op, rank, &theirs, it->header.seq);
+    const DataFrame data = decode<DataFrame>(it->header);
+    if (data.fingerprint != op.fingerprint) {
+      disagreement(op, rank, &data.call, data.seq);
       return;
     }
-    if (splits_differ(op, rank, it->header)) return;
+    if (splits_differ(op, rank, data)) return;
     stream.compared = !op.plan->splits || !stream.receives.empty();
     // Out of order it may come from a broken peer only: as if not posted.
-    if (waits || op.listening || it->header.offset != stream.received ||
-        post_for(stream, it->header) == nullptr) {
+    if (waits || op.defers_output || data.offset != stream.received ||
+        post_for(stream, data) == nullptr) {
       waits = true;
-      stream.kept = std::max(stream.kept, it->header.offset + it->header.payload_bytes);
+      stream.kept = std::max(stream.kept, data.offset + data.bytes);
       ++it;
       continue;
     }
-    arrived(op, rank, it->header, it->data.data());
+    arrived(op, rank, data, it->data.data());
     buffers_.give(std::move(it->data));
     it = peer.held.erase(it);
   }
@@ -470,7 +440,7 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
     return place_of_frame(peer, header);
   } catch (const std::bad_alloc&) {  // it is read all the same: its sender has done nothing wrong
     from.into = nullptr;
-    from.into_mail = nullptr;
+    from.into_matcher = nullptr;
     from.keep = false;
     from.drop = true;
     break_for_memory(nullptr);
@@ -488,57 +458,50 @@ std::span<std::byte> Engine::place_of_frame(int peer, const FrameHeader& header)
   };
   if (transport::is_p2p(header)) {
     std::span<std::byte> into;
-    if (!expects_letter(peer, header, into)) return {};
+    if (!expects_p2p(peer, header, into)) return {};
     return into.empty() ? into_buffer() : into;
   }
-  if (static_cast<FrameType>(header.type) != FrameType::data)
+  if (type_of(header) != FrameType::data)
     return !is_held_early(header) || may_hold(from, header) ? into_buffer()
                                                             : std::span<std::byte>();
-  Group* const group = group_of(header.group);
-  if (is_eager(header)) {
-    from.eager_seen += eager_cost(header.payload_bytes);
-    if (from.eager_seen - from.eager_reported > kEagerPerPeer) return {};
-  }
+  const DataFrame data = decode<DataFrame>(header);
+  Group* const group = group_of(data.group);
+  if (data.eager && !from.eager.receive(eager_cost(data.bytes))) return {};
   if (group == nullptr) {
-    from.keep = !is_closed(header.group);
+    from.keep = !is_closed(data.group);
   } else if (const int rank = rank_of(*group, peer); rank < 0) {
     return {};
   } else if (!group->broken) {
-    Op& op = group->op_at(header.seq);
-    if (header.seq > group->started) {
+    Op& op = group->op_at(data.seq);
+    if (data.seq > group->started) {
       from.keep = true;
-    } else if (op.seq == header.seq && op.fingerprint != header.fingerprint) {
-      CallCode theirs;
-      std::copy(std::begin(header.call), std::end(header.call), theirs.begin());
-      disagreement(op, rank, &theirs, header.seq);
-    } else if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty() &&
-               op.suspect < 0) {
-      if (splits_differ(op, rank, header)) return into_buffer();
+    } else if (op.seq == data.seq && op.fingerprint != data.fingerprint) {
+      disagreement(op, rank, &data.call, data.seq);
+    } else if (op.seq == data.seq && op.state == Op::State::running && !op.streams.empty() &&
+               op.disagreeing_rank < 0) {
+      if (splits_differ(op, rank, data)) return into_buffer();
       Stream& stream = op.streams[static_cast<std::size_t>(rank)];
-      const bool usable = header.offset == stream.received && !op.listening;
-      Stream::Post* const post = usable ? post_for(stream, header) : nullptr;
+      const bool usable = data.offset == stream.received && !op.defers_output;
+      Stream::Post* const post = usable ? post_for(stream, data) : nullptr;
       if (post != nullptr) {
         from.into = &op;
         if (post->data != nullptr) {
-          return {post->data + (header.offset - post->begin),
-                  std::max<std::size_t>(header.payload_bytes, 1)};
+          return {post->data + (data.offset - post->begin), std::max<std::size_t>(data.bytes, 1)};
         }
       } else {
         from.keep = true;
         // A stream has no holes and repeats nothing, so what is held of it is bounded by its
         // credit.
-        if (header.offset != std::max(stream.received, stream.kept)) return {};
+        if (data.offset != std::max(stream.received, stream.kept)) return {};
         // Beyond what may come before it has a receive, credit was given for receives that are
         // posted: nothing of it has to wait.
-        if (header.offset > kEagerPerStream ||
-            header.payload_bytes > kEagerPerStream - header.offset)
-          return {};
+        if (data.offset > kEagerPerStream || data.bytes > kEagerPerStream - data.offset) return {};
       }
     }
   }
-  // Before we have begun an operation nobody has credit for it: only what came unasked is held.
-  const bool early = group == nullptr || header.seq > group->started;
-  if (from.keep && ((early && !is_eager(header)) || !may_hold(from, header))) return {};
+  // Before we have begun an operation nobody has credit for it: only eager data is held.
+  const bool early = group == nullptr || data.seq > group->started;
+  if (from.keep && ((early && !data.eager) || !may_hold(from, header))) return {};
   return into_buffer();
 }
 
@@ -558,7 +521,7 @@ void Engine::hold(Peer& from, const FrameHeader& header) {
 void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   if (from.drop) {
-    took(peer, header);
+    if (type_of(header) == FrameType::data) took(peer, decode<DataFrame>(header));
     return;
   }
   guarded(nullptr, [&] { take_frame(peer, header); });
@@ -567,46 +530,47 @@ void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
 void Engine::take_frame(int peer, const FrameHeader& header) {
   Peer& from = peers_[static_cast<std::size_t>(peer)];
   if (transport::is_p2p(header)) {
-    on_letter_frame(peer, header);
+    on_p2p_frame(peer, header);
     return;
   }
-  if (static_cast<FrameType>(header.type) != FrameType::data) {
+  if (type_of(header) != FrameType::data) {
     on_control(peer, header, {from.buffer.data(), header.payload_bytes});
     return;
   }
+  const DataFrame data = decode<DataFrame>(header);
   if (from.keep) {
     // Between its head and its end the operation may have begun, or the receive been posted, or the
     // group been made (without this peer), or broken.
-    Group* const group = group_of(header.group);
+    Group* const group = group_of(data.group);
     const int rank = group == nullptr ? -1 : rank_of(*group, peer);
-    if (group == nullptr ? is_closed(header.group)
+    if (group == nullptr ? is_closed(data.group)
                          : rank < 0 || group->broken.load(std::memory_order_relaxed)) {
-      took(peer, header);
+      took(peer, data);
       return;
     }
     hold(from, header);
     if (group == nullptr) return;
-    Op& op = group->op_at(header.seq);
-    if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
+    Op& op = group->op_at(data.seq);
+    if (op.seq == data.seq && op.state == Op::State::running && !op.streams.empty()) {
       Stream& stream = op.streams[static_cast<std::size_t>(rank)];
       // Behind others that wait: it waits with them, and none of them is looked at again.
-      if (stream.kept > stream.received && stream.kept == header.offset &&
-          op.fingerprint == header.fingerprint)
-        stream.kept += header.payload_bytes;
+      if (stream.kept > stream.received && stream.kept == data.offset &&
+          op.fingerprint == data.fingerprint)
+        stream.kept += data.bytes;
       else
         deliver_held(op, rank);
     }
     return;
   }
   Op* const op = std::exchange(from.into, nullptr);
-  if (op == nullptr || op->seq != header.seq || op->state != Op::State::running) {
-    took(peer, header);
+  if (op == nullptr || op->seq != data.seq || op->state != Op::State::running) {
+    took(peer, data);
     return;
   }
   const int rank = rank_of(*op->group, peer);
-  const Stream::Post* const post = post_for(op->streams[static_cast<std::size_t>(rank)], header);
+  const Stream::Post* const post = post_for(op->streams[static_cast<std::size_t>(rank)], data);
   const bool bounced = post != nullptr && post->data == nullptr;
-  arrived(*op, rank, header, bounced ? from.buffer.data() : nullptr);
+  arrived(*op, rank, data, bounced ? from.buffer.data() : nullptr);
 }
 
 void Engine::on_sent(int peer, std::uint64_t token) noexcept {
@@ -616,7 +580,7 @@ void Engine::on_sent(int peer, std::uint64_t token) noexcept {
     if (frame.op != nullptr && frame.op->seq == frame.seq && frame.op->frames_out > 0) {
       --frame.op->frames_out;
     }
-    if (frame.mail != nullptr) frame.mail->on_sent(frame.seq);
+    if (frame.matcher != nullptr) frame.matcher->on_sent(frame.seq);
     if (frame.bounced) {
       --to.bounces;
       bounced_ -= frame.bounce.size();
@@ -638,7 +602,7 @@ void Engine::release_frames(Op& op) noexcept {
     if (peers_[p].into == &op) {
       world_.route[p]->drop_arriving(static_cast<int>(p));
       peers_[p].into = nullptr;
-      took(static_cast<int>(p), peers_[p].arriving);
+      took(static_cast<int>(p), decode<DataFrame>(peers_[p].arriving));
     }
   }
   op.frames_out = 0;

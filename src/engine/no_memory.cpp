@@ -2,7 +2,7 @@
 #include <utility>
 
 #include "engine/engine.hpp"
-#include "engine/mailbox.hpp"
+#include "engine/p2p_matcher.hpp"
 
 // What becomes of operations and callbacks where the system refuses memory: the group breaks, with
 // code `resource`, and this rank is the culprit. Nothing here needs memory to do so.
@@ -56,8 +56,8 @@ bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noex
       finished_.push_back({callback, *known});
       return true;
     }
-    if (is_transfer(ticket)) {
-      group.mail->on_done(ticket, callback);
+    if (is_p2p(ticket)) {
+      group.matcher->on_done(ticket, callback);
     } else if (Op& op = group.op_at(ticket); op.seq == ticket) {
       op.callbacks.push_back(callback);
     } else {

@@ -44,7 +44,7 @@ bool adds_all(const Step& step, std::int32_t size, Space space, std::int64_t slo
 /// one_shot: copy to the stage, publish, await all others, agree, reduce all stages into the
 /// output. shared: the same up to agree; if one of the others has signalled, copy its slot 1 into
 /// the output, else reduce all stages into ours, signal, and copy it into the output.
-Stride stride_of(const plan::Schedule& schedule, const plan::Binding& binding) noexcept {
+Shape shape_of(const plan::Schedule& schedule, const plan::Binding& binding) noexcept {
   const auto& steps = schedule.steps;
   const std::int32_t size = schedule.size;
   const Operand input;
@@ -56,10 +56,10 @@ Stride stride_of(const plan::Schedule& schedule, const plan::Binding& binding) n
       !copies(steps[0], stage, input) || steps[1].kind != StepKind::publish ||
       steps[kAwait].kind != StepKind::await_line || steps[kAwait].ranks.count != size - 1 ||
       steps[3].kind != StepKind::agree) {
-    return Stride::none;
+    return Shape::none;
   }
   if (schedule.stage_slots == 1 && steps.size() == 5 && adds_all(steps[4], size, Space::output, 0))
-    return Stride::one_shot;
+    return Shape::one_shot;
   Operand result = stage;
   result.slot = plan::constant(1);
   Operand of_winner = result;
@@ -72,12 +72,12 @@ Stride stride_of(const plan::Schedule& schedule, const plan::Binding& binding) n
       steps[6].value == steps[kClaim].value && copies(steps[7], output, result) &&
       steps[8].kind == StepKind::jump && steps[8].jump == end &&
       copies(steps[9], output, of_winner)) {
-    return Stride::shared;
+    return Shape::shared;
   }
-  return Stride::none;
+  return Shape::none;
 }
 
-bool Engine::advance_in_one_stride(Op& op) {
+bool Engine::run_one_shot(Op& op) {
   const BoundPlan& bound = *op.plan;
   const std::size_t bytes = bound.binding.count * bound.binding.element;
   Group& group = *op.group;
@@ -88,7 +88,7 @@ bool Engine::advance_in_one_stride(Op& op) {
     // else fetch the line in between, and it had to be fetched back.
     if (bytes <= 16 && bytes >= 8)
       kernels::copy_few(op.stage, input, bytes);
-    else if (op.stream_stage && bytes >= shm::Cores::kLeastBytes)
+    else if (op.stream_stage && bytes >= shm::CacheDistance::kLeastBytes)
       kernels::copy_nt(op.stage, input, bytes);
     else
       kernels::copy(op.stage, input, bytes);
@@ -100,7 +100,7 @@ bool Engine::advance_in_one_stride(Op& op) {
   if (!await_lines(op, steps[kAwait])) return moved || op.state != Op::State::running;
   op.agreed = true;
   void* const output = op.call.output.data();
-  if (bound.stride == Stride::one_shot) {
+  if (bound.shape == Shape::one_shot) {
     add_all(op, output, bytes);
   } else {
     const int winner = find_winner(op, steps[kClaim]);
@@ -123,7 +123,7 @@ void Engine::add_all(Op& op, void* to, std::size_t bytes) noexcept {
   // Our own values are still there, and perhaps not in the cache where they are staged.
   if (to != op.call.output.data() || op.call.input.data() == to)
     op.sources[static_cast<std::size_t>(group.rank)] = op.call.input.data();
-  if (bytes >= shm::Cores::kLeastBytes && group.size > 1) {
+  if (bytes >= shm::CacheDistance::kLeastBytes && group.size > 1) {
     const int rank = sampled_rank(op);
     observe(op, rank, op.stage_of[static_cast<std::size_t>(rank)], bytes);
   }

@@ -35,8 +35,8 @@ bool sums_narrow(const Collective& call, DType dtype) noexcept {
   return traits_of(call.kind).reduces && kernels::is_narrow(dtype);
 }
 
-/// Blocks of several ranks that land in the output with nothing between: see Op::listening.
-bool hears_all(const plan::Schedule& schedule) noexcept {
+/// Blocks of several ranks that land in the output with nothing between: see Op::defers_output.
+bool compares_all_headers(const plan::Schedule& schedule) noexcept {
   const Layout layout = traits_of(schedule.kind).layout;
   if (!schedule.messages || (layout != Layout::gather && layout != Layout::exchange)) return false;
   return std::all_of(schedule.steps.begin(), schedule.steps.end(), [](const plan::Step& step) {
@@ -47,7 +47,7 @@ bool hears_all(const plan::Schedule& schedule) noexcept {
 
 /// Blocks that a rank hands on out of its output: whose first one comes knows nothing yet of the
 /// ranks whose blocks come last.
-bool hands_on(const plan::Schedule& schedule) noexcept {
+bool forwards_output(const plan::Schedule& schedule) noexcept {
   if (!schedule.messages || traits_of(schedule.kind).layout != Layout::gather) return false;
   return std::any_of(schedule.steps.begin(), schedule.steps.end(), [](const plan::Step& step) {
     return step.kind == plan::StepKind::send && step.src.space == plan::Space::output;
@@ -137,8 +137,8 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   bound.out_ends = extent.out_ends;
   bound.code = code;
   bound.schedule = &schedule;
-  bound.hears_all = hears_all(schedule);
-  bound.hands_on = hands_on(schedule);
+  bound.compares_all_headers = compares_all_headers(schedule);
+  bound.forwards_output = forwards_output(schedule);
   if (traits_of(call.kind).reduces) {
     // AVG divides in the step that completes a sum; PREMUL_SUM has multiplied the input before.
     const bool sums = call.op == ReduceOp::avg || call.op == ReduceOp::premul_sum;
@@ -171,7 +171,7 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   // What else would be done to values on their way (means, factors) is not fused. The kernels take
   // all ranks' values in one pass there, so the dtype does not matter.
   const bool plain = call.op != ReduceOp::avg && call.op != ReduceOp::premul_sum;
-  if (plain && bound.reduce != nullptr) bound.stride = stride_of(schedule, bound.binding);
+  if (plain && bound.reduce != nullptr) bound.shape = shape_of(schedule, bound.binding);
   bound.scratch_bytes = static_cast<std::size_t>(schedule.scratch_slots) * bound.slot_bytes;
   bound.stream_out = goes_around_cache(call.kind, count * element, neighbours_);
   return bound;

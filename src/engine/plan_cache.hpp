@@ -18,9 +18,9 @@
 
 namespace tutti::engine {
 
-/// Small reductions whose steps are taken in one stride (one_shot.cpp): everybody adds all; or who
+/// Small reductions whose steps are taken in one go (one_shot.cpp): everybody adds all; or who
 /// comes last does, and the others copy its result.
-enum class Stride : std::uint8_t { none, one_shot, shared };
+enum class Shape : std::uint8_t { none, one_shot, shared };
 
 /// What the next call with the same signature needs: bound once, found by a compare.
 struct BoundPlan {
@@ -46,11 +46,12 @@ struct BoundPlan {
   std::size_t scratch_bytes = 0;
   bool inline_stage = false;  ///< what is staged fits into the line
   bool own_stage = false;     ///< this rank stages something itself
-  Stride stride = Stride::none;
+  Shape shape = Shape::none;
   bool stream_out = false;  ///< copies to the output go around the cache
   bool splits = false;      ///< each pair of ranks has its own number of elements
-  bool hears_all = false;   ///< every block comes by message right from its rank into the output
-  bool hands_on = false;    ///< ... or by way of others' outputs: tokens go round first
+  bool compares_all_headers =
+      false;  ///< every block comes by message right from its rank into the output
+  bool forwards_output = false;  ///< ... or by way of others' outputs: tokens go round first
   std::size_t input_first = 0;   ///< number of the first element of this rank's input ...
   std::size_t output_first = 0;  ///< ... and output
   CallCode code{};
@@ -67,8 +68,7 @@ struct BoundPlan {
 };
 
 /// Which of them these steps are.
-[[nodiscard]] Stride stride_of(const plan::Schedule& schedule,
-                               const plan::Binding& binding) noexcept;
+[[nodiscard]] Shape shape_of(const plan::Schedule& schedule, const plan::Binding& binding) noexcept;
 
 /// The plans of one group. Pure: what it chooses depends on agreed data alone (decisions B2).
 class PlanCache {

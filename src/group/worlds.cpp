@@ -172,7 +172,8 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   options.exchange =
       [&, rank = options.rank](const std::string& mine) -> Result<std::vector<std::string>> {
     const bool first = asked++ == 0;
-    const std::string name = first ? "cards" : "cards " + std::to_string(asked);
+    const std::string name =
+        first ? "worker_addresses" : "worker_addresses " + std::to_string(asked);
     Result<std::vector<std::string>> texts =
         exchange(name, first ? std::string(kHead) + factory.name + '\n' + mine : mine);
     if (!texts) return texts;

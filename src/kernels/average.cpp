@@ -49,36 +49,36 @@ Stage stage() noexcept {
 }
 
 /// `kEach`: numbers in an element.
-template <DType kType, std::size_t kEach, bool kPastCache>
+template <DType kType, std::size_t kEach, bool kNonTemporal>
 void average(void* dst, const void* const* sources, int k, std::size_t count,
              std::int64_t divisor) {
   const StagedCall call{dst, sources, k, count * kEach, divisor};
-  if (kPastCache)
+  if (kNonTemporal)
     reduce_staged_nt(stage<kType>(), call);
   else
     reduce_staged(stage<kType>(), call);
 }
 
-template <bool kPastCache>
+template <bool kNonTemporal>
 AverageFn find(DType dtype) noexcept {
   switch (dtype) {
     case DType::bool_: return nullptr;
-    case DType::uint8: return &average<DType::uint8, 1, kPastCache>;
-    case DType::int8: return &average<DType::int8, 1, kPastCache>;
-    case DType::uint16: return &average<DType::uint16, 1, kPastCache>;
-    case DType::int16: return &average<DType::int16, 1, kPastCache>;
-    case DType::uint32: return &average<DType::uint32, 1, kPastCache>;
-    case DType::int32: return &average<DType::int32, 1, kPastCache>;
-    case DType::uint64: return &average<DType::uint64, 1, kPastCache>;
-    case DType::int64: return &average<DType::int64, 1, kPastCache>;
-    case DType::float16: return &average<DType::float16, 1, kPastCache>;
-    case DType::bfloat16: return &average<DType::bfloat16, 1, kPastCache>;
-    case DType::float32: return &average<DType::float32, 1, kPastCache>;
-    case DType::float64: return &average<DType::float64, 1, kPastCache>;
-    case DType::float8_e4m3: return &average<DType::float8_e4m3, 1, kPastCache>;
-    case DType::float8_e5m2: return &average<DType::float8_e5m2, 1, kPastCache>;
-    case DType::complex64: return &average<DType::float32, 2, kPastCache>;
-    case DType::complex128: return &average<DType::float64, 2, kPastCache>;
+    case DType::uint8: return &average<DType::uint8, 1, kNonTemporal>;
+    case DType::int8: return &average<DType::int8, 1, kNonTemporal>;
+    case DType::uint16: return &average<DType::uint16, 1, kNonTemporal>;
+    case DType::int16: return &average<DType::int16, 1, kNonTemporal>;
+    case DType::uint32: return &average<DType::uint32, 1, kNonTemporal>;
+    case DType::int32: return &average<DType::int32, 1, kNonTemporal>;
+    case DType::uint64: return &average<DType::uint64, 1, kNonTemporal>;
+    case DType::int64: return &average<DType::int64, 1, kNonTemporal>;
+    case DType::float16: return &average<DType::float16, 1, kNonTemporal>;
+    case DType::bfloat16: return &average<DType::bfloat16, 1, kNonTemporal>;
+    case DType::float32: return &average<DType::float32, 1, kNonTemporal>;
+    case DType::float64: return &average<DType::float64, 1, kNonTemporal>;
+    case DType::float8_e4m3: return &average<DType::float8_e4m3, 1, kNonTemporal>;
+    case DType::float8_e5m2: return &average<DType::float8_e5m2, 1, kNonTemporal>;
+    case DType::complex64: return &average<DType::float32, 2, kNonTemporal>;
+    case DType::complex128: return &average<DType::float64, 2, kNonTemporal>;
   }
   return nullptr;
 }

@@ -65,11 +65,11 @@ Stage stage() noexcept {
   }
 }
 
-template <ReduceOp kOp, DType kType, bool kPastCache>
+template <ReduceOp kOp, DType kType, bool kNonTemporal>
 void reduce_by_stage(void* dst, const void* const* sources, int k, std::size_t count) {
   if (k == 1 && kType != DType::bool_) {
     if (count > 0) std::memmove(dst, sources[0], count * size_of(kType));
-  } else if (kPastCache) {
+  } else if (kNonTemporal) {
     reduce_staged_nt(stage<kOp, kType>(), {dst, sources, k, count});
   } else {
     reduce_staged(stage<kOp, kType>(), {dst, sources, k, count});
@@ -102,10 +102,10 @@ ReducePair find_for_bool(ReduceOp op) noexcept {
 }
 
 /// Both components are added like so many floats.
-template <DType kComponent, bool kPastCache>
+template <DType kComponent, bool kNonTemporal>
 void add_complex(void* dst, const void* const* sources, int k, std::size_t count) {
   const ReducePair sum = find_sum(kComponent);
-  (kPastCache ? sum.streaming : sum.plain)(dst, sources, k, 2 * count);
+  (kNonTemporal ? sum.streaming : sum.plain)(dst, sources, k, 2 * count);
 }
 
 template <DType kType, DType kComponent>

@@ -95,9 +95,9 @@ constexpr std::array kAlgorithms{
     algorithm(Kind::all_to_all, "direct_all_to_all", direct_all_to_all, kAnySplits),
 };
 
-/// Where the ranks are. fit: one host with a CPU for each; crowded: one host with fewer CPUs;
-/// spread: every rank on a host of its own; mixed: several hosts, several ranks on some.
-enum class Where : std::uint8_t { fit, crowded, spread, mixed };
+/// Where the ranks are. fit: one host with a CPU for each; oversubscribed: one host with fewer
+/// CPUs; spread: every rank on a host of its own; mixed: several hosts, several ranks on some.
+enum class Where : std::uint8_t { fit, oversubscribed, spread, mixed };
 
 /// The first row that fits is taken: at most so many ranks, at most so many bytes.
 struct Row {
@@ -111,15 +111,15 @@ struct Row {
 
 constexpr Row kTable[] = {
     {Kind::barrier, Where::fit, kAnyRanks, kAny, "region_barrier", 0},
-    {Kind::barrier, Where::crowded, kAnyRanks, kAny, "region_barrier", 0},
+    {Kind::barrier, Where::oversubscribed, kAnyRanks, kAny, "region_barrier", 0},
     {Kind::barrier, Where::spread, 16, kAny, "direct_barrier", 0},
     {Kind::barrier, Where::spread, kAnyRanks, kAny, "dissemination_barrier", 0},
     {Kind::barrier, Where::mixed, kAnyRanks, kAny, "two_level_barrier", 0},
 
     {Kind::broadcast, Where::fit, kAnyRanks, 64 * kKiB, "broadcast_one_shot", 0},
     {Kind::broadcast, Where::fit, kAnyRanks, kAny, "broadcast_chunked", 512 * kKiB},
-    {Kind::broadcast, Where::crowded, kAnyRanks, 256 * kKiB, "broadcast_one_shot", 0},
-    {Kind::broadcast, Where::crowded, kAnyRanks, kAny, "broadcast_chunked", 256 * kKiB},
+    {Kind::broadcast, Where::oversubscribed, kAnyRanks, 256 * kKiB, "broadcast_one_shot", 0},
+    {Kind::broadcast, Where::oversubscribed, kAnyRanks, kAny, "broadcast_chunked", 256 * kKiB},
     {Kind::broadcast, Where::spread, 2, kAny, "binomial_broadcast", 128 * kKiB},
     {Kind::broadcast, Where::spread, kAnyRanks, 32 * kKiB, "binomial_broadcast", 128 * kKiB},
     {Kind::broadcast, Where::spread, 64, kAny, "scatter_all_gather_broadcast", 128 * kKiB},
@@ -130,9 +130,9 @@ constexpr Row kTable[] = {
     {Kind::all_reduce, Where::fit, kAnyRanks, 4 * kKiB, "one_shot", 0},
     {Kind::all_reduce, Where::fit, kAnyRanks, 4 * kMiB, "slice_owner", 512 * kKiB},
     {Kind::all_reduce, Where::fit, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
-    {Kind::all_reduce, Where::crowded, kAnyRanks, 1 * kKiB, "one_shot", 0},
-    {Kind::all_reduce, Where::crowded, kAnyRanks, 16 * kKiB, "shared_one_shot", 0},
-    {Kind::all_reduce, Where::crowded, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
+    {Kind::all_reduce, Where::oversubscribed, kAnyRanks, 1 * kKiB, "one_shot", 0},
+    {Kind::all_reduce, Where::oversubscribed, kAnyRanks, 16 * kKiB, "shared_one_shot", 0},
+    {Kind::all_reduce, Where::oversubscribed, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
     {Kind::all_reduce, Where::spread, 16, 8 * kKiB, "exchange", 0},
     {Kind::all_reduce, Where::spread, 64, kAny, "direct", 256 * kKiB},
     {Kind::all_reduce, Where::spread, kAnyRanks, 4 * kKiB, "recursive_doubling", 0},
@@ -146,8 +146,8 @@ constexpr Row kTable[] = {
 
     {Kind::reduce, Where::fit, kAnyRanks, 8 * kKiB, "one_shot", 0},
     {Kind::reduce, Where::fit, kAnyRanks, kAny, "slice_owner", 512 * kKiB},
-    {Kind::reduce, Where::crowded, kAnyRanks, 16 * kKiB, "one_shot", 0},
-    {Kind::reduce, Where::crowded, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
+    {Kind::reduce, Where::oversubscribed, kAnyRanks, 16 * kKiB, "one_shot", 0},
+    {Kind::reduce, Where::oversubscribed, kAnyRanks, kAny, "slice_owner", 256 * kKiB},
     {Kind::reduce, Where::spread, 2, kAny, "direct", 256 * kKiB},
     {Kind::reduce, Where::spread, 16, 32 * kKiB, "direct", 256 * kKiB},
     {Kind::reduce, Where::spread, kAnyRanks, 16 * kKiB, "binomial", 0},
@@ -160,8 +160,8 @@ constexpr Row kTable[] = {
 
     {Kind::all_gather, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
     {Kind::all_gather, Where::fit, kAnyRanks, kAny, "chunked", 128 * kKiB},
-    {Kind::all_gather, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
-    {Kind::all_gather, Where::crowded, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::all_gather, Where::oversubscribed, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::all_gather, Where::oversubscribed, kAnyRanks, kAny, "chunked", 256 * kKiB},
     {Kind::all_gather, Where::spread, 16, kAny, "direct", 0},
     {Kind::all_gather, Where::spread, kAnyRanks, 64 * kKiB, "bruck", 0},
     {Kind::all_gather, Where::spread, kAnyRanks, kAny, "direct", 0},
@@ -169,8 +169,8 @@ constexpr Row kTable[] = {
 
     {Kind::gather, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
     {Kind::gather, Where::fit, kAnyRanks, kAny, "chunked", 512 * kKiB},
-    {Kind::gather, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
-    {Kind::gather, Where::crowded, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::gather, Where::oversubscribed, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::gather, Where::oversubscribed, kAnyRanks, kAny, "chunked", 256 * kKiB},
     {Kind::gather, Where::spread, 16, kAny, "direct", 0},
     {Kind::gather, Where::spread, kAnyRanks, 64 * kKiB, "binomial", 0},
     {Kind::gather, Where::spread, kAnyRanks, kAny, "direct", 0},
@@ -179,8 +179,8 @@ constexpr Row kTable[] = {
 
     {Kind::scatter, Where::fit, kAnyRanks, 128 * kKiB, "one_shot", 0},
     {Kind::scatter, Where::fit, kAnyRanks, kAny, "chunked", 512 * kKiB},
-    {Kind::scatter, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
-    {Kind::scatter, Where::crowded, kAnyRanks, kAny, "chunked", 512 * kKiB},
+    {Kind::scatter, Where::oversubscribed, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::scatter, Where::oversubscribed, kAnyRanks, kAny, "chunked", 512 * kKiB},
     {Kind::scatter, Where::spread, 16, kAny, "direct", 0},
     {Kind::scatter, Where::spread, kAnyRanks, 64 * kKiB, "binomial", 0},
     {Kind::scatter, Where::spread, kAnyRanks, kAny, "direct", 0},
@@ -189,25 +189,25 @@ constexpr Row kTable[] = {
 
     {Kind::reduce_scatter, Where::fit, kAnyRanks, 64 * kKiB, "one_shot", 0},
     {Kind::reduce_scatter, Where::fit, kAnyRanks, kAny, "chunked", 512 * kKiB},
-    {Kind::reduce_scatter, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
-    {Kind::reduce_scatter, Where::crowded, kAnyRanks, kAny, "chunked", 512 * kKiB},
+    {Kind::reduce_scatter, Where::oversubscribed, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::reduce_scatter, Where::oversubscribed, kAnyRanks, kAny, "chunked", 512 * kKiB},
     {Kind::reduce_scatter, Where::spread, kAnyRanks, kAny, "direct", 256 * kKiB},
     {Kind::reduce_scatter, Where::mixed, kAnyRanks, kAny, "two_level", 512 * kKiB},
     {Kind::reduce_scatter, Where::mixed, kAnyRanks, kAny, "direct", 256 * kKiB},  // narrow, uneven
 
     {Kind::all_to_all, Where::fit, kAnyRanks, 64 * kKiB, "one_shot", 0},
     {Kind::all_to_all, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
-    {Kind::all_to_all, Where::crowded, kAnyRanks, 256 * kKiB, "one_shot", 0},
-    {Kind::all_to_all, Where::crowded, kAnyRanks, kAny, "chunked", 512 * kKiB},
+    {Kind::all_to_all, Where::oversubscribed, kAnyRanks, 256 * kKiB, "one_shot", 0},
+    {Kind::all_to_all, Where::oversubscribed, kAnyRanks, kAny, "chunked", 512 * kKiB},
     {Kind::all_to_all, Where::spread, kAnyRanks, kAny, "direct_all_to_all", 0},
     {Kind::all_to_all, Where::mixed, kAnyRanks, kAny, "direct_all_to_all", 0},
     // Blocks as each rank likes.
     {Kind::all_to_all, Where::fit, kAnyRanks, kAny, "direct_all_to_all", 0},
-    {Kind::all_to_all, Where::crowded, kAnyRanks, kAny, "direct_all_to_all", 0},
+    {Kind::all_to_all, Where::oversubscribed, kAnyRanks, kAny, "direct_all_to_all", 0},
 };
 
 Where where_of(const Topology& t, int cpus) noexcept {
-  if (t.one_host()) return t.size() <= cpus ? Where::fit : Where::crowded;
+  if (t.one_host()) return t.size() <= cpus ? Where::fit : Where::oversubscribed;
   return t.max_per_host == 1 ? Where::spread : Where::mixed;
 }
 

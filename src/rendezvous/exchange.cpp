@@ -20,7 +20,7 @@
 // Keys, all under `name`:
 //   size       who came first and how many ranks he was told of
 //   rank/<r>   who rank r is; set once, so that a second process with that rank is seen
-//   card/<r>   the blob of rank r
+//   worker_address/<r>   the blob of rank r
 //   arrived    how many blobs there are
 //   table      set once: all blobs, or the error that everybody gets instead
 // Whoever brings the last blob makes the table. All others wait for it, so one key, set by a fault,
@@ -129,8 +129,8 @@ class Exchange {
   [[nodiscard]] std::string rank_key(int rank) const {
     return fmt::format("{}/rank/{}", name_, rank);
   }
-  [[nodiscard]] std::string card_key(int rank) const {
-    return fmt::format("{}/card/{}", name_, rank);
+  [[nodiscard]] std::string address_key(int rank) const {
+    return fmt::format("{}/worker_address/{}", name_, rank);
   }
   [[nodiscard]] std::string where() const { return fmt::format("at {}", store_.describe()); }
 
@@ -190,13 +190,13 @@ std::optional<Status> Exchange::claim() {
 }
 
 bool Exchange::arrive(const std::string& mine) {
-  store_.set(card_key(rank_), mine, left_until(deadline_));
+  store_.set(address_key(rank_), mine, left_until(deadline_));
   return store_.add(key("arrived"), 1, left_until(deadline_)) == size_;
 }
 
 std::string Exchange::make_table() {
   std::vector<std::string> keys;
-  for (int rank = 0; rank < size_; ++rank) keys.push_back(card_key(rank));
+  for (int rank = 0; rank < size_; ++rank) keys.push_back(address_key(rank));
   const milliseconds time = std::max(left_until(deadline_), kLastWords);
   return store_.compare_set(table_key(name_), "", kTable + pack(store_.multi_get(keys, time)),
                             time);

@@ -100,7 +100,7 @@ class AskedStore {
                   "its connection to the store ended without a good-bye before any other's")
         .with_culprit(rank);
   }
-  /// The store is gone. Who serves it in a rank, and says farewell, has not been lost.
+  /// The store is gone. Who serves it in a rank, and says graceful shutdown, has not been lost.
   [[nodiscard]] Status read_end() const {
     if (!rank_0_serves_ || !client_->broken() || client_->server_left())
       return Status(Errc::store, "the store is gone");

@@ -378,13 +378,13 @@ Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
     }
   }
   drawn = result_.store->compare_set("secret", "", drawn, settings_.timeout);
-  constexpr std::size_t kJobLetters = 16;
-  if (drawn.size() < 2 * kJobLetters)
+  constexpr std::size_t kJobIdCharacters = 16;
+  if (drawn.size() < 2 * kJobIdCharacters)
     return Status(Errc::store, "foreign data stands in the store");
-  if (result_.job.empty()) result_.job = drawn.substr(0, kJobLetters);
+  if (result_.job.empty()) result_.job = drawn.substr(0, kJobIdCharacters);
   if (result_.secret.empty()) {
     result_.authenticated = store->authenticated();
-    for (const char letter : drawn.substr(kJobLetters))
+    for (const char letter : drawn.substr(kJobIdCharacters))
       result_.secret.push_back(static_cast<std::byte>(letter));
   }
   generations().made(key, result_.generation);

@@ -139,7 +139,7 @@ Result<std::vector<std::string>> exchange(Store& store, std::string_view name, i
                                           const std::string& mine, Deadline deadline);
 
 /// The exchange that makes a world: `find_others` promises it.
-inline constexpr std::string_view kWorldExchange = "cards";
+inline constexpr std::string_view kWorldExchange = "worker_addresses";
 
 /// The will of a rank that may be lost before that exchange: the key, beside the other keys of the
 /// exchange, and the value. `where` names the store.

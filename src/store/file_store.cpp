@@ -19,9 +19,9 @@
 #include "os/private_descriptors.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
-#include "store/broker.hpp"
 #include "store/log.hpp"
 #include "store/request_store.hpp"
+#include "store/store_table.hpp"
 
 namespace tutti {
 namespace store {
@@ -165,7 +165,7 @@ class FileStore final : public RequestStore<Store> {
   os::Fd fd_;
   bool on_nfs_ = false;
   bool closed_to_others_ = false;
-  Broker broker_;
+  StoreTable store_table_;
   std::size_t offset_ = 0;  // of the first byte not yet read
   int arrivals_ = 0;
 };
@@ -361,9 +361,9 @@ Status FileStore::read_records(std::size_t count) {
 
 Response FileStore::run(Request request) {
   // Nothing that waits comes here, so no clock and no tickets are needed.
-  auto response = broker_.submit(std::move(request), 0, {});
+  auto response = store_table_.submit(std::move(request), 0, {});
   if (response) return *std::move(response);
-  broker_.cancel(0);
+  store_table_.cancel(0);
   Response failure;
   failure.code = Errc::internal;
   failure.text = "a request that waits was carried out";

@@ -8,8 +8,8 @@
 #include <new>
 #include <unordered_map>
 
-#include "store/broker.hpp"
 #include "store/request_store.hpp"
+#include "store/store_table.hpp"
 
 namespace tutti {
 namespace store {
@@ -26,12 +26,12 @@ class HashStore final : public RequestStore<Store> {
   Response call(Request request, Deadline deadline) override {
     std::unique_lock lock(mutex_);
     const auto now = Clock::now();
-    const Broker::Ticket ticket = next_ticket_++;
-    // The broker counts from its `now` in whole milliseconds; the waiting below ends by the
+    const StoreTable::Ticket ticket = next_ticket_++;
+    // The table counts from its `now` in whole milliseconds; the waiting below ends by the
     // deadline itself.
     request.timeout_ms = UINT32_MAX;
     std::vector<std::string> keys = request.keys;
-    if (auto response = broker_.submit(std::move(request), ticket, now)) {
+    if (auto response = store_table_.submit(std::move(request), ticket, now)) {
       hand_out();
       return *std::move(response);
     }
@@ -39,7 +39,7 @@ class HashStore final : public RequestStore<Store> {
     try {
       slots_.emplace(ticket, &slot);
     } catch (...) {
-      broker_.cancel(ticket);
+      store_table_.cancel(ticket);
       throw;
     }
     while (!slot.over && Clock::now() < deadline) slot.ready.wait_until(lock, deadline);
@@ -48,7 +48,7 @@ class HashStore final : public RequestStore<Store> {
       return *slot.response;
     }
     slots_.erase(ticket);
-    broker_.cancel(ticket);
+    store_table_.cancel(ticket);
     Response response;
     response.code = Errc::timeout;
     response.values = std::move(keys);
@@ -67,7 +67,7 @@ class HashStore final : public RequestStore<Store> {
     return last.fetch_add(1, std::memory_order_relaxed) + 1;  // relaxed: it only counts
   }
   void hand_out() {
-    while (auto answer = broker_.take_answer()) {
+    while (auto answer = store_table_.take_answer()) {
       const auto entry = slots_.find(answer->ticket);
       entry->second->over = true;
       entry->second->response = std::move(answer->response);
@@ -79,9 +79,9 @@ class HashStore final : public RequestStore<Store> {
   // Each is a place of its own, and ranks count how often they have met at a place.
   const std::uint64_t number_ = next_number();
   std::mutex mutex_;
-  Broker broker_;
-  Broker::Ticket next_ticket_ = 1;
-  std::unordered_map<Broker::Ticket, Slot*> slots_;  // of the threads that wait in `call`
+  StoreTable store_table_;
+  StoreTable::Ticket next_ticket_ = 1;
+  std::unordered_map<StoreTable::Ticket, Slot*> slots_;  // of the threads that wait in `call`
 };
 
 }  // namespace

@@ -37,8 +37,8 @@ constexpr milliseconds kStallPause = 100ms;
 constexpr milliseconds kQuietPause = 500ms;
 
 constexpr std::uint64_t kFirstId = 1;
-// Of a server that has hung up: more than kernels keep for a connection (64 MiB). Its farewell
-// stands behind all answers.
+// Of a server that has hung up: more than kernels keep for a connection (64 MiB). Its graceful
+// shutdown stands behind all answers.
 constexpr int kLastReads = 1024;
 
 /// Says what there is to say, and hears what has to come before there is more.
@@ -225,7 +225,8 @@ void TcpClient::send_alone(std::span<const std::byte> bytes, os::Deadline deadli
   if (no_memory) {
     run_out_locked();
   } else if (!sent) {
-    // The server's last words before it hung up on us are still there: a farewell, perhaps.
+    // The server's last words before it hung up on us are still there: a graceful shutdown,
+    // perhaps.
     for (int i = 0; i < kLastReads && !broken_ && !somebody_reads_; ++i)
       read_for_all(Clock::now(), lock);
     // Half a frame may be out: nothing sensible can follow it.
@@ -290,7 +291,7 @@ void TcpClient::read_for_all(os::Deadline deadline, Lock& lock) {
   lock.lock();
   somebody_reads_ = false;
   for (auto& [answered, response] : answers) {
-    if (answered == kFarewellId) server_left_ = true;
+    if (answered == kGracefulShutdownId) server_left_ = true;
     if (const auto other = slots_.find(answered); other != slots_.end())
       other->second = std::move(response);
   }

@@ -58,9 +58,9 @@ class NoSignals {
 };
 
 /// How many strangers at once. They leave descriptors to the users of the store and to the program.
-std::size_t most_strangers(const TcpServerOptions& options) {
+std::size_t most_pending(const TcpServerOptions& options) {
   const auto users = static_cast<std::size_t>(std::max(options.users.value_or(0), 0));
-  const std::size_t wanted = options.max_strangers + users;
+  const std::size_t wanted = options.max_pending + users;
   if (!os::ensure_descriptors(2 * wanted + users, "the store")) os::raise_descriptor_limit();
   const std::size_t free = os::free_descriptors().value_or(2 * wanted);
   return std::clamp(free / 2, std::size_t{1}, std::max(wanted, std::size_t{1}));
@@ -91,7 +91,7 @@ Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
   auto address = os::local_address(listener->get());
   if (!address) return address.status();
   if (options.secret.empty()) warn_without_secret(*address, options.job);
-  options.max_strangers = most_strangers(options);
+  options.max_pending = most_pending(options);
   auto events = os::EventLoop::create();
   if (!events) return events.status();
   auto loop = std::make_unique<Loop>(std::move(options), std::move(*listener), *address,

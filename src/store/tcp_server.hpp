@@ -37,11 +37,11 @@ struct TcpServerOptions {
   /// So many strangers at once, and one more for each of `users`, but no more than half of the
   /// files that this process may open; the rest waits in the listener's queue. None goes for
   /// another.
-  std::size_t max_strangers = 2048;
+  std::size_t max_pending = 2048;
   /// So many answers unread: this user's requests are read and carried out when it has read more.
   std::size_t max_unread_bytes = std::size_t{64} << 20;
   /// A user that stands still, or is cut off, does not delay the server's end for longer than this.
-  std::chrono::milliseconds farewell_timeout = std::chrono::milliseconds(500);
+  std::chrono::milliseconds shutdown_timeout = std::chrono::milliseconds(500);
   /// Requests of one user that wait at once.
   std::size_t max_waiting = 4096;
 };

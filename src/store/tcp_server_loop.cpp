@@ -11,7 +11,7 @@
 #include "base/log.hpp"
 #include "os/descriptors.hpp"
 #include "os/socket.hpp"
-#include "store/farewell.hpp"
+#include "store/graceful_shutdown.hpp"
 
 // The turns of a server: who comes, who is lost, when it ends. Requests: tcp_server_requests.cpp.
 namespace tutti::store {
@@ -30,12 +30,12 @@ constexpr milliseconds kPauseWithoutMemory{10};
 void TcpServer::Loop::shut() noexcept {
   listener_.reset();
   try {
-    std::vector<Parting> users;
+    std::vector<ClosingConnection> users;
     for (const auto& [id, connection] : connections_) {
       if (connection->open() && !connection->doomed)
         users.push_back({std::move(connection->stream), std::move(connection->out)});
     }
-    part_from(std::move(users), options_.farewell_timeout);
+    shut_down_gracefully(std::move(users), options_.shutdown_timeout);
   } catch (const std::exception& error) {  // no memory
     base::log(base::Level::info, error.what());
   }
@@ -55,7 +55,7 @@ void TcpServer::Loop::run_on_loop() noexcept {
 bool TcpServer::Loop::goes_on_on_loop() {
   try {
     const auto now = Clock::now();
-    broker_.expire(now);
+    store_table_.expire(now);
     expire_on_loop(now);
     look_for_stalls_on_loop(now);
     read_unread_on_loop();
@@ -97,11 +97,11 @@ bool TcpServer::Loop::finished_on_loop(Clock::time_point now) {
 auto TcpServer::Loop::next_deadline_on_loop(Clock::time_point now)
     -> std::optional<Clock::time_point> {
   if (!unread_.empty()) return Clock::time_point();  // at once
-  std::optional<Clock::time_point> next = broker_.next_deadline();
+  std::optional<Clock::time_point> next = store_table_.next_deadline();
   const auto consider = [&](const std::optional<Clock::time_point>& other) {
     if (other && (!next || *other < *next)) next = other;
   };
-  if (!strangers_.empty()) consider(strangers_.front().first);
+  if (!pending_.empty()) consider(pending_.front().first);
   consider(listen_again_at_);
   if (!stall_watched_.empty()) consider(next_stall_look_);
   const std::lock_guard lock(mutex_);
@@ -138,9 +138,9 @@ void TcpServer::Loop::accept_on_loop() {
     const Id id = connection->id = next_id_++;
     if (!events_->add(fd, EPOLLIN, [this, id](std::uint32_t events) { ready_on_loop(id, events); }))
       continue;
-    strangers_.emplace_back(Clock::now() + options_.hello_timeout, id);
+    pending_.emplace_back(Clock::now() + options_.hello_timeout, id);
     connections_.emplace(id, std::move(connection));
-    ++stranger_count_;
+    ++pending_count_;
   }
 }
 
@@ -162,12 +162,12 @@ void TcpServer::Loop::expire_on_loop(Clock::time_point now) {
   if (listen_again_at_ && now >= *listen_again_at_) {
     listen_again_at_.reset();
   }
-  while (!strangers_.empty()) {
-    const auto entry = connections_.find(strangers_.front().second);
+  while (!pending_.empty()) {
+    const auto entry = connections_.find(pending_.front().second);
     const bool unproven = entry != connections_.end() && !entry->second->open();
-    if (unproven && now < strangers_.front().first) return;
+    if (unproven && now < pending_.front().first) return;
     if (unproven) doom_on_loop(*entry->second, "said no valid hello in time");
-    strangers_.pop_front();
+    pending_.pop_front();
   }
 }
 
@@ -233,7 +233,7 @@ void TcpServer::Loop::advance_handshake_on_loop(Connection& connection) {
     refuse_on_loop(connection);
   } else if (proven) {
     connection.handshake.reset();
-    --stranger_count_;
+    --pending_count_;
     ++open_count_;
   } else if (handshake.wants_encryption()) {
     auto key = handshake.key_of_encryption();
@@ -288,7 +288,7 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
   anyone_doomed_ = true;
   // At once: what others push or set until then must not be given to him.
   for (const auto& [ticket, request_id] : connection.waiting) {
-    broker_.cancel(ticket);
+    store_table_.cancel(ticket);
     owners_.erase(ticket);
   }
   connection.waiting.clear();
@@ -308,7 +308,8 @@ void TcpServer::Loop::bury_on_loop() {
   while (anyone_doomed_ || !wills_.empty()) {
     if (anyone_doomed_) bury_doomed_on_loop();
     for (; !wills_.empty(); wills_.pop_back()) {
-      if (Status status = broker_.set_if_absent(wills_.back().first, wills_.back().second); !status)
+      if (Status status = store_table_.set_if_absent(wills_.back().first, wills_.back().second);
+          !status)
         base::log(base::Level::warning, status.message());
     }
     deliver_on_loop();
@@ -327,10 +328,10 @@ void TcpServer::Loop::bury_doomed_on_loop() {
       --open_count_;
       ++departed_;
     } else {
-      --stranger_count_;
+      --pending_count_;
     }
     events_->remove(connection.stream.fd());
-    broker_.release(connection.held);
+    store_table_.release(connection.held);
     std::ranges::move(connection.wills, std::back_inserter(wills_));
     entry = connections_.erase(entry);
   }

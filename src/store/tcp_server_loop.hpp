@@ -23,8 +23,8 @@
 #include "secure/handshake.hpp"
 #include "secure/stream.hpp"
 #include "store/answer_queue.hpp"
-#include "store/broker.hpp"
 #include "store/credentials.hpp"
+#include "store/store_table.hpp"
 #include "store/tcp_server.hpp"
 #include "store/wire.hpp"
 
@@ -41,7 +41,7 @@ class TcpServer::Loop {
         listener_(std::move(listener)),
         address_(address),
         events_(std::move(events)),
-        broker_(options_.limits, true) {}
+        store_table_(options_.limits, true) {}
 
   Status watch_listener() {
     return events_->add(listener_.get(), EPOLLIN, [this](std::uint32_t) { accept_on_loop(); });
@@ -53,7 +53,8 @@ class TcpServer::Loop {
     events_->wake();
   }
   [[nodiscard]] const os::Address& address() const noexcept { return address_; }
-  /// Frees the port, says farewell to those who are left and hangs up; when the thread has ended.
+  /// Frees the port, Announces the shutdown to those who are left and hangs up; when the thread has
+  /// ended.
   void shut() noexcept;
 
  private:
@@ -78,12 +79,12 @@ class TcpServer::Loop {
     std::size_t in_used = 0;       // bytes at the front of `in` that are done with
     std::size_t skip = 0;          // bytes to come of a request for which there was no room ...
     std::uint64_t skipped_id = 0;  // ... and its number
-    std::size_t held = 0;          // bytes, as the broker has been told
+    std::size_t held = 0;          // bytes, as the table has been told
     AnswerQueue out;
     os::StallWatch stall;
     bool stall_watched = false;  // listed in stall_watched_
 
-    std::unordered_map<Broker::Ticket, std::uint64_t> waiting;  // ticket -> request id
+    std::unordered_map<StoreTable::Ticket, std::uint64_t> waiting;  // ticket -> request id
     // Keys and values that are set when this user is lost. Few: kMaxWills.
     std::vector<std::pair<std::string, std::string>> wills;
   };
@@ -115,18 +116,18 @@ class TcpServer::Loop {
   Response change_wills(Connection& connection, Request request);
   void respond_on_loop(Connection& connection, const Response& response, std::uint64_t request_id);
   [[nodiscard]] AnswerQueue::Bytes share_on_loop(std::vector<std::byte> frame);
-  void answer_on_loop(Broker::Ticket ticket, const Response& response,
+  void answer_on_loop(StoreTable::Ticket ticket, const Response& response,
                       const AnswerQueue::Bytes& frame);
   [[nodiscard]] bool takes_requests(const Connection& connection) const noexcept {
     const AnswerQueue& out = connection.out;
     return out.empty() ||
-           (out.bytes() <= options_.max_unread_bytes && broker_.has_room(kShortAnswer));
+           (out.bytes() <= options_.max_unread_bytes && store_table_.has_room(kShortAnswer));
   }
   static void grow(Connection& connection, std::size_t more, const Limits& limits);
   void make_room_on_loop(Connection& connection);
   [[nodiscard]] std::size_t skip_on_loop(Connection& connection, std::span<const std::byte> bytes);
   void count_held_on_loop(Connection& connection) noexcept;
-  [[nodiscard]] bool full() const noexcept { return stranger_count_ >= options_.max_strangers; }
+  [[nodiscard]] bool full() const noexcept { return pending_count_ >= options_.max_pending; }
   void send_on_loop(Connection& connection, std::vector<std::byte> bytes);
   void flush_on_loop(Connection& connection);
   void update_watch_on_loop(Connection& connection);
@@ -139,17 +140,17 @@ class TcpServer::Loop {
   os::Fd listener_;
   os::Address address_;
   std::unique_ptr<os::EventLoop> events_;
-  Broker broker_;
+  StoreTable store_table_;
   std::array<std::byte, kReadBytes> scratch_;  // what has just been read, of whomever
-  Broker::Ticket next_ticket_ = 1;
+  StoreTable::Ticket next_ticket_ = 1;
   Id next_id_ = 1;
   std::unordered_map<Id, std::unique_ptr<Connection>> connections_;
-  std::unordered_map<Broker::Ticket, Id> owners_;
-  std::deque<std::pair<Clock::time_point, Id>> strangers_;  // by deadline; proven ones drop out
+  std::unordered_map<StoreTable::Ticket, Id> owners_;
+  std::deque<std::pair<Clock::time_point, Id>> pending_;  // by deadline; proven ones drop out
   std::vector<Id> unread_;
   std::vector<Id> stall_watched_;  // answers may be on their way to them
   Clock::time_point next_stall_look_{};
-  std::size_t stranger_count_ = 0;
+  std::size_t pending_count_ = 0;
   std::size_t open_count_ = 0;
   std::size_t departed_ = 0;
   bool anyone_doomed_ = false;

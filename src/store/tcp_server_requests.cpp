@@ -94,7 +94,7 @@ void TcpServer::Loop::handle_frames_on_loop(Id id, Connection& connection) {
     }
     connection.in_used += kHeaderBytes + header->body_bytes;
     // The request's bytes are about to be counted where they are kept.
-    broker_.release(std::exchange(connection.held, 0));
+    store_table_.release(std::exchange(connection.held, 0));
     handle_request_on_loop(id, connection, *header, std::move(*request));
   }
   // Moved to the front only when most of the buffer is done with, so that bytes move once.
@@ -133,15 +133,15 @@ void TcpServer::Loop::handle_request_on_loop(Id id, Connection& connection,
     respond_on_loop(connection, response, header.id);
     return;
   }
-  const Broker::Ticket ticket = next_ticket_++;
-  if (auto response = broker_.submit(std::move(request), ticket, Clock::now())) {
+  const StoreTable::Ticket ticket = next_ticket_++;
+  if (auto response = store_table_.submit(std::move(request), ticket, Clock::now())) {
     respond_on_loop(connection, *response, header.id);
   } else {
     try {
       connection.waiting.emplace(ticket, header.id);
       owners_.emplace(ticket, id);
     } catch (...) {  // it must take nothing from a queue
-      broker_.cancel(ticket);
+      store_table_.cancel(ticket);
       throw;
     }
   }
@@ -153,7 +153,7 @@ Response TcpServer::Loop::enroll_on_loop(Connection& connection, Request request
   add.op = Op::add;
   add.keys = {request.keys[0]};
   add.amount = 1;
-  Response counted = *broker_.submit(std::move(add), next_ticket_++, Clock::now());
+  Response counted = *store_table_.submit(std::move(add), next_ticket_++, Clock::now());
   if (counted.code != Errc::ok) return counted;
   Request will;
   will.op = Op::set_will;
@@ -179,7 +179,7 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
                                 request.values[0].size(), Store::kMaxWillBytes);
     return response;
   }
-  if (!broker_.has_room(cost_of_key(request.keys[0], request.values[0])))
+  if (!store_table_.has_room(cost_of_key(request.keys[0], request.values[0])))
     return no_room("this will");
   connection.wills.emplace_back(std::move(request.keys[0]), std::move(request.values[0]));
   count_held_on_loop(connection);
@@ -191,7 +191,7 @@ Response TcpServer::Loop::change_wills(Connection& connection, Request request) 
 void TcpServer::Loop::make_room_on_loop(Connection& connection) {
   const std::size_t capacity = connection.in.capacity();
   if (connection.in.size() > kReadBytes && connection.skip == 0 && !connection.stopped &&
-      !broker_.has_room(capacity - std::min(capacity, connection.held))) {
+      !store_table_.has_room(capacity - std::min(capacity, connection.held))) {
     const auto bytes = std::span<const std::byte>(connection.in).subspan(connection.in_used);
     auto header = parse_header(bytes.first<kHeaderBytes>(), options_.limits);
     connection.skip = kHeaderBytes + header->body_bytes - bytes.size();
@@ -216,15 +216,15 @@ void TcpServer::Loop::count_held_on_loop(Connection& connection) noexcept {
   if (connection.in.capacity() > kReadBytes) held += connection.in.capacity();
   // As the keys that they become, for which there is room then.
   for (const auto& [key, text] : connection.wills) held += cost_of_key(key, text);
-  broker_.hold(held);
-  broker_.release(connection.held);
+  store_table_.hold(held);
+  store_table_.release(connection.held);
   connection.held = held;
 }
 
 void TcpServer::Loop::deliver_on_loop() {
   std::shared_ptr<const Response> encoded;
   AnswerQueue::Bytes frame;
-  while (const auto answer = broker_.take_answer()) {
+  while (const auto answer = store_table_.take_answer()) {
     const auto& [ticket, response] = *answer;
     const auto owner = owners_.find(ticket);
     if (owner == owners_.end()) continue;
@@ -245,13 +245,13 @@ void TcpServer::Loop::deliver_on_loop() {
 }
 
 /// `frame`: the response, encoded for all who get it.
-void TcpServer::Loop::answer_on_loop(Broker::Ticket ticket, const Response& response,
+void TcpServer::Loop::answer_on_loop(StoreTable::Ticket ticket, const Response& response,
                                      const AnswerQueue::Bytes& frame) {
   const auto owner = owners_.find(ticket);
   Connection& connection = *connections_.at(owner->second);
   const auto waiting = connection.waiting.find(ticket);
   const std::uint64_t request_id = waiting->second;
-  if (frame->size() < kShortAnswer || !broker_.has_room(0)) {
+  if (frame->size() < kShortAnswer || !store_table_.has_room(0)) {
     respond_on_loop(connection, response, request_id);
   } else {
     connection.out.push_shared(frame, request_id);
@@ -267,10 +267,10 @@ void TcpServer::Loop::answer_on_loop(Broker::Ticket ticket, const Response& resp
 AnswerQueue::Bytes TcpServer::Loop::share_on_loop(std::vector<std::byte> frame) {
   const std::size_t size = frame.size();
   auto bytes = std::make_unique<const std::vector<std::byte>>(std::move(frame));
-  broker_.hold(size);
+  store_table_.hold(size);
   // It is released, too, if there is no memory for the count of its owners.
   return {bytes.release(), [this, size](const std::vector<std::byte>* all) {
-            broker_.release(size);
+            store_table_.release(size);
             delete all;
           }};
 }
@@ -280,7 +280,7 @@ void TcpServer::Loop::respond_on_loop(Connection& connection, const Response& re
   std::vector<std::byte> frame = encode_response(response, request_id, options_.limits);
   // Behind others only what is short: a user may wait for many at once.
   const std::size_t fits_always = connection.out.empty() ? kShortAnswer : kShortestAnswer;
-  if (frame.size() >= fits_always && !broker_.has_room(frame.size()))
+  if (frame.size() >= fits_always && !store_table_.has_room(frame.size()))
     frame = encode_response(no_room("the answer"), request_id, options_.limits);
   send_on_loop(connection, std::move(frame));
 }

@@ -18,7 +18,7 @@ inline constexpr std::size_t kHeaderBytes = 16;
 /// Of each key and value, beside its own bytes: the length.
 inline constexpr std::size_t kItemBytes = sizeof(std::uint32_t);
 /// No request has it: so a response says that the server ends in peace.
-inline constexpr std::uint64_t kFarewellId = 0;
+inline constexpr std::uint64_t kGracefulShutdownId = 0;
 
 struct FrameHeader {
   std::uint32_t body_bytes = 0;

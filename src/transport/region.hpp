@@ -25,11 +25,11 @@ struct RegionPeer {
         arena + shm::kGroupsOffset + static_cast<std::size_t>(slot) * shm::kGroupStride);
   }
   /// What that rank says about the frames between it and another, and those it sends to that one.
-  [[nodiscard]] const shm::Mail& mail(int to) const noexcept {
-    return reinterpret_cast<const shm::Mail*>(arena + shm::kMailOffset)[to];
+  [[nodiscard]] const shm::RingCounters& mail(int to) const noexcept {
+    return reinterpret_cast<const shm::RingCounters*>(arena + shm::kRingCountersOffset)[to];
   }
-  [[nodiscard]] const std::byte* outbox(int to) const noexcept {
-    return arena + shm::kOutboxOffset + static_cast<std::size_t>(to) * shm::kOutboxStride;
+  [[nodiscard]] const std::byte* ring(int to) const noexcept {
+    return arena + shm::kRingOffset + static_cast<std::size_t>(to) * shm::kRingStride;
   }
   /// The id of the group in a slot of that rank; written last when a group is made.
   [[nodiscard]] const std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
@@ -50,11 +50,11 @@ struct Regions {
     return *reinterpret_cast<shm::GroupBlock*>(arena + shm::kGroupsOffset +
                                                static_cast<std::size_t>(slot) * shm::kGroupStride);
   }
-  [[nodiscard]] shm::Mail& mail(int to) const noexcept {
-    return reinterpret_cast<shm::Mail*>(arena + shm::kMailOffset)[to];
+  [[nodiscard]] shm::RingCounters& mail(int to) const noexcept {
+    return reinterpret_cast<shm::RingCounters*>(arena + shm::kRingCountersOffset)[to];
   }
-  [[nodiscard]] std::byte* outbox(int to) const noexcept {
-    return arena + shm::kOutboxOffset + static_cast<std::size_t>(to) * shm::kOutboxStride;
+  [[nodiscard]] std::byte* ring(int to) const noexcept {
+    return arena + shm::kRingOffset + static_cast<std::size_t>(to) * shm::kRingStride;
   }
   [[nodiscard]] std::atomic<std::uint64_t>& group_id(int slot) const noexcept {
     return reinterpret_cast<std::atomic<std::uint64_t>*>(arena + shm::kDirectoryOffset)[slot];

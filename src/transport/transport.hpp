@@ -6,13 +6,14 @@
 
 #include <tutti/error.hpp>
 
-// How messages travel between two ranks. Implemented by TCP, by the outboxes of shared memory
+// How messages travel between two ranks. Implemented by TCP, by the rings of shared memory
 // (shm), and by the simulated network. Everything here is called by whoever holds the context's
-// driver token: one thread at a time, and never blocks. "peer" is a rank of the world (the
+// driver lock: one thread at a time, and never blocks. "peer" is a rank of the world (the
 // context), not of a group.
 namespace tutti::transport {
 
-/// Fixed head of every frame, 64 bytes, little endian; docs/wire.md freezes it.
+/// Fixed head of every frame, 64 bytes, little endian; docs/wire.md freezes it. What the fields
+/// mean depends on the type: frames.hpp has a struct for each.
 struct FrameHeader {
   std::uint32_t payload_bytes = 0;  ///< at most kMaxFramePayload
   std::uint8_t type = 0;            ///< FrameType
@@ -30,32 +31,27 @@ static_assert(sizeof(FrameHeader) == 64);
 
 enum class FrameType : std::uint8_t {
   data = 1,    ///< bytes of an operation
-  credit = 2,  ///< the receiver has entered the operation and takes bytes up to `offset`
+  credit = 2,  ///< the receiver has entered the operation and takes its bytes
   want = 3,    ///< the sender waits for credit of an operation
   abort = 4,   ///< a group is broken; payload: the cause
   ping = 5,
   pong = 6,
   leave = 7,  ///< the sender is going; everything before this frame is all it had to say
-  // Point to point (engine/mailbox.hpp).
-  p2p_letter = 8,  ///< a message: what it is, and all its bytes where it is small
-  p2p_credit = 9,  ///< its receiver has called recv: send the bytes; group 0: so much is taken
-  p2p_data = 10,   ///< bytes of a message that were asked for
+  // Point to point (engine/p2p_matcher.hpp).
+  eager_message = 8,  ///< a small message with its bytes
+  cts = 9,            ///< clear to send: its receiver has called recv
+  p2p_data = 10,      ///< bytes of a message after its CTS
   // Agreement (engine/agreement.cpp).
   token = 11,    ///< strict: the sender, and all that it has heard of, make this call
   history = 12,  ///< our calls differ further back; payload: the sender's last ones
+  // Point to point and eager data, again.
+  rts = 13,           ///< request to send: a message without its bytes
+  p2p_credit = 14,    ///< so many messages have been received or dropped
+  eager_credit = 15,  ///< so many bytes of operations that came before credit was given, too
 };
 /// The least and the greatest type that there is.
 inline constexpr FrameType kFirstFrameType = FrameType::data;
-inline constexpr FrameType kLastFrameType = FrameType::history;
-
-[[nodiscard]] constexpr bool is_p2p(const FrameHeader& header) noexcept {
-  return header.type >= static_cast<std::uint8_t>(FrameType::p2p_letter) &&
-         header.type <= static_cast<std::uint8_t>(FrameType::p2p_data);
-}
-
-/// Of a pong's flags: its sender has given the group up, and everything that it had to say in the
-/// group lies before this frame.
-inline constexpr std::uint8_t kGivenUpFlag = 2;
+inline constexpr FrameType kLastFrameType = FrameType::eager_credit;
 
 inline constexpr std::uint32_t kMaxFramePayload = 128 * 1024;
 

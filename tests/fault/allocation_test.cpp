@@ -181,7 +181,7 @@ TEST(Allocation, ThreadRanksMakeNoneAfterWarmUp) {
 }
 
 class Processes : public ::testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Allocation, Processes, ::testing::Values("auto", "outbox", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Allocation, Processes, ::testing::Values("auto", "ring", "tcp"),
                          [](const auto& transport) { return std::string(transport.param); });
 
 TEST_P(Processes, MakeNoneAfterWarmUp) {

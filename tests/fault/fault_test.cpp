@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kHang = 60;  // seconds
 
-constexpr const char* kTransports[] = {"auto", "outbox", "tcp", "tls"};
+constexpr const char* kTransports[] = {"auto", "ring", "tcp", "tls"};
 
 JobOptions job_of(const std::string& transport, int size, std::vector<std::string> arguments,
                   const std::string& timeout) {

@@ -50,7 +50,7 @@ class Forks : public ::testing::TestWithParam<const char*> {
     return start_job(options);
   }
 };
-INSTANTIATE_TEST_SUITE_P(Fault, Forks, ::testing::Values("auto", "outbox", "tcp", "tls"),
+INSTANTIATE_TEST_SUITE_P(Fault, Forks, ::testing::Values("auto", "ring", "tcp", "tls"),
                          [](const auto& transport) { return std::string(transport.param); });
 
 void expect_lost(Worker& worker, int rank) {

@@ -203,14 +203,14 @@ class SecretFile {
 };
 
 /// Settings that make the ranks talk so: "auto" and "tcp" as TUTTI_TRANSPORT says; "tls": by TCP,
-/// encrypted; "outbox": by messages through the memory of their host; "mixed", with hosts_of:
+/// encrypted; "ring": by messages through the memory of their host; "mixed", with hosts_of:
 /// shared memory inside a host, TCP between.
 inline std::vector<std::string> way(const std::string& name) {
   if (name == "mixed") return {"TUTTI_TRANSPORT=auto"};
   if (name == "tls") {
     return {"TUTTI_TRANSPORT=tcp", "TUTTI_TLS=1", "TUTTI_SECRET_FILE=" + SecretFile::get().path()};
   }
-  if (name != "outbox") return {"TUTTI_TRANSPORT=" + name};
+  if (name != "ring") return {"TUTTI_TRANSPORT=" + name};
   return {"TUTTI_TRANSPORT=shm",
           "TUTTI_ALGO=all_reduce:direct,broadcast:binomial_broadcast,barrier:direct_barrier"};
 }

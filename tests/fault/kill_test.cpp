@@ -68,8 +68,8 @@ int kills_or(int otherwise) {
 TEST(Kill, SurvivorsInSharedMemoryGetAnErrorInTime) {
   kill_many(kills_or(100), seed_or(1), "auto");
 }
-TEST(Kill, SurvivorsThatTalkByOutboxesGetAnErrorInTime) {
-  kill_many(kills_or(30), seed_or(3), "outbox");
+TEST(Kill, SurvivorsThatTalkByRingsGetAnErrorInTime) {
+  kill_many(kills_or(30), seed_or(3), "ring");
 }
 TEST(Kill, SurvivorsOverTcpGetAnErrorInTime) { kill_many(kills_or(100), seed_or(2), "tcp"); }
 TEST(Kill, SurvivorsOverEncryptedTcpGetAnErrorInTime) {

@@ -15,7 +15,7 @@ constexpr int kRanks = 3;
 struct Seen {
   std::set<std::string> sent;     ///< markers that the ranks say they have sent
   std::set<std::string> on_wire;  ///< ... that were found in a packet
-  bool cards = false;             ///< what ranks tell each other of themselves, by the store
+  bool worker_addresses = false;  ///< what ranks tell each other of themselves, by the store
 };
 
 /// Runs every operation with these settings besides, and looks at all packets.
@@ -43,7 +43,7 @@ void run_markers(std::vector<std::string> environment, Seen& seen) {
   for (const std::string& marker : seen.sent) {
     if (capture->holds(marker)) seen.on_wire.insert(marker);
   }
-  seen.cards = capture->holds("\"host_key\"");
+  seen.worker_addresses = capture->holds("\"host_key\"");
   std::printf("%zu markers sent, %zu of them seen in %llu packets, %llu bytes\n", seen.sent.size(),
               seen.on_wire.size(), static_cast<unsigned long long>(capture->packets()),
               static_cast<unsigned long long>(capture->bytes()));
@@ -57,14 +57,14 @@ TEST(Markers, AreSeenOnTheWireOfEveryOperationWithoutEncryption) {
   Seen seen;
   run_markers({}, seen);
   EXPECT_EQ(seen.on_wire, seen.sent);
-  EXPECT_TRUE(seen.cards);
+  EXPECT_TRUE(seen.worker_addresses);
 }
 
 TEST(Markers, AreNeverSeenWithEncryption) {
   Seen seen;
   run_markers(way("tls"), seen);
   EXPECT_EQ(seen.on_wire, std::set<std::string>());
-  EXPECT_FALSE(seen.cards);
+  EXPECT_FALSE(seen.worker_addresses);
 }
 
 }  // namespace

@@ -58,7 +58,7 @@ class PidNamespaces : public ::testing::TestWithParam<const char*> {
  private:
   std::vector<std::string> first_ = own_namespace();
 };
-INSTANTIATE_TEST_SUITE_P(Fault, PidNamespaces, ::testing::Values("auto", "outbox", "tcp"),
+INSTANTIATE_TEST_SUITE_P(Fault, PidNamespaces, ::testing::Values("auto", "ring", "tcp"),
                          [](const auto& transport) { return std::string(transport.param); });
 
 TEST_P(PidNamespaces, AKilledRankIsNamedAtOnce) {

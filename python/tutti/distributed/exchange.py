@@ -17,7 +17,7 @@ _LARGEST_CARD = 1 << 20  # bytes; one has some hundred
 
 
 def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedelta) -> _tutti.ProcessGroup:
-    """A world of its own for the listed ranks; the cards that they need travel as messages of the parent."""
+    """A world of its own for the listed ranks; the worker_addresses that they need travel as messages of the parent."""
     low = parent._low
     peers = [parent._index[rank] for rank in ranks]
     own = peers.index(parent._own)

@@ -7,17 +7,17 @@
 #include <set>
 #include <utility>
 
-#include "backend/native/card.hpp"
 #include "backend/native/dial_addresses.hpp"
 #include "backend/native/host_cpus.hpp"
 #include "backend/native/progress_thread.hpp"
+#include "backend/native/worker_address.hpp"
 #include "base/agreed_settings.hpp"
 #include "base/bounded_lock.hpp"
 #include "base/forks.hpp"
 #include "base/log.hpp"
 #include "os/descriptors.hpp"
 #include "plan/select.hpp"
-#include "transport/shm/outbox_transport.hpp"
+#include "transport/shm/ring_transport.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
 namespace tutti::native {
@@ -75,9 +75,11 @@ std::string describe_waiting(int rank, int ranks, int cpus) {
 
 /// Tells two starts of a job apart, also where they have one name, secret and generation: a rank
 /// that is left of an earlier one may dial a port that is used again.
-std::uint64_t job_of_start(std::uint64_t job, const std::vector<transport::shm::HostCard>& cards) {
+std::uint64_t job_of_start(std::uint64_t job,
+                           const std::vector<transport::shm::HostAddress>& worker_addresses) {
   std::string nonces;
-  for (const transport::shm::HostCard& card : cards) nonces += std::to_string(card.nonce) + ",";
+  for (const transport::shm::HostAddress& worker_address : worker_addresses)
+    nonces += std::to_string(worker_address.nonce) + ",";
   return engine::hash_text(nonces, job);
 }
 
@@ -105,8 +107,8 @@ Status Context::build(const WorldOptions& options) {
   if (!host) return host.status();
   host_ = std::move(*host);
 
-  Card mine;
-  mine.host = host_->card();
+  WorkerAddress mine;
+  mine.host = host_->worker_address();
   mine.host.given_cpus = config_.cpus;
   mine.settings = digest_of(config_);
   std::unique_ptr<transport::TcpTransport> tcp;
@@ -144,50 +146,52 @@ Status Context::build(const WorldOptions& options) {
   }
 
   const std::string text = encode(mine);
-  if (Result<Card> readable = decode(text); !readable) {
+  if (Result<WorkerAddress> readable = decode(text); !readable) {
     return Status(Errc::invalid_argument, "the other ranks could not read where this one is (" +
                                               std::string(readable.status().message()) +
                                               "); is TUTTI_HOST_ID that long?");
   }
   Result<std::vector<std::string>> texts = options.exchange(text);
   if (!texts) return texts.status();
-  std::vector<Card> told;
-  std::vector<transport::shm::HostCard> cards;
+  std::vector<WorkerAddress> told;
+  std::vector<transport::shm::HostAddress> worker_addresses;
   engine::World world;
   std::map<std::string, int> hosts;
   bool fences = true;
   bool all_seen = true;  // their process ids mean the same here
   std::vector<int> processes;
   for (int r = 0; r < size_; ++r) {
-    Result<Card> card = decode((*texts)[static_cast<std::size_t>(r)]);
-    if (!card) {
-      return Status(card.status().code(),
+    Result<WorkerAddress> worker_address = decode((*texts)[static_cast<std::size_t>(r)]);
+    if (!worker_address) {
+      return Status(worker_address.status().code(),
                     "rank " + std::to_string(r) +
-                        " cannot be reached: " + std::string(card.status().message()) +
+                        " cannot be reached: " + std::string(worker_address.status().message()) +
                         "; does it run another version of tutti, or does somebody else write to "
                         "the store?");
     }
-    if (card->settings != mine.settings) {
+    if (worker_address->settings != mine.settings) {
       return Status(Errc::disagreement,
                     "settings differ: rank " + std::to_string(rank_) + " and rank " +
                         std::to_string(r) + " have other values of " +
                         std::string(base::kAgreedSettings) + "; give all ranks the same");
     }
     const bool share = config_.transport != Config::TransportChoice::tcp;
-    const std::string key = share ? card->host.host_key : "rank " + std::to_string(r);
+    const std::string key = share ? worker_address->host.host_key : "rank " + std::to_string(r);
     world.host_of.push_back(hosts.try_emplace(key, static_cast<int>(hosts.size())).first->second);
     // A number of another pid namespace would name another process here, or none.
-    const bool seen = card->host.pid_namespace != 0 && card->host.boot == mine.host.boot &&
-                      card->host.pid_namespace == mine.host.pid_namespace;
-    world.pids.push_back(seen ? card->host.pid : 0);
-    if (card->host.boot == mine.host.boot) {
+    const bool seen = worker_address->host.pid_namespace != 0 &&
+                      worker_address->host.boot == mine.host.boot &&
+                      worker_address->host.pid_namespace == mine.host.pid_namespace;
+    world.pids.push_back(seen ? worker_address->host.pid : 0);
+    if (worker_address->host.boot == mine.host.boot) {
       all_seen = all_seen && seen;
-      processes.push_back(card->host.pid);
+      processes.push_back(worker_address->host.pid);
     }
-    fences = fences && card->host.fence;
-    world.whereabouts.push_back(card->host.host_name + ", pid " + std::to_string(card->host.pid));
-    cards.push_back(card->host);
-    told.push_back(std::move(*card));
+    fences = fences && worker_address->host.fence;
+    world.whereabouts.push_back(worker_address->host.host_name + ", pid " +
+                                std::to_string(worker_address->host.pid));
+    worker_addresses.push_back(worker_address->host);
+    told.push_back(std::move(*worker_address));
   }
   if (config_.transport == Config::TransportChoice::shm && hosts.size() > 1) {
     return Status(Errc::unsupported, "TUTTI_TRANSPORT=shm, but the ranks are on " +
@@ -202,13 +206,13 @@ Status Context::build(const WorldOptions& options) {
     }
   }
   if (local.size() > 1) {
-    if (Status s = host_->join(local, cards, options.deadline); !s.ok()) return s;
+    if (Status s = host_->join(local, worker_addresses, options.deadline); !s.ok()) return s;
   } else {
     host_->stay_alone();
   }
   world.rank = rank_;
   world.size = size_;
-  world.cpus = least_cpus(cards);  // decides which algorithm runs: the same everywhere
+  world.cpus = least_cpus(worker_addresses);  // decides which algorithm runs: the same everywhere
   world.settings = mine.settings;
   world.regions = &host_->regions();
   world.local_of.assign(static_cast<std::size_t>(size_), -1);
@@ -218,7 +222,7 @@ Status Context::build(const WorldOptions& options) {
   world.route.assign(static_cast<std::size_t>(size_), nullptr);
   const bool remote = local.size() < static_cast<std::size_t>(size_);
   if (remote) {
-    tcp->set_job(job_of_start(options.job, cards));
+    tcp->set_job(job_of_start(options.job, worker_addresses));
     Result<std::vector<std::string>> addresses = dial_addresses(told, rank_);
     if (!addresses) return addresses.status();
     if (Status s = tcp->set_addresses(std::move(*addresses)); !s.ok()) return s;
@@ -235,14 +239,14 @@ Status Context::build(const WorldOptions& options) {
     tcp_ = std::move(tcp);
   }
   if (local.size() > 1) {
-    Result<std::unique_ptr<transport::shm::OutboxTransport>> outbox =
-        transport::shm::OutboxTransport::make(
+    Result<std::unique_ptr<transport::shm::RingTransport>> ring =
+        transport::shm::RingTransport::make(
             {&host_->regions(), size_, os::populate, /*publish_fence=*/!fences});
-    if (!outbox) return outbox.status();
+    if (!ring) return ring.status();
     for (const int r : local) {
-      if (r != rank_) world.route[static_cast<std::size_t>(r)] = outbox->get();
+      if (r != rank_) world.route[static_cast<std::size_t>(r)] = ring->get();
     }
-    outbox_ = std::move(*outbox);
+    ring_ = std::move(*ring);
   }
   world.process_state = transport::shm::process_state;
   world.now = steady_now;
@@ -253,9 +257,9 @@ Status Context::build(const WorldOptions& options) {
   host_->regions().header().generation = options.generation;
   engine_ = std::make_unique<engine::Engine>(std::move(world));
   // Ranks that share our CPUs, whatever their network namespace.
-  std::vector<const transport::shm::HostCard*> sharing;
-  for (const transport::shm::HostCard& card : cards) {
-    if (card.boot == mine.host.boot) sharing.push_back(&card);
+  std::vector<const transport::shm::HostAddress*> sharing;
+  for (const transport::shm::HostAddress& worker_address : worker_addresses) {
+    if (worker_address.boot == mine.host.boot) sharing.push_back(&worker_address);
   }
   const int cpus = cpus_of_host(sharing);
   const auto ranks = static_cast<int>(sharing.size());
@@ -275,7 +279,7 @@ int Context::alive() noexcept {
 
 void Context::leave(engine::TimePoint deadline) noexcept {
   if (left_.exchange(true) || engine_ == nullptr) return;
-  if (tcp_ || outbox_) {
+  if (tcp_ || ring_) {
     const auto drained_by = deadline - kTellTime;
     bool unsent = true;
     bool driving = true;  // else: whoever holds the driver's lock does not let go
@@ -287,7 +291,7 @@ void Context::leave(engine::TimePoint deadline) noexcept {
     }
     if (driving) {
       driving = driver_->with_until(deadline, [&] {
-        if (outbox_) outbox_->close(0);
+        if (ring_) ring_->close(0);
         const nanoseconds left = std::max<nanoseconds>(deadline - Clock::now(), kTellTime);
         if (tcp_) tcp_->close(static_cast<std::uint64_t>(left.count()));
       });

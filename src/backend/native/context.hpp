@@ -58,7 +58,7 @@ class Context {
   std::shared_ptr<void> kept_;  ///< WorldOptions::store
   std::unique_ptr<transport::shm::Host> host_;
   std::unique_ptr<transport::Transport> tcp_;
-  std::unique_ptr<transport::Transport> outbox_;  ///< to the ranks of our host
+  std::unique_ptr<transport::Transport> ring_;  ///< to the ranks of our host
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<Driver> driver_;
 };

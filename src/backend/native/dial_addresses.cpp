@@ -13,12 +13,13 @@ namespace tutti::native {
 namespace {
 
 /// Its loopback is ours.
-bool same_network(const Card& a, const Card& b) {
+bool same_network(const WorkerAddress& a, const WorkerAddress& b) {
   return a.host.boot == b.host.boot && a.host.network == b.host.network;
 }
 
 /// Where it can be dialled from other hosts. Nothing: nowhere.
-std::optional<os::Address> address_from_elsewhere(const Card& of, const Card& by) {
+std::optional<os::Address> address_from_elsewhere(const WorkerAddress& of,
+                                                  const WorkerAddress& by) {
   auto told = os::Address::parse_endpoint(of.address);
   if (!told) return std::nullopt;
   os::Address address = *told;
@@ -33,24 +34,27 @@ std::optional<os::Address> address_from_elsewhere(const Card& of, const Card& by
   return address;
 }
 
-std::string describe(const std::vector<Card>& cards, std::size_t rank) {
-  const transport::shm::HostCard& host = cards[rank].host;
+std::string describe(const std::vector<WorkerAddress>& worker_addresses, std::size_t rank) {
+  const transport::shm::HostAddress& host = worker_addresses[rank].host;
   return fmt::format("rank {} ({}, pid {})", rank, host.host_name, host.pid);
 }
 
 }  // namespace
 
-Result<std::vector<std::string>> dial_addresses(const std::vector<Card>& cards, int rank) {
+Result<std::vector<std::string>> dial_addresses(const std::vector<WorkerAddress>& worker_addresses,
+                                                int rank) {
   // One of each network is asked for all of it: there may be thousands of ranks.
   std::vector<std::size_t> networks;
-  for (std::size_t r = 0; r < cards.size(); ++r) {
-    const bool known = std::ranges::any_of(
-        networks, [&](std::size_t one) { return same_network(cards[one], cards[r]); });
+  for (std::size_t r = 0; r < worker_addresses.size(); ++r) {
+    const bool known = std::ranges::any_of(networks, [&](std::size_t one) {
+      return same_network(worker_addresses[one], worker_addresses[r]);
+    });
     if (!known) networks.push_back(r);
   }
-  for (std::size_t of = 0; of < cards.size() && networks.size() > 1; ++of) {
+  for (std::size_t of = 0; of < worker_addresses.size() && networks.size() > 1; ++of) {
     for (const std::size_t by : networks) {
-      if (same_network(cards[of], cards[by]) || address_from_elsewhere(cards[of], cards[by]))
+      if (same_network(worker_addresses[of], worker_addresses[by]) ||
+          address_from_elsewhere(worker_addresses[of], worker_addresses[by]))
         continue;
       return Status(
           Errc::refused,
@@ -58,20 +62,20 @@ Result<std::vector<std::string>> dial_addresses(const std::vector<Card>& cards, 
                       "all that it knows of its own address is the loopback; set MASTER_ADDR to "
                       "an address that all hosts reach, or name an interface in "
                       "TUTTI_SOCKET_IFNAME, or what reaches it in TUTTI_ADVERTISE",
-                      describe(cards, of), describe(cards, by)));
+                      describe(worker_addresses, of), describe(worker_addresses, by)));
     }
   }
   std::vector<std::string> addresses;
-  const Card& mine = cards[static_cast<std::size_t>(rank)];
-  for (const Card& card : cards) {
-    auto told = os::Address::parse_endpoint(card.address);
+  const WorkerAddress& mine = worker_addresses[static_cast<std::size_t>(rank)];
+  for (const WorkerAddress& worker_address : worker_addresses) {
+    auto told = os::Address::parse_endpoint(worker_address.address);
     if (!told || !told->is_unspecified()) {
-      addresses.push_back(card.address);
-    } else if (same_network(card, mine)) {
+      addresses.push_back(worker_address.address);
+    } else if (same_network(worker_address, mine)) {
       addresses.push_back(fmt::format("127.0.0.1:{}", told->port()));
     } else {
-      const auto address = address_from_elsewhere(card, mine);
-      addresses.push_back(address ? address->to_string() : card.address);
+      const auto address = address_from_elsewhere(worker_address, mine);
+      addresses.push_back(address ? address->to_string() : worker_address.address);
     }
   }
   return addresses;

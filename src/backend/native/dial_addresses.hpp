@@ -5,7 +5,7 @@
 
 #include <tutti/error.hpp>
 
-#include "backend/native/card.hpp"
+#include "backend/native/worker_address.hpp"
 
 namespace tutti::native {
 
@@ -14,7 +14,7 @@ namespace tutti::native {
 /// store.
 /// Error: refused where ranks are on several hosts and one of them can be reached on its own only;
 /// it names that rank, and is the same on every rank.
-[[nodiscard]] Result<std::vector<std::string>> dial_addresses(const std::vector<Card>& cards,
-                                                              int rank);
+[[nodiscard]] Result<std::vector<std::string>> dial_addresses(
+    const std::vector<WorkerAddress>& worker_addresses, int rank);
 
 }  // namespace tutti::native

@@ -53,7 +53,7 @@ class Driver::Pause {
       : driver_(driver),
         again_(again),
         yields_(driver.options_.ranks_on_host > driver.options_.cpus || driver.spin_penalty_ > 0),
-        crowded_(yields_ && driver.crowd_.crowded()),
+        oversubscribed_(yields_ && driver.contention_.oversubscribed()),
         limit_(limit) {}
 
   enum class Next { again, look };
@@ -68,7 +68,7 @@ class Driver::Pause {
     ++idle_;
     if (give_way()) {
     } else if (yields_) {
-      if (crowded_ || !yield()) return Next::look;
+      if (oversubscribed_ || !yield()) return Next::look;
     } else {
       os::relax();
     }
@@ -94,7 +94,7 @@ class Driver::Pause {
   }
 
   [[nodiscard]] bool time_to_park(TimePoint now) const noexcept {
-    return again_ || crowded_ || now - idle_since_ >= kParkAfter;
+    return again_ || oversubscribed_ || now - idle_since_ >= kParkAfter;
   }
 
   [[nodiscard]] nanoseconds left(TimePoint now) const noexcept {
@@ -110,10 +110,10 @@ class Driver::Pause {
 
  private:
   bool give_way() noexcept {
-    if (!driver_.token_.wanted()) return false;
-    driver_.token_.unlock();
+    if (!driver_.driver_lock_.wanted()) return false;
+    driver_.driver_lock_.unlock();
     ::sched_yield();
-    driver_.token_.lock();
+    driver_.driver_lock_.lock();
     return true;
   }
 
@@ -123,15 +123,15 @@ class Driver::Pause {
     const nanoseconds before = os::time_of_last_tick();
     ::sched_yield();
     if (os::time_of_last_tick() == before) return true;
-    crowded_ = driver_.crowd_.after_long_yield(driver_.engine_.world().now());
-    return !crowded_;
+    oversubscribed_ = driver_.contention_.after_long_yield(driver_.engine_.world().now());
+    return !oversubscribed_;
   }
 
   Driver& driver_;
   int moves_ = 0;
   bool again_;
   bool yields_;
-  bool crowded_;  ///< others need the CPU: yields would give it to them for long
+  bool oversubscribed_;  ///< others need the CPU: yields would give it to them for long
   int idle_ = 0;
   std::int64_t switches_ = 0;
   std::optional<nanoseconds> limit_;
@@ -143,7 +143,7 @@ Driver::Driver(engine::Engine& engine, shm::Host& host, Options options)
     : engine_(engine),
       host_(host),
       options_(std::move(options)),
-      crowd_(options_.cpus, options_.processes, os::process_cpu_time, os::voluntary_switches) {
+      contention_(options_.cpus, options_.processes, os::process_cpu_time, os::voluntary_switches) {
   if (options_.remote) has_thread_ = ProgressThread::add(*this);
 }
 
@@ -151,7 +151,7 @@ Driver::~Driver() { ProgressThread::remove(*this); }
 
 std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
                              bool asynchronous) noexcept {
-  token_.lock();
+  driver_lock_.lock();
   // Somebody who has not waited for the last operation will not wait for this one soon either (D3).
   const bool undriven = asynchronous || is_large(call) ||
                         (engine_.busy() && callers_.load(std::memory_order_relaxed) == 0);
@@ -159,22 +159,22 @@ std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
   const bool kick = undriven && engine_.busy();
   if (kick) [[unlikely]]
     need_thread();
-  if (engine::is_transfer(ticket)) wake_sleepers();  // it may end another, from this rank to itself
-  token_.unlock();
+  if (engine::is_p2p(ticket)) wake_sleepers();  // it may end another, from this rank to itself
+  driver_lock_.unlock();
   if (kick) [[unlikely]]
-    ProgressThread::kick();  // the first may have found the token taken
+    ProgressThread::kick();  // the first may have found the driver lock taken
   return ticket;
 }
 
 bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nanoseconds> limit,
                   Status& outcome) noexcept {
-  if (!token_.lock_unless_ours()) [[unlikely]] {
+  if (!driver_lock_.lock_unless_ours()) [[unlikely]] {
     outcome = Status(Errc::unsupported,
                      "a signal handler has interrupted a call of this thread on the same world: "
                      "no operation can be waited for in it");
     return true;
   }
-  // relaxed: the token orders writers; readers take it as a hint.
+  // relaxed: the driver lock orders writers; readers take it as a hint.
   callers_.store(callers_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   Pause pause(*this, limit,
               waited_in_vain_ == std::pair<const engine::Group*, std::uint64_t>(&group, ticket));
@@ -197,8 +197,8 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
       moved_any = park(pause.left(now), std::exchange(first_park, false));
   }
   if (spin_penalty_ > 0) --spin_penalty_;
-  crowd_.wait_ended();
-  // relaxed: the token orders writers; readers take both as hints.
+  contention_.wait_ended();
+  // relaxed: the driver lock orders writers; readers take both as hints.
   calls_.store(calls_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   if (!done) [[unlikely]]
@@ -210,43 +210,44 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
 }
 
 void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callback) noexcept {
-  token_.lock();
+  driver_lock_.lock();
   const bool noted = engine_.on_done(group, ticket, callback);
   // No memory to note it: the operation has ended by that, and this thread calls back.
   const Status ended = noted ? Status() : engine_.outcome(group, ticket).value_or(Status());
   if (noted) need_thread();
-  const bool sleepers = !noted && parked_.load(std::memory_order_relaxed) > 0;  // the token is ours
-  token_.unlock();
-  if (noted) return ProgressThread::kick();  // the first may have found the token taken
+  const bool sleepers =
+      !noted && parked_.load(std::memory_order_relaxed) > 0;  // the driver lock is ours
+  driver_lock_.unlock();
+  if (noted) return ProgressThread::kick();  // the first may have found the driver lock taken
   if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
   callback.function(callback.context, ended);
 }
 
 int Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
-  if (!token_.lock_unless_ours()) return -1;  // at exit: nobody will miss the slot
+  if (!driver_lock_.lock_unless_ours()) return -1;  // at exit: nobody will miss the slot
   const int source = engine_.release(group, ticket);
-  token_.unlock();  // nothing has moved: nobody is to be woken
+  driver_lock_.unlock();  // nothing has moved: nobody is to be woken
   return source;
 }
 
 void Driver::let_go() noexcept {
-  // Callbacks, and work that nobody waits for, belong to the progress thread. relaxed: the token is
-  // ours.
+  // Callbacks, and work that nobody waits for, belong to the progress thread. relaxed: the driver
+  // lock is ours.
   const bool idle = callers_.load(std::memory_order_relaxed) == 0;
   const bool kick = has_thread_ && idle && (engine_.busy() || engine_.has_finished());
   if (!has_thread_ && (engine_.has_finished() || (idle && engine_.busy()))) [[unlikely]]
     need_thread();
   // relaxed: as above. What we have moved on may be what another of our callers sleeps for.
   const bool sleepers = parked_.load(std::memory_order_relaxed) > 0;
-  token_.unlock();
+  driver_lock_.unlock();
   if (kick) ProgressThread::kick();
   if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
 }
 
-/// What was moved on may be what another of our callers sleeps for. Under the token, which each of
-/// them needs to look.
+/// What was moved on may be what another of our callers sleeps for. Under the driver lock, which
+/// each of them needs to look.
 void Driver::wake_sleepers() noexcept {
-  // relaxed: the token is ours.
+  // relaxed: the driver lock is ours.
   if (parked_.load(std::memory_order_relaxed) > 0) [[unlikely]]
     shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
 }
@@ -272,7 +273,7 @@ void Driver::fence_before_sleep() const noexcept {
 
 bool Driver::park(nanoseconds most, bool first) noexcept {
   shm::Page& page = host_.regions().page();
-  parked_.fetch_add(1, std::memory_order_relaxed);  // the token orders writers
+  parked_.fetch_add(1, std::memory_order_relaxed);  // the driver lock orders writers
   // relaxed: a wake that comes between makes the word differ from ours, and we do not sleep.
   std::uint32_t word = page.park.load(std::memory_order_relaxed);
   if (shm::state_of(word) != shm::Park::futex) {
@@ -285,11 +286,11 @@ bool Driver::park(nanoseconds most, bool first) noexcept {
     if (has_thread_ && first) {
       ProgressThread::caller_sleeps();  // from here on it watches the sockets; told once per wait
     }
-    token_.unlock();
+    driver_lock_.unlock();
     os::futex_wait(page.park, word, most, true);
-    token_.lock();
+    driver_lock_.lock();
   }
-  // relaxed: the token is ours; a publisher that still sees the old word wakes nobody.
+  // relaxed: the driver lock is ours; a publisher that still sees the old word wakes nobody.
   if (parked_.fetch_sub(1, std::memory_order_relaxed) == 1) {
     page.park.store(number(shm::Park::awake), std::memory_order_relaxed);
   }
@@ -298,14 +299,15 @@ bool Driver::park(nanoseconds most, bool first) noexcept {
 }
 
 bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
-  if (!token_.try_lock()) return false;
+  if (!driver_lock_.try_lock()) return false;
   shm::Page& page = host_.regions().page();
   std::uint32_t eventfd = number(shm::Park::eventfd);
   // relaxed: only our own process writes `eventfd` here, and publishers only clear it.
   page.park.compare_exchange_strong(eventfd, number(shm::Park::awake), std::memory_order_relaxed);
   bool moved = false;
-  // Bounded, so that a caller who wants the token gets it within one pass.
-  for (int pass = 0; pass < 16 && engine_.progress() && !token_.wanted(); ++pass) moved = true;
+  // Bounded, so that a caller who wants the driver lock gets it within one pass.
+  for (int pass = 0; pass < 16 && engine_.progress() && !driver_lock_.wanted(); ++pass)
+    moved = true;
   const TimePoint now = engine_.world().now();
   if (now - last_look_ >= kLookEvery || now >= engine_.next_deadline()) look_around();
   try {
@@ -314,16 +316,16 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
   } catch (const std::bad_alloc&) {  // the next time
   }
   starved_ = engine_.has_finished();
-  // relaxed: the token is ours.
+  // relaxed: the driver lock is ours.
   const bool parked = parked_.load(std::memory_order_relaxed) > 0;
-  token_.unlock();
+  driver_lock_.unlock();
   if (moved && parked)
     shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
   return true;
 }
 
 nanoseconds Driver::prepare_sleep() noexcept {
-  if (!token_.try_lock()) return kLookEvery;
+  if (!driver_lock_.try_lock()) return kLookEvery;
   nanoseconds most = std::chrono::seconds(10);
   if (engine_.busy()) {
     // Callers who sleep look around themselves; two clocks would cost twice. relaxed: a hint.
@@ -344,7 +346,7 @@ nanoseconds Driver::prepare_sleep() noexcept {
     // back there is nothing to do at once.
     most = starved_ ? kLookEvery : nanoseconds(0);
   }
-  token_.unlock();
+  driver_lock_.unlock();
   return most;
 }
 

@@ -9,8 +9,8 @@
 
 #include <tutti/collective.hpp>
 
-#include "backend/native/crowd.hpp"
-#include "backend/native/token.hpp"
+#include "backend/native/cpu_contention.hpp"
+#include "backend/native/driver_lock.hpp"
 #include "engine/engine.hpp"
 
 namespace tutti::transport::shm {
@@ -46,7 +46,7 @@ class Driver {
   /// Runs `action` on the engine as the driver.
   template <class Action>
   auto with(Action&& action) noexcept(noexcept(action())) {
-    token_.lock();
+    driver_lock_.lock();
     struct Unlock {
       Driver& driver;
       ~Unlock() { driver.let_go(); }
@@ -58,7 +58,7 @@ class Driver {
   /// handler.
   template <class Action>
   [[nodiscard]] bool with_unless_ours(Action&& action) noexcept {
-    if (!token_.lock_unless_ours()) return false;
+    if (!driver_lock_.lock_unless_ours()) return false;
     action();
     let_go();
     return true;
@@ -66,7 +66,7 @@ class Driver {
   /// As `with`, but tries until the deadline only, and once at least. False: nothing was run.
   template <class Action>
   [[nodiscard]] bool with_until(engine::TimePoint deadline, Action&& action) noexcept {
-    if (!token_.lock_until(deadline)) return false;
+    if (!driver_lock_.lock_until(deadline)) return false;
     action();
     let_go();
     return true;
@@ -105,18 +105,18 @@ class Driver {
   engine::Engine& engine_;
   transport::shm::Host& host_;
   Options options_;
-  Token token_;
-  std::atomic<int> callers_{0};  ///< written under the token only
+  DriverLock driver_lock_;
+  std::atomic<int> callers_{0};  ///< written under the driver lock only
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<int> parked_{0};
-  bool has_thread_ = false;        ///< under the token
-  std::uint32_t sleeps_ = 0;       ///< number of the last one (shm::Park); token
-  bool starved_ = false;           ///< no memory to take what has finished; token
-  int spin_penalty_ = 0;           ///< waits that shall yield although there is a CPU each; token
-  Crowd crowd_;                    ///< token
-  engine::TimePoint last_look_{};  ///< token
-  /// The operation of the last wait that ended by its limit; token. Who waits in slices, as Python
-  /// does, shall not spin at the start of each.
+  bool has_thread_ = false;   ///< under the driver lock
+  std::uint32_t sleeps_ = 0;  ///< number of the last one (shm::Park); driver lock
+  bool starved_ = false;      ///< no memory to take what has finished; driver lock
+  int spin_penalty_ = 0;      ///< waits that shall yield although there is a CPU each; driver lock
+  CpuContention contention_;  ///< driver lock
+  engine::TimePoint last_look_{};  ///< driver lock
+  /// The operation of the last wait that ended by its limit; driver lock. Who waits in slices, as
+  /// Python does, shall not spin at the start of each.
   std::pair<const engine::Group*, std::uint64_t> waited_in_vain_{nullptr, 0};
 };
 

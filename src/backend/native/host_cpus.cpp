@@ -8,15 +8,15 @@
 
 namespace tutti::native {
 
-using transport::shm::HostCard;
+using transport::shm::HostAddress;
 
 namespace {
 
 /// What the cgroups of these ranks let them use. Ranks of one cgroup share its quota.
-std::int64_t quota_of(const std::vector<const HostCard*>& ranks) {
+std::int64_t quota_of(const std::vector<const HostAddress*>& ranks) {
   constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
   std::map<std::uint64_t, int> groups;
-  for (const HostCard* const rank : ranks) {
+  for (const HostAddress* const rank : ranks) {
     if (!rank->quota) return kNone;
     const auto [group, fresh] = groups.try_emplace(rank->quota->group, rank->quota->cpus);
     if (!fresh) group->second = std::min(group->second, rank->quota->cpus);
@@ -28,10 +28,10 @@ std::int64_t quota_of(const std::vector<const HostCard*>& ranks) {
 
 }  // namespace
 
-int cpus_of_host(const std::vector<const HostCard*>& ranks) {
+int cpus_of_host(const std::vector<const HostAddress*>& ranks) {
   os::CpuSet all;
   std::optional<int> given;
-  for (const HostCard* const rank : ranks) {
+  for (const HostAddress* const rank : ranks) {
     all.add(rank->cpus);
     if (rank->given_cpus) given = std::min(given.value_or(*rank->given_cpus), *rank->given_cpus);
   }
@@ -40,9 +40,9 @@ int cpus_of_host(const std::vector<const HostCard*>& ranks) {
   return static_cast<int>(std::max<std::int64_t>(1, std::min(allowed, quota_of(ranks))));
 }
 
-int least_cpus(const std::vector<HostCard>& ranks) {
-  std::map<std::string_view, std::vector<const HostCard*>> hosts;
-  for (const HostCard& rank : ranks) hosts[rank.boot].push_back(&rank);
+int least_cpus(const std::vector<HostAddress>& ranks) {
+  std::map<std::string_view, std::vector<const HostAddress*>> hosts;
+  for (const HostAddress& rank : ranks) hosts[rank.boot].push_back(&rank);
   int least = std::numeric_limits<int>::max();
   for (const auto& [boot, host] : hosts) least = std::min(least, cpus_of_host(host));
   return least;

@@ -111,13 +111,13 @@ void NativeBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
 }
 
 int NativeBackend::source(std::uint64_t ticket) noexcept {
-  if (!engine::is_transfer(ticket) || context_->forked()) return -1;
+  if (!engine::is_p2p(ticket) || context_->forked()) return -1;
   return context_->driver().with([&] { return context_->engine().source(*group_, ticket); });
 }
 
 int NativeBackend::release(std::uint64_t ticket) noexcept {
   // The collectives' tickets need no giving back: this is all that they pay.
-  if (!engine::is_transfer(ticket) || context_->forked()) [[likely]]
+  if (!engine::is_p2p(ticket) || context_->forked()) [[likely]]
     return -1;
   return context_->driver().release(*group_, ticket);
 }

@@ -15,10 +15,10 @@
 #include <utility>
 
 #include "base/forks.hpp"
+#include "os/death_pipe.hpp"
 #include "os/descriptors.hpp"
 #include "os/futex.hpp"
 #include "os/host.hpp"
-#include "os/lifeline.hpp"
 #include "os/socket.hpp"
 #include "transport/shm/doorbell.hpp"
 
@@ -44,31 +44,31 @@ std::uint64_t random_number() {
   return value;
 }
 
-std::span<const std::byte> bytes_of(const Hello& hello) {
+std::span<const std::byte> bytes_of(const DescriptorHeader& hello) {
   return {reinterpret_cast<const std::byte*>(&hello), sizeof(hello)};
 }
 
 /// How long the leader that knows of a death waits for others to come and hear of it.
 constexpr auto kTellFor = std::chrono::seconds(1);
 
-std::string name_of(int rank, const std::vector<HostCard>& cards) {
-  const HostCard& card = cards[static_cast<std::size_t>(rank)];
-  return "rank " + std::to_string(rank) + " on " + card.host_name + ", pid " +
-         std::to_string(card.pid);
+std::string name_of(int rank, const std::vector<HostAddress>& worker_addresses) {
+  const HostAddress& worker_address = worker_addresses[static_cast<std::size_t>(rank)];
+  return "rank " + std::to_string(rank) + " on " + worker_address.host_name + ", pid " +
+         std::to_string(worker_address.pid);
 }
 
-Status died_while_sharing(int rank, const std::vector<HostCard>& cards) {
+Status died_while_sharing(int rank, const std::vector<HostAddress>& worker_addresses) {
   return Status(Errc::peer_lost,
-                "lost " + name_of(rank, cards) +
+                "lost " + name_of(rank, worker_addresses) +
                     ": its process ended while the ranks of its host exchanged their shared "
                     "memory. Look at that rank's output for the cause, and start the job again.")
       .with_culprit(rank);
 }
 
-Status nothing_sent(int leader, const std::vector<HostCard>& cards) {
+Status nothing_sent(int leader, const std::vector<HostAddress>& worker_addresses) {
   return Status(
       Errc::timeout,
-      "sharing memory with the other ranks of this host: " + name_of(leader, cards) +
+      "sharing memory with the other ranks of this host: " + name_of(leader, worker_addresses) +
           " has not sent theirs within the timeout. Is it stopped, or is another of them?");
 }
 
@@ -96,7 +96,7 @@ void pause(Host::Deadline deadline) {
 }
 
 /// Others may be before us, ranks or strangers: a full line is waited for.
-Result<os::Fd> connect_to(const HostCard& leader, Host::Deadline deadline) {
+Result<os::Fd> connect_to(const HostAddress& leader, Host::Deadline deadline) {
   while (true) {
     Result<os::Fd> connection = os::connect_unix(leader.listener);
     if (connection || connection.status().code() != Errc::timeout ||
@@ -108,7 +108,7 @@ Result<os::Fd> connect_to(const HostCard& leader, Host::Deadline deadline) {
 
 /// A hello without descriptors: this rank is dead. Each is told once; how many were.
 std::size_t tell_dead(std::vector<os::Fd>& connections, int rank) {
-  const Hello hello{kMagic, rank, 0};
+  const DescriptorHeader hello{kMagic, rank, 0};
   std::size_t told = 0;
   for (os::Fd& connection : connections) {
     if (!connection.valid()) continue;
@@ -155,28 +155,30 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   host->page_ = std::make_shared<os::Mapping>(std::move(*page_mapping));
   host->event_ = os::Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!host->event_.valid()) return Status(Errc::resource, "eventfd failed");
-  Result<os::Lifeline> lifeline = os::open_lifeline();
-  if (!lifeline) return lifeline.status();
-  host->own_.process = std::move(lifeline->process);
-  host->own_.pipe = std::move(lifeline->pipe);
+  Result<os::DeathPipe> death_pipe = os::open_death_pipe();
+  if (!death_pipe) return death_pipe.status();
+  host->own_.process = std::move(death_pipe->process);
+  host->own_.pipe = std::move(death_pipe->pipe);
 
-  HostCard& card = host->card_;
-  if (Result<std::string> boot = os::boot_id(); boot) card.boot = *boot;
-  if (Result<std::uint64_t> network = os::network_namespace(); network) card.network = *network;
-  card.host_name = os::host_name();
-  card.host_key = card.boot + "/" + std::to_string(card.network) + "/" + host_id;
-  card.nonce = random_number();
-  card.pid = ::getpid();
-  if (Result<std::uint64_t> pids = os::pid_namespace(); pids) card.pid_namespace = *pids;
-  card.cpus = os::affinity_of(0);
-  card.quota = os::cpu_quota();
-  card.fence = os::register_global_fence();
+  HostAddress& worker_address = host->own_address_;
+  if (Result<std::string> boot = os::boot_id(); boot) worker_address.boot = *boot;
+  if (Result<std::uint64_t> network = os::network_namespace(); network)
+    worker_address.network = *network;
+  worker_address.host_name = os::host_name();
+  worker_address.host_key =
+      worker_address.boot + "/" + std::to_string(worker_address.network) + "/" + host_id;
+  worker_address.nonce = random_number();
+  worker_address.pid = ::getpid();
+  if (Result<std::uint64_t> pids = os::pid_namespace(); pids) worker_address.pid_namespace = *pids;
+  worker_address.cpus = os::affinity_of(0);
+  worker_address.quota = os::cpu_quota();
+  worker_address.fence = os::register_global_fence();
   char name[64];
   std::snprintf(name, sizeof(name), "tutti-%016llx%016llx",
                 static_cast<unsigned long long>(random_number()),
                 static_cast<unsigned long long>(random_number()));
-  card.listener = name;
-  Result<os::Fd> listener = os::listen_unix(card.listener);
+  worker_address.listener = name;
+  Result<os::Fd> listener = os::listen_unix(worker_address.listener);
   if (!listener) return listener.status();
   host->listener_ = std::move(*listener);
 
@@ -190,18 +192,18 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   header->magic = kMagic;
   header->version = kLayoutVersion;
   header->rank = rank;
-  header->pid = card.pid;
+  header->pid = worker_address.pid;
   header->arena_bytes = kArenaBytes;
   {
     const std::lock_guard lock(in_process().mutex);
-    in_process().by_nonce[card.nonce] = {host->arena_, host->page_};
+    in_process().by_nonce[worker_address.nonce] = {host->arena_, host->page_};
   }
   return host;
 }
 
 Host::~Host() {
   const std::lock_guard lock(in_process().mutex);
-  in_process().by_nonce.erase(card_.nonce);
+  in_process().by_nonce.erase(own_address_.nonce);
 }
 
 void Host::stay_alone() {
@@ -213,7 +215,7 @@ void Host::stay_alone() {
   own_ = Shared{};
 }
 
-Status Host::join(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
+Status Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>& worker_addresses,
                   Deadline deadline) {
   if (ranks.size() > static_cast<std::size_t>(kMaxLocalRanks)) {
     return Status(Errc::unsupported, std::to_string(ranks.size()) + " ranks on one host; at most " +
@@ -221,14 +223,15 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostCard>& ca
   }
   if (Status s = enough_descriptors(ranks.size(), ranks.front() == rank_); !s.ok()) return s;
   std::vector<Shared> all(ranks.size());
-  const HostCard& leader = cards[static_cast<std::size_t>(ranks.front())];
-  Status exchanged = ranks.front() == rank_ ? collect(ranks, cards, all, deadline)
-                                            : hand_in(leader, ranks, cards, all, deadline);
+  const HostAddress& leader = worker_addresses[static_cast<std::size_t>(ranks.front())];
+  Status exchanged = ranks.front() == rank_
+                         ? collect(ranks, worker_addresses, all, deadline)
+                         : hand_in(leader, ranks, worker_addresses, all, deadline);
   if (!exchanged.ok()) return exchanged;
   regions_.arena = arena_->data();
   regions_.peers.resize(ranks.size());
   events_.resize(ranks.size());
-  lifelines_.resize(ranks.size());
+  death_pipes_.resize(ranks.size());
   watched_.reserve(2 * ranks.size());
   ended_.reserve(ranks.size());
   for (std::size_t local = 0; local < ranks.size(); ++local) {
@@ -240,8 +243,9 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostCard>& ca
                                          reinterpret_cast<Page*>(page_->data()), event_.get()};
       continue;
     }
-    if (Status s = map_peer(static_cast<int>(local), cards[static_cast<std::size_t>(rank)],
-                            std::move(all[local]));
+    if (Status s =
+            map_peer(static_cast<int>(local), worker_addresses[static_cast<std::size_t>(rank)],
+                     std::move(all[local]));
         !s.ok()) {
       return s;
     }
@@ -253,14 +257,15 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostCard>& ca
 }
 
 /// Takes what has been handed in, into `all` and `connections`, and says how many ranks that were.
-Result<std::size_t> Host::take(Reception& reception, const std::vector<int>& ranks,
-                               std::vector<Shared>& all, std::vector<os::Fd>& connections) {
+Result<std::size_t> Host::take(DescriptorExchange& descriptor_exchange,
+                               const std::vector<int>& ranks, std::vector<Shared>& all,
+                               std::vector<os::Fd>& connections) {
   std::size_t taken = 0;
   while (true) {
-    Result<std::optional<Reception::HandIn>> next = reception.next();
+    Result<std::optional<DescriptorExchange::HandIn>> next = descriptor_exchange.next();
     if (!next) return next.status();
     if (!*next) return taken;
-    Reception::HandIn& one = **next;
+    DescriptorExchange::HandIn& one = **next;
     const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(one.hello.rank));
     if (at == ranks.end()) continue;
     const auto local = static_cast<std::size_t>(at - ranks.begin());
@@ -274,8 +279,9 @@ Result<std::size_t> Host::take(Reception& reception, const std::vector<int>& ran
 
 /// Waits until all ranks of the host have handed in theirs. The local index of one that has died,
 /// or nothing.
-Result<std::optional<std::size_t>> Host::gather(Reception& reception, const std::vector<int>& ranks,
-                                                const std::vector<HostCard>& cards,
+Result<std::optional<std::size_t>> Host::gather(DescriptorExchange& descriptor_exchange,
+                                                const std::vector<int>& ranks,
+                                                const std::vector<HostAddress>& worker_addresses,
                                                 std::vector<Shared>& all,
                                                 std::vector<os::Fd>& connections,
                                                 Deadline deadline) {
@@ -284,7 +290,8 @@ Result<std::optional<std::size_t>> Host::gather(Reception& reception, const std:
   std::vector<os::Fd> probes(ranks.size());
   for (std::size_t local = 0; local < ranks.size(); ++local) {
     if (ranks[local] == rank_) continue;
-    Result<os::Fd> probe = os::connect_unix(cards[static_cast<std::size_t>(ranks[local])].listener);
+    Result<os::Fd> probe =
+        os::connect_unix(worker_addresses[static_cast<std::size_t>(ranks[local])].listener);
     if (probe)
       probes[local] = std::move(*probe);
     else if (probe.status().code() == Errc::refused)
@@ -297,23 +304,23 @@ Result<std::optional<std::size_t>> Host::gather(Reception& reception, const std:
       const os::Fd& fd = connections[local].valid() ? connections[local] : probes[local];
       watched.push_back({fd.valid() ? fd.get() : -1, 0, 0});
     }
-    reception.add_to(watched);
-    const int ready = wait_for_any(watched, reception.wake_at(deadline));
+    descriptor_exchange.add_to(watched);
+    const int ready = wait_for_any(watched, descriptor_exchange.wake_at(deadline));
     for (std::size_t local = 0; ready > 0 && local < ranks.size(); ++local) {
       if ((watched[local].revents & (POLLHUP | POLLERR)) != 0) return std::optional(local);
     }
-    Result<std::size_t> taken = take(reception, ranks, all, connections);
+    Result<std::size_t> taken = take(descriptor_exchange, ranks, all, connections);
     if (!taken) return taken.status();
     missing -= *taken;
     for (std::size_t local = 0; local < ranks.size(); ++local) {
       if (connections[local].valid()) probes[local].reset();
     }
     if (missing > 0 && std::chrono::steady_clock::now() >= deadline) {
-      if (!reception.trouble().ok()) return reception.trouble();
+      if (!descriptor_exchange.trouble().ok()) return descriptor_exchange.trouble();
       std::string names;
       for (std::size_t local = 0; local < ranks.size(); ++local) {
         if (ranks[local] == rank_ || connections[local].valid()) continue;
-        names += (names.empty() ? "" : ", ") + name_of(ranks[local], cards);
+        names += (names.empty() ? "" : ", ") + name_of(ranks[local], worker_addresses);
       }
       return Status(Errc::timeout,
                     "sharing memory with the other ranks of this host: " + std::to_string(missing) +
@@ -325,17 +332,19 @@ Result<std::optional<std::size_t>> Host::gather(Reception& reception, const std:
   return std::optional<std::size_t>();
 }
 
-Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
-                     std::vector<Shared>& all, Deadline deadline) {
+Status Host::collect(const std::vector<int>& ranks,
+                     const std::vector<HostAddress>& worker_addresses, std::vector<Shared>& all,
+                     Deadline deadline) {
   std::vector<os::Fd> connections(ranks.size());
-  const auto knows = [&](const Hello& hello) {
+  const auto knows = [&](const DescriptorHeader& hello) {
     const auto at = std::ranges::find(ranks, hello.rank);
     return at != ranks.end() && *at != rank_ &&
-           cards[static_cast<std::size_t>(*at)].nonce == hello.nonce;
+           worker_addresses[static_cast<std::size_t>(*at)].nonce == hello.nonce;
   };
-  Reception reception(listener_.get(), ranks.size(), Hello{kMagic, rank_, card_.nonce}, knows);
+  DescriptorExchange descriptor_exchange(
+      listener_.get(), ranks.size(), DescriptorHeader{kMagic, rank_, own_address_.nonce}, knows);
   Result<std::optional<std::size_t>> dead =
-      gather(reception, ranks, cards, all, connections, deadline);
+      gather(descriptor_exchange, ranks, worker_addresses, all, connections, deadline);
   if (!dead) return dead.status();
   if (*dead) {
     // Who comes later must hear of it as well, instead of finding us gone.
@@ -346,12 +355,12 @@ Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>&
     untold -= tell_dead(connections, rank);
     while (untold > 0 && std::chrono::steady_clock::now() < until) {
       std::vector<pollfd> watched;
-      reception.add_to(watched);
-      (void)wait_for_any(watched, reception.wake_at(until));
-      if (!take(reception, ranks, all, connections)) break;
+      descriptor_exchange.add_to(watched);
+      (void)wait_for_any(watched, descriptor_exchange.wake_at(until));
+      if (!take(descriptor_exchange, ranks, all, connections)) break;
       untold -= std::min(untold, tell_dead(connections, rank));
     }
-    return died_while_sharing(rank, cards);
+    return died_while_sharing(rank, worker_addresses);
   }
   for (std::size_t to = 0; to < ranks.size(); ++to) {
     if (!connections[to].valid()) continue;
@@ -361,7 +370,7 @@ Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>&
       const int event = ranks[of] == rank_ ? event_.get() : shared.event.get();
       const int fds[kDescriptors] = {shared.arena.get(), shared.page.get(), event,
                                      shared.process.get(), shared.pipe.get()};
-      const Hello hello{kMagic, ranks[of]};
+      const DescriptorHeader hello{kMagic, ranks[of]};
       const Status sent = os::send_fds(connections[to].get(), fds, bytes_of(hello), deadline);
       if (sent.ok()) continue;
       if (sent.code() == Errc::timeout) return sent;
@@ -371,54 +380,60 @@ Status Host::collect(const std::vector<int>& ranks, const std::vector<HostCard>&
   return Status();
 }
 
-/// A connection to the leader, which has said the nonce of its card. Its name is free as soon as it
-/// has ended: a stranger that listens there then learns our nonce, which is of no use any more.
-Result<os::Fd> Host::meet_leader(const HostCard& leader, const std::vector<int>& ranks,
-                                 const std::vector<HostCard>& cards, Deadline deadline) {
-  const Hello ours{kMagic, rank_, card_.nonce};
+/// A connection to the leader, which has said the nonce of its worker_address. Its name is free as
+/// soon as it has ended: a stranger that listens there then learns our nonce, which is of no use
+/// any more.
+Result<os::Fd> Host::meet_leader(const HostAddress& leader, const std::vector<int>& ranks,
+                                 const std::vector<HostAddress>& worker_addresses,
+                                 Deadline deadline) {
+  const DescriptorHeader ours{kMagic, rank_, own_address_.nonce};
   while (true) {
     Result<os::Fd> connection = connect_to(leader, deadline);
     if (!connection) {
-      return connection.status().code() == Errc::refused ? died_while_sharing(ranks.front(), cards)
-                                                         : connection.status();
+      return connection.status().code() == Errc::refused
+                 ? died_while_sharing(ranks.front(), worker_addresses)
+                 : connection.status();
     }
-    Hello theirs;
+    DescriptorHeader theirs;
     const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&theirs), sizeof(theirs));
     (void)os::send_fds(connection->get(), {}, bytes_of(ours), deadline);
     Result<os::ReceivedFds> got = os::receive_fds(connection->get(), bytes, deadline);
     if (got && got->bytes == sizeof(theirs) && theirs.magic == kMagic &&
         theirs.rank == ranks.front() && theirs.nonce == leader.nonce)
       return connection;
-    if (got) return died_while_sharing(ranks.front(), cards);  // somebody else has its name
+    if (got)
+      return died_while_sharing(ranks.front(), worker_addresses);  // somebody else has its name
     if (got.status().code() == Errc::resource) return got.status();
-    if (std::chrono::steady_clock::now() >= deadline) return nothing_sent(ranks.front(), cards);
+    if (std::chrono::steady_clock::now() >= deadline)
+      return nothing_sent(ranks.front(), worker_addresses);
     // It hung up: it has ended, which the next connection tells, or had no room for us.
     pause(deadline);
   }
 }
 
-Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
-                     const std::vector<HostCard>& cards, std::vector<Shared>& all,
+Status Host::hand_in(const HostAddress& leader, const std::vector<int>& ranks,
+                     const std::vector<HostAddress>& worker_addresses, std::vector<Shared>& all,
                      Deadline deadline) {
-  Result<os::Fd> connection = meet_leader(leader, ranks, cards, deadline);
+  Result<os::Fd> connection = meet_leader(leader, ranks, worker_addresses, deadline);
   if (!connection) return connection.status();
   const int fds[kDescriptors] = {own_.arena.get(), own_.page.get(), event_.get(),
                                  own_.process.get(), own_.pipe.get()};
-  const Hello mine{kMagic, rank_, card_.nonce};
+  const DescriptorHeader mine{kMagic, rank_, own_address_.nonce};
   if (Status s = os::send_fds(connection->get(), fds, bytes_of(mine), deadline); !s.ok()) {
-    return s.code() == Errc::timeout ? s : died_while_sharing(ranks.front(), cards);
+    return s.code() == Errc::timeout ? s : died_while_sharing(ranks.front(), worker_addresses);
   }
   for (std::size_t i = 0; i + 1 < ranks.size(); ++i) {
-    Hello hello;
+    DescriptorHeader hello;
     Result<os::ReceivedFds> got = os::receive_fds(
         connection->get(), {reinterpret_cast<std::byte*>(&hello), sizeof(hello)}, deadline);
-    if (!got && got.status().code() == Errc::timeout) return nothing_sent(ranks.front(), cards);
+    if (!got && got.status().code() == Errc::timeout)
+      return nothing_sent(ranks.front(), worker_addresses);
     if (!got && got.status().code() == Errc::resource) return got.status();
-    if (!got) return died_while_sharing(ranks.front(), cards);
+    if (!got) return died_while_sharing(ranks.front(), worker_addresses);
     const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(hello.rank));
     if (got->bytes == sizeof(hello) && hello.magic == kMagic && got->fds.empty() &&
         at != ranks.end()) {
-      return died_while_sharing(*at, cards);
+      return died_while_sharing(*at, worker_addresses);
     }
     if (got->bytes != sizeof(hello) || hello.magic != kMagic || got->fds.size() != kDescriptors ||
         at == ranks.end()) {
@@ -432,15 +447,15 @@ Status Host::hand_in(const HostCard& leader, const std::vector<int>& ranks,
   return Status();
 }
 
-Status Host::map_peer(int local, const HostCard& card, Shared shared) {
+Status Host::map_peer(int local, const HostAddress& worker_address, Shared shared) {
   const auto index = static_cast<std::size_t>(local);
   RegionPeer& peer = regions_.peers[index];
   peer.arena_bytes = kArenaBytes;
   peer.eventfd = shared.event.get();
   events_[index] = std::move(shared.event);
-  if (card.pid == card_.pid) {
+  if (worker_address.pid == own_address_.pid) {
     const std::lock_guard lock(in_process().mutex);
-    const auto found = in_process().by_nonce.find(card.nonce);
+    const auto found = in_process().by_nonce.find(worker_address.nonce);
     if (found != in_process().by_nonce.end()) {
       const auto& [peer_arena, peer_page] = found->second;
       peer.arena = peer_arena->data();
@@ -464,7 +479,7 @@ Status Host::map_peer(int local, const HostCard& card, Shared shared) {
     return Status(Errc::refused, "rank " + std::to_string(peer.rank) +
                                      " on this host runs another version of tutti");
   }
-  lifelines_[index] = {std::move(shared.process), std::move(shared.pipe)};
+  death_pipes_[index] = {std::move(shared.process), std::move(shared.pipe)};
   return Status();
 }
 
@@ -472,15 +487,15 @@ const std::vector<int>& Host::ended() {
   // All kept between the calls: this is asked every few milliseconds and must not ask for memory.
   ended_.clear();
   watched_.clear();
-  for (const os::Lifeline& one : lifelines_) {
+  for (const os::DeathPipe& one : death_pipes_) {
     for (const os::Fd* const fd : {&one.process, &one.pipe})
       watched_.push_back({fd->valid() ? fd->get() : -1, POLLIN, 0});
   }
   if (watched_.empty() || ::poll(watched_.data(), watched_.size(), 0) <= 0) return ended_;
-  for (std::size_t i = 0; i < lifelines_.size(); ++i) {
+  for (std::size_t i = 0; i < death_pipes_.size(); ++i) {
     if (watched_[2 * i].revents == 0 && watched_[2 * i + 1].revents == 0) continue;
     ended_.push_back(static_cast<int>(i));
-    lifelines_[i] = {};  // told once
+    death_pipes_[i] = {};  // told once
   }
   return ended_;
 }

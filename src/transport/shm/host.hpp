@@ -13,16 +13,16 @@
 
 #include "os/cpu_quota.hpp"
 #include "os/cpu_set.hpp"
+#include "os/death_pipe.hpp"
 #include "os/fd.hpp"
-#include "os/lifeline.hpp"
 #include "os/shared_memory.hpp"
 #include "transport/region.hpp"
-#include "transport/shm/reception.hpp"
+#include "transport/shm/descriptor_exchange.hpp"
 
 namespace tutti::transport::shm {
 
 /// What a rank tells the others about where it runs, before anything is mapped.
-struct HostCard {
+struct HostAddress {
   std::string boot;      ///< id of the running kernel
   std::string host_key;  ///< equal = may share memory: boot id, network namespace, TUTTI_HOST_ID
   std::string host_name;
@@ -48,11 +48,11 @@ class Host {
   Host(const Host&) = delete;
   Host& operator=(const Host&) = delete;
 
-  [[nodiscard]] const HostCard& card() const noexcept { return card_; }
+  [[nodiscard]] const HostAddress& worker_address() const noexcept { return own_address_; }
   /// Exchanges descriptors with `ranks` (global, ascending, ourselves among them), all of our host:
-  /// the lowest one collects and hands out. `cards` by global rank.
-  [[nodiscard]] Status join(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
-                            Deadline deadline);
+  /// the lowest one collects and hands out. `worker_addresses` by global rank.
+  [[nodiscard]] Status join(const std::vector<int>& ranks,
+                            const std::vector<HostAddress>& worker_addresses, Deadline deadline);
   /// Alone on this host, or nobody shares memory: only our own arena.
   void stay_alone();
 
@@ -72,23 +72,27 @@ class Host {
     os::Fd pipe;
   };
   Host() = default;
-  [[nodiscard]] static Result<std::size_t> take(Reception& reception, const std::vector<int>& ranks,
+  [[nodiscard]] static Result<std::size_t> take(DescriptorExchange& descriptor_exchange,
+                                                const std::vector<int>& ranks,
                                                 std::vector<Shared>& all,
                                                 std::vector<os::Fd>& connections);
   [[nodiscard]] Result<std::optional<std::size_t>> gather(
-      Reception& reception, const std::vector<int>& ranks, const std::vector<HostCard>& cards,
-      std::vector<Shared>& all, std::vector<os::Fd>& connections, Deadline deadline);
-  [[nodiscard]] Status collect(const std::vector<int>& ranks, const std::vector<HostCard>& cards,
+      DescriptorExchange& descriptor_exchange, const std::vector<int>& ranks,
+      const std::vector<HostAddress>& worker_addresses, std::vector<Shared>& all,
+      std::vector<os::Fd>& connections, Deadline deadline);
+  [[nodiscard]] Status collect(const std::vector<int>& ranks,
+                               const std::vector<HostAddress>& worker_addresses,
                                std::vector<Shared>& all, Deadline deadline);
-  [[nodiscard]] Result<os::Fd> meet_leader(const HostCard& leader, const std::vector<int>& ranks,
-                                           const std::vector<HostCard>& cards, Deadline deadline);
-  [[nodiscard]] Status hand_in(const HostCard& leader, const std::vector<int>& ranks,
-                               const std::vector<HostCard>& cards, std::vector<Shared>& all,
-                               Deadline deadline);
-  [[nodiscard]] Status map_peer(int local, const HostCard& card, Shared shared);
+  [[nodiscard]] Result<os::Fd> meet_leader(const HostAddress& leader, const std::vector<int>& ranks,
+                                           const std::vector<HostAddress>& worker_addresses,
+                                           Deadline deadline);
+  [[nodiscard]] Status hand_in(const HostAddress& leader, const std::vector<int>& ranks,
+                               const std::vector<HostAddress>& worker_addresses,
+                               std::vector<Shared>& all, Deadline deadline);
+  [[nodiscard]] Status map_peer(int local, const HostAddress& worker_address, Shared shared);
 
   int rank_ = 0;
-  HostCard card_;
+  HostAddress own_address_;
   Shared own_;
   os::Fd listener_;
   os::Fd event_;
@@ -97,9 +101,9 @@ class Host {
   std::shared_ptr<os::Mapping> page_;
   std::vector<std::shared_ptr<os::Mapping>> mappings_;  ///< of peers
   std::vector<os::Fd> events_;
-  std::vector<os::Lifeline> lifelines_;  ///< by local index; invalid: ended, or our own
-  std::vector<pollfd> watched_;          ///< of `ended` only: two of each
-  std::vector<int> ended_;               ///< what it has returned
+  std::vector<os::DeathPipe> death_pipes_;  ///< by local index; invalid: ended, or our own
+  std::vector<pollfd> watched_;             ///< of `ended` only: two of each
+  std::vector<int> ended_;                  ///< what it has returned
   Regions regions_;
 };
 

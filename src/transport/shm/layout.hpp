@@ -22,14 +22,14 @@ inline constexpr int kCounters = 2;              ///< counters of an operation
 inline constexpr std::size_t kInlineBytes = 48;  ///< payload that fits into a line
 inline constexpr int kMaxGroups = 4096;          ///< live groups of one rank
 inline constexpr int kMaxLocalRanks = 512;       ///< ranks of one host
-inline constexpr std::size_t kOutboxBytes =
+inline constexpr std::size_t kRingBytes =
     4 * 1024 * 1024;  ///< ring of frames from one rank to another; mostly it uses less of it
 inline constexpr std::size_t kStagingBytes = 4 * 1024 * 1024;
 inline constexpr int kFlightLines = 1024;
 
 /// The hot half of an arrival line (C3). The writer fills payload and fingerprint, then releases
 /// `epoch` = the operation's number; the reader acquires it.
-struct alignas(64) Line {
+struct alignas(64) Arrival {
   std::atomic<std::uint64_t> epoch;
   std::uint64_t fingerprint;
   union {
@@ -40,14 +40,14 @@ struct alignas(64) Line {
     } exposed;
   } payload;
 };
-static_assert(sizeof(Line) == 64);
+static_assert(sizeof(Arrival) == 64);
 
 /// The cold half: the call itself, read only when fingerprints differ.
-struct alignas(64) ColdLine {
+struct alignas(64) CallRecord {
   std::uint64_t call[3];
   std::uint64_t reserved[5];
 };
-static_assert(sizeof(ColdLine) == 64);
+static_assert(sizeof(CallRecord) == 64);
 
 /// A counter alone on its line. Value = operation number << 24 | count, so it never goes back.
 struct alignas(64) Counter {
@@ -56,19 +56,19 @@ struct alignas(64) Counter {
 static_assert(sizeof(Counter) == 64);
 inline constexpr int kCounterShift = 24;
 
-struct Slot {
-  Line line;
-  ColdLine cold;
+struct OperationSlot {
+  Arrival line;
+  CallRecord cold;
   Counter counters[kCounters];
 };
-static_assert(sizeof(Slot) == 256);
+static_assert(sizeof(OperationSlot) == 256);
 
 /// What one rank shows of one group.
 struct alignas(64) GroupBlock {
   Counter done;  ///< every operation up to this number has ended on this rank
-  Slot slots[kWindow];
+  OperationSlot slots[kWindow];
 };
-static_assert(sizeof(GroupBlock) == 64 + kWindow * sizeof(Slot));
+static_assert(sizeof(GroupBlock) == 64 + kWindow * sizeof(OperationSlot));
 inline constexpr std::size_t kGroupStride = 4096;
 static_assert(sizeof(GroupBlock) <= kGroupStride);
 
@@ -85,28 +85,28 @@ struct ArenaHeader {
   std::uint64_t start_time;                     ///< reserved: 0 today
   alignas(64) std::atomic<std::uint32_t> left;  ///< 1: this rank has ended in peace (A7)
   std::atomic<std::uint32_t>
-      far;  ///< 1: to take over what others stage in their caches is dear here
+      remote_cache;  ///< 1: to take over what others stage in their caches is dear here
 };
 static_assert(sizeof(ArenaHeader) <= 4096);
 
 /// What one rank says to another about the frames between the two; stands in the arena of the
 /// former, by local index of the latter. One line says both, so whoever waits reads one line of
 /// each peer; and all lines of an arena lie together, as reading a hole of a memfd would fill it.
-struct alignas(64) Mail {
-  std::atomic<std::uint64_t> taken;  ///< bytes of the other's outbox that we have read, only grows
-  /// Bytes that we have put into our outbox for the other, only grows; | kLastWord: that was all.
+struct alignas(64) RingCounters {
+  std::atomic<std::uint64_t> taken;  ///< bytes of the other's ring that we have read, only grows
+  /// Bytes that we have put into our ring for the other, only grows; | kLastWord: that was all.
   std::atomic<std::uint64_t> written;
   /// 1: to take the other's frames out of its cache is dear here; long ones go past it.
-  std::atomic<std::uint32_t> far;
+  std::atomic<std::uint32_t> remote_cache;
 };
-static_assert(sizeof(Mail) == 64);
+static_assert(sizeof(RingCounters) == 64);
 inline constexpr std::uint64_t kLastWord = 1;
-/// Frames in an outbox begin at multiples of it. None goes over the end of the ring: a head of the
+/// Frames in an ring begin at multiples of it. None goes over the end of the ring: a head of the
 /// type kSkipType, of which nothing else counts, says that the next stands at the ring's begin.
-inline constexpr std::size_t kOutboxAlign = 64;
+inline constexpr std::size_t kRingAlign = 64;
 inline constexpr std::uint8_t kSkipType = 255;
-/// In `reserved` of a head in an outbox: its payload went past the writer's cache.
-inline constexpr std::uint16_t kPastCache = 1;
+/// In `reserved` of a head in an ring: its payload went past the writer's cache.
+inline constexpr std::uint16_t kNonTemporal = 1;
 
 /// Why a group broke, in words, written by the rank that found out and read by the others of its
 /// host.
@@ -117,19 +117,19 @@ struct Note {
 inline constexpr int kNotes = 32;
 inline constexpr std::size_t kNotesOffset = 8 * 1024;
 inline constexpr std::size_t kFlightOffset = 64 * 1024;
-inline constexpr std::size_t kMailOffset = 256 * 1024;
+inline constexpr std::size_t kRingCountersOffset = 256 * 1024;
 /// Ids of this rank's groups by slot, 0 = free: dense, because reading a hole of a memfd fills it.
 inline constexpr std::size_t kDirectoryOffset = 384 * 1024;
 inline constexpr std::size_t kGroupsOffset = 1024 * 1024;
-inline constexpr std::size_t kOutboxOffset = kGroupsOffset + kMaxGroups * kGroupStride;
+inline constexpr std::size_t kRingOffset = kGroupsOffset + kMaxGroups * kGroupStride;
 /// A page more than the ring: rings of several peers then lie in different sets of a cache.
-inline constexpr std::size_t kOutboxStride = kOutboxBytes + 4096;
+inline constexpr std::size_t kRingStride = kRingBytes + 4096;
 inline constexpr std::size_t kStagingOffset = std::size_t{2560} << 20;
 inline constexpr std::size_t kHeapOffset = std::size_t{3072} << 20;
-static_assert(kFlightOffset + kFlightLines * 64 <= kMailOffset);
-static_assert(kMailOffset + kMaxLocalRanks * sizeof(Mail) <= kDirectoryOffset);
+static_assert(kFlightOffset + kFlightLines * 64 <= kRingCountersOffset);
+static_assert(kRingCountersOffset + kMaxLocalRanks * sizeof(RingCounters) <= kDirectoryOffset);
 static_assert(kDirectoryOffset + kMaxGroups * 8 <= kGroupsOffset);
-static_assert(kOutboxOffset + kMaxLocalRanks * kOutboxStride <= kStagingOffset);
+static_assert(kRingOffset + kMaxLocalRanks * kRingStride <= kStagingOffset);
 
 /// Bytes of an arena; sparse, only touched pages cost. Sanitizers leave less room for mappings.
 #if defined(__SANITIZE_THREAD__)

@@ -23,7 +23,8 @@ class Spare {
       std::byte* const arena = arenas_.back();
       arenas_.pop_back();
       std::memset(arena, 0, shm::kNotesOffset);
-      std::memset(arena + shm::kMailOffset, 0, shm::kMaxLocalRanks * sizeof(shm::Mail));
+      std::memset(arena + shm::kRingCountersOffset, 0,
+                  shm::kMaxLocalRanks * sizeof(shm::RingCounters));
       std::memset(arena + shm::kDirectoryOffset, 0, shm::kMaxGroups * 8);
       return arena;
     }

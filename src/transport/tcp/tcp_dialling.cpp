@@ -11,7 +11,7 @@
 #include "transport/tcp/tag.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
-// Everything before a connection stands that we dial; who dials us: tcp_strangers.cpp.
+// Everything before a connection stands that we dial; who dials us: tcp_pending.cpp.
 namespace tutti::transport {
 namespace {
 
@@ -275,7 +275,7 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
 }
 
 void TcpTransport::check_deadlines(TimePoint now) {
-  drop_late_strangers(now);
+  drop_late_pending(now);
   listen_again();
   // By index: dialling may end in losing the peer, but never adds to the list.
   for (std::size_t i = 0; i < dials_.size(); ++i) {

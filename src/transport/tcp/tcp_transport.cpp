@@ -224,12 +224,12 @@ bool TcpTransport::poll_ready() {
 bool TcpTransport::handle(std::uint64_t tag, std::uint32_t events) {
   const std::size_t index = tag_index(tag);
   switch (tag_kind(tag)) {
-    case Watched::listener: accept_strangers(); return true;
+    case Watched::listener: accept_pending(); return true;
     case Watched::timer: tick(); return false;  // a tick alone is no progress
     case Watched::stranger:
-      if (strangers_[index] == nullptr || strangers_[index]->generation != tag_generation(tag))
+      if (pending_[index] == nullptr || pending_[index]->generation != tag_generation(tag))
         return false;
-      on_stranger(index);
+      on_pending(index);
       return true;
     case Watched::connection: break;
   }
@@ -399,11 +399,11 @@ Status TcpTransport::reason_of_end(const Connection& from, int error) const {
                               who(from.peer), trouble));
   }
   if (cause == ETIMEDOUT) return silent(from, "", options_.link_timeout);  // keep-alive
-  return Status(
-      Errc::peer_lost,
-      fmt::format("lost the connection to {}: {}; its process or host has probably "
-                  "died, so look at the end of its output",
-                  who(from.peer), cause != 0 ? text_of(cause) : "closed without a farewell"));
+  return Status(Errc::peer_lost,
+                fmt::format("lost the connection to {}: {}; its process or host has probably "
+                            "died, so look at the end of its output",
+                            who(from.peer),
+                            cause != 0 ? text_of(cause) : "closed without a graceful shutdown"));
 }
 
 Status TcpTransport::silent(const Connection& from, std::string_view more,
@@ -470,7 +470,7 @@ void TcpTransport::tick() {
     watched_[i] = watched_.back();
     watched_.pop_back();
   }
-  arm_timer(!watched_.empty() || !dials_.empty() || stranger_count_ > 0 || !listening_);
+  arm_timer(!watched_.empty() || !dials_.empty() || pending_count_ > 0 || !listening_);
 }
 
 bool TcpTransport::on_the_way(Connection& to, TimePoint now) {
@@ -541,9 +541,9 @@ void TcpTransport::close(std::uint64_t drain_ns) noexcept {
     if (connection->link == Connection::Link::open) read_and_forget(*connection);
     if (connection->link != Connection::Link::gone) lose(*connection, Status());
   }
-  strangers_.clear();
-  free_strangers_.clear();
-  stranger_count_ = 0;
+  pending_.clear();
+  free_pending_.clear();
+  pending_count_ = 0;
   listener_.reset();
   arm_timer(false);
 }

@@ -59,7 +59,7 @@ struct TcpOptions {
 
 /// Frames over one TCP connection per pair of ranks, made on first use by either side.
 ///
-/// Like every Transport it belongs to the holder of the driver token. Call poll() until it returns
+/// Like every Transport it belongs to the holder of the driver lock. Call poll() until it returns
 /// false before sleeping on wait_fd(): what send() has found out is told by the next poll().
 class TcpTransport final : public Transport {
  public:
@@ -102,7 +102,7 @@ class TcpTransport final : public Transport {
   explicit TcpTransport(TcpOptions options) noexcept : options_(std::move(options)) {}
   Status start();
 
-  struct Stranger;
+  struct PendingConnection;
 
   // tcp_transport.cpp: frames of open connections.
   bool poll_ready();
@@ -151,23 +151,23 @@ class TcpTransport final : public Transport {
   [[nodiscard]] static bool talk(secure::Stream& stream, secure::Handshake& handshake,
                                  secure::Tls::Role role, Status& trouble);
 
-  // tcp_strangers.cpp: who has dialled us.
-  void accept_strangers();
+  // tcp_pending.cpp: who has dialled us.
+  void accept_pending();
   void rest_listener() noexcept;
   void listen_again() noexcept;
-  [[nodiscard]] std::size_t max_strangers() const noexcept {
-    return kSpareStrangers + static_cast<std::size_t>(options_.size);
+  [[nodiscard]] std::size_t max_pending() const noexcept {
+    return kSparePending + static_cast<std::size_t>(options_.size);
   }
-  void on_stranger(std::size_t index);
-  void drop_late_strangers(TimePoint now);
-  void drop_stranger(std::size_t index, std::string_view why);
-  void forget_stranger(std::size_t index) noexcept;
+  void on_pending(std::size_t index);
+  void drop_late_pending(TimePoint now);
+  void drop_pending(std::size_t index, std::string_view why);
+  void forget_pending(std::size_t index) noexcept;
   /// Its place is free then.
-  [[nodiscard]] std::unique_ptr<Stranger> take_stranger(std::size_t index) noexcept;
+  [[nodiscard]] std::unique_ptr<PendingConnection> take_pending(std::size_t index) noexcept;
   [[nodiscard]] secure::Refusal judge_proven(const Connection& with) const noexcept;
   void conclude(std::size_t index);
 
-  struct Stranger {
+  struct PendingConnection {
     secure::Stream stream;
     secure::Handshake handshake;
     os::Address address;
@@ -176,7 +176,7 @@ class TcpTransport final : public Transport {
   };
 
   /// Beside one for each rank of the world: for connections that nobody expects.
-  static constexpr std::size_t kSpareStrangers = 256;
+  static constexpr std::size_t kSparePending = 256;
   static constexpr std::size_t kScratch = 64 * 1024;
 
   TcpOptions options_;
@@ -190,10 +190,10 @@ class TcpTransport final : public Transport {
   Status no_memory_;     ///< the reason of a loss where memory lacks for its text
   Status left_;          ///< ... of a rank that has left
   int first_lost_ = -1;  ///< the first rank that we have lost, or TcpOptions::first_lost has named
-  std::vector<std::unique_ptr<Connection>> connections_;  ///< by rank; made on first use
-  std::vector<std::unique_ptr<Stranger>> strangers_;      ///< as long as there ever were at once
-  std::vector<std::size_t> free_strangers_;               ///< places in it
-  std::size_t stranger_count_ = 0;
+  std::vector<std::unique_ptr<Connection>> connections_;     ///< by rank; made on first use
+  std::vector<std::unique_ptr<PendingConnection>> pending_;  ///< as long as there ever were at once
+  std::vector<std::size_t> free_pending_;                    ///< places in it
+  std::size_t pending_count_ = 0;
   std::uint32_t next_generation_ = 1;
   std::vector<int> to_report_;  ///< peers with something to tell the sink
   std::vector<int> reporting_;

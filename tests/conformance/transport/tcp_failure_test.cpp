@@ -208,7 +208,7 @@ TYPED_TEST(TcpFailure, DoesNotCallAFrozenPeerLost) {
 
 TYPED_TEST(TcpFailure, SaysLeftEvenToThoseWhoWereTalking) {
   // A rank that leaves throws away what still comes in. That must not become a reset which
-  // destroys its farewell.
+  // destroys its graceful shutdown.
   const std::vector<std::byte> payload(50'000);
   for (int round = 0; round < 20; ++round) {
     Ranks<TypeParam> ranks(2);
@@ -244,7 +244,7 @@ TYPED_TEST(TcpFailure, LeavesAFrozenPeerWithinTheTimeItIsGiven) {
   ranks.at(0).close(300'000'000);
   EXPECT_LT(Clock::now() - start, 5s);
   ranks.leave(0);
-  // A message on the way is cut off, and that is no farewell.
+  // A message on the way is cut off, and that is no graceful shutdown.
   ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }));
   EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::peer_lost);
 }

@@ -28,8 +28,8 @@
 namespace tutti::fault {
 namespace {
 
-constexpr double kSoakHang = 60;              // seconds
-constexpr std::size_t kFewestStrangers = 10;  // of a flood
+constexpr double kSoakHang = 60;            // seconds
+constexpr std::size_t kFewestPending = 10;  // of a flood
 constexpr int kNodes = Network::kNamespaces;
 
 /// In a network that loses frames for so long, TCP tries again after 0.2, 0.6, 1.4, 3 and 6.2 s. So
@@ -159,16 +159,16 @@ class Soak : public ::testing::Test {
     sleep(uniform(0.2, 1));
     // A busy machine may not have let the flood run at all by now.
     const auto given_up = in(kSoakHang);
-    while (flood.made() <= kFewestStrangers && Clock::now() < given_up) sleep(0.01);
+    while (flood.made() <= kFewestPending && Clock::now() < given_up) sleep(0.01);
     const std::size_t strangers = flood.stop();
-    ASSERT_GT(strangers, kFewestStrangers) << "tests nothing";
-    strangers_ += strangers;
+    ASSERT_GT(strangers, kFewestPending) << "tests nothing";
+    pending_ += strangers;
     workers[0].signal(SIGUSR1);
     expect_success(workers);
   }
 
   void kill(bool forks) {
-    const std::string talk = any_way({"auto", "outbox", "tcp", "tls"});
+    const std::string talk = any_way({"auto", "ring", "tcp", "tls"});
     jobs_.kill(std::make_unique<KilledJob>(random_, random_() % 2 == 0, talk, forks), tally_,
                folder_.path());
   }
@@ -188,7 +188,7 @@ class Soak : public ::testing::Test {
   OwnFolder folder_;
   KillTally tally_;
   WaitingJobs jobs_;
-  std::size_t strangers_ = 0;
+  std::size_t pending_ = 0;
   int next_port_ = 20000;
 };
 
@@ -223,7 +223,7 @@ TEST_F(Soak, NothingHangsNothingIsWrongAndEveryLostRankIsNamed) {
   set_log_sink({});
   std::printf(
       "%d kills, %d of ranks with children, %d gaps, %d floods of %zu strangers in %.0f s\n",
-      all.kills, all.forks, all.gaps, all.floods, strangers_,
+      all.kills, all.forks, all.gaps, all.floods, pending_,
       std::chrono::duration<double>(Clock::now() - begin).count());
   EXPECT_EQ(tally_.kills, all.kills + all.forks);
   EXPECT_EQ(tally_.told, tally_.survivors);

@@ -57,7 +57,7 @@ TUTTI_FUZZER(exchange_fuzz)(const std::uint8_t* data, std::size_t size) {
   const int rank = input.number<std::uint8_t>() % ranks;
   LyingStore store(input);
   auto texts =
-      tutti::rendezvous::exchange(store, "cards", rank, ranks, "mine",
+      tutti::rendezvous::exchange(store, "worker_addresses", rank, ranks, "mine",
                                   tutti::rendezvous::Clock::now() + std::chrono::seconds(10));
   if (!texts) {
     require(texts.status().code() != tutti::Errc::ok);

@@ -8,8 +8,8 @@
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/require.hpp"
 #include "fuzz/store/small_limits.hpp"
-#include "store/broker.hpp"
 #include "store/log.hpp"
+#include "store/store_table.hpp"
 
 using namespace tutti::store;
 using tutti::fuzz::require;
@@ -33,7 +33,7 @@ std::vector<std::byte> with_good_check(std::span<const std::byte> bytes) {
 }
 
 void read_all(std::span<const std::byte> bytes, const Limits& limits) {
-  Broker broker(limits);
+  StoreTable table(limits);
   while (!bytes.empty()) {
     auto record = parse_record(bytes, limits);
     if (!record || !*record) return;
@@ -45,7 +45,7 @@ void read_all(std::span<const std::byte> bytes, const Limits& limits) {
     require(same.ok() && same->has_value() && (*same)->bytes == again.size());
     require((*same)->change->keys == (*record)->change->keys &&
             (*same)->change->values == (*record)->change->values);
-    require(broker.submit(std::move(*(*record)->change), 0, {}).has_value());
+    require(table.submit(std::move(*(*record)->change), 0, {}).has_value());
   }
 }
 

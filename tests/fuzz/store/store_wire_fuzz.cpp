@@ -9,7 +9,7 @@
 #include "fuzz/fuzzer.hpp"
 #include "fuzz/require.hpp"
 #include "fuzz/store/small_limits.hpp"
-#include "store/broker.hpp"
+#include "store/store_table.hpp"
 #include "store/wire.hpp"
 
 using namespace tutti::store;
@@ -34,10 +34,10 @@ TUTTI_FUZZER(store_wire_fuzz)(const std::uint8_t* data, std::size_t size) {
   const Limits limits = small_limits();
   std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
 
-  // A stream of frames, as a proven user would send it, carried out by a broker.
-  Broker broker(limits);
-  Broker::Ticket ticket = 0;
-  auto now = Broker::Clock::time_point{};
+  // A stream of frames, as a proven user would send it, carried out by a table.
+  StoreTable table(limits);
+  StoreTable::Ticket ticket = 0;
+  auto now = StoreTable::Clock::time_point{};
   while (bytes.size() >= kHeaderBytes) {
     auto header = parse_header(bytes.first<kHeaderBytes>(), limits);
     if (!header || bytes.size() - kHeaderBytes < header->body_bytes) break;
@@ -51,12 +51,12 @@ TUTTI_FUZZER(store_wire_fuzz)(const std::uint8_t* data, std::size_t size) {
     auto request = parse_request(*header, body, limits);
     if (!request) break;
     check_request_round_trip(*request, limits);
-    if (auto response = broker.submit(std::move(*request), ++ticket, now))
+    if (auto response = table.submit(std::move(*request), ++ticket, now))
       require(!encode_response(*response, ticket, limits).empty());
-    while (const auto answer = broker.take_answer()) require(answer->ticket <= ticket);
+    while (const auto answer = table.take_answer()) require(answer->ticket <= ticket);
     now += std::chrono::milliseconds(1);
-    broker.expire(now);
-    if (ticket % 3 == 0) broker.cancel(ticket - 1);
+    table.expire(now);
+    if (ticket % 3 == 0) table.cancel(ticket - 1);
   }
   return 0;
 }

@@ -18,7 +18,7 @@ constexpr std::size_t kElements = std::size_t{2} << 20;
 constexpr long kMostKiB = 4096;        // of the all_reduce, its first time too
 constexpr long kMostOthersKiB = 6144;  // a block of them is 8 MiB: no copy of one
 // What ranks of one host that exchange messages take into use once, for each other one.
-constexpr long kRingKiB = long{transport::shm::kOutboxBytes / 1024};
+constexpr long kRingKiB = long{transport::shm::kRingBytes / 1024};
 
 /// A line of /proc/self/status, in KiB.
 long status_kib(const std::string& name) {

@@ -40,8 +40,8 @@ class Gate {
   tutti::os::Fd fd_;
 };
 
-/// The guardian of a tuttirun; 0: none.
-pid_t guardian_of(pid_t launcher) {
+/// The reaper of a tuttirun; 0: none.
+pid_t reaper_of(pid_t launcher) {
   const std::string pid = std::to_string(launcher);
   std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
   for (pid_t child = 0; children >> child;) {
@@ -234,14 +234,14 @@ TEST_F(TuttirunRestart, ANodeThatCannotStartAgainTellsTheOther) {
   EXPECT_THAT(second().err, HasSubstr("node 0 cannot start the workers again"));
 }
 
-TEST_F(TuttirunRestart, ANodeWhoseGuardianWasKilledTellsTheOther) {
+TEST_F(TuttirunRestart, ANodeWhoseReaperWasKilledTellsTheOther) {
   const Gate leave("leave");
   fail_while_node_0_is_busy(program_held_by(leave));
-  const pid_t guardian = guardian_of(first().pid());
-  ASSERT_GT(guardian, 0);
-  auto end = tutti::os::open_pidfd(guardian);
+  const pid_t reaper = reaper_of(first().pid());
+  ASSERT_GT(reaper, 0);
+  auto end = tutti::os::open_pidfd(reaper);
   ASSERT_TRUE(end);
-  ASSERT_EQ(kill(guardian, SIGKILL), 0);
+  ASSERT_EQ(kill(reaper, SIGKILL), 0);
   auto ended =
       tutti::os::wait_ready(end->get(), POLLIN, Tuttirun::Clock::now() + std::chrono::seconds(20));
   ASSERT_TRUE(ended.ok());

@@ -41,13 +41,13 @@ Simulation::Simulation(const Setup& setup)
     world.local_of = memory_.local_of(rank);
     world.route.assign(setup.host_of.size(), nullptr);
     Rank& one = ranks_[static_cast<std::size_t>(rank)];
-    one.outbox =
-        transport::shm::OutboxTransport::make({world.regions, size, take_no_pages, false}).value();
+    one.ring =
+        transport::shm::RingTransport::make({world.regions, size, take_no_pages, false}).value();
     for (int peer = 0; peer < size; ++peer) {
       if (peer == rank) continue;
       const bool local = world.local_of[static_cast<std::size_t>(peer)] >= 0;
       world.route[static_cast<std::size_t>(peer)] =
-          local ? static_cast<transport::Transport*>(one.outbox.get()) : &network_.transport(rank);
+          local ? static_cast<transport::Transport*>(one.ring.get()) : &network_.transport(rank);
     }
     world.whereabouts.assign(setup.host_of.size(), "");
     world.process_state = process_state;
@@ -123,7 +123,7 @@ bool Simulation::drive(int rank, const std::function<bool(int)>& act) {
     moved = true;
   }
   if (one.leaving && !one.dead && !driven.has_unsent()) {
-    one.outbox->close(0);
+    one.ring->close(0);
     network_.transport(rank).close(0);
     memory_.regions(rank).header().left.store(1,
                                               std::memory_order_release);  // pairs with check_left

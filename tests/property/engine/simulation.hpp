@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "transport/shm/outbox_transport.hpp"
+#include "transport/shm/ring_transport.hpp"
 #include "transport/sim/memory.hpp"
 #include "transport/sim/network.hpp"
 
@@ -56,7 +56,7 @@ class Simulation {
 
  private:
   struct Rank {
-    std::unique_ptr<transport::shm::OutboxTransport> outbox;  ///< to the ranks of its host
+    std::unique_ptr<transport::shm::RingTransport> ring;  ///< to the ranks of its host
     std::unique_ptr<Engine> engine;
     bool dead = false;
     bool frozen = false;

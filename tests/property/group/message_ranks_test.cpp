@@ -12,7 +12,7 @@
 #include "support/sanitized.hpp"
 
 // Algorithms that go by messages, asked for by name, among ranks of one host: their frames go
-// through the outboxes.
+// through the rings.
 namespace tutti {
 namespace {
 

@@ -23,7 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::size_t kUnasked = 64 * 1024;
+constexpr std::size_t kEagerLimit = 64 * 1024;
 
 Config over_tcp(std::chrono::nanoseconds timeout = seconds(60)) {
   Config config;
@@ -65,8 +65,8 @@ TEST_P(PointToPoint, EverySizeArrives) {
         const int next = (world.rank() + 1) % world.size();
         const int before = (world.rank() + world.size() - 1) % world.size();
         for (const std::size_t count :
-             {std::size_t{0}, std::size_t{1}, std::size_t{17}, kUnasked / 4 - 1, kUnasked / 4,
-              kUnasked / 4 + 1, std::size_t{300'000}}) {
+             {std::size_t{0}, std::size_t{1}, std::size_t{17}, kEagerLimit / 4 - 1, kEagerLimit / 4,
+              kEagerLimit / 4 + 1, std::size_t{300'000}}) {
           const auto mine = message(world.rank(), next, 1, count);
           std::vector<std::int32_t> theirs(count, -1);
           Work send = world.isend(mine, next, {.tag = 3});
@@ -82,13 +82,14 @@ TEST_P(PointToPoint, EverybodyMaySendWhatGoesUnaskedFirst) {
   run_threads(
       ranks(),
       [](ProcessGroup& world) {
-        const std::vector<std::uint8_t> mine(kUnasked, static_cast<std::uint8_t>(world.rank()));
+        const std::vector<std::uint8_t> mine(kEagerLimit, static_cast<std::uint8_t>(world.rank()));
         for (int round = 0; round < 20; ++round) {
           for (int to = 0; to < world.size(); ++to) world.send(mine, to);
-          std::vector<std::uint8_t> theirs(kUnasked);
+          std::vector<std::uint8_t> theirs(kEagerLimit);
           for (int from = 0; from < world.size(); ++from) {
             EXPECT_EQ(world.recv(theirs, from), from);
-            EXPECT_EQ(theirs, std::vector<std::uint8_t>(kUnasked, static_cast<std::uint8_t>(from)));
+            EXPECT_EQ(theirs,
+                      std::vector<std::uint8_t>(kEagerLimit, static_cast<std::uint8_t>(from)));
           }
         }
       },
@@ -315,7 +316,7 @@ TEST_P(PointToPoint, SubGroupsHaveRanksAndMessagesOfTheirOwn) {
 
 TEST(PointToPointSelf, ALargeMessageToOneselfWaitsForItsRecv) {
   run_threads(1, [](ProcessGroup& world) {
-    const std::vector<std::uint8_t> large(kUnasked + 1, 5);
+    const std::vector<std::uint8_t> large(kEagerLimit + 1, 5);
     std::vector<std::uint8_t> got(large.size());
     Work send = world.isend(large, 0);
     EXPECT_FALSE(send.done());

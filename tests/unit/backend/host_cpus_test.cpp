@@ -5,24 +5,24 @@
 namespace tutti::native {
 namespace {
 
-using transport::shm::HostCard;
+using transport::shm::HostAddress;
 
-HostCard rank_on(os::CpuSet cpus, const char* boot = "here") {
-  HostCard card;
-  card.boot = boot;
-  card.cpus = std::move(cpus);
-  return card;
+HostAddress rank_on(os::CpuSet cpus, const char* boot = "here") {
+  HostAddress worker_address;
+  worker_address.boot = boot;
+  worker_address.cpus = std::move(cpus);
+  return worker_address;
 }
 
-int cpus_of(const std::vector<HostCard>& ranks) {
-  std::vector<const HostCard*> all;
-  for (const HostCard& rank : ranks) all.push_back(&rank);
+int cpus_of(const std::vector<HostAddress>& ranks) {
+  std::vector<const HostAddress*> all;
+  for (const HostAddress& rank : ranks) all.push_back(&rank);
   return cpus_of_host(all);
 }
 
-HostCard limited(HostCard card, int cpus, std::uint64_t group) {
-  card.quota = os::CpuQuota{cpus, group};
-  return card;
+HostAddress limited(HostAddress worker_address, int cpus, std::uint64_t group) {
+  worker_address.quota = os::CpuQuota{cpus, group};
+  return worker_address;
 }
 
 TEST(HostCpus, AreTheUnionOfTheRanks) {
@@ -33,20 +33,20 @@ TEST(HostCpus, AreTheUnionOfTheRanks) {
 }
 
 TEST(HostCpus, AreCappedByTheQuotaOfACgroup) {
-  const HostCard rank = rank_on(os::CpuSet::of({0, 1, 2, 3}));
+  const HostAddress rank = rank_on(os::CpuSet::of({0, 1, 2, 3}));
   EXPECT_EQ(cpus_of({limited(rank, 2, 7), limited(rank, 2, 7)}), 2);
   EXPECT_EQ(cpus_of({limited(rank, 9, 7), limited(rank, 9, 7)}), 4);
 }
 
 TEST(HostCpus, QuotasOfSeveralCgroupsAddUp) {
-  const HostCard rank = rank_on(os::CpuSet::of({0, 1, 2, 3}));
+  const HostAddress rank = rank_on(os::CpuSet::of({0, 1, 2, 3}));
   EXPECT_EQ(cpus_of({limited(rank, 1, 7), limited(rank, 1, 8), limited(rank, 1, 8)}), 2);
   EXPECT_EQ(cpus_of({limited(rank, 1, 7), rank}), 4) << "one rank has no quota";
 }
 
 TEST(HostCpus, LeastThatIsGivenCountsBeforeAll) {
-  HostCard one = rank_on(os::CpuSet::of({0}));
-  HostCard other = one;
+  HostAddress one = rank_on(os::CpuSet::of({0}));
+  HostAddress other = one;
   one.given_cpus = 6;
   EXPECT_EQ(cpus_of({one, other}), 6);
   other.given_cpus = 5;

@@ -61,8 +61,8 @@ class MessagesTest : public LoneEngine {
   [[nodiscard]] std::uint64_t eager_reported() const {
     std::uint64_t most = 0;
     for (const FrameHeader& header : transport_.sent) {
-      const bool credit = header.type == static_cast<std::uint8_t>(FrameType::credit);
-      if (credit && header.group == 0) most = std::max(most, header.offset);
+      if (type_of(header) == FrameType::eager_credit)
+        most = std::max(most, transport::decode<transport::EagerCreditFrame>(header).taken_bytes);
     }
     return most;
   }

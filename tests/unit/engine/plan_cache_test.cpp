@@ -60,17 +60,17 @@ TEST(PlanCache, WhatFitsIntoTheLineNeedsNoStaging) {
   EXPECT_EQ(larger.stage_bytes, 64u);
 }
 
-TEST(PlanCache, FewElementsOfAnyDtypeAreDoneInOneStride) {
+TEST(PlanCache, FewElementsOfAnyDtypeAreDoneAsOneShot) {
   PlanCache cache = make_cache();
   for (int number = 0; number < kDTypeCount; ++number) {
     const auto dtype = static_cast<DType>(number);
-    EXPECT_EQ(cache.find(all_reduce(4, dtype)).stride, Stride::one_shot) << to_string(dtype);
+    EXPECT_EQ(cache.find(all_reduce(4, dtype)).shape, Shape::one_shot) << to_string(dtype);
     if (dtype == DType::bool_) continue;  // has no means
     Collective mean = all_reduce(4, dtype);
     mean.op = ReduceOp::avg;
-    EXPECT_EQ(cache.find(mean).stride, Stride::none) << to_string(dtype);
+    EXPECT_EQ(cache.find(mean).shape, Shape::none) << to_string(dtype);
   }
-  EXPECT_EQ(cache.find(all_reduce(1'000'000)).stride, Stride::none);
+  EXPECT_EQ(cache.find(all_reduce(1'000'000)).shape, Shape::none);
 }
 
 TEST(PlanCache, TheOverrideIsTaken) {
@@ -80,18 +80,18 @@ TEST(PlanCache, TheOverrideIsTaken) {
   EXPECT_EQ(plain.find(all_reduce(4)).schedule->algorithm, "one_shot");
 }
 
-TEST(PlanCache, SmallReductionsAreTakenInOneStride) {
+TEST(PlanCache, SmallReductionsAreTakenAsOneShot) {
   PlanCache cache = make_cache();
-  EXPECT_EQ(cache.find(all_reduce(4)).stride, Stride::one_shot);
-  EXPECT_EQ(cache.find(all_reduce(1'000'000)).stride, Stride::none);
+  EXPECT_EQ(cache.find(all_reduce(4)).shape, Shape::one_shot);
+  EXPECT_EQ(cache.find(all_reduce(1'000'000)).shape, Shape::none);
   Collective mean = all_reduce(4);
   mean.op = ReduceOp::avg;
-  EXPECT_EQ(cache.find(mean).stride, Stride::none);
+  EXPECT_EQ(cache.find(mean).shape, Shape::none);
   // More ranks than CPUs: who comes last adds.
-  PlanCache crowded(1, plan::make_topology({0, 0, 0}), 2, {});
-  EXPECT_EQ(crowded.find(all_reduce(4)).stride, Stride::one_shot);
-  EXPECT_EQ(crowded.find(all_reduce(1024)).stride, Stride::shared);
-  EXPECT_EQ(crowded.find(all_reduce(100'000)).stride, Stride::none);
+  PlanCache oversubscribed(1, plan::make_topology({0, 0, 0}), 2, {});
+  EXPECT_EQ(oversubscribed.find(all_reduce(4)).shape, Shape::one_shot);
+  EXPECT_EQ(oversubscribed.find(all_reduce(1024)).shape, Shape::shared);
+  EXPECT_EQ(oversubscribed.find(all_reduce(100'000)).shape, Shape::none);
 }
 
 TEST(PlanCache, OutputsGoAroundTheCacheWhereThoseOfAHostFillIt) {

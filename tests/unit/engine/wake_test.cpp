@@ -142,7 +142,7 @@ TEST_P(Wake, IsNeverMissed) {
 
 INSTANTIATE_TEST_SUITE_P(Programs, Wake,
                          testing::Values(Program{"Barrier", Kind::barrier, 0, 1},
-                                         Program{"Line", Kind::all_reduce, 2, 1},
+                                         Program{"Arrival", Kind::all_reduce, 2, 1},
                                          Program{"Stage", Kind::all_reduce, 4'000, 1},
                                          Program{"Chunks", Kind::all_reduce, 150'000, 1},
                                          Program{"Broadcast", Kind::broadcast, 50'000, 1},

@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 
 // Two ranks that are threads meet without a store.
-class ThreadMeeting {
+class ThreadRendezvous {
  public:
   Result<std::vector<std::string>> run(int rank, const std::string& name, const std::string& mine) {
     {
@@ -47,7 +47,7 @@ class ThreadMeeting {
   std::map<std::string, std::vector<std::string>> texts_;
 };
 
-void meet_by_exchange(ThreadMeeting& meeting, std::optional<std::string> master,
+void meet_by_exchange(ThreadRendezvous& meeting, std::optional<std::string> master,
                       bool encrypted = false) {
   std::vector<double> sums(2);
   const auto rank_main = [&](int rank) {
@@ -73,19 +73,19 @@ void meet_by_exchange(ThreadMeeting& meeting, std::optional<std::string> master,
 }
 
 TEST(InitProcessGroup, MeetsThroughTheExchangeOfTheCaller) {
-  ThreadMeeting meeting;
+  ThreadRendezvous meeting;
   meet_by_exchange(meeting, std::nullopt);
   EXPECT_TRUE(meeting.was_asked_for("hosts")) << "so that ranks of other hosts reach us";
 }
 
 TEST(InitProcessGroup, WithAMasterTheExchangeNeedNotTellWhereTheRanksAre) {
-  ThreadMeeting meeting;
+  ThreadRendezvous meeting;
   meet_by_exchange(meeting, "127.0.0.1");
   EXPECT_FALSE(meeting.was_asked_for("hosts"));
 }
 
 TEST(InitProcessGroup, TakesTheSecretFromItsCaller) {
-  ThreadMeeting meeting;
+  ThreadRendezvous meeting;
   meet_by_exchange(meeting, "127.0.0.1", /*encrypted=*/true);
   InitOptions options;
   options.rank = 0;
@@ -104,7 +104,7 @@ TEST(InitProcessGroup, TakesTheSecretFromItsCaller) {
 }
 
 /// A rank of a start over TCP; `change` is given where rank 0 listens, before it is used.
-ProcessGroup rank_over_tcp(ThreadMeeting& meeting, int rank,
+ProcessGroup rank_over_tcp(ThreadRendezvous& meeting, int rank,
                            const std::function<void(std::string&)>& change = {}) {
   InitOptions options{.rank = rank, .size = 2, .master_addr = "127.0.0.1", .timeout = 10s};
   options.config.emplace().transport = Config::TransportChoice::tcp;
@@ -113,14 +113,14 @@ ProcessGroup rank_over_tcp(ThreadMeeting& meeting, int rank,
     auto texts = meeting.run(rank, name, mine);
     if (name == "world") texts->front() = "one name";  // as by hand, where nobody draws one
     const std::string field = "\"address\":\"";
-    std::string& card = texts->front();
-    const std::size_t at = card.find(field);
+    std::string& worker_address = texts->front();
+    const std::size_t at = worker_address.find(field);
     if (!change || at == std::string::npos) return texts;
     const std::size_t begin = at + field.size();
-    const std::size_t end = card.find('"', begin);
-    std::string address = card.substr(begin, end - begin);
+    const std::size_t end = worker_address.find('"', begin);
+    std::string address = worker_address.substr(begin, end - begin);
     change(address);
-    card.replace(begin, end - begin, address);
+    worker_address.replace(begin, end - begin, address);
     return texts;
   };
   return init_process_group(options);
@@ -128,8 +128,8 @@ ProcessGroup rank_over_tcp(ThreadMeeting& meeting, int rank,
 
 // Started by hand, two starts of a job have one name, one generation and one key.
 TEST(InitProcessGroup, RankLeftOfAnotherStartIsNotTakenForOneOfThis) {
-  ThreadMeeting ours;
-  ThreadMeeting theirs;
+  ThreadRendezvous ours;
+  ThreadRendezvous theirs;
   std::promise<std::string> address;  // of our rank 0; it was one of theirs before
   std::promise<std::string> outcome;
   std::vector<std::thread> ranks;

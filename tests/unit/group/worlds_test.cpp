@@ -211,7 +211,7 @@ void register_with(const std::string& name,
 
 TEST(Backends, OneThatThrowsOnARankIsToldToTheOthersAtOnce) {
   register_with("throws", [](const WorldOptions&) -> Result<Backend*> {
-    throw std::out_of_range("no card of this number");
+    throw std::out_of_range("no worker_address of this number");
   });
   Config config;
   config.backend = "throws";
@@ -234,7 +234,8 @@ TEST(Backends, OneThatThrowsOnARankIsToldToTheOthersAtOnce) {
     rank_main(0);
     ADD_FAILURE() << "a rank had a world";
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1"), HasSubstr("no card of this number")));
+    EXPECT_THAT(error.what(),
+                AllOf(HasSubstr("rank 1"), HasSubstr("no worker_address of this number")));
   }
   other.join();
 }

@@ -130,7 +130,7 @@ TEST(Select, HasALastRowForEveryKindAndPlace) {
     int cpus;
   };
   const Place places[] = {
-      {"fit", one, 200}, {"crowded", one, 2}, {"spread", spread, 2}, {"mixed", mixed, 2}};
+      {"fit", one, 200}, {"oversubscribed", one, 2}, {"spread", spread, 2}, {"mixed", mixed, 2}};
   constexpr std::size_t kHuge = std::size_t{1} << 50;
   for (const Kind kind : kinds) {
     const KindTraits& traits = traits_of(kind);

@@ -167,7 +167,7 @@ TEST(Exchange, ARankThatIsLostIsToldToAllAtOnce) {
       ASSERT_TRUE(store->delete_key("addresses/table"));
     }
     std::thread killer([&] {
-      store->wait({"addresses/card/0", "addresses/card/1"});
+      store->wait({"addresses/worker_address/0", "addresses/worker_address/1"});
       victim.reset();
     });
     const auto start = std::chrono::steady_clock::now();
@@ -210,7 +210,7 @@ TEST(Exchange, TheTableIsMadeEvenIfHeWhoCameLastIsStopped) {
   auto store = tutti::make_hash_store();
   std::thread stopped([&] {
     store->wait("addresses/arrived");
-    store->set("addresses/card/1", "blob 1");
+    store->set("addresses/worker_address/1", "blob 1");
     store->add("addresses/arrived", 1);
   });
   const auto outcome =

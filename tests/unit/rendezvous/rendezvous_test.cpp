@@ -15,9 +15,9 @@
 
 #include "free_port.hpp"
 #include "rendezvous/rendezvous.hpp"
-#include "store/broker.hpp"
 #include "store/request_store.hpp"
 #include "store/secret.hpp"
+#include "store/store_table.hpp"
 #include "store/tcp_store.hpp"
 
 using namespace std::chrono_literals;
@@ -262,11 +262,11 @@ TEST(GivenSecret, WithAStoreNoneIsDrawn) {
 class OpenStore final : public tutti::store::RequestStore<tutti::Store> {
  protected:
   tutti::store::Response call(tutti::store::Request request, Deadline /*deadline*/) override {
-    return *broker_.submit(std::move(request), 0, {});
+    return *store_table_.submit(std::move(request), 0, {});
   }
 
  private:
-  tutti::store::Broker broker_;
+  tutti::store::StoreTable store_table_;
 };
 
 TEST(GivenStore, WhatIsDrawnThereCountsIfTheStoreIsClosed) {

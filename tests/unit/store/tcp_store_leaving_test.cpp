@@ -1,4 +1,4 @@
-// How a TCP store is left: farewells, wills, and who may go first.
+// How a TCP store is left: shutdowns, wills, and who may go first.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -157,10 +157,10 @@ void fill(const os::Fd& fd, std::span<const std::byte> bytes) {
 }
 
 TEST(TcpServer, SaysFarewellBehindAnswersThatAreStillUnread) {
-  // They fill what the kernels hold, so the farewell cannot be said at once; and what he asks for
-  // meanwhile is unread when the server ends.
+  // They fill what the kernels hold, so the graceful shutdown cannot be said at once; and what he
+  // asks for meanwhile is unread when the server ends.
   TcpServerOptions options;
-  options.farewell_timeout = 60s;
+  options.shutdown_timeout = 60s;
   auto server = serve(std::move(options));
   auto store = join(server->address().port());
   store->set("key", std::string(kMoreThanKernelsHold, 'v'));
@@ -176,10 +176,10 @@ TEST(TcpServer, SaysFarewellBehindAnswersThatAreStillUnread) {
   const auto ids = last_words(fd);
   ending.join();
   ASSERT_TRUE(ids) << "cut off";
-  // Nothing is missing, and the farewell is last. There is no room for request 9: if the server had
-  // begun to read it, it is answered with an error.
-  EXPECT_THAT(*ids, testing::AnyOf(testing::ElementsAre(7, 8, kFarewellId),
-                                   testing::ElementsAre(7, 8, 9, kFarewellId)));
+  // Nothing is missing, and the graceful shutdown is last. There is no room for request 9: if the
+  // server had begun to read it, it is answered with an error.
+  EXPECT_THAT(*ids, testing::AnyOf(testing::ElementsAre(7, 8, kGracefulShutdownId),
+                                   testing::ElementsAre(7, 8, 9, kGracefulShutdownId)));
 }
 
 TEST(TcpServer, DoesNotWaitForWhoNeverReadsItsFarewell) {
@@ -197,7 +197,7 @@ TEST(TcpServer, DoesNotWaitForWhoNeverReadsItsFarewell) {
   EXPECT_LT(static_cast<double>(end - start) / 1e6, sleeper.bound_ms(1000, start, end));
   const auto ids = last_words(idle);
   ASSERT_TRUE(ids) << "cut off";
-  EXPECT_THAT(*ids, testing::ElementsAre(kFarewellId));
+  EXPECT_THAT(*ids, testing::ElementsAre(kGracefulShutdownId));
 }
 
 TEST(TcpClient, HearsAFarewellBehindMuchThatItHasNotRead) {
@@ -215,7 +215,7 @@ TEST(TcpClient, HearsAFarewellBehindMuchThatItHasNotRead) {
     ASSERT_TRUE(client->post(get("some", 60'000)));
     const auto start = Clock::now();
     server->close(0ms);
-    taken = Clock::now() - start < TcpServerOptions().farewell_timeout;
+    taken = Clock::now() - start < TcpServerOptions().shutdown_timeout;
     EXPECT_EQ(ask(*client, Op::set, {"much"}, {value}).code, Errc::store);
     EXPECT_TRUE(!taken || client->server_left());
   }

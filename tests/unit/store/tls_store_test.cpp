@@ -154,7 +154,7 @@ TEST(TlsStore, DropsWhoSpeaksSomethingElse) {
 TEST(TlsStore, KeepsAtMostSoManyWithWhomTlsDoesNotBegin) {
   TcpServerOptions options = encrypted();
   options.hello_timeout = 60s;
-  options.max_strangers = 8;
+  options.max_pending = 8;
   const auto server = serve(options);
   std::vector<os::Fd> strangers;
   for (int i = 0; i < 8; ++i) strangers.push_back(half_open(*server));

@@ -19,8 +19,8 @@
 
 #include "os/descriptors.hpp"
 #include "os/socket.hpp"
+#include "transport/shm/descriptor_exchange.hpp"
 #include "transport/shm/host.hpp"
-#include "transport/shm/reception.hpp"
 
 // Everybody in a network namespace can connect to the abstract socket where the ranks of a host
 // hand in their memory.
@@ -32,17 +32,17 @@ using namespace std::chrono_literals;
 // Far more than it takes, and far less than waiting for one stranger after the other.
 constexpr auto kDeadline = 12s;
 
-void send_hello(const os::Fd& to, const Hello& hello, std::size_t descriptors) {
+void send_hello(const os::Fd& to, const DescriptorHeader& hello, std::size_t descriptors) {
   const std::vector<int> fds(descriptors, 0);
-  const std::span<const Hello> one(&hello, 1);
+  const std::span<const DescriptorHeader> one(&hello, 1);
   // The other side may have hung up already.
   (void)os::send_fds(to.get(), fds, std::as_bytes(one),
                      std::chrono::steady_clock::now() + kDeadline);
 }
 
 /// What comes, and with how many descriptors; nothing where the other side has hung up.
-std::pair<std::optional<Hello>, std::size_t> hear_hello(const os::Fd& from) {
-  Hello hello;
+std::pair<std::optional<DescriptorHeader>, std::size_t> hear_hello(const os::Fd& from) {
+  DescriptorHeader hello;
   auto got = os::receive_fds(from.get(), std::as_writable_bytes(std::span(&hello, 1)),
                              std::chrono::steady_clock::now() + kDeadline);
   if (!got) return {std::nullopt, 0};
@@ -55,7 +55,7 @@ class SharedMemory : public ::testing::Test {
     for (int rank = 0; rank < kRanks; ++rank) {
       auto host = Host::prepare(rank, "");
       ASSERT_TRUE(host) << host.status().message();
-      cards.push_back((*host)->card());
+      worker_addresses.push_back((*host)->worker_address());
       hosts.push_back(std::move(*host));
       ranks.push_back(rank);
     }
@@ -67,7 +67,7 @@ class SharedMemory : public ::testing::Test {
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
       threads.emplace_back(
-          [&, rank] { outcomes[rank] = hosts[rank]->join(ranks, cards, deadline); });
+          [&, rank] { outcomes[rank] = hosts[rank]->join(ranks, worker_addresses, deadline); });
     }
     for (std::thread& thread : threads) thread.join();
     return outcomes;
@@ -77,7 +77,7 @@ class SharedMemory : public ::testing::Test {
   }
   /// A connection to where rank 0 collects; invalid: its line is full.
   [[nodiscard]] os::Fd stranger() const {
-    auto connection = os::connect_unix(cards.front().listener);
+    auto connection = os::connect_unix(worker_addresses.front().listener);
     if (connection) return std::move(*connection);
     EXPECT_EQ(connection.status().code(), Errc::timeout) << connection.status().message();
     return {};
@@ -90,7 +90,7 @@ class SharedMemory : public ::testing::Test {
 
   static constexpr int kRanks = 3;
   std::vector<std::unique_ptr<Host>> hosts;
-  std::vector<HostCard> cards;
+  std::vector<HostAddress> worker_addresses;
   std::vector<int> ranks;
 };
 
@@ -120,7 +120,7 @@ TEST_F(SharedMemory, GarbageIsDropped) {
   }
   // A hello that looks right, but comes without descriptors, or of nobody.
   for (const std::int64_t rank : {1, 99, -1}) {
-    const Hello hello{kMagic, rank, 7};
+    const DescriptorHeader hello{kMagic, rank, 7};
     strangers.push_back(stranger());
     say(strangers.back(), std::string(reinterpret_cast<const char*>(&hello), sizeof hello));
   }
@@ -130,9 +130,9 @@ TEST_F(SharedMemory, GarbageIsDropped) {
 
 TEST_F(SharedMemory, WhoGuessesARankIsNotTakenForIt) {
   const os::Fd connection = stranger();
-  send_hello(connection, {kMagic, 1, cards[1].nonce + 1}, 0);
+  send_hello(connection, {kMagic, 1, worker_addresses[1].nonce + 1}, 0);
   const os::Fd at_once = stranger();
-  send_hello(at_once, {kMagic, 1, cards[1].nonce + 1}, kDescriptors);
+  send_hello(at_once, {kMagic, 1, worker_addresses[1].nonce + 1}, kDescriptors);
   expect_joined();
   for (const os::Fd* const one : {&connection, &at_once}) {
     const auto [words, descriptors] = hear_hello(*one);
@@ -143,11 +143,12 @@ TEST_F(SharedMemory, WhoGuessesARankIsNotTakenForIt) {
 
 TEST_F(SharedMemory, StrangerThatTakesTheNameOfADeadLeaderGetsNothing) {
   hosts.front().reset();
-  auto listener = os::listen_unix(cards.front().listener);
+  auto listener = os::listen_unix(worker_addresses.front().listener);
   ASSERT_TRUE(listener) << listener.status().message();
   Status joined;
-  std::thread member(
-      [&] { joined = hosts[1]->join(ranks, cards, std::chrono::steady_clock::now() + kDeadline); });
+  std::thread member([&] {
+    joined = hosts[1]->join(ranks, worker_addresses, std::chrono::steady_clock::now() + kDeadline);
+  });
   auto taken =
       os::wait_ready(listener->get(), POLLIN, std::chrono::steady_clock::now() + kDeadline);
   ASSERT_TRUE(taken && *taken);
@@ -156,7 +157,7 @@ TEST_F(SharedMemory, StrangerThatTakesTheNameOfADeadLeaderGetsNothing) {
   const auto [words, descriptors] = hear_hello(*connection);
   EXPECT_EQ(descriptors, 0U) << "before the leader has proven itself";
   // All that a stranger can know: the rank, and what it has just been told.
-  const Hello hello{kMagic, 0, words ? words->nonce : 0};
+  const DescriptorHeader hello{kMagic, 0, words ? words->nonce : 0};
   send_hello(*connection, hello, 0);
   send_hello(*connection, hello, kDescriptors);
   EXPECT_EQ(hear_hello(*connection).second, 0U);
@@ -178,7 +179,7 @@ class Receiving : public ::testing::Test {
     EXPECT_TRUE(connection) << connection.status().message();
     return connection ? std::move(*connection) : os::Fd();
   }
-  static bool knows(const Hello& hello) { return hello.nonce == 7; }
+  static bool knows(const DescriptorHeader& hello) { return hello.nonce == 7; }
 
   std::string name;
   os::Fd listener;
@@ -194,8 +195,8 @@ TEST_F(Receiving, HearsWhoCameBeforeManyStrangers) {
   const std::size_t first = prove(1);
   for (int i = 0; i < 120; ++i) connections.push_back(come());  // more than may be silent at a time
   const std::size_t last = prove(2);
-  Reception reception(listener.get(), 3, {kMagic, 0, 8}, knows);
-  auto nobody = reception.next();
+  DescriptorExchange descriptor_exchange(listener.get(), 3, {kMagic, 0, 8}, knows);
+  auto nobody = descriptor_exchange.next();
   ASSERT_TRUE(nobody) << nobody.status().message();
   EXPECT_FALSE(*nobody) << "they have only said who they are";
   for (const std::size_t one : {first, last}) {
@@ -205,7 +206,7 @@ TEST_F(Receiving, HearsWhoCameBeforeManyStrangers) {
     send_hello(connections[one], {kMagic, one == first ? 1 : 2, 7}, kDescriptors);
   }
   for (const std::int64_t rank : {1, 2}) {
-    auto heard = reception.next();
+    auto heard = descriptor_exchange.next();
     ASSERT_TRUE(heard) << heard.status().message();
     ASSERT_TRUE(*heard) << "rank " << rank;
     EXPECT_EQ((**heard).hello.rank, rank);
@@ -217,20 +218,21 @@ TEST_F(Receiving, OutlivesThatThereIsNoDescriptorForAConnection) {
   send_hello(connection, {kMagic, 1, 7}, 0);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
-  Reception reception(listener.get(), 3, {kMagic, 0, 8}, knows);
+  DescriptorExchange descriptor_exchange(listener.get(), 3, {kMagic, 0, 8}, knows);
   const int next = os::Fd(::dup(connection.get())).get();  // the lowest number that is free
   const rlimit none{static_cast<rlim_t>(next), before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
-  auto nobody = reception.next();
+  auto nobody = descriptor_exchange.next();
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
   ASSERT_TRUE(nobody) << nobody.status().message();
-  EXPECT_EQ(reception.trouble().code(), Errc::resource) << reception.trouble().message();
+  EXPECT_EQ(descriptor_exchange.trouble().code(), Errc::resource)
+      << descriptor_exchange.trouble().message();
   const auto deadline = std::chrono::steady_clock::now() + kDeadline;
-  while (!reception.trouble().ok() && std::chrono::steady_clock::now() < deadline) {
+  while (!descriptor_exchange.trouble().ok() && std::chrono::steady_clock::now() < deadline) {
     std::vector<pollfd> watched;
-    reception.add_to(watched);
-    (void)os::wait_ready(-1, 0, reception.wake_at(deadline));
-    ASSERT_TRUE(reception.next());
+    descriptor_exchange.add_to(watched);
+    (void)os::wait_ready(-1, 0, descriptor_exchange.wake_at(deadline));
+    ASSERT_TRUE(descriptor_exchange.next());
   }
   EXPECT_TRUE(hear_hello(connection).first) << "it was taken later";
 }
@@ -261,7 +263,7 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
     if (setrlimit(RLIMIT_NOFILE, &no_more) != 0) _exit(2);
     const auto deadline = std::chrono::steady_clock::now() + kDeadline;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-      const Status outcome = hosts[rank]->join(ranks, cards, deadline);
+      const Status outcome = hosts[rank]->join(ranks, worker_addresses, deadline);
       const std::string text(outcome.message());
       if (outcome.code() != Errc::resource) _exit(3);
       if (text.find("sharing memory with the 2 other ranks of this host takes ") != 0) _exit(4);

@@ -28,7 +28,7 @@ TEST(ShmLayout, HasTheFrozenLimits) {
   EXPECT_EQ(kInlineBytes, 48U);
   EXPECT_EQ(kMaxGroups, 4096);
   EXPECT_EQ(kMaxLocalRanks, 512);
-  EXPECT_EQ(kOutboxBytes, 4 * kMiB);
+  EXPECT_EQ(kRingBytes, 4 * kMiB);
   EXPECT_EQ(kStagingBytes, 4 * kMiB);
   EXPECT_EQ(kFlightLines, 1024);
   EXPECT_EQ(kNotes, 32);
@@ -38,12 +38,12 @@ TEST(ShmLayout, HasTheFrozenLimits) {
 TEST(ShmLayout, RegionsOfAnArenaLieWhereThePageSays) {
   EXPECT_EQ(kNotesOffset, 8 * kKiB);
   EXPECT_EQ(kFlightOffset, 64 * kKiB);
-  EXPECT_EQ(kMailOffset, 256 * kKiB);
+  EXPECT_EQ(kRingCountersOffset, 256 * kKiB);
   EXPECT_EQ(kDirectoryOffset, 384 * kKiB);
   EXPECT_EQ(kGroupsOffset, 1 * kMiB);
   EXPECT_EQ(kGroupStride, 4 * kKiB);
-  EXPECT_EQ(kOutboxOffset, 17 * kMiB);
-  EXPECT_EQ(kOutboxStride, 4 * kMiB + 4 * kKiB);
+  EXPECT_EQ(kRingOffset, 17 * kMiB);
+  EXPECT_EQ(kRingStride, 4 * kMiB + 4 * kKiB);
   EXPECT_EQ(kStagingOffset, 2560 * kMiB);
   EXPECT_EQ(kHeapOffset, 3 * kGiB);
 #if defined(__SANITIZE_THREAD__)
@@ -62,10 +62,10 @@ TEST(ShmLayout, RegionsDoNotOverlap) {
       {0, sizeof(ArenaHeader)},
       {kNotesOffset, kNotes * sizeof(Note)},
       {kFlightOffset, kFlightLines * 64},
-      {kMailOffset, kMaxLocalRanks * sizeof(Mail)},
+      {kRingCountersOffset, kMaxLocalRanks * sizeof(RingCounters)},
       {kDirectoryOffset, kMaxGroups * 8},
       {kGroupsOffset, kMaxGroups * kGroupStride},
-      {kOutboxOffset, kMaxLocalRanks * kOutboxStride},
+      {kRingOffset, kMaxLocalRanks * kRingStride},
       {kStagingOffset, kStagingBytes},
       {kHeapOffset, kArenaBytes - kHeapOffset},
   };
@@ -88,30 +88,30 @@ TEST(ShmLayout, ArenaHeader) {
   EXPECT_EQ(offsetof(ArenaHeader, generation), 40U);
   EXPECT_EQ(offsetof(ArenaHeader, start_time), 48U);
   EXPECT_EQ(offsetof(ArenaHeader, left), 64U);
-  EXPECT_EQ(offsetof(ArenaHeader, far), 68U);
+  EXPECT_EQ(offsetof(ArenaHeader, remote_cache), 68U);
   EXPECT_EQ(sizeof(ArenaHeader), 128U);
 }
 
-TEST(ShmLayout, Line) {
-  EXPECT_EQ(offsetof(Line, epoch), 0U);
-  EXPECT_EQ(offsetof(Line, fingerprint), 8U);
-  EXPECT_EQ(offsetof(Line, payload), 16U);
-  EXPECT_EQ(offsetof(Line, payload.data), 16U);
-  EXPECT_EQ(offsetof(Line, payload.exposed.stage_offset), 16U);
-  EXPECT_EQ(offsetof(Line, payload.exposed.stage_bytes), 24U);
-  EXPECT_EQ(sizeof(Line), 64U);
-  EXPECT_EQ(alignof(Line), 64U);
+TEST(ShmLayout, Arrival) {
+  EXPECT_EQ(offsetof(Arrival, epoch), 0U);
+  EXPECT_EQ(offsetof(Arrival, fingerprint), 8U);
+  EXPECT_EQ(offsetof(Arrival, payload), 16U);
+  EXPECT_EQ(offsetof(Arrival, payload.data), 16U);
+  EXPECT_EQ(offsetof(Arrival, payload.exposed.stage_offset), 16U);
+  EXPECT_EQ(offsetof(Arrival, payload.exposed.stage_bytes), 24U);
+  EXPECT_EQ(sizeof(Arrival), 64U);
+  EXPECT_EQ(alignof(Arrival), 64U);
 }
 
 TEST(ShmLayout, SlotAndGroupBlock) {
-  EXPECT_EQ(offsetof(ColdLine, call), 0U);
-  EXPECT_EQ(sizeof(ColdLine), 64U);
+  EXPECT_EQ(offsetof(CallRecord, call), 0U);
+  EXPECT_EQ(sizeof(CallRecord), 64U);
   EXPECT_EQ(sizeof(Counter), 64U);
   EXPECT_EQ(alignof(Counter), 64U);
-  EXPECT_EQ(offsetof(Slot, line), 0U);
-  EXPECT_EQ(offsetof(Slot, cold), 64U);
-  EXPECT_EQ(offsetof(Slot, counters), 128U);
-  EXPECT_EQ(sizeof(Slot), 256U);
+  EXPECT_EQ(offsetof(OperationSlot, line), 0U);
+  EXPECT_EQ(offsetof(OperationSlot, cold), 64U);
+  EXPECT_EQ(offsetof(OperationSlot, counters), 128U);
+  EXPECT_EQ(sizeof(OperationSlot), 256U);
   EXPECT_EQ(offsetof(GroupBlock, done), 0U);
   EXPECT_EQ(offsetof(GroupBlock, slots), 64U);
   EXPECT_EQ(sizeof(GroupBlock), 2112U);
@@ -123,16 +123,16 @@ TEST(ShmLayout, Note) {
   EXPECT_EQ(sizeof(Note), 1024U);
 }
 
-TEST(ShmLayout, MailAndOutboxes) {
-  EXPECT_EQ(offsetof(Mail, taken), 0U);
-  EXPECT_EQ(offsetof(Mail, written), 8U);
-  EXPECT_EQ(offsetof(Mail, far), 16U);
-  EXPECT_EQ(sizeof(Mail), 64U);
-  EXPECT_EQ(alignof(Mail), 64U);
+TEST(ShmLayout, RingCountersAndRings) {
+  EXPECT_EQ(offsetof(RingCounters, taken), 0U);
+  EXPECT_EQ(offsetof(RingCounters, written), 8U);
+  EXPECT_EQ(offsetof(RingCounters, remote_cache), 16U);
+  EXPECT_EQ(sizeof(RingCounters), 64U);
+  EXPECT_EQ(alignof(RingCounters), 64U);
   EXPECT_EQ(kLastWord, 1U);
-  EXPECT_EQ(kOutboxAlign, 64U);
+  EXPECT_EQ(kRingAlign, 64U);
   EXPECT_EQ(kSkipType, 255U);
-  EXPECT_EQ(kPastCache, 1U);
+  EXPECT_EQ(kNonTemporal, 1U);
 }
 
 TEST(ShmLayout, Page) {
@@ -176,7 +176,7 @@ TEST(ShmLayout, PeersAreFoundByTheSameOffsets) {
             std::ptrdiff_t{384 * kKiB + 24});
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.mail(5)) - arena,
             std::ptrdiff_t{256 * kKiB + 5 * 64});
-  EXPECT_EQ(peer.outbox(3) - arena, std::ptrdiff_t{17 * kMiB + 3 * (4 * kMiB + 4 * kKiB)});
+  EXPECT_EQ(peer.ring(3) - arena, std::ptrdiff_t{17 * kMiB + 3 * (4 * kMiB + 4 * kKiB)});
 }
 
 }  // namespace

@@ -6,11 +6,12 @@
 #include <cstddef>
 #include <cstring>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "secure/handshake.hpp"
 #include "support/hex.hpp"
-#include "transport/transport.hpp"
+#include "transport/frames.hpp"
 
 namespace tutti::transport {
 namespace {
@@ -56,6 +57,78 @@ TEST(WireFormat, FrameHeadHasItsBytes) {
             "0000000000000003");
 }
 
+/// Of a head as it travels: type, flags, payload_bytes, group, seq, fingerprint, offset, call.
+std::vector<std::uint64_t> fields(const FrameHeader& head) {
+  EXPECT_EQ(head.reserved, 0);
+  return {head.type,        head.flags,  head.payload_bytes, head.group,   head.seq,
+          head.fingerprint, head.offset, head.call[0],       head.call[1], head.call[2]};
+}
+using Fields = std::vector<std::uint64_t>;
+
+TEST(WireFormat, EachFrameHasItsFieldsAtTheirPlace) {
+  const CallWords call{101, 102, 103};
+  const DataFrame data{1, 2, 3, 4, call, 5, true};
+  EXPECT_EQ(fields(encode(data)), (Fields{1, 1, 5, 1, 2, 3, 4, 101, 102, 103}));
+  EXPECT_EQ(fields(encode(CreditFrame{1, 2, 3})), (Fields{2, 0, 0, 1, 2, 0, 3, 0, 0, 0}));
+  EXPECT_EQ(fields(encode(WantFrame{1, 2})), (Fields{3, 0, 0, 1, 2, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(fields(encode(AbortFrame{1, 2, 3})), (Fields{4, 0, 0, 1, 2, 0, 3, 0, 0, 0}));
+  EXPECT_EQ(fields(encode(PingFrame{1, 2, 3, call})), (Fields{5, 0, 0, 1, 2, 3, 0, 101, 102, 103}));
+  EXPECT_EQ(fields(encode(PongFrame{1, 2, true})), (Fields{6, 2, 0, 1, 2, 0, 0, 0, 0, 0}));
+  const Envelope envelope{1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(fields(encode(EagerMessageFrame{envelope})), (Fields{8, 0, 6, 1, 2, 3, 0, 4, 5, 6}));
+  EXPECT_EQ(fields(encode(CtsFrame{1, 2, 3, 4, 5})), (Fields{9, 0, 0, 1, 2, 3, 5, 4, 0, 0}));
+  EXPECT_EQ(fields(encode(P2PDataFrame{1, 2, 3, 4, 5})), (Fields{10, 0, 5, 1, 2, 3, 4, 0, 0, 0}));
+  EXPECT_EQ(fields(encode(TokenFrame{1, 2, 3, 4, call})),
+            (Fields{11, 0, 0, 1, 2, 3, 4, 101, 102, 103}));
+  EXPECT_EQ(fields(encode(HistoryFrame{1, 2})), (Fields{12, 0, 0, 1, 2, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(fields(encode(RtsFrame{envelope})), (Fields{13, 0, 0, 1, 2, 3, 0, 4, 5, 6}));
+  EXPECT_EQ(fields(encode(P2PCreditFrame{1, 2})), (Fields{14, 0, 0, 0, 0, 0, 2, 1, 0, 0}));
+  EXPECT_EQ(fields(encode(EagerCreditFrame{1})), (Fields{15, 0, 0, 0, 0, 0, 1, 0, 0, 0}));
+}
+
+TEST(WireFormat, EachFrameIsReadAsItWasWritten) {
+  const CallWords call{101, 102, 103};
+  const auto data = decode<DataFrame>(encode(DataFrame{1, 2, 3, 4, call, 5, true}));
+  EXPECT_EQ(std::tie(data.group, data.seq, data.fingerprint, data.offset, data.call, data.bytes,
+                     data.eager),
+            std::make_tuple(1U, 2U, 3U, 4U, call, 5U, true));
+  EXPECT_FALSE(decode<DataFrame>(encode(DataFrame{})).eager);
+  const auto credit = decode<CreditFrame>(encode(CreditFrame{1, 2, 3}));
+  EXPECT_EQ(std::tie(credit.group, credit.seq, credit.end), std::make_tuple(1U, 2U, 3U));
+  const auto want = decode<WantFrame>(encode(WantFrame{1, 2}));
+  EXPECT_EQ(std::tie(want.group, want.seq), std::make_tuple(1U, 2U));
+  const auto abort = decode<AbortFrame>(encode(AbortFrame{1, 2, 3}));
+  EXPECT_EQ(std::tie(abort.group, abort.code, abort.culprit_plus_1), std::make_tuple(1U, 2U, 3U));
+  const auto ping = decode<PingFrame>(encode(PingFrame{1, 2, 3, call}));
+  EXPECT_EQ(std::tie(ping.group, ping.seq, ping.fingerprint, ping.call),
+            std::make_tuple(1U, 2U, 3U, call));
+  const auto pong = decode<PongFrame>(encode(PongFrame{1, 2, true}));
+  EXPECT_EQ(std::tie(pong.group, pong.last_seq, pong.given_up), std::make_tuple(1U, 2U, true));
+  EXPECT_FALSE(decode<PongFrame>(encode(PongFrame{1, 2, false})).given_up);
+  const auto token = decode<TokenFrame>(encode(TokenFrame{1, 2, 3, 4, call}));
+  EXPECT_EQ(std::tie(token.group, token.seq, token.fingerprint, token.round, token.call),
+            std::make_tuple(1U, 2U, 3U, 4U, call));
+  const auto history = decode<HistoryFrame>(encode(HistoryFrame{1, 2}));
+  EXPECT_EQ(std::tie(history.group, history.seq), std::make_tuple(1U, 2U));
+  for (const FrameHeader& head :
+       {encode(EagerMessageFrame{{1, 2, 3, 4, 5, 6}}), encode(RtsFrame{{1, 2, 3, 4, 5, 6}})}) {
+    const auto envelope = decode<Envelope>(head);
+    EXPECT_TRUE(is_envelope(head));
+    EXPECT_EQ(std::tie(envelope.group, envelope.number, envelope.send, envelope.dtype, envelope.tag,
+                       envelope.bytes),
+              std::make_tuple(1U, 2U, 3U, 4U, 5U, 6U));
+  }
+  const auto cts = decode<CtsFrame>(encode(CtsFrame{1, 2, 3, 4, 5}));
+  EXPECT_EQ(std::tie(cts.group, cts.number, cts.send, cts.recv, cts.bytes),
+            std::make_tuple(1U, 2U, 3U, 4U, 5U));
+  const auto piece = decode<P2PDataFrame>(encode(P2PDataFrame{1, 2, 3, 4, 5}));
+  EXPECT_EQ(std::tie(piece.group, piece.number, piece.recv, piece.offset, piece.bytes),
+            std::make_tuple(1U, 2U, 3U, 4U, 5U));
+  const auto taken = decode<P2PCreditFrame>(encode(P2PCreditFrame{1, 2}));
+  EXPECT_EQ(std::tie(taken.taken_messages, taken.taken_bytes), std::make_tuple(1U, 2U));
+  EXPECT_EQ(decode<EagerCreditFrame>(encode(EagerCreditFrame{1})).taken_bytes, 1U);
+}
+
 TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(FrameType::data), 1);
   EXPECT_EQ(static_cast<int>(FrameType::credit), 2);
@@ -64,14 +137,16 @@ TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(FrameType::ping), 5);
   EXPECT_EQ(static_cast<int>(FrameType::pong), 6);
   EXPECT_EQ(static_cast<int>(FrameType::leave), 7);
-  EXPECT_EQ(static_cast<int>(FrameType::p2p_letter), 8);
-  EXPECT_EQ(static_cast<int>(FrameType::p2p_credit), 9);
+  EXPECT_EQ(static_cast<int>(FrameType::eager_message), 8);
+  EXPECT_EQ(static_cast<int>(FrameType::cts), 9);
   EXPECT_EQ(static_cast<int>(FrameType::p2p_data), 10);
   EXPECT_EQ(static_cast<int>(FrameType::token), 11);
   EXPECT_EQ(static_cast<int>(FrameType::history), 12);
-  EXPECT_EQ(kGivenUpFlag, 2);
+  EXPECT_EQ(static_cast<int>(FrameType::rts), 13);
+  EXPECT_EQ(static_cast<int>(FrameType::p2p_credit), 14);
+  EXPECT_EQ(static_cast<int>(FrameType::eager_credit), 15);
   EXPECT_EQ(kMaxFramePayload, 131072U);
-  EXPECT_EQ(secure::kWireVersion, 2);
+  EXPECT_EQ(secure::kWireVersion, 3);
   EXPECT_EQ(static_cast<int>(secure::Refusal::none), 0);
   EXPECT_EQ(static_cast<int>(secure::Refusal::version), 1);
   EXPECT_EQ(static_cast<int>(secure::Refusal::secret_needed), 2);
@@ -111,7 +186,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes hello = say(dialler);
   EXPECT_EQ(hex(hello),
             "7475747469747201"
-            "0200"
+            "0300"
             "0100"
             "00000000"
             "8877665544332211"
@@ -124,7 +199,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes reply = say(acceptor);
   EXPECT_EQ(hex(reply),
             "7475747469747202"
-            "0200"
+            "0300"
             "0100"
             "00000000"
             "8877665544332211"
@@ -133,12 +208,12 @@ TEST(WireFormat, HandshakeHasItsBytes) {
             "02010000"
             "22222222222222222222222222222222"
             "676918b86a64fbae"
-            "96c17c450bd07d157f62a870dc3c3bf0b63bd64b89c7f1c730de23119d5cc6d5");
+            "4eef78e8276792d0af7aaa5fc96f0a64f2b3d1de808e95f41dd36c4e100cb66f");
   dialler.feed(reply);
   const Bytes proof = say(dialler);
   EXPECT_EQ(hex(proof),
             "7475747469747203"
-            "f2b0bd8a9c3ebe72ae9d3a1cf94237562d94770df4fd9441212b2bf582319d31");
+            "bc428df625ff52cee4f2a9c0e1c6ac12cc9cecdb2cd38f6f09822d69042dc78c");
   acceptor.feed(proof);
   acceptor.conclude(secure::Refusal::crossed);
   EXPECT_EQ(hex(say(acceptor)),
@@ -158,19 +233,19 @@ TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
       secure::Handshake::dialler({0x0102, 1000, 0x1122334455667788, 9, key, true}, 3, first);
   auto acceptor = secure::Handshake::acceptor({3, 1000, 0x1122334455667788, 9, key, true}, second);
   const Bytes hello = say(dialler);
-  EXPECT_EQ(hex(hello).substr(16, 8), "02000300");
+  EXPECT_EQ(hex(hello).substr(16, 8), "03000300");
   acceptor.feed(hello);
   const Bytes reply = say(acceptor);
-  EXPECT_EQ(hex(reply).substr(16, 8), "02000300");
+  EXPECT_EQ(hex(reply).substr(16, 8), "03000300");
   EXPECT_EQ(hex(reply).substr(128),
-            "3b9ea4adb12b776c7e3e1687cb13c6f357b7ead4c0f2ea6c6e7d553165c741db");
+            "2dc210c93093cbaadc2df580453c14bf57a6e56e07da0c6adb26a10c0c2c3655");
   EXPECT_FALSE(dialler.wants_encryption());
   dialler.feed(reply);
   EXPECT_FALSE(acceptor.wants_encryption());
   acceptor.feed(say(dialler));
   ASSERT_TRUE(dialler.wants_encryption());
   ASSERT_TRUE(acceptor.wants_encryption());
-  const std::string tls_key = "73152e633d20ee829fb1be5b8687cd20a213382d9413b27b5470fe0d4fae5637";
+  const std::string tls_key = "e7cd63b66929ceada3f80dbc8c04c32a4853ca9e3933b91730f1ef9527431d3b";
   EXPECT_EQ(hex(dialler.key_of_encryption().value()), tls_key);
   EXPECT_EQ(hex(acceptor.key_of_encryption().value()), tls_key);
 }
@@ -183,7 +258,7 @@ TEST(WireFormat, RefusalHasItsBytes) {
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
-            "0200"
+            "0300"
             "0000"
             "04000000" +
                 std::string(160, '0'));

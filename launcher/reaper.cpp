@@ -1,0 +1,110 @@
+#include "reaper.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <vector>
+
+#include "os/process.hpp"
+#include "os/system_error.hpp"
+
+namespace tutti::launcher {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+// From SIGTERM to SIGKILL after the launcher's death.
+constexpr auto kOrphanGrace = 1s;
+constexpr pid_t kGoodBye = 0;
+
+struct Group {
+  pid_t pid;
+  os::Fd pidfd;  // of its leader
+};
+
+void end_groups(const std::vector<Group>& groups) {
+  const auto deadline = Clock::now() + kOrphanGrace;
+  for (const Group& group : groups) {
+    kill(-group.pid, SIGTERM);
+    kill(-group.pid, SIGCONT);
+  }
+  for (const Group& group : groups) {
+    if (!group.pidfd.valid()) continue;
+    if (auto ended = os::wait_ready(group.pidfd.get(), POLLIN, deadline); !ended) break;
+  }
+  // Also where the leader has ended: others of its group may not have.
+  for (const Group& group : groups) kill(-group.pid, SIGKILL);
+}
+
+[[noreturn]] void guard(int pipe) {
+  // A session of its own: what is sent to the launcher's group or terminal does not reach us.
+  setsid();
+  prctl(PR_SET_NAME, "tuttirun-guard");
+  sigset_t all;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, nullptr);
+  // Nothing of the launcher's may stay open because of us, its output least of all.
+  const int null = open("/dev/null", O_RDWR);
+  for (int fd = 0; fd <= 2; ++fd) dup2(null, fd);
+  const int kept = dup2(pipe, 3);
+  syscall(SYS_close_range, 4U, ~0U, 0U);
+
+  std::vector<Group> groups;
+  while (true) {
+    pid_t pid = kGoodBye;
+    // Writes of this size are never torn.
+    const ssize_t got = read(kept, &pid, sizeof pid);
+    if (got < 0 && errno == EINTR) continue;
+    if (got != static_cast<ssize_t>(sizeof pid)) break;
+    if (pid == kGoodBye) _exit(0);
+    if (pid < 0) {
+      std::erase_if(groups, [&](const Group& group) { return group.pid == -pid; });
+      continue;
+    }
+    auto pidfd = os::open_pidfd(pid);
+    groups.push_back({pid, pidfd ? std::move(*pidfd) : os::Fd()});
+  }
+  end_groups(groups);
+  _exit(0);
+}
+
+}  // namespace
+
+Result<Reaper> Reaper::start() {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) return os::system_error("cannot start the reaper", errno);
+  os::Fd read_end(ends[0]);
+  os::Fd write_end(ends[1]);
+  const pid_t pid = fork();
+  if (pid < 0) return os::system_error("cannot start the reaper", errno);
+  if (pid == 0) {
+    write_end.reset();
+    guard(read_end.get());
+  }
+  return Reaper(pid, std::move(write_end));
+}
+
+void Reaper::forget(pid_t group) const noexcept {
+  const pid_t message = -group;
+  [[maybe_unused]] const ssize_t said = write(pipe_.get(), &message, sizeof message);
+}
+
+Reaper::~Reaper() {
+  if (!pipe_.valid()) return;
+  const pid_t good_bye = kGoodBye;
+  [[maybe_unused]] const ssize_t said = write(pipe_.get(), &good_bye, sizeof good_bye);
+  pipe_.reset();
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace tutti::launcher

@@ -1,0 +1,73 @@
+#include "backend/native/cpu_contention.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace tutti::native {
+
+using engine::TimePoint;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+namespace {
+
+// While a rank's yields are long all CPUs that the ranks can fill are busy. Less than this share of
+// their time for the ranks: strangers have the rest. (A calm machine's own work takes some per
+// cent.)
+constexpr double kRanksShare = 0.8;
+// Between two samples. The kernel brings the time of what runs up to date at the timer's ticks
+// (1-10 ms), so shorter ones say little.
+constexpr auto kShortest = milliseconds(100);
+constexpr auto kLongest = milliseconds(1000);
+// Strangers are sought anew after so many waits, at the cost of kShortest among them, and after
+// twice as many each time that they are still there.
+constexpr int kFewWaits = 16;
+constexpr int kMostWaits = 1024;
+
+}  // namespace
+
+CpuContention::CpuContention(int cpus, std::vector<int> processes, CpuTime cpu_time, Sleeps sleeps)
+    : cpus_(std::min(cpus, static_cast<int>(processes.size()))),
+      processes_(std::move(processes)),
+      cpu_time_(cpu_time),
+      sleeps_(sleeps),
+      next_waits_(kFewWaits) {
+  std::sort(processes_.begin(), processes_.end());
+  processes_.erase(std::unique(processes_.begin(), processes_.end()), processes_.end());
+}
+
+std::optional<nanoseconds> CpuContention::used() const noexcept {
+  nanoseconds all{0};
+  for (const int pid : processes_) {
+    const std::optional<nanoseconds> one = cpu_time_(pid);
+    if (!one) return std::nullopt;
+    all += *one;
+  }
+  return all;
+}
+
+bool CpuContention::after_long_yield(TimePoint now) noexcept {
+  if (processes_.empty()) return false;
+  const std::optional<nanoseconds> used_now = used();
+  if (!used_now) return false;
+  const Sample sample{now, *used_now, sleeps_()};
+  const auto last = std::exchange(last_, sample);
+  // Who has slept cannot tell whether somebody else was kept from running.
+  if (!last || now - last->when > kLongest || sample.sleeps != last->sleeps) return false;
+  if (now - last->when < kShortest) {
+    last_ = last;
+    return false;
+  }
+  const double most =
+      static_cast<double>(cpus_) * std::chrono::duration<double>(now - last->when).count();
+  if (std::chrono::duration<double>(*used_now - last->used).count() >= kRanksShare * most) {
+    next_waits_ = kFewWaits;
+    return false;
+  }
+  waits_ = next_waits_;
+  next_waits_ = std::min(2 * next_waits_, kMostWaits);
+  last_.reset();  // who sleeps uses no CPU
+  return true;
+}
+
+}  // namespace tutti::native

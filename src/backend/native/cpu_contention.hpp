@@ -1,0 +1,51 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "engine/engine.hpp"
+
+namespace tutti::native {
+
+/// Tells whether other programs than the ranks of this host need its CPUs. A rank that yields then
+/// gives a whole time slice (some ms) to a stranger, however soon its peers are done, while a rank
+/// that sleeps gets the CPU back as soon as it is woken. Where ranks only wait for each other
+/// yields are far cheaper. Under the driver lock.
+class CpuContention {
+ public:
+  using CpuTime = std::optional<std::chrono::nanoseconds> (*)(int pid) noexcept;
+  using Sleeps = std::int64_t (*)() noexcept;
+
+  /// `processes` of the ranks, any number of times each, share `cpus`. None: not to be known, so it
+  /// is never oversubscribed. `cpu_time`: what a process has used so far; nullopt where it is not
+  /// to be seen. `sleeps`: how often the calling thread has slept so far.
+  CpuContention(int cpus, std::vector<int> processes, CpuTime cpu_time, Sleeps sleeps);
+
+  /// A yield has taken long, which ends now. True: it is oversubscribed.
+  [[nodiscard]] bool after_long_yield(engine::TimePoint now) noexcept;
+  /// Waits shall sleep at once: it was oversubscribed shortly before.
+  [[nodiscard]] bool oversubscribed() const noexcept { return waits_ > 0; }
+  void wait_ended() noexcept {
+    if (waits_ > 0) --waits_;
+  }
+
+ private:
+  struct Sample {
+    engine::TimePoint when{};
+    std::chrono::nanoseconds used{0};
+    std::int64_t sleeps = 0;
+  };
+  [[nodiscard]] std::optional<std::chrono::nanoseconds> used() const noexcept;
+
+  int cpus_;  ///< that the ranks could fill
+  std::vector<int> processes_;
+  CpuTime cpu_time_;
+  Sleeps sleeps_;
+  std::optional<Sample> last_;
+  int waits_ = 0;       ///< that shall sleep at once
+  int next_waits_ = 0;  ///< how many they will be the next time
+};
+
+}  // namespace tutti::native

@@ -1,0 +1,424 @@
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/deadline.hpp"
+#include "engine/detector_times.hpp"
+#include "engine/engine.hpp"
+#include "engine/p2p_matcher.hpp"
+
+// What is looked at now and then while operations wait: deadlines, who has left, who does something
+// else, and whom to blame (decisions E6; docs/errors.md).
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+using plan::StepKind;
+using transport::FrameType;
+
+namespace {
+
+std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
+  std::uint64_t last = 0;
+  for (const shm::OperationSlot& slot : block.slots) {
+    last = std::max(last, slot.line.epoch.load(std::memory_order_acquire));  // pairs with publish
+  }
+  return last;
+}
+
+}  // namespace
+
+std::vector<int> Engine::waiting_for(Op& op) {
+  std::vector<int> ranks;
+  find_waiting(op, ranks);
+  return ranks;
+}
+
+void Engine::find_waiting(Op& op, std::vector<int>& ranks) {
+  ranks.clear();
+  if (op.disagreeing_rank >= 0) {
+    ranks.push_back(op.disagreeing_rank);
+    return;
+  }
+  const auto& steps = op.plan->schedule->steps;
+  const bool agrees = op.pc < steps.size() && steps[op.pc].kind == StepKind::agree;
+  if (op.defers_output || (agrees && (op.strict || op.group->strict))) {
+    find_unheard(op, ranks);
+    if (agrees || !ranks.empty()) return;
+  }
+  if (op.pc < steps.size()) {
+    const plan::Step& step = steps[op.pc];
+    for (int i = op.sub; i < step.ranks.count; ++i) {
+      std::int64_t rank =
+          (step.ranks.first.at(op.var[0], op.var[1]) + std::int64_t{i} * step.ranks.stride) %
+          op.group->size;
+      if (rank < 0) rank += op.group->size;
+      if (rank == op.group->rank) continue;
+      Member& member = op.group->members[static_cast<std::size_t>(rank)];
+      bool there = true;
+      if (step.kind == StepKind::await_recv) {
+        const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+        there = stream.received >= stream.receive_end() && (!op.plan->splits || stream.heard);
+      } else if (step.kind == StepKind::await_line || step.kind == StepKind::await) {
+        there = false;
+        if (member.block != nullptr || find_block(*op.group, member)) {
+          const shm::OperationSlot& slot = member.block->slots[op.seq % shm::kWindow];
+          const auto value = static_cast<std::uint64_t>(step.value.at(op.var[0], op.var[1]));
+          there =
+              step.kind == StepKind::await_line
+                  ? slot.line.epoch.load(std::memory_order_acquire) == op.seq  // pairs with publish
+                  : slot.counters[step.counter].value.load(std::memory_order_acquire) >=
+                        (op.seq << shm::kCounterShift | value);
+        }
+      }
+      if (!there) ranks.push_back(static_cast<int>(rank));
+    }
+  } else {
+    for (std::size_t r = 0; r < op.streams.size(); ++r) {
+      if (op.streams[r].send_at < op.streams[r].sends.size()) ranks.push_back(static_cast<int>(r));
+    }
+  }
+}
+
+void Engine::tick() noexcept {
+  if (untold_) tell_the_rest();
+  guarded(nullptr, [&] { look_at_all(); });
+}
+
+void Engine::look_at_all() {
+  check_breaks();
+  const TimePoint now = world_.now();
+  if (queued_ > 0) {
+    std::vector<Group*> groups;
+    for (const auto& [id, group] : by_id_) groups.push_back(group);
+    for (Group* const group : groups) check_queue(*group, now);
+  }
+  tick_p2p(now);
+  // A copy, as an operation that ends leaves the list; kept, as it must not ask for memory.
+  ticked_.assign(active_.begin(), active_.end());
+  for (Op* const op : ticked_) {
+    if (op->state != Op::State::running) continue;
+    if (op->deadline == TimePoint{}) {
+      op->started = now;
+      op->asked = TimePoint{};
+      op->pinged_unconnected = false;
+      op->pinged_blocking = now + kPingAfter - kPingAgain;
+      op->deadline = base::deadline_after(now, op->call.timeout);
+    }
+    if (op->disagreeing_rank >= 0) check_history(*op, now);
+    if (op->state == Op::State::running && op->disagreeing_rank < 0) check_calls(*op);
+    if (op->disagreeing_rank >= 0) continue;
+    if (op->state == Op::State::running) check_left(*op);
+    if (op->state == Op::State::running) ping_blocking(*op, now);
+    if (op->state == Op::State::running) ping_unconnected(*op, now);
+    if (op->state == Op::State::running && now >= op->deadline) time_out(*op, now);
+  }
+}
+
+/// A call may wait for its slot because a rank of our host does not pass the operation before it.
+/// Such a call has no line yet, and its time runs all the same.
+void Engine::check_queue(Group& group, TimePoint now) {
+  const std::uint64_t seq = group.started + 1;
+  if (group.broken || group.queue.empty() || group.op_at(seq).state == Op::State::running) return;
+  if (std::exchange(group.waiting_seq, seq) != seq) {
+    group.waiting_since = now;
+    group.waiting_for = -1;
+    return;
+  }
+  int culprit = -1;
+  bool runs = true;
+  bool left = false;
+  std::uint64_t least = seq - std::min<std::uint64_t>(seq, shm::kWindow);  // to be passed by all
+  for (const int rank : group.local_members) {
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    const bool known = member.block != nullptr || find_block(group, member);
+    // acquire: pairs with the release in finish.
+    const std::uint64_t done = known ? member.block->done.value.load(std::memory_order_acquire) : 0;
+    if (done >= seq - std::min<std::uint64_t>(seq, shm::kWindow)) continue;
+    const transport::RegionPeer& peer =
+        world_.regions->peers[static_cast<std::size_t>(member.local)];
+    const bool gone =
+        peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving
+    const bool here = state_of(member).empty();
+    if (culprit >= 0 && !gone && (left || (!runs && here) || (runs == here && done >= least)))
+      continue;
+    culprit = rank;
+    left = gone;
+    runs = here;
+    least = done;
+  }
+  if (culprit < 0) return;
+  const Collective& call = group.queue.front().call();
+  if (!left) {
+    TimePoint until = base::deadline_after(group.waiting_since, call.timeout);
+    const Member& member = group.members[static_cast<std::size_t>(culprit)];
+    if (std::exchange(group.waiting_for, culprit) != culprit) group.begun_since = TimePoint{};
+    if (runs && member.block != nullptr && last_call_of(*member.block) > least) {
+      // It waits itself, perhaps for a rank of another host that we see nothing of, and names that
+      // one when its own time is up: it asks before.
+      if (group.begun_since == TimePoint{}) group.begun_since = now;
+      until =
+          std::max(until, base::deadline_after(group.begun_since + 2 * kAnswerTime, call.timeout));
+    }
+    if (now < until) return;
+  }
+  std::string text = "group '" + group.name + "', operation " + std::to_string(seq) + " " +
+                     tutti::describe(call) + " cannot begin: " + name_of(group, culprit);
+  const std::string state = state_of(group.members[static_cast<std::size_t>(culprit)]);
+  if (left)
+    text += " has ended with";
+  else
+    text += runs ? " is at" : " is " + state + " at";
+  text += " operation " + std::to_string(least + 1) + ", and at most " +
+          std::to_string(shm::kWindow) + " may be under way";
+  if (!left) text += " (waited " + seconds_text(now - group.waiting_since) + ")";
+  text += ". See where that rank is, or raise the timeout; the group is broken.";
+  break_group(
+      group, Status(left ? Errc::peer_left : Errc::timeout, std::move(text)).with_culprit(culprit));
+}
+
+TimePoint Engine::next_deadline() const noexcept {
+  TimePoint least = TimePoint::max();
+  for (const Op* const op : active_) {
+    if (op->deadline != TimePoint{}) least = std::min(least, op->deadline);
+  }
+  for (const P2PMatcher* const matcher : matchers_)
+    least = std::min(least, matcher->next_deadline());
+  return least;
+}
+
+/// A rank of our host may have broken the group before it could find ours and tell us: then its own
+/// page says so.
+bool Engine::hear_of_break(Group& group) noexcept {
+  if (group.broken) return true;
+  const std::uint64_t word = shown_break(group);
+  if (word == 0) return false;
+  guarded(&group, [&] { break_group(group, cause_of(group, word)); });
+  return true;
+}
+
+/// What nobody may have told us: a local rank has broken the group, or calls something else.
+/// One rank's call may go by messages and another's by shared memory: each then waits for what the
+/// other never sends. So both ways are looked at now and then.
+void Engine::check_calls(Op& op) {
+  if (hear_of_break(*op.group)) return;
+  for (const int rank : op.group->local_members) {
+    Member& member = op.group->members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(*op.group, member)) continue;
+    const shm::Arrival& line = member.block->slots[op.seq % shm::kWindow].line;
+    // acquire: pairs with the release in publish.
+    if (line.epoch.load(std::memory_order_acquire) != op.seq) continue;
+    if (line.fingerprint == op.fingerprint) continue;
+    disagreement_in_lines(op, rank);
+    return;
+  }
+  if (op.plan->schedule->messages) return;  // frames are compared as they are used
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    const int global = op.group->members[static_cast<std::size_t>(rank)].global;
+    for (const HeldFrames::Frame& held : peers_[static_cast<std::size_t>(global)].held) {
+      if (!belongs_to(held.header, op.group->id, op.seq)) continue;
+      if (type_of(held.header) != FrameType::data) continue;
+      const CallCode theirs = decode<transport::DataFrame>(held.header).call;
+      disagreement(op, rank, &theirs, op.seq);
+      return;
+    }
+  }
+}
+
+void Engine::ping(const Op& op, int rank) {
+  const int global = op.group->members[static_cast<std::size_t>(rank)].global;
+  control(global,
+          encode(transport::PingFrame{op.group->id, op.seq, op.fingerprint, op.plan->code}));
+}
+
+/// Not those of our host: one that computes may have nobody who would answer, and its lines and the
+/// state of its process tell more. False: there are no others.
+bool Engine::ping_other_hosts(const Op& op) {
+  bool asked = false;
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    if (op.group->members[static_cast<std::size_t>(rank)].local >= 0) continue;
+    ping(op, rank);
+    asked = true;
+  }
+  return asked;
+}
+
+/// Connects us with all whose answers time_out may want, so that they have kAnswerTime to answer in
+/// and not to get to know us.
+void Engine::ping_unconnected(Op& op, TimePoint now) {
+  const auto ahead = std::min<std::chrono::nanoseconds>(op.call.timeout / 2, kAskAhead);
+  if (op.pinged_unconnected || now < op.deadline - ahead || now >= op.deadline) return;
+  op.pinged_unconnected = true;
+  (void)ping_other_hosts(op);
+}
+
+/// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
+/// our host show their calls (check_calls).
+void Engine::ping_blocking(Op& op, TimePoint now) {
+  if ((!op.plan->schedule->messages && !op.strict) || now < op.pinged_blocking + kPingAgain) return;
+  op.pinged_blocking = now;
+  find_waiting(op, waiting_);
+  for (const int rank : waiting_) {
+    if (next_call_differs(op, rank)) {
+      if (ask_history(op, rank)) return;
+      continue;
+    }
+    if (op.group->members[static_cast<std::size_t>(rank)].local < 0) ping(op, rank);
+  }
+}
+
+/// A rank that needed nothing of us for its call may be far beyond it, and has forgotten the call
+/// that a ping asks about. Of its next call a frame may be held here: what is mixed into that
+/// fingerprint is this call.
+bool Engine::next_call_differs(const Op& op, int rank) {
+  const int global = op.group->members[static_cast<std::size_t>(rank)].global;
+  const auto& held = peers_[static_cast<std::size_t>(global)].held;
+  return std::any_of(held.begin(), held.end(), [&](const HeldFrames::Frame& frame) {
+    if (!belongs_to(frame.header, op.group->id, op.seq + 1) ||
+        type_of(frame.header) != FrameType::data)
+      return false;
+    const auto data = decode<transport::DataFrame>(frame.header);
+    return data.fingerprint != chain(op.fingerprint, agreed_part(data.call));
+  });
+}
+
+/// Has this member destroyed its end of the group? Then all that it had sent in it has come here.
+/// Of a rank of another host a pong tells it.
+bool Engine::has_given_up(Group& group, Member& member) {
+  if (member.given_up || member.local < 0 || member.local == world_.regions->self)
+    return member.given_up;
+  if (member.block == nullptr && !find_block(group, member)) return false;
+  // acquire: pairs with remove_group.
+  if (!has_closed(*member.block)) return false;
+  if (hear_of_break(group)) return false;  // it may have closed the group for that
+  // What it had sent lies in its ring before that word. A pass takes a part of a full one, and
+  // some 20 take the longest (see local_peer_died).
+  transport::Transport* const transport = world_.route[static_cast<std::size_t>(member.global)];
+  for (int pass = 0; transport != nullptr && pass < 64 && transport->poll(); ++pass) {
+  }
+  member.given_up = true;
+  return true;
+}
+
+void Engine::check_left(Op& op) {
+  // What comes by message may be on its way still: the connection itself tells of its end.
+  const auto& steps = op.plan->schedule->steps;
+  const bool by_message = op.defers_output || op.strict ||
+                          (op.pc < steps.size() && steps[op.pc].kind == StepKind::await_recv);
+  find_waiting(op, waiting_);
+  for (const int rank : waiting_) {
+    Member& member = op.group->members[static_cast<std::size_t>(rank)];
+    bool left = false;
+    if (member.local >= 0 && !by_message) {
+      const transport::RegionPeer& peer =
+          world_.regions->peers[static_cast<std::size_t>(member.local)];
+      left =
+          peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving (host.cpp)
+    } else {
+      left = peers_[static_cast<std::size_t>(member.global)].left;
+    }
+    left = left || has_given_up(*op.group, member);
+    if (op.state != Op::State::running) return;  // of what had come meanwhile
+    if (!left) continue;
+    // It may have published just before it left: look once more behind the word.
+    if (advance(op); op.state != Op::State::running) return;
+    const std::vector<int> still = waiting_for(op);
+    if (std::find(still.begin(), still.end(), rank) == still.end()) continue;
+    break_group(*op.group,
+                Status(Errc::peer_left,
+                       op_text(op) + ": " + name_of(*op.group, rank) +
+                           " has ended, or destroyed the group, without taking part. Every rank "
+                           "must make this call before it does; the group is broken.")
+                    .with_culprit(rank));
+    return;
+  }
+}
+
+std::string Engine::state_of(const Member& member) const {
+  if (member.local < 0 || world_.process_state == nullptr) return {};
+  const int pid = world_.pids.empty()
+                      ? world_.regions->peers[static_cast<std::size_t>(member.local)].header().pid
+                      : world_.pids[static_cast<std::size_t>(member.global)];
+  return pid == 0 ? std::string() : world_.process_state(pid);
+}
+
+/// How far a rank has come in an operation, as well as can be known from here (decisions E6).
+Engine::RankProgress Engine::progress_of(const Op& op, int rank, bool waited) {
+  Group& group = *op.group;
+  Member& member = group.members[static_cast<std::size_t>(rank)];
+  const Peer& peer = peers_[static_cast<std::size_t>(member.global)];
+  RankProgress standing;
+  standing.waited = waited;
+  standing.runs = state_of(member).empty();
+  if (member.local < 0) {
+    const bool answered = peer.pong >= op.asked;
+    if (!answered)
+      standing.runs = false;
+    else
+      standing.seq = peer.pong_seq;
+  }
+  standing.count = waited ? 0 : ~std::uint64_t{0};
+  if (member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
+    standing.seq = std::max(standing.seq, last_call_of(*member.block));
+    standing.count = 0;
+    for (const shm::Counter& counter : member.block->slots[op.seq % shm::kWindow].counters) {
+      const std::uint64_t value =
+          counter.value.load(std::memory_order_acquire);  // pairs with signal
+      if (value >> shm::kCounterShift == op.seq) standing.count += value;
+    }
+  }
+  standing.seq = std::min(standing.seq, op.seq);
+  return standing;
+}
+
+void Engine::time_out(Op& op, TimePoint now) {
+  Group& group = *op.group;
+  const std::vector<int> missing = waiting_for(op);
+  if (op.asked == TimePoint{}) {
+    op.asked = now;
+    if (ping_other_hosts(
+            op)) {  // decisions E6: a process that answers nothing for 200 ms is the one to blame
+      op.deadline = now + kAnswerTime;
+      return;
+    }
+  }
+  // The culprit: a process that does not run, else whoever is furthest behind.
+  int culprit = -1;
+  RankProgress worst;
+  for (int rank = 0; rank < group.size; ++rank) {
+    if (rank == group.rank) continue;
+    const bool waited = std::find(missing.begin(), missing.end(), rank) != missing.end();
+    const RankProgress standing = progress_of(op, rank, waited);
+    if (culprit >= 0 && !(standing < worst)) continue;
+    culprit = rank;
+    worst = standing;
+  }
+  std::string text = op_text(op) + " timed out after " + seconds_text(now - op.started) +
+                     " (timeout " + seconds_text(op.call.timeout) + ")";
+  if (culprit >= 0) {
+    text += ": " + name_of(group, culprit);
+    const Member& member = group.members[static_cast<std::size_t>(culprit)];
+    const std::string state = state_of(member);
+    if (!state.empty()) text += " is " + state + ";";
+    if (!worst.runs && state.empty()) {
+      text += " answers nothing: it is stopped, or cut off";
+    } else if (worst.seq < op.seq) {
+      text += " has not made this call yet (its last one here was operation " +
+              std::to_string(worst.seq) + ")";
+    } else {
+      text += " has made the call but is furthest behind in it";
+    }
+  }
+  if (!missing.empty()) {
+    text += "; waiting for rank";
+    for (std::size_t i = 0; i < missing.size() && i < 8; ++i) {
+      text += (i == 0 ? " " : ", ") + std::to_string(missing[i]);
+    }
+    if (missing.size() > 8) text += ", ...";
+  }
+  text += ". See where that rank is, or raise the timeout; the group is broken.";
+  Status cause(Errc::timeout, std::move(text));
+  if (culprit >= 0) cause.with_culprit(culprit);
+  break_group(group, cause);
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tutti::engine {
+
+/// Queues of small numbers by (rank, tag), first in first out. Memory that was once needed is kept,
+/// so a steady coming and going asks for none, whatever the keys.
+class MatchQueues {
+ public:
+  struct Key {
+    int rank = 0;
+    int tag = 0;
+    [[nodiscard]] bool operator==(const Key&) const noexcept = default;
+  };
+  static constexpr std::uint32_t kNone = ~std::uint32_t{0};
+  static constexpr std::size_t kEach = 32;  ///< bytes of memory that an item takes at most
+
+  MatchQueues();
+  void push(Key key, std::uint32_t item);
+  /// The oldest item of this key, or kNone.
+  [[nodiscard]] std::uint32_t first(Key key) const noexcept;
+  /// Takes the oldest item of this key away; there must be one.
+  void pop(Key key) noexcept;
+  void clear() noexcept;
+  [[nodiscard]] std::size_t size() const noexcept { return size_; }
+
+ private:
+  struct Queue {
+    Key key;
+    std::uint32_t first = kNone;  ///< node
+    std::uint32_t last = kNone;
+    std::uint32_t next = kNone;  ///< queue of the same bucket, or free
+  };
+  struct Node {
+    std::uint32_t item = 0;
+    std::uint32_t next = kNone;
+  };
+  [[nodiscard]] std::size_t bucket_of(Key key) const noexcept;
+  [[nodiscard]] std::uint32_t find(Key key) const noexcept;
+  void grow();
+
+  std::vector<std::uint32_t> buckets_;  ///< first queue of each; a power of two
+  std::vector<Queue> queues_;
+  std::vector<Node> nodes_;
+  std::uint32_t free_queue_ = kNone;
+  std::uint32_t free_node_ = kNone;
+  std::size_t used_queues_ = 0;
+  std::size_t size_ = 0;
+};
+
+}  // namespace tutti::engine

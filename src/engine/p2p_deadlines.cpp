@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/deadline.hpp"
+#include "engine/detector_times.hpp"
+#include "engine/engine.hpp"
+#include "engine/p2p_matcher.hpp"
+
+// What is looked at now and then while sends and recvs wait: deadlines, who has left, and whom to
+// blame (decisions E6; docs/errors.md).
+namespace tutti::engine {
+
+using transport::FrameType;
+
+std::string P2PMatcher::text_of(const P2PRequest& request) const {
+  Collective call;
+  call.kind = request.kind;
+  call.root = request.any ? kAnySource : request.rank;
+  call.tag = request.tag;
+  call.input = request.view;
+  call.output = request.view;
+  return "group '" + group_.name + "' of " + std::to_string(group_.size) +
+         (group_.size == 1 ? " rank, " : " ranks, ") + tutti::describe(call);
+}
+
+std::string P2PMatcher::running_text() {
+  for (const P2PRequest& request : requests_) {
+    if (request.state == P2PRequest::State::running) return text_of(request);
+  }
+  return {};
+}
+
+/// It has ended or destroyed the group, and everything that it had to say has come.
+bool P2PMatcher::has_left(int rank) const noexcept {
+  const Member& member = group_.members[static_cast<std::size_t>(rank)];
+  return rank != group_.rank &&
+         (member.given_up || engine_.peers_[static_cast<std::size_t>(member.global)].left);
+}
+
+/// Looks for ranks of our host that have destroyed the group: what they had sent then comes in.
+void P2PMatcher::find_given_up() {
+  for (const int rank : group_.local_members) {
+    (void)engine_.has_given_up(group_, group_.members[static_cast<std::size_t>(rank)]);
+    if (group_.broken) return;
+  }
+}
+
+/// True if the group was broken.
+bool P2PMatcher::check_left(const P2PRequest& request) {
+  int who = -1;
+  if (request.rank != kAnySource) {
+    if (has_left(request.rank)) who = request.rank;
+  } else if (group_.size > 1) {
+    for (int rank = 0; rank < group_.size; ++rank) {
+      if (rank == group_.rank) continue;
+      if (!has_left(rank)) return false;
+      who = rank;
+    }
+  }
+  if (who < 0) return false;
+  std::string text = text_of(request) + ": ";
+  const bool anybody = request.rank == kAnySource;
+  text += anybody ? "all other ranks have ended, or destroyed the group, and sent nothing for it, "
+                    "the last of them "
+                  : "";
+  text += engine_.name_of(group_, who);
+  if (!anybody) {
+    text += " has ended, or destroyed the group, ";
+    text += request.kind == Kind::send ? "without receiving it" : "and sent nothing for it";
+  }
+  text += ". Every send needs its recv before either rank does; the group is broken.";
+  engine_.break_group(group_, Status(Errc::peer_left, std::move(text)).with_culprit(who));
+  return true;
+}
+
+void P2PMatcher::ping(int rank) {
+  const int global = group_.members[static_cast<std::size_t>(rank)].global;
+  if (rank == group_.rank) return;
+  engine_.control(global, encode(transport::PingFrame{group_.id}));
+}
+
+void P2PMatcher::note_waited(const P2PRequest& request) noexcept {
+  if (request.rank == kAnySource)
+    std::fill(waited_.begin(), waited_.end(), true);
+  else
+    waited_[static_cast<std::size_t>(request.rank)] = true;
+}
+
+void P2PMatcher::tick(TimePoint now) {
+  next_deadline_ = TimePoint::max();
+  if (running_ == 0 || engine_.hear_of_break(group_)) return;
+  find_given_up();
+  if (running_ == 0 || group_.broken) return;
+  std::fill(waited_.begin(), waited_.end(), false);
+  for (P2PRequest& request : requests_) {
+    if (request.state != P2PRequest::State::running) continue;
+    if (request.deadline == TimePoint{}) {
+      request.started = now;
+      request.deadline = base::deadline_after(now, request.timeout);
+    }
+    if (check_left(request)) return;
+    if (now >= request.deadline) time_out(request, now);
+    if (group_.broken) return;
+    note_waited(request);
+    next_deadline_ = std::min(next_deadline_, request.deadline);
+  }
+  if (pinged_blocking_ == TimePoint{}) pinged_blocking_ = now + kPingAfter - kPingAgain;
+  if (now < pinged_blocking_ + kPingAgain) return;
+  // So that something is on the way to those that are waited for: then a dead network shows.
+  pinged_blocking_ = now;
+  for (int rank = 0; rank < group_.size; ++rank) {
+    // A rank of our host that computes has nobody who would answer, and its process tells more.
+    const bool local = group_.members[static_cast<std::size_t>(rank)].local >= 0;
+    if (waited_[static_cast<std::size_t>(rank)] && !local) ping(rank);
+  }
+}
+
+void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
+  if (request.asked == TimePoint{}) {
+    request.asked = now;
+    bool asked = false;
+    for (int rank = 0; rank < group_.size; ++rank) {
+      if (request.rank != kAnySource && request.rank != rank) continue;
+      if (rank == group_.rank) continue;
+      if (group_.members[static_cast<std::size_t>(rank)].local >= 0) continue;
+      ping(rank);
+      asked = true;
+    }
+    if (asked) {  // decisions E6: a process that answers nothing for 200 ms is the one to blame
+      request.deadline = now + kAnswerTime;
+      return;
+    }
+  }
+  // Of anybody's, only one that does not run is to blame.
+  int culprit = request.rank;
+  std::string state;
+  bool silent = false;
+  for (int rank = 0; rank < group_.size && state.empty() && !silent; ++rank) {
+    if (rank == group_.rank || (request.rank != kAnySource && request.rank != rank)) continue;
+    const Member& member = group_.members[static_cast<std::size_t>(rank)];
+    const auto global = static_cast<std::size_t>(member.global);
+    state = engine_.state_of(member);
+    silent = state.empty() && member.local < 0 && engine_.peers_[global].pong < request.asked;
+    if (!state.empty() || silent) culprit = rank;
+  }
+  std::string text = text_of(request) + " timed out after " + seconds_text(now - request.started) +
+                     " (timeout " + seconds_text(request.timeout) + "): ";
+  text += culprit == kAnySource ? "no rank" : engine_.name_of(group_, culprit);
+  if (!state.empty())
+    text += " is " + state;
+  else if (silent)
+    text += " answers nothing: it is stopped, or cut off";
+  else if (request.matched)
+    text += " has not come to an end with it: " + std::to_string(request.moved) + " of " +
+            std::to_string(request.bytes) + " bytes have passed";
+  else if (request.kind == Kind::send)
+    text += " has not called the recv for it";
+  else
+    text += culprit == kAnySource ? " has sent it" : " has not sent it";
+  text += ". See where that rank is, or raise the timeout; the group is broken.";
+  Status cause(Errc::timeout, std::move(text));
+  if (culprit != kAnySource) cause.with_culprit(culprit);
+  engine_.break_group(group_, cause);
+}
+
+}  // namespace tutti::engine

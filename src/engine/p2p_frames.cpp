@@ -1,0 +1,233 @@
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/engine.hpp"
+#include "engine/p2p_matcher.hpp"
+#include "kernels/pack.hpp"
+
+// Point to point as frames: a letter announces a message and may hold all of it; a credit asks for
+// the rest; data is the rest. docs/wire.md tells the rules.
+namespace tutti::engine {
+
+using transport::CtsFrame;
+using transport::Envelope;
+using transport::FrameHeader;
+using transport::FrameType;
+using transport::P2PDataFrame;
+
+void P2PMatcher::list(int rank) noexcept {
+  Pair& pair = pairs_[static_cast<std::size_t>(rank)];
+  if (std::exchange(pair.listed, true)) return;
+  pushing_.push_back(rank);
+}
+
+bool P2PMatcher::push() {
+  bool moved = false;
+  for (std::size_t i = 0; i < pushing_.size();) {
+    const int rank = pushing_[i];
+    moved |= push_to(rank);
+    if (i >= pushing_.size()) break;  // the group was broken meanwhile
+    if (!pairs_[static_cast<std::size_t>(rank)].idle()) {
+      ++i;
+      continue;
+    }
+    pairs_[static_cast<std::size_t>(rank)].listed = false;
+    pushing_[i] = pushing_.back();
+    pushing_.pop_back();
+  }
+  return moved;
+}
+
+bool P2PMatcher::push_to(int rank) {
+  Pair& pair = pairs_[static_cast<std::size_t>(rank)];
+  const int global = group_.members[static_cast<std::size_t>(rank)].global;
+  Engine::Peer& peer = engine_.peers_[static_cast<std::size_t>(global)];
+  transport::Transport* const transport = engine_.world_.route[static_cast<std::size_t>(global)];
+  bool moved = false;
+  while (!pair.idle()) {
+    if (peer.lost || peer.left) break;  // what cannot be sent any more is found by tick
+    if (!peer.control.empty() && !engine_.flush_control(global)) break;
+    if (!transport->can_send(global) || !engine_.may_bounce(peer)) break;
+    if (!pair.grants.empty()) {
+      grant(rank);
+    } else {
+      // In turn, so that neither many small ones nor a large one stops the others.
+      const bool announces =
+          !pair.waiting.empty() && (pair.streams.empty() || !pair.announced_last);
+      if (announces && announce(rank)) {
+        pair.announced_last = true;
+      } else if (!pair.streams.empty()) {
+        pair.announced_last = false;
+        stream(rank);
+      } else {
+        break;
+      }
+    }
+    moved = true;
+  }
+  return moved;
+}
+
+/// The payload of `frame` lies in `send` from `offset` on; nullptr: it has none.
+void P2PMatcher::transmit(int rank, const FrameHeader& header, P2PRequest* send,
+                          std::uint64_t offset) {
+  const int global = group_.members[static_cast<std::size_t>(rank)].global;
+  Engine::Peer& peer = engine_.peers_[static_cast<std::size_t>(global)];
+  peer.out.make_room();  // before anything is counted
+  Engine::OutFrame frame;
+  frame.token = ++peer.token;
+  const std::byte* payload = nullptr;
+  if (header.payload_bytes > 0) {
+    frame.matcher = this;
+    frame.seq = send->ticket;
+    ++send->frames_out;
+    if (send->view.contiguous()) {
+      payload = static_cast<const std::byte*>(send->view.data()) + offset;
+    } else {
+      const std::size_t element = size_of(send->view.dtype());
+      std::byte* const copy = engine_.bounce(peer, frame, header.payload_bytes);
+      kernels::pack(copy, send->view, offset / element, header.payload_bytes / element);
+      payload = copy;
+    }
+    send->moved += header.payload_bytes;
+  }
+  peer.out.push_back(std::move(frame));
+  engine_.world_.route[static_cast<std::size_t>(global)]->send(global, header, payload, peer.token);
+}
+
+/// Tells of the next message, with its bytes where these may go unasked. False: not now.
+bool P2PMatcher::announce(int rank) {
+  Pair& pair = pairs_[static_cast<std::size_t>(rank)];
+  const int global = group_.members[static_cast<std::size_t>(rank)].global;
+  Engine::Peer& peer = engine_.peers_[static_cast<std::size_t>(global)];
+  if (peer.matches.room() == 0) return false;
+  P2PRequest& send = requests_[pair.waiting.front()];
+  pair.waiting.pop_front();
+  const std::uint64_t cost = unexpected_cost(send.bytes);
+  const bool whole = send.bytes <= kEagerLimit && cost <= peer.eager_messages.room();
+  peer.matches.send(1);
+  if (whole) peer.eager_messages.send(cost);
+  send.number = ++pair.out;
+  const Envelope envelope{group_.id,
+                          send.number,
+                          send.ticket,
+                          static_cast<std::uint64_t>(send.view.dtype()),
+                          static_cast<std::uint32_t>(send.tag),
+                          send.bytes};
+  transmit(rank,
+           whole ? encode(transport::EagerMessageFrame{envelope})
+                 : encode(transport::RtsFrame{envelope}),
+           &send, 0);
+  if (send.bytes == 0) finish(send);
+  return true;
+}
+
+/// Asks for the bytes of a message whose recv has been called.
+void P2PMatcher::grant(int rank) {
+  Pair& pair = pairs_[static_cast<std::size_t>(rank)];
+  const P2PRequest& recv = requests_[pair.grants.front()];
+  pair.grants.pop_front();
+  transmit(rank, encode(CtsFrame{group_.id, recv.number, recv.theirs, recv.ticket, recv.bytes}),
+           nullptr, 0);
+}
+
+/// The next piece of the first message that was asked for; then the others get their turn.
+void P2PMatcher::stream(int rank) {
+  Pair& pair = pairs_[static_cast<std::size_t>(rank)];
+  const std::uint32_t slot = pair.streams.front();
+  P2PRequest& send = requests_[slot];
+  const auto bytes = static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(send.bytes - send.moved, transport::kMaxFramePayload));
+  const P2PDataFrame data{group_.id, send.number, send.theirs, send.moved, bytes};
+  pair.streams.pop_front();
+  transmit(rank, encode(data), &send, data.offset);
+  if (send.moved < send.bytes) pair.streams.push_back(slot);
+}
+
+void P2PMatcher::on_sent(std::uint64_t ticket) noexcept {
+  P2PRequest* const send = find(ticket);
+  if (send == nullptr || send->state != P2PRequest::State::running || send->frames_out == 0) return;
+  --send->frames_out;
+  if (send->frames_out == 0 && send->moved == send->bytes) finish(*send);
+}
+
+bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byte>& into) {
+  if (is_envelope(header)) {
+    const auto envelope = transport::decode<Envelope>(header);
+    if (envelope.number != pairs_[static_cast<std::size_t>(rank)].in + 1) return false;
+    // Not into a recv of anybody's message: until all of this has come, another's may take it.
+    const P2PRequest* const recv =
+        header.payload_bytes > 0 ? next_for(rank, static_cast<int>(envelope.tag)) : nullptr;
+    if (recv != nullptr && !recv->any && recv->view.contiguous() &&
+        recv->view.dtype() == static_cast<DType>(envelope.dtype) &&
+        recv->bytes == header.payload_bytes) {
+      into = {static_cast<std::byte*>(recv->view.data()), recv->bytes};
+    }
+    return true;
+  }
+  if (type_of(header) == FrameType::cts) return true;
+  const auto data = transport::decode<P2PDataFrame>(header);
+  const P2PRequest* const recv = find(data.recv);
+  const bool ours = recv != nullptr && recv->state == P2PRequest::State::running &&
+                    recv->kind == Kind::recv && recv->matched && recv->rank == rank &&
+                    recv->number == data.number && recv->moved == data.offset;
+  if (!ours || data.bytes == 0 || data.bytes > recv->bytes - recv->moved) return false;
+  // Whole elements, as each may have its own place.
+  if (data.bytes % size_of(recv->view.dtype()) != 0) return false;
+  if (recv->view.contiguous())
+    into = {static_cast<std::byte*>(recv->view.data()) + data.offset, data.bytes};
+  return true;
+}
+
+void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byte* payload) {
+  Pair& pair = pairs_[static_cast<std::size_t>(rank)];
+  const auto envelope = transport::decode<Envelope>(header);
+  if (envelope.number != pair.in + 1) {  // of one that was held until there was a group
+    engine_.break_group(group_, Status(Errc::internal, "group '" + group_.name +
+                                                           "': " + engine_.name_of(group_, rank) +
+                                                           " numbers its messages wrongly"));
+    return;
+  }
+  pair.in = envelope.number;
+  UnexpectedMessage message;
+  message.source = rank;
+  message.tag = static_cast<int>(static_cast<std::uint32_t>(envelope.tag));
+  message.dtype = static_cast<DType>(envelope.dtype);
+  message.bytes = envelope.bytes;
+  message.whole = type_of(header) == FrameType::eager_message;
+  message.number = envelope.number;
+  message.theirs = envelope.send;
+  if (P2PRequest* const recv = posted_for(rank, message.tag))
+    match(*recv, message, payload);
+  else
+    keep_unexpected(message, payload);
+}
+
+void P2PMatcher::on_cts(int rank, const CtsFrame& cts) {
+  P2PRequest* const send = find(cts.send);
+  if (send == nullptr || send->state != P2PRequest::State::running || send->kind != Kind::send)
+    return;
+  // What went unasked needs no credit, and nobody gives it twice.
+  if (send->rank != rank || send->number == 0 || send->number != cts.number) return;
+  if (send->matched || send->moved > 0) return;
+  send->matched = true;
+  send->theirs = cts.recv;
+  pairs_[static_cast<std::size_t>(rank)].streams.push_back(
+      static_cast<std::uint32_t>(index_of(send->ticket)));
+  list(rank);
+  push_to(rank);
+}
+
+void P2PMatcher::on_data(int rank, const P2PDataFrame& data, const std::byte* payload) {
+  P2PRequest* const recv = find(data.recv);
+  if (recv == nullptr || recv->state != P2PRequest::State::running || recv->rank != rank) return;
+  if (!recv->view.contiguous()) {
+    const std::size_t element = size_of(recv->view.dtype());
+    kernels::unpack(recv->view, data.offset / element, data.bytes / element, payload);
+  }
+  recv->moved += data.bytes;
+  if (recv->moved == recv->bytes) finish(*recv);
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,364 @@
+#include "engine/p2p_matcher.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "engine/elements.hpp"
+#include "engine/engine.hpp"
+#include "kernels/copy.hpp"
+#include "kernels/pack.hpp"
+
+// Point to point: the slots of sends and recvs, and which message goes to which recv (decisions
+// A8).
+namespace tutti::engine {
+
+namespace {
+
+constexpr int kSlotBits = 24;
+constexpr std::uint64_t kSlots = std::uint64_t{1} << kSlotBits;
+constexpr std::uint64_t kMailTicket = std::uint64_t{1} << 63;
+
+void fill(const TensorView& to, const std::byte* from, std::uint64_t bytes) noexcept {
+  if (bytes == 0) return;
+  if (to.contiguous())
+    kernels::copy(to.data(), from, bytes);
+  else
+    kernels::unpack(to, 0, to.count(), from);
+}
+
+void collect(std::byte* to, const TensorView& from, std::uint64_t bytes) noexcept {
+  if (bytes == 0) return;
+  if (from.contiguous())
+    std::memcpy(to, from.data(), bytes);
+  else
+    kernels::pack(to, from, 0, from.count());
+}
+
+/// From one tensor of this rank to another, which may be the same.
+void move_elements(const TensorView& to, const TensorView& from, std::uint64_t bytes) noexcept {
+  if (bytes == 0) return;
+  if (to.contiguous() && from.contiguous()) {
+    std::memmove(to.data(), from.data(), bytes);
+    return;
+  }
+  alignas(64) std::byte block[kBlockBytes];
+  const std::size_t step = kBlockBytes / size_of(to.dtype());
+  for (std::size_t at = 0; at < to.count(); at += step) {
+    const std::size_t n = std::min(step, to.count() - at);
+    kernels::pack(block, from, at, n);
+    kernels::unpack(to, at, n, block);
+  }
+}
+
+std::string tensor_text(DType dtype, std::uint64_t bytes) {
+  return std::string(to_string(dtype)) + " x " + std::to_string(bytes / size_of(dtype));
+}
+
+}  // namespace
+
+P2PMatcher::P2PMatcher(Engine& engine, Group& group)
+    : engine_(engine),
+      group_(group),
+      pairs_(static_cast<std::size_t>(group.size)),
+      waited_(static_cast<std::size_t>(group.size)) {
+  pushing_.reserve(pairs_.size());
+}
+
+std::uint64_t P2PMatcher::index_of(std::uint64_t ticket) noexcept { return ticket & (kSlots - 1); }
+
+P2PRequest* P2PMatcher::find(std::uint64_t ticket) noexcept {
+  const std::uint64_t index = index_of(ticket);
+  if (index >= requests_.size()) return nullptr;
+  P2PRequest& request = requests_[index];
+  return request.ticket == ticket && request.state != P2PRequest::State::free ? &request : nullptr;
+}
+
+P2PRequest& P2PMatcher::take_slot() {
+  if (free_.empty()) {
+    // Each can be given back without memory.
+    if (free_.capacity() <= requests_.size()) free_.reserve(2 * requests_.size() + 16);
+    requests_.emplace_back();
+    requests_.back().ticket = kMailTicket | (requests_.size() - 1);
+    return requests_.back();
+  }
+  P2PRequest& again = requests_[free_.back()];
+  free_.pop_back();
+  // The next generation: a ticket that this slot has not had for 2^39 operations.
+  again.ticket = kMailTicket | (again.ticket + kSlots);
+  return again;
+}
+
+std::uint64_t P2PMatcher::submit(const Collective& call) {
+  // relaxed: the driver lock is ours.
+  if (group_.broken.load(std::memory_order_relaxed)) return kRefusedTicket;
+  if (free_.empty() && requests_.size() >= kSlots - 1) {
+    engine_.break_group(
+        group_, Status(Errc::resource, "group '" + group_.name + "': " + std::to_string(kSlots) +
+                                           " sends and recvs are outstanding on this rank; wait "
+                                           "for some. The group is broken."));
+    return kRefusedTicket;
+  }
+  P2PRequest& request = take_slot();
+  request.state = P2PRequest::State::running;
+  request.kind = call.kind;
+  request.failed = request.released = request.matched = false;
+  request.rank = call.root;
+  request.any = call.kind == Kind::recv && call.root == kAnySource;
+  request.tag = call.tag;
+  request.view = call.kind == Kind::send ? call.input : call.output;
+  request.bytes = request.view.size_bytes();
+  request.moved = request.number = request.theirs = 0;
+  request.stamp = ++stamp_;
+  request.frames_out = 0;
+  request.timeout = call.timeout;
+  request.deadline = request.asked = TimePoint{};
+  if (running_++ == 0) pinged_blocking_ = TimePoint{};
+  ++engine_.running_p2p_;
+  const std::uint64_t ticket = request.ticket;
+  if (call.kind == Kind::send)
+    post_send(request);
+  else
+    post_recv(request);
+  return ticket;
+}
+
+bool P2PMatcher::is_done(std::uint64_t ticket) noexcept {
+  const P2PRequest* const request = find(ticket);
+  return request == nullptr || request->state == P2PRequest::State::done;
+}
+
+std::optional<Status> P2PMatcher::outcome(std::uint64_t ticket) noexcept {
+  if (ticket == kRefusedTicket) return group_.cause;
+  const P2PRequest* const request = find(ticket);
+  if (request == nullptr) return Status();  // given back
+  if (request->state == P2PRequest::State::running) return std::nullopt;
+  return request->failed ? group_.cause : Status();
+}
+
+void P2PMatcher::on_done(std::uint64_t ticket, Callback callback) {
+  find(ticket)->callbacks.push_back(callback);
+}
+
+int P2PMatcher::source(std::uint64_t ticket) noexcept {
+  const P2PRequest* const request = find(ticket);
+  const bool told = request != nullptr && request->kind == Kind::recv &&
+                    request->state == P2PRequest::State::done && !request->failed;
+  return told ? request->rank : -1;
+}
+
+void P2PMatcher::release(std::uint64_t ticket) noexcept {
+  P2PRequest* const request = find(ticket);
+  if (request == nullptr || request->released) return;
+  request->released = true;
+  if (request->state != P2PRequest::State::done) return;
+  request->state = P2PRequest::State::free;
+  free_.push_back(static_cast<std::uint32_t>(index_of(ticket)));
+}
+
+void P2PMatcher::finish(P2PRequest& request) noexcept {
+  request.state = P2PRequest::State::done;
+  --running_;
+  --engine_.running_p2p_;
+  engine_.awaited_ -= request.callbacks.size();  // there is room for them
+  for (const Callback& callback : request.callbacks)
+    engine_.finished_.push_back({callback, request.failed ? group_.cause : Status()});
+  request.callbacks.clear();
+  if (!request.released) return;
+  request.state = P2PRequest::State::free;
+  free_.push_back(static_cast<std::uint32_t>(index_of(request.ticket)));
+}
+
+void P2PMatcher::post_send(P2PRequest& send) {
+  if (send.rank == group_.rank) {
+    send_to_self(send);
+    return;
+  }
+  pairs_[static_cast<std::size_t>(send.rank)].waiting.push_back(
+      static_cast<std::uint32_t>(index_of(send.ticket)));
+  list(send.rank);
+  push_to(send.rank);
+}
+
+void P2PMatcher::send_to_self(P2PRequest& send) {
+  UnexpectedMessage message;
+  message.source = send.rank;
+  message.tag = send.tag;
+  message.dtype = send.view.dtype();
+  message.bytes = send.bytes;
+  message.number = send.number = ++pairs_[static_cast<std::size_t>(send.rank)].in;
+  message.theirs = send.ticket;
+  if (P2PRequest* const recv = posted_for(send.rank, send.tag)) {
+    match(*recv, message, nullptr);  // ends both
+    return;
+  }
+  const std::uint64_t cost = unexpected_cost(send.bytes);
+  if (send.bytes > kEagerLimit || cost > kEagerLimit - std::min(kEagerLimit, self_bytes_)) {
+    keep_unexpected(message, nullptr);  // waits for its recv
+    return;
+  }
+  message.whole = true;
+  self_bytes_ += cost;
+  if (send.view.contiguous()) {
+    keep_unexpected(message, static_cast<const std::byte*>(send.view.data()));
+  } else {
+    std::vector<std::byte> row(send.bytes);
+    collect(row.data(), send.view, send.bytes);
+    keep_unexpected(message, row.data());
+  }
+  finish(send);
+}
+
+/// The recv that a message goes to: the one called first.
+P2PRequest* P2PMatcher::next_for(int source, int tag) {
+  const std::uint32_t named = posted_.first({source, tag});
+  const std::uint32_t any = posted_.first({kAnySource, tag});
+  if (named == MatchQueues::kNone && any == MatchQueues::kNone) return nullptr;
+  const bool take_any =
+      named == MatchQueues::kNone ||
+      (any != MatchQueues::kNone && requests_[any].stamp < requests_[named].stamp);
+  return &requests_[take_any ? any : named];
+}
+
+/// The same; it leaves the queue.
+P2PRequest* P2PMatcher::posted_for(int source, int tag) {
+  P2PRequest* const recv = next_for(source, tag);
+  if (recv != nullptr) posted_.pop({recv->any ? kAnySource : source, tag});
+  return recv;
+}
+
+/// The message that a recv gets: of anybody's, the one that came first. It leaves the queue.
+std::uint32_t P2PMatcher::unexpected_for(const P2PRequest& recv) {
+  if (unexpected_.size() == 0) return MatchQueues::kNone;
+  std::uint32_t found = MatchQueues::kNone;
+  if (!recv.any) {
+    found = unexpected_.first({recv.rank, recv.tag});
+  } else {
+    for (int rank = 0; rank < group_.size; ++rank) {
+      const std::uint32_t one = unexpected_.first({rank, recv.tag});
+      if (one == MatchQueues::kNone) continue;
+      if (found == MatchQueues::kNone ||
+          unexpected_messages_[one].stamp < unexpected_messages_[found].stamp)
+        found = one;
+    }
+  }
+  if (found != MatchQueues::kNone) unexpected_.pop({unexpected_messages_[found].source, recv.tag});
+  return found;
+}
+
+void P2PMatcher::post_recv(P2PRequest& recv) {
+  const auto slot = static_cast<std::uint32_t>(index_of(recv.ticket));
+  const std::uint32_t found = unexpected_for(recv);
+  if (found == MatchQueues::kNone) {
+    posted_.push({recv.rank, recv.tag}, slot);
+    return;
+  }
+  // Out of the pool first: a mismatch breaks the group, which empties it.
+  UnexpectedMessage message = std::move(unexpected_messages_[found]);
+  unexpected_messages_[found].number = 0;
+  free_unexpected_.push_back(found);
+  const std::byte* const payload = message.data.empty() ? message.few.data() : message.data.data();
+  match(recv, message, message.whole ? payload : nullptr);
+  engine_.buffers_.give(std::move(message.data));
+}
+
+bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) {
+  if (recv.view.dtype() == message.dtype && recv.bytes == message.bytes) return true;
+  std::string text = "ranks disagree in group '" + group_.name +
+                     "': " + engine_.name_of(group_, group_.rank) + " receives " +
+                     tensor_text(recv.view.dtype(), recv.bytes) + " with tag " +
+                     std::to_string(recv.tag) + ", but " + engine_.name_of(group_, message.source) +
+                     " sent it " + tensor_text(message.dtype, message.bytes) +
+                     ". A recv must have the dtype and the number of elements of its send; the "
+                     "group is broken, make a new one.";
+  engine_.break_group(group_, Status(Errc::disagreement, std::move(text)));
+  return false;
+}
+
+/// A recv has found its message. `payload`: its bytes, where they have come and do not lie in the
+/// recv's buffer already.
+void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
+                       const std::byte* payload) {
+  const bool own = message.source == group_.rank;
+  const std::uint64_t cost = message.whole ? unexpected_cost(message.bytes) : 0;
+  if (own)
+    self_bytes_ -= cost;
+  else
+    engine_.took_eager(group_.members[static_cast<std::size_t>(message.source)].global, cost);
+  if (!fits(recv, message)) return;
+  recv.rank = message.source;
+  recv.number = message.number;
+  recv.theirs = message.theirs;
+  recv.matched = true;
+  if (message.whole) {
+    if (payload != nullptr) fill(recv.view, payload, recv.bytes);
+    finish(recv);
+  } else if (own) {
+    P2PRequest* const send = find(message.theirs);
+    move_elements(recv.view, send->view, send->bytes);
+    finish(*send);
+    finish(recv);
+  } else {
+    const auto slot = static_cast<std::uint32_t>(index_of(recv.ticket));
+    pairs_[static_cast<std::size_t>(recv.rank)].grants.push_back(slot);
+    list(recv.rank);
+    push_to(recv.rank);
+  }
+}
+
+/// Keeps a message that no recv waits for.
+void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::byte* payload) {
+  std::uint32_t at = 0;
+  if (free_unexpected_.empty()) {
+    at = static_cast<std::uint32_t>(unexpected_messages_.size());
+    unexpected_messages_.emplace_back();
+  } else {
+    at = free_unexpected_.back();
+    free_unexpected_.pop_back();
+  }
+  UnexpectedMessage& kept = unexpected_messages_[at];
+  kept = message;
+  kept.stamp = ++stamp_;
+  if (kept.whole && kept.bytes > 0) {
+    std::byte* to = kept.few.data();
+    if (kept.bytes > kept.few.size()) {
+      kept.data = engine_.buffers_.take(kept.bytes);
+      to = kept.data.data();
+    }
+    std::memcpy(to, payload, kept.bytes);
+  }
+  unexpected_.push({kept.source, kept.tag}, at);
+}
+
+void P2PMatcher::fail() noexcept {
+  for (std::size_t p = 0; p < engine_.peers_.size(); ++p) engine_.release_unexpected(*this, p);
+  // What had come counts no longer against those who sent it.
+  for (UnexpectedMessage& message : unexpected_messages_) {
+    if (message.number == 0) continue;  // free
+    if (message.source != group_.rank) {
+      engine_.took_eager(group_.members[static_cast<std::size_t>(message.source)].global,
+                         message.whole ? unexpected_cost(message.bytes) : 0);
+    }
+    engine_.buffers_.give(std::move(message.data));
+  }
+  unexpected_messages_.clear();
+  free_unexpected_.clear();
+  posted_.clear();
+  unexpected_.clear();
+  for (Pair& pair : pairs_) {
+    pair.waiting.clear();
+    pair.streams.clear();
+    pair.grants.clear();
+    pair.listed = false;
+  }
+  pushing_.clear();
+  self_bytes_ = 0;
+  next_deadline_ = TimePoint::max();
+  for (P2PRequest& request : requests_) {
+    if (request.state != P2PRequest::State::running) continue;
+    request.failed = true;
+    finish(request);
+  }
+}
+
+}  // namespace tutti::engine

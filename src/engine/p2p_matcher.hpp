@@ -1,0 +1,170 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/collective.hpp>
+#include <tutti/error.hpp>
+
+#include "engine/credit_account.hpp"
+#include "engine/fifo.hpp"
+#include "engine/group.hpp"
+#include "engine/match_queues.hpp"
+#include "transport/frames.hpp"
+
+namespace tutti::engine {
+
+class Engine;
+
+/// The ticket of an operation that a broken group has refused.
+inline constexpr std::uint64_t kRefusedTicket = ~std::uint64_t{0};
+
+/// One send or recv of this rank: a slot, used again with another ticket.
+struct P2PRequest {
+  enum class State : std::uint8_t { free, running, done };
+  State state = State::free;
+  Kind kind = Kind::send;
+  bool failed = false;
+  bool released = false;  ///< nobody asks for its ticket any more
+  bool matched = false;   ///< recv: its message is known; send: the receiver has asked for it
+  std::uint64_t ticket = 0;
+  int rank = 0;      ///< the other one; recv: kAnySource, until it is matched
+  bool any = false;  ///< recv from anybody
+  int tag = 0;
+  TensorView view;
+  std::uint64_t bytes = 0;
+  std::uint64_t moved = 0;   ///< handed over, or arrived
+  std::uint64_t number = 0;  ///< of the message from its sender to its receiver; 0: not announced
+  std::uint64_t theirs = 0;  ///< ticket at the other end, once known
+  std::uint64_t stamp = 0;   ///< recv: the order of the calls
+  std::uint32_t frames_out = 0;
+  std::chrono::nanoseconds timeout{};
+  TimePoint started{};
+  TimePoint deadline{};  ///< unset until a clock is read for the first time
+  TimePoint asked{};     ///< when the deadline had passed and the other end was asked
+  std::vector<Callback> callbacks;
+};
+
+/// A message that has come, or is announced, before its recv.
+struct UnexpectedMessage {
+  int source = 0;
+  int tag = 0;
+  DType dtype = DType::uint8;
+  bool whole = false;  ///< its bytes are here
+  std::uint64_t bytes = 0;
+  std::uint64_t number = 0;  ///< 0: this place is free
+  std::uint64_t theirs = 0;  ///< ticket of its send
+  std::uint64_t stamp = 0;   ///< the order of message
+  std::array<std::byte, 64> few{};
+  std::vector<std::byte> data;  ///< where `few` is too small
+};
+
+/// Point to point in one group on one rank: what this rank sends and receives, and what has come
+/// for which it has not called yet. docs/wire.md tells the rules.
+///
+/// Threads: under the driver lock.
+class P2PMatcher {
+ public:
+  P2PMatcher(Engine& engine, Group& group);
+
+  std::uint64_t submit(const Collective& call);
+  [[nodiscard]] bool is_done(std::uint64_t ticket) noexcept;
+  [[nodiscard]] std::optional<Status> outcome(std::uint64_t ticket) noexcept;
+  /// Of one that runs.
+  void on_done(std::uint64_t ticket, Callback callback);
+  /// recv: the rank that sent, once done; else -1.
+  [[nodiscard]] int source(std::uint64_t ticket) noexcept;
+  /// Nobody will ask for this ticket again: its slot may be used by another.
+  void release(std::uint64_t ticket) noexcept;
+
+  /// Something waits until a transport has room.
+  [[nodiscard]] bool wants_to_push() const noexcept { return !pushing_.empty(); }
+  bool push();
+  /// Deadlines, ranks that have left.
+  void tick(TimePoint now);
+  [[nodiscard]] TimePoint next_deadline() const noexcept { return next_deadline_; }
+  /// The group is broken: everything ends; no memory of callers is touched any more.
+  void fail() noexcept;
+  /// The first operation that runs, for messages; empty: none.
+  [[nodiscard]] std::string running_text();
+
+  // Frames, of ranks of this group. `expects`: is this frame in order? Where its payload belongs,
+  // if right into a caller's memory; a letter that went there has no payload.
+  [[nodiscard]] bool expects(int rank, const transport::FrameHeader& header,
+                             std::span<std::byte>& into);
+  void on_envelope(int rank, const transport::FrameHeader& header, const std::byte* payload);
+  void on_cts(int rank, const transport::CtsFrame& cts);
+  void on_data(int rank, const transport::P2PDataFrame& data, const std::byte* payload);
+  /// A frame of this send has left the caller's memory.
+  void on_sent(std::uint64_t ticket) noexcept;
+
+ private:
+  struct Pair {                   ///< with one rank
+    std::uint64_t out = 0;        ///< number of the last message to it
+    std::uint64_t in = 0;         ///< ... from it
+    Fifo<std::uint32_t> waiting;  ///< sends that are not announced
+    Fifo<std::uint32_t> streams;  ///< sends that the receiver has asked for
+    Fifo<std::uint32_t> grants;   ///< recvs whose sender is to be told
+    bool announced_last = false;
+    bool listed = false;  ///< in pushing_
+    [[nodiscard]] bool idle() const noexcept {
+      return waiting.empty() && streams.empty() && grants.empty();
+    }
+  };
+
+  // p2p_matcher.cpp
+  [[nodiscard]] P2PRequest* find(std::uint64_t ticket) noexcept;
+  [[nodiscard]] P2PRequest& take_slot();
+  void finish(P2PRequest& request) noexcept;
+  void post_send(P2PRequest& send);
+  void post_recv(P2PRequest& recv);
+  void send_to_self(P2PRequest& send);
+  [[nodiscard]] P2PRequest* next_for(int source, int tag);
+  [[nodiscard]] P2PRequest* posted_for(int source, int tag);
+  [[nodiscard]] std::uint32_t unexpected_for(const P2PRequest& recv);
+  [[nodiscard]] bool fits(const P2PRequest& recv, const UnexpectedMessage& message);
+  void match(P2PRequest& recv, const UnexpectedMessage& message, const std::byte* payload);
+  void keep_unexpected(const UnexpectedMessage& message, const std::byte* payload);
+  [[nodiscard]] static std::uint64_t index_of(std::uint64_t ticket) noexcept;
+  // p2p_frames.cpp
+  void list(int rank) noexcept;
+  bool push_to(int rank);
+  [[nodiscard]] bool announce(int rank);
+  void grant(int rank);
+  void stream(int rank);
+  void transmit(int rank, const transport::FrameHeader& header, P2PRequest* send,
+                std::uint64_t offset);
+  // p2p_deadlines.cpp
+  [[nodiscard]] std::string text_of(const P2PRequest& request) const;
+  [[nodiscard]] bool has_left(int rank) const noexcept;
+  void find_given_up();
+  [[nodiscard]] bool check_left(const P2PRequest& request);
+  void ping(int rank);
+  void note_waited(const P2PRequest& request) noexcept;
+  void time_out(P2PRequest& request, TimePoint now);
+
+  Engine& engine_;
+  Group& group_;
+  std::deque<P2PRequest> requests_;  ///< stay where they are
+  std::vector<std::uint32_t> free_;
+  std::vector<UnexpectedMessage> unexpected_messages_;
+  std::vector<std::uint32_t> free_unexpected_;
+  MatchQueues posted_;      ///< recvs, by (source or kAnySource, tag)
+  MatchQueues unexpected_;  ///< messages, by (source, tag)
+  std::vector<Pair> pairs_;
+  std::vector<int> pushing_;
+  std::uint64_t stamp_ = 0;
+  std::uint64_t running_ = 0;
+  std::uint64_t self_bytes_ = 0;  ///< of messages to ourselves that wait for their recv
+  TimePoint next_deadline_ = TimePoint::max();
+  TimePoint pinged_blocking_{};
+  std::vector<bool> waited_;  ///< of `tick` only
+};
+
+}  // namespace tutti::engine

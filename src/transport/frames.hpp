@@ -1,0 +1,169 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "transport/transport.hpp"
+
+// One struct for each type of frame, with the fields that this type has. All of them travel in the
+// same 64 bytes (FrameHeader): encode() and decode() are the only code that knows where a field
+// stands there. docs/wire.md draws it, wire_format_test freezes it.
+namespace tutti::transport {
+
+/// A call packed into 24 bytes (engine/call_code.hpp).
+using CallWords = std::array<std::uint64_t, 3>;
+
+/// Bytes of an operation.
+struct DataFrame {
+  std::uint64_t group = 0;
+  std::uint64_t seq = 0;          ///< of the operation in its group
+  std::uint64_t fingerprint = 0;  ///< what the sender believes it is doing
+  std::uint64_t offset = 0;       ///< in this pair's stream of the operation
+  CallWords call{};  ///< of an operation with splits, call[2]: all elements for this receiver
+  std::uint32_t bytes = 0;
+  bool eager = false;  ///< sent before the receiver gave credit
+};
+
+/// The receiver has entered the operation and takes bytes of its stream up to `end`.
+struct CreditFrame {
+  std::uint64_t group = 0;
+  std::uint64_t seq = 0;
+  std::uint64_t end = 0;
+};
+
+/// So many eager bytes of operations have been used or dropped, over all groups.
+struct EagerCreditFrame {
+  std::uint64_t taken_bytes = 0;
+};
+
+/// The sender waits for credit.
+struct WantFrame {
+  std::uint64_t group = 0;
+  std::uint64_t seq = 0;
+};
+
+/// The group is broken. Payload: the cause in words.
+struct AbortFrame {
+  std::uint64_t group = 0;
+  std::uint64_t code = 0;  ///< an Errc, or what a broken peer sends
+  /// Rank in the group that is to blame, plus 1; 0: nobody.
+  std::uint64_t culprit_plus_1 = 0;
+};
+
+/// The sender waits in operation `seq`; 0: in a send or a recv.
+struct PingFrame {
+  std::uint64_t group = 0;
+  std::uint64_t seq = 0;
+  std::uint64_t fingerprint = 0;
+  CallWords call{};
+};
+
+struct PongFrame {
+  std::uint64_t group = 0;
+  std::uint64_t last_seq = 0;  ///< of the last call of its sender; 0: it does not know the group
+  /// The sender has destroyed the group, and all that it had to say in it lies before this frame.
+  bool given_up = false;
+};
+
+/// Strict agreement: the sender, and all that it has heard of, make this call.
+struct TokenFrame {
+  std::uint64_t group = 0;
+  std::uint64_t seq = 0;
+  std::uint64_t fingerprint = 0;
+  std::uint64_t round = 0;
+  CallWords call{};
+};
+
+/// Calls further back differ. Payload: the last calls of the sender.
+struct HistoryFrame {
+  std::uint64_t group = 0;
+  std::uint64_t seq = 0;
+};
+
+/// Of a message point to point: what it is.
+struct Envelope {
+  std::uint64_t group = 0;
+  std::uint64_t number = 0;  ///< of the message from its sender to its receiver, from 1
+  std::uint64_t send = 0;    ///< ticket of the send
+  std::uint64_t dtype = 0;
+  std::uint64_t tag = 0;
+  std::uint64_t bytes = 0;  ///< of the message
+};
+/// A small message, with all its bytes.
+struct EagerMessageFrame : Envelope {};
+/// Request to send: a message whose bytes are not here yet.
+struct RtsFrame : Envelope {};
+
+/// Clear to send: the receiver has called recv.
+struct CtsFrame {
+  std::uint64_t group = 0;
+  std::uint64_t number = 0;
+  std::uint64_t send = 0;   ///< ticket of the send
+  std::uint64_t recv = 0;   ///< ticket of the recv
+  std::uint64_t bytes = 0;  ///< that the recv takes
+};
+
+/// Bytes of a message after its CTS.
+struct P2PDataFrame {
+  std::uint64_t group = 0;
+  std::uint64_t number = 0;
+  std::uint64_t recv = 0;    ///< ticket of the recv
+  std::uint64_t offset = 0;  ///< in the message
+  std::uint32_t bytes = 0;
+};
+
+/// So much of what came before its recv has been received or dropped, over all groups.
+struct P2PCreditFrame {
+  std::uint64_t taken_messages = 0;
+  std::uint64_t taken_bytes = 0;
+};
+
+[[nodiscard]] FrameHeader encode(const DataFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const CreditFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const EagerCreditFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const WantFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const AbortFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const PingFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const PongFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const TokenFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const HistoryFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const EagerMessageFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const RtsFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const CtsFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const P2PDataFrame& frame) noexcept;
+[[nodiscard]] FrameHeader encode(const P2PCreditFrame& frame) noexcept;
+
+/// The frame of this head, whose type must be that of `Frame`. Nothing is checked: every field may
+/// hold whatever its sender has put there.
+template <class Frame>
+[[nodiscard]] Frame decode(const FrameHeader& header) noexcept;
+
+[[nodiscard]] constexpr FrameType type_of(const FrameHeader& header) noexcept {
+  return static_cast<FrameType>(header.type);
+}
+
+/// A frame of operation `seq` of this group: data, credit, want, token.
+[[nodiscard]] constexpr bool belongs_to(const FrameHeader& header, std::uint64_t group,
+                                        std::uint64_t seq) noexcept {
+  return header.group == group && header.seq == seq;
+}
+
+/// Eager message, RTS, CTS, data or credit of messages point to point.
+[[nodiscard]] constexpr bool is_p2p(const FrameHeader& header) noexcept {
+  switch (type_of(header)) {
+    case FrameType::eager_message:
+    case FrameType::rts:
+    case FrameType::cts:
+    case FrameType::p2p_data:
+    case FrameType::p2p_credit: return true;
+    default: return false;
+  }
+}
+
+/// The head of a message: what a recv is matched with.
+[[nodiscard]] constexpr bool is_envelope(const FrameHeader& header) noexcept {
+  return type_of(header) == FrameType::eager_message || type_of(header) == FrameType::rts;
+}
+
+}  // namespace tutti::transport

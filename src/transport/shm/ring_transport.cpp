@@ -1,0 +1,354 @@
+#include "transport/shm/ring_transport.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "kernels/copy.hpp"
+#include "transport/shm/doorbell.hpp"
+
+namespace tutti::transport::shm {
+
+// Heads are copied as they lie in memory.
+static_assert(std::endian::native == std::endian::little);
+static_assert(sizeof(FrameHeader) == kRingAlign && kRingBytes % kRingAlign == 0);
+
+namespace {
+
+/// Reasons without a text of their own, for where memory lacks; made while there is some.
+struct Bare {
+  Status left{Errc::peer_left, "a rank has left"};
+  Status refused{Errc::refused, "a rank broke the rules; no memory to say how"};
+  Status resource{Errc::resource, "no room for messages"};
+};
+const Bare& bare() {
+  static const Bare made;
+  return made;
+}
+
+template <class Text>
+Status status_of(Errc code, const Text& text) noexcept {
+  try {
+    return Status(code, text());
+  } catch (const std::bad_alloc&) {
+    return code == Errc::peer_left ? bare().left
+           : code == Errc::refused ? bare().refused
+                                   : bare().resource;
+  }
+}
+
+constexpr std::size_t kPopulate = 64 * 1024;  // of a ring, at a time
+// What was taken is said so late that the line with it stays at the sender while little is under
+// way, and so early that a sender that sees no room for a frame will hear of it: after everything
+// is taken it misses less than this.
+constexpr std::size_t kSayTaken = 64 * 1024;
+static_assert(kSayTaken + 2 * RingTransport::kMostFrame < RingTransport::kShortCycle);
+// Who has no room has at least so much under way: see begin_of_next.
+constexpr std::size_t kLeastFull =
+    RingTransport::kShortCycle - 2 * RingTransport::kMostFrame - kRingAlign;
+// A long payload is shown to the receiver in pieces, so that it copies one while we copy the next.
+constexpr std::size_t kPiece = 4096;
+constexpr std::size_t kPieceFar = 16 * 1024;  // each ends with a fence that waits for memory
+static_assert(kPiece % kRingAlign == 0);
+// From one peer in one poll, so that whoever wants the driver lock gets it soon.
+constexpr std::size_t kTakePerPoll = 256 * 1024;
+
+constexpr std::uint64_t frame_bytes(std::uint32_t payload) noexcept {
+  return (sizeof(FrameHeader) + payload + kRingAlign - 1) / kRingAlign * kRingAlign;
+}
+
+// Not inlined: for a number of bytes that it knows the compiler would choose `rep movs` with its
+// slow start.
+[[gnu::noinline]] void copy(std::byte* to, const std::byte* from, std::size_t bytes) noexcept {
+  if (bytes > 0) std::memcpy(to, from, bytes);
+}
+
+std::size_t place_of(std::uint64_t position) noexcept {
+  return static_cast<std::size_t>(position % kRingBytes);
+}
+
+// Where the next frame will stand: here, or at the next begin of the ring where it would go over
+// the end of what is used. Behind every frame there is room to say so.
+std::uint64_t begin_of_next(std::uint64_t written, std::size_t cycle, std::size_t frame) noexcept {
+  const std::size_t place = place_of(written);
+  return place + frame + kRingAlign <= cycle ? written : written - place + kRingBytes;
+}
+
+}  // namespace
+
+RingTransport::RingTransport(const RingOptions& options)
+    : options_(options), index_of_(static_cast<std::size_t>(options.size), -1) {
+  const Regions& regions = *options_.regions;
+  for (std::size_t local = 0; local < regions.peers.size(); ++local) {
+    if (static_cast<int>(local) == regions.self) continue;
+    const RegionPeer& region = regions.peers[local];
+    Peer peer;
+    peer.rank = region.rank;
+    peer.region = &region;
+    peer.mine = &regions.mail(static_cast<int>(local));
+    peer.out = regions.ring(static_cast<int>(local));
+    peer.theirs = &region.mail(regions.self);
+    peer.in = region.ring(regions.self);
+    index_of_[static_cast<std::size_t>(peer.rank)] = static_cast<int>(peers_.size());
+    peers_.push_back(std::move(peer));
+  }
+}
+
+Result<std::unique_ptr<RingTransport>> RingTransport::make(const RingOptions& options) {
+  (void)bare();
+  const Regions& regions = *options.regions;
+  const std::size_t lines = regions.peers.size() * sizeof(RingCounters);
+  if (Status s = options.populate(regions.arena + kRingCountersOffset,
+                                  (lines + 4095) / std::size_t{4096} * 4096);
+      !s.ok()) {
+    return s;
+  }
+  return std::unique_ptr<RingTransport>(new RingTransport(options));
+}
+
+bool RingTransport::can_send(int peer) noexcept {
+  Peer* const to = peer_at(peer);
+  if (to == nullptr) return false;
+  // As if the next were a largest one.
+  const std::uint64_t end = begin_of_next(to->written, to->cycle, kMostFrame) + kMostFrame;
+  if (to->gone || end - to->room_from <= kRingBytes) return true;
+  // acquire: pairs with say_taken; its reads of the ring lie before it.
+  const std::uint64_t taken = to->theirs->taken.load(std::memory_order_acquire);
+  if (taken < to->room_from || taken > to->written) {
+    break_rules(*to, "says that it took what was not sent");
+    return true;
+  }
+  to->room_from = taken;
+  return end - taken <= kRingBytes;
+}
+
+void RingTransport::send(int peer, const FrameHeader& header, const std::byte* payload,
+                         std::uint64_t token) noexcept {
+  Peer* const to = peer_at(peer);
+  if (to == nullptr || to->gone || closing_) return;
+  if (header.payload_bytes >= kLongPayload && to->cycle != kRingBytes) lengthen(*to);
+  const std::uint64_t bytes = frame_bytes(header.payload_bytes);
+  const std::uint64_t begin = begin_of_next(to->written, to->cycle, bytes);
+  const bool skips = begin != to->written;
+  const std::size_t place = place_of(begin);
+  if (!populate(*to, skips ? place_of(to->written) + kRingAlign : place + bytes)) return;
+  if (skips) {
+    FrameHeader skip;
+    skip.type = kSkipType;
+    std::memcpy(to->out + place_of(to->written), &skip, sizeof skip);
+    if (!populate(*to, bytes)) return;
+  }
+  std::byte* const at = to->out + place;
+  const bool past = goes_non_temporal(*to, header.payload_bytes);
+  const std::size_t piece = past ? kPieceFar : kPiece;
+  const auto put = [past](std::byte* there, const std::byte* from, std::size_t some) {
+    if (past)
+      kernels::copy_nt(there, from, some);
+    else
+      copy(there, from, some);
+  };
+  FrameHeader head = header;
+  if (past) head.reserved = kNonTemporal;
+  std::memcpy(at, &head, sizeof head);
+  std::size_t copied = 0;
+  for (; header.payload_bytes - copied > piece; copied += piece) {
+    put(at + sizeof header + copied, payload + copied, piece);
+    say_written(*to, begin + sizeof header + copied + piece);
+  }
+  put(at + sizeof header + copied, payload + copied, header.payload_bytes - copied);
+  to->written = begin + bytes;
+  to->token = token;
+  say_written(*to, to->written);
+}
+
+bool RingTransport::goes_non_temporal(Peer& to, std::size_t payload) noexcept {
+  if (payload < CacheDistance::kLeastBytes) return false;
+  // relaxed: a hint.
+  return to.theirs->remote_cache.load(std::memory_order_relaxed) != 0 &&
+         ++to.long_frames % CacheDistance::kProbeEvery != 0;
+}
+
+void RingTransport::lengthen(Peer& to) noexcept {
+  if (long_rings_ >= kLongRings) return;
+  ++long_rings_;
+  to.cycle = kRingBytes;
+}
+
+/// The ring is taken into use once, from its begin to its end.
+bool RingTransport::populate(Peer& to, std::size_t end) noexcept {
+  if (end <= to.populated) return true;
+  const std::size_t upto =
+      std::min<std::size_t>((end + kPopulate - 1) / kPopulate * kPopulate, kRingBytes);
+  if (Status s = options_.populate(to.out + to.populated, upto - to.populated); !s.ok()) {
+    lose(to, status_of(Errc::resource, [&] {
+           return fmt::format("no room for messages to rank {}: {}", to.rank,
+                              std::string_view(s.message()));
+         }));
+    return false;
+  }
+  to.populated = upto;
+  return true;
+}
+
+void RingTransport::say_written(Peer& to, std::uint64_t word) noexcept {
+  to.mine->written.store(word, std::memory_order_release);  // pairs with poll
+  // A full fence, as in Engine::ring_all.
+  if (options_.publish_fence) __sync_synchronize();
+  ring(*to.region);
+}
+
+void RingTransport::say_taken(Peer& from) noexcept {
+  const std::uint64_t before = std::exchange(from.said_taken, from.taken);
+  from.mine->taken.store(from.taken, std::memory_order_release);  // pairs with can_send
+  if (options_.publish_fence) __sync_synchronize();
+  // Does it perhaps wait for room? Then it has seen `before`, and whatever it wrote lies before its
+  // fence. relaxed: ordered as the park word (ring).
+  const std::uint64_t written = from.theirs->written.load(std::memory_order_relaxed) & ~kLastWord;
+  if (written - before >= kLeastFull) ring(*from.region);
+}
+
+bool RingTransport::poll() noexcept {
+  if (sink_ == nullptr || closing_) return false;
+  bool moved = false;
+  for (Peer& peer : peers_) {
+    if (peer.token != peer.told_token) {
+      peer.told_token = peer.token;
+      sink_->on_sent(peer.rank, peer.told_token);
+      moved = true;
+    }
+    if (!peer.gone) {
+      // acquire: pairs with say_written; the frames lie before it.
+      const std::uint64_t word = peer.theirs->written.load(std::memory_order_acquire);
+      if (word != peer.taken) [[unlikely]] {
+        take(peer, word);
+        moved = true;
+      }
+    }
+    if (peer.gone && !peer.told) [[unlikely]] {
+      peer.told = true;
+      sink_->on_lost(peer.rank, peer.why);
+      moved = true;
+    }
+  }
+  return moved;
+}
+
+/// Takes what has arrived from a peer, or a part of it if that is much.
+void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
+  const std::uint64_t written = word & ~kLastWord;
+  // Nothing that a peer writes is believed: these bound every access below.
+  if (written % kRingAlign != 0 || written < from.taken || written - from.taken > kRingBytes) {
+    break_rules(from, "says that it sent more than there is room for");
+    return;
+  }
+  const std::uint64_t begin = from.taken;
+  while (from.taken != written && from.taken - begin < kTakePerPoll) {
+    if (!from.inside && !take_header(from, written)) return;
+    if (from.inside && !take_payload(from, written)) return;
+    if (from.taken - from.said_taken >= kSayTaken) say_taken(from);
+  }
+  if (from.taken == written && word != written) {
+    if (from.inside) return break_rules(from, "left in the middle of a frame");
+    lose(from,
+         status_of(Errc::peer_left, [&] { return fmt::format("rank {} has left", from.rank); }));
+  }
+}
+
+bool RingTransport::take_header(Peer& from, std::uint64_t written) noexcept {
+  FrameHeader& header = from.header;  // a copy: what a peer changes behind our back changes nothing
+  const std::size_t place = place_of(from.taken);
+  std::memcpy(&header, from.in + place, sizeof header);
+  if (header.type == kSkipType) {
+    const std::uint64_t next = from.taken - place + kRingBytes;
+    if (next >= written) {
+      break_rules(from, "skips more than it wrote");
+      return false;
+    }
+    from.taken = next;
+    return true;
+  }
+  const auto type = static_cast<FrameType>(header.type);
+  // Leaving is told by the counters of the ring, not by a frame.
+  if (type < kFirstFrameType || type > kLastFrameType || type == FrameType::leave ||
+      (header.reserved & ~kNonTemporal) != 0) {
+    break_rules(from, "sent a frame of an unknown type");
+    return false;
+  }
+  if (header.payload_bytes > kMaxFramePayload ||
+      place + frame_bytes(header.payload_bytes) > kRingBytes) {
+    break_rules(from, "announced a frame that is longer than allowed");
+    return false;
+  }
+  from.sample = header.payload_bytes >= CacheDistance::kLeastBytes && header.reserved == 0 &&
+                (header.payload_bytes >= CacheDistance::kLargeBytes ||
+                 ++from.in_cache % CacheDistance::kSampleEvery == 0);
+  header.reserved = 0;
+  const std::span<std::byte> target = sink_->on_header(from.rank, header);
+  if (target.empty() || target.size() < header.payload_bytes) {
+    lose(from, status_of(Errc::refused, [&] {
+           return fmt::format(
+               "rank {} sent a frame that fits nothing, or one too many (type {}, "
+               "group {:016x}, operation {}): it is not listened to any more",
+               from.rank, header.type, header.group, header.seq);
+         }));
+    return false;
+  }
+  from.inside = true;
+  from.target = target.data();
+  from.copied = 0;
+  from.taken += sizeof header;
+  return true;
+}
+
+/// Takes what there is of the payload. False: the peer is not listened to any more.
+bool RingTransport::take_payload(Peer& from, std::uint64_t written) noexcept {
+  const std::uint32_t rest = from.header.payload_bytes - from.copied;
+  const std::uint64_t there = std::min<std::uint64_t>(rest, written - from.taken);
+  if (from.sample && there >= CacheDistance::kLeastBytes) [[unlikely]]
+    sample(from, from.in + place_of(from.taken));
+  if (from.target != nullptr)
+    copy(from.target + from.copied, from.in + place_of(from.taken), there);
+  from.copied += static_cast<std::uint32_t>(there);
+  // Both are multiples of the alignment, so what pads the last piece is there with it.
+  from.taken += (there + kRingAlign - 1) / kRingAlign * kRingAlign;
+  if (there < rest) return true;
+  from.inside = false;
+  if (from.target != nullptr) sink_->on_frame(from.rank, from.header);
+  return !from.gone;
+}
+
+void RingTransport::sample(Peer& from, const std::byte* payload) noexcept {
+  from.sample = false;
+  from.cache_distance.add(CacheDistance::read_one_line(payload, CacheDistance::kLeastBytes,
+                                                       std::chrono::steady_clock::now),
+                          from.mine->remote_cache);
+}
+
+void RingTransport::drop_arriving(int peer) noexcept {
+  if (Peer* const from = peer_at(peer)) from->target = nullptr;
+}
+
+void RingTransport::close(std::uint64_t /*drain_ns*/) noexcept {
+  if (std::exchange(closing_, true)) return;
+  for (Peer& peer : peers_) say_written(peer, peer.written | kLastWord);
+}
+
+void RingTransport::break_rules(Peer& peer, const char* how) noexcept {
+  lose(peer, status_of(Errc::refused, [&] {
+         return fmt::format(
+             "rank {} {}: it is not listened to any more; does it run another "
+             "version of tutti, or is its memory damaged?",
+             peer.rank, how);
+       }));
+}
+
+void RingTransport::lose(Peer& peer, Status why) noexcept {
+  peer.gone = true;
+  peer.why = std::move(why.with_culprit(peer.rank));
+}
+
+}  // namespace tutti::transport::shm

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "transport/region.hpp"
+#include "transport/shm/cache_distance.hpp"
+#include "transport/transport.hpp"
+
+namespace tutti::transport::shm {
+
+struct RingOptions {
+  const Regions* regions = nullptr;  ///< of our host; they outlive the transport
+  int size = 1;                      ///< of the world
+  /// Takes pages for good, or says that memory lacks.
+  Status (*populate)(std::byte* data, std::size_t size) = nullptr;
+  bool publish_fence = false;  ///< sleepers cannot fence for us (see engine::World)
+};
+
+/// Frames between the ranks of one host, through rings in their arenas: the sender writes its own,
+/// the receiver reads it and says in its own arena how far it has come. No system call, except to
+/// wake a peer that sleeps.
+///
+/// A payload is copied by send, so it is free at once (on_sent tells with the next poll). The
+/// receiver copies a long one while it is still being written, so a frame may arrive over several
+/// polls. Death of a peer is told by others (Host::ended); what it had sent
+/// can be read as long as its arena is mapped.
+///
+/// Like every Transport it belongs to the holder of the driver lock. Before sleeping: set the park
+/// word of our page, fence, and poll() once more; a peer that sends or makes room rings the page.
+class RingTransport final : public Transport {
+ public:
+  static Result<std::unique_ptr<RingTransport>> make(const RingOptions& options);
+
+  static constexpr std::size_t kMostFrame = sizeof(FrameHeader) + kMaxFramePayload;
+  /// What a ring uses of its length while only short frames pass: it stays in the caches ...
+  static constexpr std::size_t kShortCycle = 512 * 1024;
+  /// ... and from a payload of this size on the whole of it. A line that the reader still has in
+  /// its own cache is up to 20 times as expensive to write as one that has left it (measured: 64
+  /// KiB there and back 15 us in a ring of 512 KiB, 7 us in one of 4 MiB; caches of 1 MiB) ...
+  static constexpr std::size_t kLongPayload = 8 * 1024;
+  /// ... but with so many peers at most, as it costs memory.
+  static constexpr int kLongRings = 8;
+
+  [[nodiscard]] const char* name() const noexcept override { return "ring"; }
+  void set_sink(Sink* sink) noexcept override { sink_ = sink; }
+  [[nodiscard]] bool can_send(int peer) noexcept override;
+  void send(int peer, const FrameHeader& header, const std::byte* payload,
+            std::uint64_t token) noexcept override;
+  /// Nothing to do: no payload is read after send.
+  void keep_payloads(int /*peer*/) noexcept override {}
+  void drop_arriving(int peer) noexcept override;
+  bool poll() noexcept override;
+  /// None: peers ring the page, which wakes whoever sleeps for this rank.
+  [[nodiscard]] int wait_fd() const noexcept override { return -1; }
+  /// Says that this was all. Waits for nobody: what was sent can be read after our end.
+  void close(std::uint64_t drain_ns) noexcept override;
+
+ private:
+  struct Peer {
+    int rank = 0;                        ///< of the world
+    const RegionPeer* region = nullptr;  ///< to ring
+    // To it.
+    RingCounters* mine = nullptr;
+    std::byte* out = nullptr;
+    std::uint64_t written = 0;
+    std::uint64_t room_from = 0;      ///< it has taken at least so much
+    std::size_t cycle = kShortCycle;  ///< bytes of the ring that are used
+    std::size_t populated = 0;        ///< ... that have pages
+    std::uint64_t token = 0;
+    std::uint64_t told_token = 0;
+    std::uint64_t long_frames = 0;  ///< sent, of those that may go past the cache
+    // From it.
+    const RingCounters* theirs = nullptr;
+    const std::byte* in = nullptr;
+    std::uint64_t taken = 0;
+    std::uint64_t said_taken = 0;  ///< ... and published
+    bool inside = false;           ///< of a frame: `header`, `copied` bytes of it
+    FrameHeader header;
+    std::byte* target = nullptr;  ///< of its payload; null: it is dropped
+    std::uint32_t copied = 0;
+    std::uint64_t in_cache = 0;          ///< frames so long that the peer wrote in its cache
+    bool sample = false;                 ///< the one that arrives is to be looked at
+    CacheDistance cache_distance{true};  ///< what that taught
+    bool gone = false;                   ///< left, lost or refused: `why`
+    bool told = false;
+    Status why;
+  };
+
+  explicit RingTransport(const RingOptions& options);
+  [[nodiscard]] Peer* peer_at(int rank) noexcept {
+    const int at = index_of_[static_cast<std::size_t>(rank)];
+    return at < 0 ? nullptr : &peers_[static_cast<std::size_t>(at)];
+  }
+  void take(Peer& from, std::uint64_t word) noexcept;
+  [[nodiscard]] bool take_header(Peer& from, std::uint64_t written) noexcept;
+  [[nodiscard]] bool take_payload(Peer& from, std::uint64_t written) noexcept;
+  /// Should this frame go past the cache?
+  [[nodiscard]] static bool goes_non_temporal(Peer& to, std::size_t payload) noexcept;
+  static void sample(Peer& from, const std::byte* payload) noexcept;
+  void lengthen(Peer& to) noexcept;
+  [[nodiscard]] bool populate(Peer& to, std::size_t end) noexcept;
+  void say_taken(Peer& from) noexcept;
+  void say_written(Peer& to, std::uint64_t word) noexcept;
+  void break_rules(Peer& peer, const char* how) noexcept;
+  static void lose(Peer& peer, Status why) noexcept;
+
+  RingOptions options_;
+  Sink* sink_ = nullptr;
+  bool closing_ = false;
+  int long_rings_ = 0;
+  std::vector<Peer> peers_;    ///< all ranks of our host but us
+  std::vector<int> index_of_;  ///< in peers_, by rank of the world; -1: not there
+};
+
+}  // namespace tutti::transport::shm

@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/log.hpp"
+#include "os/socket.hpp"
+#include "transport/tcp/tag.hpp"
+#include "transport/tcp/tcp_transport.hpp"
+
+// Those who have dialled us, until they have proven who they are.
+namespace tutti::transport {
+namespace {
+
+constexpr int kAcceptsPerPoll = 16;
+// A dial without an answer for so long may be of a way that leads in the other direction only.
+constexpr auto kOneWay = std::chrono::milliseconds(200);
+
+}  // namespace
+
+void TcpTransport::accept_pending() {
+  for (int i = 0; i < kAcceptsPerPoll; ++i) {
+    // The rest waits in the kernel's queue: an honest dialer that was dropped would dial again.
+    if (pending_count_ == max_pending()) return rest_listener();
+    auto fd = os::accept_connection(listener_.get());
+    if (!fd) {
+      // No descriptors: the listener would stay readable for ever, so it rests until the next tick.
+      base::log_limited(base::Level::warning, "tcp.accept", fd.status().message());
+      return rest_listener();
+    }
+    if (!fd->valid()) return;
+    ++counters_.accepted;
+    auto address = os::peer_address(fd->get());
+    secure::Nonce nonce;
+    if (!address || !secure::random_bytes(nonce).ok()) continue;
+    tune_stream(fd->get(), *address, options_.link_timeout);
+    auto stranger = std::make_unique<PendingConnection>(PendingConnection{
+        secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce), *address,
+        Clock::now(), next_generation_++});
+    if (free_pending_.empty()) {
+      pending_.emplace_back();
+      free_pending_.reserve(pending_.capacity());  // so that giving a place back cannot fail
+      free_pending_.push_back(pending_.size() - 1);
+    }
+    const std::size_t index = free_pending_.back();
+    const auto tag = make_tag(Watched::stranger, index, stranger->generation);
+    if (!add_to_epoll(stranger->stream.fd(), EPOLLIN, tag).ok()) continue;
+    free_pending_.pop_back();
+    pending_[index] = std::move(stranger);
+    ++pending_count_;
+    arm_timer(true);
+  }
+}
+
+/// Until a place is free, or the next tick: it would stay readable for ever.
+void TcpTransport::rest_listener() noexcept {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.get(), nullptr);
+  listening_ = false;
+  ++counters_.rests;
+  arm_timer(true);
+}
+
+void TcpTransport::listen_again() noexcept {
+  if (listening_ || !listener_.valid() || pending_count_ == max_pending()) return;
+  listening_ = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)).ok();
+}
+
+/// While all places are taken those that have not said their hello make room: the ones who wait may
+/// be ranks, whose hello has come with the connection.
+void TcpTransport::drop_late_pending(TimePoint now) {
+  const bool full = pending_count_ == max_pending();
+  for (std::size_t i = 0; pending_count_ > 0 && i < pending_.size(); ++i) {
+    if (pending_[i] == nullptr) continue;
+    const auto since = now - pending_[i]->accepted;
+    const bool silent = pending_[i]->handshake.peer() < 0;
+    if (since >= options_.handshake_timeout) {
+      drop_pending(i, "it has not proven itself in time");
+    } else if (full && silent && since >= options_.hello_timeout) {
+      drop_pending(i, "it has not said its hello in time, and others wait for its place");
+    }
+  }
+}
+
+void TcpTransport::drop_pending(std::size_t index, std::string_view why) {
+  ++counters_.strangers;
+  base::log_limited(base::Level::warning, "tcp.stranger",
+                    fmt::format("rank {} dropped a connection from {}: {}", options_.rank,
+                                pending_[index]->address.to_string(), why));
+  forget_pending(index);
+}
+
+void TcpTransport::forget_pending(std::size_t index) noexcept {
+  epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, pending_[index]->stream.fd(), nullptr);
+  take_pending(index).reset();
+}
+
+std::unique_ptr<TcpTransport::PendingConnection> TcpTransport::take_pending(
+    std::size_t index) noexcept {
+  const bool was_full = pending_count_ == max_pending();
+  free_pending_.push_back(index);
+  --pending_count_;
+  if (was_full) listen_again();
+  return std::move(pending_[index]);
+}
+
+void TcpTransport::on_pending(std::size_t index) {
+  PendingConnection& stranger = *pending_[index];
+  Status trouble;
+  if (!talk(stranger.stream, stranger.handshake, secure::Tls::Role::server, trouble)) {
+    // A higher rank that dialled at the same moment hangs up when it gets our connection.
+    const int peer = stranger.handshake.peer();
+    if (peer > options_.rank && connections_[static_cast<std::size_t>(peer)] != nullptr &&
+        connections_[static_cast<std::size_t>(peer)]->link != Connection::Link::none) {
+      ++counters_.crossings;
+      return forget_pending(index);
+    }
+    return drop_pending(index, trouble.message());
+  }
+  switch (stranger.handshake.state()) {
+    case secure::Handshake::State::failed:
+      return drop_pending(index, stranger.handshake.failure().message());
+    case secure::Handshake::State::proven:
+      // Told the verdict only in TLS, if there is to be any: until then it is a stranger.
+      if (auto shaken = stranger.stream.shake(); shaken && *shaken) conclude(index);
+      return;
+    default: return;
+  }
+}
+
+secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcept {
+  switch (with.link) {
+    case Connection::Link::gone: return secure::Refusal::gone;
+    case Connection::Link::open: return secure::Refusal::connected;
+    case Connection::Link::dialling:
+      // Both dialled: the lower rank's connection stays. We are the lower one only as long as our
+      // own attempt is in the air, and the network has answered it or may still do.
+      if (with.stream.valid() && options_.rank < with.peer &&
+          (!with.connecting || Clock::now() - with.connecting_since < kOneWay))
+        return secure::Refusal::crossed;
+      break;
+    case Connection::Link::promised: return secure::Refusal::none;
+    case Connection::Link::none: break;
+  }
+  return closing_ && with.queue.empty() ? secure::Refusal::leaving : secure::Refusal::none;
+}
+
+void TcpTransport::conclude(std::size_t index) {
+  PendingConnection& stranger = *pending_[index];
+  Connection* with = connection(stranger.handshake.peer());
+  if (with == nullptr) return drop_pending(index, "no memory for its connection");
+  const secure::Refusal refusal = judge_proven(*with);
+  stranger.handshake.conclude(refusal);
+  Status trouble;
+  if (!talk(stranger.stream, stranger.handshake, secure::Tls::Role::server, trouble))
+    return drop_pending(index, trouble.message());
+  if (refusal == secure::Refusal::crossed) ++counters_.crossings;
+  if (refusal != secure::Refusal::none) return forget_pending(index);  // nothing to remark
+  hang_up(*with);  // our own dial, if there is one: its frames go over this connection
+  const std::unique_ptr<PendingConnection> accepted = take_pending(index);
+  with->generation = next_generation_++;
+  open(*with, std::move(accepted->stream), accepted->address);
+}
+
+}  // namespace tutti::transport

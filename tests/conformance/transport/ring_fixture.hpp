@@ -1,0 +1,62 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "os/shared_memory.hpp"
+#include "transport/shm/host.hpp"
+#include "transport/shm/ring_transport.hpp"
+
+namespace tutti::transport::test {
+
+/// Ranks of this process over real mappings, joined as those of a job are.
+struct RingFixture {
+  static constexpr const char* kName = "ring";
+  static constexpr bool kDetectsDeath = false;
+  static constexpr bool kQueues = false;
+  static constexpr int kFirstContacts = 50;
+
+  explicit RingFixture(int ranks) {
+    std::vector<int> numbers;
+    std::vector<shm::HostAddress> cards;
+    for (int rank = 0; rank < ranks; ++rank) {
+      auto host = shm::Host::prepare(rank, "");
+      if (!host) throw std::runtime_error(std::string(host.status().message()));
+      hosts.push_back(std::move(*host));
+      cards.push_back(hosts.back()->worker_address());
+      numbers.push_back(rank);
+    }
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    std::vector<Status> joined(hosts.size());
+    std::vector<std::thread> threads;
+    for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
+      threads.emplace_back(
+          [&, rank] { joined[rank] = hosts[rank]->join(numbers, cards, deadline); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const Status& s : joined) {
+      if (!s.ok()) throw std::runtime_error(std::string(s.message()));
+    }
+    for (auto& host : hosts) {
+      auto made = shm::RingTransport::make({&host->regions(), ranks, os::populate, true});
+      if (!made) throw std::runtime_error(std::string(made.status().message()));
+      all.push_back(std::move(*made));
+    }
+  }
+  shm::RingTransport& at(int rank) { return *all[static_cast<std::size_t>(rank)]; }
+  /// Its memory stays, as it does while others map it.
+  void kill(int rank) { all[static_cast<std::size_t>(rank)].reset(); }
+  Regions& regions(int rank) { return hosts[static_cast<std::size_t>(rank)]->regions(); }
+  std::atomic<std::uint32_t>& park(int rank) { return regions(rank).page().park; }
+
+  std::vector<std::unique_ptr<shm::Host>> hosts;
+  std::vector<std::unique_ptr<shm::RingTransport>> all;
+};
+
+}  // namespace tutti::transport::test

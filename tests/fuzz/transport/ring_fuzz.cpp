@@ -1,0 +1,202 @@
+// A rank of our host that writes anything into its memory: frames are taken as they stand there or
+// not at all, and it is not listened to any more after the first that makes no sense.
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <span>
+#include <vector>
+
+#include "fuzz/fuzzer.hpp"
+#include "fuzz/input.hpp"
+#include "fuzz/require.hpp"
+#include "fuzz/transport/noting_sink.hpp"
+#include "transport/shm/ring_transport.hpp"
+
+/// Goes before that of the library: what is read here must not depend on how long it takes (a
+/// transport looks how fast its lines are), or an input would not do the same each time.
+std::chrono::steady_clock::time_point std::chrono::steady_clock::now() noexcept {
+  static std::int64_t us = 0;
+  return time_point(std::chrono::microseconds(++us));
+}
+
+namespace tutti::fuzz::ring_parser {
+
+using tutti::Status;
+using tutti::fuzz::Input;
+using tutti::fuzz::NotingSink;
+using tutti::fuzz::require;
+using tutti::transport::FrameHeader;
+using tutti::transport::FrameType;
+using tutti::transport::kLastFrameType;
+using tutti::transport::kMaxFramePayload;
+using tutti::transport::Regions;
+using tutti::transport::shm::kLastWord;
+using tutti::transport::shm::kRingAlign;
+using tutti::transport::shm::kRingBytes;
+using tutti::transport::shm::kRingCountersOffset;
+using tutti::transport::shm::kRingOffset;
+using tutti::transport::shm::kRingStride;
+using tutti::transport::shm::kSkipType;
+using tutti::transport::shm::Page;
+using tutti::transport::shm::RingCounters;
+using tutti::transport::shm::RingTransport;
+
+constexpr int kStranger = 1;
+/// One more than there are, and zero.
+constexpr std::uint8_t kTypes = static_cast<std::uint8_t>(kLastFrameType) + 2;
+constexpr std::size_t kBlocks = kRingBytes / kRingAlign;
+
+/// Zeros that end where the ring ends that is read last, so that a step behind it is seen.
+std::byte* new_arena(std::size_t bytes) {
+  auto* const arena = static_cast<std::byte*>(::operator new (bytes, std::align_val_t{4096}));
+  std::memset(arena, 0, bytes);
+  return arena;
+}
+
+/// Two ranks of a host: us, and one whose memory the input writes.
+class Pair {
+ public:
+  Pair()
+      : ours_(new_arena(kRingOffset + kRingStride + kRingBytes)),
+        theirs_(new_arena(kRingOffset + kRingBytes)) {
+    regions_.arena = ours_;
+    regions_.peers.resize(2);
+    regions_.peers[0].arena = ours_;
+    regions_.peers[0].page = &pages_[0];
+    regions_.peers[kStranger].rank = kStranger;
+    regions_.peers[kStranger].arena = theirs_;
+    regions_.peers[kStranger].page = &pages_[1];
+  }
+  [[nodiscard]] const Regions& regions() const noexcept { return regions_; }
+  [[nodiscard]] RingCounters& their_counters() const noexcept {
+    return *reinterpret_cast<RingCounters*>(theirs_ + kRingCountersOffset);
+  }
+  /// As their first days.
+  void reset() {
+    std::memset(theirs_ + kRingCountersOffset, 0, sizeof(RingCounters));
+    std::memset(ours_ + kRingCountersOffset, 0, 2 * sizeof(RingCounters));
+    for (const std::uint64_t place : written_) theirs_[kRingOffset + place] = std::byte{0};
+    written_.clear();
+  }
+  void write(std::uint64_t at, std::span<const std::byte> bytes) {
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      written_.push_back((at + i) % kRingBytes);
+      theirs_[kRingOffset + written_.back()] = bytes[i];
+    }
+  }
+
+ private:
+  std::byte* ours_;
+  std::byte* theirs_;
+  Page pages_[2]{};
+  std::vector<std::uint64_t> written_;  ///< places in their ring: zeroing all of it takes longer
+  Regions regions_;
+};
+
+class Stranger {
+ public:
+  Stranger(Pair& pair, RingTransport& transport) : pair_(pair), transport_(transport) {}
+
+  /// A frame as it should be, which is taken.
+  void frame(std::uint32_t payload) {
+    FrameHeader header;
+    header.payload_bytes = payload;
+    header.type = static_cast<std::uint8_t>(FrameType::data);
+    pair_.write(written_, std::as_bytes(std::span(&header, 1)));
+    advance(sizeof header + payload);
+    publish(written_);
+    transport_.poll();
+  }
+  void bytes(std::span<const std::byte> bytes) {
+    pair_.write(written_, bytes);
+    advance(bytes.size());
+    publish(written_);
+  }
+  /// A head, and that so many blocks are there from where it stands.
+  void announce(const FrameHeader& header, std::size_t blocks) {
+    pair_.write(written_, std::as_bytes(std::span(&header, 1)));
+    advance(blocks * kRingAlign);
+    publish(written_);
+  }
+  void publish(std::uint64_t word) {
+    pair_.their_counters().written.store(word, std::memory_order_release);  // pairs with poll
+  }
+  [[nodiscard]] std::uint64_t written() const noexcept { return written_; }
+
+ private:
+  void advance(std::size_t bytes) {
+    written_ += (bytes + kRingAlign - 1) / kRingAlign * kRingAlign;
+  }
+  Pair& pair_;
+  RingTransport& transport_;
+  std::uint64_t written_ = 0;
+};
+
+void send(RingTransport& transport, std::uint32_t payload, std::uint64_t token) {
+  static const std::array<std::byte, kMaxFramePayload> kPayload{};
+  if (!transport.can_send(kStranger)) return;
+  FrameHeader header;
+  header.type = static_cast<std::uint8_t>(FrameType::data);
+  header.payload_bytes = payload % (kMaxFramePayload + 1);
+  transport.send(kStranger, header, kPayload.data(), token);
+}
+
+TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
+  static Pair pair;
+  pair.reset();
+  auto transport = RingTransport::make(
+      {&pair.regions(), 2, [](std::byte*, std::size_t) { return Status(); }, false});
+  require(transport.ok());
+  RingTransport& ring = **transport;
+  NotingSink sink(NotingSink::Notes::none);
+  ring.set_sink(&sink);
+  Input input(data, size);
+  Stranger stranger(pair, ring);
+  // Most of the ring is behind us in some inputs: what follows goes over its end.
+  if (input.number<std::uint8_t>() % 8 == 1) {
+    constexpr std::uint32_t kFrame = kMaxFramePayload - sizeof(FrameHeader);
+    for (std::size_t i = 1; i < kRingBytes / kMaxFramePayload; ++i) stranger.frame(kFrame);
+    stranger.frame(kFrame - 2 * kRingAlign);
+    require(!sink.lost());
+  }
+  std::uint64_t token = 0;
+  while (!input.empty()) {
+    switch (input.number<std::uint8_t>() % 8) {
+      case 0: stranger.bytes(input.bytes(input.number<std::uint16_t>())); break;
+      case 1: stranger.publish(input.number<std::uint64_t>()); break;
+      case 2:
+        pair.their_counters().taken.store(input.number<std::uint64_t>(),
+                                          std::memory_order_release);  // pairs with can_send
+        break;
+      case 3: send(ring, input.number<std::uint32_t>(), ++token); break;
+      case 4: stranger.frame(input.number<std::uint8_t>()); break;
+      case 5: stranger.publish(stranger.written() | kLastWord); break;
+      case 6: {
+        // A head of any length and type that is good otherwise, and any number of bytes behind it:
+        // hardly an input would have them all.
+        FrameHeader header;
+        header.payload_bytes = input.number<std::uint32_t>() >> (input.number<std::uint8_t>() % 32);
+        header.type = input.number<std::uint8_t>() % (kTypes + 1);
+        if (header.type == kTypes) header.type = kSkipType;
+        header.seq = input.number<std::uint8_t>();
+        stranger.announce(header, std::size_t{1} + input.number<std::uint16_t>() % kBlocks);
+        break;
+      }
+      default:
+        ring.drop_arriving(kStranger);
+        sink.drop_arriving();
+        break;
+    }
+    ring.poll();
+  }
+  ring.close(0);
+  require(!ring.poll());
+  return 0;
+}
+
+}  // namespace tutti::fuzz::ring_parser

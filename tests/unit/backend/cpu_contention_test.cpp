@@ -1,0 +1,123 @@
+#include "backend/native/cpu_contention.hpp"
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+namespace tutti::native {
+namespace {
+
+using engine::TimePoint;
+using std::chrono::milliseconds;
+using std::chrono::nanoseconds;
+
+// What the processes of this machine have done so far.
+std::map<int, nanoseconds> used_by;
+std::int64_t sleeps = 0;
+
+std::optional<nanoseconds> cpu_time(int pid) noexcept {
+  const auto found = used_by.find(pid);
+  return found == used_by.end() ? std::nullopt : std::optional(found->second);
+}
+std::int64_t count_sleeps() noexcept { return sleeps; }
+
+/// Ranks 1 to 4 on two CPUs.
+class CpuContentionTest : public testing::Test {
+ protected:
+  CpuContentionTest() {
+    used_by = {{1, {}}, {2, {}}, {3, {}}, {4, {}}};
+    sleeps = 0;
+  }
+  /// Time goes by, and each rank gets that much of it; then a long yield ends.
+  bool after(milliseconds time, milliseconds each_rank, CpuContention& crowd) {
+    now_ += time;
+    for (auto& [pid, used] : used_by) used += each_rank;
+    return crowd.after_long_yield(now_);
+  }
+  bool after(milliseconds time, milliseconds each_rank) { return after(time, each_rank, crowd_); }
+  int waits_that_sleep() {
+    int waits = 0;
+    for (; crowd_.oversubscribed(); ++waits) crowd_.wait_ended();
+    return waits;
+  }
+
+  TimePoint now_{milliseconds(1000)};
+  CpuContention crowd_{2, {1, 2, 3, 4}, cpu_time, count_sleeps};
+};
+
+TEST_F(CpuContentionTest, RanksThatWaitForEachOtherAreNone) {
+  for (int i = 0; i < 100; ++i) ASSERT_FALSE(after(milliseconds(4), milliseconds(2)));
+  EXPECT_FALSE(crowd_.oversubscribed());
+}
+
+TEST_F(CpuContentionTest, StrangersAre) {
+  bool oversubscribed = false;
+  int yields = 0;
+  for (; yields < 100 && !oversubscribed; ++yields)
+    oversubscribed = after(milliseconds(4), milliseconds(1));
+  EXPECT_TRUE(oversubscribed);
+  EXPECT_LT(yields, 30) << "about 0.1 s";
+  EXPECT_TRUE(crowd_.oversubscribed());
+}
+
+TEST_F(CpuContentionTest, SleepsForMoreWaitsEachTimeAndForFewAgainWhenTheStrangersAreGone) {
+  const auto learn = [&] {
+    return after(milliseconds(200), milliseconds(1)) || after(milliseconds(200), milliseconds(1));
+  };
+  ASSERT_TRUE(learn());
+  const int first = waits_that_sleep();
+  EXPECT_GT(first, 1);
+  ASSERT_TRUE(learn());
+  EXPECT_EQ(waits_that_sleep(), 2 * first);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(learn());
+    EXPECT_LE(waits_that_sleep(), 1024);
+  }
+  (void)after(milliseconds(200), milliseconds(100));
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(100)));
+  ASSERT_TRUE(learn());
+  EXPECT_EQ(waits_that_sleep(), first);
+}
+
+TEST_F(CpuContentionTest, ShortTimesSayNothing) {
+  // The kernel's figures are up to a tick old.
+  EXPECT_FALSE(after(milliseconds(4), milliseconds(0)));
+  EXPECT_FALSE(after(milliseconds(4), milliseconds(0)));
+}
+
+TEST_F(CpuContentionTest, WhoHasSleptDoesNotTakeItsOwnRestForAStranger) {
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(1)));
+  ++sleeps;
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(1)));
+  EXPECT_TRUE(after(milliseconds(200), milliseconds(1)));
+}
+
+TEST_F(CpuContentionTest, TimesLongAgoSayNothing) {
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(1)));
+  EXPECT_FALSE(after(milliseconds(20'000), milliseconds(1)));
+}
+
+TEST_F(CpuContentionTest, ProcessesThatAreNotToBeSeenSayNothing) {
+  CpuContention unknown(2, {}, cpu_time, count_sleeps);
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(1), unknown));
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(1), unknown));
+  used_by.erase(3);
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(1)));
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(1)));
+}
+
+TEST_F(CpuContentionTest, FewRanksCannotFillManyCpus) {
+  CpuContention roomy(16, {1, 2, 3, 4}, cpu_time, count_sleeps);
+  (void)after(milliseconds(200), milliseconds(200), roomy);
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(200), roomy));
+}
+
+TEST_F(CpuContentionTest, RanksThatAreThreadsAreCountedOnce) {
+  CpuContention threads(2, {1, 1, 1}, cpu_time, count_sleeps);
+  (void)after(milliseconds(200), milliseconds(400), threads);
+  EXPECT_FALSE(after(milliseconds(200), milliseconds(400), threads));
+  EXPECT_TRUE(after(milliseconds(200), milliseconds(200), threads));
+}
+
+}  // namespace
+}  // namespace tutti::native

@@ -1,0 +1,464 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/p2p_matcher.hpp"
+#include "lone_engine.hpp"
+#include "support/memory_in_use.hpp"
+
+// One engine of three, and a transport that only notes what is sent: which recv gets which message,
+// what goes unasked, and what a peer that lies can do.
+namespace tutti::engine {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using transport::CtsFrame;
+using transport::decode;
+using transport::EagerMessageFrame;
+using transport::Envelope;
+using transport::FrameHeader;
+using transport::FrameType;
+using transport::P2PCreditFrame;
+using transport::P2PDataFrame;
+using transport::RtsFrame;
+
+class P2PMatcherTest : public LoneEngine {
+ protected:
+  Group& group(std::uint64_t id = 1, std::vector<int> ranks = {0, 1, 2}) {
+    return LoneEngine::group(id, std::move(ranks));
+  }
+  template <class T>
+  std::uint64_t recv(Group& group, std::vector<T>& to, int from, int tag = 0) {
+    Collective call;
+    call.kind = Kind::recv;
+    call.root = from;
+    call.tag = tag;
+    call.timeout = seconds(1);
+    call.output = view_of(to);
+    return engine_.submit(group, call, false);
+  }
+  template <class T>
+  std::uint64_t send(Group& group, std::vector<T>& from, int to, int tag = 0) {
+    Collective call;
+    call.kind = Kind::send;
+    call.root = to;
+    call.tag = tag;
+    call.timeout = seconds(1);
+    call.input = view_of(from);
+    return engine_.submit(group, call, false);
+  }
+  /// The envelope of a peer's send of these bytes.
+  static Envelope envelope(std::uint64_t number, std::size_t bytes, int tag = 0,
+                           std::uint64_t group = 1) {
+    return {group,
+            number,
+            1000 + number,
+            static_cast<std::uint64_t>(DType::uint8),
+            static_cast<std::uint64_t>(tag),
+            bytes};
+  }
+  static FrameHeader eager(std::uint64_t number, std::size_t bytes, int tag = 0,
+                           std::uint64_t group = 1) {
+    return encode(EagerMessageFrame{envelope(number, bytes, tag, group)});
+  }
+  static FrameHeader rts(std::uint64_t number, std::size_t bytes, int tag = 0,
+                         std::uint64_t group = 1) {
+    return encode(RtsFrame{envelope(number, bytes, tag, group)});
+  }
+  bool message_from(int peer, std::uint64_t number, std::vector<std::uint8_t> values, int tag = 0,
+                    std::uint64_t group = 1) {
+    std::vector<std::byte> payload;
+    for (const std::uint8_t value : values) payload.push_back(static_cast<std::byte>(value));
+    return hear(peer, eager(number, values.size(), tag, group), payload);
+  }
+  [[nodiscard]] bool done(Group& group, std::uint64_t ticket) {
+    settle();
+    return engine_.is_done(group, ticket);
+  }
+  using Bytes = std::vector<std::uint8_t>;
+};
+
+TEST_F(P2PMatcherTest, TagsAndSourcesKeepMessagesApart) {
+  Group& world = group();
+  Bytes a(1);
+  Bytes b(1);
+  Bytes c(1);
+  const auto first = recv(world, a, 1, 5);
+  EXPECT_TRUE(message_from(2, 1, {20}, 5));
+  EXPECT_TRUE(message_from(1, 1, {10}, 6));
+  EXPECT_FALSE(done(world, first));
+  EXPECT_TRUE(message_from(1, 2, {11}, 5));
+  EXPECT_TRUE(done(world, first));
+  EXPECT_EQ(a, Bytes{11});
+  EXPECT_TRUE(done(world, recv(world, b, 1, 6)));
+  EXPECT_EQ(b, Bytes{10});
+  const auto third = recv(world, c, 2, 5);
+  EXPECT_TRUE(done(world, third));
+  EXPECT_EQ(c, Bytes{20});
+  EXPECT_EQ(engine_.source(world, third), 2);
+}
+
+TEST_F(P2PMatcherTest, AnySourceTakesWhatCameFirst) {
+  Group& world = group();
+  EXPECT_TRUE(message_from(2, 1, {20}));
+  EXPECT_TRUE(message_from(1, 1, {10}));
+  EXPECT_TRUE(message_from(2, 2, {21}));
+  for (const auto& [value, source] : {std::pair{20, 2}, std::pair{10, 1}, std::pair{21, 2}}) {
+    Bytes got(1);
+    const auto ticket = recv(world, got, kAnySource);
+    ASSERT_TRUE(done(world, ticket));
+    EXPECT_EQ(got[0], value);
+    EXPECT_EQ(engine_.source(world, ticket), source);
+  }
+}
+
+TEST_F(P2PMatcherTest, TheRecvThatWasCalledFirstGetsTheMessage) {
+  Group& world = group();
+  Bytes any(1);
+  Bytes named(1);
+  const auto first = recv(world, any, kAnySource);
+  const auto second = recv(world, named, 1);
+  EXPECT_TRUE(message_from(1, 1, {10}));
+  EXPECT_TRUE(message_from(1, 2, {11}));
+  EXPECT_TRUE(done(world, first));
+  EXPECT_TRUE(done(world, second));
+  EXPECT_EQ(any, Bytes{10});
+  EXPECT_EQ(named, Bytes{11});
+}
+
+TEST_F(P2PMatcherTest, ALargeMessageIsAskedForAndItsBytesGoToTheirPlace) {
+  Group& world = group();
+  Bytes got(200'000, 1);
+  EXPECT_TRUE(hear(1, rts(1, got.size())));
+  const auto ticket = recv(world, got, 1);
+  settle();
+  ASSERT_EQ(transport_.frames(FrameType::cts), 1);
+  const auto cts = decode<CtsFrame>(transport_.sent.back());
+  EXPECT_EQ(cts.send, 1001u);
+  EXPECT_EQ(cts.bytes, got.size());
+  FrameHeader data = encode(P2PDataFrame{1, 1, cts.recv, 0, 100'000});
+  EXPECT_EQ(static_cast<void*>(engine_.on_header(1, data).data()), got.data());
+  engine_.on_frame(1, data);
+  EXPECT_FALSE(done(world, ticket));
+  data.offset = 100'000;
+  EXPECT_TRUE(hear(1, data, std::vector<std::byte>(100'000, std::byte{7})));
+  EXPECT_TRUE(done(world, ticket));
+  EXPECT_EQ(got.back(), 7);
+}
+
+TEST_F(P2PMatcherTest, ASendGoesUnaskedUpToItsLimitAndThenWaits) {
+  Group& world = group();
+  Bytes largest(kEagerLimit);
+  Bytes large(kEagerLimit + 1);
+  Bytes small(3);
+  const auto waits = send(world, large, 1, 1);
+  const auto goes = send(world, largest, 1, 2);
+  const auto behind = send(world, small, 1, 3);
+  EXPECT_TRUE(done(world, goes));
+  EXPECT_TRUE(done(world, behind)) << "a large message stops a small one";
+  EXPECT_FALSE(done(world, waits));
+  ASSERT_EQ(transport_.frames(FrameType::rts), 1);
+  ASSERT_EQ(transport_.frames(FrameType::eager_message), 2);
+  const auto announced = decode<Envelope>(transport_.sent[0]);
+  const CtsFrame cts{announced.group, announced.number, announced.send, 99, announced.bytes};
+  EXPECT_TRUE(hear(1, encode(cts)));
+  EXPECT_TRUE(done(world, waits));
+  EXPECT_EQ(decode<P2PDataFrame>(transport_.sent.back()).recv, 99u);
+  // A second CTS for it changes nothing.
+  const std::size_t before = transport_.sent.size();
+  EXPECT_TRUE(hear(1, encode(cts)));
+  settle();
+  EXPECT_EQ(transport_.sent.size(), before);
+}
+
+TEST_F(P2PMatcherTest, ThePoolIsFilledAgainByReports) {
+  Group& world = group();
+  Bytes largest(kEagerLimit);
+  EXPECT_TRUE(done(world, send(world, largest, 1)));
+  EXPECT_TRUE(done(world, send(world, largest, 1)));
+  EXPECT_FALSE(done(world, send(world, largest, 1)));
+  EXPECT_TRUE(done(world, send(world, largest, 2))) << "each peer has its own";
+  EXPECT_TRUE(hear(1, encode(P2PCreditFrame{1, kEagerLimit})));
+  EXPECT_TRUE(done(world, send(world, largest, 1)));
+}
+
+TEST_F(P2PMatcherTest, WhatIsReceivedIsReported) {
+  Group& world = group();
+  for (std::uint64_t number = 1; number <= 10; ++number) {
+    Bytes got(kEagerLimit);
+    const auto ticket = recv(world, got, 1);
+    EXPECT_TRUE(message_from(1, number, Bytes(kEagerLimit, 3)));
+    EXPECT_TRUE(done(world, ticket));
+  }
+  EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 10);
+  EXPECT_EQ(decode<P2PCreditFrame>(transport_.sent.back()).taken_bytes, 10 * kEagerLimit);
+}
+
+TEST_F(P2PMatcherTest, MoreThanThePoolIsRefused) {
+  group();
+  EXPECT_TRUE(message_from(1, 1, Bytes(kEagerLimit)));
+  EXPECT_TRUE(message_from(1, 2, Bytes(kEagerLimit)));
+  EXPECT_FALSE(message_from(1, 3, Bytes(1)));
+}
+
+TEST_F(P2PMatcherTest, ForAGroupThatNobodyMadeNoMoreThanThePoolIsHeld) {
+  EXPECT_TRUE(message_from(1, 1, Bytes(kEagerLimit), 0, 7));
+  EXPECT_TRUE(message_from(1, 1, Bytes(kEagerLimit), 0, 8));
+  EXPECT_FALSE(message_from(1, 1, Bytes(1), 0, 9));
+}
+
+TEST_F(P2PMatcherTest, AFloodForAClosedGroupLetsNoQueueGrow) {
+  Group& world = group();
+  engine_.remove_group(world);
+  transport_.open = false;  // it takes nothing from us
+  for (std::uint64_t number = 1; number <= 1000; ++number)
+    ASSERT_TRUE(message_from(1, number, Bytes(kEagerLimit)));
+  transport_.open = true;
+  settle();
+  EXPECT_EQ(transport_.frames(FrameType::p2p_credit), 1);
+  const auto report = decode<P2PCreditFrame>(transport_.sent.back());
+  EXPECT_EQ(report.taken_bytes, 1000 * kEagerLimit);
+  EXPECT_EQ(report.taken_messages, 1000u);
+}
+
+TEST_F(P2PMatcherTest, EvenEmptyMessagesAreCounted) {
+  group();
+  for (std::uint64_t number = 1; number <= kMatchCredit; ++number)
+    ASSERT_TRUE(message_from(1, number, {}, static_cast<int>(number)));
+  EXPECT_FALSE(message_from(1, kMatchCredit + 1, {}));
+}
+
+TEST_F(P2PMatcherTest, UnexpectedMessagesAreBoundedWithAllThatIsKeptOfThem) {
+  for (const bool made : {true, false}) {
+    SCOPED_TRACE(made ? "in a group" : "in a group that nobody made");
+    const int peer = made ? 1 : 2;  // each has its own bounds
+    if (made) group();
+    const std::size_t before = test::memory_in_use();
+    std::uint64_t number = 1;
+    const std::uint64_t id = made ? 1 : 7;
+    for (; number <= kP2PEagerCredit / 65; ++number)
+      ASSERT_TRUE(message_from(peer, number, Bytes(65), static_cast<int>(number), id));
+    for (; number <= kMatchCredit; ++number)
+      ASSERT_TRUE(hear(peer, rts(number, 100'000, static_cast<int>(number), id)));
+    EXPECT_FALSE(hear(peer, rts(number, 100'000, 0, id)));
+    EXPECT_LE(test::memory_in_use() - before, std::size_t{20} << 20);
+  }
+}
+
+TEST_F(P2PMatcherTest, ALiarIsRefused) {
+  Group& world = group();
+  EXPECT_FALSE(hear(1, eager(2, 4), std::vector<std::byte>(4))) << "number";
+  EagerMessageFrame lie{envelope(1, 4)};
+  lie.dtype = kDTypeCount;
+  EXPECT_FALSE(hear(1, encode(lie))) << "dtype";
+  lie = {envelope(1, 4)};
+  lie.tag = ~std::uint64_t{0};
+  EXPECT_FALSE(hear(1, encode(lie))) << "tag";
+  FrameHeader header = eager(1, 4);
+  header.payload_bytes = 3;
+  EXPECT_FALSE(hear(1, header)) << "a part";
+  EXPECT_FALSE(hear(1, eager(1, kEagerLimit + 1))) << "more than is eager";
+  lie = {envelope(1, 6)};
+  lie.dtype = static_cast<std::uint64_t>(DType::float32);
+  EXPECT_FALSE(hear(1, encode(lie))) << "half an element";
+  header = rts(1, 4);
+  header.payload_bytes = 4;
+  EXPECT_FALSE(hear(1, header)) << "a request that has bytes";
+  EXPECT_FALSE(hear(1, rts(1, 0))) << "a request for nothing";
+  // Data that nobody asked for, or for another's recv, or beyond its end.
+  Bytes got(100'000);
+  const auto ticket = recv(world, got, 1);
+  EXPECT_TRUE(hear(1, rts(1, got.size())));
+  settle();
+  FrameHeader data =
+      encode(P2PDataFrame{1, 1, decode<CtsFrame>(transport_.sent.back()).recv, 0, 60'000});
+  EXPECT_FALSE(hear(2, data)) << "not its message";
+  FrameHeader other = data;
+  other.fingerprint += 1;
+  EXPECT_FALSE(hear(1, other)) << "no such recv";
+  other = data;
+  other.offset = 100;
+  EXPECT_FALSE(hear(1, other)) << "a hole";
+  EXPECT_TRUE(hear(1, data, std::vector<std::byte>(60'000)));
+  data.offset = 60'000;
+  EXPECT_FALSE(hear(1, data)) << "beyond the end";
+  EXPECT_FALSE(done(world, ticket));
+}
+
+TEST_F(P2PMatcherTest, WhatCameBeforeTheGroupIsThere) {
+  EXPECT_TRUE(message_from(1, 1, {42}));
+  EXPECT_TRUE(message_from(1, 2, {43}));
+  Group& world = group();
+  Bytes got(1);
+  EXPECT_TRUE(done(world, recv(world, got, 1)));
+  EXPECT_EQ(got, Bytes{42});
+  EXPECT_TRUE(done(world, recv(world, got, kAnySource)));
+  EXPECT_EQ(got, Bytes{43});
+}
+
+TEST_F(P2PMatcherTest, AnotherTensorBreaksTheGroupAndWritesNothing) {
+  Group& world = group();
+  Bytes got(4, 9);
+  const auto ticket = recv(world, got, 1, 8);
+  EXPECT_TRUE(message_from(1, 1, {1, 2, 3}, 8));
+  const std::optional<Status> outcome = engine_.outcome(world, ticket);
+  ASSERT_TRUE(outcome.has_value());
+  EXPECT_EQ(outcome->code(), Errc::disagreement);
+  for (const char* const part : {"rank 0", "rank 1", "tag 8", "uint8 x 4", "uint8 x 3"}) {
+    EXPECT_NE(std::string(outcome->message()).find(part), std::string::npos) << part;
+  }
+  EXPECT_EQ(got, Bytes(4, 9));
+  EXPECT_EQ(transport_.frames(FrameType::abort), 2);
+}
+
+TEST_F(P2PMatcherTest, AFailedOperationGivesItsMemoryBack) {
+  Group& world = group();
+  Bytes got(100'000);
+  Bytes large(100'000);
+  const auto receiving = recv(world, got, 1);
+  EXPECT_TRUE(hear(1, rts(1, got.size())));
+  settle();
+  FrameHeader data =
+      encode(P2PDataFrame{1, 1, decode<CtsFrame>(transport_.sent.back()).recv, 0, 60'000});
+  EXPECT_FALSE(engine_.on_header(1, data).empty());
+  transport_.hands_over = false;
+  Bytes small(100);
+  const auto sending = send(world, small, 2);
+  EXPECT_FALSE(done(world, sending)) << "the transport still reads the buffer";
+  engine_.break_group(world, Status(Errc::aborted, "stopped"));
+  for (const auto ticket : {receiving, sending}) {
+    ASSERT_TRUE(engine_.is_done(world, ticket));
+    EXPECT_EQ(engine_.outcome(world, ticket)->code(), Errc::aborted);
+  }
+  EXPECT_EQ(transport_.dropped, 1);
+  EXPECT_EQ(transport_.kept, 1);
+  const auto late = send(world, small, 2);
+  ASSERT_TRUE(engine_.is_done(world, late));
+  EXPECT_EQ(engine_.outcome(world, late)->code(), Errc::aborted);
+}
+
+TEST_F(P2PMatcherTest, WhoHasLeftIsMissedUnlessItsMessageHasCome) {
+  Group& world = group();
+  EXPECT_TRUE(message_from(1, 1, {5}));
+  engine_.on_lost(1, Status(Errc::peer_left, "it left"));
+  Bytes got(1);
+  EXPECT_TRUE(done(world, recv(world, got, 1)));
+  const auto anybody = recv(world, got, kAnySource);
+  engine_.tick();
+  EXPECT_FALSE(done(world, anybody)) << "rank 2 is still there";
+  engine_.on_lost(2, Status(Errc::peer_left, "it left"));
+  engine_.tick();
+  ASSERT_TRUE(done(world, anybody));
+  EXPECT_EQ(engine_.outcome(world, anybody)->code(), Errc::peer_left);
+}
+
+TEST_F(P2PMatcherTest, ATicketThatWasGivenBackIsNotTakenForAnother) {
+  Group& world = group();
+  Bytes values(4);
+  const auto first = send(world, values, 1);
+  EXPECT_TRUE(done(world, first));
+  engine_.release(world, first);
+  transport_.hands_over = false;
+  const auto second = send(world, values, 1);
+  EXPECT_NE(first, second);
+  EXPECT_FALSE(done(world, second));
+  EXPECT_TRUE(engine_.is_done(world, first));
+  EXPECT_TRUE(engine_.outcome(world, first)->ok());
+  // Given back before its end: the slot is free when it ends.
+  engine_.release(world, second);
+  transport_.hands_over = true;
+  settle();
+  EXPECT_FALSE(engine_.busy());
+}
+
+TEST_F(P2PMatcherTest, RemovingAGroupEndsWhatRuns) {
+  Group& world = group();
+  Bytes got(4);
+  int told = 0;
+  const auto ticket = recv(world, got, 1);
+  engine_.on_done(world, ticket,
+                  {[](void* context, const Status& status) noexcept {
+                     EXPECT_EQ(status.code(), Errc::aborted);
+                     ++*static_cast<int*>(context);
+                   },
+                   &told});
+  engine_.remove_group(world);
+  for (const Finished& one : engine_.take_finished())
+    one.callback.function(one.callback.context, one.status);
+  EXPECT_EQ(told, 1);
+  EXPECT_FALSE(engine_.busy());
+  EXPECT_TRUE(message_from(1, 1, {5})) << "of a group that is closed: dropped";
+}
+
+// The peer's frame begins when nobody has made its group, and ends when we have: without the peer.
+TEST_F(P2PMatcherTest, AStrangersLetterThatArrivesWhileTheGroupIsMadeIsDropped) {
+  const FrameHeader header = eager(1, kEagerLimit, 0, 5);
+  const std::span<std::byte> into = engine_.on_header(1, header);
+  ASSERT_GE(into.size(), kEagerLimit);
+  std::fill(into.begin(), into.end(), std::byte{9});
+  Group& others = group(5, {0, 2});
+  Bytes got(4);
+  const auto ticket = recv(others, got, kAnySource);
+  engine_.on_frame(1, header);
+  EXPECT_FALSE(done(others, ticket)) << "it is no member";
+  EXPECT_TRUE(message_from(2, 1, {1, 2, 3, 4}, 0, 5));
+  EXPECT_TRUE(done(others, ticket));
+  EXPECT_EQ(got, (Bytes{1, 2, 3, 4}));
+  EXPECT_EQ(engine_.source(others, ticket), 1) << "global rank 2";
+  // What it took counts no longer: as much as ever may come unasked.
+  group();
+  EXPECT_TRUE(message_from(1, 1, Bytes(kEagerLimit)));
+  EXPECT_TRUE(message_from(1, 2, Bytes(kEagerLimit)));
+}
+
+TEST_F(P2PMatcherTest, AStrangersDataThatArrivesWhileTheGroupIsMadeIsDropped) {
+  FrameHeader header;
+  header.type = static_cast<std::uint8_t>(FrameType::data);
+  header.flags = 1;  // unasked
+  header.group = 5;
+  header.seq = 1;
+  header.payload_bytes = kEagerLimit;
+  const std::span<std::byte> into = engine_.on_header(1, header);
+  ASSERT_GE(into.size(), kEagerLimit);
+  std::fill(into.begin(), into.end(), std::byte{9});
+  Group& others = group(5, {0, 2});
+  Bytes got(4);
+  Collective call;
+  call.kind = Kind::broadcast;
+  call.root = 1;
+  call.timeout = seconds(1);
+  call.input = view_of(got);
+  call.output = call.input;
+  const auto ticket = engine_.submit(others, call, false);
+  engine_.on_frame(1, header);
+  EXPECT_FALSE(done(others, ticket));
+  EXPECT_FALSE(others.broken);
+  EXPECT_EQ(got, Bytes(4));
+  EXPECT_EQ(transport_.frames(FrameType::eager_credit), 1)
+      << "it is not held, and counts no longer";
+  // A whole frame of the group is refused, as the group is known by now.
+  EXPECT_FALSE(hear(1, header, std::vector<std::byte>(kEagerLimit)));
+}
+
+TEST(MatchQueues, AreFirstInFirstOutPerKey) {
+  MatchQueues match_queues;
+  for (std::uint32_t round = 0; round < 3; ++round) {
+    for (std::uint32_t i = 0; i < 1000; ++i)
+      match_queues.push({static_cast<int>(i % 7), static_cast<int>(i % 101)}, i);
+    EXPECT_EQ(match_queues.size(), 1000u);
+    for (std::uint32_t i = 0; i < 1000; ++i) {
+      const MatchQueues::Key key{static_cast<int>(i % 7), static_cast<int>(i % 101)};
+      ASSERT_EQ(match_queues.first(key), i);
+      match_queues.pop(key);
+    }
+    EXPECT_EQ(match_queues.size(), 0u);
+    EXPECT_EQ(match_queues.first({0, 0}), MatchQueues::kNone);
+  }
+}
+
+}  // namespace
+}  // namespace tutti::engine

@@ -1,0 +1,122 @@
+#include "os/death_pipe.hpp"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <span>
+
+#include "os/socket.hpp"
+#include "support/no_pidfds.hpp"
+
+namespace tutti::os {
+namespace {
+
+/// What poll says of the descriptor within `ms`.
+bool tells(const Fd& fd, int ms) {
+  pollfd one{fd.get(), POLLIN, 0};
+  return ::poll(&one, 1, ms) == 1 && one.revents != 0;
+}
+
+/// A process that hands out its death_pipe, forks a child that outlives it, and waits for its end.
+class Watched {
+ public:
+  explicit Watched(bool pidfds) {
+    int ends[2] = {-1, -1};
+    EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    Fd ours(ends[0]);
+    Fd theirs(ends[1]);
+    pid_ = ::fork();
+    if (pid_ == 0) live(theirs, pidfds);
+    theirs.reset();
+    std::byte bytes[sizeof(pid_t)];
+    auto got = receive_fds(ours.get(), bytes, in_ten_seconds());
+    EXPECT_TRUE(got && got->fds.size() == 2 && got->bytes == sizeof(child_));
+    if (!got || got->fds.size() != 2) return;
+    line = {std::move(got->fds[0]), std::move(got->fds[1])};
+    std::memcpy(&child_, bytes, sizeof(child_));
+  }
+  ~Watched() {
+    end();
+    if (child_ > 0) ::kill(child_, SIGKILL);
+  }
+  void end() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    pid_ = 0;
+  }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+
+  DeathPipe line;
+
+ private:
+  static Deadline in_ten_seconds() {
+    return std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  }
+  [[noreturn]] static void live(const Fd& socket, bool pidfds) {
+    if (!pidfds && !test::refuse_pidfds()) ::_exit(1);
+    auto first = open_death_pipe();  // before the fork: what the child inherits must not count
+    const pid_t child = first ? ::fork() : -1;
+    if (child == 0) {
+      ::alarm(60);
+      while (true) ::pause();
+    }
+    auto line = open_death_pipe();
+    if (child < 0 || !line) ::_exit(1);
+    const std::array fds{line->process.get(), line->pipe.get()};
+    (void)send_fds(socket.get(), fds, std::as_bytes(std::span(&child, 1)), in_ten_seconds());
+    ::alarm(60);
+    while (true) ::pause();
+  }
+
+  pid_t pid_ = 0;
+  pid_t child_ = 0;
+};
+
+class DeathPipe : public ::testing::TestWithParam<bool> {};
+
+TEST_P(DeathPipe, TellsOfTheEndAndNotBefore) {
+  Watched process(GetParam());
+  ASSERT_TRUE(process.line.process.valid() && process.line.pipe.valid());
+  EXPECT_FALSE(tells(process.line.process, 50));
+  EXPECT_FALSE(tells(process.line.pipe, 0));
+  process.end();
+  EXPECT_TRUE(tells(process.line.process, 10'000)) << "though a child that it forked is alive";
+  EXPECT_TRUE(tells(process.line.pipe, 10'000)) << "though a child that it forked is alive";
+}
+
+TEST_P(DeathPipe, AForkedChildHasItsOwn) {
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    if (!GetParam() && !test::refuse_pidfds()) ::_exit(1);
+    auto before = open_death_pipe();
+    const pid_t child = ::fork();
+    if (child == 0) {
+      auto own = open_death_pipe();
+      ::_exit(own && !tells(own->pipe, 20) && !tells(own->process, 0) && !tells(before->process, 0)
+                  ? 0
+                  : 1);
+    }
+    int end = 1;
+    ::waitpid(child, &end, 0);
+    ::_exit(before && end == 0 && !tells(before->pipe, 0) ? 0 : 1);
+  }
+  int end = 1;
+  ASSERT_EQ(::waitpid(pid, &end, 0), pid);
+  EXPECT_EQ(end, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, DeathPipe, ::testing::Values(true, false),
+                         [](const auto& p) { return p.param ? "pidfd" : "pipe"; });
+
+}  // namespace
+}  // namespace tutti::os

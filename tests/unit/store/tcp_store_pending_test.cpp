@@ -1,0 +1,184 @@
+// Peers of a TCP store that have not proven themselves, belong to another job, or talk nonsense.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+
+#include <array>
+#include <atomic>
+#include <future>
+#include <random>
+#include <thread>
+
+#include <tutti/store.hpp>
+#include "os/socket.hpp"
+#include "served.hpp"
+#include "store/tcp_client.hpp"
+#include "store/tcp_server.hpp"
+#include "store/wire.hpp"
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using tutti::Errc;
+using tutti::TcpStore;
+using namespace tutti::store;
+
+namespace os = tutti::os;
+
+namespace {
+
+TEST(TcpStore, StrangersDisturbNobody) {
+  TcpServerOptions options;
+  options.hello_timeout = 300ms;
+  options.secret = std::vector<std::byte>(32, std::byte{5});
+  auto server = serve(options);
+  auto store = join(server->address().port(), options.secret);
+
+  std::mt19937 random(7);
+  std::vector<os::Fd> strangers;
+  // Half-open, silent.
+  for (int i = 0; i < 20; ++i) strangers.push_back(dial(*server));
+  // Random bytes, huge lengths, half a hello, HTTP.
+  for (int i = 0; i < 60; ++i) {
+    os::Fd fd = dial(*server);
+    std::vector<std::byte> bytes(1 + random() % 500);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    if (i % 4 == 1) std::fill(bytes.begin(), bytes.end(), std::byte{0xff});
+    if (i % 4 == 2) {
+      const tutti::secure::Handshake handshake = dialler();
+      const auto hello = handshake.outgoing();
+      bytes.assign(hello.begin(), hello.begin() + 1 + random() % 63);
+    }
+    if (i % 4 == 3) {
+      const std::string_view http = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+      bytes.assign(reinterpret_cast<const std::byte*>(http.data()),
+                   reinterpret_cast<const std::byte*>(http.data()) + http.size());
+    }
+    // The server may have hung up already.
+    static_cast<void>(os::send_all(fd.get(), bytes, Clock::now() + 5s));
+    strangers.push_back(std::move(fd));
+    EXPECT_EQ(store->add("work", 1), i + 1) << "the job goes on";
+  }
+  for (const os::Fd& stranger : strangers) EXPECT_TRUE(hung_up(stranger, 5s));
+  EXPECT_EQ(store->add("work", 0), 60);
+}
+
+TEST(TcpStore, AWrongProofIsHungUpOn) {
+  TcpServerOptions options;
+  options.secret = std::vector<std::byte>(32, std::byte{5});
+  auto server = serve(options);
+  os::Fd fd = dial(*server);
+  const auto deadline = Clock::now() + 5s;
+  tutti::secure::Handshake handshake = dialler({options.secret, "", 0});
+  ASSERT_TRUE(say(fd, handshake));
+  std::array<std::byte, tutti::secure::kReplyBytes> reply{};
+  ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
+  handshake.feed(reply);
+  std::vector<std::byte> proof(handshake.outgoing().begin(), handshake.outgoing().end());
+  ASSERT_EQ(proof.size(), tutti::secure::kProofBytes);
+  proof.back() ^= std::byte{1};
+  handshake.sent(proof.size());
+  ASSERT_TRUE(os::send_all(fd.get(), proof, deadline));
+  ASSERT_TRUE(talk(fd, handshake));
+  EXPECT_EQ(handshake.failure().code(), Errc::refused);
+  EXPECT_THAT(std::string(handshake.failure().message()), HasSubstr("another secret"));
+  EXPECT_TRUE(hung_up(fd, 5s));
+}
+
+TEST(TcpStore, StrangersKeepTheirPlacesAndTheRestWaits) {
+  TcpServerOptions options;
+  options.max_pending = 8;
+  options.hello_timeout = 10min;
+  auto server = serve(options);
+  std::vector<os::Fd> strangers;
+  for (int i = 0; i < 40; ++i) strangers.push_back(dial(*server));
+  auto store = std::async(std::launch::async, [&] { return join(server->address().port()); });
+  for (const os::Fd& stranger : strangers) EXPECT_FALSE(hung_up(stranger, 1ms));
+  // The user comes in behind those who give their places up.
+  for (int i = 0; i < 40; ++i) strangers[static_cast<std::size_t>(i)].reset();
+  store.get()->set("still", "served");
+}
+
+TEST(TcpStore, GarbageFromAProvenUserEndsOnlyHim) {
+  auto server = serve();
+  auto store = join(server->address().port());
+  std::mt19937 random(11);
+  for (int i = 0; i < 40; ++i) {
+    os::Fd fd = dial_and_prove(*server);
+    std::vector<std::byte> bytes(kHeaderBytes + random() % 300);
+    for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+    if (i % 2 == 0) {
+      // A header that is fine but for the length it announces.
+      Request request;
+      request.op = Op::get;
+      request.keys = {"k"};
+      bytes = encode_request(request, 1);
+      bytes[3] = std::byte{0x7f};
+    } else {
+      bytes[5] = std::byte{1};  // reserved
+    }
+    static_cast<void>(os::send_all(fd.get(), bytes, Clock::now() + 5s));
+    EXPECT_TRUE(hung_up(fd, 5s)) << i;
+    EXPECT_EQ(store->add("work", 1), i + 1);
+  }
+}
+
+TEST(TcpStore, ALaterGenerationWaitsForItsServer) {
+  auto first =
+      tutti::make_tcp_store({.serve = true, .linger = 0ms, .timeout = 10s, .generation = 1});
+  const std::uint16_t port = first->port();
+  std::shared_ptr<TcpStore> second_user;
+  std::thread user([&] {
+    second_user = tutti::make_tcp_store({.port = port, .timeout = 10s, .generation = 2});
+  });
+  first->set("of", "the first");
+  first.reset();
+  auto second =
+      tutti::make_tcp_store({.port = port, .serve = true, .timeout = 10s, .generation = 2});
+  user.join();
+  ASSERT_TRUE(second_user);
+  EXPECT_FALSE(second_user->check("of"));
+  EXPECT_THROW(tutti::make_tcp_store({.port = port, .timeout = 10s, .generation = 1}),
+               tutti::NetworkError);
+}
+
+TEST(TcpStore, AnotherJobIsRefused) {
+  auto store = tutti::make_tcp_store({.serve = true, .timeout = 5s, .job = "mine"});
+  try {
+    tutti::make_tcp_store({.port = store->port(), .timeout = 5s, .job = "yours"});
+    FAIL() << "joined a foreign job";
+  } catch (const tutti::NetworkError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("another job"));
+  }
+}
+
+// A server that has our proof knows us, and our will: hanging up and calling again would carry it
+// out for a healthy rank.
+TEST(SlowTcpServer, IsWaitedForOnceItHasTheProof) {
+  auto listener = os::listen_tcp(loopback());
+  ASSERT_TRUE(listener) << listener.status().message();
+  auto address = os::local_address(listener->get());
+  ASSERT_TRUE(address);
+  std::atomic<int> connections{0};
+  std::atomic<bool> hung_up_early{false};
+  std::thread server([&] {
+    const auto deadline = Clock::now() + 15s;
+    if (auto ready = os::wait_ready(listener->get(), POLLIN, deadline); !ready || !*ready) return;
+    auto user = os::accept_connection(listener->get());
+    if (!user || !user->valid()) return;
+    ++connections;
+    tutti::secure::Handshake handshake = acceptor();
+    if (!talk(*user, handshake)) return;
+    handshake.conclude(tutti::secure::Refusal::none);
+    hung_up_early = hung_up(*user, 1500ms);  // longer than a hello may take
+    (void)say(*user, handshake);
+  });
+  auto client =
+      TcpClient::connect({"127.0.0.1", address->port(), 1000ms, {}}, {}, Clock::now() + 12s);
+  EXPECT_TRUE(client) << client.status().message();
+  server.join();
+  EXPECT_EQ(connections, 1);
+  EXPECT_FALSE(hung_up_early);
+}
+
+}  // namespace
