@@ -42,7 +42,9 @@ def _die_with(parent: int) -> None:
     """The process that has called `run` is not this one's parent: the launcher is."""
     try:
         ends = [os.pidfd_open(parent)]
-    except (AttributeError, OSError):  # an old kernel, or it is gone: then the launcher ends us
+    except ProcessLookupError:
+        sys.exit("run: the process that started this rank has ended")
+    except (AttributeError, OSError):  # an old kernel: then only the launcher can end us
         return
     threading.Thread(target=child._die_after, args=(ends,), name="tutti parent watch", daemon=True).start()
 

@@ -14,6 +14,7 @@ import pytest
 import tutti
 import tutti.distributed as dist
 import tutti.multiprocessing as mp
+from tutti.multiprocessing import child
 
 
 @pytest.fixture(autouse=True)
@@ -125,10 +126,21 @@ def test_the_end_of_the_caller_ends_the_ranks(tmp_path):
     job.wait()
     assert len(texts) == 2
     left = {int(text) for text in texts}
+    until = time.monotonic() + 40
     while left and time.monotonic() < until:
         left = {pid for pid in left if os.path.exists(f"/proc/{pid}")}
         time.sleep(0.05)
     assert not left
+
+
+def test_a_rank_whose_caller_has_ended_ends(tmp_path):
+    caller = subprocess.Popen(["true"])
+    caller.wait()
+    child.write(str(tmp_path / "call"), ({}, b"", False, caller.pid))
+    done = subprocess.run([sys.executable, "-m", "tutti.multiprocessing.launched_rank", str(tmp_path)],
+                          capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert "the process that started this rank has ended" in done.stderr
 
 
 def test_threads_are_no_ranks_of_mpi(monkeypatch):

@@ -192,7 +192,8 @@ def cause_comes_second(index, folder):
     raise ValueError("the cause")
 
 
-def test_a_consequence_is_not_blamed(tmp_path):
+def test_a_consequence_is_not_blamed(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys.modules["tutti.multiprocessing.spawn"], "_FOR_THE_CAUSE", LONG)
     context = mp.start_processes(cause_comes_second, (str(tmp_path),), nprocs=2, join=False)
     context.processes[0].join(LONG)
     (tmp_path / "go").touch()
