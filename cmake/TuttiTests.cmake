@@ -114,7 +114,7 @@ function(tutti_test_program target)
   add_executable(${target} ${arg_SOURCES})
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_link_libraries(${target} PRIVATE tutti_internal tutti_warnings ${arg_LIBRARIES} ${arg_MAIN}
-                                          GTest::gmock)
+                                          tutti_verify GTest::gmock)
   set(headers tutti_optimized_test_headers)
   if(NOT arg_OPTIMIZED)
     set(headers tutti_test_headers)

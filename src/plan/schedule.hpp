@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -11,7 +10,7 @@
 // A schedule is what one rank does in one operation: a small program of steps with loops. It is
 // pure data: no sockets, no threads, no clock, no byte counts and no addresses. So one schedule
 // serves every call of a size class, can be proven by running all ranks in a unit test
-// (prover.hpp), printed, priced, and executed by the one engine on shared memory, TCP or a
+// (verify/prover.hpp), printed, priced, and executed by the one engine on shared memory, TCP or a
 // simulated network.
 namespace tutti::plan {
 
@@ -116,7 +115,6 @@ enum class StepKind : std::uint8_t {
   loop,        ///< repeat until the matching end_loop, `times` times; at most two deep
   end_loop,
 };
-[[nodiscard]] std::string_view to_string(StepKind kind) noexcept;
 
 /// A set of ranks: `count` ranks first, first+stride, ... taken modulo the group's size.
 struct RankSet {
@@ -263,9 +261,5 @@ struct Binding {
 [[nodiscard]] std::int32_t cycle_of(const Schedule& schedule, const Binding& b) noexcept;
 /// Slots of stage that are really needed, see cycle_of.
 [[nodiscard]] std::int32_t stage_slots_of(const Schedule& schedule, const Binding& b) noexcept;
-
-/// The schedule as text, a line each step, for people.
-[[nodiscard]] std::string to_text(const Schedule& schedule);
-[[nodiscard]] std::string to_text(const Step& step);
 
 }  // namespace tutti::plan

@@ -70,7 +70,7 @@ TEST(EngineSimulation, ResultsAreRightToTheLastBit) {
 /// How long an all_reduce of so many float32 takes, once all ranks, each on a host of its own, have
 /// called it.
 std::chrono::nanoseconds time_of_all_reduce(int ranks, std::size_t count,
-                                            const transport::sim::LinkOptions& links) {
+                                            const verify::sim::LinkOptions& links) {
   Setup setup;
   setup.host_of.resize(static_cast<std::size_t>(ranks));
   std::iota(setup.host_of.begin(), setup.host_of.end(), 0);
@@ -107,7 +107,7 @@ std::chrono::nanoseconds time_of_all_reduce(int ranks, std::size_t count,
 }
 
 TEST(EngineSimulation, SmallAllReduceBetweenHostsTakesOneLatency) {
-  transport::sim::LinkOptions links;
+  verify::sim::LinkOptions links;
   links.latency = std::chrono::milliseconds(1);
   links.jitter = {};
   links.bytes_per_microsecond = 10'000;

@@ -7,12 +7,12 @@
 
 #include <tutti/collective.hpp>
 
-#include "transport/sim/random.hpp"
+#include "verify/sim/random.hpp"
 
 // Random programs: what every rank calls, and what must come out.
 namespace tutti::engine::simulation {
 
-using transport::sim::Random;
+using verify::sim::Random;
 
 enum class Action : std::uint8_t { call, make, remove };
 

@@ -51,7 +51,7 @@ Simulation::Simulation(const Setup& setup)
     }
     world.whereabouts.assign(setup.host_of.size(), "");
     world.process_state = process_state;
-    world.now = transport::sim::Network::now;
+    world.now = verify::sim::Network::now;
     world.populate = take_no_pages;
     world.algorithms = setup.algorithms;
     one.engine = std::make_unique<Engine>(std::move(world));

@@ -9,17 +9,17 @@
 
 #include "engine/engine.hpp"
 #include "transport/shm/ring_transport.hpp"
-#include "transport/sim/memory.hpp"
-#include "transport/sim/network.hpp"
+#include "verify/sim/memory.hpp"
+#include "verify/sim/network.hpp"
 
 namespace tutti::engine::simulation {
 
-using transport::sim::Random;
+using verify::sim::Random;
 
 struct Setup {
   std::uint64_t seed = 0;
   std::vector<int> host_of;
-  transport::sim::LinkOptions links;
+  verify::sim::LinkOptions links;
   std::string algorithms;
   int cpus = 4;
 };
@@ -35,10 +35,10 @@ class Simulation {
   [[nodiscard]] Engine& engine(int rank) noexcept {
     return *ranks_[static_cast<std::size_t>(rank)].engine;
   }
-  [[nodiscard]] transport::sim::Network& network() noexcept { return network_; }
+  [[nodiscard]] verify::sim::Network& network() noexcept { return network_; }
   [[nodiscard]] transport::Regions& regions(int rank) noexcept { return memory_.regions(rank); }
   [[nodiscard]] Random& random() noexcept { return random_; }
-  [[nodiscard]] static TimePoint now() noexcept { return transport::sim::Network::now(); }
+  [[nodiscard]] static TimePoint now() noexcept { return verify::sim::Network::now(); }
 
   /// It is never driven again; the others hear of it within a few milliseconds.
   void kill(int rank);
@@ -70,8 +70,8 @@ class Simulation {
   int pick();
   void jump();
 
-  transport::sim::Memory memory_;
-  transport::sim::Network network_;
+  verify::sim::Memory memory_;
+  verify::sim::Network network_;
   Random random_;
   std::vector<Rank> ranks_;
   int last_ = 0;

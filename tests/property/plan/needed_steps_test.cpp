@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
 
 #include "proof_cases.hpp"
+#include "verify/text.hpp"
 
 // Takes every single step out of every schedule: the prover must miss it. So the schedules have no
 // step too many, and the prover has no blind spot as long as a step.
-namespace tutti::plan {
+namespace tutti::verify {
+
+using namespace plan;
+
 namespace {
 
 /// A copy without the step; an empty one where it cannot be taken out alone.
@@ -77,4 +81,4 @@ INSTANTIATE_TEST_SUITE_P(Every, NeededStep,
                          [](const auto& a) { return name_of(a.param); });
 
 }  // namespace
-}  // namespace tutti::plan
+}  // namespace tutti::verify

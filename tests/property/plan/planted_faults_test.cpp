@@ -9,7 +9,10 @@
 #include "proof_cases.hpp"
 
 // Right schedules with one thing made wrong. The prover must say of each what it is.
-namespace tutti::plan {
+namespace tutti::verify {
+
+using namespace plan;
+
 namespace {
 
 using All = std::vector<Schedule>;
@@ -513,4 +516,4 @@ TEST(PlantedFaults, CoverEveryKind) {
 }
 
 }  // namespace
-}  // namespace tutti::plan
+}  // namespace tutti::verify

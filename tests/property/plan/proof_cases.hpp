@@ -7,12 +7,15 @@
 #include <string>
 #include <vector>
 
-#include "plan/prover.hpp"
 #include "plan/select.hpp"
 #include "support/long_tests.hpp"
+#include "verify/prover.hpp"
 
 // The cases that schedules are proven for.
-namespace tutti::plan {
+namespace tutti::verify {
+
+using plan::Algorithm;
+using plan::make_topology;
 
 inline constexpr int kSizes = 33;
 inline constexpr std::size_t kChunkBytes =
@@ -110,4 +113,4 @@ inline constexpr std::size_t kChunkBytes =
          (c.uneven != 0 ? ", uneven " + std::to_string(c.uneven) : "");
 }
 
-}  // namespace tutti::plan
+}  // namespace tutti::verify

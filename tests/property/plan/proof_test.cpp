@@ -2,9 +2,13 @@
 
 #include "base/kinds.hpp"
 #include "proof_cases.hpp"
+#include "verify/text.hpp"
 
 // Every algorithm, proven for every size 1..33.
-namespace tutti::plan {
+namespace tutti::verify {
+
+using namespace plan;
+
 namespace {
 
 /// Proves one algorithm on one topology for all counts; returns the number of executions.
@@ -99,4 +103,4 @@ INSTANTIATE_TEST_SUITE_P(Every, Proof, testing::ValuesIn(algorithms().begin(), a
                          [](const auto& a) { return name_of(a.param); });
 
 }  // namespace
-}  // namespace tutti::plan
+}  // namespace tutti::verify

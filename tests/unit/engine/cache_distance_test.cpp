@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "transport/sim/memory.hpp"
+#include "verify/sim/memory.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -30,7 +30,7 @@ class CacheDistanceTest : public testing::Test {
  protected:
   void make(int size, int cpus = 8) {
     const auto ranks = static_cast<std::size_t>(size);
-    memory_ = std::make_unique<transport::sim::Memory>(std::vector<int>(ranks, 0));
+    memory_ = std::make_unique<verify::sim::Memory>(std::vector<int>(ranks, 0));
     GroupSpec spec;
     spec.id = 5;
     spec.name = "far";
@@ -118,7 +118,7 @@ class CacheDistanceTest : public testing::Test {
 
   void TearDown() override { quick = false; }
 
-  std::unique_ptr<transport::sim::Memory> memory_;
+  std::unique_ptr<verify::sim::Memory> memory_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<Group*> groups_;
 };

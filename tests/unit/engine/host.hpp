@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "transport/sim/memory.hpp"
+#include "verify/sim/memory.hpp"
 
 namespace tutti::engine {
 
@@ -89,7 +89,7 @@ class Host {
  private:
   static constexpr std::uint64_t kAlone = 1'000'001;
 
-  transport::sim::Memory memory_;
+  verify::sim::Memory memory_;
   std::vector<std::unique_ptr<Engine>> engines_;
   std::vector<int> everybody_;
   std::vector<std::unordered_map<std::uint64_t, Group*>> groups_;  // by rank

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "transport/sim/memory.hpp"
+#include "verify/sim/memory.hpp"
 
 namespace tutti::engine {
 
@@ -115,7 +115,7 @@ class LoneEngine : public testing::Test {
     return true;
   }
 
-  transport::sim::Memory memory_{{0, 1, 2}};
+  verify::sim::Memory memory_{{0, 1, 2}};
   NotingTransport transport_;
   Engine engine_;
 };

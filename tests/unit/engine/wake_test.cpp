@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "engine/engine.hpp"
-#include "transport/sim/memory.hpp"
+#include "verify/sim/memory.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -125,7 +125,7 @@ class Sleepers {
   }
 
   Program program_;
-  transport::sim::Memory memory_;
+  verify::sim::Memory memory_;
   std::vector<Rank> ranks_;
 };
 

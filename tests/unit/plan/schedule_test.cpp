@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "plan/program.hpp"
+#include "verify/text.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -175,7 +176,7 @@ TEST(TimesOf, CountsChunks) {
 
 TEST(ToText, NamesEveryStep) {
   const Schedule s = slice_owner_all_reduce({1, 3, 0, nullptr, 1024});
-  const std::string text = to_text(s);
+  const std::string text = verify::to_text(s);
   EXPECT_NE(text.find("slice_owner of all_reduce: rank 1 of 3"), text.npos);
   EXPECT_NE(text.find("loop chunks"), text.npos);
   EXPECT_NE(text.find("await counter 1 of rank 2 >= i+1"), text.npos);

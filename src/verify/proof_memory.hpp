@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "plan/prover.hpp"
+#include "verify/prover.hpp"
 
 // What the prover knows about memory: who wrote and read each element when, and what it stands for.
-namespace tutti::plan::proof {
+namespace tutti::verify::proof {
 
 /// Time of each rank as far as known: what happened on rank q up to clock[q] happened before.
 using Clock = std::vector<std::uint32_t>;
@@ -129,4 +129,4 @@ class Memory {
   std::size_t step_ = 0;
 };
 
-}  // namespace tutti::plan::proof
+}  // namespace tutti::verify::proof

@@ -1,4 +1,4 @@
-#include "transport/sim/memory.hpp"
+#include "verify/sim/memory.hpp"
 
 #include <sys/mman.h>
 
@@ -6,7 +6,10 @@
 #include <new>
 #include <utility>
 
-namespace tutti::transport::sim {
+namespace tutti::verify::sim {
+
+using transport::RegionPeer;
+
 namespace {
 
 // Sparse: only what is touched costs. Room for staging beside the ring.
@@ -89,4 +92,4 @@ std::vector<int> Memory::local_of(int rank) const {
   return local;
 }
 
-}  // namespace tutti::transport::sim
+}  // namespace tutti::verify::sim

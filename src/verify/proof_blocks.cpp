@@ -4,11 +4,14 @@
 #include <numeric>
 
 #include "base/kinds.hpp"
-#include "plan/proof_machine.hpp"
+#include "verify/proof_machine.hpp"
 
 // Which elements a rank's input and output hold, and where. Elements of all_to_all have a number of
 // their own at each end; here they are told apart by the input that they come from.
-namespace tutti::plan::proof {
+namespace tutti::verify::proof {
+
+using namespace plan;
+
 namespace {
 
 /// Elements of the block that `from` has for `to`, or of the block of rank `to` where there is one
@@ -123,4 +126,4 @@ bool Machine::blocks_exist(int r, const Operand& operand) {
   return false;
 }
 
-}  // namespace tutti::plan::proof
+}  // namespace tutti::verify::proof

@@ -7,10 +7,15 @@
 #include <memory>
 #include <vector>
 
-#include "transport/sim/random.hpp"
 #include "transport/transport.hpp"
+#include "verify/sim/random.hpp"
 
-namespace tutti::transport::sim {
+namespace tutti::verify::sim {
+
+using transport::FrameHeader;
+using transport::FrameType;
+using transport::Sink;
+using transport::Transport;
 
 using TimePoint = std::chrono::steady_clock::time_point;
 using std::chrono::nanoseconds;
@@ -145,4 +150,4 @@ class Network {
   int violations_ = 0;
 };
 
-}  // namespace tutti::transport::sim
+}  // namespace tutti::verify::sim

@@ -15,7 +15,11 @@
 // is what every interleaving does, as long as no two accesses to the same memory are unordered; and
 // vector clocks see every such pair in that one execution. A claim is the one step with several
 // outcomes: all owners are tried.
-namespace tutti::plan {
+namespace tutti::verify {
+
+using plan::Schedule;
+using plan::Shape;
+using plan::Topology;
 
 /// What can be wrong with a set of schedules.
 enum class Fault : std::uint8_t {
@@ -92,4 +96,4 @@ struct Claims {
 [[nodiscard]] std::vector<Finding> check_symmetry(std::span<const Schedule> all,
                                                   const Topology& topology, const ProofCase& c);
 
-}  // namespace tutti::plan
+}  // namespace tutti::verify

@@ -9,10 +9,18 @@
 #include <tuple>
 #include <vector>
 
-#include "plan/proof_memory.hpp"
-#include "plan/prover.hpp"
+#include "verify/proof_memory.hpp"
+#include "verify/prover.hpp"
 
-namespace tutti::plan::proof {
+namespace tutti::verify::proof {
+
+using plan::Binding;
+using plan::Expr;
+using plan::Operand;
+using plan::Range;
+using plan::RankSet;
+using plan::Space;
+using plan::Step;
 
 /// One execution of the schedules of all ranks, with as little order between them as the steps
 /// make.
@@ -68,7 +76,7 @@ class Machine {
     Known known;
     std::vector<bool> line_seen;
     std::vector<Release> line;  ///< none or one
-    std::vector<Release> counters[kCounters];
+    std::vector<Release> counters[plan::kCounters];
     std::vector<Inbox> from;  ///< by sender
     std::size_t given = 0;    ///< elements of the input
     std::vector<Cell> input;
@@ -145,4 +153,4 @@ class Machine {
 /// the input, all receives posted before anything is awaited, the own block copied, nothing else.
 [[nodiscard]] std::vector<Finding> check_any_splits(const Schedule& schedule);
 
-}  // namespace tutti::plan::proof
+}  // namespace tutti::verify::proof

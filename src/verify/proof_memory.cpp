@@ -1,8 +1,8 @@
-#include "plan/proof_memory.hpp"
+#include "verify/proof_memory.hpp"
 
 #include <algorithm>
 
-namespace tutti::plan::proof {
+namespace tutti::verify::proof {
 
 void join(Clock& a, const Clock& b) {
   for (std::size_t r = 0; r < a.size(); ++r) a[r] = std::max(a[r], b[r]);
@@ -157,4 +157,4 @@ void Memory::write(const Place& place, const Access& by, std::uint32_t time,
   }
 }
 
-}  // namespace tutti::plan::proof
+}  // namespace tutti::verify::proof

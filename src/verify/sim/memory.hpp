@@ -6,7 +6,10 @@
 
 #include "transport/region.hpp"
 
-namespace tutti::transport::sim {
+namespace tutti::verify::sim {
+
+namespace shm = transport::shm;
+using transport::Regions;
 
 /// The memory that simulated ranks share: an arena and a page for each, laid out as the real ones
 /// (shm/layout.hpp), in this process. Arenas are kept for the next simulation of the thread.
@@ -32,4 +35,4 @@ class Memory {
   std::vector<Regions> regions_;
 };
 
-}  // namespace tutti::transport::sim
+}  // namespace tutti::verify::sim

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
-#include "plan/proof_machine.hpp"
+#include "verify/proof_machine.hpp"
 
 // The steps that touch memory.
-namespace tutti::plan::proof {
+namespace tutti::verify::proof {
+
+using namespace plan;
 
 bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place& out) {
   Rank& rank = ranks_[static_cast<std::size_t>(r)];
@@ -308,4 +310,4 @@ void Machine::complete(int r, int from, Post& post) {
   }
 }
 
-}  // namespace tutti::plan::proof
+}  // namespace tutti::verify::proof

@@ -1,11 +1,14 @@
-#include "plan/prover.hpp"
+#include "verify/prover.hpp"
 
 #include <algorithm>
 
 #include "base/kinds.hpp"
-#include "plan/proof_machine.hpp"
+#include "verify/proof_machine.hpp"
 
-namespace tutti::plan {
+namespace tutti::verify {
+
+using namespace plan;
+
 namespace {
 
 bool has_claim(const Schedule& s) {
@@ -104,4 +107,4 @@ std::vector<Schedule> build_all(Schedule (*build)(const Shape&), const Topology&
   return all;
 }
 
-}  // namespace tutti::plan
+}  // namespace tutti::verify

@@ -3,10 +3,14 @@
 #include <algorithm>
 
 #include "base/kinds.hpp"
-#include "plan/proof_machine.hpp"
+#include "verify/proof_machine.hpp"
+#include "verify/text.hpp"
 
 // What must hold at the end, and how it is told.
-namespace tutti::plan::proof {
+namespace tutti::verify::proof {
+
+using namespace plan;
+
 namespace {
 
 constexpr std::size_t kMaxFindings = 50;
@@ -295,4 +299,4 @@ void Machine::check_barrier(int r) {
   }
 }
 
-}  // namespace tutti::plan::proof
+}  // namespace tutti::verify::proof

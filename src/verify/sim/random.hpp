@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace tutti::transport::sim {
+namespace tutti::verify::sim {
 
 /// Numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014). The same on every machine.
 class Random {
@@ -27,4 +27,4 @@ class Random {
   std::uint64_t state_;
 };
 
-}  // namespace tutti::transport::sim
+}  // namespace tutti::verify::sim

@@ -1,10 +1,10 @@
-#include "transport/sim/network.hpp"
+#include "verify/sim/network.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
-namespace tutti::transport::sim {
+namespace tutti::verify::sim {
 namespace {
 
 thread_local TimePoint virtual_now{};
@@ -259,4 +259,4 @@ void SimTransport::close(std::uint64_t) noexcept {
   }
 }
 
-}  // namespace tutti::transport::sim
+}  // namespace tutti::verify::sim

@@ -4,10 +4,14 @@
 #include <string>
 
 #include "base/kinds.hpp"
-#include "plan/proof_machine.hpp"
-#include "plan/prover.hpp"
+#include "verify/proof_machine.hpp"
+#include "verify/prover.hpp"
+#include "verify/text.hpp"
 
-namespace tutti::plan {
+namespace tutti::verify {
+
+using namespace plan;
+
 namespace {
 
 /// What one rank does, one text for each step that it comes by, with ranks renamed.
@@ -181,4 +185,4 @@ std::vector<Finding> check_symmetry(std::span<const Schedule> all, const Topolog
   return found;
 }
 
-}  // namespace tutti::plan
+}  // namespace tutti::verify

@@ -1,9 +1,11 @@
+#include "verify/text.hpp"
+
 #include <fmt/format.h>
 
-#include "plan/schedule.hpp"
+namespace tutti::verify {
 
-// Schedules as text for people.
-namespace tutti::plan {
+using namespace plan;
+
 namespace {
 
 std::string text(const Expr& e) {
@@ -140,4 +142,4 @@ std::string to_text(const Schedule& schedule) {
   return all;
 }
 
-}  // namespace tutti::plan
+}  // namespace tutti::verify

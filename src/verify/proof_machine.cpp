@@ -1,11 +1,14 @@
-#include "plan/proof_machine.hpp"
+#include "verify/proof_machine.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-namespace tutti::plan::proof {
+namespace tutti::verify::proof {
+
+using namespace plan;
+
 namespace {
 
 constexpr std::uint64_t kMaxSteps = 1'000'000;  // more is no end
@@ -242,4 +245,4 @@ void Machine::signal(int r, const Step& step) {
   history.back().value = value;
 }
 
-}  // namespace tutti::plan::proof
+}  // namespace tutti::verify::proof
