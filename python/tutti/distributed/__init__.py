@@ -27,8 +27,7 @@ from typing import Any as _Any
 
 from tutti.distributed.backend import (Backend, BackendConfig, get_default_backend_for_device, is_available,
                                        is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available,
-                                       is_torchelastic_launched, is_ucc_available, is_xccl_available,
-                                       mpi_communicator)
+                                       is_torchelastic_launched, is_ucc_available, is_xccl_available)
 from tutti.distributed.coalesced import (_coalescing_manager, _CoalescingManager, all_gather_coalesced,
                                          all_gather_into_tensor_coalesced, all_reduce_coalesced,
                                          reduce_scatter_tensor_coalesced)
@@ -43,9 +42,10 @@ from tutti.distributed.debug import (DebugLevel, breakpoint, get_debug_level, ge
 from tutti.distributed.device_mesh import DeviceMesh, init_device_mesh
 from tutti.distributed.exceptions import (DistBackendError, DistError, DistNetworkError, DistQueueEmptyError,
                                           DistStoreError, QueueEmptyError)
-from tutti.distributed.process_group import (GroupMember, ProcessGroup, _rank_not_in_group, get_backend, get_backend_config,
-                                     get_global_rank, get_group_rank, get_pg_count, get_process_group_ranks, get_rank,
-                                     get_world_size, group)
+from tutti.distributed.process_group import (GroupMember, ProcessGroup, _rank_not_in_group, get_backend,
+                                             get_backend_config, get_global_rank, get_group_rank, get_pg_count,
+                                             get_process_group_ranks, get_rank, get_world_size, group,
+                                             mpi_communicator)
 from tutti.distributed.groups import (new_group, new_subgroups, new_subgroups_by_enumeration, shrink_group,
                                       split_group)
 from tutti.distributed.init import (_abort_process_group, destroy_process_group, init_process_group, is_initialized)

@@ -174,20 +174,6 @@ def communicator_handle(communicator: Any) -> int | None:
     return handle
 
 
-def mpi_communicator(group: Any = None) -> int:
-    """The handle of the communicator on which the group (the world) runs: `mpi4py.MPI.Comm.fromhandle` takes it.
-
-    It belongs to the group: duplicate it for operations of your own, and do not free it. ValueError for a group that is
-    on another backend.
-    """
-    from tutti.distributed.process_group import member_group  # noqa: PLC0415: that module needs this one
-    member = member_group(group, "mpi_communicator")
-    handle = None if member is None else member._low.communicator
-    if handle is None:
-        raise ValueError("mpi_communicator: the group is not on the backend \"mpi\", or this rank is not in it")
-    return int(handle)
-
-
 def is_available() -> bool:
     """The package can be used: True."""
     return True

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tutti.distributed.backend import Backend
-from tutti.distributed.process_group import NON_GROUP_MEMBER, ProcessGroup, default_group, get_process_group_ranks, world
 from tutti.distributed.groups import _enumerated
 from tutti.distributed.init import init_process_group
+from tutti.distributed.process_group import NON_GROUP_MEMBER, ProcessGroup, default_group, get_process_group_ranks
+from tutti.distributed.world import world
 
 _stack: list["DeviceMesh"] = []
 

@@ -6,9 +6,10 @@ from typing import Any
 from tutti.distributed import *  # noqa: F403
 from tutti.distributed.coalesced import _coalescing_manager
 from tutti.distributed.constants import check_timedelta, default_pg_timeout
-from tutti.distributed.process_group import (ProcessGroup, _rank_not_in_group, default_group, default_store,
-                                             get_world_size, registered, world)
+from tutti.distributed.process_group import (ProcessGroup, _rank_not_in_group, default_group, get_world_size,
+                                             registered)
 from tutti.distributed.stores import Store
+from tutti.distributed.world import world
 
 __all__ = ["_coalescing_manager", "_get_default_group", "_get_default_store", "_get_default_timeout",
            "_get_group_size", "_get_pg_config", "_get_process_group_name", "_get_process_group_store",
@@ -22,7 +23,7 @@ def _get_default_group() -> ProcessGroup:
 
 def _get_default_store() -> Store:
     """A part of the store in which the world met, for the program's own keys; ValueError before init_process_group."""
-    return default_store()
+    return world.store()
 
 
 def _get_process_group_store(pg: ProcessGroup) -> Store:
@@ -37,9 +38,10 @@ def _get_process_group_name(pg: ProcessGroup) -> str:
 
 def _resolve_process_group(group_name: str) -> ProcessGroup:
     """The group of that name; RuntimeError if none lives."""
-    if group_name not in world.groups:
+    pg = world.groups.get(group_name)
+    if not isinstance(pg, ProcessGroup):
         raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}")
-    return world.groups[group_name]
+    return pg
 
 
 def _get_group_size(group: Any) -> int:

@@ -11,7 +11,9 @@ from typing import Any, NoReturn
 from tutti import _tutti
 from tutti.distributed.backend import BackendType as Kind
 from tutti.distributed.constants import check_timedelta, default_pg_timeout
+from tutti.distributed.ranks import whole_ranks
 from tutti.distributed.stores import PrefixStore, Store
+from tutti.distributed.world import Group, world
 from tutti.errors import DisagreementError, InvalidArgument
 
 
@@ -34,7 +36,7 @@ def _device_name(device: Any) -> str:
     return str(getattr(device, "type", device)).split(":")[0]
 
 
-class GroupAttributes:
+class GroupAttributes(Group):
     """What a ProcessGroup can be asked, besides operations."""
 
     __slots__ = ()
@@ -47,14 +49,6 @@ class GroupAttributes:
     MPI = Kind.MPI
     XCCL = Kind.XCCL
     CUSTOM = Kind.CUSTOM
-
-    _low: _tutti.ProcessGroup
-    _ranks: list[int]
-    _own: int
-    _backend: str
-    _config: Any
-    _name: str
-    _desc: str
 
     # ---- settings ----
 
@@ -199,8 +193,7 @@ class GroupAttributes:
     def get_group_store(self) -> Store:
         """A part of the store in which the world met, for keys of this group alone; every member has the same. It is
         gone with the world. ValueError after destroy_process_group."""
-        from tutti.distributed.process_group import default_store
-        return PrefixStore(self._name, default_store())
+        return PrefixStore(self._name, world.store())
 
     def split_group(self, ranks: Sequence[int], timeout: timedelta | None = None, opts: Any = None,
                     group_name: str | None = None, group_desc: str | None = None, device_types: Any = None) -> Any:
@@ -211,7 +204,6 @@ class GroupAttributes:
         Errors: InvalidArgument for a list that is empty, has a rank twice or one that is not here;
         DisagreementError where members have given different lists.
         """
-        from tutti.distributed.groups import register, whole_ranks
         if timeout is not None:
             check_timedelta(timeout)
         listed = sorted(whole_ranks(ranks, "split_group"))
@@ -236,8 +228,7 @@ class GroupAttributes:
             low.close()
             raise DisagreementError(f"split_group of group {self._name!r}: this rank has given the ranks {listed}, but "
                                     f"{come} have given lists that begin with {listed[0]}; give all members the same")
-        return register(low, [self._ranks[rank] for rank in listed], (self._backend, self._config), name,
-                        group_desc or f"{self._desc}:split")
+        return self._sibling(low, [self._ranks[rank] for rank in listed], name, group_desc or f"{self._desc}:split")
 
     def merge_remote_group(self, store: Store, size: int, timeout: timedelta = default_pg_timeout,
                            group_name: str | None = None, group_desc: str | None = None) -> Any:
@@ -248,7 +239,6 @@ class GroupAttributes:
         What comes out is a world of its own: its connections are its own, and its ranks count as global ones.
         Errors: InvalidArgument for a size that the groups do not make; TimeoutError where some do not come.
         """
-        from tutti.distributed.groups import register
         check_timedelta(timeout)
         own, first = len(self._ranks), bytearray(8)
         if not isinstance(store, Store):
@@ -266,5 +256,9 @@ class GroupAttributes:
         name = group_name or f"{self._name}:merge"
         low = _tutti.init_process_group(store=part, rank=begin + self._own, world_size=size, timeout=timeout,
                                         name=f"group {name}", backend=self._config.engine())
-        return register(low, list(range(size)), (self._backend, self._config), name,
-                        group_desc or f"{self._desc}:merge")
+        return self._sibling(low, list(range(size)), name, group_desc or f"{self._desc}:merge")
+
+    def _sibling(self, low: _tutti.ProcessGroup, ranks: list[int], name: str, desc: str) -> Any:
+        """A new group on the same engine, known to this module. A name that is taken gets a number."""
+        with world.lock:
+            return world.add(type(self)(low, ranks, self._backend, self._config, world.free_name(name), desc))

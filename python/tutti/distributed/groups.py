@@ -8,8 +8,10 @@ from tutti import _tutti
 from tutti.distributed import exchange, plugins
 from tutti.distributed.backend import Backend, engine_of
 from tutti.distributed.constants import check_timedelta, timeout_or_default
-from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, default_store,
-                                             get_world_size, member_group, world)
+from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, get_world_size,
+                                             member_group)
+from tutti.distributed.ranks import whole_ranks
+from tutti.distributed.world import world
 
 
 def _engine(backend: str | None, parent: ProcessGroup) -> tuple[str, Any]:
@@ -29,27 +31,7 @@ def register(low: Any, ranks: list[int], engine: tuple[str, Any], name: str, des
     if low is None:
         return NON_GROUP_MEMBER
     with world.lock:
-        return world.add(ProcessGroup(low, ranks, engine[0], engine[1], free_name(name), desc or "undefined"))
-
-
-def free_name(base: str) -> str:
-    """The name, with a number behind it if a group has it."""
-    name, times = base, 0
-    while name in world.groups:
-        times += 1
-        name = f"{base}_{times}"
-    return name
-
-
-def whole_ranks(ranks: Any, what: str) -> list[int]:
-    """Ranks as numbers, of a list, an array or anything like it; TypeError for what is none, 0.5 and "0" too."""
-    if isinstance(ranks, (str, bytes)) or not hasattr(ranks, "__iter__"):
-        raise TypeError(f"{what}: ranks are given as a list, not as {ranks!r}")
-    listed = list(ranks)
-    for rank in listed:
-        if not hasattr(rank, "__index__"):
-            raise TypeError(f"{what}: {rank!r} is no rank; ranks are whole numbers")
-    return [rank.__index__() for rank in listed]
+        return world.add(ProcessGroup(low, ranks, engine[0], engine[1], world.free_name(name), desc or "undefined"))
 
 
 def _checked_ranks(ranks: Sequence[int] | None, size: int, sort: bool) -> list[int]:
@@ -89,13 +71,13 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
                 return None
             import hashlib
             # Who is not in the group does not count it: its name comes from its ranks.
-            name = free_name(hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest())
+            name = world.free_name(hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest())
         else:
             name = world.next_name()
         limit = timeout_or_default(timeout or None)
         shown = _shown(name, group_desc)
         if engine[1].engine() in Backend._plugins:
-            low = plugins.make_sub_group(engine[1].engine(), default_store(), listed, parent._own, name, shown, limit,
+            low = plugins.make_sub_group(engine[1].engine(), world.store(), listed, parent._own, name, shown, limit,
                                          pg_options)
         elif use_local_synchronization:
             low = exchange.make_among(parent, listed, name, limit)
@@ -171,7 +153,7 @@ def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: timedelta
             low = parent._low.split(colour, 0 if colour is None else lists[colour].index(me), name=shown, timeout=limit)
         else:
             low = None if colour is None else plugins.make_sub_group(
-                engine[1].engine(), default_store(), lists[colour], me, names[colour], shown, limit, pg_options)
+                engine[1].engine(), world.store(), lists[colour], me, names[colour], shown, limit, pg_options)
         groups = [register(low if number == colour else None, ranks, engine, names[number], desc)
                   for number, ranks in enumerate(lists)]
     return (None if colour is None else groups[colour]), groups

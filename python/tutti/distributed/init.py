@@ -10,7 +10,8 @@ from tutti.distributed import meeting
 from tutti.distributed import plugins
 from tutti.distributed.backend import communicator_handle, engine_of
 from tutti.distributed.constants import check_timedelta, timeout_or_default
-from tutti.distributed.process_group import (DESTROYED, ProcessGroup, default_group, is_non_member, world)
+from tutti.distributed.process_group import ProcessGroup, default_group, is_non_member
+from tutti.distributed.world import DESTROYED, world
 
 _OTHER_LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
@@ -155,21 +156,9 @@ def destroy_process_group(group: Any = None) -> None:
     if group is None and world.default is None:
         raise AssertionError("Process group cannot be None")
     pg = default_group() if group is None else group
-    if not isinstance(pg, ProcessGroup) or world.groups.get(pg._name) is not pg:
+    if not isinstance(pg, ProcessGroup):
         raise ValueError(DESTROYED)
-    with world.lock:
-        if pg is world.default:
-            groups = list(world.groups.values())
-            hook = world.excepthook
-            world.clear()
-            # A program that has set its own since keeps it.
-            if hook is not None and sys.excepthook is hook[0]:
-                sys.excepthook = hook[1]
-            for each in reversed(groups):
-                each._low.close()
-        else:
-            del world.groups[pg._name]
-            pg._low.close()
+    world.destroy(pg)
 
 
 def _abort_process_group(group: Any = None) -> None:
@@ -177,5 +166,5 @@ def _abort_process_group(group: Any = None) -> None:
     pg = default_group() if group is None else group
     victims = list(world.groups.values()) if pg is world.default else [pg]
     for each in victims:
-        each.abort("abort_process_group was called")
+        each._low.abort("abort_process_group was called")
     destroy_process_group(group)

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from tutti.distributed.process_group import (ProcessGroup, global_rank_of, is_non_member, member_group, rank_in_group,
-                                     world)
+from tutti.distributed.process_group import ProcessGroup, global_rank_of, is_non_member, member_group, rank_in_group
 from tutti.distributed.tensors import check_single, known, shape_of
 from tutti.distributed.work import Work
+from tutti.distributed.world import world
 
 
 def _not_to_self(group: Any, dst: int | None, group_dst: int | None) -> None:

@@ -1,20 +1,17 @@
 """Groups of ranks, and which of them this process has."""
 
-import threading
 import warnings
 from types import TracebackType
 from typing import Any
 
 from tutti import _tutti
-from tutti.distributed.backend import BackendType
 from tutti.distributed.group_attributes import GroupAttributes
 from tutti.distributed.methods import GroupMethods
-from tutti.distributed.stores import PrefixStore, Store
+from tutti.distributed.ranks import whole_rank
+from tutti.distributed.world import DESTROYED, UNINITIALISED, world
 from tutti.errors import InvalidArgument
 
-_UNINITIALISED = "Default process group has not been initialized, please make sure to call init_process_group."
 _INVALID = "Invalid process group specified"
-DESTROYED = "Invalid process group specified or has been destroyed."
 
 
 class ProcessGroup(GroupMethods, GroupAttributes):
@@ -24,21 +21,7 @@ class ProcessGroup(GroupMethods, GroupAttributes):
     first, so that the other members hear why.
     """
 
-    __slots__ = ("_low", "_ranks", "_index", "_own", "_backend", "_config", "_name", "_desc", "__weakref__")
-
-    def __init__(self, low: _tutti.ProcessGroup, ranks: Any = (), backend: Any = "", config: Any = None,
-                 name: str = "", desc: str = "") -> None:
-        if not isinstance(low, _tutti.ProcessGroup):
-            raise TypeError("groups are made by init_process_group and new_group, which put them together; a "
-                            "ProcessGroup of a store cannot be had")
-        self._low = low  # of the C++ face; a stand-in while calls are coalesced
-        self._ranks = list(ranks)  # global ranks, in the order of the group's
-        self._index = {rank: position for position, rank in enumerate(self._ranks)}
-        self._own = low.rank
-        self._backend = backend
-        self._config = config
-        self._name = name
-        self._desc = desc
+    __slots__ = ()
 
     def rank(self) -> int:
         """Ours, in this group."""
@@ -80,8 +63,7 @@ class ProcessGroup(GroupMethods, GroupAttributes):
 
     def shutdown(self) -> None:
         """Destroy it, as destroy_process_group does."""
-        from tutti.distributed.init import destroy_process_group
-        destroy_process_group(self)
+        world.destroy(self)
 
     def __enter__(self) -> "ProcessGroup":
         return self
@@ -112,39 +94,13 @@ class _NonMember(int):
 NON_GROUP_MEMBER = _NonMember(-100)
 
 
-class _World:
-    """The groups of this process."""
-
-    def __init__(self) -> None:
-        self.lock = threading.RLock()
-        self.clear()
-
-    def clear(self) -> None:
-        self.default: ProcessGroup | None = None
-        self.groups: dict[str, ProcessGroup] = {}  # by name, in the order of their making
-        self.count = 0
-        self.excepthook: Any = None  # ours, and the one before it
-
-    def next_name(self) -> str:
-        """Every rank counts every group, so names are alike everywhere."""
-        name = str(self.count)
-        self.count += 1
-        return name
-
-    def add(self, group: ProcessGroup) -> ProcessGroup:
-        self.groups[group._name] = group
-        return group
-
-
-world = _World()
-
-
 class _WorldMeta(type):
     """Gives classes a WORLD that is the default group of the moment."""
 
     @property
     def WORLD(cls) -> ProcessGroup | None:
-        return world.default
+        pg: ProcessGroup | None = world.default
+        return pg
 
     @WORLD.setter
     def WORLD(cls, pg: ProcessGroup | None) -> None:
@@ -164,15 +120,9 @@ class GroupMember(metaclass=_WorldMeta):
 def default_group() -> ProcessGroup:
     """The world; ValueError before init_process_group."""
     if world.default is None:
-        raise ValueError(_UNINITIALISED)
-    return world.default
-
-
-def default_store() -> Store:
-    """A part of the store in which the world met, for the program's own keys."""
-    low = default_group()._low.store
-    assert low is not None, "init_process_group has met in a store"
-    return PrefixStore("default_pg", low)
+        raise ValueError(UNINITIALISED)
+    pg: ProcessGroup = world.default
+    return pg
 
 
 def is_non_member(pg: Any) -> bool:
@@ -183,9 +133,7 @@ def is_non_member(pg: Any) -> bool:
 def member_group(pg: Any, operation: str) -> ProcessGroup | None:
     """The group of a call; None, after a warning, for NON_GROUP_MEMBER."""
     if pg is None:
-        if world.default is None:
-            raise ValueError(_UNINITIALISED)
-        return world.default
+        return default_group()
     if type(pg) is ProcessGroup and world.groups.get(pg._name) is pg:
         return pg
     if is_non_member(pg):
@@ -221,7 +169,7 @@ def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
     if type(global_rank) is int and pg is world.default:
         return _no_wildcard(pg, global_rank)
     if not isinstance(global_rank, int):
-        global_rank = _whole(global_rank)
+        global_rank = whole_rank(global_rank)
     position = pg._index.get(global_rank)
     if position is None:
         raise ValueError(f"Global rank {global_rank} is not part of group {pg}")
@@ -233,16 +181,10 @@ def rank_or_first(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
     return rank_in_group(pg, 0 if global_rank is None and group_rank is None else global_rank, group_rank)
 
 
-def _whole(rank: Any) -> int:
-    if not hasattr(rank, "__index__"):
-        raise TypeError(f"a rank is a whole number, not {rank!r}")
-    return int(rank.__index__())
-
-
 def _no_wildcard(pg: ProcessGroup, rank: int) -> int:
     """The rank; ValueError below 0, which would mean anybody further down."""
     if not isinstance(rank, int):
-        rank = _whole(rank)
+        rank = whole_rank(rank)
     if rank < 0:
         raise InvalidArgument(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}; to receive from anybody "
                               f"leave the rank out")
@@ -319,6 +261,19 @@ def get_backend_config(group: Any = None) -> str:
     if not isinstance(pg, ProcessGroup) or pg.closed:
         raise ValueError(_INVALID)
     return repr(pg._config)
+
+
+def mpi_communicator(group: Any = None) -> int:
+    """The handle of the communicator on which the group (the world) runs: `mpi4py.MPI.Comm.fromhandle` takes it.
+
+    It belongs to the group: duplicate it for operations of your own, and do not free it. ValueError for a group that is
+    on another backend.
+    """
+    member = member_group(group, "mpi_communicator")
+    handle = None if member is None else member._low.communicator
+    if handle is None:
+        raise ValueError("mpi_communicator: the group is not on the backend \"mpi\", or this rank is not in it")
+    return int(handle)
 
 
 def get_pg_count() -> int:

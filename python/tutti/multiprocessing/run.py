@@ -61,12 +61,13 @@ def _rank_main(rank: int, ticket: Ticket, fn: Callable[..., Any], args: tuple[An
     if not init:
         ticket.put_result(rank, fn(*args, **kwargs))
         return
-    from tutti import distributed as dist  # noqa: PLC0415: only who makes a world needs it
+    # Only a run that makes a world needs it; of the package's own face it needs nothing.
+    from tutti.distributed.init import destroy_process_group, init_process_group, is_initialized  # noqa: PLC0415
 
-    dist.init_process_group(backend)
+    init_process_group(backend)
     ticket.put_result(rank, fn(*args, **kwargs))
-    if dist.is_initialized():
-        dist.destroy_process_group()
+    if is_initialized():
+        destroy_process_group()
 
 
 def _result(job: Job, rank: int) -> Any:
