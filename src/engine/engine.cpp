@@ -228,6 +228,7 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
     }
   }
   block.done.value.store(0, std::memory_order_relaxed);  // pairs with passed_by_all
+  block.note.length = 0;
   world_.regions->page().break_words[group->slot].store(0, std::memory_order_relaxed);
   // release: pairs with the acquire in find_block.
   world_.regions->group_id(group->slot).store(spec.id, std::memory_order_release);

@@ -344,7 +344,7 @@ class Engine final : public transport::Sink {
     return world_.regions->page().breaks.load(std::memory_order_relaxed) != breaks_seen_;
   }
   void check_breaks();
-  [[nodiscard]] Status cause_of(const Group& group, std::uint64_t word) const;
+  [[nodiscard]] Status cause_of(Group& group, std::uint64_t word) const;
   [[nodiscard]] std::uint64_t shown_break(Group& group) noexcept;
   [[nodiscard]] Status claim(Group& group, const Status& cause);
   void spread(Group& group, const Status& cause) noexcept;
@@ -394,9 +394,8 @@ class Engine final : public transport::Sink {
   ScratchPool scratch_;
   std::uint32_t breaks_seen_ = 0;
   int message_ops_ = 0;
-  std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
-  std::uint64_t running_p2p_ = 0;      ///< sends and recvs that run, over all groups
-  unsigned notes_ = 0;
+  std::vector<P2PMatcher*> matchers_;             ///< of the groups that have one
+  std::uint64_t running_p2p_ = 0;                 ///< sends and recvs that run, over all groups
   transport::shm::CacheDistance cache_distance_;  ///< what samples of what others wrote have taught
   bool others_remote_ = false;                    ///< one of our host says so
   int queued_ = 0;                                ///< calls that wait for a slot, over all groups

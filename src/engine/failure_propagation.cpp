@@ -69,12 +69,11 @@ Status Engine::claim(Group& group, const Status& cause) {
   std::uint64_t word = shown_break(group);
   const bool first = word == 0;
   if (first) {
-    const int index = static_cast<int>(notes_++ % unsigned{shm::kNotes});
-    auto& note = reinterpret_cast<shm::Note*>(world_.regions->arena + shm::kNotesOffset)[index];
+    shm::Note& note = group.block->note;
     const std::string_view text = base::cut(cause.message(), sizeof(note.text));
     note.length = static_cast<std::uint32_t>(text.size());
     std::memcpy(note.text, text.data(), note.length);
-    word = shm::break_word(static_cast<std::uint8_t>(cause.code()), index, world_.regions->self,
+    word = shm::break_word(static_cast<std::uint8_t>(cause.code()), world_.regions->self,
                            cause.culprit().value_or(-1));
   }
   std::uint64_t shown = 0;
@@ -146,14 +145,15 @@ void Engine::tell_remote(Group& group, const Status& cause) {
 }
 
 /// What a break word (see claim) and the note of its reporter say.
-Status Engine::cause_of(const Group& group, std::uint64_t word) const {
-  const auto reporter = static_cast<std::size_t>(word >> 16 & 0xffff);
-  const auto index = static_cast<std::size_t>(word >> 8 & 0xff) % shm::kNotes;
+Status Engine::cause_of(Group& group, std::uint64_t word) const {
+  const auto reporter = static_cast<int>(word >> 16 & 0xffff);
   std::string text = "group '" + group.name + "' was broken by another rank";
-  if (reporter < world_.regions->peers.size()) {
-    const auto& note = reinterpret_cast<const shm::Note*>(world_.regions->peers[reporter].arena +
-                                                          shm::kNotesOffset)[index];
-    text = base::shown({note.text, std::min<std::size_t>(note.length, sizeof(note.text))});
+  for (Member& member : group.members) {
+    if (member.local != reporter || (member.block == nullptr && !find_block(group, member)))
+      continue;
+    const shm::Note& note = member.block->note;
+    if (note.length > 0)
+      text = base::shown({note.text, std::min<std::size_t>(note.length, sizeof(note.text))});
   }
   const auto code = static_cast<std::uint8_t>(word & 0xff);
   Status cause(code > 0 && code <= static_cast<std::uint8_t>(Errc::internal)

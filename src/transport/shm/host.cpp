@@ -183,8 +183,7 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   host->listener_ = std::move(*listener);
 
   // A touch would end the process where memory lacks.
-  if (Status s = os::populate(host->arena_->data(), kNotesOffset + kNotes * sizeof(Note)); !s.ok())
-    return s;
+  if (Status s = os::populate(host->arena_->data(), sizeof(ArenaHeader)); !s.ok()) return s;
   if (Status s = os::populate(host->page_->data(), sizeof(Page::park) + sizeof(Page::breaks));
       !s.ok())
     return s;

@@ -15,7 +15,7 @@
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
-inline constexpr std::uint32_t kLayoutVersion = 5;
+inline constexpr std::uint32_t kLayoutVersion = 6;
 
 inline constexpr int kWindow = 8;                ///< operations of a group in flight
 inline constexpr int kCounters = 2;              ///< counters of an operation
@@ -63,12 +63,20 @@ struct OperationSlot {
 };
 static_assert(sizeof(OperationSlot) == 256);
 
+/// Why a group broke, in words, written by the rank that found out and read by the others of its
+/// host. It lies in the group's block, which serves no other group while anybody may read it.
+struct Note {
+  std::uint32_t length;
+  char text[1020];
+};
+
 /// What one rank shows of one group.
 struct alignas(64) GroupBlock {
   Counter done;  ///< every operation up to this number has ended on this rank
   OperationSlot slots[kWindow];
+  Note note;
 };
-static_assert(sizeof(GroupBlock) == 64 + kWindow * sizeof(OperationSlot));
+static_assert(sizeof(GroupBlock) == 64 + kWindow * sizeof(OperationSlot) + sizeof(Note));
 inline constexpr std::size_t kGroupStride = 4096;
 static_assert(sizeof(GroupBlock) <= kGroupStride);
 
@@ -108,14 +116,6 @@ inline constexpr std::uint8_t kSkipType = 255;
 /// In `reserved` of a head in an ring: its payload went past the writer's cache.
 inline constexpr std::uint16_t kNonTemporal = 1;
 
-/// Why a group broke, in words, written by the rank that found out and read by the others of its
-/// host.
-struct Note {
-  std::uint32_t length;
-  char text[1020];
-};
-inline constexpr int kNotes = 32;
-inline constexpr std::size_t kNotesOffset = 8 * 1024;
 inline constexpr std::size_t kFlightOffset = 64 * 1024;
 inline constexpr std::size_t kRingCountersOffset = 256 * 1024;
 /// Ids of this rank's groups by slot, 0 = free: dense, because reading a hole of a memfd fills it.
@@ -138,12 +138,11 @@ inline constexpr std::size_t kArenaBytes = std::size_t{4} << 30;
 inline constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
 #endif
 
-/// The break record of a group in a page: one compare-and-swap from 0 (E5). Errc 8 bits | note 8 |
+/// The break record of a group in a page: one compare-and-swap from 0 (E5). Errc 8 bits | 0 8 |
 /// reporter's local index 16 | culprit's rank in the group + 1 (0: nobody) 32.
-[[nodiscard]] constexpr std::uint64_t break_word(std::uint8_t code, int note, int reporter,
+[[nodiscard]] constexpr std::uint64_t break_word(std::uint8_t code, int reporter,
                                                  int culprit) noexcept {
-  return std::uint64_t{code} | (static_cast<std::uint64_t>(note & 0xff) << 8) |
-         (static_cast<std::uint64_t>(reporter & 0xffff) << 16) |
+  return std::uint64_t{code} | (static_cast<std::uint64_t>(reporter & 0xffff) << 16) |
          (static_cast<std::uint64_t>(culprit + 1) << 32);
 }
 

@@ -25,7 +25,7 @@ class Spare {
     if (!arenas_.empty()) {
       std::byte* const arena = arenas_.back();
       arenas_.pop_back();
-      std::memset(arena, 0, shm::kNotesOffset);
+      std::memset(arena, 0, sizeof(shm::ArenaHeader));
       std::memset(arena + shm::kRingCountersOffset, 0,
                   shm::kMaxLocalRanks * sizeof(shm::RingCounters));
       std::memset(arena + shm::kDirectoryOffset, 0, shm::kMaxGroups * 8);

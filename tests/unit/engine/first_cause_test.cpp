@@ -136,25 +136,35 @@ TEST_F(FirstCause, OfARankThatDestroysTheGroupBeforeItHasLooked) {
   EXPECT_EQ(finished.front().status.culprit(), kCulprit) << finished.front().status.message();
 }
 
+TEST_F(FirstCause, OfEachOfManyGroupsThatBreakAtOnce) {
+  constexpr std::uint64_t kGroups = 64;
+  for (std::uint64_t id = 10; id < 10 + kGroups; ++id) make(id);
+  const auto why = [](std::uint64_t id) { return "the reason of group " + std::to_string(id); };
+  for (std::uint64_t id = 10; id < 10 + kGroups; ++id)
+    host_.engine(kFinder).break_group(host_.group(kFinder, id), Status(Errc::aborted, why(id)));
+  observer().tick();
+  for (std::uint64_t id = 10; id < 10 + kGroups; ++id)
+    EXPECT_EQ(std::string(host_.group(kObserver, id).cause.message()), why(id));
+}
+
 // A process dies, and with it two groups break: a rank that hears of one of them and leaves is not
-// missed in the other.
-TEST_F(FirstCause, OfALossInSeveralGroups) {
-  constexpr std::uint64_t kOther = 2;
+// missed in the other, whichever is the second.
+class FirstCauseOfALoss : public FirstCause, public testing::WithParamInterface<std::uint64_t> {
+ protected:
+  static constexpr std::uint64_t kOther = 2;
+};
+
+TEST_P(FirstCauseOfALoss, InSeveralGroups) {
   make(kOther);
   call(Kind::barrier);
   call(Kind::barrier, kOther);
-  // Four notes lie in a page: that of the second group will be the first in its page.
-  constexpr std::size_t kNotesInPage = 4096 / sizeof(transport::shm::Note);
-  for (std::uint64_t id = 10; id < 10 + kNotesInPage - 1; ++id) {
-    host_.make(kFinder, id, {kFinder, kCulprit});
-    host_.engine(kFinder).break_group(host_.group(kFinder, id), Status(Errc::aborted, "before"));
-  }
   const auto hear_and_leave = [&] {
     host_.engine(kLeaver).tick();
     if (host_.group(kLeaver, kGroup).broken || host_.group(kLeaver, kOther).broken) leave();
     observer().tick();
   };
-  PageTrap trap(host_.regions(kFinder).arena + transport::shm::kNotesOffset + 4096, hear_and_leave);
+  // The block of a group holds the note of its cause.
+  PageTrap trap(host_.group(kFinder, GetParam()).block, hear_and_leave);
   host_.engine(kFinder).local_peer_died(kCulprit);
   EXPECT_TRUE(trap.sprung());
   hear_and_leave();
@@ -165,6 +175,8 @@ TEST_F(FirstCause, OfALossInSeveralGroups) {
     EXPECT_EQ(group.cause.culprit(), kCulprit) << group.cause.message();
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Groups, FirstCauseOfALoss, testing::Values(1, 2));
 
 }  // namespace
 }  // namespace tutti::engine

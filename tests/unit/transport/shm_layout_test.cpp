@@ -18,7 +18,7 @@ constexpr std::size_t kMiB = 1024 * kKiB;
 constexpr std::size_t kGiB = 1024 * kMiB;
 
 TEST(ShmLayout, HasTheFrozenVersion) {
-  EXPECT_EQ(kLayoutVersion, 5U);
+  EXPECT_EQ(kLayoutVersion, 6U);
   EXPECT_EQ(kMagic, 0x3169747475745454U);
 }
 
@@ -31,12 +31,10 @@ TEST(ShmLayout, HasTheFrozenLimits) {
   EXPECT_EQ(kRingBytes, 4 * kMiB);
   EXPECT_EQ(kStagingBytes, 4 * kMiB);
   EXPECT_EQ(kFlightLines, 1024);
-  EXPECT_EQ(kNotes, 32);
   EXPECT_EQ(kCounterShift, 24);
 }
 
 TEST(ShmLayout, RegionsOfAnArenaLieWhereThePageSays) {
-  EXPECT_EQ(kNotesOffset, 8 * kKiB);
   EXPECT_EQ(kFlightOffset, 64 * kKiB);
   EXPECT_EQ(kRingCountersOffset, 256 * kKiB);
   EXPECT_EQ(kDirectoryOffset, 384 * kKiB);
@@ -60,7 +58,6 @@ TEST(ShmLayout, RegionsDoNotOverlap) {
   };
   const Region regions[] = {
       {0, sizeof(ArenaHeader)},
-      {kNotesOffset, kNotes * sizeof(Note)},
       {kFlightOffset, kFlightLines * 64},
       {kRingCountersOffset, kMaxLocalRanks * sizeof(RingCounters)},
       {kDirectoryOffset, kMaxGroups * 8},
@@ -114,7 +111,8 @@ TEST(ShmLayout, SlotAndGroupBlock) {
   EXPECT_EQ(sizeof(OperationSlot), 256U);
   EXPECT_EQ(offsetof(GroupBlock, done), 0U);
   EXPECT_EQ(offsetof(GroupBlock, slots), 64U);
-  EXPECT_EQ(sizeof(GroupBlock), 2112U);
+  EXPECT_EQ(offsetof(GroupBlock, note), 2112U);
+  EXPECT_EQ(sizeof(GroupBlock), 3136U);
 }
 
 TEST(ShmLayout, Note) {
@@ -149,9 +147,9 @@ TEST(ShmLayout, Page) {
 }
 
 TEST(ShmLayout, BreakWordPacksItsFields) {
-  EXPECT_EQ(break_word(4, 31, 511, -1), 0x0000'0000'01ff'1f04U);
-  EXPECT_EQ(break_word(3, 0, 0, 0), 0x0000'0001'0000'0003U);
-  EXPECT_EQ(break_word(12, 255, 65535, 65535), 0x0001'0000'ffff'ff0cU);
+  EXPECT_EQ(break_word(4, 511, -1), 0x0000'0000'01ff'0004U);
+  EXPECT_EQ(break_word(3, 0, 0), 0x0000'0001'0000'0003U);
+  EXPECT_EQ(break_word(12, 65535, 65535), 0x0001'0000'ffff'000cU);
 }
 
 TEST(ShmLayout, WordsOfOtherProcessesAreLockFreeAndPlain) {
