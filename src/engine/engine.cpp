@@ -27,9 +27,15 @@ bool find_block(const Group& group, Member& member) noexcept {
   return false;
 }
 
+bool is_gone(const Group& group, const Member& member) noexcept {
+  const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
+  // acquire: pairs with leaving.
+  return peer.died || peer.header().left.load(std::memory_order_acquire) != 0;
+}
+
 namespace {
 
-/// Have all members of the group that share our host passed `seq`? (See Staging.)
+/// Have all members of the group that share our host passed `seq`?
 bool passed_by_all(Group& group, std::uint64_t seq) {
   if (group.peers_done >= seq && group.done_upto >= seq) return true;
   std::uint64_t least = ~std::uint64_t{0};
@@ -41,6 +47,19 @@ bool passed_by_all(Group& group, std::uint64_t seq) {
   }
   group.peers_done = least;
   return least >= seq && group.done_upto >= seq;
+}
+
+/// ... or will never read what we staged for it? (See Staging.)
+bool is_read_by_all(Group& group, std::uint64_t seq) {
+  if (passed_by_all(group, seq)) return true;
+  if (group.done_upto < seq) return false;
+  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
+    Member& member = group.members[static_cast<std::size_t>(rank)];
+    if (is_gone(group, member)) return true;
+    if (member.block == nullptr && !find_block(group, member)) return false;
+    // acquire: as in passed_by_all.
+    return member.block->done.value.load(std::memory_order_acquire) >= seq;
+  });
 }
 
 /// Multiplies `count` elements in a row by a factor: one for all, or one for each, whatever strides
@@ -85,7 +104,7 @@ void Stream::clear() noexcept {
 
 Engine::Engine(World world)
     : world_(std::move(world)),
-      staging_(world_.regions->arena, passed_by_all, world_.populate,
+      staging_(world_.regions->arena, is_read_by_all, world_.populate,
                staging_cycle(world_.regions->peers.size())),
       cache_distance_(oversubscribed()) {
   peers_.reserve(static_cast<std::size_t>(world_.size));
@@ -108,13 +127,6 @@ Engine::Engine(World world)
 
 Engine::~Engine() = default;
 
-/// Died or left: it reads nobody's lines any more, and its own stay as they are.
-bool Engine::is_gone(const Member& member) const noexcept {
-  if (peers_[static_cast<std::size_t>(member.global)].died) return true;
-  const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(member.local)];
-  return peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving
-}
-
 /// Looks for the lines of every member of our host, and says so once all are found. Each is looked
 /// for, whatever becomes of the others: one that is passed over could use its slot anew before we
 /// look again.
@@ -124,7 +136,8 @@ bool Engine::settle(Group& group) noexcept {
   bool all = true;
   for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(group, member) && !is_gone(member)) all = false;
+    if (member.block == nullptr && !find_block(group, member) && !is_gone(group, member))
+      all = false;
   }
   // release: pairs with given_up_by_all and has_closed.
   done.store(all ? kSettled : kClosed, std::memory_order_release);
@@ -135,7 +148,7 @@ bool Engine::settle(Group& group) noexcept {
 bool Engine::given_up_by_all(const Group& group) const noexcept {
   return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
     const Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (is_gone(member)) return true;
+    if (is_gone(group, member)) return true;
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];
     // Its slot may serve another group by now: then it has given this one up too.
@@ -146,6 +159,9 @@ bool Engine::given_up_by_all(const Group& group) const noexcept {
 }
 
 void Engine::sweep_retired() noexcept {
+  for (const std::unique_ptr<Group>& group : groups_) {
+    if (group != nullptr && group->broken) (void)settle(*group);
+  }
   std::erase_if(retired_, [&](const std::unique_ptr<Group>& group) {
     if (!settle(*group) || !given_up_by_all(*group)) return false;
     staging_.forget(*group);
@@ -250,19 +266,14 @@ void Engine::remove_group(Group& group) noexcept {
       check_breaks();
   });
   if (group.untold) try_tell_remote(group, group.cause);
-  removing_ = true;
   if (!group.broken) {
     Status cause = group.no_memory;
     guarded(&group,
             [&] { cause = Status(Errc::aborted, "group '" + group.name + "' was destroyed"); });
     fail_all(group, cause);
   }
-  removing_ = false;
-  // Peers may still look for our last lines, so these and the id stay until all have given up the
-  // group too (E7). The store in it pairs with passed_by_all, too: our reads of their memory lie
-  // before it.
-  (void)settle(group);
-  group.done_upto = kClosed;
+  // Peers may still look for our last lines, so these and the id stay until the group has ended for
+  // all (E7).
   guarded(nullptr, [&] {
     closed_ids_.push_back(group.id);
     if (closed_ids_.size() > 4096) closed_ids_.pop_front();

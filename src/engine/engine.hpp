@@ -169,7 +169,6 @@ class Engine final : public transport::Sink {
     CreditAccount matches{kMatchCredit, kMatchReport};               ///< messages without a recv
     bool lost = false;
     bool left = false;
-    bool died = false;                    ///< its process, on our host
     TimePoint pong{};                     ///< last answer
     std::uint64_t pong_seq = 0;           ///< of the group that was asked about
     std::deque<HeldFrames::Frame> early;  ///< letters of groups that we have not made yet
@@ -220,7 +219,6 @@ class Engine final : public transport::Sink {
   void take_frame(int peer, const transport::FrameHeader& header);
   [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || running_p2p_ > 0; }
   [[nodiscard]] int free_slot() noexcept;
-  [[nodiscard]] bool is_gone(const Member& member) const noexcept;
   bool settle(Group& group) noexcept;
   [[nodiscard]] bool given_up_by_all(const Group& group) const noexcept;
   void sweep_retired() noexcept;
@@ -399,7 +397,6 @@ class Engine final : public transport::Sink {
   transport::shm::CacheDistance cache_distance_;  ///< what samples of what others wrote have taught
   bool others_remote_ = false;                    ///< one of our host says so
   int queued_ = 0;                                ///< calls that wait for a slot, over all groups
-  bool removing_ = false;
 };
 
 }  // namespace tutti::engine

@@ -112,6 +112,9 @@ void Engine::fail_all(Group& group, const Status& cause) noexcept {
   queued_ -= static_cast<int>(group.queue.size());
   group.queue.clear();
   drop_held(group);
+  // The handle may be kept for long. It must not hold back slots and staging of others.
+  group.done_upto = kClosed;
+  (void)settle(group);
 }
 
 /// Copies the word of our page into those of the other ranks of our host.
@@ -357,13 +360,13 @@ void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs, 
 }
 
 void Engine::local_peer_died(int local_index) noexcept {
-  const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(local_index)];
+  transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(local_index)];
   // What it had published or sent whole still counts; a pass takes a part of a full ring, and
   // some 20 take the longest one.
   for (int pass = 0; pass < 64 && progress(); ++pass) {
   }
   // acquire: pairs with leaving; its last lines lie before it.
-  peers_[static_cast<std::size_t>(peer.rank)].died = true;
+  peer.died = true;
   if (peer.header().left.load(std::memory_order_acquire) != 0) return;
   peers_[static_cast<std::size_t>(peer.rank)].control.clear();  // nobody takes it any more
   guarded(nullptr, [&] { lost(peer.rank, Status(Errc::peer_lost, "its process died")); });

@@ -130,16 +130,18 @@ struct Member {
   bool given_up = false;
 };
 
-/// `done` of a rank that has given up the group: it reads nobody's lines any more ...
+/// `done` of a rank for which the group has ended, since it has destroyed it or heard that it is
+/// broken: it reads nobody's lines any more ...
 inline constexpr std::uint64_t kClosed = ~std::uint64_t{0} - 1;
 /// ... and knows where each member of its host has its lines, so it will also see when a slot
 /// serves another group. Until all are there nobody uses its slot anew: a member that could not be
 /// found any more would look like one that has not made the group yet.
 inline constexpr std::uint64_t kSettled = ~std::uint64_t{0};
 
-/// Has the rank whose lines these are given up the group? What it did in it lies before that.
+/// Has the group ended for the rank whose lines these are? What it did in it lies before that, and
+/// so does the break word, if it was broken.
 [[nodiscard]] inline bool has_closed(const transport::shm::GroupBlock& block) noexcept {
-  // acquire: pairs with remove_group.
+  // acquire: pairs with Engine::settle.
   return block.done.value.load(std::memory_order_acquire) >= kClosed;
 }
 
@@ -191,5 +193,8 @@ inline constexpr std::uint64_t kLastOperation =
 
 /// Finds the lines of a member on our host. False while it has not made the group yet.
 [[nodiscard]] bool find_block(const Group& group, Member& member) noexcept;
+/// A member on our host has died or left: it reads nobody's lines any more, and its own stay as
+/// they are.
+[[nodiscard]] bool is_gone(const Group& group, const Member& member) noexcept;
 
 }  // namespace tutti::engine

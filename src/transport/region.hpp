@@ -15,7 +15,8 @@ struct RegionPeer {
   const std::byte* arena = nullptr;
   std::size_t arena_bytes = 0;
   shm::Page* page = nullptr;
-  int eventfd = -1;  ///< wakes its progress thread
+  int eventfd = -1;   ///< wakes its progress thread
+  bool died = false;  ///< its process, as this rank was told
 
   [[nodiscard]] const shm::ArenaHeader& header() const noexcept {
     return *reinterpret_cast<const shm::ArenaHeader*>(arena);

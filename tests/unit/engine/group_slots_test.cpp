@@ -81,6 +81,58 @@ TEST(GroupSlots, AMemberThatDiesWithTheGroupOpenHoldsNothing) {
   for (const int rank : {0, 1, 2}) EXPECT_EQ(host.leaked(rank, 4), 0) << "rank " << rank;
 }
 
+TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoSlotOfOthers) {
+  Host host(3);
+  for (int rank = 0; rank < 3; ++rank) host.make(rank, 1);
+  for (const int rank : {0, 1}) host.engine(rank).local_peer_died(2);
+  host.close(0, 1);  // rank 1 keeps its handle
+  host.look_around();
+  EXPECT_EQ(host.leaked(0, 4), 0);
+  EXPECT_TRUE(host.group(1, 1).broken);
+  EXPECT_EQ(host.leaked(1, 4), 1) << "its own";
+}
+
+TEST(GroupSlots, AMemberThatHasNotHeardOfTheBreakKeepsTheSlots) {
+  Host host(3);
+  for (int rank = 0; rank < 3; ++rank) host.make(rank, 1);
+  host.engine(0).break_group(host.group(0, 1), Status(Errc::aborted, "enough of it"));
+  host.engine(2).tick();
+  host.close(0, 1);
+  EXPECT_EQ(host.leaked(0, 4), 1) << "rank 1 may read our lines, and the reason";
+  host.engine(1).tick();
+  EXPECT_EQ(std::string(host.group(1, 1).cause.message()), "enough of it");
+  EXPECT_EQ(host.leaked(0, 4), 0);
+}
+
+TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoStaging) {
+  Host host(3);
+  for (int rank = 0; rank < 3; ++rank) host.make(rank, 1);
+  for (int rank = 0; rank < 2; ++rank) host.make(rank, 2, {0, 1});
+  std::vector<std::vector<float>> buffers(2, std::vector<float>(64 * 1024));
+  const auto all_reduce = [&](std::uint64_t id) {
+    for (int rank = 0; rank < 2; ++rank) {
+      std::vector<float>& buffer = buffers[static_cast<std::size_t>(rank)];
+      Collective call;
+      call.kind = Kind::all_reduce;
+      call.input = call.output = TensorView(buffer.data(), DType::float32, buffer.size());
+      call.timeout = std::chrono::seconds(1);
+      host.engine(rank).submit(host.group(rank, id), call, false);
+    }
+  };
+  all_reduce(1);  // rank 2 does not come to it
+  ASSERT_GT(host.group(0, 1).op_at(1).stage_offset, 0U);
+  for (int rank = 0; rank < 2; ++rank) host.engine(rank).local_peer_died(2);
+  ASSERT_TRUE(host.group(0, 1).broken);
+  for (std::uint64_t seq = 1; seq <= 64; ++seq) {  // several times round the ring
+    all_reduce(2);
+    while (host.engine(0).busy() || host.engine(1).busy()) {
+      for (int rank = 0; rank < 2; ++rank) host.engine(rank).progress();
+    }
+    ASSERT_LT(host.group(0, 2).op_at(seq).stage_offset, transport::shm::kHeapOffset)
+        << "operation " << seq;
+  }
+}
+
 /// What one rank does, in its order; how the ranks' steps mix follows from the seed.
 struct Step {
   std::uint64_t id = 0;
