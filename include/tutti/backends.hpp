@@ -45,12 +45,6 @@ struct WorldOptions {
   std::string store_host = {};  ///< there; empty: by no address
   std::uint16_t bind_port = 0;  ///< 0: any
   std::uint16_t told_port = 0;  ///< what it tells the others; 0: that on which it listens
-  /// Begins to ask whom others know to have been lost first, on account of a rank that could not be
-  /// reached, and gives what looks for the answer. Neither blocks. The answer: nothing, not yet;
-  /// ok, nobody; peer_lost with its culprit; peer_left with that culprit, who was lost first, while
-  /// the unreachable rank has left in peace; anything else, it cannot be known. Empty: there is
-  /// nobody to ask.
-  std::function<std::function<std::optional<Status>()>(int unreachable)> first_lost = {};
   /// To be called once when this rank has left in peace and its peers have been told. Empty: nobody
   /// else is to be told.
   std::function<void()> left = {};

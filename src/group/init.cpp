@@ -14,6 +14,7 @@
 #include "rendezvous/known_variables.hpp"
 #include "rendezvous/rendezvous.hpp"
 #include "store/job_secret.hpp"
+#include "transport/first_lost.hpp"
 
 namespace tutti {
 namespace {
@@ -210,10 +211,11 @@ ProcessGroup init_process_group(const InitOptions& given) {
   world_options.store = meeting.store;
   world_options.backend_options = options.backend_options;
   const auto mark = std::make_shared<rendezvous::Mark>(meeting);
+  transport::FirstLost first_lost;
   if (mark->leave()) {
-    world_options.first_lost = [meeting, mark](int unreachable) {
+    first_lost = [meeting, mark](int unreachable) {
       if (mark->known_of_all()) return rendezvous::ask_first_lost(meeting, unreachable);
-      return std::function<std::optional<Status>()>(
+      return transport::Question(
           [] { return Status(Errc::store, "not all ranks would be missed by the store"); });
     };
   }
@@ -221,7 +223,8 @@ ProcessGroup init_process_group(const InitOptions& given) {
   // The caller may keep a store of his own longer than this world: it is not left, but the mark is.
   if (meeting.given) world_options.left = [mark] { mark->take_back(); };
   try {
-    Result<ProcessGroup> world = group::make_world(std::move(world_options), gather);
+    Result<ProcessGroup> world =
+        group::make_world(std::move(world_options), gather, std::move(first_lost));
     if (!world) raise(world.status());
     mark->look_for_all();
     return std::move(*world);

@@ -121,14 +121,14 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
     options.secret = secret;
     options.authenticated = true;  // they are this process
     options.bind_host = "127.0.0.1";
-    options.first_lost = [](int) {  // a thread does not die alone
-      return [] { return std::optional<Status>(Status()); };
-    };
     const auto meet = [&, deadline = options.deadline](const std::string& name,
                                                        const std::string& mine) {
       return exchange.run(rank, name, mine, deadline);
     };
-    Result<ProcessGroup> world = make_world(std::move(options), meet);
+    const auto nobody = [](int) {  // a thread does not die alone
+      return [] { return std::optional<Status>(Status()); };
+    };
+    Result<ProcessGroup> world = make_world(std::move(options), meet, nobody);
     if (!world) raise(world.status());
     return std::move(*world);
   };

@@ -158,7 +158,8 @@ Status check_backend(std::string_view name) {
                                             "; available: " + list);
 }
 
-Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange) {
+Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange,
+                                transport::FirstLost first_lost) {
   if (Status s = check_backend(options.config.backend); !s.ok()) return s;
   const BackendFactory factory = *factory_of(options.config.backend);
   std::shared_ptr<Store> programs;
@@ -183,7 +184,9 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
     if (Status s = check_heads(*texts, factory.name, rank); !s.ok()) return s;
     return texts;
   };
-  Result<Backend*> backend = factory.make_world(options);
+  Result<Backend*> backend = factory.name == native::kName
+                                 ? native::NativeBackend::make_world(options, std::move(first_lost))
+                                 : factory.make_world(options);
   if (!backend) return backend.status();
   if (*backend == nullptr)
     return Status(Errc::internal, "the backend '" + factory.name + "' made no world");

@@ -6,6 +6,8 @@
 #include <tutti/backends.hpp>
 #include <tutti/process_group.hpp>
 
+#include "transport/first_lost.hpp"
+
 // The one place that knows which backends there are and puts a world together.
 namespace tutti::group {
 
@@ -22,7 +24,9 @@ using NamedExchange = std::function<Result<std::vector<std::string>>(const std::
 
 /// The world of this rank, on the backend that the options' config names; `exchange` stands in for
 /// that of the options. All ranks must have chosen the same backend: else disagreement, on each.
-[[nodiscard]] Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange);
+/// `first_lost`: for our own backend, which asks it before it blames a rank; may be empty.
+[[nodiscard]] Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange,
+                                              transport::FirstLost first_lost);
 
 /// Worlds of this process that live, on whatever backend.
 [[nodiscard]] int worlds_alive();

@@ -87,16 +87,17 @@ engine::TimePoint steady_now() noexcept { return Clock::now(); }
 
 }  // namespace
 
-Result<std::shared_ptr<Context>> Context::create(const WorldOptions& options) {
+Result<std::shared_ptr<Context>> Context::create(const WorldOptions& options,
+                                                 transport::FirstLost first_lost) {
   register_process_hooks();
   std::shared_ptr<Context> context(new Context);
-  if (Status s = context->build(options); !s.ok()) return s;
+  if (Status s = context->build(options, std::move(first_lost)); !s.ok()) return s;
   const std::lock_guard lock(living().mutex);
   living().contexts.insert(context.get());
   return context;
 }
 
-Status Context::build(const WorldOptions& options) {
+Status Context::build(const WorldOptions& options, transport::FirstLost first_lost) {
   rank_ = options.rank;
   size_ = options.size;
   config_ = options.config;
@@ -130,7 +131,7 @@ Status Context::build(const WorldOptions& options) {
     tcp_options.handshake_timeout = config_.link_timeout;
     tcp_options.bind = *bind;
     tcp_options.told = *told;
-    tcp_options.first_lost = options.first_lost;
+    tcp_options.first_lost = std::move(first_lost);
     Result<std::unique_ptr<transport::TcpTransport>> listening =
         transport::TcpTransport::listen(std::move(tcp_options));
     if (!listening) {

@@ -13,6 +13,7 @@
 #include "backend/native/driver.hpp"
 #include "base/forks.hpp"
 #include "engine/engine.hpp"
+#include "transport/first_lost.hpp"
 #include "transport/shm/host.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 #include "transport/transport.hpp"
@@ -23,7 +24,8 @@ namespace tutti::native {
 /// groups of a world; ends with the last of them.
 class Context {
  public:
-  [[nodiscard]] static Result<std::shared_ptr<Context>> create(const WorldOptions& options);
+  [[nodiscard]] static Result<std::shared_ptr<Context>> create(const WorldOptions& options,
+                                                               transport::FirstLost first_lost);
   ~Context();
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
@@ -47,7 +49,7 @@ class Context {
 
  private:
   Context() = default;
-  [[nodiscard]] Status build(const WorldOptions& options);
+  [[nodiscard]] Status build(const WorldOptions& options, transport::FirstLost first_lost);
 
   int rank_ = 0;
   int size_ = 1;

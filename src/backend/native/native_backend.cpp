@@ -28,8 +28,9 @@ Result<NativeBackend*> NativeBackend::make(std::shared_ptr<Context> context,
   return new NativeBackend(std::move(context), *group);
 }
 
-Result<Backend*> NativeBackend::make_world(const WorldOptions& options) {
-  Result<std::shared_ptr<Context>> context = Context::create(options);
+Result<Backend*> NativeBackend::make_world(const WorldOptions& options,
+                                           transport::FirstLost first_lost) {
+  Result<std::shared_ptr<Context>> context = Context::create(options, std::move(first_lost));
   if (!context) return context.status();
   engine::GroupSpec spec;
   spec.id = engine::hash_text("world") | 1;
@@ -45,7 +46,9 @@ Result<Backend*> NativeBackend::make_world(const WorldOptions& options) {
 BackendFactory factory() {
   BackendFactory factory;
   factory.name = kName;
-  factory.make_world = NativeBackend::make_world;
+  factory.make_world = [](const WorldOptions& options) {
+    return NativeBackend::make_world(options, {});
+  };
   factory.alive = Context::alive;
   factory.promises = kPromises;
   return factory;

@@ -9,6 +9,7 @@
 #include <tutti/backends.hpp>
 
 #include "backend/native/context.hpp"
+#include "transport/first_lost.hpp"
 
 namespace tutti::native {
 
@@ -18,8 +19,10 @@ inline constexpr std::string_view kName = "native";
 /// One group on our own engine.
 class NativeBackend final : public Backend {
  public:
-  /// The group of all ranks, with a context of its own.
-  [[nodiscard]] static Result<Backend*> make_world(const WorldOptions& options);
+  /// The group of all ranks, with a context of its own. `first_lost`: asked before a rank is blamed
+  /// that cannot be reached; empty: there is nobody to ask.
+  [[nodiscard]] static Result<Backend*> make_world(const WorldOptions& options,
+                                                   transport::FirstLost first_lost);
   ~NativeBackend() override;
 
   [[nodiscard]] std::string_view name() const noexcept override { return kName; }

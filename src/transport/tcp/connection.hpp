@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 
@@ -13,6 +12,7 @@
 #include "os/stall_watch.hpp"
 #include "secure/handshake.hpp"
 #include "secure/stream.hpp"
+#include "transport/first_lost.hpp"
 #include "transport/tcp/frame_reader.hpp"
 #include "transport/tcp/send_queue.hpp"
 #include "transport/tcp/stream_socket.hpp"
@@ -50,9 +50,9 @@ struct Connection {
   bool went_on = false;      ///< after it had stood still; told apart from one that hangs up always
   std::chrono::steady_clock::time_point next_dial{};
   Status last_trouble;
-  bool refused = false;                             ///< nobody listens there
-  std::function<std::optional<Status>()> question;  ///< who was lost first (Question)
-  Status unreachable;  ///< it is given up for this, once the question is answered, ...
+  bool refused = false;  ///< nobody listens there
+  Question question;     ///< which rank was lost first
+  Status unreachable;    ///< it is given up for this, once the question is answered, ...
   std::chrono::steady_clock::time_point verdict_by =
       std::chrono::steady_clock::time_point::max();  ///< ... at the latest then
 

@@ -16,18 +16,11 @@
 #include "os/fd.hpp"
 #include "secure/handshake.hpp"
 #include "secure/stream.hpp"
+#include "transport/first_lost.hpp"
 #include "transport/tcp/connection.hpp"
 #include "transport/transport.hpp"
 
 namespace tutti::transport {
-
-/// Looks for the answer to a question. Does not block. Nothing: not yet; ok: nobody was lost;
-/// peer_lost with its culprit; peer_left with that culprit: the peer that could not be reached has
-/// left in peace all the same; anything else: it cannot be known.
-using Question = std::function<std::optional<Status>()>;
-/// Begins to ask which rank was lost first, on account of a peer that could not be reached. Does
-/// not block.
-using FirstLost = std::function<Question(int unreachable)>;
 
 struct TcpOptions {
   int rank = 0;
@@ -51,9 +44,8 @@ struct TcpOptions {
   /// ... and to say its hello, while no place is free for others: an honest dialler says it at
   /// once.
   std::chrono::milliseconds hello_timeout{500};
-  /// Begins to ask whom others know to have been lost first, before a peer is blamed that could not
-  /// be reached: it may have ended over somebody else, whom we were not connected with, or in
-  /// peace. Empty: there is nobody to ask.
+  /// Asked before a peer is blamed that could not be reached: it may have ended over another rank,
+  /// with which we were not connected, or in peace. Empty: there is nobody to ask.
   FirstLost first_lost = {};
 };
 
