@@ -1,4 +1,5 @@
 #include "engine/engine.hpp"
+#include "engine/names.hpp"
 
 #include <algorithm>
 #include <array>
@@ -207,7 +208,7 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
     group->members.push_back(member);
   }
   group->no_memory =
-      Status(Errc::resource, "group '" + spec.name + "': " + name_of(*group, group->rank) +
+      Status(Errc::resource, "group '" + spec.name + "': " + name_of(world_, *group, group->rank) +
                                  " has no memory for an operation: the system refused it. Allow it "
                                  "more (ulimit -v, the limit of its cgroup), or use smaller "
                                  "tensors; the group is broken, make a new one.")
@@ -383,9 +384,10 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   } else {
     Status why;
     if (!prepare_memory(*this, op, why)) {
-      break_group(group, Status(why.code(), op_text(op) + ": " + name_of(group, group.rank) + ": " +
-                                                std::string(why.message()))
-                             .with_culprit(group.rank));
+      break_group(
+          group, Status(why.code(), op_text(op) + ": " + name_of(world_, group, group.rank) + ": " +
+                                        std::string(why.message()))
+                     .with_culprit(group.rank));
       return false;
     }
   }

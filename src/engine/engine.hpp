@@ -15,6 +15,7 @@
 #include <tutti/collective.hpp>
 #include <tutti/error.hpp>
 
+#include "engine/blame.hpp"
 #include "engine/credit_account.hpp"
 #include "engine/fifo.hpp"
 #include "engine/frame_buffers.hpp"
@@ -22,31 +23,12 @@
 #include "engine/held_frames.hpp"
 #include "engine/scratch.hpp"
 #include "engine/staging.hpp"
+#include "engine/world.hpp"
 #include "transport/frames.hpp"
 #include "transport/region.hpp"
 #include "transport/shm/cache_distance.hpp"
 
 namespace tutti::engine {
-
-/// What the engine stands on. Everything may be simulated.
-struct World {
-  int rank = 0;
-  int size = 1;
-  int cpus = 1;                           ///< per host, agreed by all
-  std::uint64_t settings = 0;             ///< digest of what must be equal on all ranks
-  transport::Regions* regions = nullptr;  ///< our host's shared memory
-  std::vector<int> host_of;               ///< by global rank
-  std::vector<int> local_of;  ///< by global rank: index among the ranks of our host, or -1
-  std::vector<transport::Transport*> route;         ///< by global rank; nullptr for ourselves
-  std::vector<std::string> whereabouts;             ///< by global rank: "node-7, pid 123"
-  std::string (*process_state)(int pid) = nullptr;  ///< "stopped", ... for messages; may be empty
-  /// By global rank; 0: its state cannot be seen from here. Empty: those in the arenas.
-  std::vector<int> pids;
-  TimePoint (*now)() noexcept = nullptr;  ///< the clock, virtual where simulated
-  Status (*populate)(std::byte* data, std::size_t size) = nullptr;
-  bool publish_fence = false;  ///< sleepers cannot fence for us (no membarrier)
-  std::string algorithms;      ///< override of the selection
-};
 
 /// A group as its members agree about it.
 struct GroupSpec {
@@ -134,7 +116,6 @@ class Engine final : public transport::Sink {
   [[nodiscard]] const transport::shm::CacheDistance& cache_distance() const noexcept {
     return cache_distance_;
   }
-  [[nodiscard]] std::string name_of(const Group& group, int rank) const;
 
   // transport::Sink
   std::span<std::byte> on_header(int peer, const transport::FrameHeader& header) noexcept override;
@@ -179,21 +160,6 @@ class Engine final : public transport::Sink {
     std::vector<std::byte> buffer;
     bool keep = false;  ///< buffer is to be held
     bool drop = false;  ///< there is no memory for it: it goes to `dropped_`
-  };
-
-  /// What is known of a rank when an operation has timed out. The least is to blame.
-  struct RankProgress {
-    bool runs = true;
-    bool waited = false;      ///< we wait for it
-    std::uint64_t seq = 0;    ///< its last call, at most the operation that timed out
-    std::uint64_t count = 0;  ///< of its counters
-    [[nodiscard]] bool operator<(const RankProgress& other) const noexcept {
-      if (runs != other.runs) return !runs;
-      if (!runs && waited != other.waited) return waited;
-      if (seq != other.seq) return seq < other.seq;
-      if (waited != other.waited) return waited;
-      return count < other.count;
-    }
   };
 
   // no_memory.cpp
@@ -352,7 +318,7 @@ class Engine final : public transport::Sink {
   void disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq);
   void disagreement_in_lines(Op& op, int other);
   void time_out(Op& op, TimePoint now);
-  [[nodiscard]] RankProgress progress_of(const Op& op, int rank, bool waited);
+  void observe_progress(const Op& op, int rank, Blame& blame);
   [[nodiscard]] std::string state_of(const Member& member) const;
   void check_left(Op& op);
   bool has_given_up(Group& group, Member& member);
@@ -366,7 +332,6 @@ class Engine final : public transport::Sink {
   void lost(int peer, const Status& why);
   [[nodiscard]] std::vector<int> waiting_for(Op& op);
   void find_waiting(Op& op, std::vector<int>& ranks);
-  [[nodiscard]] std::string op_text(const Op& op) const;
 
   World world_;
   Staging staging_;

@@ -5,6 +5,7 @@
 #include "base/deadline.hpp"
 #include "engine/detector_times.hpp"
 #include "engine/engine.hpp"
+#include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 
 // What is looked at now and then while operations wait: deadlines, who has left, who does something
@@ -124,35 +125,32 @@ void Engine::check_queue(Group& group, TimePoint now) {
     group.waiting_for = -1;
     return;
   }
-  int culprit = -1;
-  bool runs = true;
-  bool left = false;
-  std::uint64_t least = seq - std::min<std::uint64_t>(seq, shm::kWindow);  // to be passed by all
+  const Collective& call = group.queue.front().call();
+  Blame blame(
+      "group '" + group.name + "', operation " + std::to_string(seq) + " " + tutti::describe(call),
+      seq, group.size, [&](int rank) { return name_of(world_, group, rank); });
+  const std::uint64_t passed = seq - std::min<std::uint64_t>(seq, shm::kWindow);
   for (const int rank : group.local_members) {
     Member& member = group.members[static_cast<std::size_t>(rank)];
     const bool known = member.block != nullptr || find_block(group, member);
     // acquire: pairs with the release in finish.
     const std::uint64_t done = known ? member.block->done.value.load(std::memory_order_acquire) : 0;
-    if (done >= seq - std::min<std::uint64_t>(seq, shm::kWindow)) continue;
+    if (done >= passed) continue;
     const transport::RegionPeer& peer =
         world_.regions->peers[static_cast<std::size_t>(member.local)];
-    const bool gone =
-        peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving
-    const bool here = state_of(member).empty();
-    if (culprit >= 0 && !gone && (left || (!runs && here) || (runs == here && done >= least)))
-      continue;
-    culprit = rank;
-    left = gone;
-    runs = here;
-    least = done;
+    blame.lines(rank, done, 0);
+    blame.process(rank, state_of(member));
+    // acquire: pairs with leaving.
+    if (peer.header().left.load(std::memory_order_acquire) != 0) blame.left(rank);
   }
+  const int culprit = blame.culprit();
   if (culprit < 0) return;
-  const Collective& call = group.queue.front().call();
-  if (!left) {
+  const RankProgress& progress = blame.progress_of(culprit);
+  if (!progress.left) {
     TimePoint until = base::deadline_after(group.waiting_since, call.timeout);
     const Member& member = group.members[static_cast<std::size_t>(culprit)];
     if (std::exchange(group.waiting_for, culprit) != culprit) group.begun_since = TimePoint{};
-    if (runs && member.block != nullptr && last_call_of(*member.block) > least) {
+    if (progress.runs && member.block != nullptr && last_call_of(*member.block) > progress.seq) {
       // It waits itself, perhaps for a rank of another host that we see nothing of, and names that
       // one when its own time is up: it asks before.
       if (group.begun_since == TimePoint{}) group.begun_since = now;
@@ -161,19 +159,7 @@ void Engine::check_queue(Group& group, TimePoint now) {
     }
     if (now < until) return;
   }
-  std::string text = "group '" + group.name + "', operation " + std::to_string(seq) + " " +
-                     tutti::describe(call) + " cannot begin: " + name_of(group, culprit);
-  const std::string state = state_of(group.members[static_cast<std::size_t>(culprit)]);
-  if (left)
-    text += " has ended with";
-  else
-    text += runs ? " is at" : " is " + state + " at";
-  text += " operation " + std::to_string(least + 1) + ", and at most " +
-          std::to_string(shm::kWindow) + " may be under way";
-  if (!left) text += " (waited " + seconds_text(now - group.waiting_since) + ")";
-  text += ". See where that rank is, or raise the timeout; the group is broken.";
-  break_group(
-      group, Status(left ? Errc::peer_left : Errc::timeout, std::move(text)).with_culprit(culprit));
+  break_group(group, blame.cannot_begin(now - group.waiting_since, shm::kWindow));
 }
 
 TimePoint Engine::next_deadline() const noexcept {
@@ -325,7 +311,7 @@ void Engine::check_left(Op& op) {
     if (std::find(still.begin(), still.end(), rank) == still.end()) continue;
     break_group(*op.group,
                 Status(Errc::peer_left,
-                       op_text(op) + ": " + name_of(*op.group, rank) +
+                       op_text(op) + ": " + name_of(world_, *op.group, rank) +
                            " has ended, or destroyed the group, without taking part. Every rank "
                            "must make this call before it does; the group is broken.")
                     .with_culprit(rank));
@@ -342,32 +328,25 @@ std::string Engine::state_of(const Member& member) const {
 }
 
 /// How far a rank has come in an operation, as well as can be known from here (decisions E6).
-Engine::RankProgress Engine::progress_of(const Op& op, int rank, bool waited) {
+void Engine::observe_progress(const Op& op, int rank, Blame& blame) {
   Group& group = *op.group;
   Member& member = group.members[static_cast<std::size_t>(rank)];
-  const Peer& peer = peers_[static_cast<std::size_t>(member.global)];
-  RankProgress standing;
-  standing.waited = waited;
-  standing.runs = state_of(member).empty();
+  blame.process(rank, state_of(member));
   if (member.local < 0) {
-    const bool answered = peer.pong >= op.asked;
-    if (!answered)
-      standing.runs = false;
+    const Peer& peer = peers_[static_cast<std::size_t>(member.global)];
+    if (peer.pong >= op.asked)
+      blame.pong(rank, peer.pong_seq);
     else
-      standing.seq = peer.pong_seq;
+      blame.silent(rank);
+    return;
   }
-  standing.count = waited ? 0 : ~std::uint64_t{0};
-  if (member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
-    standing.seq = std::max(standing.seq, last_call_of(*member.block));
-    standing.count = 0;
-    for (const shm::Counter& counter : member.block->slots[op.seq % shm::kWindow].counters) {
-      const std::uint64_t value =
-          counter.value.load(std::memory_order_acquire);  // pairs with signal
-      if (value >> shm::kCounterShift == op.seq) standing.count += value;
-    }
+  if (member.block == nullptr && !find_block(group, member)) return;
+  std::uint64_t count = 0;
+  for (const shm::Counter& counter : member.block->slots[op.seq % shm::kWindow].counters) {
+    const std::uint64_t value = counter.value.load(std::memory_order_acquire);  // pairs with signal
+    if (value >> shm::kCounterShift == op.seq) count += value;
   }
-  standing.seq = std::min(standing.seq, op.seq);
-  return standing;
+  blame.lines(rank, last_call_of(*member.block), count);
 }
 
 void Engine::time_out(Op& op, TimePoint now) {
@@ -381,44 +360,13 @@ void Engine::time_out(Op& op, TimePoint now) {
       return;
     }
   }
-  // The culprit: a process that does not run, else whoever is furthest behind.
-  int culprit = -1;
-  RankProgress worst;
+  Blame blame(op_text(op), op.seq, group.size,
+              [&](int rank) { return name_of(world_, group, rank); });
+  for (const int rank : missing) blame.waits_for(rank);
   for (int rank = 0; rank < group.size; ++rank) {
-    if (rank == group.rank) continue;
-    const bool waited = std::find(missing.begin(), missing.end(), rank) != missing.end();
-    const RankProgress standing = progress_of(op, rank, waited);
-    if (culprit >= 0 && !(standing < worst)) continue;
-    culprit = rank;
-    worst = standing;
+    if (rank != group.rank) observe_progress(op, rank, blame);
   }
-  std::string text = op_text(op) + " timed out after " + seconds_text(now - op.started) +
-                     " (timeout " + seconds_text(op.call.timeout) + ")";
-  if (culprit >= 0) {
-    text += ": " + name_of(group, culprit);
-    const Member& member = group.members[static_cast<std::size_t>(culprit)];
-    const std::string state = state_of(member);
-    if (!state.empty()) text += " is " + state + ";";
-    if (!worst.runs && state.empty()) {
-      text += " answers nothing: it is stopped, or cut off";
-    } else if (worst.seq < op.seq) {
-      text += " has not made this call yet (its last one here was operation " +
-              std::to_string(worst.seq) + ")";
-    } else {
-      text += " has made the call but is furthest behind in it";
-    }
-  }
-  if (!missing.empty()) {
-    text += "; waiting for rank";
-    for (std::size_t i = 0; i < missing.size() && i < 8; ++i) {
-      text += (i == 0 ? " " : ", ") + std::to_string(missing[i]);
-    }
-    if (missing.size() > 8) text += ", ...";
-  }
-  text += ". See where that rank is, or raise the timeout; the group is broken.";
-  Status cause(Errc::timeout, std::move(text));
-  if (culprit >= 0) cause.with_culprit(culprit);
-  break_group(group, cause);
+  break_group(group, blame.timed_out(now - op.started, op.call.timeout));
 }
 
 }  // namespace tutti::engine

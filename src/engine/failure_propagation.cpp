@@ -6,6 +6,7 @@
 #include "base/shown.hpp"
 #include "engine/engine.hpp"
 #include "engine/extent.hpp"
+#include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 #include "transport/shm/doorbell.hpp"
 
@@ -25,19 +26,6 @@ constexpr std::size_t kBrokenEarly = 256;
 constexpr std::size_t kMostReason = 4096;  // bytes of the reason that an abort tells
 
 }  // namespace
-
-std::string Engine::name_of(const Group& group, int rank) const {
-  const int global = group.members[static_cast<std::size_t>(rank)].global;
-  std::string text = "rank " + std::to_string(rank);
-  if (global != rank) text += " (global rank " + std::to_string(global) + ")";
-  const std::string& where = world_.whereabouts[static_cast<std::size_t>(global)];
-  return where.empty() ? text : text + " on " + where;
-}
-
-std::string Engine::op_text(const Op& op) const {
-  return "group '" + op.group->name + "', operation " + std::to_string(op.seq) + " " +
-         engine::describe(op.plan->code);
-}
 
 void Engine::break_group(Group& group, const Status& cause) noexcept {
   if (group.broken) return;
@@ -343,15 +331,17 @@ void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs, 
   if (theirs != nullptr && *theirs != ours) {
     const std::string our_call = engine::describe(ours);
     const std::string their_call = engine::describe(*theirs);
-    text += "as operation " + std::to_string(seq) + " " + name_of(group, group.rank) + " called " +
-            our_call + " but " + name_of(group, other) + " called " + their_call;
+    text += "as operation " + std::to_string(seq) + " " + name_of(world_, group, group.rank) +
+            " called " + our_call + " but " + name_of(world_, group, other) + " called " +
+            their_call;
     // Digests have no words.
     if (our_call == their_call)
       text += has_data(static_cast<Kind>(ours[0] & 0xff)) ? " of other sizes" : " of other ranks";
   } else {
-    text += "the calls of " + name_of(group, group.rank) + " and " + name_of(group, other) +
-            " before operation " + std::to_string(seq) + " " + engine::describe(ours) +
-            " or their settings (" + std::string(base::kAgreedSettings) + ") differ";
+    text += "the calls of " + name_of(world_, group, group.rank) + " and " +
+            name_of(world_, group, other) + " before operation " + std::to_string(seq) + " " +
+            engine::describe(ours) + " or their settings (" + std::string(base::kAgreedSettings) +
+            ") differ";
   }
   text +=
       ". All ranks must call the same operations in the same order with the same dtype, count, "
@@ -404,11 +394,11 @@ void Engine::break_if_lost_already(Group& group) {
     const Peer& peer =
         peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)];
     if (!peer.lost) continue;
-    break_group(group,
-                Status(Errc::peer_lost, "group '" + group.name + "': " + name_of(group, rank) +
-                                            " was lost before the group was made; make one of "
-                                            "the survivors.")
-                    .with_culprit(rank));
+    break_group(group, Status(Errc::peer_lost,
+                              "group '" + group.name + "': " + name_of(world_, group, rank) +
+                                  " was lost before the group was made; make one of "
+                                  "the survivors.")
+                           .with_culprit(rank));
     return;
   }
 }
@@ -430,13 +420,11 @@ void Engine::lost(int peer, const Status& why) {
         break;
       }
     }
-    text +=
-        ": lost " + name_of(*group, rank) + ": " + std::string(why.message()) +
-        ". Look at that rank's output for the cause; the group is broken, the survivors can make a "
-        "new one.";
+    Blame blame(std::move(text), 0, group->size,
+                [&, in = group](int one) { return name_of(world_, *in, one); });
     // It was our memory that lacked for what goes to it.
-    const int culprit = why.code() == Errc::resource ? group->rank : rank;
-    cause = claim(*group, Status(why.code(), std::move(text)).with_culprit(culprit));
+    blame.lost(rank, why, why.code() == Errc::resource ? group->rank : rank);
+    cause = claim(*group, blame.loss());
   }
   // Only now: a rank that hears of the first group may leave, and be missed in the next one.
   for (const auto& [group, cause] : concerned) spread(*group, cause);

@@ -12,6 +12,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/collective.hpp>
 
+#include "engine/clock.hpp"
 #include "engine/elements.hpp"
 #include "engine/plan_cache.hpp"
 #include "engine/queued.hpp"
@@ -19,9 +20,6 @@
 #include "transport/region.hpp"
 
 namespace tutti::engine {
-
-using Clock = std::chrono::steady_clock;
-using TimePoint = Clock::time_point;
 
 struct Group;
 class P2PMatcher;

@@ -4,6 +4,7 @@
 #include "engine/elements.hpp"
 #include "engine/engine.hpp"
 #include "engine/member_at.hpp"
+#include "engine/names.hpp"
 #include "kernels/copy.hpp"
 #include "transport/shm/doorbell.hpp"
 
@@ -219,8 +220,9 @@ bool Engine::await_lines(Op& op, const Step& step) {
       // A rank that stages nothing (a receiver of a broadcast) exposes nothing.
       if (offset > peer.arena_bytes || peer.arena_bytes - offset < op.plan->stage_bytes)
           [[unlikely]] {
-        break_group(group, Status(Errc::internal, op_text(op) + ": " + name_of(group, rank) +
-                                                      " exposes staging outside its arena"));
+        break_group(group,
+                    Status(Errc::internal, op_text(op) + ": " + name_of(world_, group, rank) +
+                                               " exposes staging outside its arena"));
         return false;
       }
       stage = peer.arena + offset;

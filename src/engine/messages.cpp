@@ -4,6 +4,7 @@
 
 #include "engine/engine.hpp"
 #include "engine/member_at.hpp"
+#include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 #include "transport/shm/layout.hpp"
 
@@ -227,13 +228,14 @@ bool Engine::splits_differ(Op& op, int rank, const DataFrame& data) {
   const std::uint64_t expected = stream.receive_end() / op.plan->binding.element;
   if (data.call[2] == expected) return false;
   Group& group = *op.group;
-  break_group(
-      group, Status(Errc::disagreement,
-                    "ranks disagree in " + op_text(op) + ": " + name_of(group, rank) + " sends " +
-                        std::to_string(data.call[2]) + " elements to " +
-                        name_of(group, group.rank) + ", which expects " + std::to_string(expected) +
-                        ". What a rank sends another must be what that one expects from it; the "
-                        "group is broken, make a new one."));
+  break_group(group,
+              Status(Errc::disagreement,
+                     "ranks disagree in " + op_text(op) + ": " + name_of(world_, group, rank) +
+                         " sends " + std::to_string(data.call[2]) + " elements to " +
+                         name_of(world_, group, group.rank) + ", which expects " +
+                         std::to_string(expected) +
+                         ". What a rank sends another must be what that one expects from it; the "
+                         "group is broken, make a new one."));
   return true;
 }
 

@@ -5,6 +5,7 @@
 #include "base/deadline.hpp"
 #include "engine/detector_times.hpp"
 #include "engine/engine.hpp"
+#include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 
 // What is looked at now and then while sends and recvs wait: deadlines, who has left, and whom to
@@ -64,7 +65,7 @@ bool P2PMatcher::check_left(const P2PRequest& request) {
   text += anybody ? "all other ranks have ended, or destroyed the group, and sent nothing for it, "
                     "the last of them "
                   : "";
-  text += engine_.name_of(group_, who);
+  text += name_of(engine_.world(), group_, who);
   if (!anybody) {
     text += " has ended, or destroyed the group, ";
     text += request.kind == Kind::send ? "without receiving it" : "and sent nothing for it";
@@ -132,21 +133,24 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
       return;
     }
   }
-  // Of anybody's, only one that does not run is to blame.
-  int culprit = request.rank;
-  std::string state;
-  bool silent = false;
-  for (int rank = 0; rank < group_.size && state.empty() && !silent; ++rank) {
+  Blame blame(text_of(request), 0, group_.size,
+              [&](int rank) { return name_of(engine_.world(), group_, rank); });
+  for (int rank = 0; rank < group_.size; ++rank) {
     if (rank == group_.rank || (request.rank != kAnySource && request.rank != rank)) continue;
     const Member& member = group_.members[static_cast<std::size_t>(rank)];
     const auto global = static_cast<std::size_t>(member.global);
-    state = engine_.state_of(member);
-    silent = state.empty() && member.local < 0 && engine_.peers_[global].pong < request.asked;
-    if (!state.empty() || silent) culprit = rank;
+    blame.process(rank, engine_.state_of(member));
+    if (member.local < 0 && engine_.peers_[global].pong < request.asked) blame.silent(rank);
   }
+  // Of anybody's, only one that does not run is to blame.
+  const int worst = blame.culprit();
+  const bool runs = worst < 0 || blame.progress_of(worst).runs;
+  const int culprit = runs ? request.rank : worst;
+  const std::string state = runs ? std::string() : blame.progress_of(worst).state;
+  const bool silent = !runs && state.empty();
   std::string text = text_of(request) + " timed out after " + seconds_text(now - request.started) +
                      " (timeout " + seconds_text(request.timeout) + "): ";
-  text += culprit == kAnySource ? "no rank" : engine_.name_of(group_, culprit);
+  text += culprit == kAnySource ? "no rank" : name_of(engine_.world(), group_, culprit);
   if (!state.empty())
     text += " is " + state;
   else if (silent)

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "engine/engine.hpp"
+#include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 #include "kernels/pack.hpp"
 
@@ -184,8 +185,8 @@ void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byt
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const auto envelope = transport::decode<Envelope>(header);
   if (envelope.number != pair.in + 1) {  // of one that was held until there was a group
-    engine_.break_group(group_, Status(Errc::internal, "group '" + group_.name +
-                                                           "': " + engine_.name_of(group_, rank) +
+    engine_.break_group(group_, Status(Errc::internal, "group '" + group_.name + "': " +
+                                                           name_of(engine_.world(), group_, rank) +
                                                            " numbers its messages wrongly"));
     return;
   }

@@ -6,6 +6,7 @@
 
 #include "engine/elements.hpp"
 #include "engine/engine.hpp"
+#include "engine/names.hpp"
 #include "kernels/copy.hpp"
 #include "kernels/pack.hpp"
 
@@ -265,10 +266,11 @@ void P2PMatcher::post_recv(P2PRequest& recv) {
 bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) {
   if (recv.view.dtype() == message.dtype && recv.bytes == message.bytes) return true;
   std::string text = "ranks disagree in group '" + group_.name +
-                     "': " + engine_.name_of(group_, group_.rank) + " receives " +
+                     "': " + name_of(engine_.world(), group_, group_.rank) + " receives " +
                      tensor_text(recv.view.dtype(), recv.bytes) + " with tag " +
-                     std::to_string(recv.tag) + ", but " + engine_.name_of(group_, message.source) +
-                     " sent it " + tensor_text(message.dtype, message.bytes) +
+                     std::to_string(recv.tag) + ", but " +
+                     name_of(engine_.world(), group_, message.source) + " sent it " +
+                     tensor_text(message.dtype, message.bytes) +
                      ". A recv must have the dtype and the number of elements of its send; the "
                      "group is broken, make a new one.";
   engine_.break_group(group_, Status(Errc::disagreement, std::move(text)));

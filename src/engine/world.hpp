@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "engine/clock.hpp"
+#include "transport/region.hpp"
+#include "transport/transport.hpp"
+
+namespace tutti::engine {
+
+/// What the engine stands on. Everything may be simulated.
+struct World {
+  int rank = 0;
+  int size = 1;
+  int cpus = 1;                           ///< per host, agreed by all
+  std::uint64_t settings = 0;             ///< digest of what must be equal on all ranks
+  transport::Regions* regions = nullptr;  ///< our host's shared memory
+  std::vector<int> host_of;               ///< by global rank
+  std::vector<int> local_of;  ///< by global rank: index among the ranks of our host, or -1
+  std::vector<transport::Transport*> route;         ///< by global rank; nullptr for ourselves
+  std::vector<std::string> whereabouts;             ///< by global rank: "node-7, pid 123"
+  std::string (*process_state)(int pid) = nullptr;  ///< "stopped", ... for messages; may be empty
+  /// By global rank; 0: its state cannot be seen from here. Empty: those in the arenas.
+  std::vector<int> pids;
+  TimePoint (*now)() noexcept = nullptr;  ///< the clock, virtual where simulated
+  Status (*populate)(std::byte* data, std::size_t size) = nullptr;
+  bool publish_fence = false;  ///< sleepers cannot fence for us (no membarrier)
+  std::string algorithms;      ///< override of the selection
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,164 @@
+#include "engine/blame.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+
+// Whom a call blames, from observations alone: no engine, no clock, no memory of others.
+namespace tutti::engine {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr std::uint64_t kCall = 5;
+
+Blame blame_of(int size) {
+  return Blame("operation 5", kCall, size, [](int rank) { return "rank " + std::to_string(rank); });
+}
+
+std::string text_of(const Status& cause) { return std::string(cause.message()); }
+
+TEST(Blame, NamesTheRankWhoseLastCallIsTheEarliest) {
+  Blame blame = blame_of(4);
+  blame.waits_for(1);  // our neighbour, which waits for rank 3 itself
+  blame.lines(1, 5, 1);
+  blame.lines(2, 9, 0);  // is beyond: that is no more than this call
+  blame.lines(3, 4, 0);
+  EXPECT_EQ(blame.culprit(), 3);
+  const Status cause = blame.timed_out(seconds(2), seconds(2));
+  EXPECT_EQ(cause.code(), Errc::timeout);
+  EXPECT_EQ(cause.culprit(), 3);
+  EXPECT_EQ(text_of(cause),
+            "operation 5 timed out after 2 s (timeout 2 s): rank 3 has not made this call yet (its "
+            "last one here was operation 4); waiting for rank 1. See where that rank is, or raise "
+            "the timeout; the group is broken.");
+}
+
+TEST(Blame, NamesTheRankThatIsFurthestBehindInTheCall) {
+  Blame blame = blame_of(4);
+  blame.waits_for(3);
+  blame.waits_for(1);
+  blame.lines(1, 5, 7);
+  blame.lines(2, 5, 1);  // we wait for others: it cannot be the one
+  blame.lines(3, 5, 6);
+  EXPECT_EQ(blame.culprit(), 3);
+  EXPECT_EQ(text_of(blame.timed_out(seconds(1), seconds(1))),
+            "operation 5 timed out after 1 s (timeout 1 s): rank 3 has made the call but is "
+            "furthest behind in it; waiting for rank 3, 1. See where that rank is, or raise the "
+            "timeout; the group is broken.");
+}
+
+TEST(Blame, ARankWithoutLinesThatIsWaitedForHasComeNowhere) {
+  Blame blame = blame_of(3);
+  blame.lines(1, 5, 1);
+  blame.waits_for(1);
+  blame.pong(2, 5);
+  blame.waits_for(2);
+  EXPECT_EQ(blame.culprit(), 2);
+}
+
+TEST(Blame, AProcessThatDoesNotRunGoesBeforeOneThatIsBehind) {
+  Blame blame = blame_of(4);
+  blame.waits_for(1);
+  blame.lines(1, 1, 0);
+  blame.process(1, "");
+  blame.lines(2, 5, 3);
+  blame.process(2, "stopped");
+  EXPECT_EQ(blame.culprit(), 2);
+  EXPECT_EQ(text_of(blame.timed_out(seconds(1), seconds(1))),
+            "operation 5 timed out after 1 s (timeout 1 s): rank 2 is stopped; has made the call "
+            "but is furthest behind in it; waiting for rank 1. See where that rank is, or raise "
+            "the timeout; the group is broken.");
+}
+
+TEST(Blame, OfRanksThatDoNotRunOneThatIsWaitedForIsNamed) {
+  Blame blame = blame_of(4);
+  blame.silent(1);
+  blame.silent(3);
+  blame.waits_for(3);
+  EXPECT_EQ(blame.culprit(), 3);
+}
+
+TEST(Blame, ARankThatAnswersNothing) {
+  Blame blame = blame_of(3);
+  blame.waits_for(1);
+  blame.pong(1, 2);
+  blame.silent(2);
+  EXPECT_EQ(text_of(blame.timed_out(seconds(1), seconds(1))),
+            "operation 5 timed out after 1 s (timeout 1 s): rank 2 answers nothing: it is stopped, "
+            "or cut off; waiting for rank 1. See where that rank is, or raise the timeout; the "
+            "group is broken.");
+}
+
+TEST(Blame, NobodyIsToBlameWhereNothingWasObserved) {
+  const Blame blame = blame_of(3);
+  EXPECT_EQ(blame.culprit(), -1);
+  const Status cause = blame.timed_out(seconds(1), seconds(1));
+  EXPECT_EQ(cause.culprit(), std::nullopt);
+  EXPECT_EQ(text_of(cause),
+            "operation 5 timed out after 1 s (timeout 1 s). See where that rank is, or raise the "
+            "timeout; the group is broken.");
+}
+
+TEST(Blame, NamesAtMostEightOfThoseItWaitsFor) {
+  Blame blame = blame_of(12);
+  for (int rank = 1; rank < 12; ++rank) blame.waits_for(rank);
+  EXPECT_NE(text_of(blame.timed_out(seconds(1), seconds(1)))
+                .find("waiting for rank 1, 2, 3, 4, 5, 6, 7, 8, ..."),
+            std::string::npos);
+}
+
+TEST(Blame, TheFirstLossGoesBeforeAllElse) {
+  Blame blame = blame_of(4);
+  blame.process(1, "stopped");
+  blame.lost(3, Status(Errc::peer_lost, "so the store notes"));
+  blame.lost(2, Status(Errc::peer_lost, "its connection ended"));
+  EXPECT_EQ(blame.culprit(), 3);
+  for (const Status& cause : {blame.loss(), blame.timed_out(seconds(1), seconds(1))}) {
+    EXPECT_EQ(cause.code(), Errc::peer_lost);
+    EXPECT_EQ(cause.culprit(), 3);
+    EXPECT_EQ(text_of(cause),
+              "operation 5: lost rank 3: so the store notes. Look at that rank's output for the "
+              "cause; the group is broken, the survivors can make a new one.");
+  }
+}
+
+TEST(Blame, OfALossThatIsOursAnotherRankIsToBlame) {
+  Blame blame = blame_of(3);
+  blame.lost(2, Status(Errc::resource, "no memory for what goes to it"), 0);
+  EXPECT_EQ(blame.loss().culprit(), 0);
+  EXPECT_NE(text_of(blame.loss()).find("lost rank 2: no memory"), std::string::npos);
+}
+
+TEST(Blame, ACallThatCannotBeginBlamesTheRankThatHasPassedLeast) {
+  Blame blame = blame_of(4);
+  blame.lines(1, 4, 0);
+  blame.lines(2, 3, 0);
+  blame.lines(3, 3, 0);
+  const Status cause = blame.cannot_begin(seconds(3), 8);
+  EXPECT_EQ(cause.culprit(), 2);
+  EXPECT_EQ(text_of(cause),
+            "operation 5 cannot begin: rank 2 is at operation 4, and at most 8 may be under way "
+            "(waited 3 s). See where that rank is, or raise the timeout; the group is broken.");
+}
+
+TEST(Blame, ACallThatCannotBeginBlamesAStoppedRankAndFirstOneThatHasLeft) {
+  Blame blame = blame_of(4);
+  blame.lines(1, 1, 0);
+  blame.lines(2, 3, 0);
+  blame.process(2, "stopped");
+  EXPECT_NE(text_of(blame.cannot_begin(seconds(3), 8)).find("rank 2 is stopped at operation 4"),
+            std::string::npos);
+  blame.lines(3, 4, 0);
+  blame.left(3);
+  const Status cause = blame.cannot_begin(seconds(3), 8);
+  EXPECT_EQ(cause.code(), Errc::peer_left);
+  EXPECT_EQ(cause.culprit(), 3);
+  EXPECT_EQ(text_of(cause),
+            "operation 5 cannot begin: rank 3 has ended with operation 5, and at most 8 may be "
+            "under way. See where that rank is, or raise the timeout; the group is broken.");
+}
+
+}  // namespace
+}  // namespace tutti::engine
