@@ -23,7 +23,7 @@ constexpr std::uint32_t kClaim = 4;  // ... of the one that looks for somebody's
 
 bool is_whole(const Operand& operand, Space space, std::int64_t slot, bool of_winner) noexcept {
   return operand.space == space && operand.slice.shape == Slice::Shape::whole &&
-         operand.slot == plan::constant(slot) && operand.of_winner == of_winner;
+         operand.slot == slot && operand.of_winner == of_winner;
 }
 
 bool copies(const Step& step, const Operand& dst_like, const Operand& src_like) noexcept {
@@ -35,8 +35,8 @@ bool copies(const Step& step, const Operand& dst_like, const Operand& src_like) 
 
 bool adds_all(const Step& step, std::int32_t size, Space space, std::int64_t slot) noexcept {
   return step.kind == StepKind::reduce && step.sources == Sources::stages && !step.own_input &&
-         step.ranks == plan::RankSet{plan::constant(0), size, 1} &&
-         is_whole(step.dst, space, slot, false) && is_whole(step.src, Space::stage, 0, false);
+         step.ranks == plan::RankSet{0, size, 1} && is_whole(step.dst, space, slot, false) &&
+         is_whole(step.src, Space::stage, 0, false);
 }
 
 }  // namespace
@@ -61,7 +61,7 @@ Shape shape_of(const plan::Schedule& schedule, const plan::Binding& binding) noe
   if (schedule.stage_slots == 1 && steps.size() == 5 && adds_all(steps[4], size, Space::output, 0))
     return Shape::one_shot;
   Operand result = stage;
-  result.slot = plan::constant(1);
+  result.slot = 1;
   Operand of_winner = result;
   of_winner.of_winner = true;
   const auto end = static_cast<std::int32_t>(steps.size());
