@@ -208,6 +208,14 @@ inline constexpr std::int32_t kSlotOfAll = 0;
 inline constexpr std::int32_t kSlotOfChunk = 1;
 
 struct Schedule {
+  /// Small reductions whose steps stand at fixed places (one_shot_steps), so that an engine may run
+  /// them in one go. Declared by the builder, checked by the prover.
+  enum class Shape : std::uint8_t {
+    none,
+    one_shot,         ///< stage the input, publish, await all lines, agree, add all to the output
+    one_shot_shared,  ///< up to agree the same; then take another's sum, or make one for all
+  };
+
   std::string_view algorithm;  ///< "one_shot", "slice_owner", ... a literal
   Kind kind = Kind::barrier;
   OrderClass order = OrderClass::binomial;
@@ -230,8 +238,24 @@ struct Schedule {
   std::int32_t slot_parts = kSlotOfAll;
   bool region = false;  ///< has steps on shared memory
   bool messages = false;
+  Shape shape = Shape::none;
   std::vector<Step> steps;
 };
+
+/// Where the steps of Schedule::Shape stand.
+namespace one_shot_steps {
+inline constexpr std::size_t kStage = 0;
+inline constexpr std::size_t kPublish = 1;
+inline constexpr std::size_t kAwaitLines = 2;
+inline constexpr std::size_t kAgree = 3;
+inline constexpr std::size_t kAdd = 4;        ///< one_shot: into the output; the last one
+inline constexpr std::size_t kClaim = 4;      ///< one_shot_shared, and from here on
+inline constexpr std::size_t kAddForAll = 5;  ///< into slot 1 of the own stage
+inline constexpr std::size_t kSignal = 6;
+inline constexpr std::size_t kCopyOwn = 7;
+inline constexpr std::size_t kJumpToEnd = 8;
+inline constexpr std::size_t kCopyWinner = 9;  ///< the claim leads here; the last one
+}  // namespace one_shot_steps
 
 /// A run of elements.
 struct Range {

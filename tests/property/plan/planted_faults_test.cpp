@@ -473,6 +473,21 @@ const Planted kPlanted[] = {
      [](All& all) { take_out(all[1], StepKind::await); },
      Fault::early_read,
      {Fault::early_reuse, Fault::undefined_read}},
+    {"shape_of_another", slice_owner_all_reduce,
+     [](All& all) {
+       for (Schedule& s : all) s.shape = Schedule::Shape::one_shot;
+     },
+     Fault::wrong_shape},
+    {"one_shot_that_takes_its_own_input", one_shot_all_reduce,
+     [](All& all) { nth(all[2], StepKind::reduce).own_input = true; }, Fault::wrong_shape},
+    {"shared_one_shot_with_another_counter", shared_one_shot_all_reduce,
+     [](All& all) {
+       for (Schedule& s : all) {
+         nth(s, StepKind::claim).counter = 0;
+         nth(s, StepKind::signal).counter = 0;
+       }
+     },
+     Fault::wrong_shape},
 };
 
 std::vector<Finding> look(const All& all, const ProofCase& c, const Claims& claims) {
