@@ -1,9 +1,9 @@
 #include <vector>
 
+#include "base/addition_order.hpp"
 #include "plan/builders.hpp"
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
-#include "plan/tree.hpp"
 
 // Output may be the same memory as input, and what was sent may be read until its receiver is known
 // to have it. So a rank writes over what it sent only where the message that brings the new value
@@ -76,10 +76,10 @@ Schedule binomial_all_reduce(const Shape& s) {
   Program p = Program::by_messages("binomial", Kind::all_reduce, s);
   if (s.size == 1) return alone(p);
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
-  const std::vector<int> children = tree_children(s.rank, s.size);
+  const std::vector<int> children = base::tree_children(s.rank, s.size);
   const int m = static_cast<int>(children.size());
   const bool is_root = s.rank == 0;
-  const Expr parent = tree_parent(s.rank);
+  const Expr parent = base::tree_parent(s.rank);
   const auto child = [&](int k) { return children[static_cast<std::size_t>(k)]; };
   // For each chunk of the window and child k: slot 2k + 1 takes what it sends, slot 2k what was
   // added before (nothing for the first: that is this rank's input); slot 2m is the sum.

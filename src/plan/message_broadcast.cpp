@@ -1,9 +1,9 @@
 #include <vector>
 
+#include "base/addition_order.hpp"
 #include "plan/builders.hpp"
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
-#include "plan/tree.hpp"
 
 // The sender's message says what its sender had compared, so agreement needs no message of its own.
 // Everything lands where it belongs; a rank passes on from its output.
@@ -15,8 +15,8 @@ Schedule binomial_broadcast(const Shape& s) {
   p.chunks_of(s.chunk_bytes);
   const int place = s.place_of(s.rank);  // the tree's root is at place 0
   const bool is_root = place == 0;
-  const Expr parent = s.rank_at(is_root ? 0 : tree_parent(place));
-  const std::vector<int> children = tree_children(place, s.size);
+  const Expr parent = s.rank_at(is_root ? 0 : base::tree_parent(place));
+  const std::vector<int> children = base::tree_children(place, s.size);
   const auto mine = [&](Expr c) { return is_root ? input(chunk(c)) : output(chunk(c)); };
   p.agree();
   if (!is_root) {

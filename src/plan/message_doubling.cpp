@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/addition_order.hpp"
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
 
@@ -20,14 +21,14 @@ struct Round {
 /// halves of the tree of additions. A half that is cut off by the last rank serves all of the
 /// other.
 int counterpart(int rank, int width, int size) {
-  const int other = (rank / width * width) ^ width;
+  const int other = base::sibling_begin(rank, width);
   return other + (rank % width) % std::min(width, size - other);
 }
 
 std::vector<Round> rounds_of(int rank, int size) {
   std::vector<Round> rounds;
   for (int width = 1; width < size; width *= 2) {
-    const int other = (rank / width * width) ^ width;
+    const int other = base::sibling_begin(rank, width);
     if (other >= size) continue;  // an empty half: nothing to add
     Round round;
     round.from = counterpart(rank, width, size);

@@ -1,7 +1,7 @@
+#include "base/addition_order.hpp"
 #include "plan/block_runs.hpp"
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
-#include "plan/tree.hpp"
 
 namespace tutti::plan {
 
@@ -24,7 +24,7 @@ Schedule direct_gather(const Shape& s) {
 Schedule binomial_gather(const Shape& s) {
   Program p = Program::by_messages("binomial", Kind::gather, s);
   const BlockTree tree(s);
-  const std::vector<int> children = tree_children(tree.place, s.size);
+  const std::vector<int> children = base::tree_children(tree.place, s.size);
   const bool is_root = tree.place == 0;
   const Slice own = block(s.rank);
   const auto here = [](Slice slice) { return scratch(0, slice); };
@@ -39,10 +39,10 @@ Schedule binomial_gather(const Shape& s) {
     p.copy(output(own), input(own));
     p.for_each_other([&](Expr peer) { p.copy(output(block(peer)), here(block(peer))); });
   } else if (children.empty()) {
-    p.send(tree.rank_at(tree_parent(tree.place)), input(own));
+    p.send(tree.rank_at(base::tree_parent(tree.place)), input(own));
   } else {
     for (const Slice& run : tree.runs_below(tree.place)) {
-      p.send(tree.rank_at(tree_parent(tree.place)), here(run));
+      p.send(tree.rank_at(base::tree_parent(tree.place)), here(run));
     }
   }
   return p.take();

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/addition_order.hpp"
 #include "plan/builders.hpp"
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
@@ -27,11 +28,11 @@ struct Duty {
 Duty duty_of(const Shape& s) {
   Duty duty;
   for (int width = 1; width < s.size; width *= 2) {
-    const int lo = s.rank / width * width;
-    const int other = lo ^ width;
+    const int lo = base::subtree_begin(s.rank, width);
+    const int other = base::sibling_begin(s.rank, width);
     if (other >= s.size) continue;  // an empty half
     const int peer = place_of_sum(other, width, s.root);
-    const int home = place_of_sum(lo & ~width, 2 * width, s.root);
+    const int home = place_of_sum(base::subtree_begin(s.rank, 2 * width), 2 * width, s.root);
     if (home != s.rank) {
       duty.parent = home;
       return duty;

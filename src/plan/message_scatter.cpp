@@ -1,7 +1,7 @@
+#include "base/addition_order.hpp"
 #include "plan/block_runs.hpp"
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
-#include "plan/tree.hpp"
 
 namespace tutti::plan {
 
@@ -24,7 +24,7 @@ Schedule direct_scatter(const Shape& s) {
 Schedule binomial_scatter(const Shape& s) {
   Program p = Program::by_messages("binomial", Kind::scatter, s);
   const BlockTree tree(s);
-  const std::vector<int> children = tree_children(tree.place, s.size);
+  const std::vector<int> children = base::tree_children(tree.place, s.size);
   const bool is_root = tree.place == 0;
   const Slice own = block(s.rank);
   const auto here = [](Slice slice) { return scratch(0, slice); };
@@ -33,7 +33,7 @@ Schedule binomial_scatter(const Shape& s) {
   if (is_root) {
     p.for_each_other([&](Expr peer) { p.copy(here(block(peer)), input(block(peer))); });
   } else {
-    const Expr parent = tree.rank_at(tree_parent(tree.place));
+    const Expr parent = tree.rank_at(base::tree_parent(tree.place));
     if (children.empty()) p.recv(parent, output(own));
     if (!children.empty()) {
       for (const Slice& run : tree.runs_below(tree.place)) p.recv(parent, here(run));

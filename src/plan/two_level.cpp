@@ -1,6 +1,6 @@
 #include "plan/two_level.hpp"
 
-#include "plan/tree.hpp"
+#include "base/addition_order.hpp"
 
 namespace tutti::plan {
 
@@ -106,8 +106,8 @@ Schedule two_level_broadcast(const Shape& s) {
   const auto leader_at = [&](int at) {
     return hosts.leaders[static_cast<std::size_t>((at + root_host) % hosts.count)];
   };
-  const Expr parent = leader_at(is_root ? 0 : tree_parent(place));
-  const std::vector<int> children = tree_children(place, hosts.count);
+  const Expr parent = leader_at(is_root ? 0 : base::tree_parent(place));
+  const std::vector<int> children = base::tree_children(place, hosts.count);
   const std::vector<RankSet> locals = hosts.local_without(s.rank);
   const Operand here = is_root ? input(chunk(i)) : output(chunk(i));
   p.agree();
