@@ -1,5 +1,7 @@
 #include <tutti/config.hpp>
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <string_view>
 
@@ -7,8 +9,8 @@ namespace tutti {
 namespace {
 
 Status bad(const char* name, std::string_view value, const char* allowed) {
-  return Status(Errc::invalid_argument, std::string(name) + "='" + std::string(value) +
-                                            "' is not understood; allowed: " + allowed);
+  return Status(Errc::invalid_argument,
+                fmt::format("{}='{}' is not understood; allowed: {}", name, value, allowed));
 }
 
 /// The position of `value` in the list, or -1.

@@ -1,5 +1,6 @@
 #include "base/log.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -68,7 +69,7 @@ void log_limited(Level level, const char* key, std::string_view text) noexcept {
       last = now;
     }
     std::string line(text);
-    if (dropped > 0) line += " (and " + std::to_string(dropped) + " more of this kind)";
+    if (dropped > 0) line += fmt::format(" (and {} more of this kind)", dropped);
     log(level, line);
   } catch (...) {
   }

@@ -1,6 +1,8 @@
 #include <tutti/collective.hpp>
 #include <tutti/error.hpp>
 
+#include <fmt/format.h>
+
 #include <limits>
 
 #include "base/kinds.hpp"
@@ -51,7 +53,7 @@ std::string_view to_string(DType dtype) noexcept {
 std::string to_string(Device device) {
   switch (device.type) {
     case DeviceType::cpu: return "cpu";
-    case DeviceType::cuda: return "cuda:" + std::to_string(device.index);
+    case DeviceType::cuda: return fmt::format("cuda:{}", device.index);
   }
   return "invalid device";
 }
@@ -81,17 +83,17 @@ std::string describe(const Collective& call) {
     return "monitored_barrier()";
   std::string text(traits.name);
   text += '(';
-  if (traits.reduces) text += std::string(to_string(call.op)) + ", ";
-  if (traits.rooted) text += "root " + std::to_string(call.root) + ", ";
+  if (traits.reduces) text += fmt::format("{}, ", to_string(call.op));
+  if (traits.rooted) text += fmt::format("root {}, ", call.root);
   if (traits.layout == Layout::pair) {
-    text += (call.kind == Kind::send ? "to " : "from ") +
-            (call.root == kAnySource ? "anybody" : std::to_string(call.root)) + ", tag " +
-            std::to_string(call.tag) + ", ";
+    text += call.kind == Kind::send ? "to " : "from ";
+    text += call.root == kAnySource ? "anybody" : fmt::to_string(call.root);
+    text += fmt::format(", tag {}, ", call.tag);
   }
   if (traits.layout == Layout::none) return text + ')';
   const bool from_output = call.kind == Kind::recv || call.input.count() == 0;
   const TensorView& view = from_output ? call.output : call.input;
-  text += std::string(to_string(view.dtype())) + " x " + std::to_string(view.count());
+  text += fmt::format("{} x {}", to_string(view.dtype()), view.count());
   if (call.details != nullptr && !call.details->input_pieces.empty()) text += " in several tensors";
   return text + ')';
 }
@@ -103,18 +105,16 @@ TensorView::TensorView(void* data, DType dtype, std::span<const std::int64_t> sh
     raise(Status(Errc::invalid_argument, "TensorView: " + std::move(text)));
   };
   if (shape.size() != strides.size()) {
-    refuse("shape has " + std::to_string(shape.size()) + " dimensions, strides have " +
-           std::to_string(strides.size()));
+    refuse(fmt::format("shape has {} dimensions, strides have {}", shape.size(), strides.size()));
   }
   if (shape.size() > static_cast<std::size_t>(kMaxDims)) {
-    refuse(std::to_string(shape.size()) + " dimensions; at most " + std::to_string(kMaxDims));
+    refuse(fmt::format("{} dimensions; at most {}", shape.size(), kMaxDims));
   }
   traits_.dims = static_cast<std::int8_t>(shape.size());
   std::int64_t expected = 1;
   bool row_major = true;
   for (std::size_t d = shape.size(); d-- > 0;) {
-    if (shape[d] < 0)
-      refuse("size " + std::to_string(shape[d]) + " in dimension " + std::to_string(d));
+    if (shape[d] < 0) refuse(fmt::format("size {} in dimension {}", shape[d], d));
     if (shape[d] > 1 && strides[d] != expected) row_major = false;
     if (__builtin_mul_overflow(expected, shape[d], &expected)) refuse("too many elements");
     shape_[d] = shape[d];

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/fnv.hpp"
 #include "base/kinds.hpp"
 #include "engine/call_code.hpp"
 
@@ -27,7 +28,7 @@ std::vector<std::size_t> ends_of(std::vector<std::size_t> counts) {
 }
 
 std::uint64_t digest_of(const std::vector<std::size_t>& counts) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  std::uint64_t hash = base::kFnvBasis;
   for (const std::size_t count : counts) hash = chain(hash, CallCode{count, 0, 0});
   return hash | 1;
 }
@@ -35,7 +36,7 @@ std::uint64_t digest_of(const std::vector<std::size_t>& counts) {
 /// Of the numbers of elements of several tensors: of the whole, or of a block of each. Never that
 /// of uneven blocks.
 std::uint64_t digest_of(std::span<const Piece> pieces) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  std::uint64_t hash = base::kFnvBasis;
   for (const Piece& piece : pieces) hash = chain(hash, CallCode{piece.count, 0, 0});
   return (hash & ~std::uint64_t{1}) | 2;
 }

@@ -159,7 +159,7 @@ bool Engine::advance(Op& op) {
 bool Engine::await_all_lines(Op& op) {
   Step everybody;
   everybody.kind = StepKind::await_line;
-  everybody.ranks = {plan::constant(0), op.group->size, 1};
+  everybody.ranks = {0, op.group->size, 1};
   return await_lines(op, everybody);
 }
 

@@ -171,7 +171,7 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   // What else would be done to values on their way (means, factors) is not fused. The kernels take
   // all ranks' values in one pass there, so the dtype does not matter.
   const bool plain = call.op != ReduceOp::avg && call.op != ReduceOp::premul_sum;
-  if (plain && bound.reduce != nullptr) bound.shape = shape_of(schedule, bound.binding);
+  if (plain && bound.reduce != nullptr && count > 0) bound.shape = schedule.shape;
   bound.scratch_bytes = static_cast<std::size_t>(schedule.scratch_slots) * bound.slot_bytes;
   bound.stream_out = goes_around_cache(call.kind, count * element, neighbours_);
   return bound;

@@ -18,9 +18,8 @@
 
 namespace tutti::engine {
 
-/// Small reductions whose steps are taken in one go (one_shot.cpp): everybody adds all; or who
-/// comes last does, and the others copy its result.
-enum class Shape : std::uint8_t { none, one_shot, shared };
+/// Small reductions whose steps are taken in one go (one_shot.cpp).
+using Shape = plan::Schedule::Shape;
 
 /// What the next call with the same signature needs: bound once, found by a compare.
 struct BoundPlan {
@@ -66,9 +65,6 @@ struct BoundPlan {
   std::size_t plain_count = 0;  ///< elements of that view; kNoPlain: only calls with details
   static constexpr std::size_t kNoPlain = ~std::size_t{0};
 };
-
-/// Which of them these steps are.
-[[nodiscard]] Shape shape_of(const plan::Schedule& schedule, const plan::Binding& binding) noexcept;
 
 /// The plans of one group. Pure: what it chooses depends on agreed data alone (decisions B2).
 class PlanCache {

@@ -1,5 +1,7 @@
 #include "group/call_check.hpp"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <numeric>
 #include <span>
@@ -14,8 +16,6 @@
 
 namespace tutti {
 namespace {
-
-std::string number(std::size_t value) { return std::to_string(value); }
 
 /// One side of a call: one tensor, or one for each rank.
 struct Side {
@@ -34,33 +34,34 @@ struct Side {
 
 std::string check_side(const Side& side, const TensorView& like, int size, bool written) {
   const auto ranks = static_cast<std::size_t>(size);
-  const std::string name(side.name);
+  const std::string_view name = side.name;
   if (!side.listed()) {
     if (std::string wrong = check_alike(side.whole, name, like); !wrong.empty()) return wrong;
     if (!side.counts.empty()) {
       if (side.counts.size() != ranks)
-        return number(side.counts.size()) + " counts for the " + name + " in a group of " +
-               number(ranks) + "; give one for each rank";
+        return fmt::format("{} counts for the {} in a group of {}; give one for each rank",
+                           side.counts.size(), name, ranks);
       for (const std::size_t count : side.counts) {  // so that the sum cannot overflow
         if (count > side.whole.count())
-          return "a count of " + number(count) + " for the " + name + ", which has " +
-                 number(side.whole.count()) + " elements";
+          return fmt::format("a count of {} for the {}, which has {} elements", count, name,
+                             side.whole.count());
       }
       const std::size_t sum =
           std::accumulate(side.counts.begin(), side.counts.end(), std::size_t{0});
       if (sum != side.whole.count())
-        return "the counts for the " + name + " sum up to " + number(sum) + ", but it has " +
-               number(side.whole.count()) + " elements";
+        return fmt::format("the counts for the {} sum up to {}, but it has {} elements", name, sum,
+                           side.whole.count());
     }
     return check_memory(side.whole, side.name, written);
   }
   if (!side.counts.empty())
-    return "counts and a list of tensors for the " + name + ": the tensors tell the counts";
+    return fmt::format("counts and a list of tensors for the {}: the tensors tell the counts",
+                       name);
   if (side.blocks.size() != ranks)
-    return "a list of " + number(side.blocks.size()) + " tensors as " + name + " in a group of " +
-           number(ranks) + "; give one for each rank";
+    return fmt::format("a list of {} tensors as {} in a group of {}; give one for each rank",
+                       side.blocks.size(), name, ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
-    const std::string which = name + " for rank " + number(r);
+    const std::string which = fmt::format("{} for rank {}", name, r);
     if (std::string wrong = check_alike(side.blocks[r], which, like); !wrong.empty()) return wrong;
     if (std::string wrong = check_memory(side.blocks[r], which, written); !wrong.empty())
       return wrong;
@@ -81,8 +82,8 @@ std::string check_lists(const Side& output, std::size_t own_output, const Side& 
                         std::size_t own_input) {
   const std::vector<Piece> out = pieces_of(output);
   if (overlap(out, 0, {}, 0))
-    return "two tensors of the " + std::string(output.name) +
-           " overlap; each must have memory of its own";
+    return fmt::format("two tensors of the {} overlap; each must have memory of its own",
+                       output.name);
   if (overlap(out, own_output, pieces_of(input), own_input)) return "input and output overlap";
   return {};
 }
@@ -94,20 +95,19 @@ std::string check_blocks(const Side& all, const Side& one, bool gathers, bool un
   const TensorView& own = one.whole;
   const bool told = all.listed() || !all.counts.empty();
   if (!told && all.whole.count() != own.count() * ranks)
-    return "the " + std::string(all.name) + " has " + number(all.whole.count()) +
-           " elements; it must have " + number(ranks) + " times the " + std::string(one.name) +
-           "'s " + number(own.count());
+    return fmt::format("the {} has {} elements; it must have {} times the {}'s {}", all.name,
+                       all.whole.count(), ranks, one.name, own.count());
   const std::size_t mine = all.count_of(static_cast<std::size_t>(rank), ranks);
   if (mine != own.count())
-    return "block " + number(static_cast<std::size_t>(rank)) + " of the " + std::string(all.name) +
-           " has " + number(mine) + " elements, but this rank's " + std::string(one.name) +
-           " has " + number(own.count());
+    return fmt::format("block {} of the {} has {} elements, but this rank's {} has {}", rank,
+                       all.name, mine, one.name, own.count());
   std::size_t first = 0;
   for (std::size_t r = 0; r < ranks; ++r) {
     const std::size_t count = all.count_of(r, ranks);
     if (!uneven && count != own.count())
-      return "the " + std::string(all.name) + " for rank " + number(r) + " has " + number(count) +
-             " elements, not " + number(own.count()) + "; all blocks must have the same number";
+      return fmt::format(
+          "the {} for rank {} has {} elements, not {}; all blocks must have the same number",
+          all.name, r, count, own.count());
     if (r < static_cast<std::size_t>(rank)) first += count;
   }
   std::string wrong;
@@ -128,16 +128,17 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
   const bool out = output.listed() || !output.counts.empty();
   if (in != out) return "splits (or lists of tensors) for one side only; give both or none";
   if (!in && input.whole.count() != output.whole.count())
-    return "the output has " + number(output.whole.count()) + " elements and the input " +
-           number(input.whole.count()) + "; without splits they must be equal";
+    return fmt::format(
+        "the output has {} elements and the input {}; without splits they must be equal",
+        output.whole.count(), input.whole.count());
   if (!in && input.whole.count() % ranks != 0)
-    return number(input.whole.count()) + " elements cannot be divided evenly among " +
-           number(ranks) + " ranks; give splits";
+    return fmt::format("{} elements cannot be divided evenly among {} ranks; give splits",
+                       input.whole.count(), ranks);
   const auto mine = static_cast<std::size_t>(rank);
   const std::size_t sent = input.count_of(mine, ranks);
   const std::size_t got = output.count_of(mine, ranks);
   if (sent != got)
-    return "this rank sends itself " + number(sent) + " elements but expects " + number(got);
+    return fmt::format("this rank sends itself {} elements but expects {}", sent, got);
   // No block may be both, not even this rank's own: numbers that never meet.
   constexpr std::size_t kApart = std::size_t{1} << (8 * sizeof(std::size_t) - 1);
   if (input.listed() || output.listed()) return check_lists(output, 0, input, kApart);
@@ -152,14 +153,14 @@ std::string check_factor(const Collective& call, const TensorView& factor) {
     if (!is_given(factor)) return "PREMUL_SUM needs a factor";
     if (std::string bad = check_memory(factor, "factor", false); !bad.empty()) return bad;
     if (factor.dtype() != call.input.dtype())
-      return "the factor is " + std::string(to_string(factor.dtype())) +
-             "; it must have the input's dtype, " + std::string(to_string(call.input.dtype()));
+      return fmt::format("the factor is {}; it must have the input's dtype, {}",
+                         to_string(factor.dtype()), to_string(call.input.dtype()));
     const bool number_of_host = factor.count() == 1 && factor.device() == Device();
     if (!number_of_host && !factor.alike(call.input))
       return check_alike(factor, "factor", call.input);
     if (factor.count() != 1 && factor.count() != call.input.count())
-      return "the factor has " + number(factor.count()) +
-             " elements; it must have one, or as many as the input";
+      return fmt::format("the factor has {} elements; it must have one, or as many as the input",
+                         factor.count());
   }
   return {};
 }
@@ -170,7 +171,7 @@ std::string what_is_wrong(const Collective& call, int rank, int size) {
   const KindTraits& traits = traits_of(call.kind);
   if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
   if (traits.rooted && (call.root < 0 || call.root >= size))
-    return "root must be a rank of the group, 0 to " + std::to_string(size - 1);
+    return fmt::format("root must be a rank of the group, 0 to {}", size - 1);
   if (traits.layout == Layout::none) return {};
   static const Details kNone{};
   const Details& details = call.details != nullptr ? *call.details : kNone;
@@ -197,8 +198,8 @@ std::string what_is_wrong(const Collective& call, int rank, int size) {
     case Layout::same:
       if (std::string bad = check_alike(call.output, "output", like); !bad.empty()) return bad;
       if (call.output.count() == call.input.count()) break;
-      return "the output has " + number(call.output.count()) + " elements, the input " +
-             number(call.input.count()) + "; both must have as many";
+      return fmt::format("the output has {} elements, the input {}; both must have as many",
+                         call.output.count(), call.input.count());
     case Layout::gather:
       if (!writes) break;
       wrong = check_blocks(output, input, true, traits.uneven == Uneven::agreed, rank, size);

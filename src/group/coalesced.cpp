@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,8 +11,6 @@
 // Several tensors in one operation: put together piece by piece, as if they were one.
 namespace tutti {
 namespace {
-
-std::string number(std::size_t value) { return std::to_string(value); }
 
 /// Stands for the whole: no memory, but dtype, device and count.
 TensorView standing_for(std::span<const Piece> pieces) noexcept {
@@ -53,18 +53,18 @@ Collective call_of(Kind kind, Details& details, std::span<const Piece> outputs,
 }
 
 [[noreturn]] void refuse(const char* what, std::string_view group, const std::string& text) {
-  raise(Status(Errc::invalid_argument,
-               std::string(what) + " in group '" + std::string(group) + "': " + text));
+  raise(Status(Errc::invalid_argument, fmt::format("{} in group '{}': {}", what, group, text)));
 }
 
 void check_list(const char* what, std::string_view group, std::span<const TensorView> views) {
   if (views.empty()) refuse(what, group, "the list of tensors is empty");
   for (std::size_t t = 1; t < views.size(); ++t) {
     if (views[t].dtype() == views[0].dtype()) continue;
-    refuse(what, group,
-           "tensor " + number(t) + " is " + std::string(to_string(views[t].dtype())) +
-               ", but tensor 0 is " + std::string(to_string(views[0].dtype())) +
-               "; all must have one dtype: call once for each dtype");
+    refuse(
+        what, group,
+        fmt::format("tensor {} is {}, but tensor 0 is {}; all must have one dtype: call once for "
+                    "each dtype",
+                    t, to_string(views[t].dtype()), to_string(views[0].dtype())));
   }
 }
 
@@ -82,14 +82,13 @@ void check_blocks(const char* what, std::string_view group, const char* name,
   const auto ranks = static_cast<std::size_t>(size);
   if (all.size() != blocks.size())
     refuse(what, group,
-           number(all.size()) + " " + name + "s do not fit to " + number(blocks.size()) +
-               " tensors; give one for each");
+           fmt::format("{} {}s do not fit to {} tensors; give one for each", all.size(), name,
+                       blocks.size()));
   for (std::size_t t = 0; t < all.size(); ++t) {
     if (all[t].count() == blocks[t].count() * ranks) continue;
     refuse(what, group,
-           std::string(name) + " " + number(t) + " has " + number(all[t].count()) +
-               " elements; it must have " + number(ranks) + " times its counterpart's " +
-               number(blocks[t].count()));
+           fmt::format("{} {} has {} elements; it must have {} times its counterpart's {}", name, t,
+                       all[t].count(), ranks, blocks[t].count()));
   }
 }
 
@@ -133,9 +132,8 @@ Work ProcessGroup::all_gather_coalesced(std::span<const TensorView> outputs,
       const TensorView& input = inputs[i % inputs.size()];
       if (outputs[i].count() == input.count()) continue;
       refuse(kName, name(),
-             "output " + number(i) + " has " + number(outputs[i].count()) +
-                 " elements, but input " + number(i % inputs.size()) + " has " +
-                 number(input.count()));
+             fmt::format("output {} has {} elements, but input {} has {}", i, outputs[i].count(),
+                         i % inputs.size(), input.count()));
     }
     out = whole(outputs);
   } else {

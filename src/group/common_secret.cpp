@@ -1,5 +1,7 @@
 #include "group/common_secret.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 #include <utility>
@@ -10,8 +12,6 @@ namespace {
 constexpr std::string_view kGiven = "given ";
 constexpr std::string_view kKey = "key ";
 constexpr std::string_view kNone = "none";
-
-std::string number(std::size_t value) { return std::to_string(value); }
 
 }  // namespace
 
@@ -42,11 +42,11 @@ Result<std::optional<std::vector<std::byte>>> SecretOffer::common(
   if (given == lines.end()) return std::optional<std::vector<std::byte>>();
   const auto unlike =
       std::ranges::find_if(lines, [&](const std::string& line) { return line != *given; });
-  return Status(Errc::invalid_argument,
-                "rank " + number(static_cast<std::size_t>(given - lines.begin())) +
-                    " was given a secret (TUTTI_SECRET_FILE or TUTTI_SECRET_FD), and rank " +
-                    number(static_cast<std::size_t>(unlike - lines.begin())) +
-                    " has another one or none; give all ranks the same");
+  return Status(
+      Errc::invalid_argument,
+      fmt::format("rank {} was given a secret (TUTTI_SECRET_FILE or TUTTI_SECRET_FD), and "
+                  "rank {} has another one or none; give all ranks the same",
+                  given - lines.begin(), unlike - lines.begin()));
 }
 
 }  // namespace tutti::group

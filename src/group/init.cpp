@@ -1,5 +1,7 @@
 #include <tutti/init.hpp>
 
+#include <fmt/format.h>
+
 #include <functional>
 #include <optional>
 #include <random>
@@ -36,11 +38,10 @@ InitOptions with_own_meeting(const InitOptions& options, const Config& config,
   auto launched = rendezvous::Environment({}).number("WORLD_SIZE");
   if (launched && *launched && **launched != met->size) {
     raise(Status(Errc::invalid_argument,
-                 "init_process_group: WORLD_SIZE is " + std::to_string(**launched) +
-                     ", but the backend '" + config.backend + "' has " + std::to_string(met->size) +
-                     (met->size == 1 ? " rank" : " ranks") +
-                     "; start the program by its own launcher (tuttirun --backend " +
-                     config.backend + " does)"));
+                 fmt::format("init_process_group: WORLD_SIZE is {0}, but the backend '{1}' has {2} "
+                             "rank{3}; start the program by its own launcher (tuttirun --backend "
+                             "{1} does)",
+                             **launched, config.backend, met->size, met->size == 1 ? "" : "s")));
   }
   own.rank = met->rank;
   own.size = met->size;
@@ -57,8 +58,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   if (!options.meeting.empty()) return without("no name of a meeting: it says itself who meets");
   if (!options.rank || !options.size) return without("rank and size must be given");
   if (*options.size < 1 || *options.rank < 0 || *options.rank >= *options.size) {
-    return without("rank " + std::to_string(*options.rank) + " is none of " +
-                   std::to_string(*options.size));
+    return without(fmt::format("rank {} is none of {}", *options.rank, *options.size));
   }
   rendezvous::Rendezvous meeting;
   const bool compares = !options.exchange_is_private && !options.secret;

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <span>
@@ -38,33 +40,32 @@ Collective sign(Kind kind, int peer, nanoseconds timeout) {
 
 /// Torch's words for rank 0, which say "Ranks" wherever all are asked for.
 std::string failed(std::span<const int> ranks, bool all, nanoseconds limit) {
-  std::string who;
-  for (const int rank : ranks) who += (who.empty() ? "" : ", ") + std::to_string(rank);
-  return std::string("[Rank 0]: Rank") + (all ? "s " : " ") + who +
-         " failed to pass monitoredBarrier in " +
-         std::to_string(std::chrono::ceil<std::chrono::milliseconds>(limit).count()) + " ms: ";
+  return fmt::format(
+      "[Rank 0]: Rank{} {} failed to pass monitoredBarrier in {} ms: ", all ? "s" : "",
+      fmt::join(ranks, ", "), std::chrono::ceil<std::chrono::milliseconds>(limit).count());
 }
 
 /// Torch's words for the others.
 std::string reached(int rank) {
-  return "Rank " + std::to_string(rank) +
-         " successfully reached monitoredBarrier, but received errors while waiting for send/recv "
-         "from rank 0. Please check rank 0 logs for faulty rank. ";
+  return fmt::format(
+      "Rank {} successfully reached monitoredBarrier, but received errors while waiting for "
+      "send/recv from rank 0. Please check rank 0 logs for faulty rank. ",
+      rank);
 }
 
 /// Throws `why` behind these words. Whoever has the works was told herewith: not to be logged.
 [[noreturn]] void raise_behind(const std::string& words, const Status& why,
                                std::span<const Work> works) {
   for (const Work& work : works) (void)work.error();
-  Status told(why.code(), words + std::string(why.message()));
+  Status told(why.code(), fmt::format("{}{}", words, why.message()));
   if (why.culprit()) told.with_culprit(*why.culprit());
   raise(told);
 }
 
 /// "monitored_barrier in group 'world' of 4 ranks"
 std::string call_in(const ProcessGroup& group) {
-  return "monitored_barrier in group '" + std::string(group.name()) + "' of " +
-         std::to_string(group.size()) + (group.size() == 1 ? " rank" : " ranks");
+  return fmt::format("monitored_barrier in group '{}' of {} rank{}", group.name(), group.size(),
+                     group.size() == 1 ? "" : "s");
 }
 
 }  // namespace
@@ -108,19 +109,19 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
   if (!missing.empty()) {
     std::string who;
     for (const int one : std::span(missing).first(std::min(missing.size(), kMostPlaces))) {
-      who += (who.empty() ? "rank " : ", rank ") + std::to_string(one);
-      if (global_rank(one) != one) who += " (global rank " + std::to_string(global_rank(one)) + ")";
+      who += fmt::format("{}rank {}", who.empty() ? "" : ", ", one);
+      if (global_rank(one) != one) who += fmt::format(" (global rank {})", global_rank(one));
       who += " on " + impl().whereabouts(one);
     }
     if (missing.size() > kMostPlaces)
-      who += " and " + std::to_string(missing.size() - kMostPlaces) + " more";
+      who += fmt::format(" and {} more", missing.size() - kMostPlaces);
     const bool single = missing.size() == 1;
-    Status cause(Errc::timeout,
-                 failed(missing, options.wait_all_ranks, limit) + who +
-                     (single ? " has" : " have") + " not called " + call_in(*this) +
-                     "; see where " + (single ? "that rank is" : "those ranks are") +
-                     (options.wait_all_ranks ? "" : " (others may be missing, too)") +
-                     ". The group is broken.");
+    Status cause(
+        Errc::timeout,
+        fmt::format("{}{} {} not called {}; see where {}{}. The group is broken.",
+                    failed(missing, options.wait_all_ranks, limit), who, single ? "has" : "have",
+                    call_in(*this), single ? "that rank is" : "those ranks are",
+                    options.wait_all_ranks ? "" : " (others may be missing, too)"));
     cause.with_culprit(missing.front());
     impl().abort(cause);  // the others wait for us; what broke the group before us goes first
     for (const Work& work : signs) (void)work.error();

@@ -1,5 +1,7 @@
 #include "group/pieces_check.hpp"
 
+#include <fmt/format.h>
+
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -16,7 +18,7 @@ std::string check(std::span<const Piece> pieces, std::string_view name, const Te
   for (const Piece& piece : pieces) {
     if (std::string wrong = check_alike(piece.view, name, like); !wrong.empty()) return wrong;
     if (piece.first > piece.view.count() || piece.count > piece.view.count() - piece.first)
-      return "a piece of the " + std::string(name) + " goes beyond its tensor";
+      return fmt::format("a piece of the {} goes beyond its tensor", name);
     if (std::string wrong = check_memory(piece.view, name, written); !wrong.empty()) return wrong;
   }
   return {};
@@ -52,8 +54,7 @@ std::string what_is_wrong_with_pieces(const Collective& call, int rank, int size
   const std::size_t need =
       count_of(layout == Layout::scatter ? out : in) * (layout == Layout::same ? 1 : ranks);
   if (have != need || call.input.count() != count_of(in) || call.output.count() != count_of(out))
-    return "the tensors have " + std::to_string(have) + " elements in all, not " +
-           std::to_string(need);
+    return fmt::format("the tensors have {} elements in all, not {}", have, need);
   // In place they are the same tensors.
   const bool in_place = layout == Layout::same;
   const std::size_t own =

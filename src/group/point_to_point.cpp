@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <string>
 #include <utility>
 
@@ -27,9 +29,9 @@ void ProcessGroup::check_transfer(Collective& call,
   std::string wrong;
   const bool anybody = call.kind == Kind::recv && call.root == any_source;
   if (!anybody && (call.root < 0 || call.root >= size())) {
-    wrong = std::string(call.kind == Kind::send ? "the receiver" : "the sender") +
-            " must be a rank of the group, 0 to " + std::to_string(size() - 1);
-    if (call.kind == Kind::recv) wrong += ", or any_source";
+    const bool sends = call.kind == Kind::send;
+    wrong = fmt::format("the {} must be a rank of the group, 0 to {}{}",
+                        sends ? "receiver" : "sender", size() - 1, sends ? "" : ", or any_source");
   } else if (call.tag < 0) {
     wrong = "a tag must not be negative";
   } else if (call.timeout <= std::chrono::nanoseconds(0)) {
@@ -41,7 +43,7 @@ void ProcessGroup::check_transfer(Collective& call,
   if (wrong.empty())
     return check_supported(call, call.kind == Kind::recv ? call.output : call.input);
   raise(Status(Errc::invalid_argument,
-               describe(call) + " in group '" + std::string(name()) + "': " + wrong));
+               fmt::format("{} in group '{}': {}", describe(call), name(), wrong)));
 }
 
 Work ProcessGroup::start_transfer(const Collective& call, bool asynchronous) {
@@ -78,7 +80,7 @@ std::vector<Work> ProcessGroup::batch_isend_irecv(std::span<const P2POp> operati
                                                   const BatchOptions& options) {
   if (operations.empty()) {
     raise(Status(Errc::invalid_argument,
-                 "batch_isend_irecv in group '" + std::string(name()) + "': the list is empty"));
+                 fmt::format("batch_isend_irecv in group '{}': the list is empty", name())));
   }
   for (const P2POp& one : operations) {
     Collective call = transfer(one.kind(), one.buffer(), one.peer(), one.tag());

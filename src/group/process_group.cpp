@@ -1,5 +1,7 @@
 #include <tutti/process_group.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -103,14 +105,14 @@ Status ProcessGroup::health() const { return impl_->backend->health(); }
 
 void ProcessGroup::set_timeout(std::chrono::nanoseconds timeout) {
   if (timeout <= std::chrono::nanoseconds(0))
-    refuse("set_timeout in group '" + impl_->name + "': the timeout must be positive");
+    refuse(fmt::format("set_timeout in group '{}': the timeout must be positive", impl_->name));
   impl_->timeout.store(timeout, std::memory_order_relaxed);  // relaxed: it stands alone
 }
 
 int ProcessGroup::global_rank(int rank) const {
   if (rank < 0 || rank >= size()) {
-    refuse("global_rank: rank " + std::to_string(rank) + " is not in group '" + impl_->name +
-           "' of size " + std::to_string(size()));
+    refuse(fmt::format("global_rank: rank {} is not in group '{}' of size {}", rank, impl_->name,
+                       size()));
   }
   return impl_->global_ranks[static_cast<std::size_t>(rank)];
 }
@@ -176,10 +178,10 @@ Work ProcessGroup::barrier(const BarrierOptions& options) {
 }
 
 void ProcessGroup::abort(std::string_view reason) {
-  impl_->backend->abort(Status(Errc::aborted, "group '" + impl_->name + "' was aborted by " +
-                                                  impl_->backend->whereabouts(rank()) + ", rank " +
-                                                  std::to_string(rank()) + ": " +
-                                                  base::shown(reason)));
+  impl_->backend->abort(
+      Status(Errc::aborted,
+             fmt::format("group '{}' was aborted by {}, rank {}: {}", impl_->name,
+                         impl_->backend->whereabouts(rank()), rank(), base::shown(reason))));
 }
 
 void wait_all(std::span<Work> works) {

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <string>
@@ -8,27 +10,17 @@
 #include <tutti/backend.hpp>
 #include <tutti/process_group.hpp>
 
+#include "base/fnv.hpp"
+
 // Groups made of some ranks of a group.
 namespace tutti {
 namespace {
 
-constexpr std::uint64_t kFnvBasis = 0xcbf29ce484222325ULL;
-
-std::uint64_t mixed(std::uint64_t digest, std::uint64_t value) noexcept {
-  return (digest ^ value) * 0x100000001b3ULL;  // FNV-1a
-}
-
-std::string listed(std::span<const int> ranks) {
-  std::string list;
-  for (const int rank : ranks) list += (list.empty() ? "" : ",") + std::to_string(rank);
-  return list;
-}
-
 /// Before anything is done: a group with such a timeout would refuse every call.
 void check_options(const NewGroupOptions& options, const char* what, std::string_view parent) {
   if (!options.timeout || *options.timeout > std::chrono::nanoseconds(0)) return;
-  raise(Status(Errc::invalid_argument, std::string(what) + " in group '" + std::string(parent) +
-                                           "': the timeout must be positive"));
+  raise(Status(Errc::invalid_argument,
+               fmt::format("{} in group '{}': the timeout must be positive", what, parent)));
 }
 
 }  // namespace
@@ -40,7 +32,7 @@ std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ra
                                                          std::uint64_t digest,
                                                          const NewGroupOptions& options) {
   const std::string label =
-      options.name.empty() ? std::string(name()) + "[" + listed(ranks) + "]" : options.name;
+      options.name.empty() ? fmt::format("{}[{}]", name(), fmt::join(ranks, ",")) : options.name;
   std::optional<ProcessGroup> group;
   Result<Backend*> child = impl().make_child(ranks, label);
   if (!child) {
@@ -63,19 +55,17 @@ std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ra
 std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
                                                     const NewGroupOptions& options) {
   const auto refuse = [&](const std::string& text) {
-    raise(Status(Errc::invalid_argument,
-                 "new_group in group '" + std::string(name()) + "': " + text));
+    raise(Status(Errc::invalid_argument, fmt::format("new_group in group '{}': {}", name(), text)));
   };
   check_options(options, "new_group", name());
-  std::uint64_t digest = kFnvBasis;
+  std::uint64_t digest = base::kFnvBasis;
   std::vector<bool> seen(static_cast<std::size_t>(size()));
   for (const int one : ranks) {
     if (one < 0 || one >= size())
-      refuse(std::to_string(one) + " is not a rank of it (size " + std::to_string(size()) + ")");
-    if (seen[static_cast<std::size_t>(one)])
-      refuse("rank " + std::to_string(one) + " is listed twice");
+      refuse(fmt::format("{} is not a rank of it (size {})", one, size()));
+    if (seen[static_cast<std::size_t>(one)]) refuse(fmt::format("rank {} is listed twice", one));
     seen[static_cast<std::size_t>(one)] = true;
-    digest = mixed(digest, static_cast<std::uint64_t>(one + 1));
+    digest = base::fnv_add(digest, static_cast<std::uint64_t>(one + 1));
   }
   if (ranks.empty()) refuse("the list of ranks is empty");
   const bool member = seen[static_cast<std::size_t>(rank())];
@@ -93,12 +83,12 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
   const std::vector<Entry> mine{{color ? 1 : 0, color.value_or(0), color ? key : 0}};
   std::vector<Entry> all(static_cast<std::size_t>(size()));
   all_gather(all, mine).wait();
-  std::uint64_t digest = kFnvBasis;
+  std::uint64_t digest = base::kFnvBasis;
   std::vector<std::pair<std::int64_t, int>> members;  // by key, then by rank
   for (int one = 0; one < size(); ++one) {
     const Entry& entry = all[static_cast<std::size_t>(one)];
     for (const std::int64_t value : {entry.with, entry.color, entry.key})
-      digest = mixed(digest, static_cast<std::uint64_t>(value));
+      digest = base::fnv_add(digest, static_cast<std::uint64_t>(value));
     if (color && entry.with != 0 && entry.color == *color) members.emplace_back(entry.key, one);
   }
   std::sort(members.begin(), members.end());
@@ -110,15 +100,17 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
 ProcessGroup ProcessGroup::new_subgroups(int group_size, const NewGroupOptions& options) {
   check_options(options, "new_subgroups", name());
   if (group_size < 1 || group_size > size() || size() % group_size != 0) {
-    raise(Status(Errc::invalid_argument,
-                 "new_subgroups in group '" + std::string(name()) + "': " + std::to_string(size()) +
-                     " ranks cannot be divided into groups of " + std::to_string(group_size)));
+    raise(Status(
+        Errc::invalid_argument,
+        fmt::format("new_subgroups in group '{}': {} ranks cannot be divided into groups of {}",
+                    name(), size(), group_size)));
   }
   std::vector<int> ranks;
   const int first = rank() / group_size * group_size;
   for (int one = first; one < first + group_size; ++one) ranks.push_back(one);
   // The size says it all: every rank knows every list.
-  return *make_sub_group(ranks, mixed(kFnvBasis, static_cast<std::uint64_t>(group_size)), options);
+  return *make_sub_group(
+      ranks, base::fnv_add(base::kFnvBasis, static_cast<std::uint64_t>(group_size)), options);
 }
 
 }  // namespace tutti

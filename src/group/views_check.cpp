@@ -1,5 +1,7 @@
 #include "group/views_check.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -75,21 +77,23 @@ bool overlaps_itself(const TensorView& view) noexcept {
 
 std::string check_alike(const TensorView& view, std::string_view name, const TensorView& like) {
   if (view.dtype() != like.dtype())
-    return "the " + std::string(name) + " is " + std::string(to_string(view.dtype())) + ", not " +
-           std::string(to_string(like.dtype())) + "; all tensors of a call must have one dtype";
+    return fmt::format("the {} is {}, not {}; all tensors of a call must have one dtype", name,
+                       to_string(view.dtype()), to_string(like.dtype()));
   if (!view.alike(like))
-    return "the " + std::string(name) + " is in the memory of " + to_string(view.device()) +
-           ", not of " + to_string(like.device()) + "; all tensors of a call must be on one device";
+    return fmt::format(
+        "the {} is in the memory of {}, not of {}; all tensors of a call must be on one device",
+        name, to_string(view.device()), to_string(like.device()));
   return {};
 }
 
 std::string check_memory(const TensorView& view, std::string_view name, bool written) {
   if (view.count() > 0 && view.data() == nullptr)
-    return "the " + std::string(name) + " has no memory (a null pointer)";
+    return fmt::format("the {} has no memory (a null pointer)", name);
   if (written && overlaps_itself(view))
-    return "the " + std::string(name) +
-           " has strides by which several elements share memory (a stride of 0, or rows that "
-           "overlap); copy it first";
+    return fmt::format(
+        "the {} has strides by which several elements share memory (a stride of 0, or rows that "
+        "overlap); copy it first",
+        name);
   return {};
 }
 

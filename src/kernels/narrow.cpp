@@ -12,6 +12,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/addition_order.hpp"
+
 HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 namespace {
@@ -252,7 +254,7 @@ HWY_INLINE hn::Vec<Wide> sum_tree(const typename Format::Bits* const* sources, s
   if constexpr (kCount == 1) {
     return Pair<Format>::template widen<kHalf>(sources[kFirst] + at);
   } else {
-    constexpr int kLeft = static_cast<int>(std::bit_ceil(unsigned(kCount)) / 2);
+    constexpr int kLeft = base::lower_half(kCount);
     return hn::Add(sum_tree<Format, kHalf, kFirst, kLeft>(sources, at),
                    sum_tree<Format, kHalf, kFirst + kLeft, kCount - kLeft>(sources, at));
   }

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/addition_order.hpp"
 #include "kernels/copy.hpp"
 #include "kernels/denormals.hpp"
 
@@ -109,7 +110,7 @@ void reduce_many(const Part& part, int k) {
       const int done = group * kGroup;
       const int now = std::min(k - done, kGroup);
       combine_group(block, block.sources + done, now, pool, kPartialBytes, partials[depth++]);
-      for (int height = group + 1; height % 2 == 0; height /= 2) join();
+      for (int joins = base::joins_after(group); joins > 0; --joins) join();
     }
     while (depth > 1) join();
     finish(block, partials[0]);

@@ -12,18 +12,17 @@ namespace tutti::plan {
 [[nodiscard]] inline std::vector<Slice> block_runs(int first, int count, int size) {
   const int begin = first % size;
   const int before_end = std::min(count, size - begin);
-  std::vector<Slice> runs{blocks(constant(begin), before_end)};
-  if (count > before_end) runs.push_back(blocks(constant(0), count - before_end));
+  std::vector<Slice> runs{blocks(begin, before_end)};
+  if (count > before_end) runs.push_back(blocks(0, count - before_end));
   return runs;
 }
 
 /// The tree along which blocks are gathered and scattered: of places behind the root, so that every
 /// subtree is a run of ranks.
 struct BlockTree {
-  explicit BlockTree(const Shape& s)
-      : size(s.size), root(s.root), place((s.rank - s.root + s.size) % s.size) {}
+  explicit BlockTree(const Shape& s) : size(s.size), root(s.root), place(s.place_of(s.rank)) {}
 
-  [[nodiscard]] Expr rank_at(int at) const { return constant((at + root) % size); }
+  [[nodiscard]] Expr rank_at(int at) const { return (at + root) % size; }
   /// The blocks of the subtree below this place.
   [[nodiscard]] std::vector<Slice> runs_below(int at) const {
     return block_runs(at + root, width_of(at), size);

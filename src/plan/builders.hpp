@@ -16,6 +16,16 @@ struct Shape {
   int root = 0;
   const Topology* topology = nullptr;
   std::size_t chunk_bytes = 0;
+
+  /// The rank so many places further on, around; before this one where it is negative.
+  [[nodiscard]] constexpr int rank_after(int places) const noexcept {
+    return (rank + places % size + size) % size;
+  }
+  /// Places count from the root on: the tree of a rooted operation.
+  [[nodiscard]] constexpr int place_of(int of_rank) const noexcept {
+    return (of_rank - root + size) % size;
+  }
+  [[nodiscard]] constexpr int rank_at(int place) const noexcept { return (place + root) % size; }
 };
 
 // Shared memory: one host.

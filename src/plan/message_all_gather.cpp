@@ -7,10 +7,9 @@
 namespace tutti::plan {
 
 Schedule direct_all_gather(const Shape& s) {
-  Program p("direct", Kind::all_gather, s);
-  p.schedule().messages = s.size > 1;
-  p.schedule().symmetry = Symmetry::rotation;
-  const Slice own = block(constant(s.rank));
+  Program p = Program::by_messages("direct", Kind::all_gather, s);
+  p.symmetry(Symmetry::rotation);
+  const Slice own = block(s.rank);
   p.agree();
   p.for_each_other([&](Expr peer) { p.recv(peer, output(block(peer))); });
   p.for_each_other([&](Expr peer) { p.send(peer, input(own)); });
@@ -23,14 +22,13 @@ Schedule direct_all_gather(const Shape& s) {
 // 2^k further on. They are collected in scratch, which has room for the whole operation, so what is
 // sent is one piece (or two, past the last rank).
 Schedule bruck_all_gather(const Shape& s) {
-  Program p("bruck", Kind::all_gather, s);
-  p.schedule().messages = s.size > 1;
+  Program p = Program::by_messages("bruck", Kind::all_gather, s);
   const int n = s.size;
-  const Slice own = block(constant(s.rank));
-  const auto here = [](Slice slice) { return scratch(constant(0), slice); };
+  const Slice own = block(s.rank);
+  const auto here = [](Slice slice) { return scratch(0, slice); };
   const auto count_of = [&](int distance) { return std::min(distance, n - distance); };
-  const auto from = [&](int distance) { return constant((s.rank + distance) % n); };
-  p.schedule().scratch_slots = n > 1 ? 1 : 0;
+  const auto from = [&](int distance) { return s.rank_after(distance); };
+  p.scratch_slots(n > 1 ? 1 : 0);
   for (int distance = 1; distance < n; distance *= 2) {
     for (const Slice& run : block_runs(s.rank + distance, count_of(distance), n)) {
       p.recv(from(distance), here(run));
@@ -39,7 +37,7 @@ Schedule bruck_all_gather(const Shape& s) {
   if (n > 1) p.copy(here(own), input(own));
   for (int distance = 1; distance < n; distance *= 2) {
     for (const Slice& run : block_runs(s.rank, count_of(distance), n)) {
-      p.send(constant((s.rank + n - distance) % n), here(run));
+      p.send(s.rank_after(-distance), here(run));
     }
     p.await_recv(only(from(distance)));
   }
@@ -52,14 +50,14 @@ Schedule bruck_all_gather(const Shape& s) {
 // Each block travels once around. All receives are posted at once, so of P - 1 the later ones are
 // missing.
 Schedule ring_all_gather(const Shape& s) {
-  Program p("ring", Kind::all_gather, s);
-  p.schedule().messages = s.size > 1;
-  p.schedule().symmetry = Symmetry::rotation;
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("ring", Kind::all_gather, s);
+  p.symmetry(Symmetry::rotation);
   const int n = s.size;
-  const Slice own = block(constant(s.rank));
-  const Expr next = constant((s.rank + 1) % n);
-  const Expr before = constant((s.rank + n - 1) % n);
-  const Slice coming = block(Expr{s.rank - 1, -1, 0, n, 0});  // in step i
+  const Slice own = block(s.rank);
+  const Expr next = s.rank_after(1);
+  const Expr before = s.rank_after(-1);
+  const Slice coming = block((s.rank - 1 - i) % n);  // in step i
   p.agree();
   if (n == 1) {
     p.copy(output(own), input(own));
@@ -71,7 +69,7 @@ Schedule ring_all_gather(const Shape& s) {
   p.send(next, input(own));
   p.copy(output(own), input(own));
   p.loop(times(n - 2));
-  p.await_recv(only(before), Expr{n - 2, -1, 0, 0, 0});
+  p.await_recv(only(before), n - 2 - i);
   p.send(next, output(coming));
   p.end_loop();
   p.await_recv(only(before));

@@ -1,9 +1,9 @@
 #include <vector>
 
+#include "base/addition_order.hpp"
 #include "plan/builders.hpp"
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
-#include "plan/tree.hpp"
 
 // Output may be the same memory as input, and what was sent may be read until its receiver is known
 // to have it. So a rank writes over what it sent only where the message that brings the new value
@@ -12,18 +12,17 @@ namespace tutti::plan {
 
 // What is sent is a copy: nobody tells when the others have read it, and the result may go over it.
 Schedule exchange_all_reduce(const Shape& s) {
-  Program p("exchange", Kind::all_reduce, s);
+  Program p = Program::by_messages("exchange", Kind::all_reduce, s);
   if (s.size == 1) return alone(p);
-  p.schedule().messages = true;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().scratch_slots = s.size;  // slot r is the contribution of rank r
+  p.symmetry(Symmetry::rotation);
+  p.scratch_slots(s.size);  // slot r is the contribution of rank r
   const auto slot_of = [](Expr rank) { return scratch(rank, whole()); };
-  p.copy(slot_of(constant(s.rank)), input(whole()));
-  p.for_each_other([&](Expr peer) { p.send(peer, slot_of(constant(s.rank))); });
+  p.copy(slot_of(s.rank), input(whole()));
+  p.for_each_other([&](Expr peer) { p.send(peer, slot_of(s.rank)); });
   p.for_each_other([&](Expr peer) { p.recv(peer, slot_of(peer)); });
   p.await_recv(p.others());
   p.agree();
-  p.reduce_slots(output(whole()), p.everybody(), constant(0), whole(), false);
+  p.reduce_slots(output(whole()), p.everybody(), 0, whole(), false);
   p.mark_last();
   return p.take();
 }
@@ -33,24 +32,19 @@ Schedule exchange_all_reduce(const Shape& s) {
 // of sums and one more of contributions. The sums before round 0 are receives of nothing: so the
 // number of receives that may be missing is the same in every round.
 Schedule direct_all_reduce(const Shape& s) {
-  Program p("direct", Kind::all_reduce, s);
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("direct", Kind::all_reduce, s);
   if (s.size == 1) return alone(p);
-  p.schedule().messages = true;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().chunk_bytes = window_chunk(s);
-  p.schedule().scratch_slots = kWindow * s.size;  // P slots for each chunk of the window
-  p.schedule().slot_parts = s.size;
+  p.symmetry(Symmetry::rotation);
+  p.chunks_of(window_chunk(s), s.size);
+  p.scratch_slots(kWindow * s.size);  // P slots for each chunk of the window
   const int n = s.size;
-  const auto slots = [&](int chunk_plus) {  // the first of those of a chunk
-    return Expr{std::int64_t{chunk_plus} * n, n, 0, std::int64_t{kWindow} * n, 0};
-  };
-  const auto slice = [&](Expr owner, int chunk_plus) {
-    return part_chunk(owner, n, var_i(chunk_plus));
-  };
-  const Expr me = constant(s.rank);
+  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
+  const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, i + ahead); };
+  const Expr me = s.rank;
   const auto contribute = [&](int ahead) {
     p.for_each_other([&](Expr peer) {
-      p.recv(peer, scratch(plus(slots(ahead), peer), slice(me, ahead)));
+      p.recv(peer, scratch(slot(ahead, peer), slice(me, ahead)));
       p.send(peer, input(slice(peer, ahead)));
     });
   };
@@ -64,8 +58,8 @@ Schedule direct_all_reduce(const Shape& s) {
   p.end_loop();
   p.loop(part_chunks(n));
   post_sums(0);
-  p.await_recv(p.others(), constant(2 * kWindow - 1));
-  p.reduce_slots(output(slice(me, 0)), p.everybody(), slots(0), slice(me, 0), true);
+  p.await_recv(p.others(), 2 * kWindow - 1);
+  p.reduce_slots(output(slice(me, 0)), p.everybody(), slot(0, 0), slice(me, 0), true);
   p.mark_last();
   p.for_each_other([&](Expr peer) { p.send(peer, output(slice(me, 0))); });
   contribute(kWindow);
@@ -78,27 +72,25 @@ Schedule direct_all_reduce(const Shape& s) {
 // sum comes back along the same tree. Both in chunks; what comes down is passed on kWindow rounds
 // after its contribution went up.
 Schedule binomial_all_reduce(const Shape& s) {
-  Program p("binomial", Kind::all_reduce, s);
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("binomial", Kind::all_reduce, s);
   if (s.size == 1) return alone(p);
-  p.schedule().messages = true;
-  p.schedule().chunk_bytes = s.chunk_bytes;
-  p.schedule().slot_parts = 1;
-  const std::vector<int> children = tree_children(s.rank, s.size);
+  p.chunks_of(s.chunk_bytes, kSlotOfChunk);
+  const std::vector<int> children = base::tree_children(s.rank, s.size);
   const int m = static_cast<int>(children.size());
   const bool is_root = s.rank == 0;
-  const Expr parent = constant(tree_parent(s.rank));
-  const auto child = [&](int k) { return constant(children[static_cast<std::size_t>(k)]); };
+  const Expr parent = base::tree_parent(s.rank);
+  const auto child = [&](int k) { return children[static_cast<std::size_t>(k)]; };
   // For each chunk of the window and child k: slot 2k + 1 takes what it sends, slot 2k what was
   // added before (nothing for the first: that is this rank's input); slot 2m is the sum.
   const int per_chunk = 2 * m + 1;
-  p.schedule().scratch_slots = kWindow * per_chunk;
+  p.scratch_slots(kWindow * per_chunk);
   const auto slot = [&](int ahead, int which) {
-    return Expr{std::int64_t{ahead} * per_chunk, per_chunk, 0, std::int64_t{kWindow} * per_chunk,
-                which};
+    return window_slot(kWindow, per_chunk, ahead) + which;
   };
   const auto post_up = [&](int ahead) {
     for (int k = 0; k < m; ++k) {
-      p.recv(child(k), scratch(slot(ahead, 2 * k + 1), chunk(var_i(ahead))));
+      p.recv(child(k), scratch(slot(ahead, 2 * k + 1), chunk(i + ahead)));
     }
   };
   p.agree();
@@ -108,21 +100,21 @@ Schedule binomial_all_reduce(const Shape& s) {
   p.loop(chunks(is_root ? 0 : kWindow));
   if (!is_root) {
     // What comes down also tells that the parent has our sum of that chunk: its slot is free.
-    p.recv(parent, output(chunk(var_i())));
-    p.await_recv(only(parent), constant(kWindow));
-    for (int k = m - 1; k >= 0; --k) p.send(child(k), output(chunk(var_i(-kWindow))));
+    p.recv(parent, output(chunk(i)));
+    p.await_recv(only(parent), kWindow);
+    for (int k = m - 1; k >= 0; --k) p.send(child(k), output(chunk(i - kWindow)));
   }
   for (int k = 0; k < m; ++k) {
-    p.await_recv(only(child(k)), constant(kWindow - 1));
-    const Operand sum = k == m - 1 && is_root ? output(chunk(var_i()))
-                                              : scratch(slot(0, 2 * k + 2), chunk(var_i()));
-    p.reduce_slots(sum, ranks_from(s.rank, 2), slot(0, 2 * k), chunk(var_i()), k == 0);
+    p.await_recv(only(child(k)), kWindow - 1);
+    const Operand sum =
+        k == m - 1 && is_root ? output(chunk(i)) : scratch(slot(0, 2 * k + 2), chunk(i));
+    p.reduce_slots(sum, ranks_from(s.rank, 2), slot(0, 2 * k), chunk(i), k == 0);
     if (k == m - 1 && is_root) p.mark_last();
   }
   if (is_root) {
-    for (int k = m - 1; k >= 0; --k) p.send(child(k), output(chunk(var_i())));
+    for (int k = m - 1; k >= 0; --k) p.send(child(k), output(chunk(i)));
   } else {
-    p.send(parent, m == 0 ? input(chunk(var_i())) : scratch(slot(0, 2 * m), chunk(var_i())));
+    p.send(parent, m == 0 ? input(chunk(i)) : scratch(slot(0, 2 * m), chunk(i)));
   }
   post_up(kWindow);
   p.end_loop();
@@ -132,40 +124,39 @@ Schedule binomial_all_reduce(const Shape& s) {
 // Part p starts at rank p and travels once around, growing, until rank p - 1 has its sum; then the
 // sums travel around. All receives are posted at once, so of 2 (P - 1) the later ones are missing.
 Schedule ring_all_reduce(const Shape& s) {
-  Program p("ring", Kind::all_reduce, s);
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("ring", Kind::all_reduce, s);
   if (s.size == 1) return alone(p);
   const int n = s.size;
-  p.schedule().order = OrderClass::other;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().messages = true;
-  p.schedule().scratch_slots = n - 1;  // slot i takes what comes in step i
-  p.schedule().slot_parts = n;
-  const Expr next = constant((s.rank + 1) % n);
-  const Expr before = constant((s.rank + n - 1) % n);
-  const RankSet before_and_me{before, 2, 1};
-  const auto slice = [&](Expr which) { return part_chunk(which, n, constant(0)); };
-  const auto part_down = [&](int from) { return Expr{s.rank + from, -1, 0, n, 0}; };
-  const Slice mine = slice(constant((s.rank + 1) % n));  // the part whose sum is complete here
+  p.order(OrderClass::other);
+  p.symmetry(Symmetry::rotation);
+  p.scratch_slots(n - 1);  // slot i takes what comes in step i
+  p.slots_hold(n);
+  const Expr next = s.rank_after(1);
+  const Expr before = s.rank_after(-1);
+  const RankSet before_and_me = ranks_from(before, 2);
+  const auto slice = [&](Expr which) { return part_chunk(which, n, 0); };
+  const auto part_down = [&](int from) { return (s.rank + from - i) % n; };
+  const Slice mine = slice(s.rank_after(1));  // the part whose sum is complete here
   p.agree();
-  p.send(next, input(slice(constant(s.rank))));
+  p.send(next, input(slice(s.rank)));
   p.loop(times(n - 1));
-  p.recv(before, scratch(var_i(), slice(part_down(-1))));
+  p.recv(before, scratch(i, slice(part_down(-1))));
   p.end_loop();
   p.loop(times(n - 1));
   p.recv(before, output(slice(part_down(0))));
   p.end_loop();
   p.loop(times(n - 2));
-  p.await_recv(only(before), Expr{2 * n - 3, -1, 0, 0, 0});
-  p.reduce_slots(scratch(var_i(), slice(part_down(-1))), before_and_me, var_i(),
-                 slice(part_down(-1)), true);
-  p.send(next, scratch(var_i(), slice(part_down(-1))));
+  p.await_recv(only(before), 2 * n - 3 - i);
+  p.reduce_slots(scratch(i, slice(part_down(-1))), before_and_me, i, slice(part_down(-1)), true);
+  p.send(next, scratch(i, slice(part_down(-1))));
   p.end_loop();
-  p.await_recv(only(before), constant(n - 1));
-  p.reduce_slots(output(mine), before_and_me, constant(n - 2), mine, true);
+  p.await_recv(only(before), n - 1);
+  p.reduce_slots(output(mine), before_and_me, n - 2, mine, true);
   p.mark_last();
   p.send(next, output(mine));
   p.loop(times(n - 2));
-  p.await_recv(only(before), Expr{n - 2, -1, 0, 0, 0});
+  p.await_recv(only(before), n - 2 - i);
   p.send(next, output(slice(part_down(0))));
   p.end_loop();
   p.await_recv(only(before));

@@ -6,10 +6,9 @@ namespace tutti::plan {
 // Everybody begins with another peer: step k sends to the k-th next and takes from the k-th one
 // before. It needs to know of no table but its own two, so each rank may split as it likes.
 Schedule direct_all_to_all(const Shape& s) {
-  Program p("direct_all_to_all", Kind::all_to_all, s);
-  p.schedule().messages = s.size > 1;
-  p.schedule().symmetry = Symmetry::rotation;
-  const Slice own = block(constant(s.rank));
+  Program p = Program::by_messages("direct_all_to_all", Kind::all_to_all, s);
+  p.symmetry(Symmetry::rotation);
+  const Slice own = block(s.rank);
   p.agree();
   p.for_each_other([&](Expr peer) { p.recv(peer, output(block(peer))); });
   p.for_each_other([&](Expr peer) { p.send(peer, input(block(peer))); });

@@ -7,8 +7,7 @@ namespace tutti::plan {
 namespace {
 
 Program barrier(std::string_view name, const Shape& s) {
-  Program p(name, Kind::barrier, s);
-  p.schedule().messages = s.size > 1;
+  Program p = Program::by_messages(name, Kind::barrier, s);
   return p;
 }
 
@@ -16,11 +15,11 @@ Program barrier(std::string_view name, const Shape& s) {
 
 Schedule direct_barrier(const Shape& s) {
   Program p = barrier("direct_barrier", s);
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().scratch_slots = s.size;  // slot r is the token of rank r
+  p.symmetry(Symmetry::rotation);
+  p.scratch_slots(s.size);  // slot r is the token of rank r
   const auto slot_of = [](Expr rank) { return scratch(rank, whole()); };
   p.for_each_other([&](Expr peer) { p.recv(peer, slot_of(peer)); });
-  p.for_each_other([&](Expr peer) { p.send(peer, slot_of(constant(s.rank))); });
+  p.for_each_other([&](Expr peer) { p.send(peer, slot_of(s.rank)); });
   if (s.size > 1) p.await_recv(p.others());
   p.agree();
   return p.take();
@@ -30,15 +29,15 @@ Schedule direct_barrier(const Shape& s) {
 // everybody knows of everybody.
 Schedule dissemination_barrier(const Shape& s) {
   Program p = barrier("dissemination_barrier", s);
-  p.schedule().symmetry = Symmetry::rotation;
+  p.symmetry(Symmetry::rotation);
   int slots = 1;  // slot 0 is sent, each round receives into one of its own
   for (int distance = 1; distance < s.size; distance *= 2) {
-    const Expr from = constant((s.rank - distance + s.size) % s.size);
-    p.recv(from, scratch(constant(slots++), whole()));
-    p.send(constant((s.rank + distance) % s.size), scratch(constant(0), whole()));
+    const Expr from = s.rank_after(-distance);
+    p.recv(from, scratch(slots++, whole()));
+    p.send(s.rank_after(distance), scratch(0, whole()));
     p.await_recv(only(from));
   }
-  p.schedule().scratch_slots = slots;
+  p.scratch_slots(slots);
   p.agree();
   return p.take();
 }

@@ -1,36 +1,35 @@
 #include <vector>
 
+#include "base/addition_order.hpp"
 #include "plan/builders.hpp"
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
-#include "plan/tree.hpp"
 
 // The sender's message says what its sender had compared, so agreement needs no message of its own.
 // Everything lands where it belongs; a rank passes on from its output.
 namespace tutti::plan {
 
 Schedule binomial_broadcast(const Shape& s) {
-  Program p("binomial_broadcast", Kind::broadcast, s);
-  p.schedule().messages = s.size > 1;
-  p.schedule().chunk_bytes = s.chunk_bytes;
-  const int place = (s.rank - s.root + s.size) % s.size;  // the tree's root is at place 0
-  const auto rank_at = [&](int at) { return constant((at + s.root) % s.size); };
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("binomial_broadcast", Kind::broadcast, s);
+  p.chunks_of(s.chunk_bytes);
+  const int place = s.place_of(s.rank);  // the tree's root is at place 0
   const bool is_root = place == 0;
-  const Expr parent = rank_at(is_root ? 0 : tree_parent(place));
-  const std::vector<int> children = tree_children(place, s.size);
+  const Expr parent = s.rank_at(is_root ? 0 : base::tree_parent(place));
+  const std::vector<int> children = base::tree_children(place, s.size);
   const auto mine = [&](Expr c) { return is_root ? input(chunk(c)) : output(chunk(c)); };
   p.agree();
   if (!is_root) {
     p.loop(times(kWindow));
-    p.recv(parent, output(chunk(var_i())));
+    p.recv(parent, output(chunk(i)));
     p.end_loop();
   }
   p.loop(chunks());
-  if (!is_root) p.await_recv(only(parent), constant(kWindow - 1));
+  if (!is_root) p.await_recv(only(parent), kWindow - 1);
   for (auto child = children.rbegin(); child != children.rend(); ++child) {  // deepest first
-    p.send(rank_at(*child), mine(var_i()));
+    p.send(s.rank_at(*child), mine(i));
   }
-  if (!is_root) p.recv(parent, output(chunk(var_i(kWindow))));
+  if (!is_root) p.recv(parent, output(chunk(i + kWindow)));
   p.end_loop();
   return p.take();
 }
@@ -38,44 +37,41 @@ Schedule binomial_broadcast(const Shape& s) {
 // The operation is divided among the ranks that are not the root. The root sends each its part, and
 // each sends its part to all others as the chunks come in.
 Schedule scatter_all_gather_broadcast(const Shape& s) {
-  Program p("scatter_all_gather_broadcast", Kind::broadcast, s);
-  p.schedule().messages = s.size > 1;
-  p.schedule().chunk_bytes = s.chunk_bytes;
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("scatter_all_gather_broadcast", Kind::broadcast, s);
+  p.chunks_of(s.chunk_bytes);
   const int parts = s.size - 1;
-  const Expr root = constant(s.root);
+  const Expr root = s.root;
   // Peers in turn from the next one on, without the root; part number = place behind the root,
   // less 1.
-  const auto place_of = [&](int rank) { return (rank - s.root + s.size) % s.size; };
-  const auto slice = [&](int rank, Expr c) {
-    return part_chunk(constant(place_of(rank) - 1), parts, c);
-  };
+  const auto slice = [&](int rank, Expr c) { return part_chunk(s.place_of(rank) - 1, parts, c); };
   p.agree();
   if (s.size == 1) return p.take();
   if (s.rank == s.root) {
     p.loop(part_chunks(parts));
     for (int k = 1; k < s.size; ++k) {
-      const int peer = (s.rank + k) % s.size;
-      p.send(constant(peer), input(slice(peer, var_i())));
+      const int peer = s.rank_after(k);
+      p.send(peer, input(slice(peer, i)));
     }
     p.end_loop();
     return p.take();
   }
   p.loop(times(kWindow));
-  p.recv(root, output(slice(s.rank, var_i())));
+  p.recv(root, output(slice(s.rank, i)));
   p.end_loop();
   const auto each_peer = [&](auto body) {
     for (int k = 1; k < s.size; ++k) {
-      const int peer = (s.rank + k) % s.size;
+      const int peer = s.rank_after(k);
       if (peer != s.root) body(peer);
     }
   };
   p.loop(part_chunks(parts));
-  each_peer([&](int peer) { p.recv(constant(peer), output(slice(peer, var_i()))); });
+  each_peer([&](int peer) { p.recv(peer, output(slice(peer, i))); });
   p.end_loop();
   p.loop(part_chunks(parts));
-  p.await_recv(only(root), constant(kWindow - 1));
-  each_peer([&](int peer) { p.send(constant(peer), output(slice(s.rank, var_i()))); });
-  p.recv(root, output(slice(s.rank, var_i(kWindow))));
+  p.await_recv(only(root), kWindow - 1);
+  each_peer([&](int peer) { p.send(peer, output(slice(s.rank, i))); });
+  p.recv(root, output(slice(s.rank, i + kWindow)));
   p.end_loop();
   p.await_recv(p.others());
   return p.take();

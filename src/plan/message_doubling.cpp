@@ -2,6 +2,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/addition_order.hpp"
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
 
@@ -20,14 +21,14 @@ struct Round {
 /// halves of the tree of additions. A half that is cut off by the last rank serves all of the
 /// other.
 int counterpart(int rank, int width, int size) {
-  const int other = (rank / width * width) ^ width;
+  const int other = base::sibling_begin(rank, width);
   return other + (rank % width) % std::min(width, size - other);
 }
 
 std::vector<Round> rounds_of(int rank, int size) {
   std::vector<Round> rounds;
   for (int width = 1; width < size; width *= 2) {
-    const int other = (rank / width * width) ^ width;
+    const int other = base::sibling_begin(rank, width);
     if (other >= size) continue;  // an empty half: nothing to add
     Round round;
     round.from = counterpart(rank, width, size);
@@ -46,7 +47,7 @@ std::vector<Round> rounds_of(int rank, int size) {
 // itself out of the same two halves as on all others: so all get the same bits. What is sent is a
 // copy: the result may go over the input.
 Schedule doubling_all_reduce(const Shape& s) {
-  Program p("recursive_doubling", Kind::all_reduce, s);
+  Program p = Program::by_messages("recursive_doubling", Kind::all_reduce, s);
   const std::vector<Round> rounds = rounds_of(s.rank, s.size);
   const int m = static_cast<int>(rounds.size());
   if (m == 0) {
@@ -54,25 +55,19 @@ Schedule doubling_all_reduce(const Shape& s) {
     p.copy(output(whole()), input(whole()));
     return p.take();
   }
-  p.schedule().messages = true;
   // Round k adds slots 2k and 2k + 1, the lower ranks' half first.
-  p.schedule().scratch_slots = 2 * m;
+  p.scratch_slots(2 * m);
   const auto round = [&](int k) -> const Round& { return rounds[static_cast<std::size_t>(k)]; };
-  const auto ours = [&](int k) {
-    return scratch(constant(2 * k + (round(k).on_left ? 1 : 0)), whole());
-  };
-  const auto theirs = [&](int k) {
-    return scratch(constant(2 * k + (round(k).on_left ? 0 : 1)), whole());
-  };
+  const auto ours = [&](int k) { return scratch(2 * k + (round(k).on_left ? 1 : 0), whole()); };
+  const auto theirs = [&](int k) { return scratch(2 * k + (round(k).on_left ? 0 : 1), whole()); };
   p.copy(ours(0), input(whole()));
-  for (int k = 0; k < m; ++k) p.recv(constant(round(k).from), theirs(k));
+  for (int k = 0; k < m; ++k) p.recv(round(k).from, theirs(k));
   for (int k = 0; k < m; ++k) {
-    for (const int peer : round(k).to) p.send(constant(peer), ours(k));
-    p.await_recv(only(constant(round(k).from)));
+    for (const int peer : round(k).to) p.send(peer, ours(k));
+    p.await_recv(only(round(k).from));
     const bool last = k == m - 1;
     if (last) p.agree();
-    p.reduce_slots(last ? output(whole()) : ours(k + 1), ranks_from(0, 2), constant(2 * k), whole(),
-                   false);
+    p.reduce_slots(last ? output(whole()) : ours(k + 1), ranks_from(0, 2), 2 * k, whole(), false);
     if (last) p.mark_last();
   }
   return p.take();
@@ -83,40 +78,35 @@ Schedule doubling_all_reduce(const Shape& s) {
 // not the tree's order. Groups of another size than a power of two: direct.
 Schedule halving_reduce_scatter(const Shape& s) {
   if (s.size == 1 || (s.size & (s.size - 1)) != 0) return direct_reduce_scatter(s);
-  Program p("recursive_halving", Kind::reduce_scatter, s);
-  p.schedule().order = OrderClass::other;
-  p.schedule().messages = true;
+  Program p = Program::by_messages("recursive_halving", Kind::reduce_scatter, s);
+  p.order(OrderClass::other);
   std::vector<int> widths;
   for (int width = s.size / 2; width > 0; width /= 2) widths.push_back(width);
   const int m = static_cast<int>(widths.size());
-  p.schedule().scratch_slots = 2 * m;
+  p.scratch_slots(2 * m);
   const auto width = [&](int k) { return widths[static_cast<std::size_t>(k)]; };
   const auto partner = [&](int k) { return s.rank ^ width(k); };
-  const auto run_of = [&](int rank, int k) {
-    return blocks(constant(rank / width(k) * width(k)), width(k));
-  };
+  const auto run_of = [&](int rank, int k) { return blocks(rank / width(k) * width(k), width(k)); };
   // Slots 2k and 2k + 1 of round k: the lower one's share first.
   const auto slot = [&](int k, bool own) {
     const bool lower = (s.rank < partner(k)) == own;
-    return constant(2 * k + (lower ? 0 : 1));
+    return 2 * k + (lower ? 0 : 1);
   };
   p.agree();
-  for (int k = 0; k < m; ++k)
-    p.recv(constant(partner(k)), scratch(slot(k, false), run_of(s.rank, k)));
+  for (int k = 0; k < m; ++k) p.recv(partner(k), scratch(slot(k, false), run_of(s.rank, k)));
   // The input may be a list of tensors: what travels as a run lies in one piece here.
   for (int rank = 0; rank < s.size; ++rank)
-    p.copy(scratch(slot(0, true), block(constant(rank))), input(block(constant(rank))));
+    p.copy(scratch(slot(0, true), block(rank)), input(block(rank)));
   for (int k = 0; k < m; ++k) {
-    p.send(constant(partner(k)), scratch(slot(k, true), run_of(partner(k), k)));
-    p.await_recv(only(constant(partner(k))));
+    p.send(partner(k), scratch(slot(k, true), run_of(partner(k), k)));
+    p.await_recv(only(partner(k)));
     const int lower = std::min(s.rank, partner(k));
     if (k < m - 1) {
       const Slice kept = run_of(s.rank, k);
-      p.reduce_slots(scratch(slot(k + 1, true), kept), ranks_from(lower, 2), constant(2 * k), kept,
-                     false);
+      p.reduce_slots(scratch(slot(k + 1, true), kept), ranks_from(lower, 2), 2 * k, kept, false);
     } else {
-      const Slice own = block(constant(s.rank));
-      p.reduce_slots(output(own), ranks_from(lower, 2), constant(2 * k), own, false);
+      const Slice own = block(s.rank);
+      p.reduce_slots(output(own), ranks_from(lower, 2), 2 * k, own, false);
       p.mark_last();
     }
   }

@@ -1,17 +1,16 @@
+#include "base/addition_order.hpp"
 #include "plan/block_runs.hpp"
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
-#include "plan/tree.hpp"
 
 namespace tutti::plan {
 
 Schedule direct_gather(const Shape& s) {
-  Program p("direct", Kind::gather, s);
-  p.schedule().messages = s.size > 1;
-  const Slice own = block(constant(s.rank));
+  Program p = Program::by_messages("direct", Kind::gather, s);
+  const Slice own = block(s.rank);
   p.agree();
   if (s.rank != s.root) {
-    p.send(constant(s.root), input(own));
+    p.send(s.root, input(own));
     return p.take();
   }
   p.for_each_other([&](Expr peer) { p.recv(peer, output(block(peer))); });
@@ -23,15 +22,14 @@ Schedule direct_gather(const Shape& s) {
 // A rank collects the blocks of its subtree in scratch, which has room for the whole operation, and
 // sends them on in one piece (or in two, past the last rank).
 Schedule binomial_gather(const Shape& s) {
-  Program p("binomial", Kind::gather, s);
-  p.schedule().messages = s.size > 1;
+  Program p = Program::by_messages("binomial", Kind::gather, s);
   const BlockTree tree(s);
-  const std::vector<int> children = tree_children(tree.place, s.size);
+  const std::vector<int> children = base::tree_children(tree.place, s.size);
   const bool is_root = tree.place == 0;
-  const Slice own = block(constant(s.rank));
-  const auto here = [](Slice slice) { return scratch(constant(0), slice); };
+  const Slice own = block(s.rank);
+  const auto here = [](Slice slice) { return scratch(0, slice); };
   p.agree();
-  if (!children.empty()) p.schedule().scratch_slots = 1;
+  if (!children.empty()) p.scratch_slots(1);
   for (const int child : children) {
     for (const Slice& run : tree.runs_below(child)) p.recv(tree.rank_at(child), here(run));
   }
@@ -41,10 +39,10 @@ Schedule binomial_gather(const Shape& s) {
     p.copy(output(own), input(own));
     p.for_each_other([&](Expr peer) { p.copy(output(block(peer)), here(block(peer))); });
   } else if (children.empty()) {
-    p.send(tree.rank_at(tree_parent(tree.place)), input(own));
+    p.send(tree.rank_at(base::tree_parent(tree.place)), input(own));
   } else {
     for (const Slice& run : tree.runs_below(tree.place)) {
-      p.send(tree.rank_at(tree_parent(tree.place)), here(run));
+      p.send(tree.rank_at(base::tree_parent(tree.place)), here(run));
     }
   }
   return p.take();

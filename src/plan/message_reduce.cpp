@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/addition_order.hpp"
 #include "plan/builders.hpp"
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
@@ -27,11 +28,11 @@ struct Duty {
 Duty duty_of(const Shape& s) {
   Duty duty;
   for (int width = 1; width < s.size; width *= 2) {
-    const int lo = s.rank / width * width;
-    const int other = lo ^ width;
+    const int lo = base::subtree_begin(s.rank, width);
+    const int other = base::sibling_begin(s.rank, width);
     if (other >= s.size) continue;  // an empty half
     const int peer = place_of_sum(other, width, s.root);
-    const int home = place_of_sum(lo & ~width, 2 * width, s.root);
+    const int home = place_of_sum(base::subtree_begin(s.rank, 2 * width), 2 * width, s.root);
     if (home != s.rank) {
       duty.parent = home;
       return duty;
@@ -45,33 +46,30 @@ Duty duty_of(const Shape& s) {
 
 // In chunks, everybody's next to each other at the root.
 Schedule direct_reduce(const Shape& s) {
-  Program p("direct", Kind::reduce, s);
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("direct", Kind::reduce, s);
   if (s.size == 1) return alone(p);
   const int n = s.size;
-  p.schedule().messages = true;
-  p.schedule().chunk_bytes = window_chunk(s);
-  p.schedule().slot_parts = 1;
+  p.chunks_of(window_chunk(s), kSlotOfChunk);
   p.agree();
   if (s.rank != s.root) {
     p.loop(chunks());
-    p.send(constant(s.root), input(chunk(var_i())));
+    p.send(s.root, input(chunk(i)));
     p.end_loop();
     return p.take();
   }
-  p.schedule().scratch_slots = kWindow * n;  // P slots for each chunk of the window
-  const auto slots = [&](int ahead) {
-    return Expr{std::int64_t{ahead} * n, n, 0, std::int64_t{kWindow} * n, 0};
-  };
+  p.scratch_slots(kWindow * n);  // P slots for each chunk of the window
+  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
   const auto post = [&](int ahead) {
     p.for_each_other(
-        [&](Expr peer) { p.recv(peer, scratch(plus(slots(ahead), peer), chunk(var_i(ahead)))); });
+        [&](Expr peer) { p.recv(peer, scratch(slot(ahead, peer), chunk(i + ahead))); });
   };
   p.loop(times(kWindow));
   post(0);
   p.end_loop();
   p.loop(chunks());
-  p.await_recv(p.others(), constant(kWindow - 1));
-  p.reduce_slots(output(chunk(var_i())), p.everybody(), slots(0), chunk(var_i()), true);
+  p.await_recv(p.others(), kWindow - 1);
+  p.reduce_slots(output(chunk(i)), p.everybody(), slot(0, 0), chunk(i), true);
   p.mark_last();
   post(kWindow);
   p.end_loop();
@@ -83,22 +81,19 @@ Schedule direct_reduce(const Shape& s) {
 // an owner that gets the piece may write over that sum. Between an owner and the root the order is
 // that of direct_all_reduce.
 Schedule owners_reduce(const Shape& s) {
-  Program p("owners", Kind::reduce, s);
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("owners", Kind::reduce, s);
   if (s.size == 1) return alone(p);
   const int n = s.size;
   const bool is_root = s.rank == s.root;
-  p.schedule().messages = true;
-  p.schedule().chunk_bytes = window_chunk(s);
-  p.schedule().scratch_slots = kWindow * n;  // P slots for each chunk of the window
-  p.schedule().slot_parts = n;
-  const Expr me = constant(s.rank);
-  const auto slots = [&](int ahead) {  // the first of those of a chunk
-    return Expr{std::int64_t{ahead} * n, n, 0, std::int64_t{kWindow} * n, 0};
-  };
-  const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, var_i(ahead)); };
+  p.chunks_of(window_chunk(s), n);
+  p.scratch_slots(kWindow * n);  // P slots for each chunk of the window
+  const Expr me = s.rank;
+  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
+  const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, i + ahead); };
   const auto contribute = [&](int ahead) {
     p.for_each_other([&](Expr peer) {
-      p.recv(peer, scratch(plus(slots(ahead), peer), slice(me, ahead)));
+      p.recv(peer, scratch(slot(ahead, peer), slice(me, ahead)));
       p.send(peer, input(slice(peer, ahead)));
     });
   };
@@ -113,14 +108,14 @@ Schedule owners_reduce(const Shape& s) {
   p.end_loop();
   p.loop(part_chunks(n));
   post_sums(0);
-  p.await_recv(p.others(), constant(is_root ? 2 * kWindow - 1 : kWindow - 1));
-  const Operand sum = is_root ? output(slice(me, 0)) : scratch(plus(slots(0), me), slice(me, 0));
-  p.reduce_slots(sum, p.everybody(), slots(0), slice(me, 0), true);
+  p.await_recv(p.others(), is_root ? 2 * kWindow - 1 : kWindow - 1);
+  const Operand sum = is_root ? output(slice(me, 0)) : scratch(slot(0, me), slice(me, 0));
+  p.reduce_slots(sum, p.everybody(), slot(0, 0), slice(me, 0), true);
   p.mark_last();
   if (is_root) {
     p.await_recv(p.others());
   } else {
-    p.send(constant(s.root), sum);
+    p.send(s.root, sum);
   }
   contribute(kWindow);
   p.end_loop();
@@ -131,32 +126,29 @@ Schedule owners_reduce(const Shape& s) {
 // has a share in is made at the root. Everything in one piece: nobody tells a rank that what it
 // sent may be written over.
 Schedule binomial_reduce(const Shape& s) {
-  Program p("binomial", Kind::reduce, s);
+  Program p = Program::by_messages("binomial", Kind::reduce, s);
   if (s.size == 1) return alone(p);
-  p.schedule().messages = true;
   const Duty duty = duty_of(s);
   const int m = static_cast<int>(duty.merges.size());
   // Merge k adds slots 2k and 2k + 1, the lower ranks' half first; one of them is what came before
   // (of the first the input). Slot 2m is the sum.
   const auto merge = [&](int k) { return duty.merges[static_cast<std::size_t>(k)]; };
-  const auto own_slot = [&](int k) {
-    return constant(2 * k + (k < m && merge(k).on_left ? 1 : 0));
-  };
-  const auto their_slot = [&](int k) { return constant(2 * k + (merge(k).on_left ? 0 : 1)); };
-  p.schedule().scratch_slots = 2 * m + 1;
+  const auto own_slot = [&](int k) { return 2 * k + (k < m && merge(k).on_left ? 1 : 0); };
+  const auto their_slot = [&](int k) { return 2 * k + (merge(k).on_left ? 0 : 1); };
+  p.scratch_slots(2 * m + 1);
   p.agree();
-  for (int k = 0; k < m; ++k) p.recv(constant(merge(k).peer), scratch(their_slot(k), whole()));
+  for (int k = 0; k < m; ++k) p.recv(merge(k).peer, scratch(their_slot(k), whole()));
   for (int k = 0; k < m; ++k) {
-    p.await_recv(only(constant(merge(k).peer)));
+    p.await_recv(only(merge(k).peer));
     const bool last = k == m - 1 && duty.parent < 0;
     // The set names this rank where its input is the source.
     const int first = merge(k).on_left ? s.rank + s.size - 1 : s.rank;
     p.reduce_slots(last ? output(whole()) : scratch(own_slot(k + 1), whole()),
-                   ranks_from(first % s.size, 2), constant(2 * k), whole(), k == 0);
+                   ranks_from(first % s.size, 2), 2 * k, whole(), k == 0);
     if (last) p.mark_last();
   }
   if (duty.parent >= 0) {
-    p.send(constant(duty.parent), m == 0 ? input(whole()) : scratch(own_slot(m), whole()));
+    p.send(duty.parent, m == 0 ? input(whole()) : scratch(own_slot(m), whole()));
   }
   return p.take();
 }

@@ -5,21 +5,18 @@
 namespace tutti::plan {
 // Everybody sends each rank its block in chunks; who has all of a chunk adds it.
 Schedule direct_reduce_scatter(const Shape& s) {
-  Program p("direct", Kind::reduce_scatter, s);
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("direct", Kind::reduce_scatter, s);
   const int n = s.size;
-  p.schedule().messages = n > 1;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().chunk_bytes = window_chunk(s);
-  p.schedule().scratch_slots = kWindow * n;  // P slots for each chunk of the window
-  p.schedule().slot_parts = kSlotOfBlock;
-  const Expr me = constant(s.rank);
-  const auto slots = [&](int ahead) {  // the first of those of a chunk
-    return Expr{std::int64_t{ahead} * n, n, 0, std::int64_t{kWindow} * n, 0};
-  };
+  p.symmetry(Symmetry::rotation);
+  p.chunks_of(window_chunk(s), kSlotOfBlock);
+  p.scratch_slots(kWindow * n);  // P slots for each chunk of the window
+  const Expr me = s.rank;
+  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
   const auto contribute = [&](int ahead) {
     p.for_each_other([&](Expr peer) {
-      p.recv(peer, scratch(plus(slots(ahead), peer), block_chunk(me, var_i(ahead))));
-      p.send(peer, input(block_chunk(peer, var_i(ahead))));
+      p.recv(peer, scratch(slot(ahead, peer), block_chunk(me, i + ahead)));
+      p.send(peer, input(block_chunk(peer, i + ahead)));
     });
   };
   p.agree();
@@ -29,9 +26,9 @@ Schedule direct_reduce_scatter(const Shape& s) {
     p.end_loop();
   }
   p.loop(block_chunks());
-  const Slice own = block_chunk(me, var_i());
-  if (n > 1) p.await_recv(p.others(), constant(kWindow - 1));
-  p.reduce_slots(output(own), p.everybody(), slots(0), own, true);
+  const Slice own = block_chunk(me, i);
+  if (n > 1) p.await_recv(p.others(), kWindow - 1);
+  p.reduce_slots(output(own), p.everybody(), slot(0, 0), own, true);
   p.mark_last();
   contribute(kWindow);
   p.end_loop();
@@ -41,34 +38,34 @@ Schedule direct_reduce_scatter(const Shape& s) {
 // The sum of block b starts at rank b + 1 and travels once around, growing, until it is at home.
 // All receives are posted at once, so of P - 1 the later ones are missing.
 Schedule ring_reduce_scatter(const Shape& s) {
-  Program p("ring", Kind::reduce_scatter, s);
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("ring", Kind::reduce_scatter, s);
   const int n = s.size;
-  p.schedule().order = OrderClass::other;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().messages = n > 1;
-  const Slice own = block_chunk(constant(s.rank), constant(0));
+  p.order(OrderClass::other);
+  p.symmetry(Symmetry::rotation);
+  const Slice own = block_chunk(s.rank, 0);
   p.agree();
   if (n == 1) {
     p.copy(output(own), input(own));
     return p.take();
   }
-  p.schedule().scratch_slots = n - 1;  // slot i takes what comes in step i
-  p.schedule().slot_parts = kSlotOfBlock;
-  const Expr next = constant((s.rank + 1) % n);
-  const Expr before = constant((s.rank + n - 1) % n);
-  const RankSet before_and_me{before, 2, 1};
-  const Slice coming = block_chunk(Expr{s.rank - 2, -1, 0, n, 0}, constant(0));
-  p.send(next, input(block_chunk(before, constant(0))));
+  p.scratch_slots(n - 1);  // slot i takes what comes in step i
+  p.slots_hold(kSlotOfBlock);
+  const Expr next = s.rank_after(1);
+  const Expr before = s.rank_after(-1);
+  const RankSet before_and_me = ranks_from(before, 2);
+  const Slice coming = block_chunk((s.rank - 2 - i) % n, 0);
+  p.send(next, input(block_chunk(before, 0)));
   p.loop(times(n - 1));
-  p.recv(before, scratch(var_i(), coming));
+  p.recv(before, scratch(i, coming));
   p.end_loop();
   p.loop(times(n - 2));
-  p.await_recv(only(before), Expr{n - 2, -1, 0, 0, 0});
-  p.reduce_slots(scratch(var_i(), coming), before_and_me, var_i(), coming, true);
-  p.send(next, scratch(var_i(), coming));
+  p.await_recv(only(before), n - 2 - i);
+  p.reduce_slots(scratch(i, coming), before_and_me, i, coming, true);
+  p.send(next, scratch(i, coming));
   p.end_loop();
   p.await_recv(only(before));
-  p.reduce_slots(output(own), before_and_me, constant(n - 2), own, true);
+  p.reduce_slots(output(own), before_and_me, n - 2, own, true);
   p.mark_last();
   return p.take();
 }

@@ -1,41 +1,39 @@
+#include "base/addition_order.hpp"
 #include "plan/block_runs.hpp"
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
-#include "plan/tree.hpp"
 
 namespace tutti::plan {
 
 Schedule direct_scatter(const Shape& s) {
-  Program p("direct", Kind::scatter, s);
-  p.schedule().messages = s.size > 1;
-  const Slice own = block(constant(s.rank));
+  Program p = Program::by_messages("direct", Kind::scatter, s);
+  const Slice own = block(s.rank);
   p.agree();
   if (s.rank == s.root) {
     p.for_each_other([&](Expr peer) { p.send(peer, input(block(peer))); });
     p.copy(output(own), input(own));
     return p.take();
   }
-  p.recv(constant(s.root), output(own));
-  p.await_recv(only(constant(s.root)));
+  p.recv(s.root, output(own));
+  p.await_recv(only(s.root));
   return p.take();
 }
 
 // The way of binomial_gather, backwards. The root collects its blocks in scratch first, for its
 // input may be a list.
 Schedule binomial_scatter(const Shape& s) {
-  Program p("binomial", Kind::scatter, s);
-  p.schedule().messages = s.size > 1;
+  Program p = Program::by_messages("binomial", Kind::scatter, s);
   const BlockTree tree(s);
-  const std::vector<int> children = tree_children(tree.place, s.size);
+  const std::vector<int> children = base::tree_children(tree.place, s.size);
   const bool is_root = tree.place == 0;
-  const Slice own = block(constant(s.rank));
-  const auto here = [](Slice slice) { return scratch(constant(0), slice); };
+  const Slice own = block(s.rank);
+  const auto here = [](Slice slice) { return scratch(0, slice); };
   p.agree();
-  if (!children.empty()) p.schedule().scratch_slots = 1;
+  if (!children.empty()) p.scratch_slots(1);
   if (is_root) {
     p.for_each_other([&](Expr peer) { p.copy(here(block(peer)), input(block(peer))); });
   } else {
-    const Expr parent = tree.rank_at(tree_parent(tree.place));
+    const Expr parent = tree.rank_at(base::tree_parent(tree.place));
     if (children.empty()) p.recv(parent, output(own));
     if (!children.empty()) {
       for (const Slice& run : tree.runs_below(tree.place)) p.recv(parent, here(run));

@@ -47,15 +47,12 @@ Operand scratch(Expr slot, Slice slice) noexcept {
   return operand(Space::scratch, {}, slot, slice);
 }
 
-RankSet ranks_from(int first, int count) noexcept { return {constant(first), count, 1}; }
-RankSet only(Expr rank) noexcept { return {rank, 1, 1}; }
-
-Expr plus(Expr a, Expr b) noexcept {
-  a.c0 += b.c0;
-  a.c1 += b.c1;
-  a.c2 += b.c2;
-  return a;
+Expr window_slot(int window, int per_chunk, int ahead, Expr which) noexcept {
+  return (per_chunk * (Expr::loop() + ahead) + which) % (std::int64_t{window} * per_chunk);
 }
+
+RankSet ranks_from(Expr first, int count) noexcept { return {first, count, 1}; }
+RankSet only(Expr rank) noexcept { return {rank, 1, 1}; }
 
 Times times(std::int64_t number) noexcept { return {Times::Of::constant, 1, number}; }
 Times chunks(std::int64_t plus) noexcept { return {Times::Of::chunks, 1, plus}; }
@@ -64,12 +61,41 @@ Times part_chunks(int parts, std::int64_t plus) noexcept {
 }
 Times block_chunks(std::int64_t plus) noexcept { return {Times::Of::block_chunks, 1, plus}; }
 
-Program::Program(std::string_view algorithm, Kind kind, const Shape& shape) {
+Program::Program(std::string_view algorithm, Kind kind, const Shape& s) {
   schedule_.algorithm = algorithm;
   schedule_.kind = kind;
-  schedule_.rank = shape.rank;
-  schedule_.size = shape.size;
-  schedule_.root = shape.root;
+  schedule_.rank = s.rank;
+  schedule_.size = s.size;
+  schedule_.root = s.root;
+}
+
+Program Program::on_region(std::string_view algorithm, Kind kind, const Shape& s) {
+  Program p(algorithm, kind, s);
+  p.schedule_.region = true;
+  return p;
+}
+
+Program Program::by_messages(std::string_view algorithm, Kind kind, const Shape& s) {
+  Program p(algorithm, kind, s);
+  p.schedule_.messages = s.size > 1;
+  return p;
+}
+
+Program Program::two_level(std::string_view algorithm, Kind kind, const Shape& s) {
+  Program p = on_region(algorithm, kind, s);  // a rank alone on its host publishes too
+  p.schedule_.messages = s.topology->hosts > 1;
+  return p;
+}
+
+void Program::chunks_of(std::size_t bytes, std::int32_t slots) noexcept {
+  schedule_.chunk_bytes = bytes;
+  schedule_.slot_parts = slots;
+}
+
+void Program::stage_cycle(int slots, int banks, int per_chunk) noexcept {
+  schedule_.stage_slots = banks * slots;
+  schedule_.slot_cycle = slots;
+  schedule_.slots_per_chunk = per_chunk;
 }
 
 Step& Program::add(StepKind kind) {
@@ -172,7 +198,7 @@ void Program::end_loop() {
 }
 
 Operand Program::stage(Expr slot, Slice slice) const noexcept {
-  return stage_of(constant(schedule_.rank), slot, slice);
+  return stage_of(schedule_.rank, slot, slice);
 }
 Operand Program::stage_of(Expr rank, Expr slot, Slice slice) noexcept {
   return operand(Space::stage, rank, slot, slice);

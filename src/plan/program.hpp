@@ -25,14 +25,15 @@ namespace tutti::plan {
 [[nodiscard]] Operand output(Slice slice) noexcept;
 [[nodiscard]] Operand scratch(Expr slot, Slice slice) noexcept;
 
+/// Slot `which` of the `per_chunk` slots of chunk i + ahead, where there are slots for `window`
+/// chunks.
+[[nodiscard]] Expr window_slot(int window, int per_chunk, int ahead, Expr which = 0) noexcept;
+
 /// ranks first, first + 1, ... (count of them).
-[[nodiscard]] RankSet ranks_from(int first, int count) noexcept;
+[[nodiscard]] RankSet ranks_from(Expr first, int count) noexcept;
 [[nodiscard]] RankSet only(Expr rank) noexcept;
 
 [[nodiscard]] Times times(std::int64_t number) noexcept;
-/// The sum, inside a's modulo. b has none.
-[[nodiscard]] Expr plus(Expr a, Expr b) noexcept;
-
 /// As many as the operation has chunks, plus so many.
 [[nodiscard]] Times chunks(std::int64_t plus = 0) noexcept;
 /// As many as the largest of `parts` parts has chunks.
@@ -43,9 +44,20 @@ namespace tutti::plan {
 /// Writes down a schedule step by step.
 class Program {
  public:
-  Program(std::string_view algorithm, Kind kind, const Shape& shape);
+  /// Through shared memory alone, by messages alone, or both: messages where there are hosts.
+  [[nodiscard]] static Program on_region(std::string_view algorithm, Kind kind, const Shape& s);
+  [[nodiscard]] static Program by_messages(std::string_view algorithm, Kind kind, const Shape& s);
+  [[nodiscard]] static Program two_level(std::string_view algorithm, Kind kind, const Shape& s);
 
-  [[nodiscard]] Schedule& schedule() noexcept { return schedule_; }
+  void symmetry(Symmetry symmetry) noexcept { schedule_.symmetry = symmetry; }
+  void shape(Schedule::Shape shape) noexcept { schedule_.shape = shape; }
+  void order(OrderClass order) noexcept { schedule_.order = order; }
+  void slots_hold(std::int32_t what) noexcept { schedule_.slot_parts = what; }
+  void chunks_of(std::size_t bytes, std::int32_t slots = kSlotOfAll) noexcept;
+  void stage_slots(int slots) noexcept { schedule_.stage_slots = slots; }
+  /// `slots` that chunks cycle through, `banks` times; each chunk takes `per_chunk` of them.
+  void stage_cycle(int slots, int banks = 1, int per_chunk = 1) noexcept;
+  void scratch_slots(int slots) noexcept { schedule_.scratch_slots = slots; }
   [[nodiscard]] Schedule take() noexcept { return std::move(schedule_); }
 
   void publish();
@@ -81,13 +93,13 @@ class Program {
     const int rank = schedule_.rank;
     const int size = schedule_.size;
     if (size - 1 <= kEnumerated) {
-      for (int k = 1; k < size; ++k) body(constant((rank + k) % size));
+      for (int k = 1; k < size; ++k) body((rank + k) % size);
       return;
     }
     const auto run = [&](int first, int count) {
       if (count == 0) return;
       loop(times(count));
-      body(depth_ == 1 ? var_i(first) : var_j(first));
+      body(first + (depth_ == 1 ? Expr::loop() : Expr::inner_loop()));
       end_loop();
     };
     run(rank + 1, size - 1 - rank);
@@ -105,6 +117,7 @@ class Program {
  private:
   static constexpr int kEnumerated = 8;
 
+  Program(std::string_view algorithm, Kind kind, const Shape& s);
   Step& add(StepKind kind);
 
   Schedule schedule_;

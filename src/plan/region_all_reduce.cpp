@@ -7,11 +7,12 @@ namespace {
 
 /// Takes this rank's part of chunk i, then the others' parts, from the next rank on.
 void copy_out(Program& p, int rank, int size) {
-  const Expr result_slot = var_i(0, kSlots, kSlots);
-  const auto parts_of = [&](Expr owner) { return chunk_part(var_i(), owner, size); };
-  p.copy(output(parts_of(constant(rank))), p.stage(result_slot, parts_of(constant(rank))));
+  const Expr i = Expr::loop();
+  const Expr result_slot = i % kSlots + kSlots;
+  const auto parts_of = [&](Expr owner) { return chunk_part(i, owner, size); };
+  p.copy(output(parts_of(rank)), p.stage(result_slot, parts_of(rank)));
   p.for_each_other([&](Expr owner) {
-    p.await(kSummed, only(owner), var_i(1));
+    p.await(kSummed, only(owner), i + 1);
     p.copy(output(parts_of(owner)), Program::stage_of(owner, result_slot, parts_of(owner)));
   });
 }
@@ -19,36 +20,36 @@ void copy_out(Program& p, int rank, int size) {
 }  // namespace
 
 Schedule one_shot_all_reduce(const Shape& s) {
-  Program p("one_shot", Kind::all_reduce, s);
-  p.schedule().region = true;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().stage_slots = 1;
-  p.copy(p.stage(constant(0), whole()), input(whole()));
+  Program p = Program::on_region("one_shot", Kind::all_reduce, s);
+  p.shape(Schedule::Shape::one_shot);
+  p.symmetry(Symmetry::rotation);
+  p.stage_slots(1);
+  p.copy(p.stage(0, whole()), input(whole()));
   p.publish();
   p.await_line(p.others());
   p.agree();
-  p.reduce_stages(output(whole()), p.everybody(), constant(0), whole(), false);
+  p.reduce_stages(output(whole()), p.everybody(), 0, whole(), false);
   p.mark_last();
   return p.take();
 }
 
 Schedule shared_one_shot_all_reduce(const Shape& s) {
-  Program p("shared_one_shot", Kind::all_reduce, s);
-  p.schedule().region = true;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().stage_slots = 2;
-  p.copy(p.stage(constant(0), whole()), input(whole()));
+  Program p = Program::on_region("shared_one_shot", Kind::all_reduce, s);
+  p.shape(Schedule::Shape::one_shot_shared);
+  p.symmetry(Symmetry::rotation);
+  p.stage_slots(2);
+  p.copy(p.stage(0, whole()), input(whole()));
   p.publish();
   p.await_line(p.others());
   p.agree();
-  const std::size_t claim = p.claim(kSummed, p.others(), constant(1));
-  p.reduce_stages(p.stage(constant(1), whole()), p.everybody(), constant(0), whole(), false);
+  const std::size_t claim = p.claim(kSummed, p.others(), 1);
+  p.reduce_stages(p.stage(1, whole()), p.everybody(), 0, whole(), false);
   p.mark_last();
-  p.signal(kSummed, constant(1));
-  p.copy(output(whole()), p.stage(constant(1), whole()));
+  p.signal(kSummed, 1);
+  p.copy(output(whole()), p.stage(1, whole()));
   const std::size_t end = p.jump();
   p.land(claim);
-  p.copy(output(whole()), Program::stage_of_winner(constant(1), whole()));
+  p.copy(output(whole()), Program::stage_of_winner(1, whole()));
   p.land(end);
   return p.take();
 }
@@ -63,26 +64,23 @@ Schedule shared_one_shot_all_reduce(const Shape& s) {
 // The result of chunk i takes the slot of that of chunk i - kSlots: who has staged chunk i has
 // taken everything up to chunk i - 2.
 Schedule slice_owner_all_reduce(const Shape& s) {
-  Program p("slice_owner", Kind::all_reduce, s);
-  p.schedule().region = true;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().chunk_bytes = s.chunk_bytes;
-  p.schedule().stage_slots = 2 * kSlots;
-  p.schedule().slot_cycle = kSlots;
-  p.schedule().slot_parts = 1;
-  stage_others(p, constant(0), constant(0), s);
+  const Expr i = Expr::loop();
+  Program p = Program::on_region("slice_owner", Kind::all_reduce, s);
+  p.symmetry(Symmetry::rotation);
+  p.chunks_of(s.chunk_bytes, kSlotOfChunk);
+  p.stage_cycle(kSlots, 2);
+  stage_others(p, 0, 0, s);
   p.publish();
   p.await_line(p.others());
   p.agree();
   p.loop(chunks());
-  p.await(kStaged, p.others(), var_i());
-  const Slice own = chunk_part(var_i(), constant(s.rank), s.size);
-  p.reduce_stages(p.stage(var_i(0, kSlots, kSlots), own), p.everybody(), var_i(0, kSlots), own,
-                  true);
+  p.await(kStaged, p.others(), i);
+  const Slice own = chunk_part(i, s.rank, s.size);
+  p.reduce_stages(p.stage(i % kSlots + kSlots, own), p.everybody(), i % kSlots, own, true);
   p.mark_last();
-  p.signal(kSummed, var_i(1));
-  stage_others(p, var_i(1, kSlots), var_i(1), s);
-  p.signal(kStaged, var_i(1));
+  p.signal(kSummed, i + 1);
+  stage_others(p, (i + 1) % kSlots, i + 1, s);
+  p.signal(kStaged, i + 1);
   copy_out(p, s.rank, s.size);
   p.end_loop();
   return p.take();

@@ -6,19 +6,17 @@
 namespace tutti::plan {
 
 Schedule one_shot_all_to_all(const Shape& s) {
-  Program p("one_shot", Kind::all_to_all, s);
-  p.schedule().region = true;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().stage_slots = 1;
-  const Slice own = block(constant(s.rank));
-  p.for_each_other(
-      [&](Expr peer) { p.copy(p.stage(constant(0), block(peer)), input(block(peer))); });
+  Program p = Program::on_region("one_shot", Kind::all_to_all, s);
+  p.symmetry(Symmetry::rotation);
+  p.stage_slots(1);
+  const Slice own = block(s.rank);
+  p.for_each_other([&](Expr peer) { p.copy(p.stage(0, block(peer)), input(block(peer))); });
   p.publish();
   p.await_line(p.others());
   p.agree();
   p.copy(output(own), input(own));
   p.for_each_other(
-      [&](Expr peer) { p.copy(output(block(peer)), Program::stage_of(peer, constant(0), own)); });
+      [&](Expr peer) { p.copy(output(block(peer)), Program::stage_of(peer, 0, own)); });
   return p.take();
 }
 
@@ -26,23 +24,23 @@ Schedule one_shot_all_to_all(const Shape& s) {
 // lines say that chunk 0 is staged. Slots are free again for the same reason as in
 // chunked_all_gather.
 Schedule chunked_all_to_all(const Shape& s) {
-  Program p("chunked", Kind::all_to_all, s);
-  p.schedule().region = true;
-  p.schedule().symmetry = Symmetry::rotation;
+  const Expr i = Expr::loop();
+  Program p = Program::on_region("chunked", Kind::all_to_all, s);
+  p.symmetry(Symmetry::rotation);
   set_block_slots(p, s.chunk_bytes, s.size);
-  const Expr me = constant(s.rank);
+  const Expr me = s.rank;
   stage_first_chunks(p);
   p.publish();
   p.await_line(p.others());
   p.agree();
   p.loop(block_chunks());
   stage_next_chunks(p, s.size);
-  if (s.size > 1) p.signal(kStaged, var_i(1));
-  p.copy(output(block_chunk(me, var_i())), input(block_chunk(me, var_i())));
+  if (s.size > 1) p.signal(kStaged, i + 1);
+  p.copy(output(block_chunk(me, i)), input(block_chunk(me, i)));
   p.for_each_other([&](Expr peer) {
-    p.await(kStaged, only(peer), var_i());
-    p.copy(output(block_chunk(peer, var_i())),
-           Program::stage_of(peer, block_slot(me, 0, s.size), block_chunk(me, var_i())));
+    p.await(kStaged, only(peer), i);
+    p.copy(output(block_chunk(peer, i)),
+           Program::stage_of(peer, block_slot(me, 0, s.size), block_chunk(me, i)));
   });
   p.end_loop();
   return p.take();

@@ -4,9 +4,8 @@
 namespace tutti::plan {
 
 Schedule region_barrier(const Shape& s) {
-  Program p("region_barrier", Kind::barrier, s);
-  p.schedule().region = true;
-  p.schedule().symmetry = Symmetry::rotation;
+  Program p = Program::on_region("region_barrier", Kind::barrier, s);
+  p.symmetry(Symmetry::rotation);
   p.publish();
   p.await_line(p.others());
   p.agree();

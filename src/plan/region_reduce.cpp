@@ -3,14 +3,12 @@
 #include "plan/region_slots.hpp"
 
 namespace tutti::plan {
-namespace {}  // namespace
 
 Schedule one_shot_reduce(const Shape& s) {
-  Program p("one_shot", Kind::reduce, s);
-  p.schedule().region = true;
-  p.schedule().stage_slots = 1;
+  Program p = Program::on_region("one_shot", Kind::reduce, s);
+  p.stage_slots(1);
   if (s.rank != s.root) {
-    p.copy(p.stage(constant(0), whole()), input(whole()));
+    p.copy(p.stage(0, whole()), input(whole()));
     p.publish();
     p.agree();
     return p.take();
@@ -18,7 +16,7 @@ Schedule one_shot_reduce(const Shape& s) {
   p.publish();
   p.await_line(p.others());
   p.agree();
-  p.reduce_stages(output(whole()), p.everybody(), constant(0), whole(), true);
+  p.reduce_stages(output(whole()), p.everybody(), 0, whole(), true);
   p.mark_last();
   return p.take();
 }
@@ -26,31 +24,29 @@ Schedule one_shot_reduce(const Shape& s) {
 // As slice_owner_all_reduce, but only the root takes the sums: its kStaged i says that it has taken
 // all up to chunk i - 2, and the sum of chunk i takes the slot of that of chunk i - kSlots.
 Schedule slice_owner_reduce(const Shape& s) {
-  Program p("slice_owner", Kind::reduce, s);
-  p.schedule().region = true;
-  p.schedule().chunk_bytes = s.chunk_bytes;
-  p.schedule().stage_slots = 2 * kSlots;
-  p.schedule().slot_cycle = kSlots;
-  p.schedule().slot_parts = 1;
+  const Expr i = Expr::loop();
+  Program p = Program::on_region("slice_owner", Kind::reduce, s);
+  p.chunks_of(s.chunk_bytes, kSlotOfChunk);
+  p.stage_cycle(kSlots, 2);
   const bool is_root = s.rank == s.root;
-  const Expr sum_slot = var_i(0, kSlots, kSlots);
-  stage_others(p, constant(0), constant(0), s);
+  const Expr sum_slot = i % kSlots + kSlots;
+  stage_others(p, 0, 0, s);
   p.publish();
   p.await_line(p.others());
   p.agree();
   p.loop(chunks());
-  const Slice own = chunk_part(var_i(), constant(s.rank), s.size);
-  p.await(kStaged, p.others(), var_i());
-  p.reduce_stages(is_root ? output(own) : p.stage(sum_slot, own), p.everybody(), var_i(0, kSlots),
-                  own, true);
+  const Slice own = chunk_part(i, s.rank, s.size);
+  p.await(kStaged, p.others(), i);
+  p.reduce_stages(is_root ? output(own) : p.stage(sum_slot, own), p.everybody(), i % kSlots, own,
+                  true);
   p.mark_last();
-  if (!is_root) p.signal(kSummed, var_i(1));
-  stage_others(p, var_i(1, kSlots), var_i(1), s);
-  if (s.size > 1) p.signal(kStaged, var_i(1));
+  if (!is_root) p.signal(kSummed, i + 1);
+  stage_others(p, (i + 1) % kSlots, i + 1, s);
+  if (s.size > 1) p.signal(kStaged, i + 1);
   if (is_root) {
     p.for_each_other([&](Expr owner) {
-      const Slice theirs = chunk_part(var_i(), owner, s.size);
-      p.await(kSummed, only(owner), var_i(1));
+      const Slice theirs = chunk_part(i, owner, s.size);
+      p.await(kSummed, only(owner), i + 1);
       p.copy(output(theirs), Program::stage_of(owner, sum_slot, theirs));
     });
   }

@@ -7,17 +7,15 @@ namespace tutti::plan {
 
 // A rank's own contribution to its own block never leaves its input.
 Schedule one_shot_reduce_scatter(const Shape& s) {
-  Program p("one_shot", Kind::reduce_scatter, s);
-  p.schedule().region = true;
-  p.schedule().symmetry = Symmetry::rotation;
-  p.schedule().stage_slots = 1;
-  p.for_each_other(
-      [&](Expr peer) { p.copy(p.stage(constant(0), block(peer)), input(block(peer))); });
+  Program p = Program::on_region("one_shot", Kind::reduce_scatter, s);
+  p.symmetry(Symmetry::rotation);
+  p.stage_slots(1);
+  p.for_each_other([&](Expr peer) { p.copy(p.stage(0, block(peer)), input(block(peer))); });
   p.publish();
   p.await_line(p.others());
   p.agree();
-  const Slice own = block(constant(s.rank));
-  p.reduce_stages(output(own), p.everybody(), constant(0), own, true);
+  const Slice own = block(s.rank);
+  p.reduce_stages(output(own), p.everybody(), 0, own, true);
   p.mark_last();
   return p.take();
 }
@@ -25,9 +23,9 @@ Schedule one_shot_reduce_scatter(const Shape& s) {
 // Round i stages chunk i + 1 of everybody's block and adds chunk i of the own one; the lines say
 // that chunk 0 is staged. Slots are free again for the same reason as in chunked_all_gather.
 Schedule chunked_reduce_scatter(const Shape& s) {
-  Program p("chunked", Kind::reduce_scatter, s);
-  p.schedule().region = true;
-  p.schedule().symmetry = Symmetry::rotation;
+  const Expr i = Expr::loop();
+  Program p = Program::on_region("chunked", Kind::reduce_scatter, s);
+  p.symmetry(Symmetry::rotation);
   set_block_slots(p, s.chunk_bytes, s.size);
   stage_first_chunks(p);
   p.publish();
@@ -36,11 +34,11 @@ Schedule chunked_reduce_scatter(const Shape& s) {
   p.loop(block_chunks());
   stage_next_chunks(p, s.size);
   if (s.size > 1) {
-    p.signal(kStaged, var_i(1));
-    p.await(kStaged, p.others(), var_i());
+    p.signal(kStaged, i + 1);
+    p.await(kStaged, p.others(), i);
   }
-  const Slice own = block_chunk(constant(s.rank), var_i());
-  p.reduce_stages(output(own), p.everybody(), block_slot(constant(s.rank), 0, s.size), own, true);
+  const Slice own = block_chunk(s.rank, i);
+  p.reduce_stages(output(own), p.everybody(), block_slot(s.rank, 0, s.size), own, true);
   p.mark_last();
   p.end_loop();
   return p.take();

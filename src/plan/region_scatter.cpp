@@ -6,21 +6,19 @@
 namespace tutti::plan {
 
 Schedule one_shot_scatter(const Shape& s) {
-  Program p("one_shot", Kind::scatter, s);
-  p.schedule().region = true;
-  p.schedule().stage_slots = 1;
-  const Slice own = block(constant(s.rank));
+  Program p = Program::on_region("one_shot", Kind::scatter, s);
+  p.stage_slots(1);
+  const Slice own = block(s.rank);
   if (s.rank == s.root) {
-    p.for_each_other(
-        [&](Expr peer) { p.copy(p.stage(constant(0), block(peer)), input(block(peer))); });
+    p.for_each_other([&](Expr peer) { p.copy(p.stage(0, block(peer)), input(block(peer))); });
     p.publish();
     p.agree();
     p.copy(output(own), input(own));
   } else {
     p.publish();
-    p.await_line(only(constant(s.root)));
+    p.await_line(only(s.root));
     p.agree();
-    p.copy(output(own), Program::stage_of(constant(s.root), constant(0), own));
+    p.copy(output(own), Program::stage_of(s.root, 0, own));
   }
   return p.take();
 }
@@ -28,10 +26,10 @@ Schedule one_shot_scatter(const Shape& s) {
 // The root's line says that chunk 0 of all blocks is staged, its counter that c more are. Slots are
 // filled again when everybody has taken what they held kBlockSlots rounds ago.
 Schedule chunked_scatter(const Shape& s) {
-  Program p("chunked", Kind::scatter, s);
-  p.schedule().region = true;
+  const Expr i = Expr::loop();
+  Program p = Program::on_region("chunked", Kind::scatter, s);
   set_block_slots(p, s.chunk_bytes, s.size);
-  const Expr me = constant(s.rank);
+  const Expr me = s.rank;
   if (s.rank == s.root) {
     stage_first_chunks(p);
     p.publish();
@@ -39,21 +37,21 @@ Schedule chunked_scatter(const Shape& s) {
     p.copy(output(block(me)), input(block(me)));
     if (s.size == 1) return p.take();
     p.loop(block_chunks(-1));
-    p.await(kTaken, p.others(), var_i(2 - kBlockSlots));
+    p.await(kTaken, p.others(), i + 2 - kBlockSlots);
     stage_next_chunks(p, s.size);
-    p.signal(kStaged, var_i(1));
+    p.signal(kStaged, i + 1);
     p.end_loop();
     return p.take();
   }
-  const Expr root = constant(s.root);
+  const Expr root = s.root;
   p.publish();
   p.await_line(only(root));
   p.agree();
   p.loop(block_chunks());
-  p.await(kStaged, only(root), var_i());
-  p.copy(output(block_chunk(me, var_i())),
-         Program::stage_of(root, block_slot(me, 0, s.size), block_chunk(me, var_i())));
-  p.signal(kTaken, var_i(1));
+  p.await(kStaged, only(root), i);
+  p.copy(output(block_chunk(me, i)),
+         Program::stage_of(root, block_slot(me, 0, s.size), block_chunk(me, i)));
+  p.signal(kTaken, i + 1);
   p.end_loop();
   return p.take();
 }

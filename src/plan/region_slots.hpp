@@ -20,7 +20,7 @@ inline void stage_others(Program& p, Expr slot, Expr which, const Shape& s) {
     return;
   }
   for (int k = 1; k < s.size; ++k) {
-    const Slice theirs = chunk_part(which, constant((s.rank + k) % s.size), s.size);
+    const Slice theirs = chunk_part(which, s.rank_after(k), s.size);
     p.copy(p.stage(slot, theirs), input(theirs));
   }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -14,15 +15,16 @@
 // simulated network.
 namespace tutti::plan {
 
-/// base + (c0 + c1 * i + c2 * j) modulo `mod` (mathematical: never negative), or without the modulo
-/// where mod is 0. i is the variable of the outer loop that the step stands in, j that of the
-/// inner.
+/// A number that may depend on the variables of the loops which its step stands in: i of the outer
+/// one, j of the inner one. It is base + (c0 + c1 * i + c2 * j) modulo `mod` (mathematical: never
+/// negative), or without the modulo where mod is 0.
+///
+/// Builders write the formula: with `const Expr i = Expr::loop()` chunk i + 1, n - 2 - i chunks,
+/// slot (i + 1) % kSlots, or kSlots further on: (i + 1) % kSlots + kSlots.
 struct Expr {
-  std::int64_t c0 = 0;
-  std::int32_t c1 = 0;
-  std::int32_t c2 = 0;
-  std::int64_t mod = 0;
-  std::int64_t base = 0;  ///< added after the modulo
+  constexpr Expr(std::int64_t number = 0) noexcept : c0(number) {}
+  [[nodiscard]] static constexpr Expr loop() noexcept { return term(1, 0); }
+  [[nodiscard]] static constexpr Expr inner_loop() noexcept { return term(0, 1); }
 
   [[nodiscard]] constexpr std::int64_t at(std::int64_t i, std::int64_t j) const noexcept {
     const std::int64_t value = c0 + c1 * i + c2 * j;
@@ -30,18 +32,48 @@ struct Expr {
     const std::int64_t rest = value % mod;
     return base + (rest < 0 ? rest + mod : rest);
   }
+  [[nodiscard]] constexpr bool is_number() const noexcept { return c1 == 0 && c2 == 0 && mod == 0; }
   friend bool operator==(const Expr&, const Expr&) = default;
-};
+  /// To a remainder only a number can be added.
+  friend constexpr Expr operator+(Expr a, const Expr& b) noexcept {
+    assert(b.mod == 0 && (a.mod == 0 || b.is_number()));
+    if (a.mod != 0) {
+      a.base += b.c0;
+      return a;
+    }
+    a.c0 += b.c0;
+    a.c1 += b.c1;
+    a.c2 += b.c2;
+    return a;
+  }
+  friend constexpr Expr operator-(const Expr& a, const Expr& b) noexcept { return a + -1 * b; }
+  friend constexpr Expr operator*(std::int32_t factor, Expr e) noexcept {
+    assert(e.mod == 0);
+    e.c0 *= factor;
+    e.c1 *= factor;
+    e.c2 *= factor;
+    return e;
+  }
+  friend constexpr Expr operator%(Expr e, std::int64_t modulus) noexcept {
+    assert(e.mod == 0);
+    e.mod = modulus;
+    return e;
+  }
 
-[[nodiscard]] constexpr Expr constant(std::int64_t value) noexcept { return {value, 0, 0, 0, 0}; }
-[[nodiscard]] constexpr Expr var_i(std::int64_t plus = 0, std::int64_t mod = 0,
-                                   std::int64_t base = 0) noexcept {
-  return {plus, 1, 0, mod, base};
-}
-[[nodiscard]] constexpr Expr var_j(std::int64_t plus = 0, std::int64_t mod = 0,
-                                   std::int64_t base = 0) noexcept {
-  return {plus, 0, 1, mod, base};
-}
+  std::int64_t c0 = 0;
+  std::int32_t c1 = 0;
+  std::int32_t c2 = 0;
+  std::int64_t mod = 0;
+  std::int64_t base = 0;  ///< added after the modulo; 0 without one
+
+ private:
+  [[nodiscard]] static constexpr Expr term(std::int32_t i, std::int32_t j) noexcept {
+    Expr e;
+    e.c1 = i;
+    e.c2 = j;
+    return e;
+  }
+};
 
 /// Which elements of the operation's `count` a step touches.
 ///
@@ -170,9 +202,20 @@ enum class OrderClass : std::uint8_t {
 /// Equal for which ranks? Declared by the builder, checked by the prover up to 64 ranks (B5).
 enum class Symmetry : std::uint8_t { none, rotation, reflection_xor, per_host };
 
-inline constexpr std::int32_t kSlotOfBlock = -1;  ///< as Schedule::slot_parts
+/// What a slot holds, see Schedule::slot_parts.
+inline constexpr std::int32_t kSlotOfBlock = -1;
+inline constexpr std::int32_t kSlotOfAll = 0;
+inline constexpr std::int32_t kSlotOfChunk = 1;
 
 struct Schedule {
+  /// Small reductions whose steps stand at fixed places (one_shot_steps), so that an engine may run
+  /// them in one go. Declared by the builder, checked by the prover.
+  enum class Shape : std::uint8_t {
+    none,
+    one_shot,         ///< stage the input, publish, await all lines, agree, add all to the output
+    one_shot_shared,  ///< up to agree the same; then take another's sum, or make one for all
+  };
+
   std::string_view algorithm;  ///< "one_shot", "slice_owner", ... a literal
   Kind kind = Kind::barrier;
   OrderClass order = OrderClass::binomial;
@@ -190,13 +233,29 @@ struct Schedule {
   /// Slots of the cycle that one chunk takes, side by side: chunk c has those from
   /// c * slots_per_chunk mod slot_cycle on.
   std::int32_t slots_per_chunk = 1;
-  /// Slots hold a whole operation (0), or one chunk of the largest of so many parts (1: of it all),
-  /// or one chunk of the largest block (kSlotOfBlock).
-  std::int32_t slot_parts = 0;
+  /// Slots hold a whole operation (kSlotOfAll), or one chunk of the largest of so many parts
+  /// (kSlotOfChunk: of it all), or one chunk of the largest block (kSlotOfBlock).
+  std::int32_t slot_parts = kSlotOfAll;
   bool region = false;  ///< has steps on shared memory
   bool messages = false;
+  Shape shape = Shape::none;
   std::vector<Step> steps;
 };
+
+/// Where the steps of Schedule::Shape stand.
+namespace one_shot_steps {
+inline constexpr std::size_t kStage = 0;
+inline constexpr std::size_t kPublish = 1;
+inline constexpr std::size_t kAwaitLines = 2;
+inline constexpr std::size_t kAgree = 3;
+inline constexpr std::size_t kAdd = 4;        ///< one_shot: into the output; the last one
+inline constexpr std::size_t kClaim = 4;      ///< one_shot_shared, and from here on
+inline constexpr std::size_t kAddForAll = 5;  ///< into slot 1 of the own stage
+inline constexpr std::size_t kSignal = 6;
+inline constexpr std::size_t kCopyOwn = 7;
+inline constexpr std::size_t kJumpToEnd = 8;
+inline constexpr std::size_t kCopyWinner = 9;  ///< the claim leads here; the last one
+}  // namespace one_shot_steps
 
 /// A run of elements.
 struct Range {

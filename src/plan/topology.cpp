@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <utility>
 
+#include "base/fnv.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -44,11 +46,11 @@ Topology make_topology(std::vector<int> host_of) {
   renumber(host_of);
   t.host_of = std::move(host_of);
   std::vector<int> sizes;
-  t.id = 0xcbf29ce484222325U;  // FNV-1a
+  t.id = base::kFnvBasis;
   for (const int host : t.host_of) {
     if (static_cast<std::size_t>(host) >= sizes.size()) sizes.push_back(0);
     ++sizes[static_cast<std::size_t>(host)];
-    t.id = (t.id ^ static_cast<std::uint64_t>(host)) * 0x100000001b3U;
+    t.id = base::fnv_add(t.id, static_cast<std::uint64_t>(host));
   }
   if (sizes.empty()) sizes.push_back(0);
   t.hosts = static_cast<int>(sizes.size());

@@ -26,6 +26,14 @@ struct Hosts {
   [[nodiscard]] bool alone() const noexcept { return local.size() == 1; }
   /// The ranks of this host but `rank`, as runs.
   [[nodiscard]] std::vector<RankSet> local_without(int rank) const;
+  /// body(leader, host) for every other host, from the next one on.
+  template <class Body>
+  void each_other_leader(Body body) const {
+    for (int k = 1; k < count; ++k) {
+      const int host = (mine + k) % count;
+      body(leaders[static_cast<std::size_t>(host)], host);
+    }
+  }
 };
 
 /// The other way to see it: the k-th ranks of all hosts are lane k. All ranks work, and each lane

@@ -15,34 +15,31 @@ constexpr int kLanded = 0;  // rounds in which a chunk of all blocks of the lane
 // and all were seen to have staged it in round i - 1: so round i may let chunk i + kAhead land in
 // the slots of chunk i + kAhead - kBlockSlots.
 Schedule two_level_all_gather(const Shape& s) {
+  const Expr i = Expr::loop();
   static_assert(kAhead + 2 <= kBlockSlots);
   const Lanes lanes(s);
   if (!lanes.even || lanes.each == 1) return direct_all_gather(s);
-  Program p("two_level", Kind::all_gather, s);
-  p.schedule().region = true;
-  p.schedule().messages = lanes.hosts > 1;
+  Program p = Program::two_level("two_level", Kind::all_gather, s);
   set_block_slots(p, s.chunk_bytes, lanes.hosts);
-  const auto slot = [&](int host, int ahead) {
-    return block_slot(constant(host), ahead, lanes.hosts);
-  };
+  const auto slot = [&](int host, int ahead) { return block_slot(host, ahead, lanes.hosts); };
   const auto each_host = [&](auto body) {
     for (int k = 1; k < lanes.hosts; ++k) {
       const int host = (lanes.host + k) % lanes.hosts;
-      body(host, constant(lanes.rank_at(host, lanes.lane)));
+      body(host, lanes.rank_at(host, lanes.lane));
     }
   };
   const auto each_other_lane = [&](auto body) {
     for (int k = 1; k < lanes.each; ++k) {
       const int lane = (lanes.lane + k) % lanes.each;
-      body(lane, constant(lanes.rank_at(lanes.host, lane)));
+      body(lane, lanes.rank_at(lanes.host, lane));
     }
   };
-  const Expr me = constant(s.rank);
+  const Expr me = s.rank;
   const auto bring = [&](int ahead) {
-    const Slice own = block_chunk(me, var_i(ahead));
+    const Slice own = block_chunk(me, i + ahead);
     p.copy(p.stage(slot(lanes.host, ahead), own), input(own));
     each_host([&](int host, Expr peer) {
-      p.recv(peer, p.stage(slot(host, ahead), block_chunk(peer, var_i(ahead))));
+      p.recv(peer, p.stage(slot(host, ahead), block_chunk(peer, i + ahead)));
       p.send(peer, input(own));
     });
   };
@@ -54,18 +51,18 @@ Schedule two_level_all_gather(const Shape& s) {
   p.end_loop();
   p.loop(block_chunks());
   bring(kAhead);
-  each_host([&](int, Expr peer) { p.await_recv(only(peer), constant(kAhead)); });
-  p.signal(kLanded, var_i(1));
+  each_host([&](int, Expr peer) { p.await_recv(only(peer), kAhead); });
+  p.signal(kLanded, i + 1);
   // Before anything is written: what the other lanes have staged, they have compared.
-  each_other_lane([&](int, Expr peer) { p.await(kLanded, only(peer), var_i(1)); });
-  p.copy(output(block_chunk(me, var_i())), input(block_chunk(me, var_i())));
+  each_other_lane([&](int, Expr peer) { p.await(kLanded, only(peer), i + 1); });
+  p.copy(output(block_chunk(me, i)), input(block_chunk(me, i)));
   each_host([&](int host, Expr peer) {
-    const Slice theirs = block_chunk(peer, var_i());
+    const Slice theirs = block_chunk(peer, i);
     p.copy(output(theirs), p.stage(slot(host, 0), theirs));
   });
   each_other_lane([&](int lane, Expr peer) {
     for (int host = 0; host < lanes.hosts; ++host) {
-      const Slice theirs = block_chunk(constant(lanes.rank_at(host, lane)), var_i());
+      const Slice theirs = block_chunk(lanes.rank_at(host, lane), i);
       p.copy(output(theirs), Program::stage_of(peer, slot(host, 0), theirs));
     }
   });

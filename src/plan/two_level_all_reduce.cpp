@@ -24,51 +24,46 @@ void add_host(Program& p, const Hosts& hosts, int rank, Expr scratch_slot, Expr 
 /// Small operations: everything in one piece, every leader sends its host's sum to every other.
 void whole_by_leader(Program& p, const Hosts& hosts, int rank) {
   const int n = hosts.count;
-  const Expr mine = constant(hosts.mine);
-  p.schedule().scratch_slots = n;  // slot h is the sum of host h
-  const auto each_leader = [&](auto body) {
-    for (int k = 1; k < n; ++k) {
-      const int host = (hosts.mine + k) % n;
-      body(constant(hosts.leaders[static_cast<std::size_t>(host)]), constant(host));
-    }
-  };
-  each_leader([&](Expr peer, Expr host) { p.recv(peer, scratch(host, whole())); });
-  add_host(p, hosts, rank, mine, constant(0), whole());
-  each_leader([&](Expr peer, Expr) { p.send(peer, scratch(mine, whole())); });
-  each_leader([&](Expr peer, Expr) { p.await_recv(only(peer)); });
-  p.reduce_slots(p.stage(constant(1), whole()), ranks_from(0, n), constant(0), whole(), false);
+  const Expr mine = hosts.mine;
+  p.scratch_slots(n);  // slot h is the sum of host h
+  hosts.each_other_leader([&](int peer, int host) { p.recv(peer, scratch(host, whole())); });
+  add_host(p, hosts, rank, mine, 0, whole());
+  hosts.each_other_leader([&](int peer, int) { p.send(peer, scratch(mine, whole())); });
+  hosts.each_other_leader([&](int peer, int) { p.await_recv(only(peer)); });
+  p.reduce_slots(p.stage(1, whole()), ranks_from(0, n), 0, whole(), false);
   if (n > 1) p.mark_last();
-  if (!hosts.alone()) p.signal(kLeader, constant(1));
+  if (!hosts.alone()) p.signal(kLeader, 1);
   p.agree();
-  p.copy(output(whole()), p.stage(constant(1), whole()));
+  p.copy(output(whole()), p.stage(1, whole()));
 }
 
 Schedule in_one_piece(Program& p, const Hosts& hosts, const Shape& s) {
-  p.schedule().stage_slots = 2;  // what is contributed, the result
-  if (!hosts.alone()) p.copy(p.stage(constant(0), whole()), input(whole()));
+  p.stage_slots(2);  // what is contributed, the result
+  if (!hosts.alone()) p.copy(p.stage(0, whole()), input(whole()));
   p.publish();
   if (s.rank == hosts.leader) {
     for (const RankSet& set : hosts.local_without(s.rank)) p.await_line(set);
     whole_by_leader(p, hosts, s.rank);
   } else {
-    const Expr leader = constant(hosts.leader);
+    const Expr leader = hosts.leader;
     p.await_line(only(leader));
-    p.await(kLeader, only(leader), constant(1));
+    p.await(kLeader, only(leader), 1);
     p.agree();
-    p.copy(output(whole()), Program::stage_of(leader, constant(1), whole()));
+    p.copy(output(whole()), Program::stage_of(leader, 1, whole()));
   }
   return p.take();
 }
 
 /// Round i of a rank that is not a leader: stage chunk i, take the result of chunk i - 2 kLag.
 void local_rounds(Program& p, const Hosts& hosts) {
-  const Expr leader = constant(hosts.leader);
-  const Slice taken = chunk(var_i(-2 * kLag));
+  const Expr i = Expr::loop();
+  const Expr leader = hosts.leader;
+  const Slice taken = chunk(i - 2 * kLag);
   p.loop(chunks(2 * kLag));
-  p.copy(p.stage(var_i(0, kSlots), chunk(var_i())), input(chunk(var_i())));
-  p.signal(kLocal, var_i(1));
-  p.await(kLeader, only(leader), var_i(1 - 2 * kLag));
-  p.copy(output(taken), Program::stage_of(leader, var_i(-2 * kLag, kSlots, kSlots), taken));
+  p.copy(p.stage(i % kSlots, chunk(i)), input(chunk(i)));
+  p.signal(kLocal, i + 1);
+  p.await(kLeader, only(leader), i + 1 - 2 * kLag);
+  p.copy(output(taken), Program::stage_of(leader, (i - 2 * kLag) % kSlots + kSlots, taken));
   p.end_loop();
 }
 
@@ -76,43 +71,37 @@ void local_rounds(Program& p, const Hosts& hosts) {
 /// the own part of chunk i - kLag and send it to all; hand out chunk i - 2 kLag. Between two
 /// leaders sums of hosts (chunk i) and results (chunk i - kLag) take turns.
 void leader_rounds(Program& p, const Hosts& hosts, int rank) {
+  const Expr i = Expr::loop();
   const int n = hosts.count;
-  const Expr mine = constant(hosts.mine);
-  const auto each_leader = [&](auto body) {
-    for (int k = 1; k < n; ++k) {
-      const int host = (hosts.mine + k) % n;
-      body(constant(hosts.leaders[static_cast<std::size_t>(host)]), constant(host));
-    }
-  };
+  const Expr mine = hosts.mine;
   // Of each chunk of the window: slot h takes this host's part as host h added it; the own slot
   // holds the sum of this host, all parts.
-  p.schedule().scratch_slots = kSlots * n;
-  const auto slot = [&](int ahead, int host) {
-    return Expr{std::int64_t{ahead} * n, n, 0, std::int64_t{kSlots} * n, host};
-  };
-  const auto piece = [&](Expr host, int ahead) { return chunk_part(var_i(ahead), host, n); };
-  const Expr result_slot = var_i(-kLag, kSlots, kSlots);
+  p.scratch_slots(kSlots * n);
+  const auto slot = [&](int ahead, int host) { return window_slot(kSlots, n, ahead) + host; };
+  const auto piece = [&](Expr host, int ahead) { return chunk_part(i + ahead, host, n); };
+  const Expr result_slot = (i - kLag) % kSlots + kSlots;
   p.loop(chunks(2 * kLag));
   if (!hosts.alone()) {
-    p.copy(p.stage(var_i(0, kSlots), chunk(var_i())), input(chunk(var_i())));
+    p.copy(p.stage(i % kSlots, chunk(i)), input(chunk(i)));
   }
-  for (const RankSet& set : hosts.local_without(rank)) p.await(kLocal, set, var_i(1));
-  add_host(p, hosts, rank, slot(0, hosts.mine), var_i(0, kSlots), chunk(var_i()));
-  each_leader([&](Expr peer, Expr host) {
-    p.recv(peer, scratch(slot(0, static_cast<int>(host.c0)), piece(mine, 0)));
+  for (const RankSet& set : hosts.local_without(rank)) p.await(kLocal, set, i + 1);
+  add_host(p, hosts, rank, slot(0, hosts.mine), i % kSlots, chunk(i));
+  hosts.each_other_leader([&](int peer, int host) {
+    p.recv(peer, scratch(slot(0, host), piece(mine, 0)));
     p.send(peer, scratch(slot(0, hosts.mine), piece(host, 0)));
   });
-  each_leader(
-      [&](Expr peer, Expr host) { p.recv(peer, p.stage(result_slot, piece(host, -kLag))); });
-  each_leader([&](Expr peer, Expr) { p.await_recv(only(peer), constant(2 * kLag + 1)); });
+  hosts.each_other_leader(
+      [&](int peer, int host) { p.recv(peer, p.stage(result_slot, piece(host, -kLag))); });
+  hosts.each_other_leader([&](int peer, int) { p.await_recv(only(peer), 2 * kLag + 1); });
   p.reduce_slots(p.stage(result_slot, piece(mine, -kLag)), ranks_from(0, n), slot(-kLag, 0),
                  piece(mine, -kLag), false);
   if (n > 1) p.mark_last();
-  each_leader([&](Expr peer, Expr) { p.send(peer, p.stage(result_slot, piece(mine, -kLag))); });
-  each_leader([&](Expr peer, Expr) { p.await_recv(only(peer), constant(2 * kLag)); });
-  const Slice done = chunk(var_i(-2 * kLag));
-  if (!hosts.alone()) p.signal(kLeader, var_i(1 - 2 * kLag));
-  p.copy(output(done), p.stage(var_i(-2 * kLag, kSlots, kSlots), done));
+  hosts.each_other_leader(
+      [&](int peer, int) { p.send(peer, p.stage(result_slot, piece(mine, -kLag))); });
+  hosts.each_other_leader([&](int peer, int) { p.await_recv(only(peer), 2 * kLag); });
+  const Slice done = chunk(i - 2 * kLag);
+  if (!hosts.alone()) p.signal(kLeader, i + 1 - 2 * kLag);
+  p.copy(output(done), p.stage((i - 2 * kLag) % kSlots + kSlots, done));
   p.end_loop();
 }
 
@@ -121,22 +110,18 @@ void leader_rounds(Program& p, const Hosts& hosts, int rank) {
 Schedule two_level_all_reduce(const Shape& s) {
   if (!s.topology->aligned) return direct_all_reduce(s);
   const Hosts hosts(s);
-  Program p("two_level", Kind::all_reduce, s);
-  p.schedule().symmetry = Symmetry::per_host;
-  p.schedule().region = true;  // alone on its host too: a leader's result is staged
-  p.schedule().messages = hosts.count > 1;
+  Program p = Program::two_level("two_level", Kind::all_reduce, s);
+  p.symmetry(Symmetry::per_host);
   if (s.chunk_bytes == 0) return in_one_piece(p, hosts, s);
-  p.schedule().chunk_bytes = s.chunk_bytes;
-  p.schedule().stage_slots = 2 * kSlots;
-  p.schedule().slot_cycle = kSlots;
-  p.schedule().slot_parts = 1;
+  p.chunks_of(s.chunk_bytes, kSlotOfChunk);
+  p.stage_cycle(kSlots, 2);
   p.publish();
   if (s.rank == hosts.leader) {
     for (const RankSet& set : hosts.local_without(s.rank)) p.await_line(set);
     p.agree();
     leader_rounds(p, hosts, s.rank);
   } else {
-    p.await_line(only(constant(hosts.leader)));
+    p.await_line(only(hosts.leader));
     p.agree();
     local_rounds(p, hosts);
   }

@@ -14,22 +14,17 @@ namespace tutti::plan {
 //   are alike.
 // kStaged also tells what was reduced.
 Schedule two_level_reduce_scatter(const Shape& s) {
+  const Expr i = Expr::loop();
   static_assert(kBlockSlots >= 4);
   const Lanes lanes(s);
   if (!lanes.even || lanes.each == 1 || !s.topology->aligned) return direct_reduce_scatter(s);
   const int n = lanes.hosts;
-  Program p("two_level", Kind::reduce_scatter, s);
-  p.schedule().region = true;
-  p.schedule().messages = n > 1;
+  Program p = Program::two_level("two_level", Kind::reduce_scatter, s);
   set_block_slots(p, s.chunk_bytes, s.size);
   // Slot h of a round takes the sum of host h; behind all those the sums for the others are made.
-  if (n > 1) p.schedule().scratch_slots = 2 * kBlockSlots * n;
-  const auto theirs = [&](int host, int ahead) { return block_slot(constant(host), ahead, n); };
-  const auto ours = [&](int host) {
-    Expr slot = block_slot(constant(host), 0, n);
-    slot.base = std::int64_t{kBlockSlots} * n;
-    return slot;
-  };
+  if (n > 1) p.scratch_slots(2 * kBlockSlots * n);
+  const auto theirs = [&](int host, int ahead) { return block_slot(host, ahead, n); };
+  const auto ours = [&](int host) { return theirs(host, 0) + kBlockSlots * n; };
   const int first = lanes.rank_at(lanes.host, 0);
   const auto each_neighbour = [&](auto body) {
     for (int k = 1; k < lanes.each; ++k) body(first + (lanes.lane + k) % lanes.each);
@@ -37,26 +32,25 @@ Schedule two_level_reduce_scatter(const Shape& s) {
   const auto stage = [&](int ahead, bool in_loop) {
     for (int k = 1; k < lanes.each; ++k) {
       for (int host = 0; host < n; ++host) {
-        const Expr owner = constant(lanes.rank_at(host, (lanes.lane + k) % lanes.each));
-        const Slice slice = block_chunk(owner, in_loop ? var_i(ahead) : constant(ahead));
-        p.copy(p.stage(in_loop ? block_slot(owner, ahead, s.size) : first_block_slot(owner), slice),
-               input(slice));
+        const Expr owner = lanes.rank_at(host, (lanes.lane + k) % lanes.each);
+        const Slice slice = block_chunk(owner, in_loop ? i + ahead : ahead);
+        p.copy(p.stage(in_loop ? block_slot(owner, ahead, s.size) : owner, slice), input(slice));
       }
     }
   };
   const auto add_host = [&](Operand sum, int owner) {
-    p.reduce_stages(sum, ranks_from(first, lanes.each), block_slot(constant(owner), 0, s.size),
-                    block_chunk(constant(owner), var_i()), true);
+    p.reduce_stages(sum, ranks_from(first, lanes.each), block_slot(owner, 0, s.size),
+                    block_chunk(owner, i), true);
   };
-  const auto own = [&](int ahead) { return block_chunk(constant(s.rank), var_i(ahead)); };
+  const auto own = [&](int ahead) { return block_chunk(s.rank, i + ahead); };
   stage(0, false);
   p.publish();
-  each_neighbour([&](int rank) { p.await_line(only(constant(rank))); });
+  each_neighbour([&](int rank) { p.await_line(only(rank)); });
   p.agree();
   p.loop(block_chunks(n > 1 ? 1 : 0));
   stage(1, true);
-  p.signal(kStaged, var_i(1));
-  each_neighbour([&](int rank) { p.await(kStaged, only(constant(rank)), var_i()); });
+  p.signal(kStaged, i + 1);
+  each_neighbour([&](int rank) { p.await(kStaged, only(rank), i); });
   if (n == 1) {
     add_host(output(own(0)), s.rank);
     p.mark_last();
@@ -66,15 +60,15 @@ Schedule two_level_reduce_scatter(const Shape& s) {
   for (int k = 1; k < n; ++k) {
     const int host = (lanes.host + k) % n;
     const int owner = lanes.rank_at(host, lanes.lane);
-    const Operand sum = scratch(ours(host), block_chunk(constant(owner), var_i()));
-    p.recv(constant(owner), scratch(theirs(host, 0), own(0)));
+    const Operand sum = scratch(ours(host), block_chunk(owner, i));
+    p.recv(owner, scratch(theirs(host, 0), own(0)));
     add_host(sum, owner);
-    p.send(constant(owner), sum);
+    p.send(owner, sum);
   }
   add_host(scratch(theirs(lanes.host, 0), own(0)), s.rank);
   for (int k = 1; k < n; ++k) {
     const int owner = lanes.rank_at((lanes.host + k) % n, lanes.lane);
-    p.await_recv(only(constant(owner)), constant(1));
+    p.await_recv(only(owner), 1);
   }
   p.reduce_slots(output(own(-1)), ranks_from(0, n), theirs(0, -1), own(-1), false);
   p.mark_last();

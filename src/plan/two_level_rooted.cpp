@@ -22,7 +22,7 @@ struct Place {
     }
   }
   [[nodiscard]] Expr leader_of(int host) const {
-    return constant(hosts.leaders[static_cast<std::size_t>(host)]);
+    return hosts.leaders[static_cast<std::size_t>(host)];
   }
 
   Hosts hosts;
@@ -41,38 +41,30 @@ std::vector<Slice> runs_on(const Shape& s, int host) {
     }
     int end = rank + 1;
     while (end < s.size && s.topology->host_of[static_cast<std::size_t>(end)] == host) ++end;
-    runs.push_back(blocks(constant(rank), end - rank));
+    runs.push_back(blocks(rank, end - rank));
     rank = end;
   }
   return runs;
 }
 
-Program program(Kind kind, const Shape& s, const Place& place) {
-  Program p("two_level", kind, s);
-  p.schedule().region = true;
-  p.schedule().messages = place.hosts.count > 1;
-  return p;
-}
-
-Operand here(Slice slice) { return scratch(constant(0), slice); }
+Operand here(Slice slice) { return scratch(0, slice); }
 
 }  // namespace
 
 Schedule two_level_gather(const Shape& s) {
   const Place place(s);
-  Program p = program(Kind::gather, s, place);
-  const Slice own = block(constant(s.rank));
-  p.schedule().stage_slots = 1;
-  p.schedule().slot_parts = 0;
+  Program p = Program::two_level("two_level", Kind::gather, s);
+  const Slice own = block(s.rank);
+  p.stage_slots(1);
   if (!place.leads) {
-    p.copy(p.stage(constant(0), own), input(own));
+    p.copy(p.stage(0, own), input(own));
     p.publish();
     p.agree();
     return p.take();
   }
   const bool is_root = s.rank == s.root;
   const bool through = !is_root || place.hosts.count > 1;
-  p.schedule().scratch_slots = through ? 1 : 0;
+  p.scratch_slots(through ? 1 : 0);
   p.publish();
   if (is_root) {
     for (const int host : place.others) {
@@ -85,13 +77,13 @@ Schedule two_level_gather(const Shape& s) {
     p.copy(to(own), input(own));
     for (const int rank : place.hosts.local) {
       if (rank == s.rank) continue;
-      const Slice theirs = block(constant(rank));
-      p.copy(to(theirs), Program::stage_of(constant(rank), constant(0), theirs));
+      const Slice theirs = block(rank);
+      p.copy(to(theirs), Program::stage_of(rank, 0, theirs));
     }
   };
   if (!is_root) {
     collect([](Slice slice) { return here(slice); });
-    for (const Slice& run : runs_on(s, place.hosts.mine)) p.send(constant(s.root), here(run));
+    for (const Slice& run : runs_on(s, place.hosts.mine)) p.send(s.root, here(run));
     return p.take();
   }
   // Before anything is written: a leader has compared its host before it sends.
@@ -100,7 +92,7 @@ Schedule two_level_gather(const Shape& s) {
   for (const int host : place.others) {
     for (int rank = 0; rank < s.size; ++rank) {
       if (s.topology->host_of[static_cast<std::size_t>(rank)] != host) continue;
-      const Slice theirs = block(constant(rank));
+      const Slice theirs = block(rank);
       p.copy(output(theirs), here(theirs));
     }
   }
@@ -109,36 +101,35 @@ Schedule two_level_gather(const Shape& s) {
 
 Schedule two_level_scatter(const Shape& s) {
   const Place place(s);
-  Program p = program(Kind::scatter, s, place);
-  const Slice own = block(constant(s.rank));
-  const Expr leader = constant(place.hosts.leader);
-  p.schedule().stage_slots = 1;
-  p.schedule().slot_parts = 0;
+  Program p = Program::two_level("two_level", Kind::scatter, s);
+  const Slice own = block(s.rank);
+  const Expr leader = place.hosts.leader;
+  p.stage_slots(1);
   if (!place.leads) {
     p.publish();
     p.await_line(only(leader));
     p.agree();
-    p.await(kReady, only(leader), constant(1));
-    p.copy(output(own), Program::stage_of(leader, constant(0), own));
+    p.await(kReady, only(leader), 1);
+    p.copy(output(own), Program::stage_of(leader, 0, own));
     return p.take();
   }
-  const auto staged = [&](Slice slice) { return p.stage(constant(0), slice); };
+  const auto staged = [&](Slice slice) { return p.stage(0, slice); };
   p.publish();
   p.agree();
   if (s.rank == s.root) {
     for (int rank = 0; rank < s.size; ++rank) {
-      if (rank != s.rank) p.copy(staged(block(constant(rank))), input(block(constant(rank))));
+      if (rank != s.rank) p.copy(staged(block(rank)), input(block(rank)));
     }
-    if (!place.hosts.alone()) p.signal(kReady, constant(1));
+    if (!place.hosts.alone()) p.signal(kReady, 1);
     for (const int host : place.others) {
       for (const Slice& run : runs_on(s, host)) p.send(place.leader_of(host), staged(run));
     }
     p.copy(output(own), input(own));
     return p.take();
   }
-  for (const Slice& run : runs_on(s, place.hosts.mine)) p.recv(constant(s.root), staged(run));
-  p.await_recv(only(constant(s.root)));
-  if (!place.hosts.alone()) p.signal(kReady, constant(1));
+  for (const Slice& run : runs_on(s, place.hosts.mine)) p.recv(s.root, staged(run));
+  p.await_recv(only(s.root));
+  if (!place.hosts.alone()) p.signal(kReady, 1);
   p.copy(output(own), staged(own));
   return p.take();
 }
@@ -148,10 +139,10 @@ Schedule two_level_reduce(const Shape& s) {
   if (!s.topology->aligned || s.topology->max_per_host == 1)
     return s.size <= 16 ? direct_reduce(s) : binomial_reduce(s);
   const Place place(s);
-  Program p = program(Kind::reduce, s, place);
-  p.schedule().stage_slots = 1;
+  Program p = Program::two_level("two_level", Kind::reduce, s);
+  p.stage_slots(1);
   if (!place.leads) {
-    p.copy(p.stage(constant(0), whole()), input(whole()));
+    p.copy(p.stage(0, whole()), input(whole()));
     p.publish();
     p.agree();
     return p.take();
@@ -159,8 +150,8 @@ Schedule two_level_reduce(const Shape& s) {
   const int n = place.hosts.count;
   const bool is_root = s.rank == s.root;
   // Slot h takes the sum of host h; a leader that is not the root has but its own.
-  if (n > 1) p.schedule().scratch_slots = is_root ? n : 1;
-  const auto slot_of = [&](int host) { return scratch(constant(is_root ? host : 0), whole()); };
+  if (n > 1) p.scratch_slots(is_root ? n : 1);
+  const auto slot_of = [&](int host) { return scratch(is_root ? host : 0, whole()); };
   p.publish();
   if (is_root) {
     for (const int host : place.others) p.recv(place.leader_of(host), slot_of(host));
@@ -170,18 +161,17 @@ Schedule two_level_reduce(const Shape& s) {
   const int first = place.hosts.local.front();
   const RankSet local = ranks_from(first, static_cast<int>(place.hosts.local.size()));
   const bool whole_sum = n == 1;
-  p.reduce_stages(whole_sum ? output(whole()) : slot_of(place.hosts.mine), local, constant(0),
-                  whole(), true);
+  p.reduce_stages(whole_sum ? output(whole()) : slot_of(place.hosts.mine), local, 0, whole(), true);
   if (whole_sum) {
     p.mark_last();
     return p.take();
   }
   if (!is_root) {
-    p.send(constant(s.root), slot_of(0));
+    p.send(s.root, slot_of(0));
     return p.take();
   }
   for (const int host : place.others) p.await_recv(only(place.leader_of(host)));
-  p.reduce_slots(output(whole()), ranks_from(0, n), constant(0), whole(), false);
+  p.reduce_slots(output(whole()), ranks_from(0, n), 0, whole(), false);
   p.mark_last();
   return p.take();
 }

@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "base/fnv.hpp"
 #include "base/forks.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
@@ -79,9 +80,7 @@ Generations& generations() {
 // The number by which a store of rank 0 is known that serves a meeting with a name. These have no
 // order: who comes too early to the next one must not be taken for late.
 std::uint32_t number_of_meeting(const std::string& meeting, std::uint64_t generation) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-  for (const char c : fmt::format("{} {}", generation, meeting))
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
+  const std::uint64_t hash = base::fnv_of(fmt::format("{} {}", generation, meeting));
   return store::kUnorderedGeneration | static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 

@@ -5,6 +5,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/fnv.hpp"
 #include "secure/handshake.hpp"
 
 namespace tutti::store {
@@ -20,9 +21,7 @@ struct Credentials {
   std::string_view source = {};  ///< of the secret: JobSecret::source
 
   [[nodiscard]] secure::Party party() const noexcept {
-    std::uint64_t hash = 0xcbf29ce484222325ULL;  // FNV-1a
-    for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-    return {0, 1, hash, generation, secret, encrypts, secure::Purpose::store, source};
+    return {0, 1, base::fnv_of(job), generation, secret, encrypts, secure::Purpose::store, source};
   }
 };
 

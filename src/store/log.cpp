@@ -5,6 +5,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/fnv.hpp"
 #include "store/wire.hpp"
 
 namespace tutti::store {
@@ -27,13 +28,8 @@ void write32(std::span<std::byte> bytes, std::uint32_t value) noexcept {
   for (std::size_t i = 0; i < 4; ++i) bytes[i] = static_cast<std::byte>((value >> (8 * i)) & 0xff);
 }
 
-// FNV-1a: against torn writes, not against malice.
-std::uint32_t check_of(std::span<const std::byte> bytes) noexcept {
-  std::uint32_t hash = 0x811c9dc5U;
-  for (const std::byte byte : bytes)
-    hash = (hash ^ std::to_integer<std::uint32_t>(byte)) * 0x01000193U;
-  return hash;
-}
+/// Against torn writes, not against malice.
+std::uint32_t check_of(std::span<const std::byte> bytes) noexcept { return base::fnv32_of(bytes); }
 
 Status damaged() { return Status(Errc::store, "what stands there is no record"); }
 

@@ -173,7 +173,7 @@ void Machine::reduce(int r, const Step& step) {
     if (step.own_input && q == r) {
       source.space = Space::input;
     } else if (step.sources == Sources::stages) {
-      source.rank = constant(q);
+      source.rank = q;
     } else {
       slot_plus = k;
     }

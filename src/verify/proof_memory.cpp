@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/addition_order.hpp"
+
 namespace tutti::verify::proof {
 
 void join(Clock& a, const Clock& b) {
@@ -40,8 +42,7 @@ int Sums::combine(const std::vector<int>& sources) {
 
 int Sums::combine(const int* sources, std::size_t count) {
   if (count == 1) return sources[0];
-  std::size_t left = 1;
-  while (left * 2 < count) left *= 2;
+  const auto left = static_cast<std::size_t>(base::lower_half(static_cast<int>(count)));
   const int a = combine(sources, left);
   const int b = combine(sources + left, count - left);
   return add(a, b);

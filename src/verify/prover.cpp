@@ -4,6 +4,7 @@
 
 #include "base/kinds.hpp"
 #include "verify/proof_machine.hpp"
+#include "verify/shape.hpp"
 
 namespace tutti::verify {
 
@@ -34,6 +35,10 @@ std::vector<std::vector<int>> outcomes(int size) {
     all.push_back(one);
   }
   return all;
+}
+
+void append(std::vector<Finding>& found, const std::vector<Finding>& more) {
+  found.insert(found.end(), more.begin(), more.end());
 }
 
 }  // namespace
@@ -68,6 +73,7 @@ std::string_view to_string(Fault fault) noexcept {
     case Fault::unmatched_message: return "unmatched message";
     case Fault::size_mismatch: return "size mismatch";
     case Fault::wrong_symmetry: return "wrong symmetry";
+    case Fault::wrong_shape: return "wrong shape";
   }
   return "?";
 }
@@ -83,18 +89,20 @@ std::vector<Finding> prove(std::span<const Schedule> all, const ProofCase& c,
   for (std::size_t r = 0; r < all.size(); ++r) {
     const std::vector<Finding> more =
         proof::check_form(all[r], static_cast<int>(r), static_cast<int>(all.size()));
-    found.insert(found.end(), more.begin(), more.end());
-    if (!more.empty() || !claims.any_splits) continue;
-    const std::vector<Finding> splits = proof::check_any_splits(all[r]);
-    found.insert(found.end(), splits.begin(), splits.end());
+    append(found, more);
+    if (more.empty() && claims.any_splits) append(found, proof::check_any_splits(all[r]));
   }
   if (!found.empty()) return found;
-  if (std::none_of(all.begin(), all.end(), has_claim))
-    return proof::Machine(all, c, claims, {}).run();
-  for (const std::vector<int>& winner : outcomes(static_cast<int>(all.size()))) {
-    found = proof::Machine(all, c, claims, winner).run();
-    if (!found.empty()) return found;
+  if (std::none_of(all.begin(), all.end(), has_claim)) {
+    found = proof::Machine(all, c, claims, {}).run();
+  } else {
+    for (const std::vector<int>& winner : outcomes(static_cast<int>(all.size()))) {
+      found = proof::Machine(all, c, claims, winner).run();
+      if (!found.empty()) break;
+    }
   }
+  if (!found.empty()) return found;
+  for (const Schedule& schedule : all) append(found, proof::check_shape(schedule));
   return found;
 }
 

@@ -106,7 +106,7 @@ class Trace {
       case StepKind::copy: return fmt::format("{} {} {}", kind, operand(s.dst), operand(s.src));
       case StepKind::reduce: {
         Operand source = s.src;
-        source.rank = constant(schedule_.rank);  // whose: see ranks
+        source.rank = schedule_.rank;  // whose: see ranks
         return fmt::format("{}{} {} {} {}", kind, s.last ? " last" : "", operand(s.dst),
                            set(s.ranks), operand(source));
       }

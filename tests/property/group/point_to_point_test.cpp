@@ -14,6 +14,7 @@
 #include <tutti/launch.hpp>
 #include <tutti/tutti.hpp>
 
+#include "engine/credit_account.hpp"
 #include "support/rotation.hpp"
 
 // Sends and recvs between ranks that are threads, in shared memory and over TCP: what tsan can see.
@@ -23,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr std::size_t kEagerLimit = 64 * 1024;
+using engine::kEagerLimit;
 
 Config over_tcp(std::chrono::nanoseconds timeout = seconds(60)) {
   Config config;

@@ -15,6 +15,8 @@ using namespace plan;
 
 namespace {
 
+constexpr Expr i = Expr::loop();
+
 using All = std::vector<Schedule>;
 
 constexpr int kRanks = 4;
@@ -94,12 +96,12 @@ const Planted kPlanted[] = {
      Fault::early_reuse},
     {"swapped_chunk",
      slice_owner_all_reduce,
-     [](All& all) { nth(all[1], StepKind::copy, 3).src.slice.chunk = var_i(0); },
+     [](All& all) { nth(all[1], StepKind::copy, 3).src.slice.chunk = i; },
      Fault::wrong_element,
      {Fault::undefined_read}},
     {"swapped_slot",
      slice_owner_all_reduce,
-     [](All& all) { nth(all[1], StepKind::copy, 6).src.slot = var_i(3, 4, 4); },
+     [](All& all) { nth(all[1], StepKind::copy, 6).src.slot = (i + 3) % 4 + 4; },
      Fault::wrong_element,
      {Fault::undefined_read}},
     {"double_add", one_shot_all_reduce,
@@ -110,7 +112,7 @@ const Planted kPlanted[] = {
      Fault::not_added,
      {Fault::divided_wrongly}},
     {"wrong_tree", one_shot_all_reduce,
-     [](All& all) { nth(all[0], StepKind::reduce).ranks.first = constant(1); }, Fault::wrong_order},
+     [](All& all) { nth(all[0], StepKind::reduce).ranks.first = 1; }, Fault::wrong_order},
     {"ring_that_claims_the_tree", ring_all_reduce,
      [](All& all) {
        for (Schedule& s : all) s.order = OrderClass::binomial;
@@ -134,11 +136,11 @@ const Planted kPlanted[] = {
      [](All& all) {
        for (Schedule& s : all) {
          Step signal = made(StepKind::signal);
-         signal.value = constant(1);
+         signal.value = 1;
          put_in(s, 1, signal);
          Step await = made(StepKind::await);
-         await.value = constant(1);
-         await.ranks = s.rank == 2 ? nth(s, StepKind::await_line).ranks : only(constant(2));
+         await.value = 1;
+         await.ranks = s.rank == 2 ? nth(s, StepKind::await_line).ranks : only(2);
          if (s.rank == 2) {
            take_out(s, StepKind::await_line);
          } else {  // 0, 1 and 3: three ranks from 3 on
@@ -160,16 +162,15 @@ const Planted kPlanted[] = {
      {Fault::not_written}},
     {"extra_send", exchange_all_reduce,
      [](All& all) { put_in(all[0], 1, nth(all[0], StepKind::send)); }, Fault::unmatched_message},
-    {"wrong_peer", exchange_all_reduce,
-     [](All& all) { nth(all[0], StepKind::send).peer = constant(2); }, Fault::deadlock},
+    {"wrong_peer", exchange_all_reduce, [](All& all) { nth(all[0], StepKind::send).peer = 2; },
+     Fault::deadlock},
     {"wrong_size", binomial_broadcast,
-     [](All& all) { nth(all[0], StepKind::send).src.slice = chunk_part(var_i(), constant(0), 2); },
+     [](All& all) { nth(all[0], StepKind::send).src.slice = chunk_part(i, 0, 2); },
      Fault::size_mismatch},
     {"dropped_send", exchange_all_reduce, [](All& all) { take_out(all[2], StepKind::send); },
      Fault::deadlock},
     {"messages_in_another_order", scatter_all_gather_broadcast,
-     [](All& all) { nth(all[0], StepKind::send).src.slice.part = constant(1); },
-     Fault::wrong_element},
+     [](All& all) { nth(all[0], StepKind::send).src.slice.part = 1; }, Fault::wrong_element},
     {"signal_too_early", slice_owner_all_reduce,
      [](All& all) {
        const Step signal = take_out(all[1], StepKind::signal);
@@ -180,11 +181,11 @@ const Planted kPlanted[] = {
      [](All& all) { nth(all[1], StepKind::await).counter = 1; }, Fault::early_read},
     {"wrong_value", slice_owner_all_reduce,
      [](All& all) {
-       for (Schedule& s : all) nth(s, StepKind::await).value = var_i(1);
+       for (Schedule& s : all) nth(s, StepKind::await).value = i + 1;
      },
      Fault::deadlock},
     {"sum_taken_too_early", slice_owner_all_reduce,
-     [](All& all) { nth(all[1], StepKind::await, 1).value = var_i(); }, Fault::early_read},
+     [](All& all) { nth(all[1], StepKind::await, 1).value = i; }, Fault::early_read},
     {"await_dropped",
      slice_owner_all_reduce,
      [](All& all) { take_out(all[1], StepKind::await); },
@@ -210,7 +211,7 @@ const Planted kPlanted[] = {
      {Fault::wrong_element}},
     {"slot_out_of_bounds",
      region_broadcast_chunked,
-     [](All& all) { nth(all[0], StepKind::copy, 1).dst.slot = var_i(1, 5); },
+     [](All& all) { nth(all[0], StepKind::copy, 1).dst.slot = (i + 1) % 5; },
      Fault::out_of_bounds,
      {Fault::undefined_read, Fault::wrong_element, Fault::early_read, Fault::early_reuse}},
     {"everybody_waits_first", slice_owner_all_reduce,
@@ -238,15 +239,15 @@ const Planted kPlanted[] = {
      Fault::stage_unknown,
      {Fault::not_written}},
     {"claims_of_a_counter_that_says_nothing", shared_one_shot_all_reduce,
-     [](All& all) { nth(all[1], StepKind::claim).value = constant(0); }, Fault::early_read},
+     [](All& all) { nth(all[1], StepKind::claim).value = 0; }, Fault::early_read},
     {"counter_stands_still",
      region_broadcast_chunked,
-     [](All& all) { nth(all[0], StepKind::signal).value = constant(9); },
+     [](All& all) { nth(all[0], StepKind::signal).value = 9; },
      Fault::counter_falls,
      {Fault::early_read, Fault::early_reuse}},
     {"writes_into_a_peer",
      one_shot_all_reduce,
-     [](All& all) { nth(all[0], StepKind::copy).dst.rank = constant(1); },
+     [](All& all) { nth(all[0], StepKind::copy).dst.rank = 1; },
      Fault::foreign_write,
      {Fault::undefined_read}},
     {"root_writes_its_output", region_broadcast_one_shot,
@@ -339,7 +340,7 @@ const Planted kPlanted[] = {
      direct_all_to_all,
      [](All& all) {
        Slice& slice = nth(all[1], StepKind::send).src.slice;
-       slice = block_chunk(slice.part, constant(0));
+       slice = block_chunk(slice.part, 0);
      },
      Fault::splits_used,
      {},
@@ -358,16 +359,16 @@ const Planted kPlanted[] = {
     {"input_that_nobody_gave", direct_scatter,
      [](All& all) {
        Step copy = made(StepKind::copy);
-       copy.src = input(block(constant(1)));
-       copy.dst = output(block(constant(1)));
+       copy.src = input(block(1));
+       copy.dst = output(block(1));
        put_in(all[1], all[1].steps.size(), copy);
      },
      Fault::input_touched},
     {"output_that_nobody_asked_for", direct_gather,
      [](All& all) {
        Step copy = made(StepKind::copy);
-       copy.src = input(block(constant(1)));
-       copy.dst = output(block(constant(1)));
+       copy.src = input(block(1));
+       copy.dst = output(block(1));
        put_in(all[1], all[1].steps.size(), copy);
      },
      Fault::output_touched},
@@ -381,31 +382,30 @@ const Planted kPlanted[] = {
      kInPlace},
     {"block_of_another_rank",
      direct_all_gather,
-     [](All& all) { nth(all[0], StepKind::send).src.slice = block(constant(2)); },
+     [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); },
      Fault::out_of_bounds,
      {Fault::wrong_element}},
     {"run_of_other_blocks",
      bruck_all_gather,
-     [](All& all) { nth(all[0], StepKind::send, 1).src.slice.part = constant(1); },
+     [](All& all) { nth(all[0], StepKind::send, 1).src.slice.part = 1; },
      Fault::wrong_element,
      {Fault::undefined_read, Fault::early_read}},
     {"block_that_is_not_there",
      one_shot_all_gather,
-     [](All& all) { nth(all[0], StepKind::copy, 2).src.slice.part = constant(kRanks); },
+     [](All& all) { nth(all[0], StepKind::copy, 2).src.slice.part = kRanks; },
      Fault::out_of_bounds,
      {Fault::not_written}},
     {"wrong_block", direct_scatter,
-     [](All& all) { nth(all[0], StepKind::send).src.slice = block(constant(2)); },
-     Fault::wrong_element},
+     [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); }, Fault::wrong_element},
     {"wrong_block_of_uneven_ones",
      direct_all_to_all,
-     [](All& all) { nth(all[0], StepKind::send).src.slice = block(constant(2)); },
+     [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); },
      Fault::size_mismatch,
      {},
      {9, 0, 1, false, 3}},
     {"block_for_somebody_else",
      one_shot_all_to_all,
-     [](All& all) { nth(all[1], StepKind::copy, 4).src.slice = block(constant(0)); },
+     [](All& all) { nth(all[1], StepKind::copy, 4).src.slice = block(0); },
      Fault::wrong_element,
      {Fault::not_written}},
     {"whole_of_what_is_a_list", direct_all_gather,
@@ -429,8 +429,8 @@ const Planted kPlanted[] = {
     {"halves_in_another_order", binomial_reduce,
      [](All& all) {
        Step& merge = nth(all[0], StepKind::reduce, 0);
-       merge.ranks.first = constant(kRanks - 1);
-       nth(all[0], StepKind::recv, 0).dst.slot = constant(0);
+       merge.ranks.first = kRanks - 1;
+       nth(all[0], StepKind::recv, 0).dst.slot = 0;
      },
      Fault::wrong_order},
     {"pair_that_is_not_waited_for",
@@ -440,7 +440,7 @@ const Planted kPlanted[] = {
      {Fault::unmatched_message}},
     {"pair_that_is_added_again",
      doubling_all_reduce,
-     [](All& all) { nth(all[0], StepKind::reduce, 1).src.slot = constant(1); },
+     [](All& all) { nth(all[0], StepKind::reduce, 1).src.slot = 1; },
      Fault::added_twice,
      {Fault::not_added, Fault::divided_wrongly}},
     {"halves_that_claim_the_tree", halving_reduce_scatter,
@@ -449,8 +449,7 @@ const Planted kPlanted[] = {
      },
      Fault::wrong_order},
     {"other_half", halving_reduce_scatter,
-     [](All& all) { nth(all[0], StepKind::send).src.slice = blocks(constant(0), 2); },
-     Fault::wrong_element},
+     [](All& all) { nth(all[0], StepKind::send).src.slice = blocks(0, 2); }, Fault::wrong_element},
     {"line_of_a_host_not_awaited",
      two_level_gather,
      [](All& all) { take_out(all[0], StepKind::await_line); },
@@ -474,6 +473,21 @@ const Planted kPlanted[] = {
      [](All& all) { take_out(all[1], StepKind::await); },
      Fault::early_read,
      {Fault::early_reuse, Fault::undefined_read}},
+    {"shape_of_another", slice_owner_all_reduce,
+     [](All& all) {
+       for (Schedule& s : all) s.shape = Schedule::Shape::one_shot;
+     },
+     Fault::wrong_shape},
+    {"one_shot_that_takes_its_own_input", one_shot_all_reduce,
+     [](All& all) { nth(all[2], StepKind::reduce).own_input = true; }, Fault::wrong_shape},
+    {"shared_one_shot_with_another_counter", shared_one_shot_all_reduce,
+     [](All& all) {
+       for (Schedule& s : all) {
+         nth(s, StepKind::claim).counter = 0;
+         nth(s, StepKind::signal).counter = 0;
+       }
+     },
+     Fault::wrong_shape},
 };
 
 std::vector<Finding> look(const All& all, const ProofCase& c, const Claims& claims) {

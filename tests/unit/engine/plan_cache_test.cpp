@@ -90,7 +90,7 @@ TEST(PlanCache, SmallReductionsAreTakenAsOneShot) {
   // More ranks than CPUs: who comes last adds.
   PlanCache oversubscribed(1, plan::make_topology({0, 0, 0}), 2, {});
   EXPECT_EQ(oversubscribed.find(all_reduce(4)).shape, Shape::one_shot);
-  EXPECT_EQ(oversubscribed.find(all_reduce(1024)).shape, Shape::shared);
+  EXPECT_EQ(oversubscribed.find(all_reduce(1024)).shape, Shape::one_shot_shared);
   EXPECT_EQ(oversubscribed.find(all_reduce(100'000)).shape, Shape::none);
 }
 

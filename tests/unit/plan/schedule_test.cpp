@@ -26,13 +26,15 @@ void expect_range(const Range& range, std::size_t first, std::size_t count) {
 }
 
 TEST(Expr, TakesTheModuloUpwardsAndAddsTheBaseLast) {
-  EXPECT_EQ(constant(7).at(3, 4), 7);
-  EXPECT_EQ(var_i(2).at(3, 4), 5);
-  EXPECT_EQ(var_j(-1).at(3, 4), 3);
-  EXPECT_EQ(var_i(-5, 4).at(0, 0), 3);
-  EXPECT_EQ(var_i(1, 4, 4).at(3, 0), 4);
-  EXPECT_EQ(var_i(1, 4, 4).at(2, 0), 7);
-  EXPECT_EQ((Expr{1, 2, 3, 10, 100}.at(4, 5)), 104);
+  const Expr i = Expr::loop();
+  const Expr j = Expr::inner_loop();
+  EXPECT_EQ(Expr(7).at(3, 4), 7);
+  EXPECT_EQ((i + 2).at(3, 4), 5);
+  EXPECT_EQ((j - 1).at(3, 4), 3);
+  EXPECT_EQ(((i - 5) % 4).at(0, 0), 3);
+  EXPECT_EQ(((i + 1) % 4 + 4).at(3, 0), 4);
+  EXPECT_EQ(((i + 1) % 4 + 4).at(2, 0), 7);
+  EXPECT_EQ(((2 * i + 3 * j + 1) % 10 + 100).at(4, 5), 104);
 }
 
 TEST(Bind, CountsInElements) {
@@ -45,23 +47,24 @@ TEST(Bind, CountsInElements) {
 }
 
 TEST(RangeOf, WholeAndChunksCoverTheOperation) {
+  const Expr i = Expr::loop();
   const Binding b = bind(with(256, 1), 150, 4);  // chunks of 64
   expect_range(range_of(input(whole()), b, 0, 0), 0, 150);
-  expect_range(range_of(input(chunk(var_i())), b, 0, 0), 0, 64);
-  expect_range(range_of(input(chunk(var_i())), b, 2, 0), 128, 22);
-  expect_range(range_of(input(chunk(var_i())), b, 3, 0), 0, 0);
-  expect_range(range_of(input(chunk(var_i(-1))), b, 0, 0), 0, 0);
+  expect_range(range_of(input(chunk(i)), b, 0, 0), 0, 64);
+  expect_range(range_of(input(chunk(i)), b, 2, 0), 128, 22);
+  expect_range(range_of(input(chunk(i)), b, 3, 0), 0, 0);
+  expect_range(range_of(input(chunk(i - 1)), b, 0, 0), 0, 0);
 }
 
 TEST(RangeOf, PartsAreOfEqualLengthInLines) {
   const Binding b = bind(with(0, 0), 100, 4);  // 3 parts: 34, rounded up to lines of 16: 48
-  expect_range(range_of(input(part(constant(0), 3)), b, 0, 0), 0, 48);
-  expect_range(range_of(input(part(constant(1), 3)), b, 0, 0), 48, 48);
-  expect_range(range_of(input(part(constant(2), 3)), b, 0, 0), 96, 4);
-  expect_range(range_of(input(part(constant(3), 3)), b, 0, 0), 0, 0);
+  expect_range(range_of(input(part(0, 3)), b, 0, 0), 0, 48);
+  expect_range(range_of(input(part(1, 3)), b, 0, 0), 48, 48);
+  expect_range(range_of(input(part(2, 3)), b, 0, 0), 96, 4);
+  expect_range(range_of(input(part(3, 3)), b, 0, 0), 0, 0);
   const Binding one = bind(with(0, 0), 1, 4);
-  expect_range(range_of(input(part(constant(0), 8)), one, 0, 0), 0, 1);
-  expect_range(range_of(input(part(constant(1), 8)), one, 0, 0), 0, 0);
+  expect_range(range_of(input(part(0, 8)), one, 0, 0), 0, 1);
+  expect_range(range_of(input(part(1, 8)), one, 0, 0), 0, 0);
 }
 
 TEST(RangeOf, PartsOfChunksAndChunksOfPartsCoverEachElementOnce) {
@@ -71,9 +74,9 @@ TEST(RangeOf, PartsOfChunksAndChunksOfPartsCoverEachElementOnce) {
     std::vector<int> by_part(count, 0);
     for (int c = 0; c < 100; ++c) {
       for (int p = 0; p < 5; ++p) {
-        const Range x = range_of(input(chunk_part(constant(c), constant(p), 5)), b, 0, 0);
+        const Range x = range_of(input(chunk_part(c, p, 5)), b, 0, 0);
         for (std::size_t e = 0; e < x.count; ++e) ++by_chunk.at(x.first + e);
-        const Range y = range_of(input(part_chunk(constant(p), 5, constant(c))), b, 0, 0);
+        const Range y = range_of(input(part_chunk(p, 5, c)), b, 0, 0);
         for (std::size_t e = 0; e < y.count; ++e) ++by_part.at(y.first + e);
       }
     }
@@ -91,7 +94,7 @@ TEST(Slots, HoldWhatTheirSlicesNeed) {
       EXPECT_EQ(room % 64, 0U);
       for (int c = 0; c < 80; ++c) {
         for (int p = 0; p < parts; ++p) {
-          const Operand slice = input(part_chunk(constant(p), parts, constant(c)));
+          const Operand slice = input(part_chunk(p, parts, c));
           const Range x = range_of(slice, b, 0, 0);
           if (x.count == 0) continue;
           const std::size_t origin = slot_origin(slice, b, 0, 0);
@@ -106,34 +109,35 @@ TEST(Slots, HoldWhatTheirSlicesNeed) {
 }
 
 TEST(RangeOf, BlocksLieInTheOrderOfTheRanks) {
+  const Expr i = Expr::loop();
+  const Expr j = Expr::inner_loop();
   const std::size_t ends[] = {5, 5, 25, 26};
   const Schedule s = with(64, kSlotOfBlock);  // chunks of 8 of 8 bytes
   const Binding b = bind(s, 26, 8, {0, ends, 20}, {0, ends, 20});
-  expect_range(range_of(input(block(constant(0))), b, 0, 0), 0, 5);
-  expect_range(range_of(input(block(constant(1))), b, 0, 0), 5, 0);
-  expect_range(range_of(output(block(var_i(1))), b, 1, 0), 5, 20);
-  expect_range(range_of(output(block_chunk(constant(2), var_j())), b, 0, 1), 13, 8);
-  expect_range(range_of(output(block_chunk(constant(2), var_j())), b, 0, 2), 21, 4);
-  expect_range(range_of(output(block_chunk(constant(2), var_j())), b, 0, 3), 0, 0);
-  expect_range(range_of(scratch(constant(0), blocks(constant(1), 3)), b, 0, 0), 5, 21);
-  expect_range(range_of(scratch(constant(0), blocks(constant(0), 1)), b, 0, 0), 0, 5);
+  expect_range(range_of(input(block(0)), b, 0, 0), 0, 5);
+  expect_range(range_of(input(block(1)), b, 0, 0), 5, 0);
+  expect_range(range_of(output(block(i + 1)), b, 1, 0), 5, 20);
+  expect_range(range_of(output(block_chunk(2, j)), b, 0, 1), 13, 8);
+  expect_range(range_of(output(block_chunk(2, j)), b, 0, 2), 21, 4);
+  expect_range(range_of(output(block_chunk(2, j)), b, 0, 3), 0, 0);
+  expect_range(range_of(scratch(0, blocks(1, 3)), b, 0, 0), 5, 21);
+  expect_range(range_of(scratch(0, blocks(0, 1)), b, 0, 0), 0, 5);
   EXPECT_EQ(times_of(block_chunks(), b), 3);
   EXPECT_EQ(slot_bytes(s, b), 64U);
   EXPECT_EQ(slot_bytes(with(0, kSlotOfBlock), bind(with(0, kSlotOfBlock), 26, 8, b.in, b.out)),
             192U);
-  EXPECT_EQ(slot_origin(scratch(constant(0), blocks(constant(2), 2)), b, 0, 0), 0U);
-  EXPECT_EQ(slot_origin(scratch(constant(0), block_chunk(constant(2), var_j())), b, 0, 1), 13U);
+  EXPECT_EQ(slot_origin(scratch(0, blocks(2, 2)), b, 0, 0), 0U);
+  EXPECT_EQ(slot_origin(scratch(0, block_chunk(2, j)), b, 0, 1), 13U);
 }
 
 TEST(RangeOf, BlocksOfAnExchangeDifferAtItsTwoEnds) {
   const std::size_t in[] = {1, 3};
   const std::size_t out[] = {4, 9};
   const Binding b = bind(with(0, 0), 3, 8, {0, in, 2}, {0, out, 5});
-  expect_range(range_of(input(block(constant(1))), b, 0, 0), 1, 2);
-  expect_range(range_of(Program::stage_of(constant(0), constant(0), block(constant(1))), b, 0, 0),
-               1, 2);
-  expect_range(range_of(output(block(constant(1))), b, 0, 0), 4, 5);
-  expect_range(range_of(scratch(constant(0), block(constant(1))), b, 0, 0), 4, 5);
+  expect_range(range_of(input(block(1)), b, 0, 0), 1, 2);
+  expect_range(range_of(Program::stage_of(0, 0, block(1)), b, 0, 0), 1, 2);
+  expect_range(range_of(output(block(1)), b, 0, 0), 4, 5);
+  expect_range(range_of(scratch(0, block(1)), b, 0, 0), 4, 5);
 }
 
 TEST(CycleOf, IsNoLongerThanThereAreChunks) {
