@@ -48,7 +48,7 @@ std::vector<double> seconds_of(const std::vector<Pair>& pairs, double Pair::*sid
 }
 
 std::string cell_text(const CellPairs& cell) {
-  return fmt::format("{:<15}{:>5} {:>6}", name_of(cell.operation), cell.ranks,
+  return fmt::format("{:<15}{:>5} {:>6}", bench::name_of(cell.operation), cell.ranks,
                      size_text(cell.bytes));
 }
 
@@ -155,7 +155,7 @@ nlohmann::json to_json(const BuildSettings& settings, const Comparison& comparis
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     const auto& cell = comparison.cells[i];
     nlohmann::json entry = to_json(verdicts[i]);
-    entry["operation"] = name_of(cell.operation);
+    entry["operation"] = bench::name_of(cell.operation);
     entry["ranks"] = cell.ranks;
     entry["bytes"] = cell.bytes;
     entry["state"] = name_of(state_of(cell.hops));

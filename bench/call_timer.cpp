@@ -23,7 +23,7 @@ CallTimer::CallTimer(Operation operation, std::uint64_t bytes, Mode mode,
 Command CallTimer::command(Task task) const {
   Command command;
   command.task = task;
-  command.operation = operation_;
+  command.operation = number_of(operation_);
   command.bytes = bytes_;
   return command;
 }

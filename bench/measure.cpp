@@ -225,8 +225,6 @@ Results run(const Settings& settings, const Observer& observer) {
   return Runner(settings, observer).run();
 }
 
-const char* name_of(Operation operation) { return traits_of(operation).name; }
-
 const char* name_of(State state) {
   switch (state) {
     case State::near: return "near";

@@ -91,7 +91,6 @@ struct Observer {
 
 Results run(const Settings& settings, const Observer& observer);
 
-const char* name_of(Operation operation);
 const char* name_of(State state);
 const char* name_of(Mode mode);
 

@@ -1,55 +1,61 @@
 #include "bench/operations.hpp"
 
-#include <array>
 #include <stdexcept>
+#include <string>
 
 namespace tutti::bench {
 
 namespace {
 
-constexpr std::array<OperationTraits, 10> kOperations{{
-    {Operation::all_reduce, "all_reduce", Blocks::none, Blocks::one, false, true},
-    {Operation::broadcast, "broadcast", Blocks::none, Blocks::one, false, false},
-    {Operation::barrier, "barrier", Blocks::none, Blocks::none, false, false},
-    {Operation::reduce, "reduce", Blocks::none, Blocks::one, false, true},
-    {Operation::all_gather, "all_gather", Blocks::one, Blocks::one_per_rank, false, false},
-    {Operation::gather, "gather", Blocks::one, Blocks::one_per_rank, false, false},
-    {Operation::scatter, "scatter", Blocks::one_per_rank, Blocks::one, true, false},
-    {Operation::reduce_scatter, "reduce_scatter", Blocks::one_per_rank, Blocks::one, false, true},
-    {Operation::all_to_all, "all_to_all", Blocks::one_per_rank, Blocks::one_per_rank, false, false},
-    {Operation::send_recv, "send_recv", Blocks::none, Blocks::one, false, false},
-}};
+/// The places are the numbers of the protocol, which workers of older builds know: only append.
+constexpr Operation kOperations[] = {
+    Kind::all_reduce, Kind::broadcast, Kind::barrier,        Kind::reduce,     Kind::all_gather,
+    Kind::gather,     Kind::scatter,   Kind::reduce_scatter, Kind::all_to_all, Kind::send,
+};
 
-constexpr bool in_order() {
-  for (std::size_t i = 0; i < kOperations.size(); ++i) {
-    if (kOperations[i].operation != static_cast<Operation>(i)) return false;
-  }
-  return true;
-}
-static_assert(in_order());
+std::size_t blocks(bool many, int ranks) { return many ? static_cast<std::size_t>(ranks) : 1; }
 
 }  // namespace
 
-std::span<const OperationTraits> all_operations() { return kOperations; }
+std::span<const Operation> all_operations() { return kOperations; }
 
-const OperationTraits& traits_of(Operation operation) {
-  return kOperations.at(static_cast<std::size_t>(operation));
+std::uint32_t number_of(Operation operation) {
+  std::uint32_t number = 0;
+  while (kOperations[number] != operation) ++number;
+  return number;
 }
 
-Operation operation_of(const std::string& name) {
-  for (const auto& traits : kOperations) {
-    if (name == traits.name) return traits.operation;
-  }
-  throw std::invalid_argument("no such operation: " + name);
+std::string_view name_of(Operation operation) {
+  return operation == Kind::send ? "send_recv" : traits_of(operation).name;
 }
 
-std::size_t bytes_of(Blocks blocks, std::size_t bytes, int ranks) {
-  switch (blocks) {
-    case Blocks::none: return 0;
-    case Blocks::one: return bytes;
-    case Blocks::one_per_rank: return bytes * static_cast<std::size_t>(ranks);
+Operation operation_of(std::string_view name) {
+  for (const Operation operation : kOperations) {
+    if (name == name_of(operation)) return operation;
   }
-  return 0;
+  throw std::invalid_argument("no such operation: " + std::string(name));
+}
+
+Operation operation_of(std::uint32_t number) {
+  if (number < all_operations().size()) return kOperations[number];
+  throw std::invalid_argument("no operation has the number " + std::to_string(number));
+}
+
+bool in_place(Operation operation) {
+  const Layout layout = traits_of(operation).layout;
+  return layout == Layout::same || layout == Layout::pair;
+}
+
+std::size_t input_blocks(Operation operation, int ranks) {
+  const Layout layout = traits_of(operation).layout;
+  if (layout == Layout::none || in_place(operation)) return 0;
+  return blocks(layout == Layout::scatter || layout == Layout::exchange, ranks);
+}
+
+std::size_t output_blocks(Operation operation, int ranks) {
+  const Layout layout = traits_of(operation).layout;
+  if (layout == Layout::none) return 0;
+  return blocks(layout == Layout::gather || layout == Layout::exchange, ranks);
 }
 
 }  // namespace tutti::bench

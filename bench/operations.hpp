@@ -3,45 +3,30 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
+#include <string_view>
 
-/// The operations that can be measured, in one table.
+#include <tutti/kinds.hpp>
+
+/// The operations that can be measured. What each is comes from the library's table of kinds.
 namespace tutti::bench {
 
-enum class Operation : std::uint32_t {
-  all_reduce,
-  broadcast,
-  barrier,
-  reduce,
-  all_gather,
-  gather,
-  scatter,
-  reduce_scatter,
-  all_to_all,
-  send_recv,  ///< there and back between the ranks 2k and 2k + 1
-};
+/// Kind::send is send_recv: there and back between the ranks 2k and 2k + 1.
+using Operation = Kind;
 
-/// How many blocks of the point's size a buffer has.
-enum class Blocks { none, one, one_per_rank };
+/// All of them, in the order of their numbers in the protocol.
+std::span<const Operation> all_operations();
+std::uint32_t number_of(Operation operation);
+/// "all_reduce"; "send_recv".
+std::string_view name_of(Operation operation);
+/// Throws std::invalid_argument for a name or a number that is none.
+Operation operation_of(std::string_view name);
+Operation operation_of(std::uint32_t number);
 
-/// What the harness and the workers must know of an operation.
-struct OperationTraits {
-  Operation operation = Operation::barrier;
-  const char* name = "";
-  Blocks input = Blocks::none;  ///< none: works in place, in the output
-  Blocks output = Blocks::none;
-  bool input_of_root_only = false;
-  /// The result depends on the values of all: an element is a sum over the ranks.
-  bool sums = false;
-};
-
-/// All of them, in the order of the enumeration.
-std::span<const OperationTraits> all_operations();
-const OperationTraits& traits_of(Operation operation);
-/// Throws std::invalid_argument for a name that is none.
-Operation operation_of(const std::string& name);
-
-/// A number of blocks of `bytes` each.
-std::size_t bytes_of(Blocks blocks, std::size_t bytes, int ranks);
+/// The output is the input as well.
+bool in_place(Operation operation);
+/// How many blocks of the point's size a buffer has in a job of `ranks`. In place there is only an
+/// output.
+std::size_t input_blocks(Operation operation, int ranks);
+std::size_t output_blocks(Operation operation, int ranks);
 
 }  // namespace tutti::bench

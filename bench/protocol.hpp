@@ -34,7 +34,7 @@ enum class Task : std::uint32_t {
 struct Command {
   std::uint32_t magic = kMagic;
   Task task = Task::quit;
-  Operation operation = Operation::all_reduce;
+  std::uint32_t operation = 0;  ///< number_of
   std::uint32_t reserved = 0;
   std::uint64_t bytes = 0;
   std::uint64_t warmup = 0;

@@ -37,7 +37,7 @@ std::vector<double> micros(const std::vector<double>& seconds) {
 }
 
 nlohmann::json to_json(const Point& point) {
-  nlohmann::json json{{"operation", name_of(point.operation)},
+  nlohmann::json json{{"operation", bench::name_of(point.operation)},
                       {"ranks", point.ranks},
                       {"bytes", point.bytes},
                       {"state", name_of(point.state())},
@@ -75,9 +75,9 @@ std::string Table::head() const {
 std::string Table::row(const Point& point) const {
   const std::string hop =
       point.hops.empty() ? "-" : fmt::format("{:.0f}", median(point.hops) * kNano);
-  std::string line =
-      fmt::format("{:<15}{:>5} {:>6}  {:<7}{:>7}{:>7.0f}%", name_of(point.operation), point.ranks,
-                  size_text(point.bytes), name_of(point.state()), hop, point.others * 100);
+  std::string line = fmt::format(
+      "{:<15}{:>5} {:>6}  {:<7}{:>7}{:>7.0f}%", bench::name_of(point.operation), point.ranks,
+      size_text(point.bytes), name_of(point.state()), hop, point.others * 100);
   for (const auto& library : libraries_) line += fmt::format("{:>10}", cell(point.of(library)));
   const Series* best = point.best_peer();
   const auto text = [](std::optional<double> ratio) { return ratio ? figure(*ratio) : "-"; };

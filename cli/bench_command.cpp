@@ -56,7 +56,9 @@ fs::path own_folder() { return fs::read_symlink("/proc/self/exe").parent_path();
 
 std::vector<std::string> operation_names() {
   std::vector<std::string> names;
-  for (const auto& traits : bench::all_operations()) names.emplace_back(traits.name);
+  for (const auto operation : bench::all_operations()) {
+    names.emplace_back(bench::name_of(operation));
+  }
   return names;
 }
 

@@ -8,7 +8,7 @@
 #include <tutti/backends.hpp>
 #include <tutti/init.hpp>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "cli/doctor.hpp"
 #include "os/cpu.hpp"
 #include "plan/select.hpp"

@@ -11,7 +11,8 @@ environment variable TUTTI_... that the code reads stands in docs/configuration.
 does; every setting is a field of Config with a row in that page's table, and the library reads none
 past it; the variables by which ranks meet stand in the one list of them, and those of other launchers on
 that page; the settings that all ranks must have alike are the ones that pages name; links between
-pages lead somewhere; the table of promises is what the code declares (promises.py).
+pages lead somewhere; the tables of promises and of kinds are what the code declares (promises.py,
+kinds.py).
 """
 
 import argparse
@@ -20,6 +21,7 @@ import pathlib
 import re
 import sys
 
+import kinds
 import promises
 
 SUFFIXES = {".hpp", ".cpp", ".py"}
@@ -290,7 +292,7 @@ def main():
     faults = [*undocumented(args.root), *undocumented_python(args.root), *unlisted_variables(args.root),
               *settings_outside_config(args.root), *meeting_variables(args.root),
               *unlisted_variables_of_others(args.root), *agreed_settings(args.root),
-              *promises.faults(args.root), *dead_links(args.root)]
+              *promises.faults(args.root), *kinds.faults(args.root), *dead_links(args.root)]
     print("\n".join(faults + [f"{len(faults)} documentation faults"]))
     return 1 if faults else 0
 

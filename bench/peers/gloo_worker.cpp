@@ -93,7 +93,8 @@ class Gloo final : public tutti::bench::Library {
         gloo::alltoall(options);
         break;
       }
-      case Operation::send_recv: there_and_back(buffers); break;
+      case Operation::send: there_and_back(buffers); break;
+      default: no_such_call(operation);
     }
   }
 

@@ -89,11 +89,13 @@ class Server {
  private:
   Answer obey(const Command& command) {
     Answer answer;
-    traits_ = &traits_of(command.operation);
+    operation_ = operation_of(command.operation);
+    const int rank = library_.rank();
+    const int ranks = library_.size();
     bytes_ = command.bytes;
-    const bool reads = !traits_->input_of_root_only || library_.rank() == 0;
-    input_bytes_ = reads ? bytes_of(traits_->input, bytes_, library_.size()) : 0;
-    const std::size_t output_bytes = bytes_of(traits_->output, bytes_, library_.size());
+    const bool reads = uses_input(operation_, rank, 0);
+    input_bytes_ = reads ? input_blocks(operation_, ranks) * bytes_ : 0;
+    const std::size_t output_bytes = output_blocks(operation_, ranks) * bytes_;
     buffers_.input = floats(input_.at_least(input_bytes_));
     buffers_.output = floats(output_.at_least(output_bytes));
     buffers_.count = bytes_ / sizeof(float);
@@ -111,7 +113,7 @@ class Server {
     return answer;
   }
 
-  void call() { library_.call(traits_->operation, buffers_); }
+  void call() { library_.call(operation_, buffers_); }
 
   static float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 
@@ -119,9 +121,9 @@ class Server {
   /// handing over what nobody touched since would flatter whoever reads directly.
   [[nodiscard]] std::span<std::byte> unwritten() const {
     if (input_bytes_ > 0) return {reinterpret_cast<std::byte*>(buffers_.input), input_bytes_};
-    const bool root = library_.rank() == 0;
-    const Operation operation = traits_->operation;
-    if ((operation == Operation::broadcast && root) || (operation == Operation::reduce && !root)) {
+    const int rank = library_.rank();
+    if (traits_of(operation_).layout == Layout::same && uses_input(operation_, rank, 0) &&
+        !uses_output(operation_, rank, 0)) {
       return {reinterpret_cast<std::byte*>(buffers_.output), bytes_};
     }
     return {};
@@ -137,7 +139,7 @@ class Server {
   /// all_reduce in place gets -0.0f: the only value besides infinity that is not all zero bits and
   /// stays itself however often it is summed.
   void prepare() {
-    if (traits_->sums && traits_->input == Blocks::none) {
+    if (traits_of(operation_).reduces && in_place(operation_)) {
       std::fill_n(buffers_.output, buffers_.count, -0.0F);
     }
     rewrite();
@@ -179,22 +181,23 @@ class Server {
   }
 
   void verify(Answer& answer) {
-    if (traits_->operation == Operation::barrier) return record_barriers();
+    if (operation_ == Operation::barrier) return record_barriers();
     const int rank = library_.rank();
     const std::size_t count = buffers_.count;
     // In place, the output is the input; else it must be written by the call.
-    for (int block = 0; block < blocks(traits_->output); ++block) {
-      const bool in_place = traits_->input == Blocks::none;
+    const int outputs = static_cast<int>(output_blocks(operation_, library_.size()));
+    for (int block = 0; block < outputs; ++block) {
       fill(buffers_.output, block,
-           [&](std::size_t i) { return in_place ? value(rank, 0, i) : -1; });
+           [&](std::size_t i) { return in_place(operation_) ? value(rank, 0, i) : -1; });
     }
     if (input_bytes_ > 0) {
-      for (int block = 0; block < blocks(traits_->input); ++block) {
+      const int inputs = static_cast<int>(input_blocks(operation_, library_.size()));
+      for (int block = 0; block < inputs; ++block) {
         fill(buffers_.input, block, [&](std::size_t i) { return value(rank, block, i); });
       }
     }
     call();
-    for (int block = 0; block < blocks(traits_->output); ++block) {
+    for (int block = 0; block < outputs; ++block) {
       for (std::size_t i = 0; i < count; ++i) {
         const std::size_t at = static_cast<std::size_t>(block) * count + i;
         const int right = expected(block, i);
@@ -203,10 +206,6 @@ class Server {
         }
       }
     }
-  }
-
-  [[nodiscard]] int blocks(Blocks blocks) const {
-    return static_cast<int>(bytes_of(blocks, 1, library_.size()));
   }
 
   template <class Value>
@@ -225,17 +224,17 @@ class Server {
     const int rank = library_.rank();
     const int n = library_.size();
     const auto sum = [&](int of_block) { return n * value(0, of_block, i) + n * (n - 1) / 2; };
-    switch (traits_->operation) {
-      case Operation::barrier: break;
-      case Operation::all_reduce: return sum(0);
-      case Operation::broadcast: return value(0, 0, i);
-      case Operation::reduce: return rank == 0 ? sum(0) : value(rank, 0, i);
-      case Operation::all_gather: return value(block, 0, i);
-      case Operation::gather: return rank == 0 ? value(block, 0, i) : -1;
-      case Operation::scatter: return value(0, rank, i);
-      case Operation::reduce_scatter: return sum(rank);
-      case Operation::all_to_all: return value(block, rank, i);
-      case Operation::send_recv: return value(rank & ~1, 0, i);
+    const KindTraits& traits = traits_of(operation_);
+    const bool same = traits.layout == Layout::same;
+    // A broadcast's root has as its output what it gave.
+    if (!uses_output(operation_, rank, 0)) return same ? value(rank, 0, i) : -1;
+    switch (traits.layout) {
+      case Layout::none: break;
+      case Layout::same: return traits.reduces ? sum(0) : value(0, 0, i);
+      case Layout::gather: return value(block, 0, i);
+      case Layout::scatter: return traits.reduces ? sum(rank) : value(0, rank, i);
+      case Layout::exchange: return value(block, rank, i);
+      case Layout::pair: return value(rank & ~1, 0, i);
     }
     return -1;
   }
@@ -267,12 +266,16 @@ class Server {
   Buffers buffers_;
   std::size_t input_bytes_ = 0;  ///< of this rank
   std::size_t bytes_ = 0;        ///< of a block
-  const OperationTraits* traits_ = &traits_of(Operation::barrier);
+  Operation operation_ = Operation::barrier;
   unsigned char fill_ = 0;
   std::vector<double> samples_;
 };
 
 }  // namespace
+
+void Library::no_such_call(Operation operation) const {
+  throw std::invalid_argument(name() + " has no " + std::string(name_of(operation)));
+}
 
 WorkerOptions parse_worker_options(int argc, char** argv) {
   WorkerOptions options;

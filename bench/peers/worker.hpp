@@ -8,7 +8,7 @@
 /// The part of a measured process that is the same for all libraries.
 namespace tutti::bench {
 
-/// What a call works on; see OperationTraits for how many blocks there are.
+/// What a call works on; see `input_blocks` for how many blocks there are.
 struct Buffers {
   float* input = nullptr;
   float* output = nullptr;
@@ -34,6 +34,10 @@ class Library {
   /// Called before the rank falls asleep: sends what a library without a thread of its own may
   /// still hold back.
   virtual void settle() {}
+
+ protected:
+  /// Throws: the library has no such operation.
+  [[noreturn]] void no_such_call(Operation operation) const;
 };
 
 /// The arguments of a worker: --socket PATH [--pin] [--rank R --size N --directory FOLDER].

@@ -13,6 +13,8 @@
 namespace tutti {
 
 /// How values of different ranks are combined. Numbers are part of fingerprints: only append.
+/// A new one has its name in src/base/status.cpp, kernels and `is_supported` in src/kernels,
+/// `rounds` in src/engine/plan_cache.cpp, names in python/src/group.cpp and torch/src/views.cpp.
 enum class ReduceOp : std::uint8_t {
   sum = 0,      ///< of bool: or
   avg = 1,      ///< the sum, divided by the number of ranks
@@ -92,7 +94,7 @@ struct Collective {
   int tag = 0;   ///< send and recv
   std::uint64_t digest = 0;             ///< new_group: hash of the ranks; otherwise 0
   std::chrono::nanoseconds timeout{0};  ///< always set by the group before submit
-  TensorView input;                     ///< what is read; see Layout in src/base/kinds.hpp
+  TensorView input;                     ///< what is read; see Layout in include/tutti/kinds.hpp
   TensorView output;                    ///< what is written
   const Details* details = nullptr;     ///< lists of tensors, uneven blocks, factors
 };

@@ -1,10 +1,4 @@
-#include <span>
-#include <utility>
-#include <vector>
-
-#include "factor.hpp"
-#include "group.hpp"
-#include "running.hpp"
+#include "calling.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -13,56 +7,40 @@ using namespace nb::literals;
 namespace tutti::python {
 namespace {
 
-using Views = std::span<const TensorView>;
-
 nb::object all_reduce(const GroupHandle& self, nb::handle arrays, ReduceOp op, nb::handle factor,
                       nb::handle timeout, bool asynchronous) {
-  Memory memory("all_reduce_coalesced");
-  AllReduceOptions options;
-  options.op = op;
-  options.timeout = timeout_of(timeout);
-  const std::vector<TensorView> views = memory.list(arrays, "array", Use::write);
-  take_factor(factor, memory, options);
-  return run(self.open(), std::move(memory), asynchronous, [&](ProcessGroup& group) {
-    return group.all_reduce_coalesced(Views(views), options);
-  });
+  return Call<Kind::all_reduce, AllReduceOptions>("all_reduce_coalesced", self, {.op = op},
+                                                  {timeout, asynchronous})
+      .in_place(
+          List{arrays},
+          [](auto& group, const auto&... all) { return group.all_reduce_coalesced(all...); },
+          factor);
 }
 
 nb::object broadcast(const GroupHandle& self, nb::handle arrays, int root, nb::handle timeout,
                      bool asynchronous) {
-  const Group group = self.open();
-  Memory memory("broadcast_coalesced");
-  const BroadcastOptions options{.root = root, .timeout = timeout_of(timeout)};
-  const std::vector<TensorView> views =
-      memory.list(arrays, "array", group->rank() == root ? Use::shown : Use::write);
-  return run(group, std::move(memory), asynchronous,
-             [&](ProcessGroup& all) { return all.broadcast_coalesced(Views(views), options); });
+  return Call<Kind::broadcast, BroadcastOptions>("broadcast_coalesced", self, {.root = root},
+                                                 {timeout, asynchronous})
+      .in_place(List{arrays},
+                [](auto& group, const auto&... all) { return group.broadcast_coalesced(all...); });
 }
 
 nb::object all_gather(const GroupHandle& self, nb::handle outputs, nb::handle inputs,
                       nb::handle timeout, bool asynchronous) {
-  Memory memory("all_gather_coalesced");
-  AllGatherOptions options;
-  options.timeout = timeout_of(timeout);
-  const std::vector<TensorView> out = memory.list(outputs, "output", Use::write);
-  const std::vector<TensorView> in = memory.list(inputs, "input", Use::read);
-  return run(self.open(), std::move(memory), asynchronous, [&](ProcessGroup& group) {
-    return group.all_gather_coalesced(Views(out), Views(in), options);
-  });
+  return Call<Kind::all_gather, AllGatherOptions>("all_gather_coalesced", self, {},
+                                                  {timeout, asynchronous})
+      .apart(List{outputs}, List{inputs},
+             [](auto& group, const auto&... all) { return group.all_gather_coalesced(all...); });
 }
 
 nb::object reduce_scatter(const GroupHandle& self, nb::handle outputs, nb::handle inputs,
                           ReduceOp op, nb::handle factor, nb::handle timeout, bool asynchronous) {
-  Memory memory("reduce_scatter_coalesced");
-  ReduceScatterOptions options;
-  options.op = op;
-  options.timeout = timeout_of(timeout);
-  const std::vector<TensorView> out = memory.list(outputs, "output", Use::write);
-  const std::vector<TensorView> in = memory.list(inputs, "input", Use::read);
-  take_factor(factor, memory, options);
-  return run(self.open(), std::move(memory), asynchronous, [&](ProcessGroup& group) {
-    return group.reduce_scatter_coalesced(Views(out), Views(in), options);
-  });
+  return Call<Kind::reduce_scatter, ReduceScatterOptions>("reduce_scatter_coalesced", self,
+                                                          {.op = op}, {timeout, asynchronous})
+      .apart(
+          List{outputs}, List{inputs},
+          [](auto& group, const auto&... all) { return group.reduce_scatter_coalesced(all...); },
+          factor);
 }
 
 }  // namespace

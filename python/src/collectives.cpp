@@ -1,15 +1,4 @@
-#include <nanobind/stl/optional.h>
-#include <nanobind/stl/vector.h>
-
-#include <cstddef>
-#include <optional>
-#include <span>
-#include <utility>
-#include <vector>
-
-#include "factor.hpp"
-#include "group.hpp"
-#include "running.hpp"
+#include "calling.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -18,175 +7,116 @@ using namespace nb::literals;
 namespace tutti::python {
 namespace {
 
-using Counts = std::optional<std::vector<std::size_t>>;
-
-std::span<const std::size_t> span_of(const Counts& counts) {
-  return counts ? std::span<const std::size_t>(*counts) : std::span<const std::size_t>();
-}
-
 nb::object all_reduce(const GroupHandle& self, nb::handle array, ReduceOp op, nb::handle factor,
                       nb::handle timeout, bool asynchronous) {
-  Memory memory("all_reduce");
-  AllReduceOptions options;
-  options.op = op;
-  options.timeout = timeout_of(timeout);
-  const TensorView view = memory.one(array, "array", Use::write);
-  take_factor(factor, memory, options);
-  return run(self.open(), std::move(memory), asynchronous,
-             [&](ProcessGroup& group) { return group.all_reduce(view, options); });
+  return Call<Kind::all_reduce, AllReduceOptions>("all_reduce", self, {.op = op},
+                                                  {timeout, asynchronous})
+      .in_place(
+          One{array}, [](auto& group, const auto&... all) { return group.all_reduce(all...); },
+          factor);
 }
 
 nb::object broadcast(const GroupHandle& self, nb::handle array, int root, nb::handle timeout,
                      bool asynchronous) {
-  const Group group = self.open();
-  Memory memory("broadcast");
-  const BroadcastOptions options{.root = root, .timeout = timeout_of(timeout)};
-  const TensorView view =
-      memory.one(array, "array", group->rank() == root ? Use::shown : Use::write);
-  return run(group, std::move(memory), asynchronous,
-             [&](ProcessGroup& all) { return all.broadcast(view, options); });
+  return Call<Kind::broadcast, BroadcastOptions>("broadcast", self, {.root = root},
+                                                 {timeout, asynchronous})
+      .in_place(One{array},
+                [](auto& group, const auto&... all) { return group.broadcast(all...); });
 }
 
 nb::object reduce(const GroupHandle& self, nb::handle array, int root, ReduceOp op,
                   nb::handle factor, nb::handle timeout, bool asynchronous) {
-  const Group group = self.open();
-  Memory memory("reduce");
-  ReduceOptions options;
-  options.root = root;
-  options.op = op;
-  options.timeout = timeout_of(timeout);
-  const TensorView view =
-      memory.one(array, "array", group->rank() == root ? Use::write : Use::shown);
-  take_factor(factor, memory, options);
-  return run(group, std::move(memory), asynchronous,
-             [&](ProcessGroup& all) { return all.reduce(view, options); });
+  return Call<Kind::reduce, ReduceOptions>("reduce", self, {.root = root, .op = op},
+                                           {timeout, asynchronous})
+      .in_place(
+          One{array}, [](auto& group, const auto&... all) { return group.reduce(all...); }, factor);
 }
 
-nb::object all_gather(const GroupHandle& self, nb::handle output, nb::handle input, Counts counts,
-                      nb::handle timeout, bool asynchronous) {
-  Memory memory("all_gather");
-  const TensorView out = memory.one(output, "output", Use::write);
-  const TensorView in = memory.one(input, "input", Use::read);
-  const AllGatherOptions options{.output_counts = span_of(counts), .timeout = timeout_of(timeout)};
-  return run(self.open(), std::move(memory), asynchronous,
-             [&](ProcessGroup& group) { return group.all_gather(out, in, options); });
+nb::object all_gather(const GroupHandle& self, nb::handle output, nb::handle input,
+                      const Counts& counts, nb::handle timeout, bool asynchronous) {
+  return Call<Kind::all_gather, AllGatherOptions>(
+             "all_gather", self, {.output_counts = span_of(counts)}, {timeout, asynchronous})
+      .apart(One{output}, One{input},
+             [](auto& group, const auto&... all) { return group.all_gather(all...); });
 }
 
 nb::object all_gather_list(const GroupHandle& self, nb::handle outputs, nb::handle input,
                            nb::handle timeout, bool asynchronous) {
-  Memory memory("all_gather_list");
-  const std::vector<TensorView> out = memory.list(outputs, "output", Use::write);
-  const TensorView in = memory.one(input, "input", Use::read);
-  AllGatherOptions options;
-  options.timeout = timeout_of(timeout);
-  return run(self.open(), std::move(memory), asynchronous, [&](ProcessGroup& group) {
-    return group.all_gather(std::span<const TensorView>(out), in, options);
-  });
+  return Call<Kind::all_gather, AllGatherOptions>("all_gather_list", self, {},
+                                                  {timeout, asynchronous})
+      .apart(List{outputs}, One{input},
+             [](auto& group, const auto&... all) { return group.all_gather(all...); });
 }
 
 nb::object gather(const GroupHandle& self, nb::handle output, nb::handle input, int root,
                   nb::handle timeout, bool asynchronous) {
-  const Group group = self.open();
-  Memory memory("gather");
-  TensorView out;
-  if (group->rank() == root) out = memory.one(output, "output", Use::write);
-  const TensorView in = memory.one(input, "input", Use::read);
-  const GatherOptions options{.root = root, .timeout = timeout_of(timeout)};
-  return run(group, std::move(memory), asynchronous,
-             [&](ProcessGroup& all) { return all.gather(out, in, options); });
+  return Call<Kind::gather, GatherOptions>("gather", self, {.root = root}, {timeout, asynchronous})
+      .apart(One{output}, One{input},
+             [](auto& group, const auto&... all) { return group.gather(all...); });
 }
 
 nb::object gather_list(const GroupHandle& self, nb::handle outputs, nb::handle input, int root,
                        nb::handle timeout, bool asynchronous) {
-  const Group group = self.open();
-  Memory memory("gather_list");
-  std::vector<TensorView> out;
-  if (group->rank() == root) out = memory.list(outputs, "output", Use::write);
-  const TensorView in = memory.one(input, "input", Use::read);
-  const GatherOptions options{.root = root, .timeout = timeout_of(timeout)};
-  return run(group, std::move(memory), asynchronous, [&](ProcessGroup& all) {
-    return all.gather(std::span<const TensorView>(out), in, options);
-  });
+  return Call<Kind::gather, GatherOptions>("gather_list", self, {.root = root},
+                                           {timeout, asynchronous})
+      .apart(List{outputs}, One{input},
+             [](auto& group, const auto&... all) { return group.gather(all...); });
 }
 
 nb::object scatter(const GroupHandle& self, nb::handle output, nb::handle input, int root,
                    nb::handle timeout, bool asynchronous) {
-  const Group group = self.open();
-  Memory memory("scatter");
-  const TensorView out = memory.one(output, "output", Use::write);
-  TensorView in;
-  if (group->rank() == root) in = memory.one(input, "input", Use::read);
-  const ScatterOptions options{.root = root, .timeout = timeout_of(timeout)};
-  return run(group, std::move(memory), asynchronous,
-             [&](ProcessGroup& all) { return all.scatter(out, in, options); });
+  return Call<Kind::scatter, ScatterOptions>("scatter", self, {.root = root},
+                                             {timeout, asynchronous})
+      .apart(One{output}, One{input},
+             [](auto& group, const auto&... all) { return group.scatter(all...); });
 }
 
 nb::object scatter_list(const GroupHandle& self, nb::handle output, nb::handle inputs, int root,
                         nb::handle timeout, bool asynchronous) {
-  const Group group = self.open();
-  Memory memory("scatter_list");
-  const TensorView out = memory.one(output, "output", Use::write);
-  std::vector<TensorView> in;
-  if (group->rank() == root) in = memory.list(inputs, "input", Use::read);
-  const ScatterOptions options{.root = root, .timeout = timeout_of(timeout)};
-  return run(group, std::move(memory), asynchronous, [&](ProcessGroup& all) {
-    return all.scatter(out, std::span<const TensorView>(in), options);
-  });
+  return Call<Kind::scatter, ScatterOptions>("scatter_list", self, {.root = root},
+                                             {timeout, asynchronous})
+      .apart(One{output}, List{inputs},
+             [](auto& group, const auto&... all) { return group.scatter(all...); });
 }
 
 nb::object reduce_scatter(const GroupHandle& self, nb::handle output, nb::handle input, ReduceOp op,
-                          Counts counts, nb::handle factor, nb::handle timeout, bool asynchronous) {
-  Memory memory("reduce_scatter");
-  const TensorView out = memory.one(output, "output", Use::write);
-  const TensorView in = memory.one(input, "input", Use::read);
-  ReduceScatterOptions options;
-  options.op = op;
-  options.input_counts = span_of(counts);
-  options.timeout = timeout_of(timeout);
-  take_factor(factor, memory, options);
-  return run(self.open(), std::move(memory), asynchronous,
-             [&](ProcessGroup& group) { return group.reduce_scatter(out, in, options); });
+                          const Counts& counts, nb::handle factor, nb::handle timeout,
+                          bool asynchronous) {
+  return Call<Kind::reduce_scatter, ReduceScatterOptions>(
+             "reduce_scatter", self, {.op = op, .input_counts = span_of(counts)},
+             {timeout, asynchronous})
+      .apart(
+          One{output}, One{input},
+          [](auto& group, const auto&... all) { return group.reduce_scatter(all...); }, factor);
 }
 
 nb::object reduce_scatter_list(const GroupHandle& self, nb::handle output, nb::handle inputs,
                                ReduceOp op, nb::handle factor, nb::handle timeout,
                                bool asynchronous) {
-  Memory memory("reduce_scatter_list");
-  const TensorView out = memory.one(output, "output", Use::write);
-  const std::vector<TensorView> in = memory.list(inputs, "input", Use::read);
-  ReduceScatterOptions options;
-  options.op = op;
-  options.timeout = timeout_of(timeout);
-  take_factor(factor, memory, options);
-  return run(self.open(), std::move(memory), asynchronous, [&](ProcessGroup& group) {
-    return group.reduce_scatter(out, std::span<const TensorView>(in), options);
-  });
+  return Call<Kind::reduce_scatter, ReduceScatterOptions>("reduce_scatter_list", self, {.op = op},
+                                                          {timeout, asynchronous})
+      .apart(
+          One{output}, List{inputs},
+          [](auto& group, const auto&... all) { return group.reduce_scatter(all...); }, factor);
 }
 
 nb::object all_to_all(const GroupHandle& self, nb::handle output, nb::handle input,
-                      Counts output_splits, Counts input_splits, nb::handle timeout,
+                      const Counts& output_splits, const Counts& input_splits, nb::handle timeout,
                       bool asynchronous) {
-  Memory memory("all_to_all");
-  const TensorView out = memory.one(output, "output", Use::write);
-  const TensorView in = memory.one(input, "input", Use::read);
-  const AllToAllOptions options{.output_splits = span_of(output_splits),
-                                .input_splits = span_of(input_splits),
-                                .timeout = timeout_of(timeout)};
-  return run(self.open(), std::move(memory), asynchronous,
-             [&](ProcessGroup& group) { return group.all_to_all(out, in, options); });
+  return Call<Kind::all_to_all, AllToAllOptions>(
+             "all_to_all", self,
+             {.output_splits = span_of(output_splits), .input_splits = span_of(input_splits)},
+             {timeout, asynchronous})
+      .apart(One{output}, One{input},
+             [](auto& group, const auto&... all) { return group.all_to_all(all...); });
 }
 
 nb::object all_to_all_list(const GroupHandle& self, nb::handle outputs, nb::handle inputs,
                            nb::handle timeout, bool asynchronous) {
-  Memory memory("all_to_all_list");
-  const std::vector<TensorView> out = memory.list(outputs, "output", Use::write);
-  const std::vector<TensorView> in = memory.list(inputs, "input", Use::read);
-  AllToAllOptions options;
-  options.timeout = timeout_of(timeout);
-  return run(self.open(), std::move(memory), asynchronous, [&](ProcessGroup& group) {
-    return group.all_to_all(std::span<const TensorView>(out), std::span<const TensorView>(in),
-                            options);
-  });
+  return Call<Kind::all_to_all, AllToAllOptions>("all_to_all_list", self, {},
+                                                 {timeout, asynchronous})
+      .apart(List{outputs}, List{inputs},
+             [](auto& group, const auto&... all) { return group.all_to_all(all...); });
 }
 
 nb::object barrier(const GroupHandle& self, nb::handle timeout, bool asynchronous) {

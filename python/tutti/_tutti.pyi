@@ -189,7 +189,10 @@ class ProcessGroup:
     def group_rank(self, global_rank: int) -> int | None:
         """Rank of this group for a rank of the world; None for a non-member."""
 
-    # Each collective: `async_op` False blocks and returns None, True returns a Work.
+    # Each collective: `async_op` False blocks and returns None, True returns a Work. Those of several arrays
+    # take lists or tuples: the same number of arrays, of one dtype and the same sizes, on every rank.
+
+    # Made from the bindings by tools/stubs.py --write.
 
     def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
                    timeout: Timeout = None, async_op: bool = False) -> Work | None:
@@ -212,7 +215,7 @@ class ProcessGroup:
 
     def all_gather_list(self, outputs: Sequence[Array], input: Array, *, timeout: Timeout = None,
                         async_op: bool = False) -> Work | None:
-        """The same into one array for each rank, of any sizes (the same on every rank)."""
+        """The same into one array for each rank, of any sizes."""
 
     def gather(self, output: Array | None, input: Array, root: int = 0, *, timeout: Timeout = None,
                async_op: bool = False) -> Work | None:
@@ -224,11 +227,11 @@ class ProcessGroup:
 
     def scatter(self, output: Array, input: Array | None, root: int = 0, *, timeout: Timeout = None,
                 async_op: bool = False) -> Work | None:
-        """Hand out the root's input: block r goes to rank r; the others' input is not looked at."""
+        """Hand out the root's input: block r goes to rank r; the others' is not looked at."""
 
     def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
                      timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """The same from one array for each rank; not looked at but on the root."""
+        """The same from one array for each rank."""
 
     def reduce_scatter(self, output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, *,
                        counts: Sequence[int] | None = None, factor: Factor = None,
@@ -238,10 +241,9 @@ class ProcessGroup:
     def reduce_scatter_list(self, output: Array, inputs: Sequence[Array],
                             op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
                             timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """The same from one array for each rank, of any sizes (the same on every rank)."""
+        """The same from one array for each rank, of any sizes."""
 
-    def all_to_all(self, output: Array, input: Array, *,
-                   output_splits: Sequence[int] | None = None,
+    def all_to_all(self, output: Array, input: Array, *, output_splits: Sequence[int] | None = None,
                    input_splits: Sequence[int] | None = None, timeout: Timeout = None,
                    async_op: bool = False) -> Work | None:
         """Send block r of the input to rank r, get block r of the output from it. The splits count
@@ -251,34 +253,35 @@ class ProcessGroup:
                         timeout: Timeout = None, async_op: bool = False) -> Work | None:
         """The same with one array for each rank, of any sizes."""
 
-    # Several arrays of one dtype in one operation, with one Work: many small ones in the time of one.
-    # The same number of arrays, of the same sizes, on every rank; lists or tuples.
+    def barrier(self, *, timeout: Timeout = None, async_op: bool = False) -> Work | None:
+        """Done when every rank has called it."""
 
     def all_reduce_coalesced(self, arrays: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *,
                              factor: Factor = None, timeout: Timeout = None,
                              async_op: bool = False) -> Work | None:
-        """all_reduce of each. `factor`: one number, or one for each element of all in a row."""
+        """all_reduce of several arrays of one dtype in one operation: many small ones in the time
+        of one. The same number, of the same sizes, on every rank."""
 
     def broadcast_coalesced(self, arrays: Sequence[Array], root: int = 0, *,
                             timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """broadcast of each."""
+        """broadcast of several arrays in one operation."""
 
     def all_gather_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], *,
                              timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """all_gather of each: outputs[t] has size times the elements of inputs[t], or
-        outputs[r * len(inputs) + t] is where inputs[t] of rank r goes."""
+        """all_gather of several arrays in one operation: outputs[t] has size times the elements of
+        inputs[t], or outputs[r * len(inputs) + t] is where inputs[t] of rank r goes."""
 
     def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array],
                                  op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
                                  timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """reduce_scatter of each: inputs[t] has size times the elements of outputs[t]."""
+        """reduce_scatter of several arrays in one operation: inputs[t] has size times the elements
+        of outputs[t]."""
+
+    # The end of what is made.
 
     def monitored_barrier(self, *, timeout: Timeout = None, wait_all_ranks: bool = False) -> None:
         """A barrier that tells who has not come: rank 0 waits so long for the others, and names the
         first (or all) in its TimeoutError; the group is then broken. Slower than barrier."""
-
-    def barrier(self, *, timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """Done when every rank has called it."""
 
     def send(self, array: Array, dst: int, *, tag: int = 0, timeout: Timeout = None) -> None:
         """Send to one rank; return when the array may be used again."""

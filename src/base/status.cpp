@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 
 namespace tutti {
 

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "engine/extent.hpp"
 
 namespace tutti::engine {

@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "base/log.hpp"
 #include "engine/p2p_matcher.hpp"
 #include "kernels/reduce.hpp"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <span>
 
+#include <tutti/kinds.hpp>
 #include "base/fnv.hpp"
-#include "base/kinds.hpp"
 #include "engine/call_code.hpp"
 
 namespace tutti::engine {

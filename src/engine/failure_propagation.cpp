@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <tutti/kinds.hpp>
 #include "base/agreed_settings.hpp"
-#include "base/kinds.hpp"
 #include "base/shown.hpp"
 #include "engine/engine.hpp"
 #include "engine/extent.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "kernels/narrow.hpp"
 #include "plan/builders.hpp"
 #include "plan/select.hpp"

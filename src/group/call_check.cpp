@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "group/factor.hpp"
 #include "group/overlap.hpp"
 #include "group/pieces_check.hpp"

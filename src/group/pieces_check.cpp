@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "group/overlap.hpp"
 #include "group/views_check.hpp"
 

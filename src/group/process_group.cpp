@@ -10,7 +10,7 @@
 
 #include <tutti/backend.hpp>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "base/shown.hpp"
 #include "group/call_check.hpp"
 #include "group/factor.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 
 namespace tutti::plan {
 namespace {

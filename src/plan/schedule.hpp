@@ -83,12 +83,12 @@ struct Expr {
 /// part_chunk: chunk c of part p. A step on zero elements does nothing (a message of zero elements
 /// is not sent, and a receive of zero elements is complete at once: both sides see the same sizes).
 ///
-/// Operations of blocks (src/base/kinds.hpp) have P blocks, one for each rank, and `count` is the
-/// sum of them. block: block `part`. block_chunk: chunk c of that block. In all_to_all a block is
-/// the one for rank `part` in the input and in stages, and the one from rank `part` in the output
-/// and in scratch. What may be a list of tensors, or a tensor that differs in length from the
-/// operation (see Layout), is only touched by these two shapes. blocks: `parts` blocks from `part`
-/// on, of what lies in one piece: stages and scratch.
+/// Operations of blocks (include/tutti/kinds.hpp) have P blocks, one for each rank, and `count` is
+/// the sum of them. block: block `part`. block_chunk: chunk c of that block. In all_to_all a block
+/// is the one for rank `part` in the input and in stages, and the one from rank `part` in the
+/// output and in scratch. What may be a list of tensors, or a tensor that differs in length from
+/// the operation (see Layout), is only touched by these two shapes. blocks: `parts` blocks from
+/// `part` on, of what lies in one piece: stages and scratch.
 struct Slice {
   enum class Shape : std::uint8_t {
     whole,

@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 
 namespace tutti::plan {
 namespace {

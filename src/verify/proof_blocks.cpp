@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "verify/proof_machine.hpp"
 
 // Which elements a rank's input and output hold, and where. Elements of all_to_all have a number of

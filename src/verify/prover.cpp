@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "verify/proof_machine.hpp"
 #include "verify/shape.hpp"
 

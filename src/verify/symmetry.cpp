@@ -3,7 +3,7 @@
 #include <map>
 #include <string>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "verify/proof_machine.hpp"
 #include "verify/prover.hpp"
 #include "verify/text.hpp"

@@ -142,6 +142,28 @@ class CheckDocs(PlantedTree):
         self.plant("docs/backends.md", "<!-- The table: tools/promises.py --write -->\n\n| promise | on mpi | test |\n"
                    f"|---|---|---|\n| It is fast | {page} | `IsHigh` |\n\n<!-- The end of the table. -->\n")
 
+    def plant_kinds(self, number=1, row='{"scatter", Layout::scatter, false, true, On::root}',
+                    page="kind, root, dtype, number of elements of a block"):
+        self.plant("include/tutti/collective.hpp",
+                   f"/// All.\nenum class Kind {{\n  barrier = 0,\n  scatter = {number},  ///< out\n}};\n")
+        self.plant("include/tutti/kinds.hpp",
+                   f"inline constexpr KindTraits kKindTraits[] = {{\n    {{\"barrier\"}},\n    {row},\n}};\n")
+        self.plant("docs/fingerprint.md", "<!-- The table: tools/kinds.py --write -->\n\n"
+                   "| operation | number | agreed by all | pairwise | free on each rank |\n|---|---|---|---|---|\n"
+                   "| `barrier` | 0 | kind | - | timeout, sync or async |\n"
+                   f"| `scatter` | 1 | {page} | - | shape, strides, address, timeout, sync or async, a tensor or "
+                   "a list |\n\n<!-- The end of the table. -->\n")
+
+    def test_the_table_of_kinds_is_that_of_the_code(self):
+        self.plant_kinds()
+        self.assert_clean("check_docs")
+        self.plant_kinds(row='{"scatter", Layout::scatter, true, true, On::root}')
+        self.assert_fault("check_docs", "docs/fingerprint.md: its table is not that of include/tutti/kinds.hpp")
+        self.plant_kinds(page="kind")
+        self.assert_fault("check_docs", "docs/fingerprint.md: its table")
+        self.plant_kinds(number=2)
+        self.assert_fault("check_docs", "kinds: the rows of include/tutti/kinds.hpp are not those of Kind")
+
     def test_promises_are_those_of_the_code(self):
         self.plant_promises()
         self.assert_clean("check_docs")

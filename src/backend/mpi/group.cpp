@@ -3,11 +3,11 @@
 #include <algorithm>
 #include <new>
 
+#include <tutti/kinds.hpp>
 #include "backend/mpi/driver.hpp"
 #include "backend/mpi/kept.hpp"
 #include "backend/mpi/world.hpp"
 #include "base/deadline.hpp"
-#include "base/kinds.hpp"
 
 // An operation on its way: compared, given to MPI, ended. group_ends.cpp has the ways it goes
 // wrong.

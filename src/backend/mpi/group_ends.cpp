@@ -2,10 +2,10 @@
 #include <cstdio>
 #include <utility>
 
+#include <tutti/kinds.hpp>
 #include "backend/mpi/driver.hpp"
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/world.hpp"
-#include "base/kinds.hpp"
 
 // How operations and groups go wrong, and what the others are told.
 namespace tutti::mpi {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <memory>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "kernels/pack.hpp"
 #include "kernels/reduce.hpp"
 

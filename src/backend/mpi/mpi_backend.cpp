@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/kinds.hpp>
 #include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/meeting.hpp"
 #include "backend/mpi/promises.hpp"
-#include "base/kinds.hpp"
 #include "base/shown.hpp"
 #include "kernels/reduce.hpp"
 #include "os/cpu_quota.hpp"

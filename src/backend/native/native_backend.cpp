@@ -2,8 +2,8 @@
 
 #include <utility>
 
+#include <tutti/kinds.hpp>
 #include "backend/native/promises.hpp"
-#include "base/kinds.hpp"
 #include "kernels/reduce.hpp"
 
 namespace tutti::native {

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 
 namespace tutti::engine::simulation {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <type_traits>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 
 namespace tutti::engine::simulation {
 namespace {

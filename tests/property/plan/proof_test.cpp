@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "proof_cases.hpp"
 #include "verify/text.hpp"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 
 namespace tutti::plan {
 namespace {

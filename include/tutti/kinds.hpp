@@ -5,7 +5,9 @@
 
 #include <tutti/collective.hpp>
 
-// What is known about each kind of operation, in one place.
+// What is known about each kind of operation, in one place. The library's checks, fingerprints,
+// plans and texts read it, and so do Python's bindings and `tutti bench`; a backend of one's own
+// may.
 namespace tutti {
 
 /// Which elements of an operation a rank's input and output hold. An operation of P ranks has
@@ -33,6 +35,7 @@ enum class Uneven : std::uint8_t {
   pairwise,  ///< what a rank has for another is what that one expects, and nobody else knows
 };
 
+/// What one kind of operation is.
 struct KindTraits {
   std::string_view name;
   Layout layout = Layout::none;
@@ -43,7 +46,17 @@ struct KindTraits {
   Uneven uneven = Uneven::no;
 };
 
-/// Row by row in the order of the numbers.
+/// Row by row in the order of the numbers. Checks, fingerprints, texts and what the prover expects
+/// follow from a row; tools/kinds.py and tools/stubs.py make tables and stubs of it. What is to be
+/// written for a new kind:
+/// - the call: process_group.hpp and options.hpp, src/group/process_group.cpp or collectives.cpp;
+///   only a new Layout touches src/group/call_check.cpp, src/engine/extent.cpp and the prover;
+/// - its algorithms: builders in src/plan, their rows in src/plan/select.cpp; src/backend/mpi;
+/// - its faces: python/src/collectives.cpp, python/tutti/distributed (collectives, methods, names),
+///   bench/operations.cpp and a case in each of bench/peers;
+/// - its tests: tests/support/prepared_call.hpp and operations.hpp (all backends, faults,
+///   disagreements), tests/property (proof_cases.hpp, engine, group), tests/python;
+/// - its pages: semantics, algorithms, configuration, torch-names, the tours in examples.
 inline constexpr KindTraits kKindTraits[] = {
     {"barrier"},
     {"broadcast", Layout::same, false, true, On::root, On::others},
@@ -61,6 +74,7 @@ inline constexpr KindTraits kKindTraits[] = {
 };
 static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
 
+/// The row of a kind.
 [[nodiscard]] constexpr const KindTraits& traits_of(Kind kind) noexcept {
   return kKindTraits[static_cast<int>(kind)];
 }
@@ -70,18 +84,21 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
   return traits_of(kind).layout != Layout::pair;
 }
 
+/// Has elements: all but barriers.
 [[nodiscard]] constexpr bool has_data(Kind kind) noexcept {
   return traits_of(kind).layout != Layout::none;
 }
 
+/// Is the rank one of them?
 [[nodiscard]] constexpr bool is_on(On on, int rank, int root) noexcept {
   return on == On::all || (on == On::root) == (rank == root);
 }
 
-/// Does this rank read from its input / write to its output?
+/// Does this rank read from its input?
 [[nodiscard]] constexpr bool uses_input(Kind kind, int rank, int root) noexcept {
   return has_data(kind) && is_on(traits_of(kind).reads, rank, root);
 }
+/// Does this rank write to its output?
 [[nodiscard]] constexpr bool uses_output(Kind kind, int rank, int root) noexcept {
   return has_data(kind) && is_on(traits_of(kind).writes, rank, root);
 }
