@@ -9,8 +9,9 @@ namespace {
 
 /// The places are the numbers of the protocol, which workers of older builds know: only append.
 constexpr Operation kOperations[] = {
-    Kind::all_reduce, Kind::broadcast, Kind::barrier,        Kind::reduce,     Kind::all_gather,
-    Kind::gather,     Kind::scatter,   Kind::reduce_scatter, Kind::all_to_all, Kind::send,
+    Kind::all_reduce, Kind::broadcast, Kind::barrier, Kind::reduce,
+    Kind::all_gather, Kind::gather,    Kind::scatter, Kind::reduce_scatter,
+    Kind::all_to_all, Kind::send,      Kind::scan,    Kind::exclusive_scan,
 };
 
 std::size_t blocks(bool many, int ranks) { return many ? static_cast<std::size_t>(ranks) : 1; }

@@ -104,6 +104,16 @@ int main() {
   table.show("reduce to rank 0, SUM", own, value,
              [&](int r) { return r == 0 ? Row{all} : Row{r}; });
 
+  value = own;
+  world.scan(value).wait();
+  table.show("scan, SUM: of the ranks up to each", own, value,
+             [](int r) { return Row{r * (r + 1) / 2}; });
+
+  value = own;
+  world.scan(value, {.exclusive = true}).wait();
+  table.show("exclusive scan: without its own", own, value,
+             [](int r) { return Row{r * (r - 1) / 2}; });
+
   Row row(n);
   world.all_gather(row, own).wait();
   table.show("all_gather", own, row, [&](int) { return ranks; });

@@ -37,6 +37,7 @@ class Kind:
     reads: str = "all"
     writes: str = "all"
     uneven: str = "no"
+    prefix: bool = False
 
 
 def rows(root):

@@ -60,6 +60,10 @@ class Mpi final : public tutti::bench::Library {
         MPI_Reduce_scatter_block(in, out, count, real, MPI_SUM, world);
         break;
       case Operation::all_to_all: MPI_Alltoall(in, count, real, out, count, real, world); break;
+      case Operation::scan: MPI_Scan(MPI_IN_PLACE, out, count, real, MPI_SUM, world); break;
+      case Operation::exclusive_scan:
+        MPI_Exscan(MPI_IN_PLACE, out, count, real, MPI_SUM, world);
+        break;
       case Operation::send: there_and_back(out, count); break;
       default: no_such_call(operation);
     }

@@ -39,6 +39,8 @@ class Tutti final : public tutti::bench::Library {
       case Operation::scatter: world_.scatter(out, all_in).wait(); break;
       case Operation::reduce_scatter: world_.reduce_scatter(out, all_in).wait(); break;
       case Operation::all_to_all: world_.all_to_all(all_out, all_in).wait(); break;
+      case Operation::scan: world_.scan(out).wait(); break;
+      case Operation::exclusive_scan: world_.scan(out, {.exclusive = true}).wait(); break;
       case Operation::send: there_and_back(out); break;
       default: no_such_call(operation);
     }

@@ -222,7 +222,7 @@ class Server {
   /// What the output must hold after the call of `verify`.
   [[nodiscard]] int expected(int block, std::size_t i) const {
     const int rank = library_.rank();
-    const int n = library_.size();
+    const int n = ranks_combined(operation_, rank, library_.size());
     const auto sum = [&](int of_block) { return n * value(0, of_block, i) + n * (n - 1) / 2; };
     const KindTraits& traits = traits_of(operation_);
     const bool same = traits.layout == Layout::same;

@@ -63,6 +63,14 @@ value = own()
 dist.reduce(value, dst=0)
 show("reduce to rank 0, SUM", own(), value, lambda r: [total] if r == 0 else [r])
 
+value = own()
+dist.scan(value)
+show("scan, SUM: of the ranks up to each", own(), value, lambda r: [r * (r + 1) // 2])
+
+value = own()
+dist.scan(value, exclusive=True)
+show("exclusive scan: without its own", own(), value, lambda r: [r * (r - 1) // 2])
+
 row = np.empty(size, int)
 dist.all_gather_into_tensor(row, own())
 show("all_gather", own(), row, lambda r: ranks)

@@ -48,10 +48,12 @@ enum class Kind : std::uint8_t {
   all_to_all = 10,
   send = 11,  ///< point to point: not numbered with the others
   recv = 12,
+  scan = 13,            ///< what the ranks up to each have, combined
+  exclusive_scan = 14,  ///< the same without its own; rank 0 gets nothing
 };
 
 /// Number of kinds; every valid Kind is below it.
-inline constexpr int kKindCount = 13;
+inline constexpr int kKindCount = 15;
 
 /// "all_reduce", ...
 [[nodiscard]] std::string_view to_string(Kind kind) noexcept;

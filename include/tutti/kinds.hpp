@@ -25,7 +25,8 @@ enum class Layout : std::uint8_t {
 enum class On : std::uint8_t {
   all,
   root,
-  others,  ///< all but the root
+  others,       ///< all but the root
+  after_first,  ///< all but rank 0
 };
 
 /// Whether the blocks of the ranks may differ in size.
@@ -44,6 +45,7 @@ struct KindTraits {
   On reads = On::all;    ///< who has an input
   On writes = On::all;   ///< who has an output
   Uneven uneven = Uneven::no;
+  bool prefix = false;  ///< what a rank gets comes from the ranks up to it, and not from all
 };
 
 /// Row by row in the order of the numbers. Checks, fingerprints, texts and what the prover expects
@@ -71,6 +73,8 @@ inline constexpr KindTraits kKindTraits[] = {
     {"all_to_all", Layout::exchange, false, false, On::all, On::all, Uneven::pairwise},
     {"send", Layout::pair, false, false},
     {"recv", Layout::pair, false, false},
+    {"scan", Layout::same, true, false, On::all, On::all, Uneven::no, true},
+    {"exclusive_scan", Layout::same, true, false, On::all, On::after_first, Uneven::no, true},
 };
 static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
 
@@ -91,6 +95,7 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
 
 /// Is the rank one of them?
 [[nodiscard]] constexpr bool is_on(On on, int rank, int root) noexcept {
+  if (on == On::after_first) return rank != 0;
   return on == On::all || (on == On::root) == (rank == root);
 }
 
@@ -101,6 +106,12 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
 /// Does this rank write to its output?
 [[nodiscard]] constexpr bool uses_output(Kind kind, int rank, int root) noexcept {
   return has_data(kind) && is_on(traits_of(kind).writes, rank, root);
+}
+
+/// Of how many ranks, 0 and those that follow it, a reduction combines what this rank gets.
+[[nodiscard]] constexpr int ranks_combined(Kind kind, int rank, int size) noexcept {
+  if (!traits_of(kind).prefix) return size;
+  return traits_of(kind).writes == On::all ? rank + 1 : rank;
 }
 
 }  // namespace tutti

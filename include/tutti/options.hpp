@@ -42,6 +42,17 @@ struct ReduceOptions {  ///< What a reduce may be told beside its buffer.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
+struct ScanOptions {  ///< What a scan may be told beside its buffer.
+  ReduceOp op = ReduceOp::sum;
+  /// Leave this rank's own values out: rank r gets what the ranks 0 to r - 1 have. Rank 0 gets
+  /// nothing, and its buffer stays as it is.
+  bool exclusive = false;
+  /// PREMUL_SUM: what this rank's input is multiplied by, as for an all_reduce.
+  std::optional<double> factor = std::nullopt;
+  TensorView factors = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
 struct AllGatherOptions {  ///< What an all_gather may be told beside its buffers.
   /// Elements of each rank's block where they differ: the same numbers on every rank. Empty: all as
   /// many as the input has. Read during the call only.

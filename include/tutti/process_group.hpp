@@ -105,6 +105,18 @@ class ProcessGroup {
     return reduce(view_of(buffer), options);
   }
 
+  /// Combines on rank r the buffers of the ranks 0 to r; with `exclusive`, of the ranks 0 to r - 1:
+  /// then rank 0's buffer stays as it is. AVG divides by the number of ranks that are combined.
+  ///
+  /// Shapes, order, values and errors: as all_reduce of the ranks that are combined, which gives
+  /// the
+  ///           same bits. A rank may return before higher ranks have arrived.
+  Work scan(const TensorView& buffer, const ScanOptions& options = {});
+  template <NumberRange R>
+  Work scan(R&& buffer, const ScanOptions& options = {}) {
+    return scan(view_of(buffer), options);
+  }
+
   /// Puts the inputs of all ranks, in the order of the ranks, into everybody's output.
   ///
   /// Shapes:   equal dtype; equal count on every rank, or what `output_counts` says; the output has

@@ -32,6 +32,18 @@ nb::object reduce(const GroupHandle& self, nb::handle array, int root, ReduceOp 
           One{array}, [](auto& group, const auto&... all) { return group.reduce(all...); }, factor);
 }
 
+nb::object scan(const GroupHandle& self, nb::handle array, ReduceOp op, bool exclusive,
+                nb::handle factor, nb::handle timeout, bool asynchronous) {
+  const ScanOptions options{.op = op, .exclusive = exclusive};
+  const End end{timeout, asynchronous};
+  const auto start = [](auto& group, const auto&... all) { return group.scan(all...); };
+  if (exclusive)
+    return Call<Kind::exclusive_scan, ScanOptions>("scan", self, options, end)
+        .in_place(One{array}, start, factor);
+  return Call<Kind::scan, ScanOptions>("scan", self, options, end)
+      .in_place(One{array}, start, factor);
+}
+
 nb::object all_gather(const GroupHandle& self, nb::handle output, nb::handle input,
                       const Counts& counts, nb::handle timeout, bool asynchronous) {
   return Call<Kind::all_gather, AllGatherOptions>(
@@ -143,6 +155,11 @@ void bind_collectives(nb::class_<GroupHandle>& group) {
            "Copy the root's array into every other rank's. The root's may be read-only.")
       .def("reduce", &reduce, "array"_a.none(), root, op, nb::kw_only(), factor, timeout, async_op,
            "Combine the arrays of all ranks into the root's. The others' may be read-only.")
+      .def("scan", &scan, "array"_a.none(), op, nb::kw_only(), "exclusive"_a = false, factor,
+           timeout, async_op,
+           "Combine on rank r the arrays of the ranks 0 to r, in place; `exclusive`: of the ranks "
+           "0 to\n"
+           "r - 1, and rank 0's array stays as it is. AVG divides by the number of these ranks.")
       .def("all_gather", &all_gather, "output"_a.none(), "input"_a.none(), nb::kw_only(),
            "counts"_a = nb::none(), timeout, async_op,
            "Put the inputs of all ranks, one after the other, into everybody's output. `counts`:\n"

@@ -208,6 +208,11 @@ class ProcessGroup:
                async_op: bool = False) -> Work | None:
         """Combine the arrays of all ranks into the root's. The others' may be read-only."""
 
+    def scan(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, exclusive: bool = False,
+             factor: Factor = None, timeout: Timeout = None, async_op: bool = False) -> Work | None:
+        """Combine on rank r the arrays of the ranks 0 to r, in place; `exclusive`: of the ranks 0
+        to r - 1, and rank 0's array stays as it is. AVG divides by the number of these ranks."""
+
     def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None,
                    timeout: Timeout = None, async_op: bool = False) -> Work | None:
         """Put the inputs of all ranks, one after the other, into everybody's output. `counts`: the

@@ -370,8 +370,8 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
              op.output_pieces.empty();
   choose_staging_mode(op);
   // In place, each line of the output is in the cache when it is written: it has just been read.
-  const bool in_place = (call.kind == Kind::all_reduce || call.kind == Kind::reduce) &&
-                        call.input.data() == call.output.data();
+  const bool in_place = traits_of(call.kind).layout == Layout::same &&
+                        traits_of(call.kind).reduces && call.input.data() == call.output.data();
   op.stream_out = bound.stream_out && !in_place;
   op.deadline = TimePoint{};
   shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];

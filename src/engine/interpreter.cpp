@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include <tutti/kinds.hpp>
 #include "engine/elements.hpp"
 #include "engine/engine.hpp"
 #include "engine/member_at.hpp"
@@ -424,7 +425,8 @@ void Engine::reduce(Op& op, const Step& step) noexcept {
   const bool average = bound.average != nullptr && step.last;
   const auto combine = [&](void* dst, std::size_t count, bool past_cache) {
     if (average)
-      bound.average(dst, op.sources.data(), k, count, group.size);
+      bound.average(dst, op.sources.data(), k, count,
+                    traits_of(bound.kind).prefix ? k : group.size);
     else
       (past_cache ? bound.reduce_past : bound.reduce)(dst, op.sources.data(), k, count);
   };

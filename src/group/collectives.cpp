@@ -41,6 +41,15 @@ Work ProcessGroup::reduce(const TensorView& buffer, const ReduceOptions& options
   return submit(call, options.timeout, false);
 }
 
+Work ProcessGroup::scan(const TensorView& buffer, const ScanOptions& options) {
+  Factor factor(options.op, buffer.dtype(), options.factor, options.factors);
+  Details details;
+  details.factor = factor.view();
+  const Kind kind = options.exclusive ? Kind::exclusive_scan : Kind::scan;
+  Collective call = call_of(kind, buffer, buffer, details, 0, options.op);
+  return submit(call, options.timeout, false);
+}
+
 Work ProcessGroup::all_gather(const TensorView& output, const TensorView& input,
                               const AllGatherOptions& options) {
   Details details;

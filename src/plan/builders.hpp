@@ -45,6 +45,11 @@ struct Shape {
 [[nodiscard]] Schedule one_shot_reduce(const Shape& s);
 /// reduce: in chunks; each rank owns a slice of each chunk and reduces it, the root copies it out.
 [[nodiscard]] Schedule slice_owner_reduce(const Shape& s);
+/// scan: everybody stages, each reduces what the ranks up to it have staged.
+[[nodiscard]] Schedule one_shot_scan(const Shape& s);
+[[nodiscard]] Schedule one_shot_exclusive_scan(const Shape& s);
+[[nodiscard]] Schedule chunked_scan(const Shape& s);
+[[nodiscard]] Schedule chunked_exclusive_scan(const Shape& s);
 /// all_gather: everybody stages its block and copies the others'.
 [[nodiscard]] Schedule one_shot_all_gather(const Shape& s);
 [[nodiscard]] Schedule chunked_all_gather(const Shape& s);
@@ -86,6 +91,12 @@ struct Shape {
 [[nodiscard]] Schedule owners_reduce(const Shape& s);
 /// reduce: along the tree of additions, bent so that it ends at the root.
 [[nodiscard]] Schedule binomial_reduce(const Shape& s);
+/// scan: everybody sends everything to the higher ranks: one latency.
+[[nodiscard]] Schedule exchange_scan(const Shape& s);
+[[nodiscard]] Schedule exchange_exclusive_scan(const Shape& s);
+/// scan: each rank owns a part, makes the results of all ranks for it and sends them.
+[[nodiscard]] Schedule direct_scan(const Shape& s);
+[[nodiscard]] Schedule direct_exclusive_scan(const Shape& s);
 /// all_gather: everybody sends its block to everybody.
 [[nodiscard]] Schedule direct_all_gather(const Shape& s);
 /// all_gather: ceil(log2 P) rounds, in each of which twice as many blocks are sent.

@@ -85,9 +85,19 @@ class Program {
   void loop(Times how_often);
   void end_loop();
 
-  /// `body(peer)` for every other rank, from the next one on: steps for each where they are few,
-  /// else two loops. The peer is a number or a number plus a loop variable, never taken modulo the
-  /// size, so that `plus` can add it to slots.
+  /// `body(rank)` for so many ranks from `first` on: steps for each where they are few, else a
+  /// loop. The rank is a number or a number plus a loop variable, never taken modulo the size, so
+  /// that it can be added to slots.
+  template <class Body>
+  void for_ranks(int first, int count, Body body) {
+    if (count <= kEnumerated) {
+      for (int k = 0; k < count; ++k) body(first + k);
+      return;
+    }
+    loop_over(first, count, body);
+  }
+
+  /// The same for every other rank, from the next one on.
   template <class Body>
   void for_each_other(Body body) {
     const int rank = schedule_.rank;
@@ -96,14 +106,8 @@ class Program {
       for (int k = 1; k < size; ++k) body((rank + k) % size);
       return;
     }
-    const auto run = [&](int first, int count) {
-      if (count == 0) return;
-      loop(times(count));
-      body(first + (depth_ == 1 ? Expr::loop() : Expr::inner_loop()));
-      end_loop();
-    };
-    run(rank + 1, size - 1 - rank);
-    run(0, rank);
+    loop_over(rank + 1, size - 1 - rank, body);
+    loop_over(0, rank, body);
   }
 
   /// This rank's own stage / that of `rank`.
@@ -119,6 +123,13 @@ class Program {
 
   Program(std::string_view algorithm, Kind kind, const Shape& s);
   Step& add(StepKind kind);
+  template <class Body>
+  void loop_over(int first, int count, const Body& body) {
+    if (count == 0) return;
+    loop(times(count));
+    body(first + (depth_ == 1 ? Expr::loop() : Expr::inner_loop()));
+    end_loop();
+  }
 
   Schedule schedule_;
   std::int32_t open_[2] = {0, 0};

@@ -93,6 +93,14 @@ constexpr std::array kAlgorithms{
     algorithm(Kind::all_to_all, "one_shot", one_shot_all_to_all, kOneHost),
     algorithm(Kind::all_to_all, "chunked", chunked_all_to_all, kOneHost),
     algorithm(Kind::all_to_all, "direct_all_to_all", direct_all_to_all, kAnySplits),
+    algorithm(Kind::scan, "one_shot", one_shot_scan, kOneHost | kSinglePass),
+    algorithm(Kind::scan, "chunked", chunked_scan, kOneHost | kSinglePass),
+    algorithm(Kind::scan, "exchange", exchange_scan, kSinglePass),
+    algorithm(Kind::scan, "direct", direct_scan, kSinglePass),
+    algorithm(Kind::exclusive_scan, "one_shot", one_shot_exclusive_scan, kOneHost | kSinglePass),
+    algorithm(Kind::exclusive_scan, "chunked", chunked_exclusive_scan, kOneHost | kSinglePass),
+    algorithm(Kind::exclusive_scan, "exchange", exchange_exclusive_scan, kSinglePass),
+    algorithm(Kind::exclusive_scan, "direct", direct_exclusive_scan, kSinglePass),
 };
 
 /// Where the ranks are. fit: one host with a CPU for each; oversubscribed: one host with fewer
@@ -204,6 +212,24 @@ constexpr Row kTable[] = {
     // Blocks as each rank likes.
     {Kind::all_to_all, Where::fit, kAnyRanks, kAny, "direct_all_to_all", 0},
     {Kind::all_to_all, Where::oversubscribed, kAnyRanks, kAny, "direct_all_to_all", 0},
+
+    {Kind::scan, Where::fit, kAnyRanks, 8 * kKiB, "one_shot", 0},
+    {Kind::scan, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::scan, Where::oversubscribed, kAnyRanks, 16 * kKiB, "one_shot", 0},
+    {Kind::scan, Where::oversubscribed, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::scan, Where::spread, 16, 8 * kKiB, "exchange", 0},
+    {Kind::scan, Where::spread, kAnyRanks, kAny, "direct", 256 * kKiB},
+    {Kind::scan, Where::mixed, 16, 8 * kKiB, "exchange", 0},
+    {Kind::scan, Where::mixed, kAnyRanks, kAny, "direct", 256 * kKiB},
+
+    {Kind::exclusive_scan, Where::fit, kAnyRanks, 8 * kKiB, "one_shot", 0},
+    {Kind::exclusive_scan, Where::fit, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::exclusive_scan, Where::oversubscribed, kAnyRanks, 16 * kKiB, "one_shot", 0},
+    {Kind::exclusive_scan, Where::oversubscribed, kAnyRanks, kAny, "chunked", 256 * kKiB},
+    {Kind::exclusive_scan, Where::spread, 16, 8 * kKiB, "exchange", 0},
+    {Kind::exclusive_scan, Where::spread, kAnyRanks, kAny, "direct", 256 * kKiB},
+    {Kind::exclusive_scan, Where::mixed, 16, 8 * kKiB, "exchange", 0},
+    {Kind::exclusive_scan, Where::mixed, kAnyRanks, kAny, "direct", 256 * kKiB},
 };
 
 Where where_of(const Topology& t, int cpus) noexcept {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <tutti/kinds.hpp>
 #include "verify/proof_machine.hpp"
 
 // The steps that touch memory.
@@ -138,17 +139,20 @@ void Machine::copy(int r, const Step& step) {
 /// The sum of some terms, as the step marks it.
 int Machine::result_of(int r, const Step& step, const std::vector<int>& terms) {
   const int sum = sums_.combine(terms);
-  if (sum == Sums::kUndefined || size_ == 1) {
-    if (step.last && size_ == 1) tell(Fault::divided_wrongly, r, "the value of one rank");
+  // The engine divides a result of a scan by the number of terms: so it is made in one step.
+  const bool prefix = traits_of(ranks_[static_cast<std::size_t>(r)].schedule->kind).prefix;
+  const bool alone = size_ == 1 || (prefix && terms.size() == 1);
+  if (sum == Sums::kUndefined || alone) {
+    if (step.last && alone) tell(Fault::divided_wrongly, r, "the value of one rank");
     return sum;
   }
   bool divided = false;
-  bool inputs = terms.size() == static_cast<std::size_t>(size_);
+  bool inputs = prefix || terms.size() == static_cast<std::size_t>(size_);
   for (const int term : terms) {
     divided |= sums_.is_divided(term);
     inputs &= sums_.is_input(term);
   }
-  const bool complete = sums_.complete(sum);
+  const bool complete = prefix ? sums_.is_prefix(sum) : sums_.complete(sum);
   if (divided && (step.last || terms.size() > 1)) {
     tell(Fault::divided_wrongly, r, "what was divided before");
   } else if (step.last && !complete) {
@@ -156,7 +160,7 @@ int Machine::result_of(int r, const Step& step, const std::vector<int>& terms) {
   } else if (!step.last && complete && !divided) {
     tell(Fault::not_divided, r, "complete, but not marked");
   }
-  if (step.last && claims_.single_pass && !inputs) {
+  if (step.last && (claims_.single_pass || prefix) && !inputs) {
     tell(Fault::several_passes, r, "made of partial sums");
   }
   return step.last ? sums_.divided(sum) : sum;

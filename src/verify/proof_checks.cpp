@@ -250,7 +250,7 @@ void Machine::check_output(int r) {
   const std::size_t first = first_element(s.kind, Space::output, r, rank.binding);
   const Place place = user_memory(r, Space::output, {first, rank.written.size()});
   const bool by_block = !traits_of(s.kind).reduces && has_blocks(s.kind) && s.kind != Kind::scatter;
-  const int everybody = sums_.all_ranks();
+  const int combined = sums_.first_ranks(ranks_combined(s.kind, r, size_));
   int block = -1;
   std::size_t block_end = 0;
   int inputs_of = Sums::kUndefined;
@@ -260,7 +260,7 @@ void Machine::check_output(int r) {
       const Range range = rank.binding.out.range(++block);
       block_end = range.first + range.count;
     }
-    const int wanted = traits_of(s.kind).reduces ? everybody : by_block ? block : s.root;
+    const int wanted = traits_of(s.kind).reduces ? combined : by_block ? block : s.root;
     const Cell& cell = (*place.cells)[place.at + e];
     if (!rank.written[e]) {
       tell(Fault::not_written, r, fmt::format("element {}", first + e));

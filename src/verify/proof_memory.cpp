@@ -48,9 +48,9 @@ int Sums::combine(const int* sources, std::size_t count) {
   return add(a, b);
 }
 
-int Sums::all_ranks() {
+int Sums::first_ranks(int count) {
   std::vector<int> leaves;
-  for (int r = 0; r < size_; ++r) leaves.push_back(r);
+  for (int r = 0; r < count; ++r) leaves.push_back(r);
   return combine(leaves);
 }
 
@@ -67,6 +67,12 @@ bool Sums::complete(int sum) const {
   if (sum == kUndefined) return false;
   const Known& inputs = inputs_[static_cast<std::size_t>(sum)];
   return std::find(inputs.begin(), inputs.end(), false) == inputs.end();
+}
+
+bool Sums::is_prefix(int sum) const {
+  if (sum == kUndefined) return false;
+  const Known& inputs = inputs_[static_cast<std::size_t>(sum)];
+  return std::is_partitioned(inputs.begin(), inputs.end(), [](bool in) { return in; });
 }
 
 std::vector<int> Sums::inputs_of(int sum) const {

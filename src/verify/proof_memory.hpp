@@ -28,7 +28,8 @@ class Sums {
   [[nodiscard]] int add(int left, int right);
   /// The sum in the order of the lowest-bit binomial tree over the sources.
   [[nodiscard]] int combine(const std::vector<int>& sources);
-  [[nodiscard]] int all_ranks();
+  /// The sum of the ranks 0 to count - 1.
+  [[nodiscard]] int first_ranks(int count);
   /// What a reduce step that is marked as the last makes of it.
   [[nodiscard]] int divided(int sum) { return add(sum, kDivided); }
   [[nodiscard]] bool is_divided(int sum) const;
@@ -36,6 +37,8 @@ class Sums {
   [[nodiscard]] bool is_input(int sum) const noexcept { return sum >= 0 && sum < size_; }
   /// Every rank is in it.
   [[nodiscard]] bool complete(int sum) const;
+  /// No rank is in it that one before it is missing of: what a scan gives to some rank.
+  [[nodiscard]] bool is_prefix(int sum) const;
   /// How often each rank counts in it.
   [[nodiscard]] std::vector<int> inputs_of(int sum) const;
   /// The ranks in it are all known.

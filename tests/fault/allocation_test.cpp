@@ -77,6 +77,14 @@ void measure(ProcessGroup& world, bool first) {
     for (int i = 0; i < n; ++i) world.all_reduce(more, {.op = ReduceOp::max}).wait();
     for (int i = 0; i < n; ++i) world.broadcast(data, {.root = i % world.size()}).wait();
     for (int i = 0; i < n; ++i) world.reduce(data, {.root = i % world.size()}).wait();
+    // Rank 0 waits for nobody in them, and calls behind a full window take memory.
+    for (int i = 0; i < n; ++i) {
+      if (i % 2 == 0)
+        world.scan(data).wait();
+      else
+        world.scan(more, {.exclusive = true}).wait();
+      world.barrier().wait();
+    }
     for (int i = 0; i < n; ++i) world.all_gather(blocks, data).wait();
     for (int i = 0; i < n; ++i) world.gather(blocks, data, {.root = i % world.size()}).wait();
     for (int i = 0; i < n; ++i) world.scatter(data, blocks, {.root = i % world.size()}).wait();

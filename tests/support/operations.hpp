@@ -28,6 +28,8 @@ inline constexpr Operation kOperations[] = {
     {"all_reduce", Kind::all_reduce},
     {"broadcast", Kind::broadcast},
     {"reduce", Kind::reduce},
+    {"scan", Kind::scan},
+    {"exclusive_scan", Kind::exclusive_scan},
     {"all_gather", Kind::all_gather},
     {"all_gather_list", Kind::all_gather, Operation::Blocks::list},
     {"all_gather_uneven", Kind::all_gather, Operation::Blocks::counts},

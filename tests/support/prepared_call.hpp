@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <tutti/kinds.hpp>
 #include <tutti/tutti.hpp>
 
 #include "support/side.hpp"
@@ -75,6 +76,9 @@ class PreparedCall {
       case Kind::all_reduce: return group.all_reduce(in_.tensor(), {.op = plan_.op});
       case Kind::broadcast: return group.broadcast(in_.tensor(), {.root = plan_.root});
       case Kind::reduce: return group.reduce(in_.tensor(), {.root = plan_.root, .op = plan_.op});
+      case Kind::scan: return group.scan(in_.tensor(), {.op = plan_.op});
+      case Kind::exclusive_scan:
+        return group.scan(in_.tensor(), {.op = plan_.op, .exclusive = true});
       case Kind::all_gather:
         if (out_.listed()) return group.all_gather(out_.list(), in_.tensor());
         if (!plan_.uneven) return group.all_gather(out_.tensor(), in_.tensor());
@@ -113,7 +117,9 @@ class PreparedCall {
       return right ? 0 : 1;
     }
     const bool root = plan_.rank == plan_.root;
-    if (plan_.kind == Kind::all_reduce || (plan_.kind == Kind::reduce && root))
+    const KindTraits& traits = traits_of(plan_.kind);
+    if (traits.layout == Layout::same && traits.reduces &&
+        uses_output(plan_.kind, plan_.rank, plan_.root))
       return in_.wrong([&](std::size_t b, std::size_t i) { return combined(b, i); });
     if (plan_.kind == Kind::broadcast)
       return in_.wrong([&](std::size_t b, std::size_t i) { return value(plan_.root, b, i); });
@@ -166,7 +172,7 @@ class PreparedCall {
   }
   [[nodiscard]] double combined(std::size_t to, std::size_t i) const {
     double all = value(0, to, i);
-    for (int r = 1; r < plan_.size; ++r) {
+    for (int r = 1; r < ranks_combined(plan_.kind, plan_.rank, plan_.size); ++r) {
       const double one = value(r, to, i);
       all = plan_.op == ReduceOp::max ? std::max(all, one) : all + one;
     }

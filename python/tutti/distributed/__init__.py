@@ -35,7 +35,7 @@ from tutti.distributed.collectives import (_all_gather_base, _reduce_scatter_bas
                                            all_gather_into_tensor, all_gather_single, all_reduce, all_to_all,
                                            all_to_all_single, barrier, broadcast, gather, gather_into_tensor,
                                            gather_single, monitored_barrier, reduce, reduce_scatter,
-                                           reduce_scatter_single, reduce_scatter_tensor, scatter, scatter_single)
+                                           reduce_scatter_single, reduce_scatter_tensor, scan, scatter, scatter_single)
 from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.debug import (DebugLevel, breakpoint, get_debug_level, get_node_local_rank, set_debug_level,
                                      set_debug_level_from_env)
@@ -100,6 +100,6 @@ __all__ = [
     "premul_sum", "recv",
     "recv_object_list", "reduce", "reduce_multigpu", "reduce_op", "reduce_scatter", "reduce_scatter_single",
     "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "register_rendezvous_handler", "rendezvous", "run",
-    "scatter", "scatter_object_list", "scatter_single", "send", "send_object_list", "set_debug_level",
+    "scan", "scatter", "scatter_object_list", "scatter_single", "send", "send_object_list", "set_debug_level",
     "set_debug_level_from_env", "shrink_group", "split_group", "supports_complex",
 ]

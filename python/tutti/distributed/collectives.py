@@ -82,6 +82,22 @@ def reduce(tensor: Any, dst: int | None = None, op: Any = RedOpType.SUM, group: 
     return _work(pg._low.reduce(tensor, root, low_op, factor=factor, timeout=timeout, async_op=async_op))
 
 
+def scan(tensor: Any, op: Any = RedOpType.SUM, group: Any = None, async_op: bool = False, exclusive: bool = False, *,
+         timeout: Any = None) -> Work | None:
+    """Combine on rank r the tensors of the ranks 0 to r, in place; with `exclusive`, of the ranks 0 to r - 1.
+
+    Rank 0's tensor then stays as it is. AVG divides by the number of ranks that are combined. torch.distributed has
+    no such operation; MPI calls it MPI_Scan and MPI_Exscan.
+    """
+    pg = member_group(group, "scan")
+    if pg is None:
+        return None
+    check_single(tensor, "tensor")
+    low_op, factor = low_of(op)
+    check_complex(op, tensor, "scan")
+    return _work(pg._low.scan(tensor, low_op, exclusive=exclusive, factor=factor, timeout=timeout, async_op=async_op))
+
+
 def _parts_if_mixed(mixed: bool, *tensors: Any) -> tuple[Any, ...]:
     """Where complex tensors meet their parts, all as parts."""
     if not mixed:

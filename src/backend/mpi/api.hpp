@@ -111,6 +111,10 @@ class Api {
                                         Comm comm, Request& request) noexcept = 0;
   [[nodiscard]] virtual int ireduce(const void* in, void* out, int count, Type type, Op op,
                                     int root, Comm comm, Request& request) noexcept = 0;
+  [[nodiscard]] virtual int iscan(const void* in, void* out, int count, Type type, Op op, Comm comm,
+                                  Request& request) noexcept = 0;
+  [[nodiscard]] virtual int iexscan(const void* in, void* out, int count, Type type, Op op,
+                                    Comm comm, Request& request) noexcept = 0;
   /// MPI_Ireduce_scatter_block.
   [[nodiscard]] virtual int ireduce_scatter(const void* in, void* out, int count, Type type, Op op,
                                             Comm comm, Request& request) noexcept = 0;

@@ -43,6 +43,8 @@ Status Functions<Handle>::load(void* library) {
   TUTTI_FIND(MPI_Ibcast);
   TUTTI_FIND(MPI_Iallreduce);
   TUTTI_FIND(MPI_Ireduce);
+  TUTTI_FIND(MPI_Iscan);
+  TUTTI_FIND(MPI_Iexscan);
   TUTTI_FIND(MPI_Ireduce_scatter_block);
   TUTTI_FIND(MPI_Ireduce_scatter);
   TUTTI_FIND(MPI_Iallgather);

@@ -44,6 +44,8 @@ struct Functions {
   int (*MPI_Ibcast)(void*, int, Handle, int, Handle, Handle*) = nullptr;
   int (*MPI_Iallreduce)(const void*, void*, int, Handle, Handle, Handle, Handle*) = nullptr;
   int (*MPI_Ireduce)(const void*, void*, int, Handle, Handle, int, Handle, Handle*) = nullptr;
+  int (*MPI_Iscan)(const void*, void*, int, Handle, Handle, Handle, Handle*) = nullptr;
+  int (*MPI_Iexscan)(const void*, void*, int, Handle, Handle, Handle, Handle*) = nullptr;
   int (*MPI_Ireduce_scatter_block)(const void*, void*, int, Handle, Handle, Handle,
                                    Handle*) = nullptr;
   int (*MPI_Ireduce_scatter)(const void*, void*, const int*, Handle, Handle, Handle,

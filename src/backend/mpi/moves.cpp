@@ -36,6 +36,8 @@ class Starter {
       case Kind::broadcast: return broadcast();
       case Kind::all_reduce:
       case Kind::reduce: return reduce_chunks();
+      case Kind::scan:
+      case Kind::exclusive_scan: return scan();
       case Kind::all_gather: return all_gather();
       case Kind::gather: return gather();
       case Kind::scatter: return scatter();
@@ -123,6 +125,31 @@ class Starter {
                                   place_.comm, r);
         return api_.ireduce(source, target, static_cast<int>(n), types.type, types.op, to_rank,
                             place_.comm, r);
+      });
+      if (code != 0) return code;
+      done += n;
+    }
+    return 0;
+  }
+
+  /// In parts, as above. Rank 0 of an exclusive one has no output: MPI says that what it is given
+  /// as one is undefined then, so it gets the copy of the input.
+  int scan() {
+    ReductionTypes types;
+    if (const int code = place_.types.reduction(op_.call.op, op_.extent.dtype, types); code != 0)
+      return code;
+    const bool exclusive = op_.call.kind == Kind::exclusive_scan;
+    std::byte* const to = uses_output(op_.call.kind, place_.rank, 0) ? out() : in();
+    for (std::size_t done = 0; done < op_.extent.count;) {
+      const std::size_t n = std::min(op_.extent.count - done, kMostReduced);
+      const void* source = in() + done * element_;
+      void* const target = to + done * element_;
+      if (source == target) source = api_.in_place();
+      const int code = with([&](Request& r) {
+        return exclusive ? api_.iexscan(source, target, static_cast<int>(n), types.type, types.op,
+                                        place_.comm, r)
+                         : api_.iscan(source, target, static_cast<int>(n), types.type, types.op,
+                                      place_.comm, r);
       });
       if (code != 0) return code;
       done += n;
@@ -303,7 +330,8 @@ void scale_input(Operation& op, const TensorView& factor) {
 }
 
 /// MPI must not read and write the same memory but where it has a word for it (MPI_IN_PLACE).
-bool must_copy_input(const Collective& call) noexcept {
+bool must_copy_input(const Collective& call, int rank) noexcept {
+  if (call.kind == Kind::exclusive_scan && rank == 0) return true;
   if (call.op == ReduceOp::premul_sum && traits_of(call.kind).reduces) return true;
   return call.kind == Kind::reduce_scatter && call.input.data() != nullptr &&
          call.output.contiguous() && call.input.contiguous() && call.output.count() > 0 &&
@@ -324,7 +352,7 @@ void prepare(Operation& op, int rank, int size) {
   }
   op.code = engine::encode(call, op.extent);
   if (uses_input(call.kind, rank, call.root) && call.kind != Kind::recv)
-    op.in.take_input(call, must_copy_input(call));
+    op.in.take_input(call, must_copy_input(call, rank));
   if (uses_output(call.kind, rank, call.root) && call.kind != Kind::send) op.out.take_output(call);
   if (call.op == ReduceOp::premul_sum && traits_of(call.kind).reduces && call.details != nullptr)
     scale_input(op, call.details->factor);
@@ -357,8 +385,10 @@ void finish(Operation& op, int rank, int size) noexcept {
     }
     const void* const sources[] = {op.out.data()};
     if (op.call.op == ReduceOp::avg)
-      kernels::find_average(op.extent.dtype)(op.out.data(), sources, 1, count, size);
-    else if (size == 1 && op.extent.dtype == DType::bool_)  // MPI copies what is neither 0 nor 1
+      kernels::find_average(op.extent.dtype)(op.out.data(), sources, 1, count,
+                                             ranks_combined(op.call.kind, rank, size));
+    else if (ranks_combined(op.call.kind, rank, size) == 1 &&
+             op.extent.dtype == DType::bool_)  // MPI copies what is neither 0 nor 1
       kernels::find_reduce(op.call.op, DType::bool_)(op.out.data(), sources, 1, count);
   }
   op.out.finish();

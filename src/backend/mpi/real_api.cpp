@@ -177,6 +177,18 @@ class RealApi final : public Api {
       return f_.MPI_Ireduce(in, out, count, of(type), of(op), root, of(comm), made);
     });
   }
+  int iscan(const void* in, void* out, int count, Type type, Op op, Comm comm,
+            Request& request) noexcept override {
+    return giving(request, [&](Handle* made) {
+      return f_.MPI_Iscan(in, out, count, of(type), of(op), of(comm), made);
+    });
+  }
+  int iexscan(const void* in, void* out, int count, Type type, Op op, Comm comm,
+              Request& request) noexcept override {
+    return giving(request, [&](Handle* made) {
+      return f_.MPI_Iexscan(in, out, count, of(type), of(op), of(comm), made);
+    });
+  }
   int ireduce_scatter(const void* in, void* out, int count, Type type, Op op, Comm comm,
                       Request& request) noexcept override {
     return giving(request, [&](Handle* made) {

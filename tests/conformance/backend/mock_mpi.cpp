@@ -106,9 +106,9 @@ void MockMpi::run(Communicator& comm, Meeting& meeting) {
     if (bytes > 0 && to != from) std::memmove(to, from, bytes);
   };
   // The values of all ranks in a row, as a reduction takes them.
-  const auto reduced = [&](std::size_t count) {
+  const auto reduced_of = [&](std::size_t ranks, std::size_t count) {
     std::vector<std::byte> sum(count * element + 1);
-    for (std::size_t r = 0; r < size; ++r) {
+    for (std::size_t r = 0; r < ranks; ++r) {
       const std::byte* const from = part(r).in_place ? part(r).out : part(r).in;
       if (count == 0) continue;
       if (r == 0)
@@ -118,6 +118,7 @@ void MockMpi::run(Communicator& comm, Meeting& meeting) {
     }
     return sum;
   };
+  const auto reduced = [&](std::size_t count) { return reduced_of(size, count); };
   if (!differ) {
     switch (first.what) {
       case What::barrier: break;
@@ -132,6 +133,20 @@ void MockMpi::run(Communicator& comm, Meeting& meeting) {
       case What::reduce:
         copy(part(root).out, reduced(static_cast<std::size_t>(first.count)).data(), block);
         break;
+      case What::scan:
+      case What::exclusive_scan: {
+        // From the last one on: in place, the results go over the inputs. MPI leaves open what
+        // rank 0 of an exclusive one gets; here it is something else than before.
+        const std::size_t own = first.what == What::scan ? 1 : 0;
+        for (std::size_t r = size; r-- > 0;) {
+          const auto sum = reduced_of(r + own, static_cast<std::size_t>(first.count));
+          if (r + own > 0)
+            copy(part(r).out, sum.data(), block);
+          else if (block > 0)
+            std::memset(part(r).out, 0x5a, block);
+        }
+        break;
+      }
       case What::reduce_scatter: {
         std::vector<std::size_t> counts(size, static_cast<std::size_t>(first.count));
         for (std::size_t r = 0; r < first.out_counts.size(); ++r)

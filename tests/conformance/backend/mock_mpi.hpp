@@ -42,6 +42,8 @@ class MockMpi {
     broadcast,
     all_reduce,
     reduce,
+    scan,
+    exclusive_scan,
     reduce_scatter,
     all_gather,
     gather,
@@ -163,6 +165,10 @@ class MockRank final : public mpi::Api {
                                 mpi::Comm comm, mpi::Request& request) noexcept override;
   [[nodiscard]] int ireduce(const void* in, void* out, int count, mpi::Type type, mpi::Op op,
                             int root, mpi::Comm comm, mpi::Request& request) noexcept override;
+  [[nodiscard]] int iscan(const void* in, void* out, int count, mpi::Type type, mpi::Op op,
+                          mpi::Comm comm, mpi::Request& request) noexcept override;
+  [[nodiscard]] int iexscan(const void* in, void* out, int count, mpi::Type type, mpi::Op op,
+                            mpi::Comm comm, mpi::Request& request) noexcept override;
   [[nodiscard]] int ireduce_scatter(const void* in, void* out, int count, mpi::Type type,
                                     mpi::Op op, mpi::Comm comm,
                                     mpi::Request& request) noexcept override;

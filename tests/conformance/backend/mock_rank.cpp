@@ -171,6 +171,30 @@ int MockRank::ireduce(const void* in, void* out, int count, Type type, Op op, in
                request);
 }
 
+int MockRank::iscan(const void* in, void* out, int count, Type type, Op op, Comm comm,
+                    Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::scan,
+                .in = read(in),
+                .out = written(out),
+                .count = count,
+                .type = type,
+                .op = op},
+               request);
+}
+
+int MockRank::iexscan(const void* in, void* out, int count, Type type, Op op, Comm comm,
+                      Request& request) noexcept {
+  return begin(comm,
+               {.what = MockMpi::What::exclusive_scan,
+                .in = read(in),
+                .out = written(out),
+                .count = count,
+                .type = type,
+                .op = op},
+               request);
+}
+
 int MockRank::ireduce_scatter(const void* in, void* out, int count, Type type, Op op, Comm comm,
                               Request& request) noexcept {
   return begin(comm,

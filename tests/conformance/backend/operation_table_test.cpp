@@ -191,6 +191,7 @@ class Reductions {
       : world_(world),
         values_(values),
         op_(op),
+        one_order_(one_order),
         wanted_(values, op, one_order, false),
         wanted_of_one_factor_(values, op, one_order, true) {}
 
@@ -201,6 +202,8 @@ class Reductions {
     all_reduce(count);
     reduce(count, 0);
     reduce(count, world_.size() - 1);
+    scan(count, false);
+    scan(count, true);
     scatter(count);
     if (strided) return;  // below, tensors of a list
     all_reduce_coalesced(count);
@@ -244,6 +247,17 @@ class Reductions {
     world_.reduce(buffer.view(), {.root = root, .op = op_, .factors = factors(count)}).wait();
     if (world_.rank() == root) return compare("reduce", buffer, 0);
     unchanged("reduce", buffer, count);
+  }
+  /// As an all_reduce of the ranks up to this one.
+  void scan(std::size_t count, bool exclusive) {
+    const char* const name = exclusive ? "exclusive_scan" : "scan";
+    Strip buffer(mine(count), values_.dtype, strided_);
+    world_.scan(buffer.view(), {.op = op_, .exclusive = exclusive, .factors = factors(count)})
+        .wait();
+    const std::size_t combined = rank() + (exclusive ? 0 : 1);
+    if (combined == 0) return unchanged(name, buffer, count);
+    const ReducedValues values = of_first_ranks<T>(values_, combined, op_);
+    compare(name, buffer, 0, Wanted<T>(values, op_, one_order_, false));
   }
   /// Elements of a block where all are divided evenly.
   [[nodiscard]] std::size_t block(std::size_t count) const { return count / ranks(); }
@@ -334,6 +348,7 @@ class Reductions {
   ProcessGroup& world_;
   const ReducedValues& values_;
   ReduceOp op_;
+  bool one_order_;
   Wanted<T> wanted_;
   Wanted<T> wanted_of_one_factor_;
   std::size_t first_ = 0;

@@ -126,6 +126,8 @@ inline std::vector<Cell> make_cells(int size, Cells which) {
 /// others')? Then nothing of it may be written.
 inline bool uses_what_differs(const Operation& operation, int root, int rank, int odd) {
   if (!uses_output(operation.kind, rank, root)) return false;
+  if (traits_of(operation.kind).prefix)  // of a scan the odd one uses those below it, if any
+    return rank == odd ? rank > 0 : odd < ranks_combined(operation.kind, rank, 0);
   const bool of_root_only = operation.kind == Kind::broadcast || operation.kind == Kind::scatter;
   if (of_root_only) return rank != root && (rank == odd || root == odd);
   return true;

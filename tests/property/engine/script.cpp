@@ -43,6 +43,9 @@ Item random_call(Random& random, int group, std::size_t size, bool exact) {
               : kind < 9  ? Kind::broadcast
               : kind < 10 ? Kind::barrier
                           : kBlocks[kind - 10];
+  // Without another draw, so that known seeds mean the calls that they meant.
+  if (item.kind == Kind::all_reduce && item.number % 6 == 0) item.kind = Kind::scan;
+  if (item.kind == Kind::all_reduce && item.number % 6 == 1) item.kind = Kind::exclusive_scan;
   item.op = random.chance(70) ? ReduceOp::sum : ReduceOp::max;
   item.dtype = kTypes[random.below(4)];
   if (exact && item.op == ReduceOp::sum) item.dtype = kTypes[2 + random.below(2)];
@@ -167,8 +170,10 @@ std::vector<std::size_t> input_blocks(const Item& item, int rank, int size) {
 
 std::vector<std::size_t> output_blocks(const Item& item, int rank, int size) {
   const Layout layout = traits_of(item.kind).layout;
-  const bool only_root = item.kind == Kind::gather || item.kind == Kind::reduce;
-  if (layout == Layout::none || (only_root && rank != item.root)) return {};
+  // Of a broadcast the root has its own values.
+  if (layout == Layout::none ||
+      (item.kind != Kind::broadcast && !uses_output(item.kind, rank, item.root)))
+    return {};
   if (layout == Layout::same) return {item.count};
   if (layout == Layout::scatter) return {block_of(item, 0, rank)};
   std::vector<std::size_t> blocks;
@@ -193,10 +198,10 @@ std::vector<std::byte> input_of(const Item& item, int rank, int size) {
 
 namespace {
 
-/// All inputs combined in the order of the tree.
-std::vector<std::byte> combination(const Item& item, int size) {
+/// The inputs of the first `ranks` ranks combined in the order of the tree.
+std::vector<std::byte> combination(const Item& item, int ranks, int size) {
   std::vector<std::vector<std::byte>> sums;
-  for (int rank = 0; rank < size; ++rank) sums.push_back(input_of(item, rank, size));
+  for (int rank = 0; rank < ranks; ++rank) sums.push_back(input_of(item, rank, size));
   with_type(item.dtype, [&](auto zero) {
     using T = decltype(zero);
     const std::size_t count = sums.front().size() / sizeof(T);
@@ -234,9 +239,12 @@ std::vector<std::byte> result_of(const Item& item, int rank, int size) {
   std::vector<std::byte> result;
   switch (item.kind) {
     case Kind::all_reduce:
-    case Kind::reduce: return combination(item, size);
+    case Kind::reduce:
+    case Kind::scan:
+    case Kind::exclusive_scan:
+      return combination(item, ranks_combined(item.kind, rank, size), size);
     case Kind::reduce_scatter:
-      append_block(result, combination(item, size), item, input_blocks(item, 0, size), rank);
+      append_block(result, combination(item, size, size), item, input_blocks(item, 0, size), rank);
       return result;
     case Kind::scatter:
       append_block(result, input_of(item, item.root, size), item,

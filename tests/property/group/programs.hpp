@@ -17,7 +17,7 @@ namespace tutti::test {
 
 /// One operation with its buffer and the result that it must have.
 struct Planned {
-  enum class What { sum, max, broadcast, barrier } what = What::barrier;
+  enum class What { sum, max, broadcast, barrier, scan, exclusive_scan } what = What::barrier;
   DType dtype = DType::float32;
   std::size_t count = 0;
   int root = 0;
@@ -55,15 +55,19 @@ class Buffer {
     return TensorView(bytes_.data(), plan_.dtype, shape, strides);
   }
 
-  void check(int size, std::uint64_t salt) const {
+  void check(int rank, int size, std::uint64_t salt) const {
+    using What = Planned::What;
+    const int ranks = plan_.what == What::scan             ? rank + 1
+                      : plan_.what == What::exclusive_scan ? rank
+                                                           : size;
     std::size_t wrong = 0;
     for (std::size_t i = 0; i < plan_.count; ++i) {
       double expected = value(plan_.root, i, salt);
-      if (plan_.what == Planned::What::sum || plan_.what == Planned::What::max) {
-        expected = value(0, i, salt);
-        for (int r = 1; r < size; ++r) {
+      if (plan_.what != What::broadcast) {
+        expected = value(0, i, salt);  // of an exclusive scan's rank 0: its own
+        for (int r = 1; r < ranks; ++r) {
           const double one = value(r, i, salt);
-          expected = plan_.what == Planned::What::sum ? expected + one : std::max(expected, one);
+          expected = plan_.what == What::max ? std::max(expected, one) : expected + one;
         }
       }
       if (read(i * step_) != expected) ++wrong;
@@ -103,7 +107,7 @@ class Buffer {
 inline Planned draw(std::mt19937_64& random, int size, std::size_t most) {
   constexpr DType kTypes[] = {DType::float32, DType::float64, DType::int32, DType::int64};
   Planned plan;
-  plan.what = static_cast<Planned::What>(random() % 4);
+  plan.what = static_cast<Planned::What>(random() % 6);
   plan.dtype = kTypes[random() % 4];
   // Small counts often, and each size class now and then.
   const std::size_t limits[] = {2, 13, 200, 3000, 20000, most};
@@ -118,6 +122,8 @@ inline Work start(ProcessGroup& group, const Planned& plan, Buffer& buffer) {
     case Planned::What::sum: return group.all_reduce(buffer.view());
     case Planned::What::max: return group.all_reduce(buffer.view(), {.op = ReduceOp::max});
     case Planned::What::broadcast: return group.broadcast(buffer.view(), {.root = plan.root});
+    case Planned::What::scan: return group.scan(buffer.view());
+    case Planned::What::exclusive_scan: return group.scan(buffer.view(), {.exclusive = true});
     case Planned::What::barrier: break;
   }
   return group.barrier();
@@ -142,7 +148,8 @@ inline void run_program(ProcessGroup& group, std::uint64_t seed, int rounds, std
     std::shuffle(order.begin(), order.end(), own);
     for (const std::size_t i : order) works[i].wait();
     for (std::size_t i = 0; i < n; ++i) {
-      if (plans[i].what != Planned::What::barrier) buffers[i]->check(group.size(), seed + i);
+      if (plans[i].what != Planned::What::barrier)
+        buffers[i]->check(group.rank(), group.size(), seed + i);
     }
   }
 }

@@ -92,7 +92,25 @@ std::vector<std::byte> encoded(DType dtype, std::size_t count, const auto& value
   return bytes;
 }
 
-/// One pair through all_reduce, reduce and reduce_scatter.
+/// One pair through scans, which are all_reduces of the ranks up to each.
+void run_scans(ProcessGroup& world, ReduceOp op, DType dtype, const std::vector<std::byte>& mine,
+               std::optional<double> factor) {
+  for (const bool exclusive : {false, true}) {
+    std::vector<std::byte> buffer = mine;
+    world
+        .scan(TensorView(buffer.data(), dtype, kCount),
+              {.op = op, .exclusive = exclusive, .factor = factor})
+        .wait();
+    const int ranks = world.rank() + (exclusive ? 0 : 1);
+    const auto result =
+        encoded(dtype, kCount, [&](std::size_t i) { return expected(op, dtype, ranks, i); });
+    EXPECT_EQ(buffer, ranks > 0 ? result : mine)
+        << (exclusive ? "exclusive_scan, " : "scan, ") << to_string(op) << " of "
+        << to_string(dtype) << ", rank " << world.rank() << " of " << world.size();
+  }
+}
+
+/// One pair through all_reduce, reduce, reduce_scatter and scans.
 void run_pair(ProcessGroup& world, ReduceOp op, DType dtype) {
   const int size = world.size();
   const auto ranks = static_cast<std::size_t>(size);
@@ -113,6 +131,8 @@ void run_pair(ProcessGroup& world, ReduceOp op, DType dtype) {
   world.reduce(TensorView(buffer.data(), dtype, kCount), {.root = root, .op = op, .factor = factor})
       .wait();
   EXPECT_EQ(buffer, world.rank() == root ? result : mine) << "reduce, " << name;
+
+  run_scans(world, op, dtype, mine, factor);
 
   const std::size_t block = kCount / ranks;
   std::vector<std::byte> part(block * size_of(dtype));
@@ -173,6 +193,13 @@ TEST_P(ReduceOps, NarrowFloatsAreRoundedOnce) {
       std::vector<std::uint16_t> data(count, bits);
       world.all_reduce(TensorView(data.data(), DType::bfloat16, count)).wait();
       EXPECT_EQ(data, std::vector<std::uint16_t>(count, whole)) << size << " ranks";
+
+      sum = big;
+      for (int r = 1; r <= world.rank(); ++r) sum += small;
+      kernels::find_narrow(DType::bfloat16)(&whole, &sum, 1);
+      std::fill(data.begin(), data.end(), bits);
+      world.scan(TensorView(data.data(), DType::bfloat16, count)).wait();
+      EXPECT_EQ(data, std::vector<std::uint16_t>(count, whole)) << "scan, " << size << " ranks";
     }
   });
 }

@@ -166,4 +166,41 @@ ReducedValues reduced_values(std::size_t count, int ranks, std::uint64_t seed) {
   return values;
 }
 
+/// The same of the first ranks only, with the result of one op.
+template <class T>
+ReducedValues of_first_ranks(const ReducedValues& all, std::size_t ranks, ReduceOp op) {
+  ReducedValues values;
+  values.dtype = all.dtype;
+  values.count = all.count;
+  const auto first = [&](const std::vector<ReducedValues::Bytes>& rows) {
+    return std::vector(rows.begin(),
+                       rows.begin() + static_cast<std::ptrdiff_t>(std::min(ranks, rows.size())));
+  };
+  values.inputs = first(all.inputs);
+  values.factors = first(all.factors);
+  const auto column = [](const std::vector<ReducedValues::Bytes>& rows, std::size_t i) {
+    std::vector<T> elements;
+    for (const ReducedValues::Bytes& row : rows) {
+      T one{};
+      if constexpr (std::same_as<T, bool>)
+        one = row[i] != std::byte{0};
+      else
+        std::memcpy(&one, row.data() + i * sizeof(T), sizeof(T));
+      elements.push_back(one);
+    }
+    return elements;
+  };
+  ReducedValues::Bytes& results = values.results[static_cast<std::size_t>(op)];
+  for (std::size_t i = 0; i < values.count; ++i) {
+    T result{};
+    if constexpr (std::same_as<T, bool>)
+      result = kernels::testing::tree<T>(op, column(values.inputs, i));
+    else
+      result = reduced<T>(op, column(values.inputs, i), column(values.factors, i));
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&result);
+    results.insert(results.end(), bytes, bytes + sizeof(T));
+  }
+  return values;
+}
+
 }  // namespace tutti::test

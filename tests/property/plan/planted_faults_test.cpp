@@ -488,6 +488,45 @@ const Planted kPlanted[] = {
        }
      },
      Fault::wrong_shape},
+    {"rank_too_many_in_a_scan",
+     one_shot_exclusive_scan,
+     [](All& all) { nth(all[2], StepKind::reduce).ranks.count = 3; },
+     Fault::added_twice,
+     {Fault::not_added}},
+    {"rank_left_out_of_a_scan", chunked_scan,
+     [](All& all) { nth(all[3], StepKind::reduce).ranks.count = 3; }, Fault::not_added},
+    {"first_rank_left_out_of_a_scan",
+     exchange_scan,
+     [](All& all) {
+       RankSet& ranks = nth(all[2], StepKind::reduce).ranks;
+       ranks = ranks_from(1, 2);
+       nth(all[2], StepKind::reduce).src.slot = 1;
+     },
+     Fault::not_added,
+     {Fault::divided_wrongly}},
+    {"scan_in_two_steps",
+     exchange_scan,
+     [](All& all) {
+       // Slot 1 becomes the sum of slots 0 and 1, and is added with the others.
+       const std::size_t at = index_of(all[3], StepKind::reduce);
+       Step first = all[3].steps[at];
+       first.dst = scratch(1, whole());
+       first.ranks = ranks_from(0, 2);
+       put_in(all[3], at, first);
+       Step& rest = nth(all[3], StepKind::reduce, 1);
+       rest.ranks = ranks_from(1, 3);
+       rest.src.slot = 1;
+     },
+     Fault::several_passes,
+     {Fault::divided_wrongly, Fault::wrong_order}},
+    {"mean_of_one_rank_in_a_scan", exchange_exclusive_scan,
+     [](All& all) { nth(all[1], StepKind::reduce).last = true; }, Fault::divided_wrongly},
+    {"output_of_an_exclusive_scans_first_rank", one_shot_exclusive_scan,
+     [](All& all) {
+       all[0].steps.push_back(nth(all[1], StepKind::reduce));
+       all[0].steps.back().ranks.count = 1;
+     },
+     Fault::output_touched},
 };
 
 std::vector<Finding> look(const All& all, const ProofCase& c, const Claims& claims) {

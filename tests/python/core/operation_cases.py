@@ -139,6 +139,20 @@ def reduce(world, dtype, op, layouts, seed, root, asynchronous):
          if world.rank == root else mine)
 
 
+def scan(world, dtype, op, layouts, seed, exclusive, asynchronous):
+    layout = layouts[world.rank % len(layouts)]
+    count = math.prod(layout[0])
+    mine = values(world.rank, count, dtype, seed)
+    x, room = filled(count, layout, dtype, mine)
+    before = None if room is None else room.copy()
+    ranks = world.rank + (0 if exclusive else 1)
+    x.flags.writeable = ranks > 0
+    finish(world.scan(x, ReduceOp[op], exclusive=exclusive, async_op=asynchronous), asynchronous)
+    x.flags.writeable = True
+    same(x, combined(op, [values(r, count, dtype, seed) for r in range(ranks)], dtype) if ranks > 0 else mine)
+    gaps_are_left(x, room, before)
+
+
 def broadcast(world, dtype, layouts, seed, root, asynchronous):
     layout = layouts[world.rank % len(layouts)]
     count = math.prod(layout[0])

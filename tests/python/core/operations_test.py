@@ -26,6 +26,8 @@ def test_reductions_of_every_dtype(crew, dtype):
         for layout in LAYOUTS if crew.size == 3 else [LAYOUTS[number % len(LAYOUTS)]]:
             crew.run("all_reduce", dtype, op, [layout], 1, False)
         crew.run("reduce", dtype, op, LAYOUTS[3:4], 2, crew.size - 1, True)
+        crew.run("scan", dtype, op, LAYOUTS[number % len(LAYOUTS):][:1], 4, number % 2 == 0, False)
+        crew.run("scan", dtype, op, LAYOUTS[:1], 5, number % 2 == 1, True)
         crew.run("reduce_scatter", dtype, op, [12], LAYOUTS[3], 3, False, False)
     if dtype != "bool":
         crew.run("factors", dtype)

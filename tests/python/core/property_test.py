@@ -54,6 +54,7 @@ def test_reductions(crew, case, seed, root, asynchronous):
     crew.run("all_reduce", dtype, op, both, seed, asynchronous)
     crew.run("reduce", dtype, op, both, seed, root % crew.size, asynchronous)
     crew.run("broadcast", dtype, both, seed, root % crew.size, asynchronous)
+    crew.run("scan", dtype, op, both, seed, root % 2 == 1, asynchronous)
 
 
 @prove

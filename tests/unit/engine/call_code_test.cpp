@@ -54,10 +54,10 @@ std::vector<std::string> names_of(int count) {
 
 TEST(CallCode, NumbersOfKindsOpsAndTypesAreFrozen) {
   using Names = std::vector<std::string>;
-  EXPECT_EQ(
-      names_of<Kind>(kKindCount),
-      (Names{"barrier", "broadcast", "all_reduce", "new_group", "unused", "reduce", "all_gather",
-             "gather", "scatter", "reduce_scatter", "all_to_all", "send", "recv"}));
+  EXPECT_EQ(names_of<Kind>(kKindCount),
+            (Names{"barrier", "broadcast", "all_reduce", "new_group", "unused", "reduce",
+                   "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all", "send",
+                   "recv", "scan", "exclusive_scan"}));
   EXPECT_EQ(names_of<ReduceOp>(kReduceOpCount),
             (Names{"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"}));
   EXPECT_EQ(names_of<DType>(kDTypeCount),

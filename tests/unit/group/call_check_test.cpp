@@ -46,6 +46,11 @@ TEST(CallCheck, RightCallsPass) {
   EXPECT_EQ(Given(Kind::barrier, 0, 0).wrong(), "");
   EXPECT_EQ(Given(Kind::all_reduce, 10, 10).wrong(), "");
   EXPECT_EQ(Given(Kind::reduce, 10, 10).wrong(), "");
+  EXPECT_EQ(Given(Kind::scan, 10, 10).wrong(), "");
+  Given exclusive(Kind::exclusive_scan, 10, 10);
+  exclusive.call.output = TensorView(nullptr, DType::float32, 10);
+  EXPECT_EQ(exclusive.wrong(0), "") << "rank 0 has no output";
+  EXPECT_NE(exclusive.wrong(1), "");
   EXPECT_EQ(Given(Kind::all_gather, 4, 16).wrong(), "");
   EXPECT_EQ(Given(Kind::gather, 4, 0).wrong(1), "") << "only the root has an output";
   EXPECT_EQ(Given(Kind::gather, 4, 16).wrong(0), "");

@@ -1,0 +1,92 @@
+#include <tutti/kinds.hpp>
+#include "plan/builders.hpp"
+#include "plan/message_window.hpp"
+#include "plan/program.hpp"
+
+// scan and exclusive_scan by messages. Each result is added in one step, in the order of the tree
+// over the ranks that are in it.
+namespace tutti::plan {
+namespace {
+
+/// Everybody sends a copy of everything to the higher ranks: the result may go over the input.
+Schedule exchange(Kind kind, const Shape& s) {
+  Program p = Program::by_messages("exchange", kind, s);
+  p.scratch_slots(s.size);  // slot r is the contribution of rank r
+  const Operand own = scratch(s.rank, whole());
+  if (s.rank < s.size - 1) p.copy(own, input(whole()));
+  p.for_ranks(s.rank + 1, s.size - 1 - s.rank, [&](Expr peer) { p.send(peer, own); });
+  p.for_ranks(0, s.rank, [&](Expr peer) { p.recv(peer, scratch(peer, whole())); });
+  if (s.rank > 0) p.await_recv(ranks_from(0, s.rank));
+  p.agree();
+  const int combined = ranks_combined(kind, s.rank, s.size);
+  if (combined == 0) return p.take();
+  p.reduce_slots(output(whole()), ranks_from(0, combined), 0, whole(), true);
+  if (combined > 1) p.mark_last();
+  return p.take();
+}
+
+/// As direct_all_reduce, but the owner of a part makes a result for each rank and keeps it in a
+/// slot. A rank sends its contribution of chunk i + kWindow only when it has the results of chunk
+/// i: so an owner that gets it may write over that result.
+Schedule direct(Kind kind, const Shape& s) {
+  const Expr i = Expr::loop();
+  Program p = Program::by_messages("direct", kind, s);
+  const int n = s.size;
+  const auto combined = [&](int rank) { return ranks_combined(kind, rank, n); };
+  const bool gets = combined(s.rank) > 0;
+  if (n == 1) {
+    p.agree();
+    if (gets) p.reduce_slots(output(whole()), p.everybody(), 0, whole(), true);
+    return p.take();
+  }
+  p.chunks_of(window_chunk(s), n);
+  p.scratch_slots(2 * kWindow * n);  // contributions, then results, of each rank
+  const Expr me = s.rank;
+  const auto slot = [&](int ahead, Expr rank) { return window_slot(kWindow, n, ahead, rank); };
+  const auto slice = [&](Expr owner, int ahead) { return part_chunk(owner, n, i + ahead); };
+  const auto contribute = [&](int ahead) {
+    p.for_each_other([&](Expr peer) {
+      p.recv(peer, scratch(slot(ahead, peer), slice(me, ahead)));
+      p.send(peer, input(slice(peer, ahead)));
+    });
+  };
+  const auto post_results = [&](int ahead) {
+    if (!gets) return;
+    p.for_each_other([&](Expr peer) { p.recv(peer, output(slice(peer, ahead))); });
+  };
+  const auto add = [&](int rank, const Operand& result) {
+    p.reduce_slots(result, ranks_from(0, combined(rank)), slot(0, 0), slice(me, 0), true);
+    if (combined(rank) > 1) p.mark_last();
+  };
+  p.agree();
+  p.loop(times(kWindow));
+  post_results(-kWindow);  // nothing: so as many are missing in every round
+  contribute(0);
+  p.end_loop();
+  p.loop(part_chunks(n));
+  post_results(0);
+  p.await_recv(p.others(), gets ? 2 * kWindow - 1 : kWindow - 1);
+  for (int k = 1; k < n; ++k) {
+    const int rank = (s.rank + k) % n;
+    if (combined(rank) == 0) continue;
+    const Operand result = scratch(slot(0, rank) + kWindow * n, slice(me, 0));
+    add(rank, result);
+    p.send(rank, result);
+  }
+  if (gets) {
+    add(s.rank, output(slice(me, 0)));  // the last one: it may go over the input
+    p.await_recv(p.others());
+  }
+  contribute(kWindow);
+  p.end_loop();
+  return p.take();
+}
+
+}  // namespace
+
+Schedule exchange_scan(const Shape& s) { return exchange(Kind::scan, s); }
+Schedule exchange_exclusive_scan(const Shape& s) { return exchange(Kind::exclusive_scan, s); }
+Schedule direct_scan(const Shape& s) { return direct(Kind::scan, s); }
+Schedule direct_exclusive_scan(const Shape& s) { return direct(Kind::exclusive_scan, s); }
+
+}  // namespace tutti::plan
