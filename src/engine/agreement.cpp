@@ -42,7 +42,7 @@ static_assert(sizeof(CallCode) + sizeof(std::uint64_t) == kPastBytes);
 // credit is given, so they are few.
 
 bool Engine::must_hear(const Op& op, int rank) noexcept {
-  const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+  const Stream& stream = op.streams[rank];
   if (stream.compared || stream.receives.empty()) return false;
   return op.plan->splits || stream.receive_end() > 0;  // who has nothing for us sends nothing
 }
@@ -51,7 +51,7 @@ bool Engine::all_heard(Op& op) {
   for (int rank = 0; rank < op.group->size; ++rank) {
     if (must_hear(op, rank)) return false;
   }
-  op.defers_output = false;
+  op.streams.deferred = false;
   for (int rank = 0; rank < op.group->size && op.state == Op::State::running; ++rank) {
     if (rank != op.group->rank) deliver_held(op, rank);
   }
@@ -70,15 +70,10 @@ void Engine::begin_agreement(Op& op) {
   op.tokens = 0;
   for (int rank = 0; rank < group.size; ++rank) {
     if (rank == group.rank) continue;
-    auto& held =
-        peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)].held;
-    const auto token = std::find_if(held.begin(), held.end(), [&](const HeldFrames::Frame& one) {
-      return belongs_to(one.header, group.id, op.seq) && type_of(one.header) == FrameType::token;
-    });
-    if (token == held.end()) continue;
-    const TokenFrame theirs = decode<TokenFrame>(token->header);
-    held.erase(token);
-    on_token(op, rank, theirs);
+    const auto token =
+        channel_.take_held(group.member(rank).global, FrameType::token, group.id, op.seq);
+    if (!token) continue;
+    on_token(op, rank, transport::decode<TokenFrame>(*token));
     if (op.state != Op::State::running || op.disagreeing_rank >= 0) return;
   }
 }
@@ -101,9 +96,10 @@ bool Engine::advance_tokens(Op& op) {
       const auto to =
           static_cast<std::size_t>((group.rank + (std::int64_t{1} << op.token_round)) % group.size);
       op.token_sent = true;
-      control(group.members[to].global,
-              encode(TokenFrame{group.id, op.seq, op.fingerprint,
-                                static_cast<std::uint64_t>(op.token_round), op.plan->code}));
+      channel_.control(
+          group.members[to].global,
+          encode(TokenFrame{group.id, op.seq, op.fingerprint,
+                            static_cast<std::uint64_t>(op.token_round), op.plan->code}));
       moved = true;
       if (op.state != Op::State::running) return true;
     }
@@ -123,7 +119,7 @@ bool Engine::all_compared(Op& op) {
 
 void Engine::find_unheard(const Op& op, std::vector<int>& ranks) const {
   Group& group = *op.group;
-  if (op.defers_output) {
+  if (op.streams.deferred) {
     for (int rank = 0; rank < group.size; ++rank) {
       if (must_hear(op, rank)) ranks.push_back(rank);
     }
@@ -151,9 +147,8 @@ void Engine::find_unheard(const Op& op, std::vector<int>& ranks) const {
 
 bool Engine::ask_history(Op& op, int rank) {
   Group& group = *op.group;
-  const Peer& peer =
-      peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)];
-  if (peer.lost || peer.left) return false;
+  const int peer = group.member(rank).global;
+  if (!channel_.is_open(peer)) return false;
   op.disagreeing_rank = rank;
   op.disagreeing_until = world_.now() + kHistoryTime;
   std::string payload;
@@ -162,16 +157,14 @@ bool Engine::ask_history(Op& op, int rank) {
     payload.append(reinterpret_cast<const char*>(&seq), sizeof(seq));
     payload.append(reinterpret_cast<const char*>(call), sizeof(CallCode));
   }
-  control(group.members[static_cast<std::size_t>(rank)].global,
-          encode(transport::HistoryFrame{group.id, op.seq}), std::move(payload));
+  channel_.control(peer, encode(transport::HistoryFrame{group.id, op.seq}), std::move(payload));
   return true;
 }
 
 void Engine::check_history(Op& op, TimePoint now) {
   Group& group = *op.group;
-  const int global = group.members[static_cast<std::size_t>(op.disagreeing_rank)].global;
-  const Peer& peer = peers_[static_cast<std::size_t>(global)];
-  if (now < op.disagreeing_until && now < op.deadline && !peer.left) return;
+  const bool left = channel_.has_left(group.member(op.disagreeing_rank).global);
+  if (now < op.disagreeing_until && now < op.deadline && !left) return;
   tell_disagreement(group, op.disagreeing_rank, nullptr, op.seq);
 }
 

@@ -14,54 +14,7 @@ namespace tutti::engine {
 
 namespace shm = transport::shm;
 
-/// Finds the lines of a member on our host. False while it has not made the group yet.
-bool find_block(const Group& group, Member& member) noexcept {
-  const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
-  for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
-    // acquire: pairs with the release in add_group, so that the cleared lines are seen.
-    if (peer.group_id(slot).load(std::memory_order_acquire) == group.id) {
-      member.block = &peer.group(slot);
-      member.slot = slot;
-      return true;
-    }
-  }
-  return false;
-}
-
-bool is_gone(const Group& group, const Member& member) noexcept {
-  const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
-  // acquire: pairs with leaving.
-  return peer.died || peer.header().left.load(std::memory_order_acquire) != 0;
-}
-
 namespace {
-
-/// Have all members of the group that share our host passed `seq`?
-bool passed_by_all(Group& group, std::uint64_t seq) {
-  if (group.peers_done >= seq && group.done_upto >= seq) return true;
-  std::uint64_t least = ~std::uint64_t{0};
-  for (const int rank : group.local_members) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(group, member)) return false;
-    // acquire: pairs with the release in finish(): its reads of our memory lie behind it.
-    least = std::min(least, member.block->done.value.load(std::memory_order_acquire));
-  }
-  group.peers_done = least;
-  return least >= seq && group.done_upto >= seq;
-}
-
-/// ... or will never read what we staged for it? (See Staging.)
-bool is_read_by_all(Group& group, std::uint64_t seq) {
-  if (passed_by_all(group, seq)) return true;
-  if (group.done_upto < seq) return false;
-  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (is_gone(group, member)) return true;
-    if (member.block == nullptr && !find_block(group, member)) return false;
-    // acquire: as in passed_by_all.
-    return member.block->done.value.load(std::memory_order_acquire) >= seq;
-  });
-}
 
 /// Multiplies `count` elements in a row by a factor: one for all, or one for each, whatever strides
 /// those have.
@@ -88,34 +41,17 @@ constexpr std::size_t staging_cycle(std::size_t ranks) noexcept {
                                512 * 1024);
 }
 
-void Stream::clear() noexcept {
-  sends.clear();
-  send_at = 0;
-  sent = 0;
-  credit = 0;
-  wanted = false;
-  receives.clear();
-  receive_at = 0;
-  received = 0;
-  kept = 0;
-  heard = false;
-  compared = false;
-  granted = 0;
-}
-
 Engine::Engine(World world)
     : world_(std::move(world)),
       staging_(world_.regions->arena, is_read_by_all, world_.populate,
                staging_cycle(world_.regions->peers.size())),
+      channel_(world_.route),
       cache_distance_(oversubscribed()) {
-  peers_.reserve(static_cast<std::size_t>(world_.size));
-  for (int rank = 0; rank < world_.size; ++rank) peers_.emplace_back(&pool_);
-  unflushed_.reserve(peers_.size());
+  peers_.resize(static_cast<std::size_t>(world_.size));
   groups_.resize(shm::kMaxGroups);
   active_.reserve(256);
   ticked_.reserve(256);
   retired_.reserve(shm::kMaxGroups);
-  dropped_ = std::make_unique_for_overwrite<std::byte[]>(transport::kMaxFramePayload);
   waiting_.reserve(peers_.size());
   for (transport::Transport* transport : world_.route) {
     if (transport == nullptr) continue;
@@ -127,164 +63,6 @@ Engine::Engine(World world)
 }
 
 Engine::~Engine() = default;
-
-/// Looks for the lines of every member of our host, and says so once all are found. Each is looked
-/// for, whatever becomes of the others: one that is passed over could use its slot anew before we
-/// look again.
-bool Engine::settle(Group& group) noexcept {
-  std::atomic<std::uint64_t>& done = group.block->done.value;
-  if (done.load(std::memory_order_relaxed) == kSettled) return true;  // ours alone to write
-  bool all = true;
-  for (const int rank : group.local_members) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(group, member) && !is_gone(group, member))
-      all = false;
-  }
-  // release: pairs with given_up_by_all and has_closed.
-  done.store(all ? kSettled : kClosed, std::memory_order_release);
-  return all;
-}
-
-/// Of a group that is settled.
-bool Engine::given_up_by_all(const Group& group) const noexcept {
-  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
-    const Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (is_gone(group, member)) return true;
-    const transport::RegionPeer& peer =
-        world_.regions->peers[static_cast<std::size_t>(member.local)];
-    // Its slot may serve another group by now: then it has given this one up too.
-    if (peer.group_id(member.slot).load(std::memory_order_acquire) != group.id) return true;
-    // acquire: pairs with settle; its reads of our memory lie before it.
-    return member.block->done.value.load(std::memory_order_acquire) == kSettled;
-  });
-}
-
-void Engine::sweep_retired() noexcept {
-  for (const std::unique_ptr<Group>& group : groups_) {
-    if (group != nullptr && group->broken) (void)settle(*group);
-  }
-  std::erase_if(retired_, [&](const std::unique_ptr<Group>& group) {
-    if (!settle(*group) || !given_up_by_all(*group)) return false;
-    staging_.forget(*group);
-    return true;
-  });
-}
-
-/// A slot for a new group, or -1.
-int Engine::free_slot() noexcept {
-  sweep_retired();
-  for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
-    const bool retired = std::any_of(retired_.begin(), retired_.end(),
-                                     [&](const auto& group) { return group->slot == slot; });
-    if (groups_[static_cast<std::size_t>(slot)] == nullptr && !retired) return slot;
-  }
-  return -1;
-}
-
-Result<Group*> Engine::add_group(const GroupSpec& spec) {
-  const int free = free_slot();
-  if (free < 0) {
-    return Status(Errc::resource, "this rank has " + std::to_string(shm::kMaxGroups) +
-                                      " groups already; destroy some");
-  }
-  auto group = std::make_unique<Group>();
-  group->id = spec.id;
-  group->name = spec.name;
-  group->size = static_cast<int>(spec.ranks.size());
-  group->slot = free;
-  group->timeout = spec.timeout;
-  group->strict = spec.strict;
-  group->regions = world_.regions;
-  std::vector<int> hosts;
-  for (int r = 0; r < group->size; ++r) {
-    Member member;
-    member.global = spec.ranks[static_cast<std::size_t>(r)];
-    member.local = world_.local_of[static_cast<std::size_t>(member.global)];
-    hosts.push_back(world_.host_of[static_cast<std::size_t>(member.global)]);
-    if (member.global == world_.rank)
-      group->rank = r;
-    else if (member.local >= 0)
-      group->local_members.push_back(r);
-    group->members.push_back(member);
-  }
-  group->no_memory =
-      Status(Errc::resource, "group '" + spec.name + "': " + name_of(world_, *group, group->rank) +
-                                 " has no memory for an operation: the system refused it. Allow it "
-                                 "more (ulimit -v, the limit of its cgroup), or use smaller "
-                                 "tensors; the group is broken, make a new one.")
-          .with_culprit(group->rank);
-  group->chain = chain_start(spec.id, world_.settings);
-  group->plans = std::make_unique<PlanCache>(group->rank, plan::make_topology(std::move(hosts)),
-                                             world_.cpus, world_.algorithms);
-  const auto size = static_cast<std::size_t>(group->size);
-  for (Op& op : group->window) {
-    op.group = group.get();
-    op.stage_of.resize(size);
-    op.sources.resize(size);
-  }
-  group->block = &world_.regions->group(group->slot);
-  // Where memory lacks, a touch would end the process.
-  auto* const word = reinterpret_cast<std::byte*>(&world_.regions->page().break_words[group->slot]);
-  auto* const lines = reinterpret_cast<std::byte*>(group->block);
-  auto* const id = reinterpret_cast<std::byte*>(&world_.regions->group_id(group->slot));
-  for (const auto& [data, bytes] :
-       {std::pair(word, sizeof(std::uint64_t)), std::pair(lines, sizeof(shm::GroupBlock)),
-        std::pair(id, sizeof(std::uint64_t))}) {
-    if (world_.populate == nullptr) break;
-    if (Status s = world_.populate(data, bytes); !s.ok()) return s;
-  }
-  shm::GroupBlock& block = *group->block;
-  // The block may have served another group: its lines must not be taken for ours, so the id goes
-  // first and comes back last.
-  world_.regions->group_id(group->slot).store(0, std::memory_order_seq_cst);
-  // relaxed: published by the release of the id below.
-  for (shm::OperationSlot& slot : block.slots) {
-    slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with await_lines
-    for (shm::Counter& counter : slot.counters) {
-      counter.value.store(0, std::memory_order_relaxed);  // pairs with await_counters
-    }
-  }
-  block.done.value.store(0, std::memory_order_relaxed);  // pairs with passed_by_all
-  block.note.length = 0;
-  world_.regions->page().break_words[group->slot].store(0, std::memory_order_relaxed);
-  // release: pairs with the acquire in find_block.
-  world_.regions->group_id(group->slot).store(spec.id, std::memory_order_release);
-  Member& self = group->members[static_cast<std::size_t>(group->rank)];
-  self.block = &block;
-  self.slot = group->slot;
-  by_id_[spec.id] = group.get();
-  Group* const made = group.get();
-  groups_[static_cast<std::size_t>(free)] = std::move(group);
-  break_if_lost_already(*made);
-  adopt_early(*made);
-  return made;
-}
-
-void Engine::remove_group(Group& group) noexcept {
-  // First cause wins; other hosts hear of a break before they hear that we have closed the group.
-  guarded(nullptr, [&] {
-    if (breaks_to_see()) [[unlikely]]
-      check_breaks();
-  });
-  if (group.untold) try_tell_remote(group, group.cause);
-  if (!group.broken) {
-    Status cause = group.no_memory;
-    guarded(&group,
-            [&] { cause = Status(Errc::aborted, "group '" + group.name + "' was destroyed"); });
-    fail_all(group, cause);
-  }
-  // Peers may still look for our last lines, so these and the id stay until the group has ended for
-  // all (E7).
-  guarded(nullptr, [&] {
-    closed_ids_.push_back(group.id);
-    if (closed_ids_.size() > 4096) closed_ids_.pop_front();
-  });
-  drop_held(group);
-  forget_matcher(group);
-  by_id_.erase(group.id);
-  retired_.push_back(std::move(groups_[static_cast<std::size_t>(group.slot)]));
-  sweep_retired();
-}
 
 bool Engine::window_has_room(Group& group) noexcept {
   const std::uint64_t seq = group.started + 1;
@@ -350,11 +128,10 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   op.plan = &bound;
   op.call = call;
   op.stage_offset = 0;
-  op.frames_out = 0;
   op.failed = false;
   op.strict = bound.forwards_output || (group.strict && !group.one_host());
   const bool messages = bound.schedule->messages || op.strict;
-  if (messages) ++message_ops_;
+  if (messages) channel_.operation_began();
   if (call.details != nullptr || op.detailed) [[unlikely]]
     take_details(op, call.details);
   op.pc = 0;
@@ -362,7 +139,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   op.winner = -1;
   op.depth = 0;
   op.agreed = false;
-  op.defers_output = bound.compares_all_headers;
+  op.streams.deferred = bound.compares_all_headers;
   op.disagreeing_rank = -1;
   op.home = {};
   op.asynchronous = asynchronous;
@@ -451,8 +228,9 @@ bool Engine::prepare_memory(Engine& engine, Op& op, Status& why) {
   op.stage_of[static_cast<std::size_t>(group.rank)] = op.stage;
   if (op.scratch.size() < bound.scratch_bytes) engine.scratch_.fit(op.scratch, bound.scratch_bytes);
   if (bound.schedule->messages) {
-    if (op.streams.empty()) op.streams.resize(static_cast<std::size_t>(group.size));
-    for (Stream& stream : op.streams) stream.clear();
+    op.streams.open(
+        {group.id, op.seq, op.fingerprint, bound.code, bound.binding.element, bound.splits},
+        group.size, [&](int rank) { return group.member(rank).global; });
     for (int rank = 0; rank < group.size && op.state == Op::State::running; ++rank) {
       if (rank != group.rank) engine.deliver_held(op, rank);
     }
@@ -479,8 +257,12 @@ void Engine::finish(Op& op) noexcept {
 
 void Engine::end(Op& op) noexcept {
   op.state = Op::State::done;
-  if (op.frames_out == 0) release_memory(op);  // else with them: release_frames
-  if (op.plan->schedule->messages || op.strict) --message_ops_;
+  if (op.streams.is_open()) {
+    op.streams.close();
+    if (op.failed) channel_.let_go(op.streams);  // else nothing is on its way
+  }
+  release_memory(op);
+  if (op.plan->schedule->messages || op.strict) channel_.operation_ended();
   if (active_.size() == 1)
     active_.clear();
   else
@@ -495,9 +277,7 @@ void Engine::release_memory(Op& op) noexcept {
 }
 
 void Engine::call_back(Op& op, const Status& status) noexcept {
-  // There is room: make_room_for_callback.
-  awaited_ -= op.callbacks.size();
-  for (const Callback& callback : op.callbacks) finished_.push_back({callback, status});
+  completions_.complete(op.callbacks, status);
   op.callbacks.clear();
 }
 
@@ -529,7 +309,7 @@ bool Engine::pass() {
   if (queued_ > 0) {
     for (const auto& [id, group] : by_id_) moved |= start_queued(*group);
   }
-  moved |= flush_all_control();
+  moved |= channel_.flush_control();
   return moved;
 }
 

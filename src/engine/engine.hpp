@@ -4,7 +4,6 @@
 #include <deque>
 #include <functional>
 #include <memory>
-#include <memory_resource>
 #include <new>
 #include <span>
 #include <string>
@@ -16,11 +15,10 @@
 #include <tutti/error.hpp>
 
 #include "engine/blame.hpp"
-#include "engine/credit_account.hpp"
-#include "engine/fifo.hpp"
-#include "engine/frame_buffers.hpp"
+#include "engine/completion_queue.hpp"
 #include "engine/group.hpp"
-#include "engine/held_frames.hpp"
+#include "engine/message_channel.hpp"
+#include "engine/p2p_shared.hpp"
 #include "engine/scratch.hpp"
 #include "engine/staging.hpp"
 #include "engine/world.hpp"
@@ -41,12 +39,6 @@ struct GroupSpec {
 
 /// Tickets of sends and recvs (P2PMatcher) have their top bit set; others number the operations.
 [[nodiscard]] constexpr bool is_p2p(std::uint64_t ticket) noexcept { return ticket >> 63 != 0; }
-
-/// Something that is done and wants to be told.
-struct Finished {
-  Callback callback;
-  Status status;
-};
 
 /// Runs the operations of all groups of one rank: a state machine without I/O of its own. It is
 /// told what happened and says what to send; real transports and a simulated network drive it
@@ -86,7 +78,7 @@ class Engine final : public transport::Sink {
   int release(Group& group, std::uint64_t ticket) noexcept;
   /// Callbacks to make, taken once the driver lock is dropped. Empty too while there is no memory
   /// to take them.
-  [[nodiscard]] std::vector<Finished> take_finished() noexcept;
+  [[nodiscard]] std::vector<Finished> take_finished() noexcept { return completions_.take(); }
 
   // The world.
   /// Deadlines, peers that left, break words. On a slow tick, and when nothing moved for long.
@@ -101,20 +93,29 @@ class Engine final : public transport::Sink {
   /// Looks whether a rank of our host broke the group before we had made it, and told nobody. True:
   /// it is broken.
   bool hear_of_break(Group& group) noexcept;
-  [[nodiscard]] bool has_finished() const noexcept { return !finished_.empty(); }
-  [[nodiscard]] std::size_t finished() const noexcept { return finished_.size(); }
+  [[nodiscard]] bool has_finished() const noexcept { return completions_.size() > 0; }
+  [[nodiscard]] std::size_t finished() const noexcept { return completions_.size(); }
   [[nodiscard]] const std::vector<transport::Transport*>& transports() const noexcept {
     return transports_;
   }
   /// Work is in flight. / ... that no local memory can finish: messages.
   [[nodiscard]] bool busy() const noexcept {
-    return !active_.empty() || queued_ > 0 || running_p2p_ > 0;
+    return !active_.empty() || queued_ > 0 || p2p_.running > 0;
   }
   /// Control frames or data still wait to be handed to a transport.
   [[nodiscard]] bool has_unsent() const noexcept;
   [[nodiscard]] const World& world() const noexcept { return world_; }
   [[nodiscard]] const transport::shm::CacheDistance& cache_distance() const noexcept {
     return cache_distance_;
+  }
+
+  /// Has this member destroyed its end of the group? Then all that it had sent in it has come.
+  [[nodiscard]] bool has_given_up(Group& group, Member& member);
+  /// Of the process of a member, in words; empty: nothing is known against it.
+  [[nodiscard]] std::string state_of(const Member& member) const;
+  /// When this peer answered a ping last.
+  [[nodiscard]] TimePoint last_pong(int peer) const noexcept {
+    return peers_[static_cast<std::size_t>(peer)].pong;
   }
 
   // transport::Sink
@@ -124,42 +125,9 @@ class Engine final : public transport::Sink {
   void on_lost(int peer, const Status& why) noexcept override;
 
  private:
-  friend class P2PMatcher;  // a part of this machine, of which each group has one
-  struct OutFrame {
-    std::uint64_t token = 0;
-    Op* op = nullptr;  ///< nullptr: a control frame, or the operation has ended
-    std::uint64_t seq = 0;
-    P2PMatcher* matcher = nullptr;  ///< of a send; `seq` is its ticket
-    std::vector<std::byte> bounce;
-    bool bounced = false;  ///< `bounce` is a copy of strided elements
-  };
-  struct Control {
-    transport::FrameHeader header;
-    std::string payload;
-  };
-  struct Peer {  ///< by global rank
-    explicit Peer(std::pmr::memory_resource* pool) : held(pool) {}
-    std::uint64_t token = 0;
-    Fifo<OutFrame> out;
-    int bounces = 0;  ///< frames of `out` that hold a copy of strided elements
-    Fifo<Control> control;
-    bool in_unflushed = false;  ///< stands in unflushed_
-    HeldFrames held;
-    CreditAccount eager{kEagerPerPeer, kEagerReport};                ///< bytes of operations
-    CreditAccount eager_messages{kP2PEagerCredit, kP2PEagerReport};  ///< bytes of messages
-    CreditAccount matches{kMatchCredit, kMatchReport};               ///< messages without a recv
-    bool lost = false;
-    bool left = false;
-    TimePoint pong{};                     ///< last answer
-    std::uint64_t pong_seq = 0;           ///< of the group that was asked about
-    std::deque<HeldFrames::Frame> early;  ///< letters of groups that we have not made yet
-    P2PMatcher* into_matcher = nullptr;   ///< the arriving frame is data of a message
-    // The frame that is arriving.
-    transport::FrameHeader arriving;
-    Op* into = nullptr;
-    std::vector<std::byte> buffer;
-    bool keep = false;  ///< buffer is to be held
-    bool drop = false;  ///< there is no memory for it: it goes to `dropped_`
+  struct Peer {                  ///< by global rank
+    TimePoint pong{};            ///< last answer
+    std::uint64_t pong_seq = 0;  ///< of the group that was asked about
   };
 
   // no_memory.cpp
@@ -177,13 +145,12 @@ class Engine final : public transport::Sink {
   void break_for_memory(Group* group) noexcept;
   void try_tell_remote(Group& group, const Status& cause) noexcept;
   void tell_the_rest() noexcept;
-  void make_room_for_callback();
   // engine.cpp
   bool pass();
   void look_at_all();
-  [[nodiscard]] std::span<std::byte> place_of_frame(int peer, const transport::FrameHeader& header);
-  void take_frame(int peer, const transport::FrameHeader& header);
-  [[nodiscard]] bool uses_messages() const noexcept { return message_ops_ > 0 || running_p2p_ > 0; }
+  [[nodiscard]] bool uses_messages() const noexcept {
+    return channel_.operations() > 0 || p2p_.running > 0;
+  }
   [[nodiscard]] int free_slot() noexcept;
   bool settle(Group& group) noexcept;
   [[nodiscard]] bool given_up_by_all(const Group& group) const noexcept;
@@ -195,6 +162,7 @@ class Engine final : public transport::Sink {
   bool start_queued(Group& group);
   void finish(Op& op) noexcept;
   void end(Op& op) noexcept;
+  void release_memory(Op& op) noexcept;
   void call_back(Op& op, const Status& status) noexcept;
   // interpreter.cpp
   bool advance(Op& op);
@@ -238,42 +206,19 @@ class Engine final : public transport::Sink {
   void post_send(Op& op, const plan::Step& step);
   [[nodiscard]] Stream::Post post_of(Op& op, const plan::Operand& operand,
                                      const plan::Range& range) const noexcept;
-  bool splits_differ(Op& op, int rank, const transport::DataFrame& data);
+  void splits_differ(Op& op, int rank, const transport::DataFrame& data);
   void post_receive(Op& op, const plan::Step& step);
   bool await_receives(Op& op, const plan::Step& step) noexcept;
-  bool pump(Op& op, int rank);
-  bool pump_all(Op& op);
-  void grant(Op& op);
   void deliver_held(Op& op, int rank);
-  void hold(Peer& from, const transport::FrameHeader& header);
-  void drop_held(const Group& group) noexcept;
-  void hold_control(int peer, const transport::FrameHeader& header);
-  void took(int global, const transport::DataFrame& data) noexcept;
   [[nodiscard]] bool is_closed(std::uint64_t id) const noexcept;
-  void arrived(Op& op, int rank, const transport::DataFrame& data, const std::byte* bounced);
-  [[nodiscard]] static Stream::Post* post_for(Stream& stream,
-                                              const transport::DataFrame& data) noexcept;
-  void control(int peer, const transport::FrameHeader& header, std::string payload = {});
-  /// Not sent yet: flush_control.
-  void push_control(int peer, Control frame);
-  bool flush_all_control();
-  bool flush_control(int peer);
-  void on_control(int peer, const transport::FrameHeader& header,
-                  std::span<const std::byte> payload);
   [[nodiscard]] Group* group_of(std::uint64_t id) noexcept;
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
-  void release_frames(Op& op) noexcept;
-  void release_memory(Op& op) noexcept;
-  [[nodiscard]] bool may_hold(const Peer& from,
-                              const transport::FrameHeader& header) const noexcept;
-  /// A transport may take frames as fast as we make them, and tell of it later only: so few copies
-  /// of strided elements are made at a time, for one peer and, beyond one for each, for all of
-  /// them.
-  static constexpr int kMostBounces = 4;
-  static constexpr std::size_t kMostBounced = std::size_t{1} << 20;
-  [[nodiscard]] bool may_bounce(const Peer& peer) const noexcept;
-  /// Room for such a copy in a frame to this peer.
-  std::byte* bounce(Peer& peer, OutFrame& frame, std::size_t bytes);
+  [[nodiscard]] std::span<std::byte> place_of_frame(int peer, const transport::FrameHeader& header);
+  [[nodiscard]] std::span<std::byte> place_of_data(int peer, const transport::FrameHeader& header);
+  void take_frame(int peer, const transport::FrameHeader& header);
+  void keep_data(int peer, const transport::FrameHeader& header);
+  void on_control(int peer, const transport::FrameHeader& header,
+                  std::span<const std::byte> payload);
   // agreement.cpp
   void begin_agreement(Op& op);
   bool advance_tokens(Op& op);
@@ -295,11 +240,8 @@ class Engine final : public transport::Sink {
   void forget_matcher(Group& group) noexcept;
   bool push_p2p();
   void tick_p2p(TimePoint now);
-  [[nodiscard]] bool expects_p2p(int peer, const transport::FrameHeader& header,
-                                 std::span<std::byte>& into);
+  [[nodiscard]] std::span<std::byte> place_of_p2p(int peer, const transport::FrameHeader& header);
   void on_p2p_frame(int peer, const transport::FrameHeader& header);
-  void took_eager(int global, std::uint64_t cost) noexcept;
-  void release_unexpected(const P2PMatcher& matcher, std::size_t peer) noexcept;
   void adopt_early(Group& group);
   // failure_propagation.cpp
   /// A rank of our host has written a break word into our page since the last check_breaks.
@@ -319,9 +261,7 @@ class Engine final : public transport::Sink {
   void disagreement_in_lines(Op& op, int other);
   void time_out(Op& op, TimePoint now);
   void observe_progress(const Op& op, int rank, Blame& blame);
-  [[nodiscard]] std::string state_of(const Member& member) const;
   void check_left(Op& op);
-  bool has_given_up(Group& group, Member& member);
   void ping_blocking(Op& op, TimePoint now);
   bool next_call_differs(const Op& op, int rank);
   void ping_unconnected(Op& op, TimePoint now);
@@ -344,21 +284,15 @@ class Engine final : public transport::Sink {
   std::vector<Op*> active_;                                    ///< in the order of their start
   std::vector<Op*> ticked_;                                    ///< of `tick` only
   std::vector<int> waiting_;  ///< of what `tick` calls; kept, as it must not ask for memory
-  std::pmr::unsynchronized_pool_resource pool_;  ///< so that holding frames asks for no memory
   std::vector<Peer> peers_;
-  std::vector<int> unflushed_;  ///< those whose `control` may hold frames; has room for all
   std::vector<transport::Transport*> transports_;  ///< each once
-  std::vector<Finished> finished_;
-  std::size_t awaited_ = 0;  ///< callbacks that are noted: `finished_` has room for them
-  bool untold_ = false;      ///< a group is broken, and memory lacked to tell other hosts
-  std::unique_ptr<std::byte[]> dropped_;  ///< where frames go for which there is no memory
-  FrameBuffers buffers_;
-  std::size_t bounced_ = 0;  ///< bytes of the copies in frames, over all peers
+  MessageChannel channel_;
+  CompletionQueue completions_;
+  P2PShared p2p_{channel_, completions_};
+  std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
+  bool untold_ = false;                ///< a group is broken, and memory lacked to tell other hosts
   ScratchPool scratch_;
   std::uint32_t breaks_seen_ = 0;
-  int message_ops_ = 0;
-  std::vector<P2PMatcher*> matchers_;             ///< of the groups that have one
-  std::uint64_t running_p2p_ = 0;                 ///< sends and recvs that run, over all groups
   transport::shm::CacheDistance cache_distance_;  ///< what samples of what others wrote have taught
   bool others_remote_ = false;                    ///< one of our host says so
   int queued_ = 0;                                ///< calls that wait for a slot, over all groups

@@ -42,7 +42,7 @@ void Engine::find_waiting(Op& op, std::vector<int>& ranks) {
   }
   const auto& steps = op.plan->schedule->steps;
   const bool agrees = op.pc < steps.size() && steps[op.pc].kind == StepKind::agree;
-  if (op.defers_output || (agrees && (op.strict || op.group->strict))) {
+  if (op.streams.deferred || (agrees && (op.strict || op.group->strict))) {
     find_unheard(op, ranks);
     if (agrees || !ranks.empty()) return;
   }
@@ -57,7 +57,7 @@ void Engine::find_waiting(Op& op, std::vector<int>& ranks) {
       Member& member = op.group->members[static_cast<std::size_t>(rank)];
       bool there = true;
       if (step.kind == StepKind::await_recv) {
-        const Stream& stream = op.streams[static_cast<std::size_t>(rank)];
+        const Stream& stream = op.streams[static_cast<int>(rank)];
         there = stream.received >= stream.receive_end() && (!op.plan->splits || stream.heard);
       } else if (step.kind == StepKind::await_line || step.kind == StepKind::await) {
         there = false;
@@ -74,8 +74,8 @@ void Engine::find_waiting(Op& op, std::vector<int>& ranks) {
       if (!there) ranks.push_back(static_cast<int>(rank));
     }
   } else {
-    for (std::size_t r = 0; r < op.streams.size(); ++r) {
-      if (op.streams[r].send_at < op.streams[r].sends.size()) ranks.push_back(static_cast<int>(r));
+    for (int r = 0; r < op.streams.size(); ++r) {
+      if (!op.streams[r].all_sent()) ranks.push_back(r);
     }
   }
 }
@@ -199,21 +199,19 @@ void Engine::check_calls(Op& op) {
   }
   if (op.plan->schedule->messages) return;  // frames are compared as they are used
   for (int rank = 0; rank < op.group->size; ++rank) {
-    const int global = op.group->members[static_cast<std::size_t>(rank)].global;
-    for (const HeldFrames::Frame& held : peers_[static_cast<std::size_t>(global)].held) {
-      if (!belongs_to(held.header, op.group->id, op.seq)) continue;
-      if (type_of(held.header) != FrameType::data) continue;
-      const CallCode theirs = decode<transport::DataFrame>(held.header).call;
-      disagreement(op, rank, &theirs, op.seq);
-      return;
-    }
+    const transport::FrameHeader* const held =
+        channel_.find_held(op.group->member(rank).global, FrameType::data, op.group->id, op.seq);
+    if (held == nullptr) continue;
+    const CallCode theirs = transport::decode<transport::DataFrame>(*held).call;
+    disagreement(op, rank, &theirs, op.seq);
+    return;
   }
 }
 
 void Engine::ping(const Op& op, int rank) {
-  const int global = op.group->members[static_cast<std::size_t>(rank)].global;
-  control(global,
-          encode(transport::PingFrame{op.group->id, op.seq, op.fingerprint, op.plan->code}));
+  channel_.control(
+      op.group->member(rank).global,
+      encode(transport::PingFrame{op.group->id, op.seq, op.fingerprint, op.plan->code}));
 }
 
 /// Not those of our host: one that computes may have nobody who would answer, and its lines and the
@@ -256,15 +254,11 @@ void Engine::ping_blocking(Op& op, TimePoint now) {
 /// that a ping asks about. Of its next call a frame may be held here: what is mixed into that
 /// fingerprint is this call.
 bool Engine::next_call_differs(const Op& op, int rank) {
-  const int global = op.group->members[static_cast<std::size_t>(rank)].global;
-  const auto& held = peers_[static_cast<std::size_t>(global)].held;
-  return std::any_of(held.begin(), held.end(), [&](const HeldFrames::Frame& frame) {
-    if (!belongs_to(frame.header, op.group->id, op.seq + 1) ||
-        type_of(frame.header) != FrameType::data)
-      return false;
-    const auto data = decode<transport::DataFrame>(frame.header);
-    return data.fingerprint != chain(op.fingerprint, agreed_part(data.call));
-  });
+  const transport::FrameHeader* const held =
+      channel_.find_held(op.group->member(rank).global, FrameType::data, op.group->id, op.seq + 1);
+  if (held == nullptr) return false;
+  const auto data = transport::decode<transport::DataFrame>(*held);
+  return data.fingerprint != chain(op.fingerprint, agreed_part(data.call));
 }
 
 /// Has this member destroyed its end of the group? Then all that it had sent in it has come here.
@@ -288,7 +282,7 @@ bool Engine::has_given_up(Group& group, Member& member) {
 void Engine::check_left(Op& op) {
   // What comes by message may be on its way still: the connection itself tells of its end.
   const auto& steps = op.plan->schedule->steps;
-  const bool by_message = op.defers_output || op.strict ||
+  const bool by_message = op.streams.deferred || op.strict ||
                           (op.pc < steps.size() && steps[op.pc].kind == StepKind::await_recv);
   find_waiting(op, waiting_);
   for (const int rank : waiting_) {
@@ -300,7 +294,7 @@ void Engine::check_left(Op& op) {
       left =
           peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving (host.cpp)
     } else {
-      left = peers_[static_cast<std::size_t>(member.global)].left;
+      left = channel_.has_left(member.global);
     }
     left = left || has_given_up(*op.group, member);
     if (op.state != Op::State::running) return;  // of what had come meanwhile

@@ -89,17 +89,15 @@ void Engine::fail_all(Group& group, const Status& cause) noexcept {
     if (op.state != Op::State::running) continue;
     op.failed = true;
     end(op);
-    if (!op.streams.empty()) release_frames(op);
     call_back(op, cause);
   }
   if (group.matcher != nullptr) group.matcher->fail();
   for (const auto& [ticket, callback] : group.queued_callbacks)
-    finished_.push_back({callback, cause});  // there is room: make_room_for_callback
-  awaited_ -= group.queued_callbacks.size();
+    completions_.complete({&callback, 1}, cause);
   group.queued_callbacks.clear();
   queued_ -= static_cast<int>(group.queue.size());
   group.queue.clear();
-  drop_held(group);
+  channel_.drop_held(group.id);
   // The handle may be kept for long. It must not hold back slots and staging of others.
   group.done_upto = kClosed;
   (void)settle(group);
@@ -131,7 +129,7 @@ void Engine::tell_remote(Group& group, const Status& cause) {
                          static_cast<std::uint64_t>(cause.culprit().value_or(-1) + 1)};
   std::string text(base::cut(cause.message(), kMostReason));
   for (const Member& member : group.members) {
-    if (member.local < 0) control(member.global, encode(abort), text);
+    if (member.local < 0) channel_.control(member.global, encode(abort), text);
   }
 }
 
@@ -176,27 +174,24 @@ void Engine::check_breaks() {
 }
 
 void Engine::on_control(int peer, const FrameHeader& header, std::span<const std::byte> payload) {
-  Peer& from = peers_[static_cast<std::size_t>(peer)];
   Group* const group = group_of(header.group);
   switch (type_of(header)) {
     case FrameType::eager_credit: {
-      from.eager.acknowledge(decode<transport::EagerCreditFrame>(header).taken_bytes);
+      channel_.eager_acknowledged(peer, decode<transport::EagerCreditFrame>(header));
       return;
     }
     case FrameType::credit: {
       if (group == nullptr) {
-        if (!is_closed(header.group)) hold_control(peer, header);  // the peer was faster
+        if (!is_closed(header.group)) channel_.keep_control(peer, header);  // the peer was faster
         return;
       }
       const int rank = rank_of(*group, peer);
       if (rank < 0) return;
       Op& op = group->op_at(header.seq);
-      if (op.seq == header.seq && op.state == Op::State::running && !op.streams.empty()) {
-        Stream& stream = op.streams[static_cast<std::size_t>(rank)];
-        stream.credit = std::max(stream.credit, decode<CreditFrame>(header).end);
-        stream.wanted = false;
+      if (op.seq == header.seq && op.state == Op::State::running && op.streams.is_open()) {
+        op.streams[rank].take_credit(decode<CreditFrame>(header).end);
       } else if (header.seq > group->started && !group->broken) {
-        hold_control(peer, header);
+        channel_.keep_control(peer, header);
       }
       return;
     }
@@ -204,9 +199,9 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       const int rank = group == nullptr ? -1 : rank_of(*group, peer);
       if (group != nullptr && (rank < 0 || group->broken)) return;
       if (group != nullptr && group->op_at(header.seq).seq == header.seq) {
-        control(peer, encode(CreditFrame{header.group, header.seq, kEagerPerStream}));
+        channel_.control(peer, encode(CreditFrame{header.group, header.seq, kEagerPerStream}));
       } else if (group != nullptr ? header.seq > group->started : !is_closed(header.group)) {
-        hold_control(peer, header);
+        channel_.keep_control(peer, header);
       }
       return;
     }
@@ -240,12 +235,14 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
           return;
         }
       }
-      control(peer, encode(transport::PongFrame{ping.group, group == nullptr ? 0 : group->submitted,
-                                                is_closed(ping.group)}));
+      channel_.control(
+          peer, encode(transport::PongFrame{ping.group, group == nullptr ? 0 : group->submitted,
+                                            is_closed(ping.group)}));
       return;
     }
     case FrameType::pong: {
       const auto pong = decode<transport::PongFrame>(header);
+      Peer& from = peers_[static_cast<std::size_t>(peer)];
       from.pong = world_.now();
       from.pong_seq = pong.last_seq;
       const int rank = group == nullptr ? -1 : rank_of(*group, peer);
@@ -262,7 +259,7 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
         if (op.seq == header.seq && op.state == Op::State::running)
           on_token(op, rank, decode<transport::TokenFrame>(header));
       } else if (group != nullptr || !is_closed(header.group)) {
-        hold_control(peer, header);
+        channel_.keep_control(peer, header);
       }
       return;
     }
@@ -358,21 +355,14 @@ void Engine::local_peer_died(int local_index) noexcept {
   // acquire: pairs with leaving; its last lines lie before it.
   peer.died = true;
   if (peer.header().left.load(std::memory_order_acquire) != 0) return;
-  peers_[static_cast<std::size_t>(peer.rank)].control.clear();  // nobody takes it any more
+  channel_.clear_control(peer.rank);  // nobody takes it any more
   guarded(nullptr, [&] { lost(peer.rank, Status(Errc::peer_lost, "its process died")); });
 }
 
 void Engine::on_lost(int peer, const Status& why) noexcept {
-  Peer& from = peers_[static_cast<std::size_t>(peer)];
-  from.into = nullptr;
-  from.into_matcher = nullptr;
-  // What had not left our memory will never arrive: such a send does not end well.
-  for (OutFrame& frame : from.out) frame.matcher = nullptr;
-  // Nothing is read from our memory any more.
-  if (!from.out.empty()) on_sent(peer, from.out.back().token);
-  from.control.clear();
+  channel_.connection_ended(peer);
   if (why.code() == Errc::peer_left) {
-    from.left = true;
+    channel_.set_left(peer);
     return;
   }
   guarded(nullptr, [&] { lost(peer, why); });
@@ -391,9 +381,7 @@ void Engine::break_if_lost_already(Group& group) {
     return;
   }
   for (int rank = 0; rank < group.size; ++rank) {
-    const Peer& peer =
-        peers_[static_cast<std::size_t>(group.members[static_cast<std::size_t>(rank)].global)];
-    if (!peer.lost) continue;
+    if (!channel_.is_lost(group.member(rank).global)) continue;
     break_group(group, Status(Errc::peer_lost,
                               "group '" + group.name + "': " + name_of(world_, group, rank) +
                                   " was lost before the group was made; make one of "
@@ -404,8 +392,7 @@ void Engine::break_if_lost_already(Group& group) {
 }
 
 void Engine::lost(int peer, const Status& why) {
-  Peer& from = peers_[static_cast<std::size_t>(peer)];
-  if (std::exchange(from.lost, true)) return;
+  if (!channel_.set_lost(peer)) return;
   std::vector<std::pair<Group*, Status>> concerned;
   for (const auto& [id, group] : by_id_) {
     if (!group->broken && rank_of(*group, peer) >= 0) concerned.emplace_back(group, Status());

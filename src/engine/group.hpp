@@ -17,6 +17,7 @@
 #include "engine/plan_cache.hpp"
 #include "engine/queued.hpp"
 #include "engine/scratch.hpp"
+#include "engine/streams.hpp"
 #include "transport/region.hpp"
 
 namespace tutti::engine {
@@ -25,37 +26,6 @@ struct Group;
 class P2PMatcher;
 struct P2PMatcherDeleter {
   void operator()(P2PMatcher* matcher) const noexcept;
-};
-
-/// The bytes that one operation exchanges with one peer by messages, both ways. Offsets count bytes
-/// of this pair in this operation, so the two sides agree about them without talking.
-struct Stream {
-  struct Post {
-    std::byte* data = nullptr;  ///< nullptr: through a bounce buffer
-    Elements elements;          ///< what they are then: they lie here and there
-    std::uint64_t begin = 0;
-    std::uint64_t end = 0;
-  };
-  std::vector<Post> sends;
-  std::size_t send_at = 0;   ///< first post that is not completely handed over
-  std::uint64_t sent = 0;    ///< bytes handed over to the transport
-  std::uint64_t credit = 0;  ///< the peer takes bytes up to here
-  bool wanted = false;       ///< we asked for credit
-  std::vector<Post> receives;
-  std::size_t receive_at = 0;  ///< first post that is not complete
-  std::uint64_t received = 0;  ///< bytes that have arrived in place, in order
-  std::uint64_t kept = 0;      ///< end of what came before its receive was posted, and is held
-  bool heard = false;          ///< a frame has come, if only an empty one (see BoundPlan::splits)
-  bool compared = false;       ///< the call that a frame of it tells was compared with ours
-  std::uint64_t granted = 0;   ///< credit that we gave
-
-  [[nodiscard]] std::uint64_t send_end() const noexcept {
-    return sends.empty() ? 0 : sends.back().end;
-  }
-  [[nodiscard]] std::uint64_t receive_end() const noexcept {
-    return receives.empty() ? 0 : receives.back().end;
-  }
-  void clear() noexcept;
 };
 
 /// What an operation looks at to learn how dear handing memory over is, once.
@@ -69,7 +39,6 @@ struct Op {
   bool failed = false;
   bool detailed = false;  ///< has some of what comes from Details
   // Agreement, see agreement.cpp.
-  bool defers_output = false;     ///< nothing is used before all whose blocks we get are compared
   bool strict = false;            ///< tokens go round before anything is written
   int token_round = 0;            ///< rounds that are complete
   bool token_sent = false;        ///< ... the token of the next one has gone out
@@ -102,8 +71,7 @@ struct Op {
   std::vector<std::byte> scaled;  ///< PREMUL_SUM: the input times its factor
   plan::Range home;  ///< elements that a reduce step has put into the output already; count 0: none
   // Messages.
-  std::vector<Stream> streams;   ///< by rank; empty where the schedule has no messages
-  std::uint32_t frames_out = 0;  ///< frames that the transport still reads from our memory
+  StreamState streams;
   // Its end.
   TimePoint deadline{};  ///< unset until a clock is read for the first time
   TimePoint started{};
@@ -180,6 +148,10 @@ struct Group {
   std::unique_ptr<P2PMatcher, P2PMatcherDeleter>
       matcher;  ///< point to point; empty until it is used
 
+  [[nodiscard]] Member& member(int of) noexcept { return members[static_cast<std::size_t>(of)]; }
+  [[nodiscard]] const Member& member(int of) const noexcept {
+    return members[static_cast<std::size_t>(of)];
+  }
   [[nodiscard]] Op& op_at(std::uint64_t seq) noexcept {
     return window[seq % transport::shm::kWindow];
   }
@@ -191,6 +163,10 @@ inline constexpr std::uint64_t kLastOperation =
 
 /// Finds the lines of a member on our host. False while it has not made the group yet.
 [[nodiscard]] bool find_block(const Group& group, Member& member) noexcept;
+/// Have all members of the group that share our host passed `seq`?
+[[nodiscard]] bool passed_by_all(Group& group, std::uint64_t seq);
+/// ... or will never read what we staged for it? (See Staging.)
+[[nodiscard]] bool is_read_by_all(Group& group, std::uint64_t seq);
 /// A member on our host has died or left: it reads nobody's lines any more, and its own stay as
 /// they are.
 [[nodiscard]] bool is_gone(const Group& group, const Member& member) noexcept;

@@ -76,14 +76,14 @@ bool Engine::advance(Op& op) {
   bool moved = false;
   if (op.strict) [[unlikely]]
     moved = advance_tokens(op);
-  if (op.plan->schedule->messages) moved |= pump_all(op);
+  if (op.plan->schedule->messages) moved |= channel_.pump(op.streams);
   const std::vector<Step>& steps = op.plan->schedule->steps;
   const auto size = static_cast<std::uint32_t>(steps.size());
   while (op.pc < size) {
     const Step& step = steps[op.pc];
     switch (step.kind) {
       case StepKind::copy:
-        if (op.defers_output && step.dst.space == Space::output && !all_heard(op)) return moved;
+        if (op.streams.deferred && step.dst.space == Space::output && !all_heard(op)) return moved;
         copy(op, step);
         break;
       case StepKind::publish: publish(op); break;
@@ -114,8 +114,8 @@ bool Engine::advance(Op& op) {
       case StepKind::send: post_send(op, step); break;
       case StepKind::recv: post_receive(op, step); break;
       case StepKind::await_recv:
-        if ((op.defers_output && !all_heard(op)) || !await_receives(op, step)) {
-          grant(op);
+        if ((op.streams.deferred && !all_heard(op)) || !await_receives(op, step)) {
+          channel_.grant(op.streams);
           return moved;
         }
         break;
@@ -147,11 +147,8 @@ bool Engine::advance(Op& op) {
     moved = true;
   }
   if (op.plan->schedule->messages) {
-    moved |= pump_all(op);
-    for (const Stream& stream : op.streams) {
-      if (stream.send_at < stream.sends.size()) return moved;
-    }
-    if (op.frames_out > 0) return moved;
+    moved |= channel_.pump(op.streams);
+    if (!op.streams.all_sent()) return moved;
   }
   if (op.state == Op::State::running) finish(op);
   return true;

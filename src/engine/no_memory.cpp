@@ -43,17 +43,11 @@ void Engine::tell_the_rest() noexcept {
   }
 }
 
-/// So that the end of an operation needs no memory for those that are to be told.
-void Engine::make_room_for_callback() {
-  const std::size_t needed = finished_.size() + awaited_ + 1;
-  if (finished_.capacity() < needed) finished_.reserve(std::max(needed, 2 * finished_.capacity()));
-}
-
 bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
   try {
-    make_room_for_callback();
+    completions_.reserve();
     if (const std::optional<Status> known = outcome(group, ticket)) {
-      finished_.push_back({callback, *known});
+      completions_.add(callback, *known);
       return true;
     }
     if (is_p2p(ticket)) {
@@ -63,23 +57,12 @@ bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noex
     } else {
       group.queued_callbacks.emplace_back(ticket, callback);
     }
-    ++awaited_;
+    completions_.registered();
     return true;
   } catch (const std::bad_alloc&) {
     break_for_memory(&group);
     return false;
   }
-}
-
-std::vector<Finished> Engine::take_finished() noexcept {
-  std::vector<Finished> taken;
-  try {
-    taken.reserve(awaited_);  // becomes the room for those that are still to end
-  } catch (const std::bad_alloc&) {
-    return {};
-  }
-  taken.swap(finished_);
-  return taken;
 }
 
 }  // namespace tutti::engine

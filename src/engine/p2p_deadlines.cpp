@@ -35,8 +35,7 @@ std::string P2PMatcher::running_text() {
 /// It has ended or destroyed the group, and everything that it had to say has come.
 bool P2PMatcher::has_left(int rank) const noexcept {
   const Member& member = group_.members[static_cast<std::size_t>(rank)];
-  return rank != group_.rank &&
-         (member.given_up || engine_.peers_[static_cast<std::size_t>(member.global)].left);
+  return rank != group_.rank && (member.given_up || channel_.has_left(member.global));
 }
 
 /// Looks for ranks of our host that have destroyed the group: what they had sent then comes in.
@@ -76,9 +75,8 @@ bool P2PMatcher::check_left(const P2PRequest& request) {
 }
 
 void P2PMatcher::ping(int rank) {
-  const int global = group_.members[static_cast<std::size_t>(rank)].global;
   if (rank == group_.rank) return;
-  engine_.control(global, encode(transport::PingFrame{group_.id}));
+  channel_.control(global(rank), encode(transport::PingFrame{group_.id}));
 }
 
 void P2PMatcher::note_waited(const P2PRequest& request) noexcept {
@@ -138,9 +136,8 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   for (int rank = 0; rank < group_.size; ++rank) {
     if (rank == group_.rank || (request.rank != kAnySource && request.rank != rank)) continue;
     const Member& member = group_.members[static_cast<std::size_t>(rank)];
-    const auto global = static_cast<std::size_t>(member.global);
     blame.process(rank, engine_.state_of(member));
-    if (member.local < 0 && engine_.peers_[global].pong < request.asked) blame.silent(rank);
+    if (member.local < 0 && engine_.last_pong(member.global) < request.asked) blame.silent(rank);
   }
   // Of anybody's, only one that does not run is to blame.
   const int worst = blame.culprit();

@@ -44,7 +44,7 @@ void P2PMatcherDeleter::operator()(P2PMatcher* matcher) const noexcept { delete 
 P2PMatcher& Engine::matcher_of(Group& group) {
   if (group.matcher == nullptr) {
     matchers_.reserve(matchers_.size() + 1);
-    group.matcher.reset(new P2PMatcher(*this, group));
+    group.matcher.reset(new P2PMatcher(*this, p2p_, group));
     matchers_.push_back(group.matcher.get());
   }
   return *group.matcher;
@@ -97,127 +97,69 @@ void Engine::forget_matcher(Group& group) noexcept {
   group.matcher.reset();
 }
 
-void Engine::release_unexpected(const P2PMatcher& matcher, std::size_t peer) noexcept {
-  Peer& with = peers_[peer];
-  bool any = false;
-  for (OutFrame& frame : with.out) {
-    if (frame.matcher != &matcher) continue;
-    frame.matcher = nullptr;
-    any = true;
-  }
-  if (any) world_.route[peer]->keep_payloads(static_cast<int>(peer));
-  if (with.into_matcher != &matcher) return;
-  world_.route[peer]->drop_arriving(static_cast<int>(peer));
-  with.into_matcher = nullptr;
-  // Nobody will tell of its end: what it counted is free again.
-  if (is_envelope(with.arriving))
-    took_eager(static_cast<int>(peer), unexpected_cost(with.arriving.payload_bytes));
-}
-
-void Engine::took_eager(int global, std::uint64_t cost) noexcept {
-  Peer& to = peers_[static_cast<std::size_t>(global)];
-  to.matches.take(1);
-  to.eager_messages.take(cost);
-  if (!to.matches.report_due() && !to.eager_messages.report_due()) return;
-  if (to.lost || to.left) return;
-  const FrameHeader header =
-      encode(transport::P2PCreditFrame{to.matches.taken(), to.eager_messages.taken()});
-  // Not dropped where the queue is long: who waits for it would wait for ever. But one says what
-  // those before it said, so of a peer that floods us and reads nothing no more than one waits.
-  const auto waits = std::find_if(to.control.begin(), to.control.end(), [&](const Control& one) {
-    return one.header.type == header.type;
-  });
-  try {
-    if (waits != to.control.end())
-      waits->header = header;
-    else
-      push_control(global, {header, {}});
-    to.matches.reported();
-    to.eager_messages.reported();
-    flush_control(global);
-  } catch (const std::bad_alloc&) {  // the next report says it
-  }
-}
-
-bool Engine::expects_p2p(int peer, const FrameHeader& header, std::span<std::byte>& into) {
-  Peer& from = peers_[static_cast<std::size_t>(peer)];
-  from.into_matcher = nullptr;
+std::span<std::byte> Engine::place_of_p2p(int peer, const FrameHeader& header) {
   const FrameType type = type_of(header);
-  if (type == FrameType::p2p_credit) return header.payload_bytes == 0;
-  if (type == FrameType::cts && header.payload_bytes != 0) return false;
-  if (is_envelope(header)) {
-    if (!is_sound(header)) return false;
-    const bool within = from.matches.receive(1);
-    if (!from.eager_messages.receive(unexpected_cost(header.payload_bytes)) || !within)
-      return false;
+  if (type == FrameType::p2p_credit || type == FrameType::cts) {
+    if (header.payload_bytes != 0) return {};
+    if (type == FrameType::p2p_credit) return channel_.place_buffered(peer);
   }
+  if (is_envelope(header) && (!is_sound(header) || !channel_.count_eager(peer, header))) return {};
   Group* const group = group_of(header.group);
   // In a group that we have not made only messages come: we have asked for nothing.
-  if (group == nullptr) return is_envelope(header) || is_closed(header.group);
+  if (group == nullptr) {
+    return is_envelope(header) || is_closed(header.group) ? channel_.place_buffered(peer)
+                                                          : std::span<std::byte>();
+  }
   const int rank = rank_of(*group, peer);
-  if (rank < 0) return false;
-  if (group->broken) return true;
-  if (!matcher_of(*group).expects(rank, header, into)) return false;
-  if (type == FrameType::p2p_data || !into.empty()) from.into_matcher = group->matcher.get();
-  return true;
+  if (rank < 0) return {};
+  if (group->broken) return channel_.place_buffered(peer);
+  std::span<std::byte> into;
+  if (!matcher_of(*group).expects(rank, header, into)) return {};
+  if (type == FrameType::p2p_data || !into.empty())
+    return channel_.place_for(peer, *group->matcher, into);
+  return channel_.place_buffered(peer);
 }
 
 void Engine::on_p2p_frame(int peer, const FrameHeader& header) {
-  Peer& from = peers_[static_cast<std::size_t>(peer)];
-  P2PMatcher* const into = std::exchange(from.into_matcher, nullptr);
+  FrameOwner* const into = channel_.take_owner(peer);
   if (type_of(header) == FrameType::p2p_credit) {
-    const auto [messages, bytes] = transport::decode<transport::P2PCreditFrame>(header);
-    from.matches.acknowledge(messages);
-    from.eager_messages.acknowledge(bytes);
+    channel_.messages_acknowledged(peer, transport::decode<transport::P2PCreditFrame>(header));
     return;
   }
   Group* const group = group_of(header.group);
-  const std::uint64_t cost = is_envelope(header) ? unexpected_cost(header.payload_bytes) : 0;
   if (group == nullptr && is_envelope(header) && !is_closed(header.group)) {
-    const std::byte* const data = from.buffer.data();
-    from.early.push_back({header, std::vector<std::byte>(data, data + header.payload_bytes)});
+    channel_.keep_message(peer, header);
     return;
   }
-  if (group == nullptr || group->broken) {
-    if (is_envelope(header)) took_eager(peer, cost);
+  const int rank = group == nullptr || group->broken ? -1 : rank_of(*group, peer);
+  if (rank < 0) {  // perhaps the group was made meanwhile, without this peer
+    channel_.consumed(peer, header);
     return;
   }
-  const int rank = rank_of(*group, peer);
-  if (rank < 0) {  // the group was made meanwhile, without this peer
-    if (is_envelope(header)) took_eager(peer, cost);
-    return;
-  }
+  const std::byte* const payload = channel_.arrived(peer).data();
   switch (type_of(header)) {
     case FrameType::eager_message:
     case FrameType::rts:
-      matcher_of(*group).on_envelope(rank, header, into == nullptr ? from.buffer.data() : nullptr);
+      matcher_of(*group).on_envelope(rank, header, into == nullptr ? payload : nullptr);
       break;
     case FrameType::cts:
       matcher_of(*group).on_cts(rank, transport::decode<transport::CtsFrame>(header));
       break;
     default:
       if (into != nullptr && into == group->matcher.get())
-        into->on_data(rank, transport::decode<transport::P2PDataFrame>(header), from.buffer.data());
+        group->matcher->on_data(rank, transport::decode<transport::P2PDataFrame>(header), payload);
       break;
   }
 }
 
 /// What came for a group before it was made here.
 void Engine::adopt_early(Group& group) {
-  for (std::size_t p = 0; p < peers_.size(); ++p) {
-    std::deque<HeldFrames::Frame>& early = peers_[p].early;
-    if (early.empty()) continue;
-    const int rank = rank_of(group, static_cast<int>(p));
+  for (int peer = 0; peer < channel_.size(); ++peer) {
     // First all out, as a mismatch breaks the group.
-    std::vector<HeldFrames::Frame> ours;
-    for (HeldFrames::Frame& held : early) {
-      if (held.header.group == group.id) ours.push_back(std::move(held));
-    }
-    std::erase_if(early,
-                  [&](const HeldFrames::Frame& held) { return held.header.group == group.id; });
-    for (const HeldFrames::Frame& held : ours) {
-      if (rank < 0 || group.broken)
-        took_eager(static_cast<int>(p), unexpected_cost(held.header.payload_bytes));
+    for (const HeldFrames::Frame& held : channel_.take_messages(peer, group.id)) {
+      const int rank = group.broken ? -1 : rank_of(group, peer);
+      if (rank < 0)
+        channel_.consumed(peer, held.header);
       else
         matcher_of(group).on_envelope(rank, held.header, held.data.data());
     }

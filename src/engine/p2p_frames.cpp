@@ -42,14 +42,10 @@ bool P2PMatcher::push() {
 
 bool P2PMatcher::push_to(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
-  const int global = group_.members[static_cast<std::size_t>(rank)].global;
-  Engine::Peer& peer = engine_.peers_[static_cast<std::size_t>(global)];
-  transport::Transport* const transport = engine_.world_.route[static_cast<std::size_t>(global)];
   bool moved = false;
   while (!pair.idle()) {
-    if (peer.lost || peer.left) break;  // what cannot be sent any more is found by tick
-    if (!peer.control.empty() && !engine_.flush_control(global)) break;
-    if (!transport->can_send(global) || !engine_.may_bounce(peer)) break;
+    // What cannot be sent any more, as the peer is gone, is found by tick.
+    if (!channel_.can_send(global(rank)) || !channel_.may_bounce(global(rank))) break;
     if (!pair.grants.empty()) {
       grant(rank);
     } else {
@@ -70,45 +66,35 @@ bool P2PMatcher::push_to(int rank) {
   return moved;
 }
 
-/// The payload of `frame` lies in `send` from `offset` on; nullptr: it has none.
-void P2PMatcher::transmit(int rank, const FrameHeader& header, P2PRequest* send,
-                          std::uint64_t offset) {
-  const int global = group_.members[static_cast<std::size_t>(rank)].global;
-  Engine::Peer& peer = engine_.peers_[static_cast<std::size_t>(global)];
-  peer.out.make_room();  // before anything is counted
-  Engine::OutFrame frame;
-  frame.token = ++peer.token;
-  const std::byte* payload = nullptr;
-  if (header.payload_bytes > 0) {
-    frame.matcher = this;
-    frame.seq = send->ticket;
-    ++send->frames_out;
-    if (send->view.contiguous()) {
-      payload = static_cast<const std::byte*>(send->view.data()) + offset;
-    } else {
-      const std::size_t element = size_of(send->view.dtype());
-      std::byte* const copy = engine_.bounce(peer, frame, header.payload_bytes);
-      kernels::pack(copy, send->view, offset / element, header.payload_bytes / element);
-      payload = copy;
-    }
-    send->moved += header.payload_bytes;
-  }
-  peer.out.push_back(std::move(frame));
-  engine_.world_.route[static_cast<std::size_t>(global)]->send(global, header, payload, peer.token);
+/// A frame with the next bytes of this send.
+MessageChannel::OutFrame P2PMatcher::prepare(const P2PRequest& send, std::uint64_t bytes) {
+  const int peer = global(send.rank);
+  if (bytes == 0) return channel_.prepare(peer, nullptr);
+  if (send.view.contiguous())
+    return channel_.prepare(peer, static_cast<const std::byte*>(send.view.data()) + send.moved);
+  const std::size_t element = size_of(send.view.dtype());
+  return channel_.prepare(peer, Elements{&send.view, nullptr, 0}, element, send.moved, bytes);
+}
+
+void P2PMatcher::transmit(P2PRequest& send, const FrameHeader& header,
+                          MessageChannel::OutFrame frame) {
+  const bool holds = header.payload_bytes > 0;
+  if (holds) ++send.frames_out;
+  send.moved += header.payload_bytes;
+  channel_.send(global(send.rank), header, std::move(frame), holds ? this : nullptr, send.ticket);
 }
 
 /// Tells of the next message, with its bytes where these may go unasked. False: not now.
 bool P2PMatcher::announce(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
-  const int global = group_.members[static_cast<std::size_t>(rank)].global;
-  Engine::Peer& peer = engine_.peers_[static_cast<std::size_t>(global)];
-  if (peer.matches.room() == 0) return false;
+  const int peer = global(rank);
+  if (channel_.message_room(peer) == 0) return false;
   P2PRequest& send = requests_[pair.waiting.front()];
-  pair.waiting.pop_front();
   const std::uint64_t cost = unexpected_cost(send.bytes);
-  const bool whole = send.bytes <= kEagerLimit && cost <= peer.eager_messages.room();
-  peer.matches.send(1);
-  if (whole) peer.eager_messages.send(cost);
+  const bool whole = send.bytes <= kEagerLimit && cost <= channel_.eager_message_room(peer);
+  MessageChannel::OutFrame frame = prepare(send, whole ? send.bytes : 0);
+  pair.waiting.pop_front();
+  channel_.message_sent(peer, whole ? cost : 0);
   send.number = ++pair.out;
   const Envelope envelope{group_.id,
                           send.number,
@@ -116,10 +102,10 @@ bool P2PMatcher::announce(int rank) {
                           static_cast<std::uint64_t>(send.view.dtype()),
                           static_cast<std::uint32_t>(send.tag),
                           send.bytes};
-  transmit(rank,
+  transmit(send,
            whole ? encode(transport::EagerMessageFrame{envelope})
                  : encode(transport::RtsFrame{envelope}),
-           &send, 0);
+           std::move(frame));
   if (send.bytes == 0) finish(send);
   return true;
 }
@@ -129,8 +115,9 @@ void P2PMatcher::grant(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const P2PRequest& recv = requests_[pair.grants.front()];
   pair.grants.pop_front();
-  transmit(rank, encode(CtsFrame{group_.id, recv.number, recv.theirs, recv.ticket, recv.bytes}),
-           nullptr, 0);
+  channel_.send(global(rank),
+                encode(CtsFrame{group_.id, recv.number, recv.theirs, recv.ticket, recv.bytes}),
+                channel_.prepare(global(rank), nullptr));
 }
 
 /// The next piece of the first message that was asked for; then the others get their turn.
@@ -141,12 +128,13 @@ void P2PMatcher::stream(int rank) {
   const auto bytes = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(send.bytes - send.moved, transport::kMaxFramePayload));
   const P2PDataFrame data{group_.id, send.number, send.theirs, send.moved, bytes};
+  MessageChannel::OutFrame frame = prepare(send, bytes);
   pair.streams.pop_front();
-  transmit(rank, encode(data), &send, data.offset);
+  transmit(send, encode(data), std::move(frame));
   if (send.moved < send.bytes) pair.streams.push_back(slot);
 }
 
-void P2PMatcher::on_sent(std::uint64_t ticket) noexcept {
+void P2PMatcher::on_frame_sent(std::uint64_t ticket) noexcept {
   P2PRequest* const send = find(ticket);
   if (send == nullptr || send->state != P2PRequest::State::running || send->frames_out == 0) return;
   --send->frames_out;

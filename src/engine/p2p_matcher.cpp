@@ -58,8 +58,10 @@ std::string tensor_text(DType dtype, std::uint64_t bytes) {
 
 }  // namespace
 
-P2PMatcher::P2PMatcher(Engine& engine, Group& group)
+P2PMatcher::P2PMatcher(Engine& engine, P2PShared& shared, Group& group)
     : engine_(engine),
+      shared_(shared),
+      channel_(shared.channel),
       group_(group),
       pairs_(static_cast<std::size_t>(group.size)),
       waited_(static_cast<std::size_t>(group.size)) {
@@ -115,7 +117,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   request.timeout = call.timeout;
   request.deadline = request.asked = TimePoint{};
   if (running_++ == 0) pinged_blocking_ = TimePoint{};
-  ++engine_.running_p2p_;
+  ++shared_.running;
   const std::uint64_t ticket = request.ticket;
   if (call.kind == Kind::send)
     post_send(request);
@@ -160,10 +162,8 @@ void P2PMatcher::release(std::uint64_t ticket) noexcept {
 void P2PMatcher::finish(P2PRequest& request) noexcept {
   request.state = P2PRequest::State::done;
   --running_;
-  --engine_.running_p2p_;
-  engine_.awaited_ -= request.callbacks.size();  // there is room for them
-  for (const Callback& callback : request.callbacks)
-    engine_.finished_.push_back({callback, request.failed ? group_.cause : Status()});
+  --shared_.running;
+  shared_.completions.complete(request.callbacks, request.failed ? group_.cause : Status());
   request.callbacks.clear();
   if (!request.released) return;
   request.state = P2PRequest::State::free;
@@ -260,7 +260,7 @@ void P2PMatcher::post_recv(P2PRequest& recv) {
   free_unexpected_.push_back(found);
   const std::byte* const payload = message.data.empty() ? message.few.data() : message.data.data();
   match(recv, message, message.whole ? payload : nullptr);
-  engine_.buffers_.give(std::move(message.data));
+  channel_.buffers().give(std::move(message.data));
 }
 
 bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) {
@@ -286,7 +286,7 @@ void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
   if (own)
     self_bytes_ -= cost;
   else
-    engine_.took_eager(group_.members[static_cast<std::size_t>(message.source)].global, cost);
+    channel_.message_consumed(global(message.source), cost);
   if (!fits(recv, message)) return;
   recv.rank = message.source;
   recv.number = message.number;
@@ -324,7 +324,7 @@ void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::by
   if (kept.whole && kept.bytes > 0) {
     std::byte* to = kept.few.data();
     if (kept.bytes > kept.few.size()) {
-      kept.data = engine_.buffers_.take(kept.bytes);
+      kept.data = channel_.buffers().take(kept.bytes);
       to = kept.data.data();
     }
     std::memcpy(to, payload, kept.bytes);
@@ -333,15 +333,15 @@ void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::by
 }
 
 void P2PMatcher::fail() noexcept {
-  for (std::size_t p = 0; p < engine_.peers_.size(); ++p) engine_.release_unexpected(*this, p);
+  channel_.let_go(*this);
   // What had come counts no longer against those who sent it.
   for (UnexpectedMessage& message : unexpected_messages_) {
     if (message.number == 0) continue;  // free
     if (message.source != group_.rank) {
-      engine_.took_eager(group_.members[static_cast<std::size_t>(message.source)].global,
-                         message.whole ? unexpected_cost(message.bytes) : 0);
+      channel_.message_consumed(global(message.source),
+                                message.whole ? unexpected_cost(message.bytes) : 0);
     }
-    engine_.buffers_.give(std::move(message.data));
+    channel_.buffers().give(std::move(message.data));
   }
   unexpected_messages_.clear();
   free_unexpected_.clear();

@@ -16,6 +16,8 @@
 #include "engine/fifo.hpp"
 #include "engine/group.hpp"
 #include "engine/match_queues.hpp"
+#include "engine/message_channel.hpp"
+#include "engine/p2p_shared.hpp"
 #include "transport/frames.hpp"
 
 namespace tutti::engine {
@@ -69,9 +71,9 @@ struct UnexpectedMessage {
 /// for which it has not called yet. docs/wire.md tells the rules.
 ///
 /// Threads: under the driver lock.
-class P2PMatcher {
+class P2PMatcher final : public FrameOwner {
  public:
-  P2PMatcher(Engine& engine, Group& group);
+  P2PMatcher(Engine& engine, P2PShared& shared, Group& group);
 
   std::uint64_t submit(const Collective& call);
   [[nodiscard]] bool is_done(std::uint64_t ticket) noexcept;
@@ -102,7 +104,9 @@ class P2PMatcher {
   void on_cts(int rank, const transport::CtsFrame& cts);
   void on_data(int rank, const transport::P2PDataFrame& data, const std::byte* payload);
   /// A frame of this send has left the caller's memory.
-  void on_sent(std::uint64_t ticket) noexcept;
+  void on_frame_sent(std::uint64_t ticket) noexcept override;
+  /// It will never arrive: such a send does not end well.
+  void on_frame_lost(std::uint64_t /*ticket*/) noexcept override {}
 
  private:
   struct Pair {                   ///< with one rank
@@ -138,8 +142,10 @@ class P2PMatcher {
   [[nodiscard]] bool announce(int rank);
   void grant(int rank);
   void stream(int rank);
-  void transmit(int rank, const transport::FrameHeader& header, P2PRequest* send,
-                std::uint64_t offset);
+  [[nodiscard]] MessageChannel::OutFrame prepare(const P2PRequest& send, std::uint64_t bytes);
+  void transmit(P2PRequest& send, const transport::FrameHeader& header,
+                MessageChannel::OutFrame frame);
+  [[nodiscard]] int global(int rank) const noexcept { return group_.member(rank).global; }
   // p2p_deadlines.cpp
   [[nodiscard]] std::string text_of(const P2PRequest& request) const;
   [[nodiscard]] bool has_left(int rank) const noexcept;
@@ -150,6 +156,8 @@ class P2PMatcher {
   void time_out(P2PRequest& request, TimePoint now);
 
   Engine& engine_;
+  P2PShared& shared_;
+  MessageChannel& channel_;
   Group& group_;
   std::deque<P2PRequest> requests_;  ///< stay where they are
   std::vector<std::uint32_t> free_;

@@ -11,65 +11,10 @@
 #include <vector>
 
 #include "engine/engine.hpp"
+#include "noting_transport.hpp"
 #include "verify/sim/memory.hpp"
 
 namespace tutti::engine {
-
-/// Notes the frames that are sent.
-class NotingTransport final : public transport::Transport {
- public:
-  [[nodiscard]] const char* name() const noexcept override { return "noting"; }
-  void set_sink(transport::Sink* sink) noexcept override { sink_ = sink; }
-  [[nodiscard]] bool can_send(int) noexcept override { return open; }
-  void send(int peer, const transport::FrameHeader& header, const std::byte* payload,
-            std::uint64_t token) noexcept override {
-    sent.push_back(header);
-    if (payload != nullptr) last_payload.assign(payload, payload + header.payload_bytes);
-    last_[peer] = token;
-  }
-  void keep_payloads(int) noexcept override { ++kept; }
-  void drop_arriving(int) noexcept override { ++dropped; }
-  bool poll() noexcept override {
-    bool moved = false;
-    for (int peer = 1; hands_over && peer < 3; ++peer) {
-      if (last_[peer] == told_[peer]) continue;
-      told_[peer] = last_[peer];
-      sink_->on_sent(peer, told_[peer]);
-      moved = true;
-    }
-    return moved;
-  }
-  [[nodiscard]] int wait_fd() const noexcept override { return -1; }
-  void close(std::uint64_t) noexcept override {}
-
-  [[nodiscard]] int frames(transport::FrameType type) const {
-    return static_cast<int>(
-        std::count_if(sent.begin(), sent.end(), [&](const transport::FrameHeader& one) {
-          return one.type == static_cast<std::uint8_t>(type);
-        }));
-  }
-  /// Of all frames of this type and group.
-  [[nodiscard]] std::size_t bytes(transport::FrameType type, std::uint64_t group) const {
-    std::size_t sum = 0;
-    for (const transport::FrameHeader& header : sent) {
-      if (header.type == static_cast<std::uint8_t>(type) && header.group == group)
-        sum += header.payload_bytes;
-    }
-    return sum;
-  }
-
-  std::vector<transport::FrameHeader> sent;
-  std::vector<std::byte> last_payload;
-  bool open = true;
-  bool hands_over = true;
-  int kept = 0;
-  int dropped = 0;
-
- private:
-  transport::Sink* sink_ = nullptr;
-  std::uint64_t last_[3] = {};
-  std::uint64_t told_[3] = {};
-};
 
 /// The clock of a lone engine, which the test moves.
 inline TimePoint lone_engine_now{std::chrono::hours(1)};

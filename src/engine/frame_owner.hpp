@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+
+namespace tutti::engine {
+
+/// Whose memory a frame is sent from, or arrives in.
+class FrameOwner {
+ public:
+  FrameOwner() = default;
+  FrameOwner(const FrameOwner&) = delete;
+  FrameOwner& operator=(const FrameOwner&) = delete;
+
+  /// A frame that was sent with this id has left the owner's memory.
+  virtual void on_frame_sent(std::uint64_t id) noexcept = 0;
+  /// The peer went away first: the frame may never have arrived, and nothing is read any more.
+  virtual void on_frame_lost(std::uint64_t id) noexcept = 0;
+
+ protected:
+  ~FrameOwner() = default;
+};
+
+}  // namespace tutti::engine

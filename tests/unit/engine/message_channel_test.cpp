@@ -1,0 +1,300 @@
+#include "engine/message_channel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "noting_transport.hpp"
+
+// The channel alone: no engine, no group, no schedule.
+namespace tutti::engine {
+namespace {
+
+using transport::DataFrame;
+using transport::FrameHeader;
+using transport::FrameType;
+
+constexpr std::uint64_t kGroup = 7;
+
+std::vector<std::byte> bytes_of(std::size_t size, unsigned seed) {
+  std::vector<std::byte> bytes(size);
+  for (std::size_t i = 0; i < size; ++i)
+    bytes[i] = static_cast<std::byte>((i * 31 + i / 251 + seed) & 0xff);
+  return bytes;
+}
+
+Stream::Post post_of(std::vector<std::byte>& bytes, std::size_t at = 0) {
+  Stream::Post post;
+  post.data = bytes.data() + at;
+  return post;
+}
+
+StreamCall call_of(std::uint64_t seq, std::size_t element = 1) {
+  return {kGroup, seq, 1000 + seq, {seq, 2, 3}, element, false};
+}
+
+/// An operation between ranks 0 and 1 of the world.
+void open(StreamState& state, const StreamCall& call) {
+  state.open(call, 2, [](int rank) { return rank; });
+}
+
+/// Whose memory a frame is sent from.
+class NotingOwner final : public FrameOwner {
+ public:
+  void on_frame_sent(std::uint64_t id) noexcept override { sent.push_back(id); }
+  void on_frame_lost(std::uint64_t id) noexcept override { lost.push_back(id); }
+  std::vector<std::uint64_t> sent;
+  std::vector<std::uint64_t> lost;
+};
+
+/// The channel of rank 0 of three.
+class MessageChannelTest : public testing::Test {
+ protected:
+  MessageChannelTest() : channel_(std::span<transport::Transport* const>(route_)) {}
+
+  /// Rank 1 sends bytes of an operation that runs here. Empty: refused.
+  std::span<std::byte> head(StreamState& state, const DataFrame& data) {
+    const FrameHeader header = encode(data);
+    channel_.arriving(1, header);
+    if (!channel_.count_eager(1, header)) return {};
+    return channel_.place_in_stream(1, state, 1, data);
+  }
+  bool hear(StreamState& state, const DataFrame& data, const std::byte* payload) {
+    const std::span<std::byte> into = head(state, data);
+    if (into.empty()) return false;
+    std::memcpy(into.data(), payload, data.bytes);
+    if (!channel_.is_kept(1)) {
+      channel_.stream_arrived(1, encode(data));
+    } else if (channel_.keep_in_stream(1, state, 1, data)) {
+      EXPECT_FALSE(channel_.deliver_held(state, 1).has_value());
+    }
+    return true;
+  }
+  static DataFrame data(const StreamCall& call, std::uint64_t offset, std::size_t bytes,
+                        bool eager = true) {
+    return {call.group, call.seq,  call.fingerprint,
+            offset,     call.code, static_cast<std::uint32_t>(bytes),
+            eager};
+  }
+
+  NotingTransport transport_;
+  transport::Transport* route_[3] = {nullptr, &transport_, &transport_};
+  MessageChannel channel_;
+};
+
+TEST_F(MessageChannelTest, SendsEagerBytesUnaskedAndTheRestForCredit) {
+  StreamState state;
+  std::vector<std::byte> out = bytes_of(200'000, 1);
+  open(state, call_of(1));
+  channel_.post_send(state, 1, post_of(out), out.size());
+  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), kEagerPerStream);
+  EXPECT_FALSE(channel_.pump(state));
+  state[1].take_credit(150'000);
+  EXPECT_TRUE(channel_.pump(state));
+  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), 150'000u);
+  state[1].take_credit(out.size());
+  channel_.pump(state);
+  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), out.size());
+  EXPECT_FALSE(state.all_sent());  // the transport still reads
+  channel_.on_sent(1, transport_.last_token(1));
+  EXPECT_TRUE(state.all_sent());
+}
+
+TEST_F(MessageChannelTest, AsksForCreditWhereTheEagerBytesOfAllStreamsAreUsedUp) {
+  std::vector<std::byte> out = bytes_of(kEagerPerStream, 1);
+  const auto streams = static_cast<std::size_t>(kEagerPerPeer / kEagerPerStream);
+  std::vector<StreamState> states(streams + 1);
+  for (std::size_t i = 0; i <= streams; ++i) {
+    open(states[i], call_of(i + 1));
+    channel_.post_send(states[i], 1, post_of(out), out.size());
+  }
+  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), kEagerPerPeer);
+  EXPECT_EQ(transport_.frames(FrameType::want), 1);
+  channel_.eager_acknowledged(1, {kEagerReport});
+  channel_.pump(states[streams]);
+  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), kEagerPerPeer + kEagerReport);
+}
+
+TEST_F(MessageChannelTest, MessagesThatNobodyReceivesTakeNoCreditFromOperations) {
+  while (channel_.eager_message_room(1) >= kEagerLimit) channel_.message_sent(1, kEagerLimit);
+  while (channel_.message_room(1) > 0) channel_.message_sent(1, 0);
+  StreamState state;
+  std::vector<std::byte> out = bytes_of(kEagerPerStream, 1);
+  open(state, call_of(1));
+  channel_.post_send(state, 1, post_of(out), out.size());
+  EXPECT_EQ(transport_.bytes(FrameType::data, kGroup), kEagerPerStream);
+}
+
+TEST_F(MessageChannelTest, WhatComesBeforeItsReceiveIsHeldAndThenDeliveredInOrder) {
+  const std::vector<std::byte> sent = bytes_of(3000, 2);
+  std::vector<std::byte> in(sent.size());
+  StreamState state;
+  open(state, call_of(1));
+  for (std::size_t at = 0; at < sent.size(); at += 1000)
+    ASSERT_TRUE(hear(state, data(state.call(), at, 1000), sent.data() + at));
+  EXPECT_EQ(state[1].received, 0u);
+  MessageChannel::post_receive(state, 1, post_of(in), 2000);
+  EXPECT_FALSE(channel_.deliver_held(state, 1).has_value());
+  EXPECT_EQ(state[1].received, 2000u);
+  EXPECT_TRUE(state[1].has_received(0));
+  MessageChannel::post_receive(state, 1, post_of(in, 2000), 1000);
+  EXPECT_FALSE(state[1].has_received(0));
+  EXPECT_TRUE(state[1].has_received(1));
+  EXPECT_FALSE(channel_.deliver_held(state, 1).has_value());
+  EXPECT_EQ(in, sent);
+}
+
+TEST_F(MessageChannelTest, UsesNothingWhileTheOutputIsDeferred) {
+  const std::vector<std::byte> sent = bytes_of(100'000, 2);
+  std::vector<std::byte> in(sent.size());
+  StreamState state;
+  open(state, call_of(1));
+  state.deferred = true;
+  MessageChannel::post_receive(state, 1, post_of(in), in.size());
+  ASSERT_TRUE(hear(state, data(state.call(), 0, 1000), sent.data()));
+  channel_.grant(state);
+  EXPECT_EQ(transport_.frames(FrameType::credit), 0);
+  EXPECT_EQ(state[1].received, 0u);
+  EXPECT_TRUE(state[1].compared);
+  state.deferred = false;
+  EXPECT_FALSE(channel_.deliver_held(state, 1).has_value());
+  channel_.grant(state);
+  EXPECT_EQ(transport_.frames(FrameType::credit), 1);
+  EXPECT_EQ(state[1].received, 1000u);
+}
+
+TEST_F(MessageChannelTest, AHeldFrameOfAnotherCallIsReturnedAndNotUsed) {
+  StreamState state;
+  const StreamCall ours = call_of(1);
+  DataFrame other = data(ours, 0, 8);
+  other.fingerprint = 5;
+  channel_.arriving(1, encode(other));
+  ASSERT_FALSE(channel_.place_kept(1).empty());
+  channel_.keep(1, encode(other));
+  std::vector<std::byte> in(8);
+  open(state, ours);
+  MessageChannel::post_receive(state, 1, post_of(in), in.size());
+  const std::optional<DataFrame> returned = channel_.deliver_held(state, 1);
+  ASSERT_TRUE(returned.has_value());
+  EXPECT_EQ(returned->fingerprint, 5u);
+  EXPECT_EQ(state[1].received, 0u);
+}
+
+TEST_F(MessageChannelTest, AFrameWithAnotherNumberOfElementsIsFoundOnceTheReceiveIsPosted) {
+  StreamState state;
+  StreamCall call = call_of(1, 4);
+  call.splits = true;
+  open(state, call);
+  DataFrame five = data(call, 0, 8);
+  five.call[2] = 5;
+  EXPECT_FALSE(MessageChannel::splits_differ(state, 1, five));
+  std::vector<std::byte> in(16);
+  MessageChannel::post_receive(state, 1, post_of(in), in.size());
+  EXPECT_TRUE(MessageChannel::splits_differ(state, 1, five));
+  five.call[2] = 4;
+  EXPECT_FALSE(MessageChannel::splits_differ(state, 1, five));
+}
+
+TEST_F(MessageChannelTest, RefusesHolesRepetitionsAndMoreThanItsCredit) {
+  const std::vector<std::byte> sent = bytes_of(100'000, 2);
+  StreamState state;
+  open(state, call_of(1));
+  EXPECT_FALSE(hear(state, data(state.call(), 8, 8), sent.data()));  // a hole
+  EXPECT_TRUE(hear(state, data(state.call(), 0, 8), sent.data()));
+  EXPECT_FALSE(hear(state, data(state.call(), 0, 8), sent.data()));  // again
+  EXPECT_FALSE(hear(state, data(state.call(), 8, kEagerPerStream), sent.data()));
+  FrameHeader header = encode(data(state.call(), 8, 1024));
+  std::uint64_t counted = 0;
+  while (channel_.count_eager(1, header)) counted += 1024;
+  EXPECT_LE(counted, kEagerPerPeer);
+}
+
+TEST_F(MessageChannelTest, ReportsEagerBytesOnceTheyAreUsedOrDropped) {
+  const std::vector<std::byte> sent = bytes_of(kEagerPerStream, 2);
+  std::vector<std::byte> in(sent.size());
+  StreamState state;
+  open(state, call_of(1));
+  MessageChannel::post_receive(state, 1, post_of(in), in.size());
+  ASSERT_TRUE(hear(state, data(state.call(), 0, sent.size()), sent.data()));
+  EXPECT_EQ(transport_.frames(FrameType::eager_credit), 1);
+  const FrameHeader dropped = encode(data(call_of(2), 0, kEagerPerStream));
+  ASSERT_TRUE(channel_.count_eager(1, dropped));
+  channel_.consumed(1, dropped);
+  EXPECT_EQ(transport_.frames(FrameType::eager_credit), 2);
+}
+
+TEST_F(MessageChannelTest, ControlFramesGoBeforePayloads) {
+  transport_.open = false;
+  channel_.control(1, encode(transport::WantFrame{kGroup, 1}));
+  EXPECT_TRUE(channel_.has_unsent());
+  EXPECT_FALSE(channel_.can_send(1));
+  transport_.open = true;
+  EXPECT_TRUE(channel_.can_send(1));
+  EXPECT_EQ(transport_.frames(FrameType::want), 1);
+}
+
+TEST_F(MessageChannelTest, AnOwnerIsToldOfItsFramesUntilItLetsGo) {
+  NotingOwner owner;
+  const std::vector<std::byte> payload = bytes_of(16, 3);
+  const FrameHeader header = encode(transport::P2PDataFrame{kGroup, 1, 2, 0, 16});
+  channel_.send(1, header, channel_.prepare(1, payload.data()), &owner, 5);
+  channel_.on_sent(1, transport_.last_token(1));
+  EXPECT_EQ(owner.sent, std::vector<std::uint64_t>{5});
+  channel_.send(1, header, channel_.prepare(1, payload.data()), &owner, 6);
+  channel_.let_go(owner);
+  EXPECT_EQ(transport_.kept, 1);
+  channel_.on_sent(1, transport_.last_token(1));
+  EXPECT_EQ(owner.sent.size(), 1u);
+  channel_.send(1, header, channel_.prepare(1, payload.data()), &owner, 7);
+  channel_.connection_ended(1);
+  EXPECT_EQ(owner.lost, std::vector<std::uint64_t>{7});
+  EXPECT_FALSE(channel_.has_unsent());
+}
+
+TEST_F(MessageChannelTest, WhatArrivesForAnOwnerThatLetsGoIsDroppedAndItsCreditGivenBack) {
+  std::vector<std::byte> in(kEagerPerStream);
+  StreamState state;
+  open(state, call_of(1));
+  MessageChannel::post_receive(state, 1, post_of(in), in.size());
+  ASSERT_EQ(head(state, data(state.call(), 0, in.size())).data(), in.data());
+  state.close();
+  channel_.let_go(state);
+  EXPECT_EQ(transport_.dropped, 1);
+  EXPECT_EQ(transport_.frames(FrameType::eager_credit), 1);
+  EXPECT_EQ(channel_.take_owner(1), nullptr);
+}
+
+TEST_F(MessageChannelTest, MakesFewCopiesOfStridedElementsAtATime) {
+  std::vector<float> matrix(512);
+  const std::int64_t shape[] = {256};
+  const std::int64_t strides[] = {2};
+  const TensorView column(matrix.data(), DType::float32, shape, strides);
+  const Elements elements{&column, nullptr, 0};
+  int made = 0;
+  while (channel_.may_bounce(1) && made < 100) {
+    channel_.send(1, encode(transport::P2PDataFrame{kGroup, 1, 2, 0, 1024}),
+                  channel_.prepare(1, elements, 4, 0, 1024));
+    ++made;
+  }
+  EXPECT_EQ(made, 4);
+  EXPECT_TRUE(channel_.may_bounce(2));
+  channel_.on_sent(1, transport_.last_token(1));
+  EXPECT_TRUE(channel_.may_bounce(1));
+}
+
+TEST_F(MessageChannelTest, AGroupsHeldFramesAreForgottenAndOthersAreNot) {
+  for (const std::uint64_t group : {kGroup, kGroup + 1}) {
+    channel_.keep_control(1, encode(transport::WantFrame{group, 1}));
+    channel_.keep_control(1, encode(transport::WantFrame{group, 1}));  // says the same
+  }
+  channel_.drop_held(kGroup);
+  EXPECT_FALSE(channel_.take_held(1, FrameType::want, kGroup, 1).has_value());
+  EXPECT_TRUE(channel_.take_held(1, FrameType::want, kGroup + 1, 1).has_value());
+  EXPECT_FALSE(channel_.take_held(1, FrameType::want, kGroup + 1, 1).has_value());
+}
+
+}  // namespace
+}  // namespace tutti::engine
