@@ -15,7 +15,7 @@ namespace tutti::mpi {
 namespace {
 
 /// Messages of a comparison have a tag for the operation and the round. Every MPI has tags up to
-/// 32767.
+/// 32767. So operations further apart share tags, and must not be compared at once.
 constexpr std::uint64_t kComparedAtOnce = 1024;
 constexpr int kMostRounds = 31;
 
@@ -141,8 +141,11 @@ std::uint64_t Group::submit(const Collective& call) {
   } else {
     op.seq = ++seq_;
     chain_ = engine::chain(chain_, op.code);
+    op.state = Operation::State::waiting;
+    op.compared = {chain_, ~chain_};
     queue_.push_back(&op);
-    begin(op);
+    if (queue_.size() <= kComparedAtOnce) begin(op);
+    start_next();
   }
   return ticket;
 }
@@ -155,11 +158,9 @@ bool Group::compares(const Operation& op) const noexcept {
 void Group::begin(Operation& op) {
   if (!compares(op)) {
     op.state = Operation::State::ready;
-    start_next();
     return;
   }
   op.state = Operation::State::agreeing;
-  op.compared = {chain_, ~chain_};
   op.greatest = op.compared;
   op.round = 0;
   compare_round(op);
@@ -203,6 +204,7 @@ void Group::start_next() {
       explain(op);
     else
       start(op);
+    if (queue_.size() >= kComparedAtOnce) begin(*queue_[kComparedAtOnce - 1]);
   }
 }
 

@@ -23,6 +23,7 @@ class Group;
 /// One call on one rank, from submit until its ticket is released.
 struct Operation {
   enum class State : std::uint8_t {
+    waiting,     ///< so many before it are being compared that there are no tags for it
     agreeing,    ///< MPI compares the calls of all ranks
     ready,       ///< its turn comes when those before it have been given to MPI
     measuring,   ///< ... and the ranks tell each other how much they send to whom

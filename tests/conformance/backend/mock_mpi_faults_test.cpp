@@ -3,10 +3,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "arrangement.hpp"
 #include "mock_mpi_ranks.hpp"
 #include "support/rotation.hpp"
 
@@ -214,6 +216,29 @@ TEST(MockMpiFaults, AMessageOfAnotherLengthIsADisagreement) {
   } catch (const DisagreementError& error) {
     tell(error);
   }
+}
+
+TEST(MockMpiFaults, MoreCallsThanTagsOfComparisonsAreUnderWay) {
+  MockMpi mpi(5);
+  Config config = impatient();
+  config.timeout = kForever;
+  std::latch first_has_called(1);
+  run_mock_mpi(mpi, config, [&](ProcessGroup& world) {
+    constexpr int kCalls = 3000;
+    std::vector<int> values(kCalls, 1);
+    std::vector<Work> works;
+    world.barrier().wait();
+    if (world.rank() != 0) first_has_called.wait();
+    for (int i = 0; i < kCalls; ++i)
+      works.push_back(world.all_reduce(std::span(values).subspan(static_cast<std::size_t>(i), 1)));
+    if (world.rank() == 0) {
+      // A message and two requests each, and what other ranks have. More would share tags.
+      EXPECT_LT(mpi.left_over(), 3 * 1024U + 100);
+      first_has_called.count_down();
+    }
+    wait_all(works);
+    EXPECT_EQ(values, std::vector<int>(kCalls, 5));
+  });
 }
 
 TEST(MockMpiFaults, WithoutComparingResultsAreRight) {
