@@ -138,8 +138,9 @@ class Api {
                                      Request& request) noexcept = 0;
   /// MPI_Test. When done the request is gone. `received`: of a receive; may be null.
   [[nodiscard]] virtual int test(Request& request, bool& done, Received* received) noexcept = 0;
-  /// MPI_Cancel and MPI_Request_free of a receive that nothing has arrived for.
-  [[nodiscard]] virtual int cancel(Request& request) noexcept = 0;
+  /// MPI_Cancel of a receive. `done`: its memory is free and the request is gone. Else its message
+  /// is under way already, and MPI may write it at any time.
+  [[nodiscard]] virtual int cancel(Request& request, bool& done) noexcept = 0;
 };
 
 }  // namespace tutti::mpi

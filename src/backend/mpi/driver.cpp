@@ -114,6 +114,15 @@ void Driver::finalize(int status) noexcept {
       thread_.join();
   }
   if (api_.finalized()) return;
+  // The others must hear why this rank ends before MPI_Finalize, which may send nothing any more.
+  const auto until = steady_clock::now() + kFinalizeTime;
+  lock.lock();
+  while (!notes_are_sent() && steady_clock::now() < until) {
+    progress(true);
+    lock.unlock();
+    pause_for(kShortPause);
+    lock.lock();
+  }
   if (spoiled_ || !idle()) {
     // Other ranks may never do their part of what MPI was given.
     try {
@@ -158,6 +167,10 @@ void Driver::progress(bool look) {
   }
   for (std::size_t i = 0; i < worlds_.size(); ++i) worlds_[i]->progress(look);
   if (look) std::erase_if(worlds_, [](const auto& world) { return world->over(); });
+}
+
+bool Driver::notes_are_sent() const noexcept {
+  return std::all_of(notes_.begin(), notes_.end(), [](const auto& one) { return one->all_sent(); });
 }
 
 bool Driver::idle() const noexcept {

@@ -84,6 +84,7 @@ class Driver {
   void finalize(int status) noexcept;
   void run() noexcept;
   [[nodiscard]] bool idle() const noexcept;
+  [[nodiscard]] bool notes_are_sent() const noexcept;
 
   Api& api_;
   ValueTypes types_;

@@ -255,9 +255,11 @@ bool Group::test_all(Operation& op, int& code) {
     const bool receives = op.call.kind == Kind::recv;
     code = place_.api.test(request, done, receives ? &received : nullptr);
     if (code != 0) {
-      // What has become of the request is not known, so all that are left keep their memory.
+      // What has become of the request is not known, so all that are left keep their memory. But a
+      // receive has ended: its message was too long, or its sender failed.
+      const auto at = op.requests.begin() + (&request - op.requests.data());
       op.requests.erase(op.requests.begin() + static_cast<std::ptrdiff_t>(left),
-                        op.requests.begin() + (&request - op.requests.data()));
+                        receives ? at + 1 : at);
       return true;
     }
     if (!done) {
@@ -298,10 +300,10 @@ void Group::advance(Operation& op) {
 
 void Group::end(Operation& op, Status outcome) {
   if (op.state == Operation::State::done && op.used && !op.outcome.ok()) return;
-  const bool ok = outcome.ok();
+  const bool was_moving = op.state == Operation::State::moving;
   op.state = Operation::State::done;
   op.outcome = std::move(outcome);
-  if (!ok) drop_requests(op);
+  if (!op.outcome.ok()) drop_requests(op, was_moving);
   if (op.requests.empty()) {
     for (Type& type : op.types) (void)place_.api.free(type);
     op.types.clear();

@@ -119,8 +119,9 @@ class Group {
   [[nodiscard]] bool all_have_answered() const noexcept;
   void check_left(Operation& op, TimePoint now);
   void wrong_length(Operation& op, std::int64_t expected);
-  /// Of an operation that has failed: MPI keeps what it cannot call back.
-  void drop_requests(Operation& op);
+  /// Of an operation that has failed: MPI keeps what it cannot call back. `was_moving`: it had been
+  /// given the caller's tensors.
+  void drop_requests(Operation& op, bool was_moving);
   void mpi_failed(Operation& op, const char* what, int code);
   [[nodiscard]] std::string text_of(const Operation& op) const;
   [[nodiscard]] std::string name_of(int rank) const;

@@ -40,15 +40,26 @@ void Group::tell_all(const Note& note) {
   }
 }
 
-void Group::drop_requests(Operation& op) {
+void Group::drop_requests(Operation& op, bool was_moving) {
   if (op.call.kind == Kind::recv) {
-    for (Request& request : op.requests) (void)place_.api.cancel(request);
-    op.requests.clear();
+    std::erase_if(op.requests, [&](Request& request) {
+      bool done = false;
+      return place_.api.cancel(request, done) == 0 && done;
+    });
   }
   if (op.requests.empty()) return;
   // MPI cannot call a collective or a message back.
   unfinished_ = true;
   world_.driver().spoiled();
+  if (!was_moving || !(op.in.callers() || op.out.callers())) return;
+  std::string text(op.outcome.message());
+  text += text.ends_with('.') ? " " : ". ";
+  text +=
+      "MPI cannot call an operation back: it may still use the tensors of this call, so keep them "
+      "until the process ends.";
+  Status kept(op.outcome.code(), std::move(text));
+  if (const auto culprit = op.outcome.culprit()) kept.with_culprit(*culprit);
+  op.outcome = std::move(kept);
 }
 
 void Group::fail(const Status& cause, bool tell) {
@@ -209,10 +220,6 @@ Status Group::timeout_of(const Operation& op, TimePoint now) const {
       text += ": all ranks have made the call, and MPI has not ended it";
   }
   text += ". See where that rank is, or raise the timeout; the group is broken.";
-  if (op.state == Operation::State::moving && (op.in.callers() || op.out.callers()))
-    text +=
-        " MPI cannot call an operation back: it may still use the tensors of this call, so keep "
-        "them until the process ends.";
   Status cause(Errc::timeout, std::move(text));
   if (culprit >= 0) cause.with_culprit(culprit);
   return cause;

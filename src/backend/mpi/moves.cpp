@@ -57,9 +57,9 @@ class Starter {
 
   template <class Begin>
   int with(const Begin& begin) {
-    Request request{};
-    const int code = begin(request);
-    if (code == 0) op_.requests.push_back(request);
+    // First the place: what MPI has begun must not get lost where there is no memory.
+    const int code = begin(op_.requests.emplace_back());
+    if (code != 0) op_.requests.pop_back();
     return code;
   }
 

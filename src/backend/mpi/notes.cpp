@@ -20,8 +20,11 @@ constexpr int kBytes = static_cast<int>(sizeof(Note));
 }  // namespace
 
 Notes::~Notes() {
-  if (receives_) (void)api_.cancel(receiving_);
-  // MPI may still read what has not left: those notes stay where they are.
+  // MPI may still write what it receives and read what has not left: those notes stay where they
+  // are.
+  bool done = true;
+  if (receives_ && (api_.cancel(receiving_, done) != 0 || !done))
+    keep_for_good(std::move(incoming_));
   if (!sent_.empty()) keep_for_good(std::move(sent_));
 }
 
@@ -54,7 +57,7 @@ void Notes::send(int to, const Note& note) noexcept {
 bool Notes::receive(Note& note, int& from) noexcept {
   if (broken_) return false;
   if (!receives_) {
-    if (api_.ireceive(&incoming_, kBytes, api_.byte(), -1, kTag, comm_, receiving_) != 0) {
+    if (api_.ireceive(incoming_.get(), kBytes, api_.byte(), -1, kTag, comm_, receiving_) != 0) {
       broken_ = true;
       return false;
     }
@@ -68,7 +71,7 @@ bool Notes::receive(Note& note, int& from) noexcept {
   }
   if (!done) return false;
   receives_ = false;
-  note = incoming_;
+  note = *incoming_;
   from = received.source;
   return received.bytes == kBytes;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -54,6 +55,7 @@ class Notes {
   void remove(std::uint64_t id) noexcept { groups_.erase(id); }
   /// Begins to send; the end of it is seen to by `progress`. `to`: a rank of the communicator.
   void send(int to, const Note& note) noexcept;
+  [[nodiscard]] bool all_sent() const noexcept { return sent_.empty() || broken_; }
   /// Gives what has arrived to its groups, and sees to what is being sent.
   void progress();
 
@@ -75,7 +77,7 @@ class Notes {
   std::map<std::uint64_t, Group*> groups_;
   std::vector<Early> early_;  ///< of groups that this rank has not made yet
   std::list<Sent> sent_;
-  Note incoming_;
+  std::unique_ptr<Note> incoming_ = std::make_unique<Note>();
   Request receiving_{};
   bool receives_ = false;
   bool broken_ = false;  ///< MPI has failed: no more notes

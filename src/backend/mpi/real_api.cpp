@@ -245,11 +245,10 @@ class RealApi final : public Api {
     std::memcpy(&received->source, status + abi_.status_source, sizeof(received->source));
     return f_.MPI_Get_elements_x(status, of(byte()), &received->bytes);
   }
-  int cancel(Request& request) noexcept override {
-    return changing(request, [&](Handle* handle) {
-      const int code = f_.MPI_Cancel(handle);
-      return code != 0 ? code : f_.MPI_Request_free(handle);
-    });
+  int cancel(Request& request, bool& done) noexcept override {
+    done = false;
+    const int code = changing(request, [&](Handle* handle) { return f_.MPI_Cancel(handle); });
+    return code != 0 ? code : test(request, done, nullptr);
   }
 
  private:

@@ -126,6 +126,10 @@ class MockRank final : public mpi::Api {
   [[nodiscard]] int calls() const { return calls_; }
   void set_threading(mpi::Threading threading) { threading_ = threading; }
   void set_main_thread(bool main) { main_thread_ = main; }
+  /// Whether a receive can be cancelled: not when its message is under way.
+  void set_cancels(bool cancels) { cancels_ = cancels; }
+  /// Calls that the standard forbids; empty: there was none.
+  [[nodiscard]] const std::string& misuse() const { return misuse_; }
   static constexpr int kFailure = 15;
 
   [[nodiscard]] const mpi::LibraryInfo& info() const noexcept override { return info_; }
@@ -186,7 +190,7 @@ class MockRank final : public mpi::Api {
                              mpi::Comm comm, mpi::Request& request) noexcept override;
   [[nodiscard]] int test(mpi::Request& request, bool& done,
                          mpi::Received* received) noexcept override;
-  [[nodiscard]] int cancel(mpi::Request& request) noexcept override;
+  [[nodiscard]] int cancel(mpi::Request& request, bool& done) noexcept override;
 
  private:
   [[nodiscard]] bool fails() noexcept;
@@ -199,6 +203,8 @@ class MockRank final : public mpi::Api {
   mpi::Threading threading_ = mpi::Threading::serialized;
   bool initialized_ = false;
   bool main_thread_ = true;
+  bool cancels_ = true;
+  std::string misuse_;
   int fail_at_ = -1;
   int calls_ = 0;
   char in_place_ = 0;

@@ -6,6 +6,8 @@
 #include <latch>
 #include <numeric>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
 #include "arrangement.hpp"
@@ -23,6 +25,13 @@ Config impatient() {
   Config config;
   config.timeout = 400ms;
   return config;
+}
+
+/// Until another rank has broken the group.
+void until_broken(ProcessGroup& world) {
+  const auto until = std::chrono::steady_clock::now() + kForever;
+  while (world.health().ok() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(1ms);
 }
 
 /// Some of every kind. The tensors outlive the world: MPI may work on them after a failure.
@@ -216,6 +225,61 @@ TEST(MockMpiFaults, AMessageOfAnotherLengthIsADisagreement) {
   } catch (const DisagreementError& error) {
     tell(error);
   }
+}
+
+TEST(MockMpiFaults, AMessageThatIsTooLongEndsItsReceive) {
+  MockMpi mpi(2);
+  std::vector<float> sent(5, 1);
+  std::vector<float> got(4, 0);
+  try {
+    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+      if (world.rank() == 0)
+        world.isend(sent, 1).wait();
+      else
+        world.recv(got, 0);
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const BackendError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("MPI_ERR_OTHER"));
+    EXPECT_THAT(error.what(), testing::Not(testing::HasSubstr("keep them")));
+  }
+  EXPECT_EQ(mpi.rank(1).misuse(), "");
+}
+
+TEST(MockMpiFaults, AReceiveThatMpiCannotCancelKeepsItsTensor) {
+  for (const bool cancels : {true, false}) {
+    MockMpi mpi(2);
+    mpi.rank(1).set_cancels(cancels);
+    std::vector<float> got(4, 0);
+    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+      if (world.rank() == 0) return until_broken(world);
+      try {
+        world.recv(got, 0, {.timeout = 10ms});
+        ADD_FAILURE() << "no error";
+      } catch (const TimeoutError& error) {
+        const bool keeps = std::string_view(error.what()).find("keep them") != std::string::npos;
+        EXPECT_NE(keeps, cancels) << error.what();
+      }
+    });
+  }
+}
+
+TEST(MockMpiFaults, EveryCallWithTensorsInMpiSaysSo) {
+  MockMpi mpi(2);
+  std::vector<float> first(4, 1);
+  std::vector<float> second(4, 1);
+  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+    if (world.rank() == 0) return until_broken(world);
+    Work receives = world.irecv(first, 0, {.timeout = 10ms});
+    // Its tensor stays in MPI, though it is another call that is late.
+    mpi.rank(1).set_cancels(false);
+    Work other = world.irecv(second, 0, {.tag = 1});
+    EXPECT_THROW(receives.wait(), TimeoutError);
+    EXPECT_THROW(other.wait(), TimeoutError);
+    EXPECT_THAT(std::string(other.error().message()), testing::HasSubstr("keep them"));
+    EXPECT_THAT(std::string(world.health().message()),
+                testing::Not(testing::HasSubstr("keep them")));
+  });
 }
 
 TEST(MockMpiFaults, MoreCallsThanTagsOfComparisonsAreUnderWay) {

@@ -303,9 +303,12 @@ int MockRank::test(Request& request, bool& done, mpi::Received* received) noexce
   return code;
 }
 
-int MockRank::cancel(Request& request) noexcept {
+int MockRank::cancel(Request& request, bool& done) noexcept {
   const std::lock_guard lock(mpi_.mutex_);
   const auto number = static_cast<std::uint64_t>(request);
+  done = cancels_;
+  if (!mpi_.requests_.contains(number)) misuse_ = "a request is cancelled that has ended";
+  if (!cancels_) return 0;
   for (auto& [handle, comm] : mpi_.comms_) {
     for (auto& receives : comm.receives)
       std::erase_if(receives, [&](const auto& one) { return one.request == number; });
