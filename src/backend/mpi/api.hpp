@@ -73,6 +73,7 @@ class Api {
 
   // ---- Communicators
   [[nodiscard]] virtual Comm world() noexcept = 0;
+  [[nodiscard]] virtual Comm self() noexcept = 0;
   [[nodiscard]] virtual int rank(Comm comm, int& rank) noexcept = 0;
   [[nodiscard]] virtual int size(Comm comm, int& size) noexcept = 0;
   /// MPI_Comm_idup: `made` stays where it is until the request is done.

@@ -49,7 +49,7 @@ Status failed(Api& api, const char* what, int code) {
 
 }  // namespace
 
-Result<std::unique_ptr<Driver>> Driver::over(Api& api) {
+Result<std::unique_ptr<Driver>> Driver::make(Api& api) {
   std::unique_ptr<Driver> driver(new Driver(api));
   if (api.finalized())
     return Status(Errc::unsupported,
@@ -62,14 +62,21 @@ Result<std::unique_ptr<Driver>> Driver::over(Api& api) {
   } else if (const int code = api.query_threading(driver->threading_); code != 0) {
     return failed(api, "MPI_Query_thread", code);
   }
-  if (driver->only_callers())
+  if (driver->only_callers()) {
+    const bool serialized = driver->threading_ == Threading::serialized;
     base::log(base::Level::warning,
-              "MPI was begun with " + std::string(name_of(driver->threading_)) +
-                  ": only calls of the thread that has called MPI_Init make progress, so callbacks "
-                  "and asynchronous operations wait for it. Ask MPI_Init_thread for "
-                  "MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
-  if (const int code = api.return_errors(api.world()); code != 0)
-    return failed(api, "MPI_Comm_set_errhandler", code);
+              "MPI was begun with " + std::string(name_of(driver->threading_)) + ": only calls " +
+                  (serialized ? "" : "of the thread that has called MPI_Init ") +
+                  "make progress, so callbacks and asynchronous operations wait for " +
+                  (serialized ? "them" : "it") + ". Ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
+  }
+  // How a program that has begun MPI itself hears of its errors stays as it is. MPI 4 tells those
+  // of calls without a communicator by MPI_COMM_SELF.
+  for (const Comm comm : {api.world(), api.self()}) {
+    if (!driver->initialised_) break;
+    if (const int code = api.return_errors(comm); code != 0)
+      return failed(api, "MPI_Comm_set_errhandler", code);
+  }
   driver->largest_tag_ = api.largest_tag();
   return driver;
 }
@@ -78,10 +85,16 @@ Result<Driver*> Driver::of_process() {
   static std::mutex mutex;  // not one that a fork waits for: MPI_Init may fork
   static Driver* driver = nullptr;
   const std::lock_guard lock(mutex);
-  if (driver != nullptr) return driver;
+  if (driver != nullptr) {
+    if (driver->forks_ == base::fork_generation()) return driver;
+    return Status(Errc::unsupported,
+                  "this process was forked from one that has begun MPI, which its children cannot "
+                  "use: call init_process_group in a program of the child's own, or take the "
+                  "backend 'native' there");
+  }
   Result<Api*> api = open_library();
   if (!api) return api.status();
-  Result<std::unique_ptr<Driver>> made = over(**api);
+  Result<std::unique_ptr<Driver>> made = make(**api);
   if (!made) return made.status();
   driver = made->release();
   if (driver->initialised_)
@@ -114,15 +127,7 @@ void Driver::finalize(int status) noexcept {
       thread_.join();
   }
   if (api_.finalized()) return;
-  // The others must hear why this rank ends before MPI_Finalize, which may send nothing any more.
-  const auto until = steady_clock::now() + kFinalizeTime;
   lock.lock();
-  while (!notes_are_sent() && steady_clock::now() < until) {
-    progress(true);
-    lock.unlock();
-    pause_for(kShortPause);
-    lock.lock();
-  }
   if (spoiled_ || !idle()) {
     // Other ranks may never do their part of what MPI was given.
     try {
@@ -134,11 +139,24 @@ void Driver::finalize(int status) noexcept {
       return;
     }
   }
+  // The others must hear why this rank ends before MPI_Finalize, which may send nothing any more.
+  const auto until = steady_clock::now() + kFinalizeTime;
+  while (!notes_are_sent() && steady_clock::now() < until) {
+    progress(true);
+    lock.unlock();
+    pause_for(kShortPause);
+    lock.lock();
+  }
+  for (const auto& world : worlds_) world->fail_all(Status(Errc::aborted, "the process ends"));
+  for (const auto& one : notes_) one->close();
+  finalized_.store(true, std::memory_order_relaxed);  // relaxed: as in finalized()
   (void)api_.finalize();
 }
 
 std::string Driver::forbidden() noexcept {
-  if (!only_callers() || api_.is_main_thread()) return {};
+  if (finalized())
+    return "MPI was finalised in this process: destroy all groups on it before MPI_Finalize";
+  if (threading_ >= Threading::serialized || api_.is_main_thread()) return {};
   return "MPI was begun with " + std::string(name_of(threading_)) +
          ", so only the thread that has called MPI_Init may call a group on it";
 }
@@ -161,6 +179,7 @@ Notes& Driver::add_notes(Comm base, Comm comm) {
 }
 
 void Driver::progress(bool look) {
+  if (finalized_.load(std::memory_order_relaxed)) return;  // relaxed: written under the lock
   look = ++passes_ % kLookEvery == 0 || look;
   if (look) {
     for (const auto& one : notes_) one->progress();

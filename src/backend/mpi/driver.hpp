@@ -25,11 +25,12 @@ class World;
 
 /// Who calls MPI, and when: all calls of this process go through here, one at a time. A caller that
 /// waits drives; what nobody waits for is driven by a thread of its own, which sleeps while there
-/// is nothing. Below MPI_THREAD_SERIALIZED only callers drive.
+/// is nothing. Only callers drive where the program has begun MPI for less than
+/// MPI_THREAD_MULTIPLE: it may call MPI itself at any time.
 class Driver {
  public:
   /// Calls MPI_Init_thread if nobody has.
-  [[nodiscard]] static Result<std::unique_ptr<Driver>> over(Api& api);
+  [[nodiscard]] static Result<std::unique_ptr<Driver>> make(Api& api);
   /// That of the library of this process; never destroyed. Where it has called MPI_Init, the end of
   /// the process finalises MPI.
   [[nodiscard]] static Result<Driver*> of_process();
@@ -44,6 +45,11 @@ class Driver {
   [[nodiscard]] int largest_tag() const noexcept { return largest_tag_; }
   /// Why this thread must not call MPI; empty: it may.
   [[nodiscard]] std::string forbidden() noexcept;
+  /// MPI was finalised, by us or by the program: nothing of it may be called any more.
+  [[nodiscard]] bool finalized() noexcept {
+    // relaxed: a thread that sees it late finds under the lock that all groups have failed.
+    return finalized_.load(std::memory_order_relaxed) || (!initialised_ && api_.finalized());
+  }
 
   /// Runs `action` as the only one that calls MPI; then the callbacks that are due.
   template <class Action>
@@ -80,7 +86,9 @@ class Driver {
  private:
   explicit Driver(Api& api);
   void let_go(std::unique_lock<std::mutex>& lock) noexcept;
-  [[nodiscard]] bool only_callers() const noexcept { return threading_ < Threading::serialized; }
+  [[nodiscard]] bool only_callers() const noexcept {
+    return threading_ < (initialised_ ? Threading::serialized : Threading::multiple);
+  }
   void finalize(int status) noexcept;
   void run() noexcept;
   [[nodiscard]] bool idle() const noexcept;
@@ -90,7 +98,8 @@ class Driver {
   ValueTypes types_;
   Threading threading_ = Threading::single;
   int largest_tag_ = 0;
-  bool initialised_ = false;  ///< by us
+  bool initialised_ = false;            ///< by us
+  std::atomic<bool> finalized_{false};  ///< by us
   const std::uint64_t forks_ = base::fork_generation();
   std::mutex mutex_;
   std::vector<std::unique_ptr<Notes>> notes_;

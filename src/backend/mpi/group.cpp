@@ -132,7 +132,7 @@ std::uint64_t Group::submit(const Collective& call) {
     if (tag_of(place_, call.tag) < 0) {  // both sides refuse it, so nobody waits
       end(op, Status(Errc::unsupported,
                      "tag " + std::to_string(call.tag) + " is beyond the largest of this MPI (" +
-                         std::to_string(place_.largest_tag - 2) + "); take a smaller one"));
+                         std::to_string(largest_tag_of_callers(place_)) + "); take a smaller one"));
       tidy();
       return ticket;
     }
@@ -326,6 +326,8 @@ void Group::tidy() {
 }
 
 void Group::progress(bool look) {
+  if (!fails_later_.ok()) fail(fails_later_, true);
+  if (leaves_later_ && !gone_) leave();
   if (gone_ && look) free_communicators();
   if (active_.empty()) return;
   bool ended = false;

@@ -88,6 +88,9 @@ class Group {
   [[nodiscard]] std::uint64_t child_id(int color) const noexcept;
   /// This rank calls nothing any more: what runs has failed, and the others are told.
   void leave();
+  /// What a thread asks for that must not call MPI: the next that drives does it.
+  void leave_later() noexcept { leaves_later_ = true; }
+  void fail_later(const Status& cause) { fails_later_ = cause; }
   /// It has left, and its communicators are freed, or never can be: others may send what nobody
   /// receives, and a new communicator must not meet that.
   [[nodiscard]] bool over() const noexcept { return gone_ && released_; }
@@ -149,6 +152,8 @@ class Group {
   std::vector<std::uint64_t> sent_;      ///< messages to each rank
   std::vector<std::uint64_t> received_;  ///< messages from each rank
   std::vector<std::uint64_t> sent_us_;   ///< as the others have told when they left
+  bool leaves_later_ = false;
+  Status fails_later_;
   bool gone_ = false;
   bool released_ = false;
   bool unfinished_ = false;  ///< MPI has not ended all that it was given

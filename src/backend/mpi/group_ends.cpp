@@ -250,7 +250,10 @@ void Group::on_note(const Note& note, int from) {
   if (member == spec_.members.end()) return;  // no member: it is mistaken
   const auto rank = static_cast<std::size_t>(member - spec_.members.begin());
   switch (note.kind) {
-    case Note::Kind::broken: fail(cause_of(note, size()), false); return;
+    case Note::Kind::broken:
+      fail(cause_of(note, size()), false);
+      released_ = released_ || gone_;  // its sender never tells that it has left
+      return;
     case Note::Kind::left:
       left_[rank] = {note.seq, std::chrono::steady_clock::now()};
       sent_us_[rank] = note.messages;

@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
@@ -102,11 +103,29 @@ Status duplicate(Driver& driver, Comm base, std::chrono::steady_clock::time_poin
   return {};
 }
 
+Result<Ranks> ranks_of(Api& api, const std::any& options) {
+  using Both = std::pair<std::uintptr_t, std::vector<int>>;
+  if (!options.has_value()) return Ranks{api.world(), std::nullopt};
+  if (const auto* const handle = std::any_cast<std::uintptr_t>(&options))
+    return Ranks{Comm{*handle}, std::nullopt};
+  if (const auto* const members = std::any_cast<std::vector<int>>(&options))
+    return Ranks{api.world(), *members};
+  if (const auto* const both = std::any_cast<Both>(&options))
+    return Ranks{Comm{both->first}, both->second};
+  return Status(Errc::invalid_argument,
+                "backend_options of 'mpi' must be what mpi_handle(communicator) gives "
+                "(<tutti/mpi.hpp>), or be left out for MPI_COMM_WORLD");
+}
+
 Result<Meeting> meet(Driver& driver, const std::any& options,
                      std::chrono::steady_clock::time_point deadline) {
   Api& api = driver.api();
-  Comm base = api.world();
-  if (const auto* const given = std::any_cast<std::uintptr_t>(&options)) base = Comm{*given};
+  const Result<Ranks> given = ranks_of(api, options);
+  if (!given) return given.status();
+  if (given.value().members)
+    return Status(Errc::invalid_argument,
+                  "backend_options of 'mpi': a list of ranks needs rank, size and an exchange");
+  const Comm base = given.value().comm;
   if (const std::string why = driver.forbidden(); !why.empty())
     return Status(Errc::unsupported, why);
   Meeting meeting;

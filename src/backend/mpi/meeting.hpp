@@ -2,6 +2,8 @@
 
 #include <any>
 #include <chrono>
+#include <optional>
+#include <vector>
 
 #include <tutti/backends.hpp>
 
@@ -13,6 +15,16 @@ namespace tutti::mpi {
 /// them call it too, or the deadline.
 [[nodiscard]] Status duplicate(Driver& driver, Comm base,
                                std::chrono::steady_clock::time_point deadline, Comm& made);
+
+/// Whose ranks make the world.
+struct Ranks {
+  Comm comm{};
+  std::optional<std::vector<int>> members;  ///< of `comm`; absent: all
+};
+
+/// What InitOptions::backend_options says of it: nothing (MPI_COMM_WORLD), the handle of a
+/// communicator, ranks of MPI_COMM_WORLD, or both.
+[[nodiscard]] Result<Ranks> ranks_of(Api& api, const std::any& options);
 
 /// The ranks of MPI_COMM_WORLD, or of the communicator that the options name, as a meeting: they
 /// tell each other texts by MPI itself.

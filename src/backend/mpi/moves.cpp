@@ -333,12 +333,16 @@ void prepare(Operation& op, int rank, int size) {
 
 int tag_of(const Place& place, int tag) noexcept {
   if (tag == kMonitoredBarrierTag) return monitored_barrier_tag(place);
-  if (place.largest_tag == std::numeric_limits<int>::max())
-    return tag < blocks_tag(place) ? tag : -1;
-  // MPI has fewer tags than we: the upper half of them is for the messages of objects and meetings.
-  const int half = place.largest_tag / 2;
-  if (tag < half) return tag;
-  return tag >= kFirstOwnTag ? half + tag % (half - 2) : -1;
+  const int largest = largest_tag_of_callers(place);
+  if (tag <= largest) return tag;
+  if (place.largest_tag == std::numeric_limits<int>::max() || tag < kFirstOwnTag) return -1;
+  return largest + 1 + tag % (largest - 1);
+}
+
+int largest_tag_of_callers(const Place& place) noexcept {
+  if (place.largest_tag == std::numeric_limits<int>::max()) return blocks_tag(place) - 1;
+  // MPI has fewer tags than we: the upper half of them is for the messages of Python's objects.
+  return place.largest_tag / 2 - 1;
 }
 
 int start(const Place& place, Operation& op) { return Starter(place, op).start(); }

@@ -25,6 +25,9 @@ void prepare(Operation& op, int rank, int size);
 /// The tag by which a message of a caller's tag travels; -1: this MPI has no such tag.
 [[nodiscard]] int tag_of(const Place& place, int tag) noexcept;
 
+/// The largest tag that a caller may choose with this MPI.
+[[nodiscard]] int largest_tag_of_callers(const Place& place) noexcept;
+
 /// Gives the operation to MPI: its requests are in `op.requests` then. MPI's error code, or 0.
 [[nodiscard]] int start(const Place& place, Operation& op);
 

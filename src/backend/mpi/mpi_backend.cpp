@@ -62,6 +62,33 @@ bool is_oversubscribed(const std::vector<std::string>& introductions, int rank,
   return ranks > usable;
 }
 
+/// MPI need not look at the numbers that it is given, and may end the process.
+Status check_members(Driver& driver, Comm parent, const std::vector<int>& members) {
+  int rank = -1;
+  int size = 0;
+  const int code = driver.with([&] {
+    const int found = driver.api().rank(parent, rank);
+    return found != 0 ? found : driver.api().size(parent, size);
+  });
+  if (code != 0)
+    return Status(Errc::internal,
+                  "asking MPI for its ranks failed: " + driver.api().error_text(code));
+  std::vector<bool> seen(static_cast<std::size_t>(size));
+  for (const int one : members) {
+    if (one < 0 || one >= size || seen[static_cast<std::size_t>(one)])
+      return Status(Errc::invalid_argument, "backend_options of 'mpi': " + std::to_string(one) +
+                                                " is listed twice or is "
+                                                "no rank of the communicator, which has " +
+                                                std::to_string(size) +
+                                                "; was the program started by MPI's mpirun?");
+    seen[static_cast<std::size_t>(one)] = true;
+  }
+  if (seen[static_cast<std::size_t>(rank)]) return {};
+  return Status(Errc::invalid_argument, "backend_options of 'mpi': this process is rank " +
+                                            std::to_string(rank) +
+                                            " of the communicator, which is not in the list");
+}
+
 std::atomic<int>& living() {
   static std::atomic<int> count{0};
   return count;
@@ -73,18 +100,15 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   if (const std::string why = driver.forbidden(); !why.empty())
     return Status(Errc::unsupported, why);
   Api& api = driver.api();
-  Comm base = api.world();
-  if (const auto* const given = std::any_cast<std::uintptr_t>(&options.backend_options))
-    base = Comm{*given};
+  const Result<Ranks> given = ranks_of(api, options.backend_options);
+  if (!given) return given.status();
+  Comm base = given.value().comm;
   std::shared_ptr<void> made_here;  // a communicator that is needed only until it is duplicated
-  using Members = std::pair<std::uintptr_t, std::vector<int>>;
-  std::optional<Members> some;
-  if (const auto* const members = std::any_cast<Members>(&options.backend_options)) some = *members;
-  if (const auto* const ranks = std::any_cast<std::vector<int>>(&options.backend_options))
-    some.emplace(static_cast<std::uintptr_t>(api.world()), *ranks);
-  if (some) {
-    const int code = driver.with(
-        [&] { return api.create_group(Comm{some->first}, some->second, kMembersTag, base); });
+  if (const auto& members = given.value().members) {
+    if (Status s = check_members(driver, base, *members); !s.ok()) return s;
+    const Comm parent = base;
+    const int code =
+        driver.with([&] { return api.create_group(parent, *members, kMembersTag, base); });
     if (code != 0)
       return Status(Errc::internal, "MPI_Comm_create_group failed: " + api.error_text(code));
     made_here = std::shared_ptr<void>(nullptr, [&driver, base](void*) mutable {
@@ -143,11 +167,13 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
 }
 
 MpiBackend::~MpiBackend() {
-  if (forked()) {
-    new std::shared_ptr<World>(std::move(world_));  // the parent's: not ours to end
+  if (forked() || driver_.finalized()) {
+    // The parent's, which is not ours to end; or there is no MPI any more to end it.
+    new std::shared_ptr<World>(std::move(world_));
     return;
   }
   driver_.with([&] {
+    if (!driver_.forbidden().empty()) return group_->leave_later();
     group_->leave();
     driver_.progress(true);
   });
@@ -226,8 +252,9 @@ int MpiBackend::release(std::uint64_t ticket) noexcept {
 }
 
 void MpiBackend::abort(const Status& cause) noexcept {
-  if (barred()) return;
+  if (forked() || driver_.finalized()) return;
   driver_.with([&] {
+    if (!driver_.forbidden().empty()) return group_->fail_later(cause);
     group_->fail(cause, true);
     driver_.progress(true);
   });

@@ -20,12 +20,18 @@ constexpr int kBytes = static_cast<int>(sizeof(Note));
 }  // namespace
 
 Notes::~Notes() {
-  // MPI may still write what it receives and read what has not left: those notes stay where they
-  // are.
+  close();
+  // MPI may still read what has not left: those notes stay where they are.
+  if (!sent_.empty()) keep_for_good(std::move(sent_));
+}
+
+void Notes::close() noexcept {
   bool done = true;
+  // If it cannot be cancelled MPI may still write it.
   if (receives_ && (api_.cancel(receiving_, done) != 0 || !done))
     keep_for_good(std::move(incoming_));
-  if (!sent_.empty()) keep_for_good(std::move(sent_));
+  receives_ = false;
+  broken_ = true;
 }
 
 void Notes::add(std::uint64_t id, Group& group) {

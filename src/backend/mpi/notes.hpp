@@ -48,6 +48,8 @@ class Notes {
   Notes(const Notes&) = delete;
   Notes& operator=(const Notes&) = delete;
   ~Notes();
+  /// No more notes: MPI ends.
+  void close() noexcept;
 
   [[nodiscard]] Comm base() const noexcept { return base_; }
   /// Notes of this id are the group's from now on, and those that have come before.

@@ -34,6 +34,10 @@ void World::progress(bool look) {
   });
 }
 
+void World::fail_all(const Status& cause) {
+  for (const auto& group : groups_) group->fail(cause, false);
+}
+
 bool World::idle() const noexcept {
   return std::all_of(groups_.begin(), groups_.end(), [](const auto& one) { return one->idle(); });
 }

@@ -38,6 +38,8 @@ class World {
   void send(int to, const Note& note) noexcept { notes_.send(to, note); }
   /// One pass over all groups. `look`: also at the clock.
   void progress(bool look);
+  /// Breaks all groups; only this rank hears of it.
+  void fail_all(const Status& cause);
   /// Nothing of it runs.
   [[nodiscard]] bool idle() const noexcept;
   /// Its last handle is gone. It may be deleted when it is `over`.

@@ -35,7 +35,7 @@ inline void make_mock_mpi_known() {
     const auto driver_of = [](const std::any& options) -> Result<mpi::Driver*> {
       auto* const rank = std::any_cast<MockMpiRank*>(options);
       if (!rank->driver) {
-        auto driver = mpi::Driver::over(*rank->api);
+        auto driver = mpi::Driver::make(*rank->api);
         if (!driver) return driver.status();
         rank->driver = std::move(*driver);
       }
@@ -52,7 +52,9 @@ inline void make_mock_mpi_known() {
     factory.make_world = [driver_of](const WorldOptions& options) -> Result<Backend*> {
       Result<mpi::Driver*> driver = driver_of(options.backend_options);
       if (!driver) return driver.status();
-      return mpi::MpiBackend::make_world(**driver, options);
+      WorldOptions own = options;
+      own.backend_options = {};
+      return mpi::MpiBackend::make_world(**driver, own);
     };
     factory.promises = mpi::kPromises;
     register_backend(std::move(factory));
