@@ -12,9 +12,8 @@
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/meeting.hpp"
 #include "backend/mpi/promises.hpp"
-#include "base/kinds.hpp"
 #include "base/shown.hpp"
-#include "kernels/reduce.hpp"
+#include "kernels/unsupported.hpp"
 #include "os/cpu_quota.hpp"
 #include "os/cpu_set.hpp"
 
@@ -180,28 +179,14 @@ MpiBackend::~MpiBackend() {
 }
 
 std::optional<Status> MpiBackend::barred() const {
-  if (forked())
-    return Status(
-        Errc::unsupported,
-        "this process was forked after init_process_group; a child cannot use its parent's "
-        "groups: start workers before init, or call init_process_group in the child's program");
+  if (forked()) return base::forked_status();
   if (std::string why = driver_.forbidden(); !why.empty())
     return Status(Errc::unsupported, std::move(why));
   return std::nullopt;
 }
 
 std::string MpiBackend::unsupported(const Collective& call) const {
-  const KindTraits& traits = traits_of(call.kind);
-  const bool by_output = traits.layout == Layout::scatter || call.kind == Kind::recv;
-  const TensorView& view = by_output ? call.output : call.input;
-  if (view.device() != Device())
-    return std::string("the ") + (by_output ? "output" : "input") + " is in the memory of " +
-           to_string(view.device()) + ", and the backend '" + std::string(kName) +
-           "' takes tensors in the memory of the CPU; copy it there first";
-  if (traits.reduces && !kernels::is_supported(call.op, view.dtype()))
-    return std::string(to_string(call.op)) + " of " + std::string(to_string(view.dtype())) +
-           " has no meaning";
-  return {};
+  return kernels::why_unsupported(call, kName);
 }
 
 std::uint64_t MpiBackend::submit(const Collective& call, bool asynchronous) noexcept {
