@@ -110,7 +110,7 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     for (const int one : std::span(missing).first(std::min(missing.size(), kMostPlaces))) {
       who += (who.empty() ? "rank " : ", rank ") + std::to_string(one);
       if (global_rank(one) != one) who += " (global rank " + std::to_string(global_rank(one)) + ")";
-      who += " on " + impl().whereabouts(one);
+      who += " on " + impl().location(one);
     }
     if (missing.size() > kMostPlaces)
       who += " and " + std::to_string(missing.size() - kMostPlaces) + " more";

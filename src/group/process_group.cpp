@@ -177,7 +177,7 @@ Work ProcessGroup::barrier(const BarrierOptions& options) {
 
 void ProcessGroup::abort(std::string_view reason) {
   impl_->backend->abort(Status(Errc::aborted, "group '" + impl_->name + "' was aborted by " +
-                                                  impl_->backend->whereabouts(rank()) + ", rank " +
+                                                  impl_->backend->location(rank()) + ", rank " +
                                                   std::to_string(rank()) + ": " +
                                                   base::shown(reason)));
 }

@@ -12,7 +12,7 @@
 // the published headers; a test compares them with the mpi.h of what is installed.
 namespace tutti::mpi {
 
-/// What differs between the ABIs beside the type of handles.
+/// The constants that differ between the ABIs, beside the type of handles.
 struct AbiConstants {
   const char* name = "";
   std::intptr_t in_place = 0;

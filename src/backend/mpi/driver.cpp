@@ -22,12 +22,13 @@ using std::chrono::steady_clock;
 constexpr unsigned kLookEvery = 64;
 /// Passes between two moments in which others can have the lock.
 constexpr unsigned kLetGoEvery = 16;
-/// MPI has nothing to sleep on. So who waits looks all the time at first, then now and then.
+/// MPI has nothing to sleep on. So a caller that waits polls all the time at first, then less
+/// often.
 constexpr auto kSpinTime = microseconds(200);
 constexpr auto kShortPause = microseconds(50);
 constexpr auto kLongPause = microseconds(500);
 constexpr auto kLongWait = std::chrono::milliseconds(50);
-/// A process that ends gives a spoiled MPI so much time.
+/// Time for MPI_Finalize if requests were abandoned.
 constexpr auto kFinalizeTime = std::chrono::seconds(5);
 
 void pause_for(microseconds time) noexcept {
@@ -70,8 +71,8 @@ Result<std::unique_ptr<Driver>> Driver::make(Api& api) {
                   "make progress, so callbacks and asynchronous operations wait for " +
                   (serialized ? "them" : "it") + ". Ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
   }
-  // How a program that has begun MPI itself hears of its errors stays as it is. MPI 4 tells those
-  // of calls without a communicator by MPI_COMM_SELF.
+  // The error handlers of a program that has begun MPI itself stay as they are. MPI 4 raises errors
+  // of calls without a communicator on MPI_COMM_SELF.
   for (const Comm comm : {api.world(), api.self()}) {
     if (!driver->initialised_) break;
     if (const int code = api.return_errors(comm); code != 0)
@@ -128,8 +129,8 @@ void Driver::finalize(int status) noexcept {
   }
   if (api_.finalized()) return;
   lock.lock();
-  if (spoiled_ || !idle()) {
-    // Other ranks may never do their part of what MPI was given.
+  if (has_abandoned_ || !idle()) {
+    // Other ranks may never do their part of the operations that MPI was given.
     try {
       std::thread([status] {
         pause_for(kFinalizeTime);

@@ -23,16 +23,16 @@ namespace tutti::mpi {
 
 class World;
 
-/// Who calls MPI, and when: all calls of this process go through here, one at a time. A caller that
-/// waits drives; what nobody waits for is driven by a thread of its own, which sleeps while there
-/// is nothing. Only callers drive where the program has begun MPI for less than
-/// MPI_THREAD_MULTIPLE: it may call MPI itself at any time.
+/// Serialises all calls of MPI by this process, and makes MPI progress: in callers that wait, and
+/// in a progress thread for operations that nobody waits for. There is no such thread if the
+/// program has begun MPI for less than MPI_THREAD_MULTIPLE, because it may call MPI itself at any
+/// time.
 class Driver {
  public:
   /// Calls MPI_Init_thread if nobody has.
   [[nodiscard]] static Result<std::unique_ptr<Driver>> make(Api& api);
-  /// That of the library of this process; never destroyed. Where it has called MPI_Init, the end of
-  /// the process finalises MPI.
+  /// The driver of this process; never destroyed. If it has called MPI_Init, the end of the process
+  /// finalises MPI.
   [[nodiscard]] static Result<Driver*> of_process();
   ~Driver();
   Driver(const Driver&) = delete;
@@ -62,10 +62,10 @@ class Driver {
     } unlock{*this, lock};
     return action();
   }
-  /// Drives until the operation is done (true) or `limit` has passed (false).
+  /// Makes progress until the operation is done (true) or `limit` has passed (false).
   [[nodiscard]] bool wait(Group& group, std::uint64_t ticket,
                           std::optional<std::chrono::nanoseconds> limit, Status& outcome);
-  /// Somebody shall drive though nobody waits.
+  /// Wakes the progress thread for an operation that nobody waits for.
   void need_thread() noexcept;
 
   // Under the lock.
@@ -76,9 +76,9 @@ class Driver {
   void due(Due one) { due_.push_back(std::move(one)); }
   /// One pass; every 64th, or where `look` says so, at the clock and for notes, too.
   void progress(bool look);
-  /// MPI was left with requests that nobody waits for, so its end may not return.
-  void spoiled() noexcept { spoiled_ = true; }
-  /// More ranks share this host than it has CPUs: who waits lets the others run.
+  /// MPI was left with requests that nobody waits for, so MPI_Finalize may not return.
+  void abandon_requests() noexcept { has_abandoned_ = true; }
+  /// More ranks share this host than it has CPUs: a caller that waits yields its CPU.
   void set_oversubscribed(bool oversubscribed) noexcept {
     oversubscribed_.store(oversubscribed, std::memory_order_relaxed);  // relaxed: it stands alone
   }
@@ -106,7 +106,7 @@ class Driver {
   std::vector<std::unique_ptr<World>> worlds_;
   std::vector<Due> due_;
   unsigned passes_ = 0;
-  bool spoiled_ = false;
+  bool has_abandoned_ = false;
   std::atomic<bool> oversubscribed_{false};
   std::atomic<int> callers_{0};  ///< that wait, and drive
   std::condition_variable wake_;

@@ -9,8 +9,8 @@
 #include "base/deadline.hpp"
 #include "base/kinds.hpp"
 
-// An operation on its way: compared, given to MPI, ended. group_ends.cpp has the ways it goes
-// wrong.
+// The life of an operation: it is compared, given to MPI, and ended. group_ends.cpp has the
+// failures.
 namespace tutti::mpi {
 namespace {
 
@@ -38,7 +38,7 @@ Group::Group(World& world, Spec spec)
       sent_us_(spec_.members.size()) {}
 
 Group::~Group() {
-  // MPI still works on the memory of what has failed: that stays where it is.
+  // MPI may still use the memory of operations that have failed.
   if (unfinished_) keep_for_good(std::move(slots_));
 }
 
@@ -104,7 +104,7 @@ bool Group::add_callback(std::uint64_t ticket, Callback callback) {
   return true;
 }
 
-// ---- Its way
+// ---- From submit to the end
 
 std::uint64_t Group::submit(const Collective& call) {
   std::uint64_t ticket = 0;
@@ -233,7 +233,7 @@ void Group::start(Operation& op) {
 void Group::make_communicators(Operation& op) {
   Group* const child = std::exchange(child_, nullptr);
   Comm data{};
-  // Blocks until the others have come here as well: their calls were compared, so they do.
+  // Blocks until the other ranks call it, too. They do, since their calls were compared.
   int code = place_.api.split(spec_.data, child == nullptr ? -1 : color_, key_, data);
   if (code == 0 && child != nullptr) code = place_.api.return_errors(data);
   if (code != 0) return mpi_failed(op, "making the communicator of a group", code);
@@ -255,8 +255,8 @@ bool Group::test_all(Operation& op, int& code) {
     const bool receives = op.call.kind == Kind::recv;
     code = place_.api.test(request, done, receives ? &received : nullptr);
     if (code != 0) {
-      // What has become of the request is not known, so all that are left keep their memory. But a
-      // receive has ended: its message was too long, or its sender failed.
+      // MPI does not tell whether the request has ended, so it keeps its memory. But a receive has:
+      // its message was too long, or its sender failed.
       const auto at = op.requests.begin() + (&request - op.requests.data());
       op.requests.erase(op.requests.begin() + static_cast<std::ptrdiff_t>(left),
                         receives ? at + 1 : at);

@@ -7,13 +7,13 @@
 #include "backend/mpi/world.hpp"
 #include "base/kinds.hpp"
 
-// How operations and groups go wrong, and what the others are told.
+// The failures of operations and groups, and the notes that tell the other ranks.
 namespace tutti::mpi {
 namespace {
 
-/// Ranks that drive answer at once; who computes does not.
+/// Ranks that wait for an operation answer at once; a rank that computes does not.
 constexpr auto kAnswerTime = std::chrono::milliseconds(500);
-/// What a rank had sent before it left may arrive after the note that it has.
+/// Messages that a rank had sent before it left may arrive after the note that it has left.
 constexpr auto kLastMessages = std::chrono::milliseconds(200);
 
 std::string seconds_text(std::chrono::nanoseconds time) {
@@ -31,7 +31,7 @@ std::string Group::text_of(const Operation& op) const {
 }
 
 std::string Group::name_of(int rank) const {
-  return "rank " + std::to_string(rank) + " on " + world_.whereabouts(world_rank(rank));
+  return "rank " + std::to_string(rank) + " on " + world_.location(world_rank(rank));
 }
 
 void Group::tell_all(const Note& note) {
@@ -50,7 +50,7 @@ void Group::drop_requests(Operation& op, bool was_moving) {
   if (op.requests.empty()) return;
   // MPI cannot call a collective or a message back.
   unfinished_ = true;
-  world_.driver().spoiled();
+  world_.driver().abandon_requests();
   if (!was_moving || !(op.in.callers() || op.out.callers())) return;
   std::string text(op.outcome.message());
   text += text.ends_with('.') ? " " : ". ";
@@ -122,12 +122,13 @@ void Group::compare_lengths(Operation& op) {
     const std::uint64_t sent = op.lengths[ranks + r];
     if (sent == expected) continue;
     return fail(
-        Status(Errc::disagreement,
-               "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) +
-                   " sends " + std::to_string(sent) + " elements to " + name_of(rank()) +
-                   ", which expects " + std::to_string(expected) +
-                   ". What a rank sends another must be what that one expects from it; the group "
-                   "is broken, make a new one."),
+        Status(
+            Errc::disagreement,
+            "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) + " sends " +
+                std::to_string(sent) + " elements to " + name_of(rank()) + ", which expects " +
+                std::to_string(expected) +
+                ". Each rank must send another as many elements as that one expects; the group is "
+                "broken, make a new one."),
         true);
   }
   op.measured = true;
@@ -169,7 +170,7 @@ void Group::tell_difference(Operation& op) {
   fail(Status(Errc::disagreement, std::move(text)), true);
 }
 
-// ---- Who is late
+// ---- Late ranks
 
 void Group::look_at_clock(Operation& op, TimePoint now) {
   if (op.asked && op.seq != 0 && all_have_answered()) return fail(timeout_of(op, now), true);
@@ -225,7 +226,7 @@ Status Group::timeout_of(const Operation& op, TimePoint now) const {
   return cause;
 }
 
-// ---- Who has left
+// ---- Ranks that have left
 
 void Group::check_left(Operation& op, TimePoint now) {
   int gone = -1;
@@ -292,7 +293,7 @@ void Group::leave() {
       if (rank != this->rank()) world_.send(world_rank(rank), note);
     }
   } else if (size() > 1) {
-    released_ = true;  // broken: who knows what is still on its way
+    released_ = true;  // broken: messages may be on their way for ever
   }
   gone_ = true;
   free_communicators();

@@ -10,8 +10,8 @@
 
 #include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"
-#include "backend/mpi/meeting.hpp"
 #include "backend/mpi/promises.hpp"
+#include "backend/mpi/rendezvous.hpp"
 #include "base/shown.hpp"
 #include "kernels/unsupported.hpp"
 #include "os/cpu_quota.hpp"
@@ -32,7 +32,8 @@ std::string here() {
   return std::string(host) + ", pid " + std::to_string(::getpid());
 }
 
-/// What a rank tells the others: where it is, a random number, its CPUs. A line each.
+/// The text by which a rank tells the others its host and pid, a random number, its CPUs. A line
+/// each.
 std::string introduction() {
   return here() + '\n' + std::to_string(std::random_device()()) + '\n' +
          os::affinity_of(0).to_text();
@@ -61,7 +62,7 @@ bool is_oversubscribed(const std::vector<std::string>& introductions, int rank,
   return ranks > usable;
 }
 
-/// MPI need not look at the numbers that it is given, and may end the process.
+/// Looks at the ranks before MPI does, which may end the process for a wrong one.
 Status check_members(Driver& driver, Comm parent, const std::vector<int>& members) {
   int rank = -1;
   int size = 0;
@@ -130,19 +131,21 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
                       "; start the program by MPI's own mpirun (or tuttirun --backend mpi), and "
                       "leave rank and size to it");
   }
-  // What rank 0 draws tells this world from others of the same ranks.
-  auto whereabouts = options.exchange(introduction());
-  if (!whereabouts) return whereabouts.status();
-  const std::uint64_t id = engine::hash_text(whereabouts->front(), options.generation) | 1;
-  driver.set_oversubscribed(is_oversubscribed(*whereabouts, rank, options.config.cpus));
-  for (std::string& text : *whereabouts) text = base::shown(text.substr(0, text.find('\n')), 300);
+  // The random number of rank 0 tells this world from others of the same ranks.
+  auto introductions = options.exchange(introduction());
+  if (!introductions) return introductions.status();
+  const std::uint64_t id = engine::hash_text(introductions->front(), options.generation) | 1;
+  driver.set_oversubscribed(is_oversubscribed(*introductions, rank, options.config.cpus));
+  std::vector<std::string> locations;
+  for (const std::string& text : *introductions)
+    locations.push_back(base::shown(text.substr(0, text.find('\n')), 300));
 
   Group::Spec spec;
   spec.id = id;
   spec.name = options.name;
   for (int r = 0; r < size; ++r) spec.members.push_back(r);
   spec.rank = rank;
-  // Of a communicator of the program's that looks like one of before, it is not known which it is.
+  // A communicator of the program may have the handle of one that the program has freed.
   Notes* notes = driver.with(
       [&] { return base == api.world() ? driver.notes_of(base) : static_cast<Notes*>(nullptr); });
   Status made = duplicate(driver, base, options.deadline, spec.data);
@@ -155,7 +158,7 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   spec.made = true;
   return driver.with([&]() -> Result<Backend*> {
     World& world = driver.add(
-        std::make_unique<World>(driver, *notes, options.config, rank, std::move(*whereabouts)));
+        std::make_unique<World>(driver, *notes, options.config, rank, std::move(locations)));
     ++living();
     std::shared_ptr<World> shared(&world, [&driver](World* ended) {
       driver.with([&] { ended->end(); });
@@ -167,7 +170,7 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
 
 MpiBackend::~MpiBackend() {
   if (forked() || driver_.finalized()) {
-    // The parent's, which is not ours to end; or there is no MPI any more to end it.
+    // It belongs to the parent of this fork, or MPI is over and cannot tell the others.
     new std::shared_ptr<World>(std::move(world_));
     return;
   }
@@ -275,8 +278,8 @@ Result<Backend*> MpiBackend::make_child(std::span<const int> ranks, std::string 
 
 void MpiBackend::close(std::chrono::nanoseconds /*drain*/) noexcept {}
 
-std::string MpiBackend::whereabouts(int rank) const {
-  return world_->whereabouts(group_->world_rank(rank));
+std::string MpiBackend::location(int rank) const {
+  return world_->location(group_->world_rank(rank));
 }
 
 std::optional<std::uintptr_t> MpiBackend::communicator() const noexcept {
@@ -298,11 +301,12 @@ BackendFactory factory() {
            (!cuda ? "does not tell whether it is CUDA-aware"
                   : (*cuda ? "CUDA-aware" : "not CUDA-aware"));
   };
-  factory.meet = [](const std::any& options,
-                    std::chrono::steady_clock::time_point deadline) -> Result<Meeting> {
+  factory.rendezvous =
+      [](const std::any& options,
+         std::chrono::steady_clock::time_point deadline) -> Result<BackendRendezvous> {
     Result<Driver*> driver = Driver::of_process();
     if (!driver) return driver.status();
-    return meet(**driver, options, deadline);
+    return rendezvous(**driver, options, deadline);
   };
   factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
     Result<Driver*> driver = Driver::of_process();

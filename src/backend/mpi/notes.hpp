@@ -14,7 +14,7 @@
 
 namespace tutti::mpi {
 
-/// What ranks tell each other beside MPI's operations.
+/// A control message between ranks, beside the operations.
 struct Note {
   enum class Kind : std::uint32_t {
     broken,  ///< the sender has broken the group: `code`, `culprit`, `text`
@@ -37,8 +37,8 @@ static_assert(std::is_trivially_copyable_v<Note> && sizeof(Note) == 512);
 
 class Group;
 
-/// The notes of one rank: messages of fixed size over a communicator of their own, which is never
-/// freed: a note may come when its group is gone.
+/// Sends and receives the notes of one rank, over a communicator of their own. It is never freed,
+/// because a note may come when its group is gone.
 ///
 /// Threads: one at a time, that which drives MPI.
 class Notes {
@@ -55,10 +55,10 @@ class Notes {
   /// Notes of this id are the group's from now on, and those that have come before.
   void add(std::uint64_t id, Group& group);
   void remove(std::uint64_t id) noexcept { groups_.erase(id); }
-  /// Begins to send; the end of it is seen to by `progress`. `to`: a rank of the communicator.
+  /// Begins to send; `progress` ends it. `to`: a rank of the communicator.
   void send(int to, const Note& note) noexcept;
   [[nodiscard]] bool all_sent() const noexcept { return sent_.empty() || broken_; }
-  /// Gives what has arrived to its groups, and sees to what is being sent.
+  /// Gives notes that have arrived to their groups, and frees those that were sent.
   void progress();
 
  private:
@@ -87,8 +87,7 @@ class Notes {
 
 /// A note that tells a cause.
 [[nodiscard]] Note note_of(const Status& cause);
-/// The cause that a note tells. What it holds was sent by another process: anything may stand in
-/// it.
+/// The cause that a note tells. Another process has sent it, so anything may stand in it.
 [[nodiscard]] Status cause_of(const Note& note, int size);
 
 }  // namespace tutti::mpi

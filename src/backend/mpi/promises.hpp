@@ -4,7 +4,7 @@
 
 namespace tutti::mpi {
 
-/// What this backend promises (tools/promises.py reads it).
+/// The promises of this backend (tools/promises.py reads it).
 inline constexpr PromiseRow kPromises[] = {
     {Promise::same_bits, false, "MPI chooses the order",
      "conformance/backend/promises_contract.hpp SumsHaveOneOrder"},

@@ -6,12 +6,12 @@
 namespace tutti::mpi {
 
 World::World(Driver& driver, Notes& notes, Config config, int rank,
-             std::vector<std::string> whereabouts)
+             std::vector<std::string> locations)
     : driver_(driver),
       notes_(notes),
       config_(std::move(config)),
       rank_(rank),
-      whereabouts_(std::move(whereabouts)) {}
+      locations_(std::move(locations)) {}
 
 World::~World() {
   for (const auto& group : groups_) notes_.remove(group->id());

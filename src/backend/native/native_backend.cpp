@@ -147,7 +147,7 @@ Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::stri
 
 void NativeBackend::close(std::chrono::nanoseconds) noexcept {}
 
-std::string NativeBackend::whereabouts(int rank) const {
+std::string NativeBackend::location(int rank) const {
   return context_->whereabouts(group_->members[static_cast<std::size_t>(rank)].global);
 }
 

@@ -1,4 +1,4 @@
-#include "backend/mpi/moves.hpp"
+#include "backend/mpi/mpi_calls.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -57,7 +57,7 @@ class Starter {
 
   template <class Begin>
   int with(const Begin& begin) {
-    // First the place: what MPI has begun must not get lost where there is no memory.
+    // Allocates first: a request that MPI has begun must not get lost.
     const int code = begin(op_.requests.emplace_back());
     if (code != 0) op_.requests.pop_back();
     return code;
@@ -302,7 +302,7 @@ void scale_input(Operation& op, const TensorView& factor) {
                              op.extent.count);
 }
 
-/// MPI must not read and write the same memory but where it has a word for it (MPI_IN_PLACE).
+/// MPI must not read and write the same memory, except by MPI_IN_PLACE.
 bool must_copy_input(const Collective& call) noexcept {
   if (call.op == ReduceOp::premul_sum && traits_of(call.kind).reduces) return true;
   return call.kind == Kind::reduce_scatter && call.input.data() != nullptr &&
