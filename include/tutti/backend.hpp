@@ -63,7 +63,7 @@ class Backend {
   /// The group's last handle is gone; Works of it may still run. Our own engine does nothing here.
   virtual void close(std::chrono::nanoseconds drain) noexcept = 0;
   /// Where a rank runs, for messages: "node-7, pid 501".
-  [[nodiscard]] virtual std::string whereabouts(int rank) const = 0;
+  [[nodiscard]] virtual std::string location(int rank) const = 0;
   /// The communicator of the library below, as its C interface has it (MPI_Comm); absent: none.
   [[nodiscard]] virtual std::optional<std::uintptr_t> communicator() const noexcept {
     return std::nullopt;

@@ -55,8 +55,8 @@ struct WorldOptions {
   std::any backend_options = {};
 };
 
-/// Ranks that know each other without a store, since what has started them has told them.
-struct Meeting {
+/// Ranks that find each other without a store: their launcher has told them who they are.
+struct BackendRendezvous {
   int rank = 0;
   int size = 1;
   /// As WorldOptions::exchange.
@@ -80,12 +80,12 @@ struct BackendFactory {
   std::function<std::string()> missing = {};
   /// One line on what it stands on here, for people ("Open MPI 4.1.4, ..."). No function: nothing.
   std::function<std::string()> about = {};
-  /// How its ranks meet where the caller names no store, no address, no rank and no size. No
-  /// function: as those of every backend. It gets InitOptions::backend_options, and the deadline of
-  /// init, until which it and the exchange may block.
-  std::function<Result<Meeting>(const std::any& backend_options,
-                                std::chrono::steady_clock::time_point deadline)>
-      meet = {};
+  /// How its ranks find each other where the caller names no store, no address, no rank and no
+  /// size. No function: as the ranks of every backend. It gets InitOptions::backend_options, and
+  /// the deadline of init, until which it and the exchange may block.
+  std::function<Result<BackendRendezvous>(const std::any& backend_options,
+                                          std::chrono::steady_clock::time_point deadline)>
+      rendezvous = {};
   /// The group of all ranks, as this rank has it; the caller takes over the reference. Blocks until
   /// it can be used. A failure is the caller's to tell the other ranks.
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;

@@ -16,6 +16,8 @@ enum class Promise : std::uint8_t {
   outputs_untouched,
   /// Uneven all_to_all whose sizes do not fit is an error on every rank.
   sizes_compared,
+  /// A message that is longer than its recv expects is an error there, however long it is.
+  lengths_compared,
   /// A timeout ends the operation: the tensors are free.
   timeout_frees_tensors,
   /// A rank that has not come is named.

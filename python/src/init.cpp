@@ -69,6 +69,14 @@ std::any for_mpi(nb::handle given) {
   }
 }
 
+// The one that init_process_group will choose, which reads a wrong environment out itself.
+std::string backend_of(const InitOptions& options) {
+  if (options.backend) return *options.backend;
+  if (options.config) return options.config->backend;
+  const Result<Config> config = Config::from_environment();
+  return config ? config.value().backend : std::string();
+}
+
 nb::object init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
                 std::optional<int> size, std::optional<std::string> master_addr,
                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
@@ -95,7 +103,7 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   options.exchange_is_private = exchange_is_private;
   if (backend) options.backend = engine_name(*backend);
   const auto given = std::make_shared<ForBackend>();
-  if (options.backend && *options.backend == "mpi") {
+  if (backend_of(options) == "mpi") {
     options.backend_options = for_mpi(backend_options);
   } else {
     given->options = owned(std::move(backend_options));

@@ -60,9 +60,7 @@ class LentBackend final : public Backend {
     const WithGil locked;  // `share` lets go of it
     lender_.reset();
   }
-  [[nodiscard]] std::string whereabouts(int rank) const override {
-    return inner_.whereabouts(rank);
-  }
+  [[nodiscard]] std::string location(int rank) const override { return inner_.location(rank); }
 
  private:
   const std::string name_;

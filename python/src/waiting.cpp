@@ -35,7 +35,7 @@ void interrupt(ProcessGroup& group) {
   Status cause(
       Errc::interrupted,
       "group '" + std::string(group.name()) + "': interrupted on rank " + std::to_string(rank) +
-          " (" + group.impl().whereabouts(rank) +
+          " (" + group.impl().location(rank) +
           "): Ctrl-C, or a signal handler that raised, in a blocking call; the group is broken, "
           "make a new one");
   group.impl().abort(cause.with_culprit(rank));

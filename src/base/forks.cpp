@@ -65,6 +65,13 @@ namespace {
     ::pthread_atfork(ForkHandlers::prepare, ForkHandlers::in_parent, ForkHandlers::in_child);
 }  // namespace
 
+Status forked_status() {
+  return Status(
+      Errc::unsupported,
+      "this process was forked after init_process_group; a child cannot use its parent's "
+      "groups: start workers before init, or call init_process_group in the child's program");
+}
+
 ForkWatch::ForkWatch() noexcept {
   // A fork takes up to some ms where there is much memory.
   while (begun_ = begun.load(), begun_ != ended.load()) ::sched_yield();

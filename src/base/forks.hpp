@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <mutex>
 
+#include <tutti/error.hpp>
+
 namespace tutti::base {
 
 namespace detail {
@@ -16,6 +18,9 @@ extern std::atomic<std::uint64_t> fork_generation;
   // relaxed: changes in a forked child only, while it has one thread.
   return detail::fork_generation.load(std::memory_order_relaxed);
 }
+
+/// What a child gets that calls a group which its parent made before the fork.
+[[nodiscard]] Status forked_status();
 
 /// Tells whether a fork has begun since this object was made. A descriptor opened meanwhile may be
 /// in a child that does not know of it.

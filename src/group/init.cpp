@@ -25,15 +25,16 @@ Status without(const std::string& what) {
   return Status(Errc::invalid_argument, "init_process_group with an exchange: " + what);
 }
 
-/// The options with a meeting of the backend's own, where the caller leaves it to the backend.
-InitOptions with_own_meeting(const InitOptions& options, const Config& config,
-                             std::chrono::steady_clock::time_point deadline) {
+/// The options with a rendezvous of the backend's own, where the caller leaves it to the backend.
+InitOptions with_own_rendezvous(const InitOptions& options, const Config& config,
+                                std::chrono::steady_clock::time_point deadline) {
   InitOptions own = options;
   const auto factory = group::find_backend(config.backend);
-  if (!factory || !factory->meet || options.exchange || options.store || options.init_method ||
-      options.rank || options.size || options.master_addr || options.master_port)
+  if (!factory || !factory->rendezvous || options.exchange || options.store ||
+      options.init_method || options.rank || options.size || options.master_addr ||
+      options.master_port)
     return own;
-  Result<Meeting> met = factory->meet(options.backend_options, deadline);
+  Result<BackendRendezvous> met = factory->rendezvous(options.backend_options, deadline);
   if (!met) raise(met.status());
   auto launched = rendezvous::Environment({}).number("WORLD_SIZE");
   if (launched && *launched && **launched != met->size) {
@@ -153,7 +154,7 @@ ProcessGroup init_process_group(const InitOptions& given) {
     raise_if(store::given_secret({}, given.secret).status());
 
   const auto deadline = base::deadline_after(std::chrono::steady_clock::now(), config.timeout);
-  const InitOptions options = with_own_meeting(given, config, deadline);
+  const InitOptions options = with_own_rendezvous(given, config, deadline);
   rendezvous::Settings settings;
   settings.init_method = options.init_method;
   settings.store = options.store;

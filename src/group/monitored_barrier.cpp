@@ -111,7 +111,7 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
     for (const int one : std::span(missing).first(std::min(missing.size(), kMostPlaces))) {
       who += fmt::format("{}rank {}", who.empty() ? "" : ", ", one);
       if (global_rank(one) != one) who += fmt::format(" (global rank {})", global_rank(one));
-      who += " on " + impl().whereabouts(one);
+      who += " on " + impl().location(one);
     }
     if (missing.size() > kMostPlaces)
       who += fmt::format(" and {} more", missing.size() - kMostPlaces);

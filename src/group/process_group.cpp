@@ -178,10 +178,9 @@ Work ProcessGroup::barrier(const BarrierOptions& options) {
 }
 
 void ProcessGroup::abort(std::string_view reason) {
-  impl_->backend->abort(
-      Status(Errc::aborted,
-             fmt::format("group '{}' was aborted by {}, rank {}: {}", impl_->name,
-                         impl_->backend->whereabouts(rank()), rank(), base::shown(reason))));
+  impl_->backend->abort(Status(
+      Errc::aborted, fmt::format("group '{}' was aborted by {}, rank {}: {}", impl_->name,
+                                 impl_->backend->location(rank()), rank(), base::shown(reason))));
 }
 
 void wait_all(std::span<Work> works) {

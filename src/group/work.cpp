@@ -96,7 +96,7 @@ void Work::finish() noexcept {
     const int rank = backend_->rank();
     backend_->abort(
         Status(Errc::aborted,
-               "rank " + std::to_string(rank) + " on " + backend_->whereabouts(rank) +
+               "rank " + std::to_string(rank) + " on " + backend_->location(rank) +
                    " left an operation by an exception. Look at that rank's output for the cause; "
                    "the group is broken")
             .with_culprit(rank));

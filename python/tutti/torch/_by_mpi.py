@@ -51,7 +51,7 @@ def register() -> None:
 
 def _rendezvous(url: str, timeout: timedelta = default_pg_timeout, **_: Any) -> _Met:
     _met.clear()
-    with torchs_errors(), tutti.init_process_group(backend="mpi", timeout=timeout, name="the meeting by MPI") as world:
+    with torchs_errors(), tutti.init_process_group(backend="mpi", timeout=timeout, name="the rendezvous by MPI") as world:
         given = dict(pair.split("=") for pair in urlparse(url).query.split("&") if pair)
         for name, value in (("rank", world.rank), ("world_size", world.size)):
             if given.get(name, str(value)) != str(value):

@@ -12,7 +12,7 @@
 // the published headers; a test compares them with the mpi.h of what is installed.
 namespace tutti::mpi {
 
-/// What differs between the ABIs beside the type of handles.
+/// The constants that differ between the ABIs, beside the type of handles.
 struct AbiConstants {
   const char* name = "";
   std::intptr_t in_place = 0;
@@ -27,6 +27,7 @@ struct AbiConstants {
 /// Handles that every program has.
 struct AbiHandles {
   std::uintptr_t world = 0;
+  std::uintptr_t self = 0;
   std::uintptr_t errors_return = 0;
   std::uintptr_t byte = 0;
   std::array<std::uintptr_t, kBuiltinOpCount> ops{};
@@ -43,6 +44,7 @@ inline constexpr AbiConstants kStandardAbi = {"MPI standard ABI",        1, 0, -
 
 inline constexpr AbiHandles kMpichHandles = {
     0x44000000,
+    0x44000001,
     0x54000001,
     0x4c00010d,
     {0x58000003, 0x58000004, 0x58000002, 0x58000001, 0x58000006, 0x58000008, 0x5800000a},
@@ -50,6 +52,7 @@ inline constexpr AbiHandles kMpichHandles = {
      0x4c00083a, 0, 0, 0x4c00040a, 0x4c00080b, 0, 0, 0x4c000840, 0x4c001041}};
 
 inline constexpr AbiHandles kStandardHandles = {0x101,
+                                                0x102,
                                                 0x143,
                                                 0x247,
                                                 {0x21, 0x24, 0x22, 0x23, 0x28, 0x29, 0x2a},
@@ -62,6 +65,7 @@ inline constexpr std::uintptr_t kIntelStandardErrorsReturn = 0x142;
 /// Open MPI's handles are addresses of these symbols.
 struct OpenMpiSymbols {
   const char* world = "ompi_mpi_comm_world";
+  const char* self = "ompi_mpi_comm_self";
   const char* errors_return = "ompi_mpi_errors_return";
   const char* byte = "ompi_mpi_byte";
   std::array<const char*, kBuiltinOpCount> ops = {

@@ -34,7 +34,7 @@ struct Received {
   std::int64_t bytes = 0;  ///< that the sender has sent
 };
 
-/// What the library says of itself, known without MPI_Init.
+/// The library's own description of itself, known without MPI_Init.
 struct LibraryInfo {
   std::string name;  ///< "Open MPI 4.1.4": one line
   std::string path;  ///< the file that is loaded
@@ -43,8 +43,8 @@ struct LibraryInfo {
   int minor = 0;
 };
 
-/// The functions of an MPI library that the backend needs, and nothing above them: one function
-/// each, ABI hidden. What MPI's text says of the function of the same name holds here.
+/// The functions of an MPI library that the backend needs, one for one, with the ABI hidden. Each
+/// does what the MPI standard says of the function of the same name.
 ///
 /// Errors:  every int that is returned is MPI's error code, 0 for success; `error_text` tells it.
 /// Threads: as many at once as the level of threading of the library allows.
@@ -59,7 +59,7 @@ class Api {
 
   [[nodiscard]] virtual const LibraryInfo& info() const noexcept = 0;
   [[nodiscard]] virtual std::string error_text(int code) const = 0;
-  /// Whether it takes pointers to GPU memory; absent: it does not tell, or not before MPI_Init.
+  /// True if it takes pointers to GPU memory; absent: it does not tell, or not before MPI_Init.
   [[nodiscard]] virtual std::optional<bool> cuda_aware() noexcept = 0;
 
   // ---- The library's life
@@ -73,6 +73,7 @@ class Api {
 
   // ---- Communicators
   [[nodiscard]] virtual Comm world() noexcept = 0;
+  [[nodiscard]] virtual Comm self() noexcept = 0;
   [[nodiscard]] virtual int rank(Comm comm, int& rank) noexcept = 0;
   [[nodiscard]] virtual int size(Comm comm, int& size) noexcept = 0;
   /// MPI_Comm_idup: `made` stays where it is until the request is done.
@@ -142,8 +143,9 @@ class Api {
                                      Request& request) noexcept = 0;
   /// MPI_Test. When done the request is gone. `received`: of a receive; may be null.
   [[nodiscard]] virtual int test(Request& request, bool& done, Received* received) noexcept = 0;
-  /// MPI_Cancel and MPI_Request_free of a receive that nothing has arrived for.
-  [[nodiscard]] virtual int cancel(Request& request) noexcept = 0;
+  /// MPI_Cancel of a receive. `done`: its memory is free and the request is gone. Else its message
+  /// is under way already, and MPI may write it at any time.
+  [[nodiscard]] virtual int cancel(Request& request, bool& done) noexcept = 0;
 };
 
 }  // namespace tutti::mpi

@@ -8,7 +8,7 @@
 namespace tutti::mpi {
 namespace {
 
-/// What a side is put together from: the list that the call gives, or its one tensor.
+/// The pieces of one side: those of the list that the call gives, or its one tensor.
 std::vector<Piece> pieces_of(const TensorView& whole, std::span<const TensorView> views,
                              std::span<const Piece> pieces) {
   std::vector<Piece> all;

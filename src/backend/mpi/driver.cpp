@@ -22,12 +22,13 @@ using std::chrono::steady_clock;
 constexpr unsigned kLookEvery = 64;
 /// Passes between two moments in which others can have the lock.
 constexpr unsigned kLetGoEvery = 16;
-/// MPI has nothing to sleep on. So who waits looks all the time at first, then now and then.
+/// MPI has nothing to sleep on. So a caller that waits polls all the time at first, then less
+/// often.
 constexpr auto kSpinTime = microseconds(200);
 constexpr auto kShortPause = microseconds(50);
 constexpr auto kLongPause = microseconds(500);
 constexpr auto kLongWait = std::chrono::milliseconds(50);
-/// A process that ends gives a spoiled MPI so much time.
+/// Time for MPI_Finalize if requests were abandoned.
 constexpr auto kFinalizeTime = std::chrono::seconds(5);
 
 void pause_for(microseconds time) noexcept {
@@ -49,7 +50,7 @@ Status failed(Api& api, const char* what, int code) {
 
 }  // namespace
 
-Result<std::unique_ptr<Driver>> Driver::over(Api& api) {
+Result<std::unique_ptr<Driver>> Driver::make(Api& api) {
   std::unique_ptr<Driver> driver(new Driver(api));
   if (api.finalized())
     return Status(Errc::unsupported,
@@ -62,14 +63,21 @@ Result<std::unique_ptr<Driver>> Driver::over(Api& api) {
   } else if (const int code = api.query_threading(driver->threading_); code != 0) {
     return failed(api, "MPI_Query_thread", code);
   }
-  if (driver->only_callers())
+  if (driver->only_callers()) {
+    const bool serialized = driver->threading_ == Threading::serialized;
     base::log(base::Level::warning,
-              "MPI was begun with " + std::string(name_of(driver->threading_)) +
-                  ": only calls of the thread that has called MPI_Init make progress, so callbacks "
-                  "and asynchronous operations wait for it. Ask MPI_Init_thread for "
-                  "MPI_THREAD_SERIALIZED or MPI_THREAD_MULTIPLE");
-  if (const int code = api.return_errors(api.world()); code != 0)
-    return failed(api, "MPI_Comm_set_errhandler", code);
+              "MPI was begun with " + std::string(name_of(driver->threading_)) + ": only calls " +
+                  (serialized ? "" : "of the thread that has called MPI_Init ") +
+                  "make progress, so callbacks and asynchronous operations wait for " +
+                  (serialized ? "them" : "it") + ". Ask MPI_Init_thread for MPI_THREAD_MULTIPLE");
+  }
+  // The error handlers of a program that has begun MPI itself stay as they are. MPI 4 raises errors
+  // of calls without a communicator on MPI_COMM_SELF.
+  for (const Comm comm : {api.world(), api.self()}) {
+    if (!driver->initialised_) break;
+    if (const int code = api.return_errors(comm); code != 0)
+      return failed(api, "MPI_Comm_set_errhandler", code);
+  }
   driver->largest_tag_ = api.largest_tag();
   return driver;
 }
@@ -78,10 +86,16 @@ Result<Driver*> Driver::of_process() {
   static std::mutex mutex;  // not one that a fork waits for: MPI_Init may fork
   static Driver* driver = nullptr;
   const std::lock_guard lock(mutex);
-  if (driver != nullptr) return driver;
+  if (driver != nullptr) {
+    if (driver->forks_ == base::fork_generation()) return driver;
+    return Status(Errc::unsupported,
+                  "this process was forked from one that has begun MPI, which its children cannot "
+                  "use: call init_process_group in a program of the child's own, or take the "
+                  "backend 'native' there");
+  }
   Result<Api*> api = open_library();
   if (!api) return api.status();
-  Result<std::unique_ptr<Driver>> made = over(**api);
+  Result<std::unique_ptr<Driver>> made = make(**api);
   if (!made) return made.status();
   driver = made->release();
   if (driver->initialised_)
@@ -114,8 +128,9 @@ void Driver::finalize(int status) noexcept {
       thread_.join();
   }
   if (api_.finalized()) return;
-  if (spoiled_ || !idle()) {
-    // Other ranks may never do their part of what MPI was given.
+  lock.lock();
+  if (has_abandoned_ || !idle()) {
+    // Other ranks may never do their part of the operations that MPI was given.
     try {
       std::thread([status] {
         pause_for(kFinalizeTime);
@@ -125,11 +140,24 @@ void Driver::finalize(int status) noexcept {
       return;
     }
   }
+  // The others must hear why this rank ends before MPI_Finalize, which may send nothing any more.
+  const auto until = steady_clock::now() + kFinalizeTime;
+  while (!notes_are_sent() && steady_clock::now() < until) {
+    progress(true);
+    lock.unlock();
+    pause_for(kShortPause);
+    lock.lock();
+  }
+  for (const auto& world : worlds_) world->fail_all(Status(Errc::aborted, "the process ends"));
+  for (const auto& one : notes_) one->close();
+  finalized_.store(true, std::memory_order_relaxed);  // relaxed: as in finalized()
   (void)api_.finalize();
 }
 
 std::string Driver::forbidden() noexcept {
-  if (!only_callers() || api_.is_main_thread()) return {};
+  if (finalized())
+    return "MPI was finalised in this process: destroy all groups on it before MPI_Finalize";
+  if (threading_ >= Threading::serialized || api_.is_main_thread()) return {};
   return "MPI was begun with " + std::string(name_of(threading_)) +
          ", so only the thread that has called MPI_Init may call a group on it";
 }
@@ -152,12 +180,17 @@ Notes& Driver::add_notes(Comm base, Comm comm) {
 }
 
 void Driver::progress(bool look) {
+  if (finalized_.load(std::memory_order_relaxed)) return;  // relaxed: written under the lock
   look = ++passes_ % kLookEvery == 0 || look;
   if (look) {
     for (const auto& one : notes_) one->progress();
   }
   for (std::size_t i = 0; i < worlds_.size(); ++i) worlds_[i]->progress(look);
   if (look) std::erase_if(worlds_, [](const auto& world) { return world->over(); });
+}
+
+bool Driver::notes_are_sent() const noexcept {
+  return std::all_of(notes_.begin(), notes_.end(), [](const auto& one) { return one->all_sent(); });
 }
 
 bool Driver::idle() const noexcept {

@@ -23,15 +23,16 @@ namespace tutti::mpi {
 
 class World;
 
-/// Who calls MPI, and when: all calls of this process go through here, one at a time. A caller that
-/// waits drives; what nobody waits for is driven by a thread of its own, which sleeps while there
-/// is nothing. Below MPI_THREAD_SERIALIZED only callers drive.
+/// Serialises all calls of MPI by this process, and makes MPI progress: in callers that wait, and
+/// in a progress thread for operations that nobody waits for. There is no such thread if the
+/// program has begun MPI for less than MPI_THREAD_MULTIPLE, because it may call MPI itself at any
+/// time.
 class Driver {
  public:
   /// Calls MPI_Init_thread if nobody has.
-  [[nodiscard]] static Result<std::unique_ptr<Driver>> over(Api& api);
-  /// That of the library of this process; never destroyed. Where it has called MPI_Init, the end of
-  /// the process finalises MPI.
+  [[nodiscard]] static Result<std::unique_ptr<Driver>> make(Api& api);
+  /// The driver of this process; never destroyed. If it has called MPI_Init, the end of the process
+  /// finalises MPI.
   [[nodiscard]] static Result<Driver*> of_process();
   ~Driver();
   Driver(const Driver&) = delete;
@@ -44,6 +45,11 @@ class Driver {
   [[nodiscard]] int largest_tag() const noexcept { return largest_tag_; }
   /// Why this thread must not call MPI; empty: it may.
   [[nodiscard]] std::string forbidden() noexcept;
+  /// MPI was finalised, by us or by the program: nothing of it may be called any more.
+  [[nodiscard]] bool finalized() noexcept {
+    // relaxed: a thread that sees it late finds under the lock that all groups have failed.
+    return finalized_.load(std::memory_order_relaxed) || (!initialised_ && api_.finalized());
+  }
 
   /// Runs `action` as the only one that calls MPI; then the callbacks that are due.
   template <class Action>
@@ -56,10 +62,10 @@ class Driver {
     } unlock{*this, lock};
     return action();
   }
-  /// Drives until the operation is done (true) or `limit` has passed (false).
+  /// Makes progress until the operation is done (true) or `limit` has passed (false).
   [[nodiscard]] bool wait(Group& group, std::uint64_t ticket,
                           std::optional<std::chrono::nanoseconds> limit, Status& outcome);
-  /// Somebody shall drive though nobody waits.
+  /// Wakes the progress thread for an operation that nobody waits for.
   void need_thread() noexcept;
 
   // Under the lock.
@@ -70,9 +76,9 @@ class Driver {
   void due(Due one) { due_.push_back(std::move(one)); }
   /// One pass; every 64th, or where `look` says so, at the clock and for notes, too.
   void progress(bool look);
-  /// MPI was left with requests that nobody waits for, so its end may not return.
-  void spoiled() noexcept { spoiled_ = true; }
-  /// More ranks share this host than it has CPUs: who waits lets the others run.
+  /// MPI was left with requests that nobody waits for, so MPI_Finalize may not return.
+  void abandon_requests() noexcept { has_abandoned_ = true; }
+  /// More ranks share this host than it has CPUs: a caller that waits yields its CPU.
   void set_oversubscribed(bool oversubscribed) noexcept {
     oversubscribed_.store(oversubscribed, std::memory_order_relaxed);  // relaxed: it stands alone
   }
@@ -80,23 +86,27 @@ class Driver {
  private:
   explicit Driver(Api& api);
   void let_go(std::unique_lock<std::mutex>& lock) noexcept;
-  [[nodiscard]] bool only_callers() const noexcept { return threading_ < Threading::serialized; }
+  [[nodiscard]] bool only_callers() const noexcept {
+    return threading_ < (initialised_ ? Threading::serialized : Threading::multiple);
+  }
   void finalize(int status) noexcept;
   void run() noexcept;
   [[nodiscard]] bool idle() const noexcept;
+  [[nodiscard]] bool notes_are_sent() const noexcept;
 
   Api& api_;
   ValueTypes types_;
   Threading threading_ = Threading::single;
   int largest_tag_ = 0;
-  bool initialised_ = false;  ///< by us
+  bool initialised_ = false;            ///< by us
+  std::atomic<bool> finalized_{false};  ///< by us
   const std::uint64_t forks_ = base::fork_generation();
   std::mutex mutex_;
   std::vector<std::unique_ptr<Notes>> notes_;
   std::vector<std::unique_ptr<World>> worlds_;
   std::vector<Due> due_;
   unsigned passes_ = 0;
-  bool spoiled_ = false;
+  bool has_abandoned_ = false;
   std::atomic<bool> oversubscribed_{false};
   std::atomic<int> callers_{0};  ///< that wait, and drive
   std::condition_variable wake_;

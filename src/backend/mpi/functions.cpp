@@ -57,7 +57,6 @@ Status Functions<Handle>::load(void* library) {
   TUTTI_FIND(MPI_Test);
   TUTTI_FIND(MPI_Get_elements_x);
   TUTTI_FIND(MPI_Cancel);
-  TUTTI_FIND(MPI_Request_free);
 #undef TUTTI_FIND
   find(MPIX_Query_cuda_support, "MPIX_Query_cuda_support", false);
   if (lacks != nullptr)

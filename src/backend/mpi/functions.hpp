@@ -61,7 +61,6 @@ struct Functions {
   int (*MPI_Test)(Handle*, int*, void*) = nullptr;
   int (*MPI_Get_elements_x)(const void*, Handle, std::int64_t*) = nullptr;
   int (*MPI_Cancel)(Handle*) = nullptr;
-  int (*MPI_Request_free)(Handle*) = nullptr;
   /// Extensions; null where the library has none.
   int (*MPIX_Query_cuda_support)() = nullptr;
 

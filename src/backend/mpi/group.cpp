@@ -9,13 +9,13 @@
 #include "backend/mpi/world.hpp"
 #include "base/deadline.hpp"
 
-// An operation on its way: compared, given to MPI, ended. group_ends.cpp has the ways it goes
-// wrong.
+// The life of an operation: it is compared, given to MPI, and ended. group_ends.cpp has the
+// failures.
 namespace tutti::mpi {
 namespace {
 
 /// Messages of a comparison have a tag for the operation and the round. Every MPI has tags up to
-/// 32767.
+/// 32767. So operations further apart share tags, and must not be compared at once.
 constexpr std::uint64_t kComparedAtOnce = 1024;
 constexpr int kMostRounds = 31;
 
@@ -38,7 +38,7 @@ Group::Group(World& world, Spec spec)
       sent_us_(spec_.members.size()) {}
 
 Group::~Group() {
-  // MPI still works on the memory of what has failed: that stays where it is.
+  // MPI may still use the memory of operations that have failed.
   if (unfinished_) keep_for_good(std::move(slots_));
 }
 
@@ -104,7 +104,7 @@ bool Group::add_callback(std::uint64_t ticket, Callback callback) {
   return true;
 }
 
-// ---- Its way
+// ---- From submit to the end
 
 std::uint64_t Group::submit(const Collective& call) {
   std::uint64_t ticket = 0;
@@ -132,7 +132,7 @@ std::uint64_t Group::submit(const Collective& call) {
     if (tag_of(place_, call.tag) < 0) {  // both sides refuse it, so nobody waits
       end(op, Status(Errc::unsupported,
                      "tag " + std::to_string(call.tag) + " is beyond the largest of this MPI (" +
-                         std::to_string(place_.largest_tag - 2) + "); take a smaller one"));
+                         std::to_string(largest_tag_of_callers(place_)) + "); take a smaller one"));
       tidy();
       return ticket;
     }
@@ -141,8 +141,11 @@ std::uint64_t Group::submit(const Collective& call) {
   } else {
     op.seq = ++seq_;
     chain_ = engine::chain(chain_, op.code);
+    op.state = Operation::State::waiting;
+    op.compared = {chain_, ~chain_};
     queue_.push_back(&op);
-    begin(op);
+    if (queue_.size() <= kComparedAtOnce) begin(op);
+    start_next();
   }
   return ticket;
 }
@@ -155,11 +158,9 @@ bool Group::compares(const Operation& op) const noexcept {
 void Group::begin(Operation& op) {
   if (!compares(op)) {
     op.state = Operation::State::ready;
-    start_next();
     return;
   }
   op.state = Operation::State::agreeing;
-  op.compared = {chain_, ~chain_};
   op.greatest = op.compared;
   op.round = 0;
   compare_round(op);
@@ -203,6 +204,7 @@ void Group::start_next() {
       explain(op);
     else
       start(op);
+    if (queue_.size() >= kComparedAtOnce) begin(*queue_[kComparedAtOnce - 1]);
   }
 }
 
@@ -231,7 +233,7 @@ void Group::start(Operation& op) {
 void Group::make_communicators(Operation& op) {
   Group* const child = std::exchange(child_, nullptr);
   Comm data{};
-  // Blocks until the others have come here as well: their calls were compared, so they do.
+  // Blocks until the other ranks call it, too. They do, since their calls were compared.
   int code = place_.api.split(spec_.data, child == nullptr ? -1 : color_, key_, data);
   if (code == 0 && child != nullptr) code = place_.api.return_errors(data);
   if (code != 0) return mpi_failed(op, "making the communicator of a group", code);
@@ -253,9 +255,11 @@ bool Group::test_all(Operation& op, int& code) {
     const bool receives = op.call.kind == Kind::recv;
     code = place_.api.test(request, done, receives ? &received : nullptr);
     if (code != 0) {
-      // What has become of the request is not known, so all that are left keep their memory.
+      // MPI does not tell whether the request has ended, so it keeps its memory. But a receive has:
+      // its message was too long, or its sender failed.
+      const auto at = op.requests.begin() + (&request - op.requests.data());
       op.requests.erase(op.requests.begin() + static_cast<std::ptrdiff_t>(left),
-                        op.requests.begin() + (&request - op.requests.data()));
+                        receives ? at + 1 : at);
       return true;
     }
     if (!done) {
@@ -296,10 +300,10 @@ void Group::advance(Operation& op) {
 
 void Group::end(Operation& op, Status outcome) {
   if (op.state == Operation::State::done && op.used && !op.outcome.ok()) return;
-  const bool ok = outcome.ok();
+  const bool was_moving = op.state == Operation::State::moving;
   op.state = Operation::State::done;
   op.outcome = std::move(outcome);
-  if (!ok) drop_requests(op);
+  if (!op.outcome.ok()) drop_requests(op, was_moving);
   if (op.requests.empty()) {
     for (Type& type : op.types) (void)place_.api.free(type);
     op.types.clear();
@@ -322,6 +326,8 @@ void Group::tidy() {
 }
 
 void Group::progress(bool look) {
+  if (!fails_later_.ok()) fail(fails_later_, true);
+  if (leaves_later_ && !gone_) leave();
   if (gone_ && look) free_communicators();
   if (active_.empty()) return;
   bool ended = false;

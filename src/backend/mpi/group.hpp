@@ -11,7 +11,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/error.hpp>
 
-#include "backend/mpi/moves.hpp"
+#include "backend/mpi/mpi_calls.hpp"
 #include "backend/mpi/notes.hpp"
 #include "backend/mpi/operation.hpp"
 
@@ -27,12 +27,11 @@ struct Due {
 
 /// The operations of one group on this rank, from submit to their end.
 ///
-/// Collectives are numbered. Each is compared first (if the ranks compare): all take the maximum of
-/// a hash of all calls so far, by messages on a communicator of its own, in log2(size) rounds
-/// (dissemination). MPI's own
-/// Iallreduce of so few bytes takes longer. Then it is given to MPI, in the
-/// order of the numbers: MPI wants one order on all ranks. Messages are not numbered and start at
-/// once.
+/// Collectives are numbered. Each is compared first (if the ranks compare): all ranks take the
+/// maximum of a hash of their calls so far, by messages on a communicator of its own, in
+/// log2(size) rounds (dissemination), which is faster than MPI_Iallreduce. Then it is given to MPI,
+/// in the order of the numbers, because MPI needs one order on all ranks. Messages are not numbered
+/// and start at once.
 ///
 /// Threads: one at a time, that which drives MPI.
 class Group {
@@ -77,8 +76,8 @@ class Group {
   void on_note(const Note& note, int from);
   /// Breaks the group with the first cause; `tell`: the others, too.
   void fail(const Status& cause, bool tell);
-  /// What the next Kind::new_group of this group makes; null: this rank is in no new group. Color
-  /// and key: as MPI_Comm_split takes them.
+  /// The group that the next Kind::new_group of this group makes; null: this rank is in none. Color
+  /// and key are those of MPI_Comm_split.
   void expect_child(Group* child, int color, int key) noexcept {
     child_ = child;
     color_ = color;
@@ -88,8 +87,11 @@ class Group {
   [[nodiscard]] std::uint64_t child_id(int color) const noexcept;
   /// This rank calls nothing any more: what runs has failed, and the others are told.
   void leave();
-  /// It has left, and its communicators are freed, or never can be: others may send what nobody
-  /// receives, and a new communicator must not meet that.
+  /// For a thread that must not call MPI: the next that makes progress does it.
+  void leave_later() noexcept { leaves_later_ = true; }
+  void fail_later(const Status& cause) { fails_later_ = cause; }
+  /// It has left, and its communicators are freed or kept for ever: a message that nobody receives
+  /// must not reach a communicator that MPI gives the same number.
   [[nodiscard]] bool over() const noexcept { return gone_ && released_; }
 
  private:
@@ -119,8 +121,9 @@ class Group {
   [[nodiscard]] bool all_have_answered() const noexcept;
   void check_left(Operation& op, TimePoint now);
   void wrong_length(Operation& op, std::int64_t expected);
-  /// Of an operation that has failed: MPI keeps what it cannot call back.
-  void drop_requests(Operation& op);
+  /// Of an operation that has failed: cancels its requests, or keeps their memory. `was_moving`:
+  /// MPI had been given the caller's tensors.
+  void drop_requests(Operation& op, bool was_moving);
   void mpi_failed(Operation& op, const char* what, int code);
   [[nodiscard]] std::string text_of(const Operation& op) const;
   [[nodiscard]] std::string name_of(int rank) const;
@@ -147,7 +150,9 @@ class Group {
   bool any_left_ = false;
   std::vector<std::uint64_t> sent_;      ///< messages to each rank
   std::vector<std::uint64_t> received_;  ///< messages from each rank
-  std::vector<std::uint64_t> sent_us_;   ///< as the others have told when they left
+  std::vector<std::uint64_t> sent_us_;   ///< messages from each rank, as it has told when it left
+  bool leaves_later_ = false;
+  Status fails_later_;
   bool gone_ = false;
   bool released_ = false;
   bool unfinished_ = false;  ///< MPI has not ended all that it was given

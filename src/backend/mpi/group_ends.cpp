@@ -7,13 +7,13 @@
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/world.hpp"
 
-// How operations and groups go wrong, and what the others are told.
+// The failures of operations and groups, and the notes that tell the other ranks.
 namespace tutti::mpi {
 namespace {
 
-/// Ranks that drive answer at once; who computes does not.
+/// Ranks that wait for an operation answer at once; a rank that computes does not.
 constexpr auto kAnswerTime = std::chrono::milliseconds(500);
-/// What a rank had sent before it left may arrive after the note that it has.
+/// Messages that a rank had sent before it left may arrive after the note that it has left.
 constexpr auto kLastMessages = std::chrono::milliseconds(200);
 
 std::string seconds_text(std::chrono::nanoseconds time) {
@@ -31,7 +31,7 @@ std::string Group::text_of(const Operation& op) const {
 }
 
 std::string Group::name_of(int rank) const {
-  return "rank " + std::to_string(rank) + " on " + world_.whereabouts(world_rank(rank));
+  return "rank " + std::to_string(rank) + " on " + world_.location(world_rank(rank));
 }
 
 void Group::tell_all(const Note& note) {
@@ -40,15 +40,26 @@ void Group::tell_all(const Note& note) {
   }
 }
 
-void Group::drop_requests(Operation& op) {
+void Group::drop_requests(Operation& op, bool was_moving) {
   if (op.call.kind == Kind::recv) {
-    for (Request& request : op.requests) (void)place_.api.cancel(request);
-    op.requests.clear();
+    std::erase_if(op.requests, [&](Request& request) {
+      bool done = false;
+      return place_.api.cancel(request, done) == 0 && done;
+    });
   }
   if (op.requests.empty()) return;
   // MPI cannot call a collective or a message back.
   unfinished_ = true;
-  world_.driver().spoiled();
+  world_.driver().abandon_requests();
+  if (!was_moving || !(op.in.callers() || op.out.callers())) return;
+  std::string text(op.outcome.message());
+  text += text.ends_with('.') ? " " : ". ";
+  text +=
+      "MPI cannot call an operation back: it may still use the tensors of this call, so keep them "
+      "until the process ends.";
+  Status kept(op.outcome.code(), std::move(text));
+  if (const auto culprit = op.outcome.culprit()) kept.with_culprit(*culprit);
+  op.outcome = std::move(kept);
 }
 
 void Group::fail(const Status& cause, bool tell) {
@@ -111,12 +122,13 @@ void Group::compare_lengths(Operation& op) {
     const std::uint64_t sent = op.lengths[ranks + r];
     if (sent == expected) continue;
     return fail(
-        Status(Errc::disagreement,
-               "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) +
-                   " sends " + std::to_string(sent) + " elements to " + name_of(rank()) +
-                   ", which expects " + std::to_string(expected) +
-                   ". What a rank sends another must be what that one expects from it; the group "
-                   "is broken, make a new one."),
+        Status(
+            Errc::disagreement,
+            "ranks disagree in " + text_of(op) + ": " + name_of(static_cast<int>(r)) + " sends " +
+                std::to_string(sent) + " elements to " + name_of(rank()) + ", which expects " +
+                std::to_string(expected) +
+                ". Each rank must send another as many elements as that one expects; the group is "
+                "broken, make a new one."),
         true);
   }
   op.measured = true;
@@ -158,7 +170,7 @@ void Group::tell_difference(Operation& op) {
   fail(Status(Errc::disagreement, std::move(text)), true);
 }
 
-// ---- Who is late
+// ---- Late ranks
 
 void Group::look_at_clock(Operation& op, TimePoint now) {
   if (op.asked && op.seq != 0 && all_have_answered()) return fail(timeout_of(op, now), true);
@@ -209,16 +221,12 @@ Status Group::timeout_of(const Operation& op, TimePoint now) const {
       text += ": all ranks have made the call, and MPI has not ended it";
   }
   text += ". See where that rank is, or raise the timeout; the group is broken.";
-  if (op.state == Operation::State::moving && (op.in.callers() || op.out.callers()))
-    text +=
-        " MPI cannot call an operation back: it may still use the tensors of this call, so keep "
-        "them until the process ends.";
   Status cause(Errc::timeout, std::move(text));
   if (culprit >= 0) cause.with_culprit(culprit);
   return cause;
 }
 
-// ---- Who has left
+// ---- Ranks that have left
 
 void Group::check_left(Operation& op, TimePoint now) {
   int gone = -1;
@@ -243,7 +251,10 @@ void Group::on_note(const Note& note, int from) {
   if (member == spec_.members.end()) return;  // no member: it is mistaken
   const auto rank = static_cast<std::size_t>(member - spec_.members.begin());
   switch (note.kind) {
-    case Note::Kind::broken: fail(cause_of(note, size()), false); return;
+    case Note::Kind::broken:
+      fail(cause_of(note, size()), false);
+      released_ = released_ || gone_;  // its sender never tells that it has left
+      return;
     case Note::Kind::left:
       left_[rank] = {note.seq, std::chrono::steady_clock::now()};
       sent_us_[rank] = note.messages;
@@ -282,7 +293,7 @@ void Group::leave() {
       if (rank != this->rank()) world_.send(world_rank(rank), note);
     }
   } else if (size() > 1) {
-    released_ = true;  // broken: who knows what is still on its way
+    released_ = true;  // broken: messages may be on their way for ever
   }
   gone_ = true;
   free_communicators();

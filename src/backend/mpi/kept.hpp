@@ -5,8 +5,8 @@
 
 namespace tutti::mpi {
 
-/// Memory that MPI may still work on, since it cannot call an operation back: stays until the
-/// process ends, where leak checkers find it.
+/// Keeps memory until the process ends, where leak checkers find it: MPI may still use it, and
+/// cannot cancel an operation.
 template <class T>
 void keep_for_good(T value) {
   struct Kept {

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Who makes a library and its launcher.
+/// The project that a library and its launcher come from.
 enum class Maker { open_mpi, mpich, intel };
 
 Maker maker_of(const LibraryInfo& library) {
@@ -32,7 +32,7 @@ Maker maker_of(const LibraryInfo& library) {
   return Maker::mpich;
 }
 
-/// What `--version` of its launcher says.
+/// True if this is the output of `--version` of its launcher.
 bool is_of(Maker maker, std::string_view version) {
   const auto says = [&](std::string_view word) {
     return version.find(word) != std::string_view::npos;
@@ -79,7 +79,7 @@ std::string version_of(const std::string& program) {
   return text;
 }
 
-/// Where the launcher of a library may be, in the order in which they are asked.
+/// Files that may be the launcher of a library, in the order in which they are asked.
 std::vector<std::string> candidates(const LibraryInfo& library, Maker maker) {
   constexpr std::array<std::string_view, 2> kNames = {"mpiexec", "mpirun"};
   std::vector<std::string> files;

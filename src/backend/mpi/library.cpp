@@ -77,7 +77,7 @@ std::vector<std::string> beside_launcher() {
   return files;
 }
 
-/// What was found, or why nothing was.
+/// The library, or the reason why there is none.
 struct Found {
   std::unique_ptr<Api> api;
   std::string why;

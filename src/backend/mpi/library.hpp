@@ -8,10 +8,9 @@
 
 namespace tutti::mpi {
 
-/// The MPI of this process; the first call opens it, and it stays. Taken is, in this order: what
-/// the process has loaded already (a program that is linked with MPI, mpi4py); TUTTI_MPI_LIBRARY;
-/// the library beside the mpiexec that PATH finds; what the loader finds, first that of the
-/// launcher. Does not call MPI_Init.
+/// The MPI of this process; the first call opens it, and it stays. Does not call MPI_Init. It looks
+/// in this order: a library that the process has loaded already (a program that is linked with MPI,
+/// mpi4py); TUTTI_MPI_LIBRARY; beside the mpiexec that PATH finds; where the loader looks.
 ///
 /// Threads: any.
 /// Errors:  unsupported, with what to install.

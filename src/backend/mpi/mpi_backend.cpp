@@ -11,10 +11,10 @@
 #include <tutti/kinds.hpp>
 #include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"
-#include "backend/mpi/meeting.hpp"
 #include "backend/mpi/promises.hpp"
+#include "backend/mpi/rendezvous.hpp"
 #include "base/shown.hpp"
-#include "kernels/reduce.hpp"
+#include "kernels/unsupported.hpp"
 #include "os/cpu_quota.hpp"
 #include "os/cpu_set.hpp"
 
@@ -33,7 +33,8 @@ std::string here() {
   return std::string(host) + ", pid " + std::to_string(::getpid());
 }
 
-/// What a rank tells the others: where it is, a random number, its CPUs. A line each.
+/// The text by which a rank tells the others its host and pid, a random number, its CPUs. A line
+/// each.
 std::string introduction() {
   return here() + '\n' + std::to_string(std::random_device()()) + '\n' +
          os::affinity_of(0).to_text();
@@ -62,6 +63,33 @@ bool is_oversubscribed(const std::vector<std::string>& introductions, int rank,
   return ranks > usable;
 }
 
+/// Looks at the ranks before MPI does, which may end the process for a wrong one.
+Status check_members(Driver& driver, Comm parent, const std::vector<int>& members) {
+  int rank = -1;
+  int size = 0;
+  const int code = driver.with([&] {
+    const int found = driver.api().rank(parent, rank);
+    return found != 0 ? found : driver.api().size(parent, size);
+  });
+  if (code != 0)
+    return Status(Errc::internal,
+                  "asking MPI for its ranks failed: " + driver.api().error_text(code));
+  std::vector<bool> seen(static_cast<std::size_t>(size));
+  for (const int one : members) {
+    if (one < 0 || one >= size || seen[static_cast<std::size_t>(one)])
+      return Status(Errc::invalid_argument, "backend_options of 'mpi': " + std::to_string(one) +
+                                                " is listed twice or is "
+                                                "no rank of the communicator, which has " +
+                                                std::to_string(size) +
+                                                "; was the program started by MPI's mpirun?");
+    seen[static_cast<std::size_t>(one)] = true;
+  }
+  if (seen[static_cast<std::size_t>(rank)]) return {};
+  return Status(Errc::invalid_argument, "backend_options of 'mpi': this process is rank " +
+                                            std::to_string(rank) +
+                                            " of the communicator, which is not in the list");
+}
+
 std::atomic<int>& living() {
   static std::atomic<int> count{0};
   return count;
@@ -73,18 +101,15 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   if (const std::string why = driver.forbidden(); !why.empty())
     return Status(Errc::unsupported, why);
   Api& api = driver.api();
-  Comm base = api.world();
-  if (const auto* const given = std::any_cast<std::uintptr_t>(&options.backend_options))
-    base = Comm{*given};
+  const Result<Ranks> given = ranks_of(api, options.backend_options);
+  if (!given) return given.status();
+  Comm base = given.value().comm;
   std::shared_ptr<void> made_here;  // a communicator that is needed only until it is duplicated
-  using Members = std::pair<std::uintptr_t, std::vector<int>>;
-  std::optional<Members> some;
-  if (const auto* const members = std::any_cast<Members>(&options.backend_options)) some = *members;
-  if (const auto* const ranks = std::any_cast<std::vector<int>>(&options.backend_options))
-    some.emplace(static_cast<std::uintptr_t>(api.world()), *ranks);
-  if (some) {
-    const int code = driver.with(
-        [&] { return api.create_group(Comm{some->first}, some->second, kMembersTag, base); });
+  if (const auto& members = given.value().members) {
+    if (Status s = check_members(driver, base, *members); !s.ok()) return s;
+    const Comm parent = base;
+    const int code =
+        driver.with([&] { return api.create_group(parent, *members, kMembersTag, base); });
     if (code != 0)
       return Status(Errc::internal, "MPI_Comm_create_group failed: " + api.error_text(code));
     made_here = std::shared_ptr<void>(nullptr, [&driver, base](void*) mutable {
@@ -107,19 +132,21 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
                       "; start the program by MPI's own mpirun (or tuttirun --backend mpi), and "
                       "leave rank and size to it");
   }
-  // What rank 0 draws tells this world from others of the same ranks.
-  auto whereabouts = options.exchange(introduction());
-  if (!whereabouts) return whereabouts.status();
-  const std::uint64_t id = engine::hash_text(whereabouts->front(), options.generation) | 1;
-  driver.set_oversubscribed(is_oversubscribed(*whereabouts, rank, options.config.cpus));
-  for (std::string& text : *whereabouts) text = base::shown(text.substr(0, text.find('\n')), 300);
+  // The random number of rank 0 tells this world from others of the same ranks.
+  auto introductions = options.exchange(introduction());
+  if (!introductions) return introductions.status();
+  const std::uint64_t id = engine::hash_text(introductions->front(), options.generation) | 1;
+  driver.set_oversubscribed(is_oversubscribed(*introductions, rank, options.config.cpus));
+  std::vector<std::string> locations;
+  for (const std::string& text : *introductions)
+    locations.push_back(base::shown(text.substr(0, text.find('\n')), 300));
 
   Group::Spec spec;
   spec.id = id;
   spec.name = options.name;
   for (int r = 0; r < size; ++r) spec.members.push_back(r);
   spec.rank = rank;
-  // Of a communicator of the program's that looks like one of before, it is not known which it is.
+  // A communicator of the program may have the handle of one that the program has freed.
   Notes* notes = driver.with(
       [&] { return base == api.world() ? driver.notes_of(base) : static_cast<Notes*>(nullptr); });
   Status made = duplicate(driver, base, options.deadline, spec.data);
@@ -132,7 +159,7 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   spec.made = true;
   return driver.with([&]() -> Result<Backend*> {
     World& world = driver.add(
-        std::make_unique<World>(driver, *notes, options.config, rank, std::move(*whereabouts)));
+        std::make_unique<World>(driver, *notes, options.config, rank, std::move(locations)));
     ++living();
     std::shared_ptr<World> shared(&world, [&driver](World* ended) {
       driver.with([&] { ended->end(); });
@@ -143,39 +170,27 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
 }
 
 MpiBackend::~MpiBackend() {
-  if (forked()) {
-    new std::shared_ptr<World>(std::move(world_));  // the parent's: not ours to end
+  if (forked() || driver_.finalized()) {
+    // It belongs to the parent of this fork, or MPI is over and cannot tell the others.
+    new std::shared_ptr<World>(std::move(world_));
     return;
   }
   driver_.with([&] {
+    if (!driver_.forbidden().empty()) return group_->leave_later();
     group_->leave();
     driver_.progress(true);
   });
 }
 
 std::optional<Status> MpiBackend::barred() const {
-  if (forked())
-    return Status(
-        Errc::unsupported,
-        "this process was forked after init_process_group; a child cannot use its parent's "
-        "groups: start workers before init, or call init_process_group in the child's program");
+  if (forked()) return base::forked_status();
   if (std::string why = driver_.forbidden(); !why.empty())
     return Status(Errc::unsupported, std::move(why));
   return std::nullopt;
 }
 
 std::string MpiBackend::unsupported(const Collective& call) const {
-  const KindTraits& traits = traits_of(call.kind);
-  const bool by_output = traits.layout == Layout::scatter || call.kind == Kind::recv;
-  const TensorView& view = by_output ? call.output : call.input;
-  if (view.device() != Device())
-    return std::string("the ") + (by_output ? "output" : "input") + " is in the memory of " +
-           to_string(view.device()) + ", and the backend '" + std::string(kName) +
-           "' takes tensors in the memory of the CPU; copy it there first";
-  if (traits.reduces && !kernels::is_supported(call.op, view.dtype()))
-    return std::string(to_string(call.op)) + " of " + std::string(to_string(view.dtype())) +
-           " has no meaning";
-  return {};
+  return kernels::why_unsupported(call, kName);
 }
 
 std::uint64_t MpiBackend::submit(const Collective& call, bool asynchronous) noexcept {
@@ -226,8 +241,9 @@ int MpiBackend::release(std::uint64_t ticket) noexcept {
 }
 
 void MpiBackend::abort(const Status& cause) noexcept {
-  if (barred()) return;
+  if (forked() || driver_.finalized()) return;
   driver_.with([&] {
+    if (!driver_.forbidden().empty()) return group_->fail_later(cause);
     group_->fail(cause, true);
     driver_.progress(true);
   });
@@ -263,8 +279,8 @@ Result<Backend*> MpiBackend::make_child(std::span<const int> ranks, std::string 
 
 void MpiBackend::close(std::chrono::nanoseconds /*drain*/) noexcept {}
 
-std::string MpiBackend::whereabouts(int rank) const {
-  return world_->whereabouts(group_->world_rank(rank));
+std::string MpiBackend::location(int rank) const {
+  return world_->location(group_->world_rank(rank));
 }
 
 std::optional<std::uintptr_t> MpiBackend::communicator() const noexcept {
@@ -286,11 +302,12 @@ BackendFactory factory() {
            (!cuda ? "does not tell whether it is CUDA-aware"
                   : (*cuda ? "CUDA-aware" : "not CUDA-aware"));
   };
-  factory.meet = [](const std::any& options,
-                    std::chrono::steady_clock::time_point deadline) -> Result<Meeting> {
+  factory.rendezvous =
+      [](const std::any& options,
+         std::chrono::steady_clock::time_point deadline) -> Result<BackendRendezvous> {
     Result<Driver*> driver = Driver::of_process();
     if (!driver) return driver.status();
-    return meet(**driver, options, deadline);
+    return rendezvous(**driver, options, deadline);
   };
   factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
     Result<Driver*> driver = Driver::of_process();

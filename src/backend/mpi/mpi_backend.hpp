@@ -14,7 +14,7 @@
 
 namespace tutti::mpi {
 
-/// What this backend is called.
+/// The name of this backend.
 inline constexpr std::string_view kName = "mpi";
 
 /// One group on MPI.
@@ -40,7 +40,7 @@ class MpiBackend final : public Backend {
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;
-  [[nodiscard]] std::string whereabouts(int rank) const override;
+  [[nodiscard]] std::string location(int rank) const override;
   [[nodiscard]] std::optional<std::uintptr_t> communicator() const noexcept override;
 
  private:
@@ -48,7 +48,7 @@ class MpiBackend final : public Backend {
   MpiBackend(std::shared_ptr<World> world, Group* group)
       : world_(std::move(world)), driver_(world_->driver()), group_(group) {}
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
-  /// Why this thread or process must not use the group.
+  /// The error if this thread or process must not use the group.
   [[nodiscard]] std::optional<Status> barred() const;
 
   const std::uint64_t forks_ = base::fork_generation();

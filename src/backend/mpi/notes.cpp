@@ -20,9 +20,18 @@ constexpr int kBytes = static_cast<int>(sizeof(Note));
 }  // namespace
 
 Notes::~Notes() {
-  if (receives_) (void)api_.cancel(receiving_);
+  close();
   // MPI may still read what has not left: those notes stay where they are.
   if (!sent_.empty()) keep_for_good(std::move(sent_));
+}
+
+void Notes::close() noexcept {
+  bool done = true;
+  // If it cannot be cancelled MPI may still write it.
+  if (receives_ && (api_.cancel(receiving_, done) != 0 || !done))
+    keep_for_good(std::move(incoming_));
+  receives_ = false;
+  broken_ = true;
 }
 
 void Notes::add(std::uint64_t id, Group& group) {
@@ -54,7 +63,7 @@ void Notes::send(int to, const Note& note) noexcept {
 bool Notes::receive(Note& note, int& from) noexcept {
   if (broken_) return false;
   if (!receives_) {
-    if (api_.ireceive(&incoming_, kBytes, api_.byte(), -1, kTag, comm_, receiving_) != 0) {
+    if (api_.ireceive(incoming_.get(), kBytes, api_.byte(), -1, kTag, comm_, receiving_) != 0) {
       broken_ = true;
       return false;
     }
@@ -68,7 +77,7 @@ bool Notes::receive(Note& note, int& from) noexcept {
   }
   if (!done) return false;
   receives_ = false;
-  note = incoming_;
+  note = *incoming_;
   from = received.source;
   return received.bytes == kBytes;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <list>
 #include <map>
+#include <memory>
 #include <string_view>
 #include <type_traits>
 #include <vector>
@@ -13,7 +14,7 @@
 
 namespace tutti::mpi {
 
-/// What ranks tell each other beside MPI's operations.
+/// A control message between ranks, beside the operations.
 struct Note {
   enum class Kind : std::uint32_t {
     broken,  ///< the sender has broken the group: `code`, `culprit`, `text`
@@ -36,8 +37,8 @@ static_assert(std::is_trivially_copyable_v<Note> && sizeof(Note) == 512);
 
 class Group;
 
-/// The notes of one rank: messages of fixed size over a communicator of their own, which is never
-/// freed: a note may come when its group is gone.
+/// Sends and receives the notes of one rank, over a communicator of their own. It is never freed,
+/// because a note may come when its group is gone.
 ///
 /// Threads: one at a time, that which drives MPI.
 class Notes {
@@ -47,14 +48,17 @@ class Notes {
   Notes(const Notes&) = delete;
   Notes& operator=(const Notes&) = delete;
   ~Notes();
+  /// No more notes: MPI ends.
+  void close() noexcept;
 
   [[nodiscard]] Comm base() const noexcept { return base_; }
   /// Notes of this id are the group's from now on, and those that have come before.
   void add(std::uint64_t id, Group& group);
   void remove(std::uint64_t id) noexcept { groups_.erase(id); }
-  /// Begins to send; the end of it is seen to by `progress`. `to`: a rank of the communicator.
+  /// Begins to send; `progress` ends it. `to`: a rank of the communicator.
   void send(int to, const Note& note) noexcept;
-  /// Gives what has arrived to its groups, and sees to what is being sent.
+  [[nodiscard]] bool all_sent() const noexcept { return sent_.empty() || broken_; }
+  /// Gives notes that have arrived to their groups, and frees those that were sent.
   void progress();
 
  private:
@@ -75,7 +79,7 @@ class Notes {
   std::map<std::uint64_t, Group*> groups_;
   std::vector<Early> early_;  ///< of groups that this rank has not made yet
   std::list<Sent> sent_;
-  Note incoming_;
+  std::unique_ptr<Note> incoming_ = std::make_unique<Note>();
   Request receiving_{};
   bool receives_ = false;
   bool broken_ = false;  ///< MPI has failed: no more notes
@@ -83,8 +87,7 @@ class Notes {
 
 /// A note that tells a cause.
 [[nodiscard]] Note note_of(const Status& cause);
-/// The cause that a note tells. What it holds was sent by another process: anything may stand in
-/// it.
+/// The cause that a note tells. Another process has sent it, so anything may stand in it.
 [[nodiscard]] Status cause_of(const Note& note, int size);
 
 }  // namespace tutti::mpi

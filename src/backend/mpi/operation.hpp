@@ -23,6 +23,7 @@ class Group;
 /// One call on one rank, from submit until its ticket is released.
 struct Operation {
   enum class State : std::uint8_t {
+    waiting,     ///< so many before it are being compared that there are no tags for it
     agreeing,    ///< MPI compares the calls of all ranks
     ready,       ///< its turn comes when those before it have been given to MPI
     measuring,   ///< ... and the ranks tell each other how much they send to whom
@@ -35,7 +36,7 @@ struct Operation {
   bool used = false;      ///< its place is taken
   bool released = false;  ///< nobody will ask for its ticket any more
   bool listed = false;    ///< it stands in the list of what runs
-  bool measured = false;  ///< what any rank sends another is what that one expects
+  bool measured = false;  ///< the lengths of all blocks were compared
   bool differs = false;   ///< the calls of the ranks are not equal
   std::uint32_t generation = 0;
   std::uint32_t index = 0;  ///< of its place
@@ -44,10 +45,10 @@ struct Operation {
   Collective call;  ///< without the lists of the caller, which are read during submit
   engine::CallCode code{};
   engine::Extent extent;
-  std::array<std::uint64_t, 2> compared{};  ///< what the ranks take the maximum of: {h, ~h}
+  std::array<std::uint64_t, 2> compared{};  ///< {h, ~h}: the ranks take the maximum
   std::array<std::uint64_t, 2> greatest{};  ///< ... of the ranks heard of so far
-  std::array<std::uint64_t, 2> sent{};      ///< of a round of comparing: what MPI reads
-  std::array<std::uint64_t, 2> heard{};     ///< ... and writes
+  std::array<std::uint64_t, 2> sent{};      ///< MPI reads it in a round of comparing
+  std::array<std::uint64_t, 2> heard{};     ///< ... and writes this
   int round = 0;                            ///< of comparing
   std::vector<engine::CallCode> calls;      ///< of all ranks, when they explain themselves
 

@@ -2,7 +2,7 @@
 
 #include "backend/mpi/mpi_backend.hpp"
 
-// What a program's copy of the library finds in this shared library.
+// The entry point that a program's copy of the library looks up in this shared library.
 extern "C" __attribute__((visibility("default"))) const tutti::BackendPlugin*
 tutti_backend_plugin() {
   static constexpr tutti::BackendPlugin kPlugin{

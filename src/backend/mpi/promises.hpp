@@ -4,7 +4,7 @@
 
 namespace tutti::mpi {
 
-/// What this backend promises (tools/promises.py reads it).
+/// The promises of this backend (tools/promises.py reads it).
 inline constexpr PromiseRow kPromises[] = {
     {Promise::same_bits, false, "MPI chooses the order",
      "conformance/backend/promises_contract.hpp SumsHaveOneOrder"},
@@ -17,6 +17,10 @@ inline constexpr PromiseRow kPromises[] = {
      "with `TUTTI_AGREE=off` MPI cuts the message off and says so on that rank only",
      "conformance/backend/backend_contract.hpp "
      "BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank"},
+    {Promise::lengths_compared, false,
+     "Open MPI 4.1.4 and 5.0.11 write a message of more than 4 KiB of the same host beyond the end "
+     "of the tensor. All others tell MPI_ERR_TRUNCATE",
+     "conformance/backend/promises_contract.hpp AMessageThatIsTooLongIsAnError"},
     {Promise::timeout_frees_tensors, false,
      "MPI cannot call an operation back. If MPI has begun to move data, the error says that the "
      "tensors must be kept until the process ends",

@@ -72,6 +72,7 @@ class RealApi final : public Api {
   int finalize() noexcept override { return f_.MPI_Finalize(); }
 
   Comm world() noexcept override { return Comm{handles_.world}; }
+  Comm self() noexcept override { return Comm{handles_.self}; }
   int rank(Comm comm, int& rank) noexcept override { return f_.MPI_Comm_rank(of(comm), &rank); }
   int size(Comm comm, int& size) noexcept override { return f_.MPI_Comm_size(of(comm), &size); }
   int iduplicate(Comm comm, Comm& made, Request& request) noexcept override {
@@ -257,11 +258,10 @@ class RealApi final : public Api {
     std::memcpy(&received->source, status + abi_.status_source, sizeof(received->source));
     return f_.MPI_Get_elements_x(status, of(byte()), &received->bytes);
   }
-  int cancel(Request& request) noexcept override {
-    return changing(request, [&](Handle* handle) {
-      const int code = f_.MPI_Cancel(handle);
-      return code != 0 ? code : f_.MPI_Request_free(handle);
-    });
+  int cancel(Request& request, bool& done) noexcept override {
+    done = false;
+    const int code = changing(request, [&](Handle* handle) { return f_.MPI_Cancel(handle); });
+    return code != 0 ? code : test(request, done, nullptr);
   }
 
  private:
@@ -322,6 +322,7 @@ Result<AbiHandles> open_mpi_handles(void* library) {
     if (word == 0) missing = symbol;
   };
   find(symbols.world, handles.world);
+  find(symbols.self, handles.self);
   find(symbols.errors_return, handles.errors_return);
   find(symbols.byte, handles.byte);
   for (std::size_t i = 0; i < handles.ops.size(); ++i) find(symbols.ops[i], handles.ops[i]);

@@ -12,7 +12,7 @@
 
 namespace tutti::mpi {
 
-/// What a reduction is given to MPI as.
+/// The type and operation by which MPI gets a reduction.
 struct ReductionTypes {
   Type type{};
   Op op{};
@@ -26,7 +26,7 @@ class ValueTypes {
  public:
   explicit ValueTypes(Api& api) : api_(api) {}
 
-  /// For AVG and PREMUL_SUM those of SUM: what else they do is done before and after.
+  /// For AVG and PREMUL_SUM those of SUM: `prepare` multiplies, and `finish` divides.
   [[nodiscard]] int reduction(ReduceOp op, DType dtype, ReductionTypes& types) noexcept;
 
  private:

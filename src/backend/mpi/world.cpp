@@ -6,12 +6,12 @@
 namespace tutti::mpi {
 
 World::World(Driver& driver, Notes& notes, Config config, int rank,
-             std::vector<std::string> whereabouts)
+             std::vector<std::string> locations)
     : driver_(driver),
       notes_(notes),
       config_(std::move(config)),
       rank_(rank),
-      whereabouts_(std::move(whereabouts)) {}
+      locations_(std::move(locations)) {}
 
 World::~World() {
   for (const auto& group : groups_) notes_.remove(group->id());
@@ -32,6 +32,10 @@ void World::progress(bool look) {
     notes_.remove(group->id());
     return true;
   });
+}
+
+void World::fail_all(const Status& cause) {
+  for (const auto& group : groups_) group->fail(cause, false);
 }
 
 bool World::idle() const noexcept {

@@ -13,15 +13,13 @@
 
 namespace tutti::mpi {
 
-/// What the groups of one world on this rank share. The driver owns it: it stays after its last
-/// handle until the other ranks have left its groups, too, so that their communicators can be
-/// freed.
+/// The groups of one world on this rank, and what they share. The driver owns it. It outlives its
+/// last handle until the other ranks have left its groups, too: then their communicators are freed.
 ///
 /// Threads: every method under the lock of the driver, but for the constant ones.
 class World {
  public:
-  World(Driver& driver, Notes& notes, Config config, int rank,
-        std::vector<std::string> whereabouts);
+  World(Driver& driver, Notes& notes, Config config, int rank, std::vector<std::string> locations);
   World(const World&) = delete;
   World& operator=(const World&) = delete;
   ~World();
@@ -30,14 +28,16 @@ class World {
   [[nodiscard]] const Config& config() const noexcept { return config_; }
   [[nodiscard]] int rank() const noexcept { return rank_; }
   /// "node-7, pid 123"; of a rank of the world.
-  [[nodiscard]] const std::string& whereabouts(int rank) const {
-    return whereabouts_[static_cast<std::size_t>(rank)];
+  [[nodiscard]] const std::string& location(int rank) const {
+    return locations_[static_cast<std::size_t>(rank)];
   }
 
   [[nodiscard]] Group* add(Group::Spec spec);
   void send(int to, const Note& note) noexcept { notes_.send(to, note); }
   /// One pass over all groups. `look`: also at the clock.
   void progress(bool look);
+  /// Breaks all groups; only this rank hears of it.
+  void fail_all(const Status& cause);
   /// Nothing of it runs.
   [[nodiscard]] bool idle() const noexcept;
   /// Its last handle is gone. It may be deleted when it is `over`.
@@ -49,7 +49,7 @@ class World {
   Notes& notes_;
   const Config config_;
   const int rank_;
-  const std::vector<std::string> whereabouts_;
+  const std::vector<std::string> locations_;
   std::vector<std::unique_ptr<Group>> groups_;
   bool ended_ = false;
 };

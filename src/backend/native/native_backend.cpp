@@ -4,19 +4,13 @@
 
 #include <tutti/kinds.hpp>
 #include "backend/native/promises.hpp"
-#include "kernels/reduce.hpp"
+#include "base/forks.hpp"
+#include "kernels/unsupported.hpp"
 
 namespace tutti::native {
 namespace {
 
 constexpr std::uint64_t kForked = ~std::uint64_t{0};  // the ticket of a call in a forked child
-
-Status forked_status() {
-  return Status(
-      Errc::unsupported,
-      "this process was forked after init_process_group; a child cannot use its parent's "
-      "groups: start workers before init, or call init_process_group in the child's program");
-}
 
 }  // namespace
 
@@ -68,17 +62,7 @@ NativeBackend::~NativeBackend() {
 }
 
 std::string NativeBackend::unsupported(const Collective& call) const {
-  const KindTraits& traits = traits_of(call.kind);
-  const bool by_output = traits.layout == Layout::scatter || call.kind == Kind::recv;
-  const TensorView& view = by_output ? call.output : call.input;
-  if (view.device() != Device())
-    return std::string("the ") + (by_output ? "output" : "input") + " is in the memory of " +
-           to_string(view.device()) + ", and the backend '" + std::string(kName) +
-           "' takes tensors in the memory of the CPU; copy it there first";
-  if (traits.reduces && !kernels::is_supported(call.op, view.dtype()))
-    return std::string(to_string(call.op)) + " of " + std::string(to_string(view.dtype())) +
-           " has no meaning";
-  return {};
+  return kernels::why_unsupported(call, kName);
 }
 
 std::uint64_t NativeBackend::submit(const Collective& call, bool asynchronous) noexcept {
@@ -91,14 +75,14 @@ bool NativeBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanose
                          Status& outcome) noexcept {
   // Of whatever ticket: one that the parent got names a driver that does not exist here.
   if (context_->forked()) [[unlikely]] {
-    outcome = forked_status();
+    outcome = base::forked_status();
     return true;
   }
   return context_->driver().wait(*group_, ticket, limit, outcome);
 }
 
 std::optional<Status> NativeBackend::poll(std::uint64_t ticket) noexcept {
-  if (context_->forked()) return forked_status();
+  if (context_->forked()) return base::forked_status();
   return context_->driver().with([&] {
     if (!context_->engine().is_done(*group_, ticket)) context_->engine().progress();
     return context_->engine().outcome(*group_, ticket);
@@ -107,7 +91,7 @@ std::optional<Status> NativeBackend::poll(std::uint64_t ticket) noexcept {
 
 void NativeBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
   if (context_->forked()) {
-    callback.function(callback.context, forked_status());
+    callback.function(callback.context, base::forked_status());
     return;
   }
   context_->driver().on_done(*group_, ticket, callback);
@@ -131,7 +115,7 @@ void NativeBackend::abort(const Status& cause) noexcept {
 }
 
 Status NativeBackend::health() noexcept {
-  if (context_->forked()) return forked_status();
+  if (context_->forked()) return base::forked_status();
   // Others may have broken it since we last looked, or before we had made it.
   if (!group_->broken.load(std::memory_order_relaxed)) {  // a hint; read again below
     context_->driver().with([&] {
@@ -145,7 +129,7 @@ Status NativeBackend::health() noexcept {
 }
 
 Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
-  if (context_->forked()) return forked_status();
+  if (context_->forked()) return base::forked_status();
   if (ranks.empty()) return static_cast<Backend*>(nullptr);  // nothing here needs the others
   engine::GroupSpec spec;
   spec.name = std::move(name);
@@ -167,7 +151,7 @@ Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::stri
 
 void NativeBackend::close(std::chrono::nanoseconds) noexcept {}
 
-std::string NativeBackend::whereabouts(int rank) const {
+std::string NativeBackend::location(int rank) const {
   return context_->whereabouts(group_->members[static_cast<std::size_t>(rank)].global);
 }
 

@@ -41,7 +41,7 @@ class NativeBackend final : public Backend {
   [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
                                             std::string name) noexcept override;
   void close(std::chrono::nanoseconds drain) noexcept override;
-  [[nodiscard]] std::string whereabouts(int rank) const override;
+  [[nodiscard]] std::string location(int rank) const override;
 
  private:
   NativeBackend(std::shared_ptr<Context> context, engine::Group* group)

@@ -14,6 +14,8 @@ inline constexpr PromiseRow kPromises[] = {
     {Promise::sizes_compared, true, "",
      "conformance/backend/backend_contract.hpp "
      "BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank"},
+    {Promise::lengths_compared, true, "",
+     "conformance/backend/promises_contract.hpp AMessageThatIsTooLongIsAnError"},
     {Promise::timeout_frees_tensors, true, "",
      "conformance/backend/promises_contract.hpp ATimeoutFreesTheTensors"},
     {Promise::late_rank_named, true, "",

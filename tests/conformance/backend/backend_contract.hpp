@@ -165,7 +165,7 @@ TEST_P(BackendContract, ATicketTellsItsEndAsOftenAsItIsAsked) {
     EXPECT_EQ(backend.rank(), world.rank());
     EXPECT_EQ(backend.size(), world.size());
     EXPECT_FALSE(backend.name().empty());
-    for (int r = 0; r < world.size(); ++r) EXPECT_FALSE(backend.whereabouts(r).empty());
+    for (int r = 0; r < world.size(); ++r) EXPECT_FALSE(backend.location(r).empty());
     for (const bool asynchronous : {false, true}) {
       std::vector<int> values(100, 1);
       Collective call;

@@ -7,6 +7,7 @@
 #include <any>
 #include <complex>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -87,6 +88,13 @@ TEST(LinkedWithMpi, AddsTheSameOnMpiCommWorld) {
   expect_all_types(world, MPI_COMM_WORLD);
 }
 
+TEST(LinkedWithMpi, TheProgramKeepsItsErrorHandlers) {
+  world_on_mpi().barrier().wait();
+  MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+  ASSERT_EQ(MPI_Comm_get_errhandler(MPI_COMM_WORLD, &handler), MPI_SUCCESS);
+  EXPECT_EQ(handler, MPI_ERRORS_ARE_FATAL);
+}
+
 TEST(LinkedWithMpi, TakesACommunicatorOfTheProgramAndGivesItsOwn) {
   int rank = -1;
   int size = -1;
@@ -118,6 +126,17 @@ class OfTheProgram final : public testing::Environment {
   }
   void TearDown() override { EXPECT_EQ(MPI_Finalize(), MPI_SUCCESS); }
 };
+
+/// Destroyed when MPI has been finalised.
+std::optional<ProcessGroup>& late_group() {
+  static std::optional<ProcessGroup> group;
+  return group;
+}
+
+TEST(LinkedWithMpi, AGroupMayOutliveMpi) {
+  late_group() = world_on_mpi();
+  late_group()->barrier().wait();
+}
 
 [[maybe_unused]] testing::Environment* const kMpi =
     testing::AddGlobalTestEnvironment(new OfTheProgram);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -127,19 +128,29 @@ class MockRank final : public mpi::Api {
   /// How many calls have been counted that can fail.
   [[nodiscard]] int calls() const { return calls_; }
   void set_threading(mpi::Threading threading) { threading_ = threading; }
+  /// The program has called MPI_Init already, or MPI_Finalize.
+  void set_initialized() { initialized_ = true; }
+  void set_finalized() { finalized_ = true; }
+  /// How often the error handler of MPI_COMM_WORLD was changed.
+  [[nodiscard]] int changed_handlers() const { return changed_handlers_; }
   void set_main_thread(bool main) { main_thread_ = main; }
+  /// Whether a receive can be cancelled: not when its message is under way.
+  void set_cancels(bool cancels) { cancels_ = cancels; }
+  /// Calls that the standard forbids; empty: there was none.
+  [[nodiscard]] const std::string& misuse() const { return misuse_; }
   static constexpr int kFailure = 15;
 
   [[nodiscard]] const mpi::LibraryInfo& info() const noexcept override { return info_; }
   [[nodiscard]] std::string error_text(int code) const override;
   [[nodiscard]] std::optional<bool> cuda_aware() noexcept override { return std::nullopt; }
   [[nodiscard]] bool initialized() noexcept override { return initialized_; }
-  [[nodiscard]] bool finalized() noexcept override { return false; }
+  [[nodiscard]] bool finalized() noexcept override { return finalized_; }
   [[nodiscard]] int init(mpi::Threading wanted, mpi::Threading& provided) noexcept override;
   [[nodiscard]] int query_threading(mpi::Threading& provided) noexcept override;
   [[nodiscard]] bool is_main_thread() noexcept override { return main_thread_; }
   [[nodiscard]] int finalize() noexcept override { return 0; }
   [[nodiscard]] mpi::Comm world() noexcept override { return mpi::Comm{1}; }
+  [[nodiscard]] mpi::Comm self() noexcept override { return mpi::Comm{0}; }
   [[nodiscard]] int rank(mpi::Comm comm, int& rank) noexcept override;
   [[nodiscard]] int size(mpi::Comm comm, int& size) noexcept override;
   [[nodiscard]] int iduplicate(mpi::Comm comm, mpi::Comm& made,
@@ -192,7 +203,7 @@ class MockRank final : public mpi::Api {
                              mpi::Comm comm, mpi::Request& request) noexcept override;
   [[nodiscard]] int test(mpi::Request& request, bool& done,
                          mpi::Received* received) noexcept override;
-  [[nodiscard]] int cancel(mpi::Request& request) noexcept override;
+  [[nodiscard]] int cancel(mpi::Request& request, bool& done) noexcept override;
 
  private:
   [[nodiscard]] bool fails() noexcept;
@@ -204,9 +215,13 @@ class MockRank final : public mpi::Api {
   const mpi::LibraryInfo info_;
   mpi::Threading threading_ = mpi::Threading::serialized;
   bool initialized_ = false;
+  bool finalized_ = false;
+  int changed_handlers_ = 0;
   bool main_thread_ = true;
+  bool cancels_ = true;
+  std::string misuse_;
   int fail_at_ = -1;
-  int calls_ = 0;
+  std::atomic<int> calls_{0};
   char in_place_ = 0;
 };
 

@@ -3,10 +3,14 @@
 
 #include <atomic>
 #include <chrono>
+#include <latch>
 #include <numeric>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
+#include "arrangement.hpp"
 #include "mock_mpi_ranks.hpp"
 #include "support/rotation.hpp"
 
@@ -21,6 +25,13 @@ Config impatient() {
   Config config;
   config.timeout = 400ms;
   return config;
+}
+
+/// Until another rank has broken the group.
+void until_broken(ProcessGroup& world) {
+  const auto until = std::chrono::steady_clock::now() + kForever;
+  while (world.health().ok() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(1ms);
 }
 
 /// Some of every kind. The tensors outlive the world: MPI may work on them after a failure.
@@ -151,30 +162,6 @@ TEST(MockMpiFaults, WhatNobodyReceivedKeepsItsCommunicator) {
   });
 }
 
-TEST(MockMpiFaults, BelowSerializedOnlyTheMainThreadCalls) {
-  MockMpi mpi(1);
-  mpi.rank(0).set_threading(mpi::Threading::funneled);
-  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
-    std::vector<int> one{1};
-    Work work = world.all_reduce(one);
-    std::atomic<int> called{0};
-    work.on_done(
-        {[](void* count, const Status&) noexcept { ++*static_cast<std::atomic<int>*>(count); },
-         &called});
-    work.wait();
-    EXPECT_EQ(called, 1) << "by the caller, for there is no thread";
-    mpi.rank(0).set_main_thread(false);
-    Work refused = world.barrier();
-    try {
-      refused.wait();
-      ADD_FAILURE() << "no error";
-    } catch (const BackendError& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("MPI_THREAD_FUNNELED"));
-    }
-    mpi.rank(0).set_main_thread(true);
-  });
-}
-
 TEST(MockMpiFaults, ATagBeyondTheLargestIsToldToTheCallerAlone) {
   MockMpi mpi(2);
   run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
@@ -185,9 +172,15 @@ TEST(MockMpiFaults, ATagBeyondTheLargestIsToldToTheCallerAlone) {
       work.wait();
       ADD_FAILURE() << "no error";
     } catch (const BackendError& error) {
+      // The mock has 32767; its upper half is for our own messages.
       EXPECT_THAT(error.what(), testing::HasSubstr("tag 40000"));
+      EXPECT_THAT(error.what(), testing::HasSubstr("(16382)"));
     }
     EXPECT_TRUE(world.health().ok());
+    if (world.rank() == 0)
+      world.isend(one, 1, {.tag = 16382}).wait();
+    else
+      EXPECT_EQ(world.recv(one, 0, {.tag = 16382}), 0);
   });
 }
 
@@ -214,6 +207,84 @@ TEST(MockMpiFaults, AMessageOfAnotherLengthIsADisagreement) {
   } catch (const DisagreementError& error) {
     tell(error);
   }
+}
+
+TEST(MockMpiFaults, AMessageThatIsTooLongEndsItsReceive) {
+  MockMpi mpi(2);
+  std::vector<float> sent(5, 1);
+  std::vector<float> got(4, 0);
+  try {
+    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+      if (world.rank() == 0)
+        world.isend(sent, 1).wait();
+      else
+        world.recv(got, 0);
+    });
+    ADD_FAILURE() << "no error";
+  } catch (const BackendError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("MPI_ERR_OTHER"));
+    EXPECT_THAT(error.what(), testing::Not(testing::HasSubstr("keep them")));
+  }
+  EXPECT_EQ(mpi.rank(1).misuse(), "");
+}
+
+TEST(MockMpiFaults, AReceiveThatMpiCannotCancelKeepsItsTensor) {
+  for (const bool cancels : {true, false}) {
+    MockMpi mpi(2);
+    mpi.rank(1).set_cancels(cancels);
+    std::vector<float> got(4, 0);
+    run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+      if (world.rank() == 0) return until_broken(world);
+      try {
+        world.recv(got, 0, {.timeout = 10ms});
+        ADD_FAILURE() << "no error";
+      } catch (const TimeoutError& error) {
+        const bool keeps = std::string_view(error.what()).find("keep them") != std::string::npos;
+        EXPECT_NE(keeps, cancels) << error.what();
+      }
+    });
+  }
+}
+
+TEST(MockMpiFaults, EveryCallWithTensorsInMpiSaysSo) {
+  MockMpi mpi(2);
+  std::vector<float> first(4, 1);
+  std::vector<float> second(4, 1);
+  run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
+    if (world.rank() == 0) return until_broken(world);
+    Work receives = world.irecv(first, 0, {.timeout = 10ms});
+    // Its tensor stays in MPI, though it is another call that is late.
+    mpi.rank(1).set_cancels(false);
+    Work other = world.irecv(second, 0, {.tag = 1});
+    EXPECT_THROW(receives.wait(), TimeoutError);
+    EXPECT_THROW(other.wait(), TimeoutError);
+    EXPECT_THAT(std::string(other.error().message()), testing::HasSubstr("keep them"));
+    EXPECT_THAT(std::string(world.health().message()),
+                testing::Not(testing::HasSubstr("keep them")));
+  });
+}
+
+TEST(MockMpiFaults, MoreCallsThanTagsOfComparisonsAreUnderWay) {
+  MockMpi mpi(5);
+  Config config = impatient();
+  config.timeout = kForever;
+  std::latch first_has_called(1);
+  run_mock_mpi(mpi, config, [&](ProcessGroup& world) {
+    constexpr int kCalls = 3000;
+    std::vector<int> values(kCalls, 1);
+    std::vector<Work> works;
+    world.barrier().wait();
+    if (world.rank() != 0) first_has_called.wait();
+    for (int i = 0; i < kCalls; ++i)
+      works.push_back(world.all_reduce(std::span(values).subspan(static_cast<std::size_t>(i), 1)));
+    if (world.rank() == 0) {
+      // A message and two requests each, and what other ranks have. More would share tags.
+      EXPECT_LT(mpi.left_over(), 3 * 1024U + 100);
+      first_has_called.count_down();
+    }
+    wait_all(works);
+    EXPECT_EQ(values, std::vector<int>(kCalls, 5));
+  });
 }
 
 TEST(MockMpiFaults, WithoutComparingResultsAreRight) {

@@ -12,15 +12,15 @@
 #include <tutti/backends.hpp>
 #include <tutti/tutti.hpp>
 
-#include "backend/mpi/meeting.hpp"
 #include "backend/mpi/mpi_backend.hpp"
 #include "backend/mpi/promises.hpp"
+#include "backend/mpi/rendezvous.hpp"
 #include "mock_mpi.hpp"
 
 namespace tutti::test {
 
 /// The backend on MPI, over a mock of MPI whose ranks are threads. Its world is made as a program
-/// makes one, by the meeting of the backend.
+/// makes one, by the rendezvous of the backend.
 inline constexpr std::string_view kMockMpiBackend = "mpi_mock";
 
 /// What a rank of the mock has for itself.
@@ -35,7 +35,7 @@ inline void make_mock_mpi_known() {
     const auto driver_of = [](const std::any& options) -> Result<mpi::Driver*> {
       auto* const rank = std::any_cast<MockMpiRank*>(options);
       if (!rank->driver) {
-        auto driver = mpi::Driver::over(*rank->api);
+        auto driver = mpi::Driver::make(*rank->api);
         if (!driver) return driver.status();
         rank->driver = std::move(*driver);
       }
@@ -43,16 +43,19 @@ inline void make_mock_mpi_known() {
     };
     BackendFactory factory;
     factory.name = kMockMpiBackend;
-    factory.meet = [driver_of](const std::any& options,
-                               std::chrono::steady_clock::time_point deadline) -> Result<Meeting> {
+    factory.rendezvous =
+        [driver_of](const std::any& options,
+                    std::chrono::steady_clock::time_point deadline) -> Result<BackendRendezvous> {
       Result<mpi::Driver*> driver = driver_of(options);
       if (!driver) return driver.status();
-      return mpi::meet(**driver, {}, deadline);
+      return mpi::rendezvous(**driver, {}, deadline);
     };
     factory.make_world = [driver_of](const WorldOptions& options) -> Result<Backend*> {
       Result<mpi::Driver*> driver = driver_of(options.backend_options);
       if (!driver) return driver.status();
-      return mpi::MpiBackend::make_world(**driver, options);
+      WorldOptions own = options;
+      own.backend_options = {};
+      return mpi::MpiBackend::make_world(**driver, own);
     };
     factory.promises = mpi::kPromises;
     register_backend(std::move(factory));

@@ -15,6 +15,9 @@ MockRank::MockRank(MockMpi& mpi, int rank)
 
 bool MockRank::fails() noexcept {
   ++calls_;
+  if (finalized_) misuse_ = "a call after MPI_Finalize";
+  if (threading_ < mpi::Threading::serialized && !main_thread_)
+    misuse_ = "a call of another thread than that of MPI_Init";
   return fail_at_ >= 0 && fail_at_-- == 0;
 }
 
@@ -88,7 +91,10 @@ int MockRank::free(Comm& comm) noexcept {
   return 0;
 }
 
-int MockRank::return_errors(Comm /*comm*/) noexcept { return fails() ? kFailure : 0; }
+int MockRank::return_errors(Comm comm) noexcept {
+  if (comm == world()) ++changed_handlers_;
+  return fails() ? kFailure : 0;
+}
 
 bool MockRank::builtin(DType dtype, Type& type) noexcept {
   if (dtype == DType::bool_ || (dtype >= DType::float16 && size_of(dtype) <= 2)) return false;
@@ -327,9 +333,12 @@ int MockRank::test(Request& request, bool& done, mpi::Received* received) noexce
   return code;
 }
 
-int MockRank::cancel(Request& request) noexcept {
+int MockRank::cancel(Request& request, bool& done) noexcept {
   const std::lock_guard lock(mpi_.mutex_);
   const auto number = static_cast<std::uint64_t>(request);
+  done = cancels_;
+  if (!mpi_.requests_.contains(number)) misuse_ = "a request is cancelled that has ended";
+  if (!cancels_) return 0;
   for (auto& [handle, comm] : mpi_.comms_) {
     for (auto& receives : comm.receives)
       std::erase_if(receives, [&](const auto& one) { return one.request == number; });

@@ -73,5 +73,60 @@ TEST(MpiRanks, AForkedChildGetsAnError) {
   EXPECT_EQ(values, std::vector<int>(3, world.size()));
 }
 
+TEST(MpiRanks, AForkedChildMakesNoWorldOnTheMpiOfItsParent) {
+  ProcessGroup world = launched_world("mpi");
+  const pid_t child = ::fork();
+  if (child == 0) {
+    try {
+      (void)launched_world("mpi");
+      ::_exit(1);
+    } catch (const Error& error) {
+      ::_exit(std::string_view(error.what()).find("forked") == std::string_view::npos ? 2 : 0);
+    }
+  }
+  ASSERT_GT(child, 0);
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  world.barrier().wait();
+}
+
+TEST(MpiRanks, OptionsThatNameNoRanksAreToldAtOnce) {
+  Config config = Config::from_environment().value();
+  config.backend = "mpi";
+  const auto refused = [&](std::any options, const char* text) {
+    try {
+      (void)init_process_group({.config = config, .backend_options = std::move(options)});
+      ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(text));
+    }
+  };
+  refused(std::string("a communicator"), "mpi_handle(communicator)");
+  refused(std::vector<int>{0}, "needs rank, size and an exchange");
+  // As a plug-in for torch asks, whose ranks met elsewhere.
+  const int size = std::max(ranks_of_mpirun(), 1);
+  const auto members = [&](std::vector<int> ranks, const char* text) {
+    InitOptions options;
+    options.config = config;
+    options.rank = 0;
+    options.size = static_cast<int>(ranks.size());
+    options.backend_options = std::move(ranks);
+    options.exchange = [](const std::string& /*name*/,
+                          const std::string& mine) -> Result<std::vector<std::string>> {
+      return std::vector<std::string>{mine};
+    };
+    try {
+      (void)init_process_group(options);
+      ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(text));
+    }
+  };
+  members({size}, "no rank of the communicator");
+  members({-1}, "no rank of the communicator");
+  launched_world("mpi").barrier().wait();
+}
+
 }  // namespace
 }  // namespace tutti::test

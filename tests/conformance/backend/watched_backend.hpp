@@ -97,9 +97,7 @@ class WatchedBackend final : public Backend {
     ++closed_;
     inner_->close(drain);
   }
-  [[nodiscard]] std::string whereabouts(int rank) const override {
-    return inner_->whereabouts(rank);
-  }
+  [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
 
  private:
   explicit WatchedBackend(Backend* inner) : inner_(inner) { ++living(); }

@@ -66,3 +66,14 @@ def test_three_ranks(tmp_path):
                            capture_output=True, text=True, timeout=100, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1", "done 2"]
+
+
+def test_options_without_the_name_of_the_backend():
+    """They are those of the backend that TUTTI_BACKEND names."""
+    if not dist.is_mpi_available():
+        pytest.skip("there is no mpirun of Open MPI here")
+    program = 'import tutti\ntutti.init_process_group(backend_options="a communicator")'
+    environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
+    ended = subprocess.run([sys.executable, "-c", program], env=dict(environment, TUTTI_BACKEND="mpi"),
+                           capture_output=True, text=True, timeout=100, check=False)
+    assert "TypeError: init_process_group: backend_options of" in ended.stderr, ended.stderr

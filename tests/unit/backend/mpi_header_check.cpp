@@ -130,7 +130,6 @@ void compare_functions() {
   TUTTI_SAME_CALL(MPI_Test);
   TUTTI_SAME_CALL(MPI_Get_elements_x);
   TUTTI_SAME_CALL(MPI_Cancel);
-  TUTTI_SAME_CALL(MPI_Request_free);
 }
 
 void compare_constants() {
@@ -151,12 +150,14 @@ void compare_constants() {
 constexpr OpenMpiSymbols kSymbols;
 std::uintptr_t known(const char* symbol) { return word(::dlsym(RTLD_DEFAULT, symbol)); }
 std::uintptr_t known_world() { return known(kSymbols.world); }
+std::uintptr_t known_self() { return known(kSymbols.self); }
 std::uintptr_t known_errors_return() { return known(kSymbols.errors_return); }
 std::uintptr_t known_byte() { return known(kSymbols.byte); }
 std::uintptr_t known_op(std::size_t op) { return known(kSymbols.ops[op]); }
 std::uintptr_t known_type(std::size_t type) { return known(kSymbols.types[type]); }
 #else
 std::uintptr_t known_world() { return kHandles.world; }
+std::uintptr_t known_self() { return kHandles.self; }
 std::uintptr_t known_errors_return() {
 #ifdef TUTTI_INTEL_STANDARD_ABI
   return kIntelStandardErrorsReturn;
@@ -171,6 +172,7 @@ std::uintptr_t known_type(std::size_t type) { return kHandles.types[type]; }
 
 void compare_handles() {
   expect("MPI_COMM_WORLD", word(MPI_COMM_WORLD), known_world());
+  expect("MPI_COMM_SELF", word(MPI_COMM_SELF), known_self());
   expect("MPI_ERRORS_RETURN", word(MPI_ERRORS_RETURN), known_errors_return());
   expect("MPI_BYTE", word(MPI_BYTE), known_byte());
   const auto op = [](const char* name, MPI_Op header, BuiltinOp ours) {

@@ -248,7 +248,7 @@ TEST(Promises, WhoLeavesByAnExceptionIsNamed) {
     EXPECT_EQ(why.code(), Errc::aborted);
     EXPECT_EQ(why.culprit(), 0);
     EXPECT_THAT(std::string(why.message()),
-                testing::HasSubstr("rank 0 on " + world.impl().whereabouts(0)));
+                testing::HasSubstr("rank 0 on " + world.impl().location(0)));
   });
 }
 

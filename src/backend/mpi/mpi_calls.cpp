@@ -1,4 +1,4 @@
-#include "backend/mpi/moves.hpp"
+#include "backend/mpi/mpi_calls.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -59,9 +59,9 @@ class Starter {
 
   template <class Begin>
   int with(const Begin& begin) {
-    Request request{};
-    const int code = begin(request);
-    if (code == 0) op_.requests.push_back(request);
+    // Allocates first: a request that MPI has begun must not get lost.
+    const int code = begin(op_.requests.emplace_back());
+    if (code != 0) op_.requests.pop_back();
     return code;
   }
 
@@ -329,7 +329,7 @@ void scale_input(Operation& op, const TensorView& factor) {
                              op.extent.count);
 }
 
-/// MPI must not read and write the same memory but where it has a word for it (MPI_IN_PLACE).
+/// MPI must not read and write the same memory, except by MPI_IN_PLACE.
 bool must_copy_input(const Collective& call, int rank) noexcept {
   if (call.kind == Kind::exclusive_scan && rank == 0) return true;
   if (call.op == ReduceOp::premul_sum && traits_of(call.kind).reduces) return true;
@@ -361,12 +361,16 @@ void prepare(Operation& op, int rank, int size) {
 
 int tag_of(const Place& place, int tag) noexcept {
   if (tag == kMonitoredBarrierTag) return monitored_barrier_tag(place);
-  if (place.largest_tag == std::numeric_limits<int>::max())
-    return tag < blocks_tag(place) ? tag : -1;
-  // MPI has fewer tags than we: the upper half of them is for the messages of objects and meetings.
-  const int half = place.largest_tag / 2;
-  if (tag < half) return tag;
-  return tag >= kFirstOwnTag ? half + tag % (half - 2) : -1;
+  const int largest = largest_tag_of_callers(place);
+  if (tag <= largest) return tag;
+  if (place.largest_tag == std::numeric_limits<int>::max() || tag < kFirstOwnTag) return -1;
+  return largest + 1 + tag % (largest - 1);
+}
+
+int largest_tag_of_callers(const Place& place) noexcept {
+  if (place.largest_tag == std::numeric_limits<int>::max()) return blocks_tag(place) - 1;
+  // MPI has fewer tags than we: the upper half of them is for the messages of Python's objects.
+  return place.largest_tag / 2 - 1;
 }
 
 int start(const Place& place, Operation& op) { return Starter(place, op).start(); }

@@ -1,4 +1,4 @@
-#include "backend/mpi/meeting.hpp"
+#include "backend/mpi/rendezvous.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <limits>
 #include <memory>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include <poll.h>
@@ -17,7 +18,7 @@ namespace {
 
 Status mpi_status(Api& api, const char* what, int code) {
   return Status(Errc::internal,
-                "meeting by MPI: " + std::string(what) + " failed: " + api.error_text(code));
+                "rendezvous by MPI: " + std::string(what) + " failed: " + api.error_text(code));
 }
 
 /// Until the request is done; the deadline is that of init.
@@ -29,14 +30,14 @@ Status wait_for(Driver& driver, Request request, std::chrono::steady_clock::time
     if (done) return {};
     if (std::chrono::steady_clock::now() > deadline)
       return Status(Errc::timeout,
-                    "meeting by MPI timed out: not all ranks of MPI_COMM_WORLD have called "
+                    "rendezvous by MPI timed out: not all ranks of MPI_COMM_WORLD have called "
                     "init_process_group; all of them must");
     const timespec pause{0, 50'000};
     (void)::ppoll(nullptr, 0, &pause, nullptr);  // MPI has no event
   }
 }
 
-/// What MPI reads and writes while texts are told.
+/// The memory that MPI reads and writes while texts are told.
 struct Texts {
   std::string mine;
   int length = 0;
@@ -102,18 +103,36 @@ Status duplicate(Driver& driver, Comm base, std::chrono::steady_clock::time_poin
   return {};
 }
 
-Result<Meeting> meet(Driver& driver, const std::any& options,
-                     std::chrono::steady_clock::time_point deadline) {
+Result<Ranks> ranks_of(Api& api, const std::any& options) {
+  using Both = std::pair<std::uintptr_t, std::vector<int>>;
+  if (!options.has_value()) return Ranks{api.world(), std::nullopt};
+  if (const auto* const handle = std::any_cast<std::uintptr_t>(&options))
+    return Ranks{Comm{*handle}, std::nullopt};
+  if (const auto* const members = std::any_cast<std::vector<int>>(&options))
+    return Ranks{api.world(), *members};
+  if (const auto* const both = std::any_cast<Both>(&options))
+    return Ranks{Comm{both->first}, both->second};
+  return Status(Errc::invalid_argument,
+                "backend_options of 'mpi' must be what mpi_handle(communicator) gives "
+                "(<tutti/mpi.hpp>), or be left out for MPI_COMM_WORLD");
+}
+
+Result<BackendRendezvous> rendezvous(Driver& driver, const std::any& options,
+                                     std::chrono::steady_clock::time_point deadline) {
   Api& api = driver.api();
-  Comm base = api.world();
-  if (const auto* const given = std::any_cast<std::uintptr_t>(&options)) base = Comm{*given};
+  const Result<Ranks> given = ranks_of(api, options);
+  if (!given) return given.status();
+  if (given.value().members)
+    return Status(Errc::invalid_argument,
+                  "backend_options of 'mpi': a list of ranks needs rank, size and an exchange");
+  const Comm base = given.value().comm;
   if (const std::string why = driver.forbidden(); !why.empty())
     return Status(Errc::unsupported, why);
-  Meeting meeting;
+  BackendRendezvous found;
   Comm comm{};
   const int code = driver.with([&] {
-    const int made = api.rank(base, meeting.rank);
-    return made != 0 ? made : api.size(base, meeting.size);
+    const int made = api.rank(base, found.rank);
+    return made != 0 ? made : api.size(base, found.size);
   });
   if (code != 0) return mpi_status(api, "asking MPI for its ranks", code);
   if (Status s = duplicate(driver, base, deadline, comm); !s.ok()) return s;
@@ -121,10 +140,10 @@ Result<Meeting> meet(Driver& driver, const std::any& options,
     driver.with([&] { return driver.api().free(*ours); });
     delete ours;
   });
-  meeting.exchange = [&driver, kept, size = meeting.size, deadline](const std::string& mine) {
+  found.exchange = [&driver, kept, size = found.size, deadline](const std::string& mine) {
     return exchange(driver, *kept, size, mine, deadline);
   };
-  return meeting;
+  return found;
 }
 
 }  // namespace tutti::mpi

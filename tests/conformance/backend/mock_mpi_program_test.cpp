@@ -1,0 +1,161 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <optional>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "arrangement.hpp"
+#include "mock_mpi_ranks.hpp"
+
+// The backend on MPI beside a program that uses MPI itself: which thread may call it, who drives,
+// and what of the program's MPI stays as it is.
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+Config patient() {
+  Config config;
+  config.timeout = kForever;
+  return config;
+}
+
+/// On a thread that has not called MPI_Init.
+template <class Action>
+void elsewhere(MockRank& rank, Action&& action) {
+  std::thread([&] {
+    rank.set_main_thread(false);
+    action();
+    rank.set_main_thread(true);
+  }).join();
+}
+
+TEST(MockMpiProgram, BelowSerializedOnlyTheMainThreadCalls) {
+  MockMpi mpi(1);
+  mpi.rank(0).set_threading(mpi::Threading::funneled);
+  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+    std::vector<int> one{1};
+    Work work = world.all_reduce(one);
+    std::atomic<int> called{0};
+    work.on_done(
+        {[](void* count, const Status&) noexcept { ++*static_cast<std::atomic<int>*>(count); },
+         &called});
+    work.wait();
+    EXPECT_EQ(called, 1) << "by the caller, for there is no thread";
+    elsewhere(mpi.rank(0), [&] {
+      Work refused = world.barrier();
+      try {
+        refused.wait();
+        ADD_FAILURE() << "no error";
+      } catch (const BackendError& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("MPI_THREAD_FUNNELED"));
+      }
+    });
+  });
+  EXPECT_EQ(mpi.rank(0).misuse(), "");
+}
+
+TEST(MockMpiProgram, AGroupMayBeDestroyedByAThreadThatMustNotCallMpi) {
+  MockMpi mpi(2);
+  mpi.rank(0).set_threading(mpi::Threading::funneled);
+  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+    std::optional<ProcessGroup> group = world.new_subgroups(2);
+    if (world.rank() == 0) {
+      elsewhere(mpi.rank(0), [&] { group.reset(); });
+      EXPECT_TRUE(world.health().ok());  // the main thread drives, and tells that it has left
+      return;
+    }
+    try {
+      group->barrier().wait();
+      ADD_FAILURE() << "no error";
+    } catch (const NetworkError& error) {
+      EXPECT_EQ(error.code(), Errc::peer_left) << error.what();
+    }
+  });
+  EXPECT_EQ(mpi.rank(0).misuse(), "");
+}
+
+TEST(MockMpiProgram, AThreadThatMustNotCallMpiCanAbort) {
+  MockMpi mpi(2);
+  mpi.rank(0).set_threading(mpi::Threading::funneled);
+  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+    ProcessGroup group = world.new_subgroups(2);
+    if (world.rank() == 0) elsewhere(mpi.rank(0), [&] { group.abort("enough of it"); });
+    std::vector<int> values{1};
+    Work work = group.all_reduce(values);
+    try {
+      work.wait();
+      ADD_FAILURE() << "no error";
+    } catch (const BackendError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("enough of it"));
+    }
+  });
+  EXPECT_EQ(mpi.rank(0).misuse(), "");
+}
+
+/// Whether MPI is called within this time though no thread of the program is in a call.
+bool drives_alone(MockRank& rank, ProcessGroup& world, std::chrono::nanoseconds within) {
+  std::vector<int> got{0};
+  std::vector<int> sent{1};
+  Work work = world.irecv(got, 0);
+  const int before = rank.calls();
+  const auto until = std::chrono::steady_clock::now() + within;
+  while (rank.calls() == before && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(1ms);
+  const bool drives = rank.calls() != before;
+  world.isend(sent, 0).wait();
+  work.wait();
+  return drives;
+}
+
+TEST(MockMpiProgram, OnlyCallersDriveWhereTheProgramMayCallMpiAtTheSameTime) {
+  using mpi::Threading;
+  for (const auto& [begun, threading, alone] : {std::tuple{false, Threading::serialized, true},
+                                                std::tuple{true, Threading::serialized, false},
+                                                std::tuple{true, Threading::multiple, true}}) {
+    MockMpi mpi(1);
+    mpi.rank(0).set_threading(threading);
+    if (begun) mpi.rank(0).set_initialized();
+    run_mock_mpi(mpi, patient(), [&, alone = alone](ProcessGroup& world) {
+      EXPECT_EQ(drives_alone(mpi.rank(0), world, alone ? kForever : 100ms), alone);
+      // Whatever the level: any thread may wait, if not two at once.
+      std::thread([&] { world.barrier().wait(); }).join();
+    });
+  }
+}
+
+TEST(MockMpiProgram, KeepsItsErrorHandlers) {
+  for (const bool begun : {false, true}) {
+    MockMpi mpi(1);
+    if (begun) mpi.rank(0).set_initialized();
+    run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) { world.barrier().wait(); });
+    EXPECT_EQ(mpi.rank(0).changed_handlers(), begun ? 0 : 1);
+  }
+}
+
+TEST(MockMpiProgram, MayFinaliseMpiBeforeItsGroupsEnd) {
+  MockMpi mpi(1);
+  mpi.rank(0).set_initialized();
+  mpi.rank(0).set_threading(mpi::Threading::multiple);
+  run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+    world.barrier().wait();
+    mpi.rank(0).set_finalized();
+    try {
+      world.barrier().wait();
+      ADD_FAILURE() << "no error";
+    } catch (const BackendError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("finalised"));
+    }
+    world.abort("too late");
+    EXPECT_FALSE(world.health().ok());
+  });
+  EXPECT_EQ(mpi.rank(0).misuse(), "");
+}
+
+}  // namespace
+}  // namespace tutti::test
