@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <tutti/kinds.hpp>
+#include "base/index.hpp"
 #include "group/factor.hpp"
 #include "group/overlap.hpp"
 #include "group/pieces_check.hpp"
@@ -33,7 +34,7 @@ struct Side {
 };
 
 std::string check_side(const Side& side, const TensorView& like, int size, bool written) {
-  const auto ranks = static_cast<std::size_t>(size);
+  const auto ranks = base::as_size(size);
   const std::string_view name = side.name;
   if (!side.listed()) {
     if (std::string wrong = check_alike(side.whole, name, like); !wrong.empty()) return wrong;
@@ -91,13 +92,13 @@ std::string check_lists(const Side& output, std::size_t own_output, const Side& 
 /// The side of all blocks against the side of one block (Layout::gather and scatter).
 std::string check_blocks(const Side& all, const Side& one, bool gathers, bool uneven, int rank,
                          int size) {
-  const auto ranks = static_cast<std::size_t>(size);
+  const auto ranks = base::as_size(size);
   const TensorView& own = one.whole;
   const bool told = all.listed() || !all.counts.empty();
   if (!told && all.whole.count() != own.count() * ranks)
     return fmt::format("the {} has {} elements; it must have {} times the {}'s {}", all.name,
                        all.whole.count(), ranks, one.name, own.count());
-  const std::size_t mine = all.count_of(static_cast<std::size_t>(rank), ranks);
+  const std::size_t mine = all.count_of(base::as_size(rank), ranks);
   if (mine != own.count())
     return fmt::format("block {} of the {} has {} elements, but this rank's {} has {}", rank,
                        all.name, mine, one.name, own.count());
@@ -108,7 +109,7 @@ std::string check_blocks(const Side& all, const Side& one, bool gathers, bool un
       return fmt::format(
           "the {} for rank {} has {} elements, not {}; all blocks must have the same number",
           all.name, r, count, own.count());
-    if (r < static_cast<std::size_t>(rank)) first += count;
+    if (r < base::as_size(rank)) first += count;
   }
   std::string wrong;
   if (all.listed()) {
@@ -123,7 +124,7 @@ std::string check_blocks(const Side& all, const Side& one, bool gathers, bool un
 }
 
 std::string check_exchange(const Side& input, const Side& output, int rank, int size) {
-  const auto ranks = static_cast<std::size_t>(size);
+  const auto ranks = base::as_size(size);
   const bool in = input.listed() || !input.counts.empty();
   const bool out = output.listed() || !output.counts.empty();
   if (in != out) return "splits (or lists of tensors) for one side only; give both or none";
@@ -134,7 +135,7 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
   if (!in && input.whole.count() % ranks != 0)
     return fmt::format("{} elements cannot be divided evenly among {} ranks; give splits",
                        input.whole.count(), ranks);
-  const auto mine = static_cast<std::size_t>(rank);
+  const auto mine = base::as_size(rank);
   const std::size_t sent = input.count_of(mine, ranks);
   const std::size_t got = output.count_of(mine, ranks);
   if (sent != got)

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/index.hpp"
 #include "os/file_size_signal.hpp"
 #include "os/system_error.hpp"
 
@@ -201,7 +202,7 @@ Status Children::note_end(Child& child) {
     std::array<char, kLongestReport> message{};
     const ssize_t got = pread(child.report.get(), message.data(), message.size(), 0);
     if (got > 0) {
-      failure.end.exception.emplace(message.data() + 1, static_cast<std::size_t>(got) - 1);
+      failure.end.exception.emplace(message.data() + 1, base::as_size(got) - 1);
       if (message[0] != kForeign) failure.code = static_cast<Errc>(message[0]);
     }
     failures_.push_back(std::move(failure));

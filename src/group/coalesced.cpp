@@ -6,6 +6,7 @@
 
 #include <tutti/process_group.hpp>
 
+#include "base/index.hpp"
 #include "group/factor.hpp"
 
 // Several tensors in one operation: put together piece by piece, as if they were one.
@@ -30,7 +31,7 @@ std::vector<Piece> whole(std::span<const TensorView> views) {
 
 /// The blocks of rank 0 of all tensors, then those of rank 1, ...
 std::vector<Piece> by_blocks(std::span<const TensorView> views, int size) {
-  const auto ranks = static_cast<std::size_t>(size);
+  const auto ranks = base::as_size(size);
   std::vector<Piece> pieces;
   pieces.reserve(views.size() * ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -79,7 +80,7 @@ void check_lists(const char* what, std::string_view group, std::span<const Tenso
 /// That each tensor of `all` has a block of as many elements as its counterpart for each rank.
 void check_blocks(const char* what, std::string_view group, const char* name,
                   std::span<const TensorView> all, std::span<const TensorView> blocks, int size) {
-  const auto ranks = static_cast<std::size_t>(size);
+  const auto ranks = base::as_size(size);
   if (all.size() != blocks.size())
     refuse(what, group,
            fmt::format("{} {}s do not fit to {} tensors; give one for each", all.size(), name,
@@ -127,7 +128,7 @@ Work ProcessGroup::all_gather_coalesced(std::span<const TensorView> outputs,
     refuse(kName, name(), "output_counts: blocks must be alike on all ranks here");
   const std::vector<Piece> in = whole(inputs);
   std::vector<Piece> out;
-  if (size() > 1 && outputs.size() == inputs.size() * static_cast<std::size_t>(size())) {
+  if (size() > 1 && outputs.size() == inputs.size() * base::as_size(size())) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const TensorView& input = inputs[i % inputs.size()];
       if (outputs[i].count() == input.count()) continue;

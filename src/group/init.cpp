@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "engine/call_code.hpp"
 #include "group/common_secret.hpp"
@@ -96,7 +97,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   }
   Result<std::vector<std::string>> texts = options.exchange("world", drawn);
   if (!texts) return texts.status();
-  if (texts->size() != static_cast<std::size_t>(meeting.size) || texts->front().empty()) {
+  if (texts->size() != base::as_size(meeting.size) || texts->front().empty()) {
     return without("it did not give the texts of all ranks");
   }
   if (offer) {

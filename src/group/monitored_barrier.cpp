@@ -9,6 +9,8 @@
 #include <tutti/backend.hpp>
 #include <tutti/process_group.hpp>
 
+#include "base/index.hpp"
+
 // Made of empty messages with a tag of its own: each rank sends rank 0 a sign, and gets one back
 // when all have come. Messages, because they are not numbered: a rank that is in the middle of
 // something else shall be named, not compared. Errors begin with torch's words, which programs and
@@ -99,7 +101,7 @@ void ProcessGroup::monitored_barrier(const MonitoredBarrierOptions& options) {
   for (int one = 1; one < size(); ++one) sign_of(Kind::recv, one);
   std::vector<int> missing;
   for (int one = 1; one < size() && (missing.empty() || options.wait_all_ranks); ++one) {
-    Work& work = signs[static_cast<std::size_t>(one - 1)];
+    Work& work = base::at(signs, one - 1);
     const nanoseconds passed = Clock::now() - begin;
     if (work.wait_for(std::max(limit - passed, nanoseconds(0))))
       check(work);

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include <tutti/kinds.hpp>
+#include "base/index.hpp"
 #include "group/overlap.hpp"
 #include "group/views_check.hpp"
 
@@ -49,7 +50,7 @@ std::string what_is_wrong_with_pieces(const Collective& call, int rank, int size
   if (wrong.empty() && uses_output(call.kind, rank, call.root))
     wrong = check(out, "output", like, true);
   if (!wrong.empty()) return wrong;
-  const auto ranks = static_cast<std::size_t>(size);
+  const auto ranks = base::as_size(size);
   const std::size_t have = count_of(layout == Layout::scatter ? in : out);
   const std::size_t need =
       count_of(layout == Layout::scatter ? out : in) * (layout == Layout::same ? 1 : ranks);
@@ -57,8 +58,7 @@ std::string what_is_wrong_with_pieces(const Collective& call, int rank, int size
     return fmt::format("the tensors have {} elements in all, not {}", have, need);
   // In place they are the same tensors.
   const bool in_place = layout == Layout::same;
-  const std::size_t own =
-      static_cast<std::size_t>(rank) * count_of(layout == Layout::scatter ? out : in);
+  const std::size_t own = base::as_size(rank) * count_of(layout == Layout::scatter ? out : in);
   if (overlap(out, layout == Layout::gather ? own : 0, in_place ? std::span<const Piece>() : in,
               layout == Layout::scatter ? own : 0))
     return "two of the tensors overlap; call once for each";

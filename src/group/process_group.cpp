@@ -11,6 +11,7 @@
 #include <tutti/backend.hpp>
 
 #include <tutti/kinds.hpp>
+#include "base/index.hpp"
 #include "base/shown.hpp"
 #include "group/call_check.hpp"
 #include "group/factor.hpp"
@@ -114,7 +115,7 @@ int ProcessGroup::global_rank(int rank) const {
     refuse(fmt::format("global_rank: rank {} is not in group '{}' of size {}", rank, impl_->name,
                        size()));
   }
-  return impl_->global_ranks[static_cast<std::size_t>(rank)];
+  return base::at(impl_->global_ranks, rank);
 }
 
 std::optional<int> ProcessGroup::group_rank(int global_rank) const noexcept {

@@ -11,6 +11,7 @@
 #include <tutti/process_group.hpp>
 
 #include "base/fnv.hpp"
+#include "base/index.hpp"
 
 // Groups made of some ranks of a group.
 namespace tutti {
@@ -59,16 +60,16 @@ std::optional<ProcessGroup> ProcessGroup::new_group(std::span<const int> ranks,
   };
   check_options(options, "new_group", name());
   std::uint64_t digest = base::kFnvBasis;
-  std::vector<bool> seen(static_cast<std::size_t>(size()));
+  std::vector<bool> seen(base::as_size(size()));
   for (const int one : ranks) {
     if (one < 0 || one >= size())
       refuse(fmt::format("{} is not a rank of it (size {})", one, size()));
-    if (seen[static_cast<std::size_t>(one)]) refuse(fmt::format("rank {} is listed twice", one));
-    seen[static_cast<std::size_t>(one)] = true;
+    if (base::at(seen, one)) refuse(fmt::format("rank {} is listed twice", one));
+    base::at(seen, one) = true;
     digest = base::fnv_add(digest, static_cast<std::uint64_t>(one + 1));
   }
   if (ranks.empty()) refuse("the list of ranks is empty");
-  const bool member = seen[static_cast<std::size_t>(rank())];
+  const bool member = base::at(seen, rank());
   return make_sub_group(member ? ranks : std::span<const int>(), digest, options);
 }
 
@@ -81,12 +82,12 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
     std::int64_t key = 0;
   };
   const std::vector<Entry> mine{{color ? 1 : 0, color.value_or(0), color ? key : 0}};
-  std::vector<Entry> all(static_cast<std::size_t>(size()));
+  std::vector<Entry> all(base::as_size(size()));
   all_gather(all, mine).wait();
   std::uint64_t digest = base::kFnvBasis;
   std::vector<std::pair<std::int64_t, int>> members;  // by key, then by rank
   for (int one = 0; one < size(); ++one) {
-    const Entry& entry = all[static_cast<std::size_t>(one)];
+    const Entry& entry = base::at(all, one);
     for (const std::int64_t value : {entry.with, entry.color, entry.key})
       digest = base::fnv_add(digest, static_cast<std::uint64_t>(value));
     if (color && entry.with != 0 && entry.color == *color) members.emplace_back(entry.key, one);

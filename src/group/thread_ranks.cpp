@@ -14,6 +14,7 @@
 #include <tutti/error.hpp>
 
 #include "base/deadline.hpp"
+#include "base/index.hpp"
 #include "group/consequence.hpp"
 #include "group/worlds.hpp"
 #include "secure/hmac.hpp"
@@ -32,8 +33,8 @@ class Exchange {
                                        Clock::time_point deadline) {
     std::unique_lock lock(mutex_);
     Table& table = tables_[name];
-    table.texts.resize(static_cast<std::size_t>(size_));
-    table.texts[static_cast<std::size_t>(rank)] = mine;
+    table.texts.resize(base::as_size(size_));
+    base::at(table.texts, rank) = mine;
     ++table.arrived;
     changed_.notify_all();
     if (!changed_.wait_until(lock, deadline, [&] { return table.arrived == size_ || failed_; })) {
@@ -115,7 +116,7 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
     WorldOptions options;
     options.rank = rank;
     options.size = size;
-    options.config = configs[static_cast<std::size_t>(rank)];
+    options.config = base::at(configs, rank);
     options.deadline = base::deadline_after(Clock::now(), options.config.timeout);
     options.job = 1;
     options.secret = secret;

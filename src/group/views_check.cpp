@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "base/index.hpp"
+
 namespace tutti {
 namespace {
 
@@ -19,12 +21,12 @@ class Collision {
       if (view.shape()[d] < 2) continue;
       const std::int64_t stride = std::abs(std::clamp(view.strides()[d], -kFar, kFar));
       // In the order of the strides: there are few.
-      std::size_t at = static_cast<std::size_t>(count_++);
+      std::size_t at = base::as_size(count_++);
       for (; at > 0 && dims_[at - 1].stride > stride; --at) dims_[at] = dims_[at - 1];
       dims_[at] = {stride, view.shape()[d] - 1};
     }
     for (int d = 0; d < count_; ++d) {
-      Dim& dim = dims_[static_cast<std::size_t>(d)];
+      Dim& dim = base::at(dims_, d);
       // What the narrower ones can make up for. Slices, transposed and turned views never can.
       dim.below = d == 0 ? 0 : reach(d - 1);
     }
@@ -39,7 +41,7 @@ class Collision {
   };
 
   [[nodiscard]] std::int64_t reach(int d) const noexcept {
-    const Dim& dim = dims_[static_cast<std::size_t>(d)];
+    const Dim& dim = base::at(dims_, d);
     if (dim.stride > 0 && dim.most > (kFar - dim.below) / dim.stride) return kFar;
     return dim.below + dim.most * dim.stride;
   }
@@ -47,7 +49,7 @@ class Collision {
   /// Can dimensions 0 to d lead from `away` to 0, by some step where none was `taken` yet?
   bool search(int d, std::int64_t away, bool taken) noexcept {
     if (d < 0) return taken && away == 0;
-    const Dim& dim = dims_[static_cast<std::size_t>(d)];
+    const Dim& dim = base::at(dims_, d);
     if (dim.stride == 0) return away == 0;  // it is the first, and a step of it changes nothing
     // Only as far as those below can make up for. The sign of the first step makes no difference.
     const std::int64_t low = std::max(-dim.most, -((away + dim.below) / dim.stride));

@@ -11,6 +11,7 @@
 
 #include "backend/native/native_backend.hpp"
 #include "base/forks.hpp"
+#include "base/index.hpp"
 #include "base/shown.hpp"
 #include "group/plugins.hpp"
 
@@ -178,7 +179,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
     Result<std::vector<std::string>> texts =
         exchange(name, first ? std::string(kHead) + factory.name + '\n' + mine : mine);
     if (!texts) return texts;
-    if (texts->size() != static_cast<std::size_t>(options.size))
+    if (texts->size() != base::as_size(options.size))
       return Status(Errc::store, "the exchange did not give the texts of all ranks");
     if (!first) return texts;
     if (Status s = check_heads(*texts, factory.name, rank); !s.ok()) return s;
@@ -190,7 +191,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   if (!backend) return backend.status();
   if (*backend == nullptr)
     return Status(Errc::internal, "the backend '" + factory.name + "' made no world");
-  std::vector<int> globals(static_cast<std::size_t>(options.size));
+  std::vector<int> globals(base::as_size(options.size));
   std::iota(globals.begin(), globals.end(), 0);
   return ProcessGroup(*backend, options.name, std::move(globals), options.config.timeout,
                       std::move(programs), options.authenticated);

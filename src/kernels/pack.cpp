@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "base/index.hpp"
+
 namespace tutti::kernels {
 namespace {
 
@@ -21,13 +23,13 @@ struct Dimensions {
   explicit Dimensions(const TensorView& view) noexcept {
     const auto element = static_cast<std::int64_t>(size_of(view.dtype()));
     for (int i = 0; i < view.dims(); ++i) {
-      const auto at = static_cast<std::size_t>(i);
+      const auto at = base::as_size(i);
       add({view.shape()[at], view.strides()[at] * element});
     }
     if (count == 0) add_as_it_is({1, element});
   }
 
-  [[nodiscard]] Dimension& operator[](int i) noexcept { return dims[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] Dimension& operator[](int i) noexcept { return base::at(dims, i); }
 
  private:
   void add_as_it_is(Dimension dim) noexcept { (*this)[count++] = dim; }
@@ -52,7 +54,7 @@ class Walk {
   Walk(const Dimensions& dims, std::size_t first) noexcept : dims_(dims) {
     auto rest = static_cast<std::int64_t>(first);
     for (int i = dims_.count - 1; i >= 0; --i) {
-      index_[static_cast<std::size_t>(i)] = rest % dims_[i].size;
+      base::at(index_, i) = rest % dims_[i].size;
       offset_ += rest % dims_[i].size * dims_[i].stride;
       rest /= dims_[i].size;
     }
@@ -69,7 +71,7 @@ class Walk {
     index_[inner()] = 0;
     for (int i = dims_.count - 2; i >= 0; --i) {
       const Dimension& dim = dims_[i];
-      std::int64_t& index = index_[static_cast<std::size_t>(i)];
+      std::int64_t& index = base::at(index_, i);
       offset_ += dim.stride;
       if (++index < dim.size) return;
       offset_ -= dim.size * dim.stride;
@@ -79,9 +81,7 @@ class Walk {
 
  private:
   [[nodiscard]] Dimension& last() noexcept { return dims_[dims_.count - 1]; }
-  [[nodiscard]] std::size_t inner() const noexcept {
-    return static_cast<std::size_t>(dims_.count - 1);
-  }
+  [[nodiscard]] std::size_t inner() const noexcept { return base::as_size(dims_.count - 1); }
 
   Dimensions dims_;
   std::array<std::int64_t, kMaxDims> index_{};
@@ -115,7 +115,7 @@ void for_each_run(const TensorView& view, std::size_t first, std::size_t count,
                   const Visit& visit) noexcept {
   Walk walk(Dimensions(view), first);
   for (std::size_t done = 0; done < count;) {
-    const std::size_t run = std::min(static_cast<std::size_t>(walk.run()), count - done);
+    const std::size_t run = std::min(base::as_size(walk.run()), count - done);
     visit(walk.offset(), walk.stride(), done, static_cast<std::int64_t>(run));
     walk.next_run();
     done += run;
@@ -138,7 +138,7 @@ void pack(void* dst, const TensorView& src, std::size_t first, std::size_t count
   for_each_run(src, first, count,
                [&](std::int64_t offset, std::int64_t stride, std::size_t at, std::int64_t run) {
                  if (stride == element) {
-                   std::memcpy(to + at * size, from + offset, static_cast<std::size_t>(run) * size);
+                   std::memcpy(to + at * size, from + offset, base::as_size(run) * size);
                  } else {
                    move(to + at * size, element, from + offset, stride, run);
                  }
@@ -159,7 +159,7 @@ void unpack(const TensorView& dst, std::size_t first, std::size_t count, const v
   for_each_run(dst, first, count,
                [&](std::int64_t offset, std::int64_t stride, std::size_t at, std::int64_t run) {
                  if (stride == element) {
-                   std::memcpy(to + offset, from + at * size, static_cast<std::size_t>(run) * size);
+                   std::memcpy(to + offset, from + at * size, base::as_size(run) * size);
                  } else {
                    move(to + offset, stride, from + at * size, element, run);
                  }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/addition_order.hpp"
+#include "base/index.hpp"
 #include "kernels/copy.hpp"
 #include "kernels/denormals.hpp"
 
@@ -48,7 +49,7 @@ void combine_group(const Part& part, const void* const* sources, int k, Pool& po
     rows[j] = from;
     if (stage.prepare == nullptr) continue;
     // A lone source is its own sum.
-    void* const row = k == 1 ? to : pool.bytes + static_cast<std::size_t>(j) * row_bytes;
+    void* const row = k == 1 ? to : pool.bytes + base::as_size(j) * row_bytes;
     stage.prepare(row, from, part.count);
     rows[j] = row;
   }

@@ -1,6 +1,6 @@
 #include "kernels/unsupported.hpp"
 
-#include "base/kinds.hpp"
+#include <tutti/kinds.hpp>
 #include "kernels/reduce.hpp"
 
 namespace tutti::kernels {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/index.hpp"
 #include "plan/program.hpp"
 
 // Staging of a chunk of several blocks at once: by whoever gives something to each rank.
@@ -20,7 +21,7 @@ inline constexpr int kBlockSlots = 4;  ///< chunks that are staged at a time
 inline void set_block_slots(Program& p, std::size_t chunk_bytes, int count) {
   constexpr std::size_t kLine = 64;
   constexpr std::size_t kLeast = 4096;  // below it a step costs more than what it moves
-  const std::size_t each = chunk_bytes / static_cast<std::size_t>(count) / kLine * kLine;
+  const std::size_t each = chunk_bytes / base::as_size(count) / kLine * kLine;
   p.chunks_of(std::min(chunk_bytes, std::max(each, kLeast)), kSlotOfBlock);
   p.stage_cycle(kBlockSlots * count, 1, count);
 }

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "base/addition_order.hpp"
+#include "base/index.hpp"
 #include "plan/builders.hpp"
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
@@ -80,7 +81,7 @@ Schedule binomial_all_reduce(const Shape& s) {
   const int m = static_cast<int>(children.size());
   const bool is_root = s.rank == 0;
   const Expr parent = base::tree_parent(s.rank);
-  const auto child = [&](int k) { return children[static_cast<std::size_t>(k)]; };
+  const auto child = [&](int k) { return base::at(children, k); };
   // For each chunk of the window and child k: slot 2k + 1 takes what it sends, slot 2k what was
   // added before (nothing for the first: that is this rank's input); slot 2m is the sum.
   const int per_chunk = 2 * m + 1;

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/addition_order.hpp"
+#include "base/index.hpp"
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
 
@@ -57,7 +58,7 @@ Schedule doubling_all_reduce(const Shape& s) {
   }
   // Round k adds slots 2k and 2k + 1, the lower ranks' half first.
   p.scratch_slots(2 * m);
-  const auto round = [&](int k) -> const Round& { return rounds[static_cast<std::size_t>(k)]; };
+  const auto round = [&](int k) -> const Round& { return base::at(rounds, k); };
   const auto ours = [&](int k) { return scratch(2 * k + (round(k).on_left ? 1 : 0), whole()); };
   const auto theirs = [&](int k) { return scratch(2 * k + (round(k).on_left ? 0 : 1), whole()); };
   p.copy(ours(0), input(whole()));
@@ -84,7 +85,7 @@ Schedule halving_reduce_scatter(const Shape& s) {
   for (int width = s.size / 2; width > 0; width /= 2) widths.push_back(width);
   const int m = static_cast<int>(widths.size());
   p.scratch_slots(2 * m);
-  const auto width = [&](int k) { return widths[static_cast<std::size_t>(k)]; };
+  const auto width = [&](int k) { return base::at(widths, k); };
   const auto partner = [&](int k) { return s.rank ^ width(k); };
   const auto run_of = [&](int rank, int k) { return blocks(rank / width(k) * width(k), width(k)); };
   // Slots 2k and 2k + 1 of round k: the lower one's share first.

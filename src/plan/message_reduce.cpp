@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "base/addition_order.hpp"
+#include "base/index.hpp"
 #include "plan/builders.hpp"
 #include "plan/message_window.hpp"
 #include "plan/program.hpp"
@@ -132,7 +133,7 @@ Schedule binomial_reduce(const Shape& s) {
   const int m = static_cast<int>(duty.merges.size());
   // Merge k adds slots 2k and 2k + 1, the lower ranks' half first; one of them is what came before
   // (of the first the input). Slot 2m is the sum.
-  const auto merge = [&](int k) { return duty.merges[static_cast<std::size_t>(k)]; };
+  const auto merge = [&](int k) { return base::at(duty.merges, k); };
   const auto own_slot = [&](int k) { return 2 * k + (k < m && merge(k).on_left ? 1 : 0); };
   const auto their_slot = [&](int k) { return 2 * k + (merge(k).on_left ? 0 : 1); };
   p.scratch_slots(2 * m + 1);

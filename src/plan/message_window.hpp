@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "base/index.hpp"
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
 
@@ -16,7 +17,7 @@ inline constexpr int kWindow = 4;  ///< chunks that may be on their way from one
 [[nodiscard]] inline std::size_t window_chunk(const Shape& s) noexcept {
   constexpr std::size_t kTogether = std::size_t{2} << 20;
   constexpr std::size_t kLeast = std::size_t{16} * 1024;
-  const std::size_t chunks = static_cast<std::size_t>(kWindow) * static_cast<std::size_t>(s.size);
+  const std::size_t chunks = base::as_size(kWindow) * base::as_size(s.size);
   return std::min(s.chunk_bytes, std::max(kTogether / chunks / 64 * 64, kLeast));
 }
 

@@ -2,6 +2,8 @@
 
 #include <cassert>
 
+#include "base/index.hpp"
+
 namespace tutti::plan {
 namespace {
 
@@ -194,7 +196,7 @@ void Program::loop(Times how_often) {
 void Program::end_loop() {
   assert(depth_ > 0);
   add(StepKind::end_loop);
-  land(static_cast<std::size_t>(open_[--depth_]));
+  land(base::as_size(open_[--depth_]));
 }
 
 Operand Program::stage(Expr slot, Slice slice) const noexcept {

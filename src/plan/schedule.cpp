@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <tutti/kinds.hpp>
+#include "base/index.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -13,14 +14,14 @@ constexpr std::size_t divide_up(std::size_t value, std::size_t by) { return (val
 
 /// Elements of the largest of `parts` parts of `count`.
 std::size_t part_length(std::size_t count, std::int32_t parts, const Binding& b) {
-  const std::size_t even = divide_up(count, static_cast<std::size_t>(std::max(parts, 1)));
+  const std::size_t even = divide_up(count, base::as_size(std::max(parts, 1)));
   return std::min(divide_up(even, b.align) * b.align, count);
 }
 
 Range part_of(Range whole, std::int64_t part, std::int32_t parts, const Binding& b) {
   if (part < 0 || part >= parts) return {whole.first, 0};
   const std::size_t length = part_length(whole.count, parts, b);
-  const std::size_t begin = std::min(static_cast<std::size_t>(part) * length, whole.count);
+  const std::size_t begin = std::min(base::as_size(part) * length, whole.count);
   const std::size_t end = std::min(begin + length, whole.count);
   return {whole.first + begin, end - begin};
 }
@@ -29,8 +30,8 @@ Range chunk_of(Range whole, std::int64_t chunk, const Binding& b) {
   if (chunk < 0) return {whole.first, 0};
   if (b.chunk == 0) return chunk == 0 ? whole : Range{whole.first + whole.count, 0};
   const std::size_t chunks = divide_up(whole.count, b.chunk);
-  if (static_cast<std::size_t>(chunk) >= chunks) return {whole.first + whole.count, 0};
-  const std::size_t begin = static_cast<std::size_t>(chunk) * b.chunk;
+  if (base::as_size(chunk) >= chunks) return {whole.first + whole.count, 0};
+  const std::size_t begin = base::as_size(chunk) * b.chunk;
   return {whole.first + begin, std::min(b.chunk, whole.count - begin)};
 }
 

@@ -8,6 +8,8 @@
 
 #include <tutti/collective.hpp>
 
+#include "base/index.hpp"
+
 // A schedule is what one rank does in one operation: a small program of steps with loops. It is
 // pure data: no sockets, no threads, no clock, no byte counts and no addresses. So one schedule
 // serves every call of a size class, can be proven by running all ranks in a unit test
@@ -271,7 +273,7 @@ struct BlockTable {
 
   [[nodiscard]] static BlockTable even(std::size_t each) noexcept { return {each, nullptr, each}; }
   [[nodiscard]] Range range(std::int64_t block) const noexcept {
-    const auto b = static_cast<std::size_t>(block);
+    const auto b = base::as_size(block);
     if (ends == nullptr) return {b * each, each};
     const std::size_t first = b == 0 ? 0 : ends[b - 1];
     return {first, ends[b] - first};

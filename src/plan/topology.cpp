@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/fnv.hpp"
+#include "base/index.hpp"
 
 namespace tutti::plan {
 namespace {
@@ -48,8 +49,8 @@ Topology make_topology(std::vector<int> host_of) {
   std::vector<int> sizes;
   t.id = base::kFnvBasis;
   for (const int host : t.host_of) {
-    if (static_cast<std::size_t>(host) >= sizes.size()) sizes.push_back(0);
-    ++sizes[static_cast<std::size_t>(host)];
+    if (base::as_size(host) >= sizes.size()) sizes.push_back(0);
+    ++base::at(sizes, host);
     t.id = base::fnv_add(t.id, static_cast<std::uint64_t>(host));
   }
   if (sizes.empty()) sizes.push_back(0);

@@ -1,20 +1,20 @@
 #include "plan/two_level.hpp"
 
 #include "base/addition_order.hpp"
+#include "base/index.hpp"
 
 namespace tutti::plan {
 
-Hosts::Hosts(const Shape& s)
-    : count(s.topology->hosts), leaders(static_cast<std::size_t>(count), -1) {
+Hosts::Hosts(const Shape& s) : count(s.topology->hosts), leaders(base::as_size(count), -1) {
   const std::vector<int>& host_of = s.topology->host_of;
-  mine = host_of[static_cast<std::size_t>(s.rank)];
+  mine = base::at(host_of, s.rank);
   for (int rank = 0; rank < s.size; ++rank) {
-    const int host = host_of[static_cast<std::size_t>(rank)];
-    int& first = leaders[static_cast<std::size_t>(host)];
+    const int host = base::at(host_of, rank);
+    int& first = base::at(leaders, host);
     if (first < 0) first = rank;
     if (host == mine) local.push_back(rank);
   }
-  leader = leaders[static_cast<std::size_t>(mine)];
+  leader = base::at(leaders, mine);
 }
 
 std::vector<RankSet> Hosts::local_without(int rank) const {
@@ -32,11 +32,10 @@ std::vector<RankSet> Hosts::local_without(int rank) const {
   return sets;
 }
 
-Lanes::Lanes(const Shape& s)
-    : hosts(s.topology->hosts), ranks_(static_cast<std::size_t>(s.topology->hosts)) {
+Lanes::Lanes(const Shape& s) : hosts(s.topology->hosts), ranks_(base::as_size(s.topology->hosts)) {
   for (int rank = 0; rank < s.size; ++rank) {
-    const int on = s.topology->host_of[static_cast<std::size_t>(rank)];
-    std::vector<int>& there = ranks_[static_cast<std::size_t>(on)];
+    const int on = base::at(s.topology->host_of, rank);
+    std::vector<int>& there = base::at(ranks_, on);
     if (rank == s.rank) {
       host = on;
       lane = static_cast<int>(there.size());
@@ -64,7 +63,7 @@ Schedule two_level_barrier(const Shape& s) {
   // Dissemination among the leaders: slot 0 is sent, each round receives into one of its own.
   int slots = 1;
   const auto at = [&](int host) {
-    return hosts.leaders[static_cast<std::size_t>((host + hosts.count) % hosts.count)];
+    return base::at(hosts.leaders, (host + hosts.count) % hosts.count);
   };
   for (int distance = 1; distance < hosts.count; distance *= 2) {
     p.recv(at(hosts.mine - distance), scratch(slots++, whole()));
@@ -82,9 +81,9 @@ Schedule two_level_barrier(const Shape& s) {
 Schedule two_level_broadcast(const Shape& s) {
   const Expr i = Expr::loop();
   Hosts hosts(s);
-  const int root_host = s.topology->host_of[static_cast<std::size_t>(s.root)];
-  hosts.leaders[static_cast<std::size_t>(root_host)] = s.root;
-  hosts.leader = hosts.leaders[static_cast<std::size_t>(hosts.mine)];
+  const int root_host = base::at(s.topology->host_of, s.root);
+  base::at(hosts.leaders, root_host) = s.root;
+  hosts.leader = base::at(hosts.leaders, hosts.mine);
   Program p = Program::two_level("two_level_broadcast", Kind::broadcast, s);
   p.symmetry(Symmetry::per_host);
   p.chunks_of(s.chunk_bytes, kSlotOfChunk);
@@ -104,7 +103,7 @@ Schedule two_level_broadcast(const Shape& s) {
   const bool is_root = s.rank == s.root;
   const int place = (hosts.mine - root_host + hosts.count) % hosts.count;
   const auto leader_at = [&](int at) {
-    return hosts.leaders[static_cast<std::size_t>((at + root_host) % hosts.count)];
+    return base::at(hosts.leaders, (at + root_host) % hosts.count);
   };
   const Expr parent = leader_at(is_root ? 0 : base::tree_parent(place));
   const std::vector<int> children = base::tree_children(place, hosts.count);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/builders.hpp"
 #include "plan/program.hpp"
 #include "plan/region_slots.hpp"
@@ -31,7 +32,7 @@ struct Hosts {
   void each_other_leader(Body body) const {
     for (int k = 1; k < count; ++k) {
       const int host = (mine + k) % count;
-      body(leaders[static_cast<std::size_t>(host)], host);
+      body(base::at(leaders, host), host);
     }
   }
 };
@@ -48,7 +49,7 @@ struct Lanes {
   /// All hosts have as many ranks: else there are no lanes.
   bool even = true;
   [[nodiscard]] int rank_at(int on_host, int in_lane) const {
-    return ranks_[static_cast<std::size_t>(on_host)][static_cast<std::size_t>(in_lane)];
+    return base::at(base::at(ranks_, on_host), in_lane);
   }
 
  private:

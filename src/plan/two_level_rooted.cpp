@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/index.hpp"
 #include "plan/two_level.hpp"
 
 // reduce, gather and scatter on several hosts, in one piece: inside a host by staging, between
@@ -12,18 +13,16 @@ constexpr int kReady = 0;  // of a leader: what its host gets is staged
 
 struct Place {
   explicit Place(const Shape& s) : hosts(s) {
-    const int root_host = s.topology->host_of[static_cast<std::size_t>(s.root)];
-    hosts.leaders[static_cast<std::size_t>(root_host)] = s.root;
-    hosts.leader = hosts.leaders[static_cast<std::size_t>(hosts.mine)];
+    const int root_host = base::at(s.topology->host_of, s.root);
+    base::at(hosts.leaders, root_host) = s.root;
+    hosts.leader = base::at(hosts.leaders, hosts.mine);
     at_root = hosts.mine == root_host;
     leads = s.rank == hosts.leader;
     for (int host = 0; host < hosts.count; ++host) {
       if (host != root_host) others.push_back(host);
     }
   }
-  [[nodiscard]] Expr leader_of(int host) const {
-    return hosts.leaders[static_cast<std::size_t>(host)];
-  }
+  [[nodiscard]] Expr leader_of(int host) const { return base::at(hosts.leaders, host); }
 
   Hosts hosts;
   bool at_root = false;     ///< the root is on this rank's host
@@ -35,12 +34,12 @@ struct Place {
 std::vector<Slice> runs_on(const Shape& s, int host) {
   std::vector<Slice> runs;
   for (int rank = 0; rank < s.size;) {
-    if (s.topology->host_of[static_cast<std::size_t>(rank)] != host) {
+    if (base::at(s.topology->host_of, rank) != host) {
       ++rank;
       continue;
     }
     int end = rank + 1;
-    while (end < s.size && s.topology->host_of[static_cast<std::size_t>(end)] == host) ++end;
+    while (end < s.size && base::at(s.topology->host_of, end) == host) ++end;
     runs.push_back(blocks(rank, end - rank));
     rank = end;
   }
@@ -91,7 +90,7 @@ Schedule two_level_gather(const Shape& s) {
   collect([](Slice slice) { return output(slice); });
   for (const int host : place.others) {
     for (int rank = 0; rank < s.size; ++rank) {
-      if (s.topology->host_of[static_cast<std::size_t>(rank)] != host) continue;
+      if (base::at(s.topology->host_of, rank) != host) continue;
       const Slice theirs = block(rank);
       p.copy(output(theirs), here(theirs));
     }

@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "os/host.hpp"
 #include "os/process.hpp"
@@ -271,11 +272,11 @@ Status Exchange::who_is_missing() {
   int missing = 0;
   for (int rank = 0; rank < size_; ++rank) {
     if (store_.check(rank_key(rank), left_until(last))) continue;
-    if (static_cast<std::size_t>(++missing) <= kNamesShown)
+    if (base::as_size(++missing) <= kNamesShown)
       names += fmt::format("{}{}", names.empty() ? "" : ", ", rank);
   }
-  if (static_cast<std::size_t>(missing) > kNamesShown)
-    names += fmt::format(" and {} more", static_cast<std::size_t>(missing) - kNamesShown);
+  if (base::as_size(missing) > kNamesShown)
+    names += fmt::format(" and {} more", base::as_size(missing) - kNamesShown);
   const double took = std::chrono::duration<double>(Clock::now() - start_).count();
   if (missing == 0) {
     return Status(Errc::timeout,
@@ -302,7 +303,7 @@ Result<std::vector<std::string>> Exchange::read_table(const std::string& table) 
   const Status foreign(Errc::store, fmt::format("foreign data stands under {}", key("table")));
   if (table.empty()) return foreign;
   if (table.front() == kTable) {
-    auto blobs = unpack(std::string_view(table).substr(1), static_cast<std::size_t>(size_));
+    auto blobs = unpack(std::string_view(table).substr(1), base::as_size(size_));
     if (!blobs) return foreign;
     return *std::move(blobs);
   }

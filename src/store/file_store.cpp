@@ -14,6 +14,7 @@
 
 #include "base/deadline.hpp"
 #include "base/forks.hpp"
+#include "base/index.hpp"
 #include "os/fd.hpp"
 #include "os/file_size_signal.hpp"
 #include "os/private_descriptors.hpp"
@@ -209,7 +210,7 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   std::array<std::byte, kLogHeadBytes> head{};
   const ssize_t got = ::pread(fd_.get(), head.data(), head.size(), 0);
   if (got < 0) return io_error("cannot read " + options_.path);
-  const LogHead kind = check_head(std::span(head).first(static_cast<std::size_t>(got)));
+  const LogHead kind = check_head(std::span(head).first(base::as_size(got)));
   if (kind == LogHead::foreign)
     return failed("is not the file of a store; it is left as it is, name another one");
   // Nobody lives who uses it: what stands there was left by a run that was killed.
@@ -305,7 +306,7 @@ Status FileStore::write_at_end(std::span<const std::byte> bytes) {
       if (::ftruncate(fd_.get(), static_cast<off_t>(offset_)) != 0) return status;
       return status;
     }
-    done += static_cast<std::size_t>(wrote);
+    done += base::as_size(wrote);
   }
   offset_ += bytes.size();
   return {};
@@ -315,7 +316,7 @@ Status FileStore::catch_up(bool may_write) {
   struct stat info {};
   if (::fstat(fd_.get(), &info) != 0) return io_error("cannot look at " + options_.path);
   if (info.st_nlink == 0) return failed("was removed while it was in use");
-  const auto size = static_cast<std::size_t>(info.st_size);
+  const auto size = base::as_size(info.st_size);
   if (size < offset_) return failed("was made shorter while it was in use");
   while (offset_ < size) {
     const std::size_t before = offset_;
@@ -339,7 +340,7 @@ Status FileStore::read_records(std::size_t count) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return io_error("cannot read " + options_.path);
     if (got == 0) break;
-    have += static_cast<std::size_t>(got);
+    have += base::as_size(got);
   }
   std::span<const std::byte> rest = std::span<const std::byte>(bytes).first(have);
   while (!rest.empty()) {
@@ -429,7 +430,7 @@ Result<std::optional<Response>> FileStore::attempt(const Request& request, Deadl
 bool FileStore::unchanged() const {
   struct stat info {};
   return !on_nfs_ && ::fstat(fd_.get(), &info) == 0 && info.st_nlink > 0 &&
-         static_cast<std::size_t>(info.st_size) == offset_;
+         base::as_size(info.st_size) == offset_;
 }
 
 Response FileStore::call(Request request, Deadline deadline) {

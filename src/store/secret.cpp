@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <span>
 
+#include "base/index.hpp"
 #include "os/file_size_signal.hpp"
 #include "os/system_error.hpp"
 #include "secure/hmac.hpp"
@@ -27,7 +28,7 @@ Result<std::vector<std::byte>> read_all(int fd, const std::string& what) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return os::system_error("cannot read " + what, errno);
     if (got == 0) break;
-    size += static_cast<std::size_t>(got);
+    size += base::as_size(got);
   }
   if (Status s = check_secret(what, size); !s) return s;
   secret.resize(size);

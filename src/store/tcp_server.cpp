@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/forks.hpp"
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "os/descriptors.hpp"
 #include "os/socket.hpp"
@@ -59,7 +60,7 @@ class NoSignals {
 
 /// How many strangers at once. They leave descriptors to the users of the store and to the program.
 std::size_t most_pending(const TcpServerOptions& options) {
-  const auto users = static_cast<std::size_t>(std::max(options.users.value_or(0), 0));
+  const auto users = base::as_size(std::max(options.users.value_or(0), 0));
   const std::size_t wanted = options.max_pending + users;
   if (!os::ensure_descriptors(2 * wanted + users, "the store")) os::raise_descriptor_limit();
   const std::size_t free = os::free_descriptors().value_or(2 * wanted);

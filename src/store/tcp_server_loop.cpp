@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "os/descriptors.hpp"
 #include "os/socket.hpp"
@@ -88,7 +89,7 @@ bool TcpServer::Loop::finished_on_loop(Clock::time_point now) {
   const std::lock_guard lock(mutex_);
   if (!close_at_) return false;
   if (now >= *close_at_) return true;
-  const bool all_came = !options_.users || departed_ >= static_cast<std::size_t>(*options_.users);
+  const bool all_came = !options_.users || departed_ >= base::as_size(*options_.users);
   const bool too_late = options_.come_by && now >= *options_.come_by;
   return open_count_ == 0 && (all_came || too_late);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <tutti/kinds.hpp>
+#include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 
 // The steps that touch memory.
@@ -11,7 +12,7 @@ namespace tutti::verify::proof {
 using namespace plan;
 
 bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place& out) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   const Range elements = range(r, operand);
   if (operand.space == Space::input || operand.space == Space::output) {
     const bool in = operand.space == Space::input;
@@ -39,11 +40,11 @@ bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place
     tell(Fault::stage_unknown, r, "the stage of a winner without a claim");
     return false;
   }
-  if (owner != r && !rank.line_seen[static_cast<std::size_t>(owner)]) {
+  if (owner != r && !base::at(rank.line_seen, owner)) {
     tell(Fault::stage_unknown, r, fmt::format("the stage of rank {}", owner));
     return false;
   }
-  Rank& home = ranks_[static_cast<std::size_t>(owner)];
+  Rank& home = base::at(ranks_, owner);
   std::int64_t slot = at(r, operand.slot) + slot_plus;
   const std::int32_t slots = stage ? home.schedule->stage_slots : home.schedule->scratch_slots;
   const std::size_t origin = slot_origin(operand, rank.binding, rank.var[0], rank.var[1]);
@@ -54,7 +55,7 @@ bool Machine::place(int r, const Operand& operand, std::int64_t slot_plus, Place
   }
   const std::size_t inside = elements.first - origin;
   out.cells = stage ? &home.stage : &home.scratch;
-  out.at = static_cast<std::size_t>(std::max<std::int64_t>(slot, 0)) * rank.slot + inside;
+  out.at = base::as_size(std::max<std::int64_t>(slot, 0)) * rank.slot + inside;
   if (!in_slots || inside + elements.count > rank.slot ||
       out.at + elements.count > out.cells->size()) {
     tell(Fault::out_of_bounds, r,
@@ -71,19 +72,19 @@ bool Machine::read(int r, const Operand& operand, std::int64_t slot_plus, const 
   Place where;
   if (!place(r, operand, slot_plus, where)) return false;
   std::vector<Memory::Race> races;
-  memory_.read(where, {r, &ranks_[static_cast<std::size_t>(r)].clock}, message, sums, races);
+  memory_.read(where, {r, &base::at(ranks_, r).clock}, message, sums, races);
   tell(races, r);
   return true;
 }
 
 bool Machine::may_write_output(int r) {
-  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const Rank& rank = base::at(ranks_, r);
   if (!rank.agreed) tell(Fault::before_agree, r, "an output");
   return true;
 }
 
 void Machine::write(int r, const Operand& operand, const std::vector<int>& sums, bool in_place) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   if (operand.space == Space::stage && (operand.of_winner || rank_at(r, operand.rank) != r)) {
     tell(Fault::foreign_write, r, "the stage of another rank");
     return;
@@ -101,7 +102,7 @@ void Machine::write(int r, const Operand& operand, const std::vector<int>& sums,
   }
   if (in_place) return;
   std::vector<Memory::Race> races;
-  memory_.write(where, {r, &rank.clock}, rank.clock[static_cast<std::size_t>(r)], sums, races);
+  memory_.write(where, {r, &rank.clock}, base::at(rank.clock, r), sums, races);
   tell(races, r);
 }
 
@@ -147,7 +148,7 @@ int Machine::result_of(int r, const Step& step, const std::vector<int>& terms) {
     return sum;
   }
   bool divided = false;
-  bool inputs = prefix || terms.size() == static_cast<std::size_t>(size_);
+  bool inputs = prefix || terms.size() == base::as_size(size_);
   for (const int term : terms) {
     divided |= sums_.is_divided(term);
     inputs &= sums_.is_input(term);
@@ -169,7 +170,7 @@ int Machine::result_of(int r, const Step& step, const std::vector<int>& terms) {
 void Machine::reduce(int r, const Step& step) {
   bool nothing = false;
   if (!same_elements(r, step, nothing) || nothing) return;
-  std::vector<std::vector<int>> sources(static_cast<std::size_t>(step.ranks.count));
+  std::vector<std::vector<int>> sources(base::as_size(step.ranks.count));
   for (int k = 0; k < step.ranks.count; ++k) {
     const int q = member(r, step.ranks, k);
     Operand source = step.src;
@@ -181,7 +182,7 @@ void Machine::reduce(int r, const Step& step) {
     } else {
       slot_plus = k;
     }
-    if (!read(r, source, slot_plus, nullptr, sources[static_cast<std::size_t>(k)])) return;
+    if (!read(r, source, slot_plus, nullptr, base::at(sources, k))) return;
   }
   std::vector<int> sums(sources.front().size());
   std::vector<int> terms(sources.size());
@@ -207,8 +208,7 @@ void Machine::send(int r, const Step& step) {
     tell(Fault::unmatched_message, r, "a message to itself");
     return;
   }
-  std::deque<Message>& queue =
-      ranks_[static_cast<std::size_t>(to)].from[static_cast<std::size_t>(r)].messages;
+  std::deque<Message>& queue = base::at(base::at(ranks_, to).from, r).messages;
   Message& message = queue.emplace_back();
   message.from = r;
   message.to = to;
@@ -222,7 +222,7 @@ void Machine::send(int r, const Step& step) {
 }
 
 void Machine::receive(int r, const Step& step) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   const int from = rank_at(r, step.peer);
   Post post;
   if (!blocks_exist(r, step.dst)) {
@@ -253,16 +253,16 @@ void Machine::receive(int r, const Step& step) {
     post.clock = std::move(now.clock);
     post.known = std::move(now.known);
   }
-  rank.from[static_cast<std::size_t>(from)].posts.push_back(std::move(post));
+  base::at(rank.from, from).posts.push_back(std::move(post));
 }
 
 bool Machine::await_receives(int r, const Step& step) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   const std::int64_t missing = std::max<std::int64_t>(at(r, step.value), 0);
   for (int k = 0; k < step.ranks.count; ++k) {
     const int q = member(r, step.ranks, k);
     if (q == r) continue;
-    Inbox& inbox = rank.from[static_cast<std::size_t>(q)];
+    Inbox& inbox = base::at(rank.from, q);
     while (static_cast<std::int64_t>(inbox.completed) + missing <
            static_cast<std::int64_t>(inbox.posts.size())) {
       Post& post = inbox.posts[inbox.completed];
@@ -281,8 +281,8 @@ bool Machine::await_receives(int r, const Step& step) {
 }
 
 void Machine::complete(int r, int from, Post& post) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
-  Inbox& inbox = rank.from[static_cast<std::size_t>(from)];
+  Rank& rank = base::at(ranks_, r);
+  Inbox& inbox = base::at(rank.from, from);
   Message& message = inbox.messages[inbox.received];
   if (message.sums.size() != post.place.count) {
     tell(Fault::size_mismatch, r,
@@ -303,7 +303,7 @@ void Machine::complete(int r, int from, Post& post) {
   Known known = message.known;
   join(known, post.known);
   acquire(r, from, {0, message.clock, message.known}, true);
-  message.completed = rank.clock[static_cast<std::size_t>(r)];
+  message.completed = base::at(rank.clock, r);
   std::vector<Memory::Race> races;
   memory_.write(post.place, {r, &landing}, message.completed, message.sums, races);
   tell(races, r);

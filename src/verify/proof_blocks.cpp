@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include <tutti/kinds.hpp>
+#include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 
 // Which elements a rank's input and output hold, and where. Elements of all_to_all have a number of
@@ -36,7 +37,7 @@ BlockTable table_of(const std::vector<std::size_t>& sizes, std::vector<std::size
 }  // namespace
 
 void Machine::set_up_blocks(int r) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   const bool exchange = traits_of(rank.schedule->kind).layout == Layout::exchange;
   std::vector<std::size_t> in;
   std::vector<std::size_t> out;
@@ -58,7 +59,7 @@ void Machine::set_up_blocks(int r) {
 }
 
 void Machine::set_up_memory(int r) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   const Kind kind = rank.schedule->kind;
   const Layout layout = traits_of(kind).layout;
   const Binding& b = rank.binding;
@@ -86,7 +87,7 @@ void Machine::set_up_memory(int r) {
 }
 
 Place Machine::user_memory(int r, Space space, const Range& elements) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   const Kind kind = rank.schedule->kind;
   // In place the longer one holds both.
   const bool in_input =
@@ -98,20 +99,20 @@ Place Machine::user_memory(int r, Space space, const Range& elements) {
 }
 
 std::size_t Machine::identity(int r, const Operand& operand, const Range& elements) const {
-  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const Rank& rank = base::at(ranks_, r);
   if (traits_of(rank.schedule->kind).layout != Layout::exchange) return elements.first;
   if (operand.space == Space::input) return rank.origin + elements.first;
   if (operand.space == Space::stage) {
-    return ranks_[static_cast<std::size_t>(rank_at(r, operand.rank))].origin + elements.first;
+    return base::at(ranks_, rank_at(r, operand.rank)).origin + elements.first;
   }
   const auto from = operand.slice.part.at(rank.var[0], rank.var[1]);
-  const Rank& source = ranks_[static_cast<std::size_t>(from)];
+  const Rank& source = base::at(ranks_, from);
   return source.origin + source.binding.in.range(r).first + elements.first -
          rank.binding.out.range(from).first;
 }
 
 bool Machine::blocks_exist(int r, const Operand& operand) {
-  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const Rank& rank = base::at(ranks_, r);
   const Slice& slice = operand.slice;
   const bool run = slice.shape == Slice::Shape::blocks;
   if (!run && slice.shape != Slice::Shape::block && slice.shape != Slice::Shape::block_chunk) {

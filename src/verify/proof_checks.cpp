@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <tutti/kinds.hpp>
+#include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 #include "verify/text.hpp"
 
@@ -95,8 +96,8 @@ std::vector<Finding> check_form(const Schedule& s, int rank, int size) {
       tell(Fault::malformed, fmt::format("step {} reduces nothing", at));
     }
     if (step.kind == StepKind::claim || step.kind == StepKind::jump) {
-      const bool inside = step.jump >= 0 && static_cast<std::size_t>(step.jump) <= s.steps.size();
-      if (!inside || depth[at] != 0 || depth[static_cast<std::size_t>(step.jump)] != 0) {
+      const bool inside = step.jump >= 0 && base::as_size(step.jump) <= s.steps.size();
+      if (!inside || depth[at] != 0 || base::at(depth, step.jump) != 0) {
         tell(Fault::malformed, fmt::format("step {} jumps astray", at));
       }
     }
@@ -115,14 +116,14 @@ std::vector<Finding> check_any_splits(const Schedule& s) {
                      fmt::format("{}: rank {} of {}, step {}: {}", to_string(Fault::splits_used),
                                  s.rank, s.algorithm, at, text)});
   };
-  const auto n = static_cast<std::size_t>(s.size);
+  const auto n = base::as_size(s.size);
   std::vector<int> sent(n, 0);
   std::vector<int> received(n, 0);
   int copied = 0;
   bool awaited = false;
   const auto look = [&](std::size_t at, std::int64_t i, std::int64_t j) {
     const Step& step = s.steps[at];
-    const auto peer = static_cast<std::size_t>((step.peer.at(i, j) % s.size + s.size) % s.size);
+    const auto peer = base::as_size((step.peer.at(i, j) % s.size + s.size) % s.size);
     const auto is_block = [&](const Operand& o, Space space, std::size_t of) {
       return o.space == space && o.slice.shape == Slice::Shape::block &&
              o.slice.part.at(i, j) == static_cast<std::int64_t>(of);
@@ -142,7 +143,7 @@ std::vector<Finding> check_any_splits(const Schedule& s) {
         if (!is_block(step.src, Space::input, peer)) tell(at, "not the block of its receiver");
         return;
       case StepKind::copy: {
-        const auto me = static_cast<std::size_t>(s.rank);
+        const auto me = base::as_size(s.rank);
         ++copied;
         if (!is_block(step.dst, Space::output, me) || !is_block(step.src, Space::input, me)) {
           tell(at, "not the own block");
@@ -159,14 +160,14 @@ std::vector<Finding> check_any_splits(const Schedule& s) {
       continue;
     }
     if (s.steps[at].times.of != Times::Of::constant) tell(at, "as often as there are chunks");
-    const auto behind = static_cast<std::size_t>(s.steps[at].jump);
+    const auto behind = base::as_size(s.steps[at].jump);
     for (std::int64_t i = 0; i < std::min<std::int64_t>(s.steps[at].times.plus, s.size); ++i) {
       for (std::size_t inside = at + 1; inside + 1 < behind; ++inside) look(inside, i, 0);
     }
     at = behind - 1;
   }
   for (std::size_t q = 0; q < n; ++q) {
-    const int wanted = q == static_cast<std::size_t>(s.rank) ? 0 : 1;
+    const int wanted = q == base::as_size(s.rank) ? 0 : 1;
     if (sent[q] != wanted || received[q] != wanted) tell(s.steps.size(), "not once for each peer");
   }
   if (copied != 1) tell(s.steps.size(), "the own block is not copied once");
@@ -174,7 +175,7 @@ std::vector<Finding> check_any_splits(const Schedule& s) {
 }
 
 void Machine::tell(Fault kind, int r, const std::string& text) {
-  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const Rank& rank = base::at(ranks_, r);
   if (findings_.size() >= kMaxFindings) return;
   if (!told_.emplace(kind, r, rank.pc).second) return;
   const auto& steps = rank.schedule->steps;
@@ -198,13 +199,13 @@ void Machine::check_end() {
       std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.failed; });
   bool ended = !failed;
   for (int r = 0; r < size_ && !failed; ++r) {
-    Rank& rank = ranks_[static_cast<std::size_t>(r)];
+    Rank& rank = base::at(ranks_, r);
     if (rank.pc >= rank.schedule->steps.size()) continue;
     ended = false;
     const Step& step = rank.schedule->steps[rank.pc];
     (void)execute(r, step);  // says for whom it waits
     if (waits_for_ < 0) continue;
-    const Rank& other = ranks_[static_cast<std::size_t>(waits_for_)];
+    const Rank& other = base::at(ranks_, waits_for_);
     tell(Fault::deadlock, r,
          fmt::format(
              "waits for rank {}, {}", waits_for_,
@@ -213,7 +214,7 @@ void Machine::check_end() {
   for (const Memory::Doubt& doubt : memory_.doubts()) {
     if (doubt.settled || findings_.size() >= kMaxFindings) continue;
     if (!told_.emplace(doubt.kind, doubt.rank, doubt.step).second) continue;
-    const auto& steps = ranks_[static_cast<std::size_t>(doubt.rank)].schedule->steps;
+    const auto& steps = base::at(ranks_, doubt.rank).schedule->steps;
     findings_.push_back(
         {doubt.kind, doubt.rank,
          fmt::format("{}: rank {} of {}, step {} ({}): element {}", to_string(doubt.kind),
@@ -228,9 +229,9 @@ void Machine::check_end() {
 }
 
 void Machine::check_messages(int r) {
-  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const Rank& rank = base::at(ranks_, r);
   for (int q = 0; q < size_; ++q) {
-    const Inbox& inbox = rank.from[static_cast<std::size_t>(q)];
+    const Inbox& inbox = base::at(rank.from, q);
     if (inbox.received < inbox.messages.size()) {
       tell(Fault::unmatched_message, r,
            fmt::format("{} of {} messages of rank {} are never taken",
@@ -244,7 +245,7 @@ void Machine::check_messages(int r) {
 }
 
 void Machine::check_output(int r) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   const Schedule& s = *rank.schedule;
   if (!rank.has_output) return;
   const std::size_t first = first_element(s.kind, Space::output, r, rank.binding);
@@ -288,7 +289,7 @@ void Machine::check_output(int r) {
 }
 
 void Machine::check_barrier(int r) {
-  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const Rank& rank = base::at(ranks_, r);
   if (rank.schedule->kind != Kind::barrier) return;
   for (std::size_t q = 0; q < rank.clock.size(); ++q) {
     if (rank.clock[q] == 0) {

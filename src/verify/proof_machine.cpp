@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace tutti::verify::proof {
 
 using namespace plan;
@@ -28,24 +30,23 @@ Machine::Machine(std::span<const Schedule> all, const ProofCase& c, const Claims
 }
 
 void Machine::set_up(int r, std::span<const Schedule> all) {
-  const auto n = static_cast<std::size_t>(size_);
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
-  const Schedule& s = all[static_cast<std::size_t>(r)];
+  const auto n = base::as_size(size_);
+  Rank& rank = base::at(ranks_, r);
+  const Schedule& s = base::at(all, r);
   rank.schedule = &s;
   rank.binding = {case_.count, kElementBytes, s.chunk_bytes > 0 ? case_.chunk : 0, case_.align, {},
                   {}};
   if (has_blocks(s.kind)) set_up_blocks(r);
   rank.slot = slot_bytes(s, rank.binding) / kElementBytes;
   rank.clock.assign(n, 0);
-  rank.clock[static_cast<std::size_t>(r)] = 1;
+  base::at(rank.clock, r) = 1;
   rank.known.assign(n, false);
-  rank.known[static_cast<std::size_t>(r)] = true;
+  base::at(rank.known, r) = true;
   rank.line_seen.assign(n, false);
   rank.from.resize(n);
   rank.cycle = cycle_of(s, rank.binding);
-  rank.stage.resize(static_cast<std::size_t>(std::max(stage_slots_of(s, rank.binding), 0)) *
-                    rank.slot);
-  rank.scratch.resize(static_cast<std::size_t>(std::max(s.scratch_slots, 0)) * rank.slot);
+  rank.stage.resize(base::as_size(std::max(stage_slots_of(s, rank.binding), 0)) * rank.slot);
+  rank.scratch.resize(base::as_size(std::max(s.scratch_slots, 0)) * rank.slot);
   if (s.kind == Kind::barrier) {  // tokens: nobody looks at them
     for (Cell& cell : rank.scratch) cell = {r, 0, r, 1, -1};
   }
@@ -62,7 +63,7 @@ std::vector<Finding> Machine::run() {
 }
 
 bool Machine::advance(int r) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   bool moved = false;
   while (!rank.failed && rank.pc < rank.schedule->steps.size()) {
     const Step& step = rank.schedule->steps[rank.pc];
@@ -79,7 +80,7 @@ bool Machine::advance(int r) {
 }
 
 bool Machine::execute(int r, const Step& step) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   waits_for_ = -1;
   switch (step.kind) {
     case StepKind::publish: rank.line.push_back(release(r)); break;
@@ -108,8 +109,8 @@ bool Machine::execute(int r, const Step& step) {
 }
 
 void Machine::control(int r, const Step& step) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
-  const auto target = static_cast<std::size_t>(step.jump);
+  Rank& rank = base::at(ranks_, r);
+  const auto target = base::as_size(step.jump);
   if (step.kind == StepKind::jump) {
     rank.pc = target;
     return;
@@ -137,7 +138,7 @@ void Machine::control(int r, const Step& step) {
 }
 
 std::int64_t Machine::at(int r, const Expr& e) const {
-  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const Rank& rank = base::at(ranks_, r);
   return e.at(rank.var[0], rank.var[1]);
 }
 
@@ -149,19 +150,19 @@ int Machine::member(int r, const RankSet& set, int index) const {
 }
 
 Range Machine::range(int r, const Operand& operand) const {
-  const Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  const Rank& rank = base::at(ranks_, r);
   return range_of(operand, rank.binding, rank.var[0], rank.var[1]);
 }
 
 Machine::Release Machine::release(int r) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   Release out{0, rank.clock, rank.known};
-  ++rank.clock[static_cast<std::size_t>(r)];  // what is done from now on is not in it
+  ++base::at(rank.clock, r);  // what is done from now on is not in it
   return out;
 }
 
 void Machine::acquire(int r, int from, const Release& release, bool compared) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   join(rank.clock, release.clock);
   // A counter carries no fingerprint. But where we agree with one of those that its writer agrees
   // with, we agree with them all: a rank that finds a difference signals no more.
@@ -171,15 +172,15 @@ void Machine::acquire(int r, int from, const Release& release, bool compared) {
     }
   }
   if (!compared) return;
-  rank.known[static_cast<std::size_t>(from)] = true;
+  base::at(rank.known, from) = true;
   join(rank.known, release.known);
 }
 
 bool Machine::await_lines(int r, const Step& step) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   for (int k = 0; k < step.ranks.count; ++k) {
     const int q = member(r, step.ranks, k);
-    if (q != r && ranks_[static_cast<std::size_t>(q)].line.empty()) {
+    if (q != r && base::at(ranks_, q).line.empty()) {
       waits_for_ = q;
       return false;
     }
@@ -187,15 +188,15 @@ bool Machine::await_lines(int r, const Step& step) {
   for (int k = 0; k < step.ranks.count; ++k) {
     const int q = member(r, step.ranks, k);
     if (q == r) continue;
-    acquire(r, q, ranks_[static_cast<std::size_t>(q)].line.front(), true);
-    rank.line_seen[static_cast<std::size_t>(q)] = true;
+    acquire(r, q, base::at(ranks_, q).line.front(), true);
+    base::at(rank.line_seen, q) = true;
   }
   return true;
 }
 
 bool Machine::await_counter(int r, const Step& step, int of, std::int64_t value) {
   if (of == r || value <= 0) return true;
-  const auto& history = ranks_[static_cast<std::size_t>(of)].counters[step.counter];
+  const auto& history = base::at(ranks_, of).counters[step.counter];
   // Not the latest value but the first that is enough: more is not certain to be seen.
   const auto found = std::find_if(history.begin(), history.end(),
                                   [&](const Release& a) { return a.value >= value; });
@@ -216,8 +217,8 @@ bool Machine::await_counters(int r, const Step& step) {
 }
 
 bool Machine::claim(int r, const Step& step) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
-  const int winner = winner_.empty() ? -1 : winner_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
+  const int winner = winner_.empty() ? -1 : base::at(winner_, r);
   bool asked = false;
   for (int k = 0; k < step.ranks.count; ++k) asked |= member(r, step.ranks, k) == winner;
   if (winner < 0 || winner == r || !asked) {
@@ -227,12 +228,12 @@ bool Machine::claim(int r, const Step& step) {
   // This outcome exists only where the winner has signalled before.
   if (!await_counter(r, step, winner, at(r, step.value))) return false;
   rank.found = winner;
-  rank.pc = static_cast<std::size_t>(step.jump);
+  rank.pc = base::as_size(step.jump);
   return true;
 }
 
 void Machine::signal(int r, const Step& step) {
-  Rank& rank = ranks_[static_cast<std::size_t>(r)];
+  Rank& rank = base::at(ranks_, r);
   const std::int64_t value = at(r, step.value);
   if (value <= 0) return;
   auto& history = rank.counters[step.counter];

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <tutti/kinds.hpp>
+#include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 #include "verify/shape.hpp"
 
@@ -21,17 +22,17 @@ bool has_claim(const Schedule& s) {
 /// computes for all; two compute, the others take now from one, now from the other (in large groups
 /// not for every two).
 std::vector<std::vector<int>> outcomes(int size) {
-  const auto n = static_cast<std::size_t>(size);
+  const auto n = base::as_size(size);
   std::vector<std::vector<int>> all{std::vector<int>(n, -1)};
   for (int w = 0; w < size; ++w) {
     std::vector<int> one(n, w);
-    one[static_cast<std::size_t>(w)] = -1;
+    base::at(one, w) = -1;
     all.push_back(one);
     if (size < 3 || (size > 8 && w % 4 != 0)) continue;
     const int second = (w + 1) % size;
-    for (int r = 0; r < size; r += 2) one[static_cast<std::size_t>(r)] = second;
-    one[static_cast<std::size_t>(w)] = -1;
-    one[static_cast<std::size_t>(second)] = -1;
+    for (int r = 0; r < size; r += 2) base::at(one, r) = second;
+    base::at(one, w) = -1;
+    base::at(one, second) = -1;
     all.push_back(one);
   }
   return all;

@@ -4,6 +4,7 @@
 #include <string>
 
 #include <tutti/kinds.hpp>
+#include "base/index.hpp"
 #include "verify/proof_machine.hpp"
 #include "verify/prover.hpp"
 #include "verify/text.hpp"
@@ -21,7 +22,7 @@ class Trace {
   template <class Rename>
   Trace(const Schedule& s, const ProofCase& c, Rename rename) : schedule_(s) {
     const bool blocks = has_blocks(s.kind);
-    binding_ = {blocks ? c.count * static_cast<std::size_t>(s.size) : c.count,
+    binding_ = {blocks ? c.count * base::as_size(s.size) : c.count,
                 64,
                 s.chunk_bytes > 0 ? c.chunk : 0,
                 c.align,
@@ -42,7 +43,7 @@ class Trace {
         continue;
       }
       if (depth > 1) return;  // loops are at most two deep
-      const auto behind = static_cast<std::size_t>(step.jump);
+      const auto behind = base::as_size(step.jump);
       const std::int64_t times = times_of(step.times, binding_);
       for (std::int64_t v = 0; v < times; ++v) {
         var_[depth] = v;
@@ -55,7 +56,7 @@ class Trace {
 
   [[nodiscard]] int name(std::int64_t rank) const {
     const std::int64_t in = (rank % schedule_.size + schedule_.size) % schedule_.size;
-    return names_[static_cast<std::size_t>(in)];
+    return base::at(names_, in);
   }
 
   [[nodiscard]] std::string set(const RankSet& set) const {
@@ -149,7 +150,7 @@ std::vector<Finding> check_symmetry(std::span<const Schedule> all, const Topolog
   std::vector<Finding> found;
   const int size = static_cast<int>(all.size());
   const auto trace = [&](int r, Symmetry symmetry) {
-    return Trace(all[static_cast<std::size_t>(r)], c, [&](int q) {
+    return Trace(base::at(all, r), c, [&](int q) {
       switch (symmetry) {
         case Symmetry::rotation: return (q - r + size) % size;
         case Symmetry::reflection_xor: return q ^ r;
@@ -160,15 +161,15 @@ std::vector<Finding> check_symmetry(std::span<const Schedule> all, const Topolog
     });
   };
   std::map<int, std::vector<int>> followers;  // by host
-  std::vector<bool> led(static_cast<std::size_t>(topology.hosts), false);
+  std::vector<bool> led(base::as_size(topology.hosts), false);
   for (int r = 0; r < size; ++r) {
-    const Schedule& s = all[static_cast<std::size_t>(r)];
+    const Schedule& s = base::at(all, r);
     if (s.symmetry != all.front().symmetry) {
       found.push_back({Fault::wrong_symmetry, r, "ranks declare different symmetries"});
     }
-    const int host = topology.host_of[static_cast<std::size_t>(r)];
-    const bool leads = !led[static_cast<std::size_t>(host)];
-    led[static_cast<std::size_t>(host)] = true;
+    const int host = base::at(topology.host_of, r);
+    const bool leads = !base::at(led, host);
+    base::at(led, host) = true;
     if (!leads && r != s.root) followers[host].push_back(r);
   }
   if (!found.empty() || size == 0) return found;

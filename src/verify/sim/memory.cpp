@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace tutti::verify::sim {
 
 using transport::RegionPeer;
@@ -87,7 +89,7 @@ std::vector<int> Memory::local_of(int rank) const {
   std::vector<int> local(host_of_.size(), -1);
   int index = 0;
   for (std::size_t peer = 0; peer < host_of_.size(); ++peer) {
-    if (host_of_[peer] == host_of_[static_cast<std::size_t>(rank)]) local[peer] = index++;
+    if (host_of_[peer] == base::at(host_of_, rank)) local[peer] = index++;
   }
   return local;
 }

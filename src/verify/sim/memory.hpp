@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/index.hpp"
 #include "transport/region.hpp"
 
 namespace tutti::verify::sim {
@@ -22,9 +23,7 @@ class Memory {
   Memory& operator=(const Memory&) = delete;
 
   /// What a rank sees of its host. Lives as long as this.
-  [[nodiscard]] Regions& regions(int rank) noexcept {
-    return regions_[static_cast<std::size_t>(rank)];
-  }
+  [[nodiscard]] Regions& regions(int rank) noexcept { return base::at(regions_, rank); }
   /// Index of each rank among the ranks of `rank`'s host, -1 for those of other hosts.
   [[nodiscard]] std::vector<int> local_of(int rank) const;
 

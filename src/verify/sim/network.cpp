@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace tutti::verify::sim {
 namespace {
 
@@ -18,8 +20,8 @@ nanoseconds up_to(Random& random, nanoseconds most) noexcept {
 Network::Network(int ranks, std::uint64_t seed)
     : ranks_(ranks),
       random_(seed),
-      links_(static_cast<std::size_t>(ranks * ranks)),
-      dead_(static_cast<std::size_t>(ranks)) {
+      links_(base::as_size(ranks * ranks)),
+      dead_(base::as_size(ranks)) {
   for (int rank = 0; rank < ranks; ++rank) ends_.emplace_back(*this, rank);
   // Not zero: a time point of zero means "unset" to the engine.
   virtual_now = TimePoint(std::chrono::hours(1));
@@ -79,7 +81,7 @@ void Network::move(Link& one) noexcept {
       const std::size_t left = frame.header.payload_bytes - frame.departed;
       std::size_t bytes = left;
       if (one.options.pieces > 1 && left > 1 && random_.chance(50)) {
-        bytes = std::max<std::size_t>(left / static_cast<std::size_t>(one.options.pieces),
+        bytes = std::max<std::size_t>(left / base::as_size(one.options.pieces),
                                       1 + random_.below(left));
       }
       const std::byte* const from = frame.payload + frame.departed;
@@ -120,7 +122,7 @@ void Network::drop(int a, int b, nanoseconds within) noexcept {
 
 void Network::kill(int rank, nanoseconds within) noexcept {
   note(2);
-  dead_[static_cast<std::size_t>(rank)] = true;
+  base::at(dead_, rank) = true;
   for (int peer = 0; peer < ranks_; ++peer) {
     if (peer == rank) continue;
     link(rank, peer).cut = true;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/index.hpp"
 #include "transport/transport.hpp"
 #include "verify/sim/random.hpp"
 
@@ -65,9 +66,7 @@ class Network {
 
   /// The virtual time of this thread's simulation.
   [[nodiscard]] static TimePoint now() noexcept;
-  [[nodiscard]] SimTransport& transport(int rank) noexcept {
-    return ends_[static_cast<std::size_t>(rank)];
-  }
+  [[nodiscard]] SimTransport& transport(int rank) noexcept { return base::at(ends_, rank); }
   void set_links(const LinkOptions& options) noexcept;
   void set_link(int from, int to, const LinkOptions& options) noexcept;
 
@@ -133,7 +132,7 @@ class Network {
   };
 
   [[nodiscard]] Link& link(int from, int to) noexcept {
-    return links_[static_cast<std::size_t>(from * ranks_ + to)];
+    return base::at(links_, from * ranks_ + to);
   }
   void move(Link& link) noexcept;
   bool deliver(int from, int to, Sink& sink, int limit) noexcept;
