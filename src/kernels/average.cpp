@@ -49,44 +49,35 @@ Stage stage() noexcept {
 }
 
 /// `kEach`: numbers in an element.
-template <DType kType, std::size_t kEach, bool kNonTemporal>
+template <DType kType, std::size_t kEach>
 void average(void* dst, const void* const* sources, int k, std::size_t count,
              std::int64_t divisor) {
-  const StagedCall call{dst, sources, k, count * kEach, divisor};
-  if (kNonTemporal)
-    reduce_staged_nt(stage<kType>(), call);
-  else
-    reduce_staged(stage<kType>(), call);
-}
-
-template <bool kNonTemporal>
-AverageFn find(DType dtype) noexcept {
-  switch (dtype) {
-    case DType::bool_: return nullptr;
-    case DType::uint8: return &average<DType::uint8, 1, kNonTemporal>;
-    case DType::int8: return &average<DType::int8, 1, kNonTemporal>;
-    case DType::uint16: return &average<DType::uint16, 1, kNonTemporal>;
-    case DType::int16: return &average<DType::int16, 1, kNonTemporal>;
-    case DType::uint32: return &average<DType::uint32, 1, kNonTemporal>;
-    case DType::int32: return &average<DType::int32, 1, kNonTemporal>;
-    case DType::uint64: return &average<DType::uint64, 1, kNonTemporal>;
-    case DType::int64: return &average<DType::int64, 1, kNonTemporal>;
-    case DType::float16: return &average<DType::float16, 1, kNonTemporal>;
-    case DType::bfloat16: return &average<DType::bfloat16, 1, kNonTemporal>;
-    case DType::float32: return &average<DType::float32, 1, kNonTemporal>;
-    case DType::float64: return &average<DType::float64, 1, kNonTemporal>;
-    case DType::float8_e4m3: return &average<DType::float8_e4m3, 1, kNonTemporal>;
-    case DType::float8_e5m2: return &average<DType::float8_e5m2, 1, kNonTemporal>;
-    case DType::complex64: return &average<DType::float32, 2, kNonTemporal>;
-    case DType::complex128: return &average<DType::float64, 2, kNonTemporal>;
-  }
-  return nullptr;
+  reduce_staged(stage<kType>(), StagedCall{dst, sources, k, count * kEach, divisor});
 }
 
 }  // namespace
 
-AverageFn find_average(DType dtype) noexcept { return find<false>(dtype); }
-
-AverageFn find_average_nt(DType dtype) noexcept { return find<true>(dtype); }
+AverageFn find_average(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::bool_: return nullptr;
+    case DType::uint8: return &average<DType::uint8, 1>;
+    case DType::int8: return &average<DType::int8, 1>;
+    case DType::uint16: return &average<DType::uint16, 1>;
+    case DType::int16: return &average<DType::int16, 1>;
+    case DType::uint32: return &average<DType::uint32, 1>;
+    case DType::int32: return &average<DType::int32, 1>;
+    case DType::uint64: return &average<DType::uint64, 1>;
+    case DType::int64: return &average<DType::int64, 1>;
+    case DType::float16: return &average<DType::float16, 1>;
+    case DType::bfloat16: return &average<DType::bfloat16, 1>;
+    case DType::float32: return &average<DType::float32, 1>;
+    case DType::float64: return &average<DType::float64, 1>;
+    case DType::float8_e4m3: return &average<DType::float8_e4m3, 1>;
+    case DType::float8_e5m2: return &average<DType::float8_e5m2, 1>;
+    case DType::complex64: return &average<DType::float32, 2>;
+    case DType::complex128: return &average<DType::float64, 2>;
+  }
+  return nullptr;
+}
 
 }  // namespace tutti::kernels

@@ -137,12 +137,6 @@ bool is_supported(ReduceOp op, DType dtype) noexcept {
   return find(op, dtype).plain != nullptr;
 }
 
-DType partial_dtype(ReduceOp op, DType dtype) noexcept {
-  const bool rounds = op == ReduceOp::sum || op == ReduceOp::product || op == ReduceOp::avg ||
-                      op == ReduceOp::premul_sum;
-  return rounds && is_narrow(dtype) ? DType::float32 : dtype;
-}
-
 ReduceFn find_reduce(ReduceOp op, DType dtype) noexcept { return find(op, dtype).plain; }
 
 ReduceFn find_reduce_nt(ReduceOp op, DType dtype) noexcept { return find(op, dtype).streaming; }

@@ -11,11 +11,6 @@ namespace tutti::kernels {
 /// Whether the pair has a meaning: the table stands in docs/semantics.md.
 [[nodiscard]] bool is_supported(ReduceOp op, DType dtype) noexcept;
 
-/// What partial results of a reduction travel as when ranks pass them on: float32 for the narrow
-/// floats (which would round at every step), the dtype itself for all others and where nothing
-/// rounds.
-[[nodiscard]] DType partial_dtype(ReduceOp op, DType dtype) noexcept;
-
 /// dst[i] = the combination of sources[0..k-1][i] in the order of the lowest-bit binomial tree over
 /// 0..k-1: ((0+1)+(2+3))+((4+5)+...); k=3: (0+1)+2; k=5: ((0+1)+(2+3))+4; k=6: ((0+1)+(2+3))+(4+5);
 /// k=7: ((0+1)+(2+3))+((4+5)+6). One pass over memory, no allocation.
@@ -48,7 +43,6 @@ using AverageFn = void (*)(void* dst, const void* const* sources, int k, std::si
 
 /// nullptr for bool.
 [[nodiscard]] AverageFn find_average(DType dtype) noexcept;
-[[nodiscard]] AverageFn find_average_nt(DType dtype) noexcept;
 
 /// dst[i] = src[i] * factor[i], or * factor[0] for all: what PREMUL_SUM does to the input of a rank
 /// before the sum. Rounded like a product (for the narrow floats: computed as float32, rounded once

@@ -140,6 +140,4 @@ Status populate(std::byte* data, std::size_t size) {
   return Status();
 }
 
-void punch(std::byte* data, std::size_t size) noexcept { ::madvise(data, size, MADV_REMOVE); }
-
 }  // namespace tutti::os

@@ -42,7 +42,5 @@ class Mapping {
 /// Takes the pages of a range now, so that a touch never ends in SIGBUS. resource where memory
 /// lacks.
 [[nodiscard]] Status populate(std::byte* data, std::size_t size);
-/// Gives the pages of a range back to the system; they read as zero afterwards.
-void punch(std::byte* data, std::size_t size) noexcept;
 
 }  // namespace tutti::os

@@ -62,16 +62,6 @@ Result<bool> wait_ready(int fd, short events, Deadline deadline);
 Result<Fd> listen_unix(std::string_view abstract_name, int backlog = 128);
 /// Does not wait; timeout: the line of those who wait to be taken is full, try again.
 Result<Fd> connect_unix(std::string_view abstract_name);
-/// Two connected unix stream sockets.
-Result<std::pair<Fd, Fd>> unix_pair();
-
-struct PeerCredentials {
-  pid_t pid = 0;
-  uid_t uid = 0;
-  gid_t gid = 0;
-};
-/// The process at the other end of a unix socket when it was connected, as told by the kernel.
-Result<PeerCredentials> peer_credentials(int fd);
 
 inline constexpr std::size_t kMaxFdsPerMessage = 64;
 /// Sends `bytes` (at least one) with descriptors, waiting until the deadline.

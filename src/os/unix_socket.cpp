@@ -62,21 +62,6 @@ Result<Fd> connect_unix(std::string_view abstract_name) {
   return system_error(fmt::format("cannot connect to unix socket @{}", abstract_name), errno);
 }
 
-Result<std::pair<Fd, Fd>> unix_pair() {
-  std::array<int, 2> fds{};
-  if (socketpair(AF_UNIX, kStreamType, 0, fds.data()) != 0)
-    return system_error("cannot make a socket pair", errno);
-  return std::pair<Fd, Fd>(Fd(fds[0]), Fd(fds[1]));
-}
-
-Result<PeerCredentials> peer_credentials(int fd) {
-  ucred credentials{};
-  socklen_t length = sizeof credentials;
-  if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &length) != 0)
-    return system_error("cannot tell who is at the other end of a unix socket", errno);
-  return PeerCredentials{credentials.pid, credentials.uid, credentials.gid};
-}
-
 Status send_fds(int fd, std::span<const int> fds, std::span<const std::byte> bytes,
                 Deadline deadline) {
   if (bytes.empty() || fds.size() > kMaxFdsPerMessage) {

@@ -244,18 +244,11 @@ struct Schedule {
   std::vector<Step> steps;
 };
 
-/// Where the steps of Schedule::Shape stand.
+/// Where an engine finds those steps of a Schedule::Shape that hold more than the shape says.
 namespace one_shot_steps {
-inline constexpr std::size_t kStage = 0;
-inline constexpr std::size_t kPublish = 1;
-inline constexpr std::size_t kAwaitLines = 2;
-inline constexpr std::size_t kAgree = 3;
-inline constexpr std::size_t kAdd = 4;        ///< one_shot: into the output; the last one
-inline constexpr std::size_t kClaim = 4;      ///< one_shot_shared, and from here on
-inline constexpr std::size_t kAddForAll = 5;  ///< into slot 1 of the own stage
-inline constexpr std::size_t kSignal = 6;
-inline constexpr std::size_t kCopyOwn = 7;
-inline constexpr std::size_t kJumpToEnd = 8;
+inline constexpr std::size_t kAwaitLines = 2;  ///< behind staging and publishing
+inline constexpr std::size_t kClaim = 4;       ///< one_shot_shared, behind agree
+inline constexpr std::size_t kSignal = 6;      ///< behind the sum for all
 inline constexpr std::size_t kCopyWinner = 9;  ///< the claim leads here; the last one
 }  // namespace one_shot_steps
 

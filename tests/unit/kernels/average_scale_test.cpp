@@ -45,25 +45,23 @@ void check_average(AverageFn average, std::int64_t divisor, int k, std::size_t c
   Arrays<T>(k, count, random, count % 2 == 0).check_call(call, wanted, alias);
 }
 
-/// Body gets the kernel of each CPU target, the plain one and the one for large outputs.
+/// Body gets the kernel of each CPU target.
 template <class T, class Body>
 void for_each_average(const Body& body) {
   ForEachTarget::run([&] {
-    const AverageFn plain = find_average(dtype<T>());
-    const AverageFn past = find_average_nt(dtype<T>());
-    ASSERT_NE(plain, nullptr);
-    ASSERT_NE(past, nullptr);
-    body(plain, past);
+    const AverageFn average = find_average(dtype<T>());
+    ASSERT_NE(average, nullptr);
+    body(average);
   });
 }
 
 TYPED_TEST(Average, EveryNumberOfSourcesAndRanks) {
   std::mt19937_64 random(11);
-  for_each_average<TypeParam>([&](AverageFn plain, AverageFn) {
+  for_each_average<TypeParam>([&](AverageFn average) {
     for (const int k : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33}) {
       // 3, 300 and 70,000 do not divide by shifts, nor fit into the narrow integers.
       for (const std::int64_t divisor : {k, k + 1, 3, 300, 70'000}) {
-        check_average<TypeParam>(plain, divisor, k, 45, random);
+        check_average<TypeParam>(average, divisor, k, 45, random);
       }
     }
   });
@@ -71,11 +69,10 @@ TYPED_TEST(Average, EveryNumberOfSourcesAndRanks) {
 
 TYPED_TEST(Average, EveryCountUpTo70) {
   std::mt19937_64 random(12);
-  for_each_average<TypeParam>([&](AverageFn plain, AverageFn past) {
+  for_each_average<TypeParam>([&](AverageFn average) {
     for (std::size_t count = 0; count <= 70; ++count) {
       const int k = static_cast<int>(count % 10) + 1;
-      check_average<TypeParam>(plain, k, k, count, random);
-      check_average<TypeParam>(past, 7, k, count, random);
+      check_average<TypeParam>(average, k, k, count, random);
     }
   });
 }
@@ -83,13 +80,12 @@ TYPED_TEST(Average, EveryCountUpTo70) {
 TYPED_TEST(Average, LargeOnesAndInPlace) {
   std::mt19937_64 random(13);
   const std::size_t large = 20'003 / sizeof(TypeParam);
-  for_each_average<TypeParam>([&](AverageFn plain, AverageFn past) {
+  for_each_average<TypeParam>([&](AverageFn average) {
     for (const int k : {1, 2, 5, 8, 9, 17}) {
       if (test::kSanitized && k != 2 && k != 9) continue;  // the values are dev's business
-      check_average<TypeParam>(plain, 5, k, 1'100, random, k - 1);
-      check_average<TypeParam>(plain, 6, k, large, random, k / 2);
-      check_average<TypeParam>(past, 7, k, large, random);
-      check_average<TypeParam>(past, 8, k, large, random, 0);
+      check_average<TypeParam>(average, 5, k, 1'100, random, k - 1);
+      check_average<TypeParam>(average, 6, k, large, random, k / 2);
+      check_average<TypeParam>(average, 8, k, large, random, 0);
     }
   });
 }
@@ -188,7 +184,6 @@ TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
       };
       for (const int k : {1, 2, 8, 9}) {
         both([&](void* dst) { find_average(type)(dst, sources.data(), k, count, 3); });
-        both([&](void* dst) { find_average_nt(type)(dst, sources.data(), k, count, 3); });
         for (const ReduceOp op : {ReduceOp::sum, ReduceOp::product, ReduceOp::max}) {
           if (!is_supported(op, type)) continue;
           both([&](void* dst) { find_reduce(op, type)(dst, sources.data(), k, count); });

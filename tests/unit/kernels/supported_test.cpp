@@ -86,25 +86,12 @@ TEST(SupportedPairs, HaveKernels) {
       EXPECT_EQ(find_reduce_nt(op, dtype) != nullptr, has && !summed);
       if (op == ReduceOp::avg) {
         EXPECT_EQ(find_average(dtype) != nullptr, has);
-        EXPECT_EQ(find_average_nt(dtype) != nullptr, has);
       }
       if (op == ReduceOp::premul_sum) {
         EXPECT_EQ(find_scale(dtype) != nullptr, has);
       }
     }
   }
-}
-
-TEST(SupportedPairs, PartialResultsOfNarrowFloatsAreWide) {
-  for (const DType dtype :
-       {DType::float16, DType::bfloat16, DType::float8_e4m3, DType::float8_e5m2}) {
-    for (const ReduceOp op :
-         {ReduceOp::sum, ReduceOp::product, ReduceOp::avg, ReduceOp::premul_sum})
-      EXPECT_EQ(partial_dtype(op, dtype), DType::float32);
-    EXPECT_EQ(partial_dtype(ReduceOp::max, dtype), dtype);
-  }
-  for (const DType dtype : {DType::float32, DType::float64, DType::complex64, DType::int8})
-    EXPECT_EQ(partial_dtype(ReduceOp::sum, dtype), dtype);
 }
 
 TEST(SupportedPairs, AnyByteButZeroIsTrue) {

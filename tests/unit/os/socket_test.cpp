@@ -231,11 +231,6 @@ TEST(UnixSocket, DescriptorsAreHandedOver) {
   auto server = accept_connection(listener->get());
   ASSERT_TRUE(server && server->valid());
 
-  auto peer = peer_credentials(server->get());
-  ASSERT_TRUE(peer);
-  EXPECT_EQ(peer->pid, getpid());
-  EXPECT_EQ(peer->uid, getuid());
-
   std::array<int, 2> ends{};
   ASSERT_EQ(pipe(ends.data()), 0);
   const Fd read_end(ends[0]);
@@ -252,6 +247,14 @@ TEST(UnixSocket, DescriptorsAreHandedOver) {
   char got = 0;
   ASSERT_EQ(read(read_end.get(), &got, 1), 1);
   EXPECT_EQ(got, 'x');
+}
+
+/// Two connected unix stream sockets.
+tutti::Result<std::pair<Fd, Fd>> unix_pair() {
+  std::array<int, 2> fds{};
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, fds.data()) != 0)
+    return tutti::Status(Errc::resource, "no socket pair");
+  return std::pair<Fd, Fd>(Fd(fds[0]), Fd(fds[1]));
 }
 
 /// Sends more descriptors than a user without privileges may have under way, to somebody who takes
