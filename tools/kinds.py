@@ -5,7 +5,8 @@
     kinds.py --write    puts it into the page
 
 The numbers are those of `enum class Kind` (include/tutti/collective.hpp), all else the rows of kKindTraits
-(include/tutti/kinds.hpp). check_docs.py looks that the page has this table; stubs.py reads the rows, too.
+(include/tutti/kinds.hpp). check_docs.py looks that the page has this table, and that docs/algorithms.md names
+each algorithm of src/plan/select.cpp; stubs.py reads the rows, too.
 """
 
 import argparse
@@ -14,6 +15,7 @@ import pathlib
 import re
 import sys
 
+ALGORITHMS = ("src/plan/select.cpp", "docs/algorithms.md")
 NUMBERS = "include/tutti/collective.hpp"
 TABLE = "include/tutti/kinds.hpp"
 PAGE = "docs/fingerprint.md"
@@ -103,6 +105,12 @@ def faults(root):
             yield f"{PAGE}: its table is not that of {TABLE}; run: tools/kinds.py --write"
     except SystemExit as wrong:
         yield str(wrong)
+    table_of_plans, page = (root / name for name in ALGORITHMS)
+    if table_of_plans.exists():
+        text = page.read_text(encoding="utf-8")
+        for kind, name in re.findall(r'algorithm\(Kind::(\w+), "(\w+)"', table_of_plans.read_text(encoding="utf-8")):
+            if f"`{name}`" not in text or not re.search(rf"\b{kind}\b", text):
+                yield f"{ALGORITHMS[1]}: {kind}'s algorithm {name} does not stand there"
 
 
 def main():

@@ -58,7 +58,7 @@ struct KindTraits {
 ///   bench/operations.cpp and a case in each of bench/peers;
 /// - its tests: tests/support/prepared_call.hpp and operations.hpp (all backends, faults,
 ///   disagreements), tests/property (proof_cases.hpp, engine, group), tests/python;
-/// - its pages: semantics, algorithms, configuration, torch-names, the tours in examples.
+/// - its pages: semantics, algorithms, torch-names, the tours in examples.
 inline constexpr KindTraits kKindTraits[] = {
     {"barrier"},
     {"broadcast", Layout::same, false, true, On::root, On::others},

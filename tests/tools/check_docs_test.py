@@ -161,6 +161,12 @@ class CheckDocs(PlantedTree):
         self.assert_fault("check_docs", "docs/fingerprint.md: its table is not that of include/tutti/kinds.hpp")
         self.plant_kinds(page="kind")
         self.assert_fault("check_docs", "docs/fingerprint.md: its table")
+        self.plant_kinds()
+        self.plant("src/plan/select.cpp", 'algorithm(Kind::scatter, "deal", deal_scatter),')
+        self.plant("docs/algorithms.md", "scatter `deal`: as cards.\n")
+        self.assert_clean("check_docs")
+        self.plant("docs/algorithms.md", "scatter deals.\n")
+        self.assert_fault("check_docs", "docs/algorithms.md: scatter's algorithm deal does not stand there")
         self.plant_kinds(number=2)
         self.assert_fault("check_docs", "kinds: the rows of include/tutti/kinds.hpp are not those of Kind")
 
