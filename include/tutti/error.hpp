@@ -51,9 +51,17 @@ class [[nodiscard]] Status {
     culprit_ = rank;
     return *this;
   }
+  /// Of an operation: the library below (MPI) may still read and write its tensors, because it
+  /// cannot cancel an operation. Keep them until the process ends.
+  [[nodiscard]] bool tensors_in_use() const noexcept { return tensors_in_use_; }
+  Status& with_tensors_in_use() noexcept {
+    tensors_in_use_ = true;
+    return *this;
+  }
 
  private:
   Errc code_ = Errc::ok;
+  bool tensors_in_use_ = false;
   std::optional<int> culprit_;
   std::shared_ptr<const std::string> message_;
 };

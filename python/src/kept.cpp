@@ -18,7 +18,7 @@ std::atomic<Kept*> finished{nullptr};
 
 void Kept::done(void* context, const Status& status) noexcept {
   Kept* const kept = static_cast<Kept*>(context);
-  kept->well_ = status.ok();
+  kept->outcome_ = status;
   // relaxed: only the exchange below counts.
   kept->next_ = finished.load(std::memory_order_relaxed);
   // release: pairs with the acquire in release_done, which reads *kept.
@@ -44,7 +44,7 @@ void Kept::release_done() noexcept {
     const std::unique_ptr<Kept> dropped(kept);
     kept = kept->next_;
     try {
-      dropped->memory_.finish(dropped->well_);
+      dropped->memory_.finish(dropped->outcome_);
     } catch (nb::python_error& problem) {
       report_unraisable(problem, "tutti: the result of a dropped operation");
     }

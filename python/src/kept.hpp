@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <tutti/error.hpp>
+
 #include "group.hpp"
 #include "memory.hpp"
 
@@ -26,7 +28,7 @@ class Kept {
   Memory memory_;
   Group group_;
   Kept* next_ = nullptr;
-  bool well_ = false;
+  Status outcome_;
 };
 
 /// The exception that is being handled cannot be raised: Python prints it. Needs the GIL.

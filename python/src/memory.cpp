@@ -26,13 +26,14 @@ std::vector<TensorView> Memory::list(nb::handle arrays, const char* what, Use us
   return views;
 }
 
-void Memory::finish(bool well) {
+void Memory::finish(const Status& outcome) {
   std::vector<Buffer> buffers = std::move(buffers_);
   buffers_.clear();
   for (Buffer& buffer : buffers) {
-    if (well) buffer.finish();
+    if (outcome.ok()) buffer.finish();
     if (buffer.result().is_valid()) results_.push_back(nb::borrow(buffer.result()));
   }
+  if (outcome.tensors_in_use()) new std::vector<Buffer>(std::move(buffers));
 }
 
 nb::list Memory::results() const {

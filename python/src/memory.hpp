@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include <tutti/error.hpp>
+
 #include "buffer.hpp"
 
 namespace tutti::python {
@@ -20,8 +22,9 @@ class Memory {
   TensorView one(nanobind::handle array, const char* what, Use use);
   /// The same for a list or tuple of arrays.
   std::vector<TensorView> list(nanobind::handle arrays, const char* what, Use use);
-  /// The operation is done: results are completed if it ended well, and only they are kept on.
-  void finish(bool well);
+  /// The operation is done: results are completed if it ended well, and only they are kept on. If
+  /// MPI may still use the arrays, they stay until the process ends.
+  void finish(const Status& outcome);
   /// The arrays that are written, as the caller gave them.
   [[nodiscard]] nanobind::list results() const;
 

@@ -44,16 +44,9 @@ int recv(const GroupHandle& self, nb::handle array, std::optional<int> src, int 
   Memory memory("recv");
   const TensorView view = memory.one(array, "array", Use::write);
   const Timeout limit = timeout_of(timeout);
-  Kept::release_done();
-  int sender = -1;
-  {
-    const WithoutGil unlocked;
-    Work work = start(*group, Kind::recv, view, source_of(src), tag, limit);
-    wait_interruptibly(*group, work);
-    sender = work.source_rank();
-  }
-  memory.finish(true);
-  return sender;
+  return run_blocking(group, std::move(memory), [&](ProcessGroup& one) {
+    return start(one, Kind::recv, view, source_of(src), tag, limit);
+  });
 }
 
 nb::object isend(const GroupHandle& self, nb::handle array, int dst, int tag, nb::handle timeout) {

@@ -89,7 +89,7 @@ RunningWork::~RunningWork() {
     return;
   }
   try {
-    memory_.finish(running ? work_.error().ok() : outcome_.ok());
+    memory_.finish(running ? work_.error() : outcome_);
   } catch (nb::python_error& problem) {
     report_unraisable(problem, "tutti: the result of a dropped operation");
   }
@@ -115,7 +115,7 @@ void RunningWork::finish() {
       stage_.notify_all();
     };
     try {
-      memory_.finish(outcome_.ok());
+      memory_.finish(outcome_);
     } catch (...) {
       tell();
       throw;

@@ -46,8 +46,14 @@ void ProcessGroupTutti::all_reduce_now(const at::Tensor& tensor, const c10d::Red
   ProcessGroup group = open("all_reduce");
   ++sequence_;
   const WithoutGil unlocked;
-  with_torchs_exceptions(
-      [&] { group.all_reduce(view, {.op = how.op, .factor = how.factor}).wait(); });
+  with_torchs_exceptions([&] {
+    try {
+      group.all_reduce(view, {.op = how.op, .factor = how.factor}).wait();
+    } catch (const Error& problem) {
+      keep_if_in_use(problem.status(), {tensor});
+      throw;
+    }
+  });
 }
 
 TorchWork ProcessGroupTutti::reduce(std::vector<at::Tensor>& tensors,

@@ -22,4 +22,8 @@ std::exception_ptr exception_of(const Status& status) {
   }
 }
 
+void keep_if_in_use(const Status& status, const std::vector<at::Tensor>& tensors) {
+  if (status.tensors_in_use()) new std::vector<at::Tensor>(tensors);
+}
+
 }  // namespace tutti::torch_plugin

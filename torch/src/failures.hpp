@@ -2,6 +2,9 @@
 
 #include <exception>
 #include <utility>
+#include <vector>
+
+#include <ATen/ATen.h>
 
 #include <tutti/error.hpp>
 
@@ -10,6 +13,9 @@ namespace tutti::torch_plugin {
 /// The exception of torch's own classes that belongs to a failure: torch's Python face turns it
 /// into ValueError, DistBackendError, DistNetworkError or DistStoreError.
 [[nodiscard]] std::exception_ptr exception_of(const Status& status);
+
+/// Keeps tensors until the process ends if MPI may still use them after this failure.
+void keep_if_in_use(const Status& status, const std::vector<at::Tensor>& tensors);
 
 /// Runs `call`; what the library throws leaves as an exception of torch's.
 template <class Call>

@@ -30,12 +30,12 @@ struct WorkTutti::Kept {
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> outputs;
 
-  static void drop(void* context, const Status&) noexcept {
+  static void drop(void* context, const Status& status) noexcept {
     const InterpreterUse use;
     if (!use) return;  // the tensors leak
     auto* const kept = static_cast<Kept*>(context);
     kept->work.detach();
-    delete kept;
+    if (!status.tensors_in_use()) delete kept;
   }
 };
 
@@ -54,6 +54,8 @@ WorkTutti::~WorkTutti() {
   const WithoutGil unlocked;  // the last reference to a world may go
   for (tutti::Work& work : works_) {
     if (work.done()) {
+      keep_if_in_use(work.error(), inputs_);
+      keep_if_in_use(work.error(), outputs_);
       work.detach();
       continue;
     }
@@ -82,8 +84,10 @@ void WorkTutti::settle() const {
   std::exception_ptr problem;
   for (const tutti::Work& work : works_) {
     if (!work.valid()) continue;  // kept elsewhere
-    if (const Status status = work.error(); !status.ok() && !problem)
-      problem = exception_of(status);
+    const Status status = work.error();
+    if (!status.ok() && !problem) problem = exception_of(status);
+    keep_if_in_use(status, inputs_);
+    keep_if_in_use(status, outputs_);
   }
   const_cast<WorkTutti*>(this)->finish(problem);
 }

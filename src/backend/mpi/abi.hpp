@@ -28,6 +28,7 @@ struct AbiConstants {
 struct AbiHandles {
   std::uintptr_t world = 0;
   std::uintptr_t self = 0;
+  std::uintptr_t none = 0;  ///< MPI_COMM_NULL
   std::uintptr_t errors_return = 0;
   std::uintptr_t byte = 0;
   std::array<std::uintptr_t, kBuiltinOpCount> ops{};
@@ -45,6 +46,7 @@ inline constexpr AbiConstants kStandardAbi = {"MPI standard ABI",        1, 0, -
 inline constexpr AbiHandles kMpichHandles = {
     0x44000000,
     0x44000001,
+    0x04000000,
     0x54000001,
     0x4c00010d,
     {0x58000003, 0x58000004, 0x58000002, 0x58000001, 0x58000006, 0x58000008, 0x5800000a},
@@ -53,6 +55,7 @@ inline constexpr AbiHandles kMpichHandles = {
 
 inline constexpr AbiHandles kStandardHandles = {0x101,
                                                 0x102,
+                                                0x100,
                                                 0x143,
                                                 0x247,
                                                 {0x21, 0x24, 0x22, 0x23, 0x28, 0x29, 0x2a},
@@ -66,6 +69,7 @@ inline constexpr std::uintptr_t kIntelStandardErrorsReturn = 0x142;
 struct OpenMpiSymbols {
   const char* world = "ompi_mpi_comm_world";
   const char* self = "ompi_mpi_comm_self";
+  const char* none = "ompi_mpi_comm_null";
   const char* errors_return = "ompi_mpi_errors_return";
   const char* byte = "ompi_mpi_byte";
   std::array<const char*, kBuiltinOpCount> ops = {

@@ -74,6 +74,7 @@ class Api {
   // ---- Communicators
   [[nodiscard]] virtual Comm world() noexcept = 0;
   [[nodiscard]] virtual Comm self() noexcept = 0;
+  [[nodiscard]] virtual bool is_null(Comm comm) noexcept = 0;  ///< MPI_COMM_NULL
   [[nodiscard]] virtual int rank(Comm comm, int& rank) noexcept = 0;
   [[nodiscard]] virtual int size(Comm comm, int& size) noexcept = 0;
   /// MPI_Comm_idup: `made` stays where it is until the request is done.

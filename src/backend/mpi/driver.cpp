@@ -186,7 +186,20 @@ void Driver::progress(bool look) {
     for (const auto& one : notes_) one->progress();
   }
   for (std::size_t i = 0; i < worlds_.size(); ++i) worlds_[i]->progress(look);
-  if (look) std::erase_if(worlds_, [](const auto& world) { return world->over(); });
+  if (look) delete_ended_worlds();
+}
+
+void Driver::delete_ended_worlds() {
+  std::erase_if(worlds_, [this](const auto& world) {
+    Notes& notes = world->notes();
+    if (!world->over()) return false;
+    if (notes.base() == api_.world()) return true;  // others use these notes
+    if (!notes.all_sent()) return false;
+    Comm comm = notes.communicator();
+    if (notes.close() && world->freed()) (void)api_.free(comm);
+    std::erase_if(notes_, [&](const auto& one) { return one.get() == &notes; });
+    return true;
+  });
 }
 
 bool Driver::notes_are_sent() const noexcept {

@@ -93,6 +93,7 @@ class Driver {
   void run() noexcept;
   [[nodiscard]] bool idle() const noexcept;
   [[nodiscard]] bool notes_are_sent() const noexcept;
+  void delete_ended_worlds();
 
   Api& api_;
   ValueTypes types_;

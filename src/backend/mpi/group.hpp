@@ -93,6 +93,8 @@ class Group {
   /// It has left, and its communicators are freed or kept for ever: a message that nobody receives
   /// must not reach a communicator that MPI gives the same number.
   [[nodiscard]] bool over() const noexcept { return gone_ && released_; }
+  /// They are freed.
+  [[nodiscard]] bool freed() const noexcept { return freed_; }
 
  private:
   [[nodiscard]] Operation* find(std::uint64_t ticket) const noexcept;
@@ -155,6 +157,7 @@ class Group {
   Status fails_later_;
   bool gone_ = false;
   bool released_ = false;
+  bool freed_ = false;
   bool unfinished_ = false;  ///< MPI has not ended all that it was given
 };
 

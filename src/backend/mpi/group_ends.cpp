@@ -58,6 +58,7 @@ void Group::drop_requests(Operation& op, bool was_moving) {
       "MPI cannot call an operation back: it may still use the tensors of this call, so keep them "
       "until the process ends.";
   Status kept(op.outcome.code(), std::move(text));
+  kept.with_tensors_in_use();
   if (const auto culprit = op.outcome.culprit()) kept.with_culprit(*culprit);
   op.outcome = std::move(kept);
 }
@@ -312,8 +313,8 @@ void Group::free_communicators() {
     released_ = released_ || sent != received_[at];
   }
   if (std::exchange(released_, true)) return;
-  (void)place_.api.free(spec_.data);
-  (void)place_.api.free(spec_.compare);
+  freed_ = place_.api.free(spec_.data) == 0;
+  freed_ = place_.api.free(spec_.compare) == 0 && freed_;
 }
 
 }  // namespace tutti::mpi

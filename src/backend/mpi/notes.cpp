@@ -25,13 +25,15 @@ Notes::~Notes() {
   if (!sent_.empty()) keep_for_good(std::move(sent_));
 }
 
-void Notes::close() noexcept {
+bool Notes::close() noexcept {
   bool done = true;
   // If it cannot be cancelled MPI may still write it.
   if (receives_ && (api_.cancel(receiving_, done) != 0 || !done))
     keep_for_good(std::move(incoming_));
+  const bool quiet = done && !broken_ && !asked_ && sent_.empty();
   receives_ = false;
   broken_ = true;
+  return quiet;
 }
 
 void Notes::add(std::uint64_t id, Group& group) {
@@ -48,6 +50,7 @@ void Notes::add(std::uint64_t id, Group& group) {
 
 void Notes::send(int to, const Note& note) noexcept {
   if (broken_) return;
+  asked_ = asked_ || note.kind == Note::Kind::asks || note.kind == Note::Kind::answer;
   try {
     sent_.push_back({note, {}});
   } catch (const std::bad_alloc&) {

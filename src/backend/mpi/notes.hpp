@@ -37,8 +37,8 @@ static_assert(std::is_trivially_copyable_v<Note> && sizeof(Note) == 512);
 
 class Group;
 
-/// Sends and receives the notes of one rank, over a communicator of their own. It is never freed,
-/// because a note may come when its group is gone.
+/// Sends and receives the notes of one rank, over a communicator of their own. That of
+/// MPI_COMM_WORLD is never freed, because a note may come when its group is gone.
 ///
 /// Threads: one at a time, that which drives MPI.
 class Notes {
@@ -48,10 +48,12 @@ class Notes {
   Notes(const Notes&) = delete;
   Notes& operator=(const Notes&) = delete;
   ~Notes();
-  /// No more notes: MPI ends.
-  void close() noexcept;
+  /// No more notes. True: none is under way that this rank has sent or asked for, so that the
+  /// communicator can be freed.
+  bool close() noexcept;
 
   [[nodiscard]] Comm base() const noexcept { return base_; }
+  [[nodiscard]] Comm communicator() const noexcept { return comm_; }
   /// Notes of this id are the group's from now on, and those that have come before.
   void add(std::uint64_t id, Group& group);
   void remove(std::uint64_t id) noexcept { groups_.erase(id); }
@@ -83,6 +85,7 @@ class Notes {
   Request receiving_{};
   bool receives_ = false;
   bool broken_ = false;  ///< MPI has failed: no more notes
+  bool asked_ = false;   ///< a question was sent or answered, so an answer may be under way
 };
 
 /// A note that tells a cause.

@@ -73,6 +73,7 @@ class RealApi final : public Api {
 
   Comm world() noexcept override { return Comm{handles_.world}; }
   Comm self() noexcept override { return Comm{handles_.self}; }
+  bool is_null(Comm comm) noexcept override { return of(comm) == handle_of<Handle>(handles_.none); }
   int rank(Comm comm, int& rank) noexcept override { return f_.MPI_Comm_rank(of(comm), &rank); }
   int size(Comm comm, int& size) noexcept override { return f_.MPI_Comm_size(of(comm), &size); }
   int iduplicate(Comm comm, Comm& made, Request& request) noexcept override {
@@ -323,6 +324,7 @@ Result<AbiHandles> open_mpi_handles(void* library) {
   };
   find(symbols.world, handles.world);
   find(symbols.self, handles.self);
+  find(symbols.none, handles.none);
   find(symbols.errors_return, handles.errors_return);
   find(symbols.byte, handles.byte);
   for (std::size_t i = 0; i < handles.ops.size(); ++i) find(symbols.ops[i], handles.ops[i]);

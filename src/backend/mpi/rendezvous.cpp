@@ -105,16 +105,23 @@ Status duplicate(Driver& driver, Comm base, std::chrono::steady_clock::time_poin
 
 Result<Ranks> ranks_of(Api& api, const std::any& options) {
   using Both = std::pair<std::uintptr_t, std::vector<int>>;
-  if (!options.has_value()) return Ranks{api.world(), std::nullopt};
-  if (const auto* const handle = std::any_cast<std::uintptr_t>(&options))
-    return Ranks{Comm{*handle}, std::nullopt};
-  if (const auto* const members = std::any_cast<std::vector<int>>(&options))
-    return Ranks{api.world(), *members};
-  if (const auto* const both = std::any_cast<Both>(&options))
-    return Ranks{Comm{both->first}, both->second};
-  return Status(Errc::invalid_argument,
-                "backend_options of 'mpi' must be what mpi_handle(communicator) gives "
-                "(<tutti/mpi.hpp>), or be left out for MPI_COMM_WORLD");
+  Ranks ranks{api.world(), std::nullopt};
+  if (const auto* const handle = std::any_cast<std::uintptr_t>(&options)) {
+    ranks.comm = Comm{*handle};
+  } else if (const auto* const members = std::any_cast<std::vector<int>>(&options)) {
+    ranks.members = *members;
+  } else if (const auto* const both = std::any_cast<Both>(&options)) {
+    ranks = {Comm{both->first}, both->second};
+  } else if (options.has_value()) {
+    return Status(Errc::invalid_argument,
+                  "backend_options of 'mpi' must be what mpi_handle(communicator) gives "
+                  "(<tutti/mpi.hpp>), or be left out for MPI_COMM_WORLD");
+  }
+  if (api.is_null(ranks.comm))
+    return Status(Errc::invalid_argument,
+                  "backend_options of 'mpi' is MPI_COMM_NULL: this process is in no such "
+                  "communicator, so it must not call init_process_group with it");
+  return ranks;
 }
 
 Result<BackendRendezvous> rendezvous(Driver& driver, const std::any& options,

@@ -29,6 +29,7 @@ void World::progress(bool look) {
   if (!look) return;
   std::erase_if(groups_, [this](const std::unique_ptr<Group>& group) {
     if (!group->over()) return false;
+    freed_ = freed_ && group->freed();
     notes_.remove(group->id());
     return true;
   });

@@ -43,6 +43,9 @@ class World {
   /// Its last handle is gone. It may be deleted when it is `over`.
   void end() noexcept { ended_ = true; }
   [[nodiscard]] bool over() const noexcept { return ended_ && groups_.empty(); }
+  [[nodiscard]] Notes& notes() const noexcept { return notes_; }
+  /// All communicators of its groups have been freed: no rank sends a note of it any more.
+  [[nodiscard]] bool freed() const noexcept { return freed_; }
 
  private:
   Driver& driver_;
@@ -52,6 +55,7 @@ class World {
   const std::vector<std::string> locations_;
   std::vector<std::unique_ptr<Group>> groups_;
   bool ended_ = false;
+  bool freed_ = true;
 };
 
 }  // namespace tutti::mpi

@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #define OMPI_SKIP_MPICXX 1
@@ -115,6 +116,26 @@ TEST(LinkedWithMpi, TakesACommunicatorOfTheProgramAndGivesItsOwn) {
   ASSERT_EQ(MPI_Comm_rank(reversed, &still), MPI_SUCCESS) << "the program keeps its communicator";
   EXPECT_EQ(still, size - 1 - rank);
   MPI_Comm_free(&reversed);
+}
+
+TEST(LinkedWithMpi, NoCommunicatorIsTold) {
+  try {
+    (void)world_on_mpi(mpi_handle(MPI_COMM_NULL));
+    ADD_FAILURE() << "no error";
+  } catch (const InvalidArgument& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("MPI_COMM_NULL"));
+  }
+}
+
+TEST(LinkedWithMpi, WorldsOnItsCommunicatorsLeaveNothing) {
+  MPI_Comm all = MPI_COMM_NULL;
+  ASSERT_EQ(MPI_Comm_dup(MPI_COMM_WORLD, &all), MPI_SUCCESS);
+  for (int i = 0; i < 50; ++i) world_on_mpi(mpi_handle(all)).barrier().wait();
+  MPI_Comm_free(&all);
+#if !defined(OPEN_MPI)
+  // MPICH has 2048 communicators.
+  for (int i = 0; i < 2200; ++i) world_on_mpi(mpi_handle(MPI_COMM_SELF)).barrier().wait();
+#endif
 }
 
 /// The program begins MPI itself, so it ends it, too.

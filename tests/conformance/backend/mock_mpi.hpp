@@ -151,6 +151,7 @@ class MockRank final : public mpi::Api {
   [[nodiscard]] int finalize() noexcept override { return 0; }
   [[nodiscard]] mpi::Comm world() noexcept override { return mpi::Comm{1}; }
   [[nodiscard]] mpi::Comm self() noexcept override { return mpi::Comm{0}; }
+  [[nodiscard]] bool is_null(mpi::Comm /*comm*/) noexcept override { return false; }
   [[nodiscard]] int rank(mpi::Comm comm, int& rank) noexcept override;
   [[nodiscard]] int size(mpi::Comm comm, int& size) noexcept override;
   [[nodiscard]] int iduplicate(mpi::Comm comm, mpi::Comm& made,

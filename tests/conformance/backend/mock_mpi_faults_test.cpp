@@ -241,6 +241,7 @@ TEST(MockMpiFaults, AReceiveThatMpiCannotCancelKeepsItsTensor) {
       } catch (const TimeoutError& error) {
         const bool keeps = std::string_view(error.what()).find("keep them") != std::string::npos;
         EXPECT_NE(keeps, cancels) << error.what();
+        EXPECT_EQ(error.status().tensors_in_use(), keeps);
       }
     });
   }

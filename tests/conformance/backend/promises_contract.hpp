@@ -109,6 +109,7 @@ TEST_P(BackendPromisesOfSeveral, ATimeoutFreesTheTensors) {
     } catch (const TimeoutError& error) {
       const bool frees = std::string_view(error.what()).find("keep them") == std::string_view::npos;
       EXPECT_EQ(frees, keeps(Promise::timeout_frees_tensors)) << error.what();
+      EXPECT_NE(error.status().tensors_in_use(), frees);
     }
   });
 }
@@ -144,6 +145,7 @@ TEST_P(BackendPromisesOfSeveral, AReceiveThatIsLateFreesItsTensor) {
       ADD_FAILURE() << "no error";
     } catch (const TimeoutError& error) {
       EXPECT_THAT(error.what(), testing::Not(testing::HasSubstr("keep them")));
+      EXPECT_FALSE(error.status().tensors_in_use());
     }
   });
 }

@@ -118,7 +118,7 @@ def run_all(bin_folder, mpis, names, short):
 def table_of_cells(results):
     """Markdown: how many cells were right, by MPI and number of ranks."""
     sizes = sorted({ranks for _, name, ranks, _ in results if name == "table"})
-    lines = ["| operations x dtypes x reduce ops | " + " | ".join(f"{ranks} ranks" for ranks in sizes) + " |",
+    lines = ["| operations x dtypes x reduce ops | " + " | ".join(f"{ranks} rank{'s' * (ranks > 1)}" for ranks in sizes) + " |",
              "|---" * (len(sizes) + 1) + "|"]
     for mpi in dict.fromkeys(mpi for mpi, *_ in results):
         cells = []

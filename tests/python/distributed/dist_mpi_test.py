@@ -53,19 +53,81 @@ PROGRAM = textwrap.dedent("""
 """)
 
 
-def test_three_ranks(tmp_path):
+def run_by_mpirun(text, ranks, folder):
     mpirun = shutil.which("mpirun.openmpi")
     if mpirun is None or not dist.is_mpi_available():
         pytest.skip("there is no mpirun of Open MPI here")
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM, encoding="utf-8")
+    program = folder / "program.py"
+    program.write_text(text, encoding="utf-8")
     environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")}
     environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", TUTTI_MPI_LIBRARY="libmpi.so.40")
-    ended = subprocess.run([mpirun, "--oversubscribe", "-n", "3", sys.executable, str(program), str(tmp_path)],
-                           env=environment,
-                           capture_output=True, text=True, timeout=100, check=False)
+    return subprocess.run([mpirun, "--oversubscribe", "-n", str(ranks), sys.executable, str(program), str(folder)],
+                          env=environment, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_three_ranks(tmp_path):
+    ended = run_by_mpirun(PROGRAM, 3, tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1", "done 2"]
+
+
+IN_USE = textwrap.dedent("""
+    import gc
+    import os
+    import sys
+    import time
+    import weakref
+    import numpy as np
+    import tutti
+
+    world = tutti.init_process_group(backend="mpi", timeout=30)
+    world.barrier()
+    if world.rank == 0:
+        array = np.empty(1 << 28, dtype=np.uint8)  # more than MPI sends before there is a recv
+        memory = weakref.ref(array)
+        if "WAY" == "dropped":
+            world.isend(array, 1, timeout=0.2)
+        else:
+            try:
+                if "WAY" == "blocking":
+                    world.send(array, 1, timeout=0.2)
+                else:
+                    work = world.isend(array, 1, timeout=0.2)
+                    work.wait()
+                raise SystemExit("no error")
+            except TimeoutError as problem:
+                assert "keep them until the process ends" in str(problem)
+            work = None
+        del array
+        while world.health() is None:
+            time.sleep(0.001)
+        gc.collect()
+        try:
+            world.barrier()  # a call with the GIL drops what has ended
+        except TimeoutError:
+            pass
+        assert memory() is not None
+        small = np.empty(8)
+        memory = weakref.ref(small)
+        try:
+            world.all_reduce(small)
+        except TimeoutError:
+            pass
+        del small
+        gc.collect()
+        assert memory() is None  # MPI never got it
+    else:
+        while world.health() is None:
+            time.sleep(0.001)
+    open(os.path.join(sys.argv[1], f"done {world.rank}"), "x").close()
+    os._exit(0)  # MPI_Finalize would wait for the message
+""")
+
+
+@pytest.mark.parametrize("way", ["blocking", "waited", "dropped"])
+def test_arrays_that_mpi_still_uses_stay(way, tmp_path):
+    ended = run_by_mpirun(IN_USE.replace("WAY", way), 2, tmp_path)
+    assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1"], ended.stdout + ended.stderr
 
 
 def test_options_without_the_name_of_the_backend():

@@ -151,6 +151,7 @@ constexpr OpenMpiSymbols kSymbols;
 std::uintptr_t known(const char* symbol) { return word(::dlsym(RTLD_DEFAULT, symbol)); }
 std::uintptr_t known_world() { return known(kSymbols.world); }
 std::uintptr_t known_self() { return known(kSymbols.self); }
+std::uintptr_t known_none() { return known(kSymbols.none); }
 std::uintptr_t known_errors_return() { return known(kSymbols.errors_return); }
 std::uintptr_t known_byte() { return known(kSymbols.byte); }
 std::uintptr_t known_op(std::size_t op) { return known(kSymbols.ops[op]); }
@@ -158,6 +159,7 @@ std::uintptr_t known_type(std::size_t type) { return known(kSymbols.types[type])
 #else
 std::uintptr_t known_world() { return kHandles.world; }
 std::uintptr_t known_self() { return kHandles.self; }
+std::uintptr_t known_none() { return kHandles.none; }
 std::uintptr_t known_errors_return() {
 #ifdef TUTTI_INTEL_STANDARD_ABI
   return kIntelStandardErrorsReturn;
@@ -173,6 +175,7 @@ std::uintptr_t known_type(std::size_t type) { return kHandles.types[type]; }
 void compare_handles() {
   expect("MPI_COMM_WORLD", word(MPI_COMM_WORLD), known_world());
   expect("MPI_COMM_SELF", word(MPI_COMM_SELF), known_self());
+  expect("MPI_COMM_NULL", word(MPI_COMM_NULL), known_none());
   expect("MPI_ERRORS_RETURN", word(MPI_ERRORS_RETURN), known_errors_return());
   expect("MPI_BYTE", word(MPI_BYTE), known_byte());
   const auto op = [](const char* name, MPI_Op header, BuiltinOp ours) {

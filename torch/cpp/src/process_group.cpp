@@ -32,7 +32,14 @@ Work& Work::operator=(Work&& other) noexcept {
 }
 
 void Work::wait() {
-  with_torchs_exceptions([&] { work_.wait(); });
+  with_torchs_exceptions([&] {
+    try {
+      work_.wait();
+    } catch (const Error& problem) {
+      torch_plugin::keep_if_in_use(problem.status(), tensors_);
+      throw;
+    }
+  });
 }
 
 bool Work::wait_for(std::chrono::nanoseconds limit) { return work_.wait_for(limit); }
