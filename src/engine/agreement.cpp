@@ -114,7 +114,7 @@ bool Engine::advance_tokens(Op& op) {
 /// The calls of all ranks were compared with ours.
 bool Engine::all_compared(Op& op) {
   if (op.strict) return op.token_round >= rounds_of(op.group->size);
-  return await_all_lines(op);
+  return await_lines(op, RankRow(op.group->size));
 }
 
 void Engine::find_unheard(const Op& op, std::vector<int>& ranks) const {

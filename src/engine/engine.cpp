@@ -34,19 +34,10 @@ void scale(std::byte* row, DType dtype, std::size_t count, const TensorView& fac
 
 }  // namespace
 
-/// The ranks of a host share its caches: all their rings together are to fit where two whole ones
-/// do.
-constexpr std::size_t staging_cycle(std::size_t ranks) noexcept {
-  return std::max<std::size_t>(2 * shm::kStagingBytes / std::max<std::size_t>(ranks, 2),
-                               512 * 1024);
-}
-
 Engine::Engine(World world)
     : world_(std::move(world)),
-      staging_(world_.regions->arena, is_read_by_all, world_.populate,
-               staging_cycle(world_.regions->peers.size())),
-      channel_(world_.route),
-      cache_distance_(oversubscribed()) {
+      regions_(*world_.regions, {world_.cpus, world_.publish_fence, world_.now, world_.populate}),
+      channel_(world_.route) {
   peers_.resize(static_cast<std::size_t>(world_.size));
   groups_.resize(shm::kMaxGroups);
   active_.reserve(256);
@@ -127,7 +118,6 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   op.fingerprint = group.chain;
   op.plan = &bound;
   op.call = call;
-  op.stage_offset = 0;
   op.failed = false;
   op.strict = bound.forwards_output || (group.strict && !group.one_host());
   const bool messages = bound.schedule->messages || op.strict;
@@ -145,7 +135,11 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   op.asynchronous = asynchronous;
   op.fused = bound.shape != Shape::none && call.input.contiguous() && call.output.contiguous() &&
              op.output_pieces.empty();
-  choose_staging_mode(op);
+  op.region.seq = seq;
+  op.region.fingerprint = op.fingerprint;
+  op.region.stage_bytes = bound.stage_bytes;
+  op.region.in_line = bound.inline_stage;
+  op.region.mode = regions_.policy().choose(bound.stage_bytes, seq);
   // In place, each line of the output is in the cache when it is written: it has just been read.
   const bool in_place = traits_of(call.kind).layout == Layout::same &&
                         traits_of(call.kind).reduces && call.input.data() == call.output.data();
@@ -156,11 +150,10 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))
     std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
   if (bound.inline_stage && !messages) {
-    op.stage = slot.line.payload.data;
-    op.stage_of[static_cast<std::size_t>(group.rank)] = op.stage;
+    regions_.stage_in_line(group, op.region);
   } else {
     Status why;
-    if (!prepare_memory(*this, op, why)) {
+    if (!prepare_memory(op, why)) {
       break_group(
           group, Status(why.code(), op_text(op) + ": " + name_of(world_, group, group.rank) + ": " +
                                         std::string(why.message()))
@@ -208,35 +201,26 @@ void Engine::take_details(Op& op, const Details* details) {
   op.call.input = TensorView(op.scaled.data(), op.call.input.dtype(), count);
 }
 
-bool Engine::prepare_memory(Engine& engine, Op& op, Status& why) {
+bool Engine::prepare_memory(Op& op, Status& why) {
   const BoundPlan& bound = *op.plan;
   Group& group = *op.group;
   if (bound.inline_stage) {
-    op.stage = group.block->slots[op.seq % shm::kWindow].line.payload.data;
-  } else if (bound.stage_bytes > 0 && bound.own_stage) {
-    Result<std::size_t> taken = engine.staging_.take(group, op.seq, bound.stage_bytes);
-    if (!taken) {
-      why = taken.status();
-      return false;
-    }
-    op.stage_offset = *taken;
-    op.stage = engine.world_.regions->arena + op.stage_offset;
+    regions_.stage_in_line(group, op.region);
   } else {
-    op.stage_offset = 0;
-    op.stage = nullptr;
+    why = regions_.take_stage(group, op.region, bound.own_stage ? bound.stage_bytes : 0);
+    if (!why.ok()) return false;
   }
-  op.stage_of[static_cast<std::size_t>(group.rank)] = op.stage;
-  if (op.scratch.size() < bound.scratch_bytes) engine.scratch_.fit(op.scratch, bound.scratch_bytes);
+  if (op.scratch.size() < bound.scratch_bytes) scratch_.fit(op.scratch, bound.scratch_bytes);
   if (bound.schedule->messages) {
     op.streams.open(
         {group.id, op.seq, op.fingerprint, bound.code, bound.binding.element, bound.splits},
         group.size, [&](int rank) { return group.member(rank).global; });
     for (int rank = 0; rank < group.size && op.state == Op::State::running; ++rank) {
-      if (rank != group.rank) engine.deliver_held(op, rank);
+      if (rank != group.rank) deliver_held(op, rank);
     }
     // For the ranks of our host to compare (check_calls), and to see how far we are.
     const bool shown = bound.schedule->region || group.local_members.empty();
-    if (!shown && op.state == Op::State::running) engine.publish(op);
+    if (!shown && op.state == Op::State::running) regions_.publish(group, op.region);
   }
   return true;
 }
@@ -249,9 +233,7 @@ void Engine::finish(Op& op) noexcept {
     if (next.seq != group.done_upto + 1 || next.state != Op::State::done) break;
     ++group.done_upto;
   }
-  // release: pairs with the acquire in passed_by_all: our reads of peers' memory lie before it.
-  group.block->done.value.store(group.done_upto, std::memory_order_release);
-  ring_all(group);  // somebody may sleep until a slot of the window is free
+  regions_.tell_passed(group, group.done_upto);
   if (!op.callbacks.empty()) call_back(op, Status());
 }
 

@@ -19,12 +19,11 @@
 #include "engine/group.hpp"
 #include "engine/message_channel.hpp"
 #include "engine/p2p_shared.hpp"
+#include "engine/region_channel.hpp"
 #include "engine/scratch.hpp"
-#include "engine/staging.hpp"
 #include "engine/world.hpp"
 #include "transport/frames.hpp"
 #include "transport/region.hpp"
-#include "transport/shm/cache_distance.hpp"
 
 namespace tutti::engine {
 
@@ -105,10 +104,7 @@ class Engine final : public transport::Sink {
   /// Control frames or data still wait to be handed to a transport.
   [[nodiscard]] bool has_unsent() const noexcept;
   [[nodiscard]] const World& world() const noexcept { return world_; }
-  [[nodiscard]] const transport::shm::CacheDistance& cache_distance() const noexcept {
-    return cache_distance_;
-  }
-
+  [[nodiscard]] const StagingPolicy& staging_policy() const noexcept { return regions_.policy(); }
   /// Has this member destroyed its end of the group? Then all that it had sent in it has come.
   [[nodiscard]] bool has_given_up(Group& group, Member& member);
   /// Of the process of a member, in words; empty: nothing is known against it.
@@ -169,29 +165,8 @@ class Engine final : public transport::Sink {
   /// The same for plans with a `BoundPlan::shape` (one_shot.cpp).
   bool run_one_shot(Op& op);
   void add_all(Op& op, void* to, std::size_t bytes) noexcept;
-  void publish(Op& op) noexcept;
-  void ring_all(const Group& group) noexcept;
-  bool await_lines(Op& op, const plan::Step& step);
-  bool await_all_lines(Op& op);
-  void signal(Op& op, const plan::Step& step) noexcept;
-  bool await_counters(Op& op, const plan::Step& step) noexcept;
-  int find_winner(const Op& op, const plan::Step& step) const noexcept;
+  bool await_lines(Op& op, const RankRow& ranks);
   void copy(Op& op, const plan::Step& step) noexcept;
-  /// Learns from what the rank whose turn it is has staged in its cache whether handing it over is
-  /// dear (CacheDistance), and tells the others. Once per operation. It changes how bytes are
-  /// stored, never which.
-  void observe(Op& op, int rank, const void* staged, std::size_t bytes) noexcept;
-  /// The same from its arrival line, which it wrote last.
-  void observe_line(Op& op, int rank, const transport::shm::OperationSlot& slot) noexcept;
-  void learn(std::chrono::nanoseconds took) noexcept;
-  /// Whether what we stage goes past the cache, and what is looked at.
-  void choose_staging_mode(Op& op) noexcept;
-  /// More ranks on our host than CPUs.
-  [[nodiscard]] bool oversubscribed() const noexcept {
-    return world_.regions->peers.size() > static_cast<std::size_t>(world_.cpus);
-  }
-  /// Whose staging this operation may look at.
-  [[nodiscard]] static int sampled_rank(const Op& op) noexcept;
   void reduce(Op& op, const plan::Step& step) noexcept;
   static void reduce_home(Op& op, std::byte* stage, int k, const plan::Range& range) noexcept;
   std::byte* place(Op& op, const plan::Operand& operand, int rank,
@@ -201,7 +176,7 @@ class Engine final : public transport::Sink {
                                     const plan::Range& range) noexcept;
   [[nodiscard]] static bool strided(const Op& op, const plan::Operand& operand,
                                     const plan::Range& range) noexcept;
-  [[nodiscard]] static bool prepare_memory(Engine& engine, Op& op, Status& why);
+  [[nodiscard]] bool prepare_memory(Op& op, Status& why);
   // messages.cpp
   void post_send(Op& op, const plan::Step& step);
   [[nodiscard]] Stream::Post post_of(Op& op, const plan::Operand& operand,
@@ -274,7 +249,7 @@ class Engine final : public transport::Sink {
   void find_waiting(Op& op, std::vector<int>& ranks);
 
   World world_;
-  Staging staging_;
+  RegionChannel regions_;
   std::vector<std::unique_ptr<Group>> groups_;  ///< by slot; empty where free
   std::unordered_map<std::uint64_t, Group*> by_id_;
   std::deque<std::uint64_t> closed_ids_;
@@ -293,9 +268,7 @@ class Engine final : public transport::Sink {
   bool untold_ = false;                ///< a group is broken, and memory lacked to tell other hosts
   ScratchPool scratch_;
   std::uint32_t breaks_seen_ = 0;
-  transport::shm::CacheDistance cache_distance_;  ///< what samples of what others wrote have taught
-  bool others_remote_ = false;                    ///< one of our host says so
-  int queued_ = 0;                                ///< calls that wait for a slot, over all groups
+  int queued_ = 0;  ///< calls that wait for a slot, over all groups
 };
 
 }  // namespace tutti::engine

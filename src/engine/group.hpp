@@ -16,6 +16,7 @@
 #include "engine/elements.hpp"
 #include "engine/plan_cache.hpp"
 #include "engine/queued.hpp"
+#include "engine/region_channel.hpp"
 #include "engine/scratch.hpp"
 #include "engine/streams.hpp"
 #include "transport/region.hpp"
@@ -27,9 +28,6 @@ class P2PMatcher;
 struct P2PMatcherDeleter {
   void operator()(P2PMatcher* matcher) const noexcept;
 };
-
-/// What an operation looks at to learn how dear handing memory over is, once.
-enum class Sample : std::uint8_t { none, line, staged };
 
 /// One operation in flight: a slot of its group's window.
 struct Op {
@@ -59,12 +57,10 @@ struct Op {
   std::int64_t limit[2] = {0, 0};
   std::uint32_t begin[2] = {0, 0};
   // Its memory.
-  std::byte* stage = nullptr;
-  std::uint64_t stage_offset = 0;
+  RegionState region;
   Scratch scratch;
-  std::vector<const std::byte*> stage_of;  ///< of each rank, once its line was seen
-  std::vector<const void*> sources;        ///< for a reduce step
-  std::vector<TensorView> inputs;          ///< a view per rank's block; empty: call.input
+  std::vector<const void*> sources;  ///< for a reduce step
+  std::vector<TensorView> inputs;    ///< a view per rank's block; empty: call.input
   std::vector<TensorView> outputs;
   Pieces input_pieces;  ///< several tensors as one; empty: call.input
   Pieces output_pieces;
@@ -79,10 +75,8 @@ struct Op {
   bool pinged_unconnected = false;  ///< all have been asked something before the deadline
   TimePoint asked{};  ///< when the deadline had passed and the others were asked where they are
   bool asynchronous = false;
-  bool fused = false;         ///< runs by run_one_shot (see BoundPlan::shape)
-  bool stream_stage = false;  ///< staging goes around the cache (see Engine::choose_staging_mode)
-  bool stream_out = false;    ///< copies to the output go around the cache
-  Sample sample = Sample::none;
+  bool fused = false;       ///< runs by run_one_shot (see BoundPlan::shape)
+  bool stream_out = false;  ///< copies to the output go around the cache
   std::vector<Callback> callbacks;
 };
 

@@ -91,7 +91,7 @@ void Engine::sweep_retired() noexcept {
   }
   std::erase_if(retired_, [&](const std::unique_ptr<Group>& group) {
     if (!settle(*group) || !given_up_by_all(*group)) return false;
-    staging_.forget(*group);
+    regions_.staging().forget(*group);
     return true;
   });
 }
@@ -145,7 +145,7 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
   const auto size = static_cast<std::size_t>(group->size);
   for (Op& op : group->window) {
     op.group = group.get();
-    op.stage_of.resize(size);
+    op.region.stage_of.resize(size);
     op.sources.resize(size);
   }
   group->block = &world_.regions->group(group->slot);
@@ -165,9 +165,9 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
   world_.regions->group_id(group->slot).store(0, std::memory_order_seq_cst);
   // relaxed: published by the release of the id below.
   for (shm::OperationSlot& slot : block.slots) {
-    slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with await_lines
+    slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with RegionChannel::lines
     for (shm::Counter& counter : slot.counters) {
-      counter.value.store(0, std::memory_order_relaxed);  // pairs with await_counters
+      counter.value.store(0, std::memory_order_relaxed);  // pairs with RegionChannel::counters
     }
   }
   block.done.value.store(0, std::memory_order_relaxed);  // pairs with passed_by_all

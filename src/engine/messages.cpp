@@ -2,9 +2,9 @@
 #include <optional>
 
 #include "engine/engine.hpp"
-#include "engine/member_at.hpp"
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
+#include "engine/rank_row.hpp"
 
 // Messages of operations: the steps that post them, and which operation a frame belongs to.
 // docs/wire.md tells the rules.
@@ -20,7 +20,7 @@ using transport::type_of;
 namespace {
 
 int peer_of(const Step& step, const Op& op) noexcept {
-  return member_at({step.peer, 1, 1}, 0, op.group->size, op);
+  return RankRow({step.peer, 1, 1}, op.group->size, op.var)[0];
 }
 
 /// Frames without payload that are held where the operation has not begun yet.
@@ -60,8 +60,9 @@ Stream::Post Engine::post_of(Op& op, const plan::Operand& operand,
 }
 
 bool Engine::await_receives(Op& op, const Step& step) noexcept {
-  for (; op.sub < step.ranks.count; ++op.sub) {
-    const int rank = member_at(step.ranks, op.sub, op.group->size, op);
+  const RankRow ranks(step.ranks, op.group->size, op.var);
+  for (; op.sub < ranks.count; ++op.sub) {
+    const int rank = ranks[op.sub];
     if (rank == op.group->rank) continue;
     const Stream& stream = op.streams[rank];
     if (op.plan->splits && !stream.heard) return false;

@@ -132,13 +132,13 @@ TEST_F(CacheDistanceTest, LargeOnesStagePastTheCacheAndAreRight) {
 TEST_F(CacheDistanceTest, SmallOnesLearnItFromSamples) {
   make(2);
   EXPECT_GE(untimed_of(200, 1500), 187);  // 6 KB
-  for (const auto& engine : engines_) EXPECT_TRUE(engine->cache_distance().remote());
+  for (const auto& engine : engines_) EXPECT_TRUE(engine->staging_policy().remote());
 }
 
 TEST_F(CacheDistanceTest, TheSmallestTeachNothing) {
   make(2);
   EXPECT_EQ(untimed_of(100, 1000), 100);  // less than a page
-  for (const auto& engine : engines_) EXPECT_FALSE(engine->cache_distance().remote());
+  for (const auto& engine : engines_) EXPECT_FALSE(engine->staging_policy().remote());
 }
 
 constexpr std::chrono::nanoseconds kFast{60};
@@ -193,20 +193,20 @@ TEST_F(CacheDistanceTest, MoreRanksThanCoresLookAtLines) {
   make(2, 1);
   // Only who comes late finds the line at its first look: the second, who tells the first.
   EXPECT_GE(untimed_of(300, 1500), 270);
-  EXPECT_FALSE(engines_[0]->cache_distance().remote());
-  EXPECT_TRUE(engines_[1]->cache_distance().remote());
+  EXPECT_FALSE(engines_[0]->staging_policy().remote());
+  EXPECT_TRUE(engines_[1]->staging_policy().remote());
   EXPECT_EQ(memory_->regions(0).peers[1].header().remote_cache.load(), 1U);
 }
 
 TEST_F(CacheDistanceTest, MoreRanksThanCoresLearnFromEveryLargeOne) {
   make(3, 2);
   untimed_of(4, 65536);
-  EXPECT_TRUE(engines_[2]->cache_distance().remote());
+  EXPECT_TRUE(engines_[2]->staging_policy().remote());
   // Past the cache or not, lines tell: no operation has to be handed over the dear way for that.
   EXPECT_EQ(untimed_of(20, 65536), 0);
   quick = true;
   EXPECT_EQ(untimed_of(7, 65536), 0);
-  EXPECT_FALSE(engines_[2]->cache_distance().remote());
+  EXPECT_FALSE(engines_[2]->staging_policy().remote());
   EXPECT_EQ(memory_->regions(0).peers[2].header().remote_cache.load(), 0U);
 }
 

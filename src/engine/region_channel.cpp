@@ -1,0 +1,202 @@
+#include "engine/region_channel.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <optional>
+
+#include "engine/group.hpp"
+#include "transport/shm/doorbell.hpp"
+
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+using transport::shm::CacheDistance;
+
+namespace {
+
+/// The ranks of a host share its caches: all their rings together are to fit where two whole ones
+/// do.
+constexpr std::size_t staging_cycle(std::size_t ranks) noexcept {
+  return std::max<std::size_t>(2 * shm::kStagingBytes / std::max<std::size_t>(ranks, 2),
+                               512 * 1024);
+}
+
+std::uint64_t counter_value(const RegionState& state, std::int64_t value) noexcept {
+  return state.seq << shm::kCounterShift | static_cast<std::uint64_t>(value);
+}
+
+shm::OperationSlot& slot_of(const Group& group, const RegionState& state) noexcept {
+  return group.block->slots[state.seq % shm::kWindow];
+}
+
+/// Of a member whose block is known.
+const shm::OperationSlot& slot_of(const Member& member, const RegionState& state) noexcept {
+  return member.block->slots[state.seq % shm::kWindow];
+}
+
+bool is_known(const Group& group, Member& member) noexcept {
+  return member.block != nullptr || find_block(group, member);
+}
+
+bool has_come(const shm::Arrival& line, const RegionState& state) noexcept {
+  // acquire: pairs with the release in publish; payload and fingerprint lie before it.
+  return line.epoch.load(std::memory_order_acquire) == state.seq;
+}
+
+bool has_reached(const shm::Counter& counter, std::uint64_t target) noexcept {
+  // acquire: pairs with the release in signal; what it counts lies before it.
+  return counter.value.load(std::memory_order_acquire) >= target;
+}
+
+}  // namespace
+
+RegionChannel::RegionChannel(const transport::Regions& regions, const Options& options)
+    : regions_(regions),
+      publish_fence_(options.publish_fence),
+      now_(options.now),
+      staging_(regions.arena, is_read_by_all, options.populate,
+               staging_cycle(regions.peers.size())),
+      policy_(regions, options.cpus) {}
+
+void RegionChannel::stage_in_line(Group& group, RegionState& state) const noexcept {
+  state.stage = slot_of(group, state).line.payload.data;
+  state.stage_of[static_cast<std::size_t>(group.rank)] = state.stage;
+}
+
+Status RegionChannel::take_stage(Group& group, RegionState& state, std::size_t bytes) {
+  state.stage_offset = 0;
+  state.stage = nullptr;
+  if (bytes > 0) {
+    Result<std::size_t> taken = staging_.take(group, state.seq, bytes);
+    if (!taken) return taken.status();
+    state.stage_offset = *taken;
+    state.stage = regions_.arena + state.stage_offset;
+  }
+  state.stage_of[static_cast<std::size_t>(group.rank)] = state.stage;
+  return {};
+}
+
+void RegionChannel::ring_all(const Group& group) noexcept {
+  // A full fence; spelled so because GCC's thread sanitizer has no std::atomic_thread_fence. See
+  // World.
+  if (publish_fence_) __sync_synchronize();
+  for (const int rank : group.local_members)
+    shm::ring(regions_.peers[static_cast<std::size_t>(group.member(rank).local)]);
+}
+
+void RegionChannel::publish(const Group& group, const RegionState& state) noexcept {
+  shm::Arrival& line = slot_of(group, state).line;
+  line.fingerprint = state.fingerprint;
+  if (!state.in_line) {
+    line.payload.exposed.stage_offset = state.stage_offset;
+    line.payload.exposed.stage_bytes = state.stage_bytes;
+  }
+  line.epoch.store(state.seq, std::memory_order_release);  // pairs with has_come
+  ring_all(group);
+}
+
+void RegionChannel::signal(const Group& group, const RegionState& state, int counter,
+                           std::int64_t value) noexcept {
+  if (value <= 0) return;
+  slot_of(group, state)
+      .counters[counter]
+      .value.store(counter_value(state, value),
+                   std::memory_order_release);  // pairs with has_reached
+  ring_all(group);
+}
+
+void RegionChannel::tell_passed(const Group& group, std::uint64_t seq) noexcept {
+  // release: pairs with the acquire in passed_by_all: our reads of peers' memory lie before it.
+  group.block->done.value.store(seq, std::memory_order_release);
+  ring_all(group);  // somebody may sleep until a slot of the window is free
+}
+
+RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, const RankRow& ranks,
+                                          std::int32_t& at) noexcept {
+  for (; at < ranks.count; ++at) {
+    const int rank = ranks[at];
+    if (rank == group.rank) continue;
+    Member& member = group.member(rank);
+    if (!is_known(group, member)) return Lines::missing;
+    const shm::Arrival& line = slot_of(member, state).line;
+    if (state.mode.sample == Sample::line) [[unlikely]]
+      sample(group, state, rank, &slot_of(member, state), nullptr, 0);
+    if (!has_come(line, state)) return Lines::missing;
+    if (line.fingerprint != state.fingerprint) [[unlikely]]
+      return Lines::differs;
+    const std::byte* stage = line.payload.data;
+    if (!state.in_line && state.stage_bytes > 0) {
+      const transport::RegionPeer& peer = regions_.peers[static_cast<std::size_t>(member.local)];
+      const std::uint64_t offset = line.payload.exposed.stage_offset;
+      // A rank that stages nothing (a receiver of a broadcast) exposes nothing.
+      if (offset > peer.arena_bytes || peer.arena_bytes - offset < state.stage_bytes) [[unlikely]]
+        return Lines::outside;
+      stage = peer.arena + offset;
+    }
+    state.stage_of[static_cast<std::size_t>(rank)] = stage;
+  }
+  at = 0;
+  return Lines::here;
+}
+
+bool RegionChannel::counters(Group& group, const RegionState& state, int counter,
+                             std::int64_t value, const RankRow& ranks, std::int32_t& at) noexcept {
+  if (value <= 0) return true;
+  const std::uint64_t target = counter_value(state, value);
+  for (; at < ranks.count; ++at) {
+    const int rank = ranks[at];
+    if (rank == group.rank) continue;
+    Member& member = group.member(rank);
+    if (!is_known(group, member)) return false;
+    if (!has_reached(slot_of(member, state).counters[counter], target)) return false;
+  }
+  at = 0;
+  return true;
+}
+
+int RegionChannel::find_signalled(const Group& group, const RegionState& state, int counter,
+                                  std::int64_t value, const RankRow& ranks) noexcept {
+  const std::uint64_t target = counter_value(state, value);
+  for (int i = 0; i < ranks.count; ++i) {
+    const int rank = ranks[i];
+    const Member& member = group.member(rank);
+    if (rank == group.rank || member.block == nullptr) continue;
+    if (has_reached(slot_of(member, state).counters[counter], target)) return rank;
+  }
+  return -1;
+}
+
+bool RegionChannel::has_arrived(const Group& group, Member& member,
+                                const RegionState& state) noexcept {
+  return is_known(group, member) && has_come(slot_of(member, state).line, state);
+}
+
+bool RegionChannel::has_signalled(const Group& group, Member& member, const RegionState& state,
+                                  int counter, std::int64_t value) noexcept {
+  return value <= 0 ||
+         (is_known(group, member) &&
+          has_reached(slot_of(member, state).counters[counter], counter_value(state, value)));
+}
+
+void RegionChannel::sample(const Group& group, RegionState& state, int rank,
+                           const shm::OperationSlot* slot, const void* staged,
+                           std::size_t bytes) noexcept {
+  if (slot == nullptr && bytes < StagingPolicy::kLeastBytes) return;
+  if (rank != StagingPolicy::sampled_rank(state.seq, group.rank, group.size)) return;
+  state.mode.sample = Sample::none;
+  std::chrono::nanoseconds took{};
+  if (slot != nullptr) {
+    // Another line of the same page, so that no translation is measured. relaxed: nothing is used.
+    (void)slot->counters[1].value.load(std::memory_order_relaxed);
+    const TimePoint begin = now_();
+    const bool there = slot->line.epoch.load(std::memory_order_relaxed) == state.seq;
+    took = now_() - begin;
+    if (!there) return;  // it is the line of long ago, which may be anywhere
+  } else {
+    if (!StagingPolicy::is_worth_a_clock(bytes, state.seq)) return;
+    took = CacheDistance::read_one_line(static_cast<const std::byte*>(staged), bytes, now_);
+  }
+  policy_.learn(took);
+}
+
+}  // namespace tutti::engine

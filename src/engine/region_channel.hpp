@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "engine/clock.hpp"
+#include "engine/rank_row.hpp"
+#include "engine/staging.hpp"
+#include "engine/staging_policy.hpp"
+#include "transport/region.hpp"
+
+namespace tutti::engine {
+
+struct Group;
+struct Member;
+
+/// The part of an operation that the RegionChannel has.
+struct RegionState {
+  std::uint64_t seq = 0;
+  std::uint64_t fingerprint = 0;
+  std::byte* stage = nullptr;  ///< ours
+  std::uint64_t stage_offset = 0;
+  std::size_t stage_bytes = 0;  ///< of each rank that stages; 0: none, or it fits into the line
+  bool in_line = false;         ///< what is staged fits into the line
+  StagingMode mode;
+  std::vector<const std::byte*> stage_of;  ///< of each rank, once its line was seen
+};
+
+/// What the ranks of a host tell each other in shared memory: arrival lines with fingerprint and
+/// staging, counters, and how far each has come (docs/shared-memory.md). Nothing here waits.
+///
+/// Threads: under the driver lock.
+class RegionChannel {
+ public:
+  /// What the lines of some ranks say. `differs`: a rank calls something else; `outside`: a rank
+  /// exposes staging that does not lie in its arena.
+  enum class Lines : std::uint8_t { missing, here, differs, outside };
+  struct Options {
+    int cpus = 1;
+    bool publish_fence = false;  ///< sleepers cannot fence for us
+    TimePoint (*now)() noexcept = nullptr;
+    Staging::Populate populate = nullptr;
+  };
+
+  RegionChannel(const transport::Regions& regions, const Options& options);
+
+  // Of ours.
+  /// The part of an operation whose staging fits into its line.
+  void stage_in_line(Group& group, RegionState& state) const noexcept;
+  /// ... of one that stages `bytes` elsewhere; 0: nothing.
+  [[nodiscard]] Status take_stage(Group& group, RegionState& state, std::size_t bytes);
+  void publish(const Group& group, const RegionState& state) noexcept;
+  void signal(const Group& group, const RegionState& state, int counter,
+              std::int64_t value) noexcept;
+  /// All operations of the group up to this one have ended here.
+  void tell_passed(const Group& group, std::uint64_t seq) noexcept;
+
+  // Of others. `at`: how many of `ranks` were there before, which are not looked at again; our own
+  // is passed over.
+  [[nodiscard]] Lines lines(Group& group, RegionState& state, const RankRow& ranks,
+                            std::int32_t& at) noexcept;
+  [[nodiscard]] bool counters(Group& group, const RegionState& state, int counter,
+                              std::int64_t value, const RankRow& ranks, std::int32_t& at) noexcept;
+  /// One of these ranks that has signalled so much; -1: none.
+  [[nodiscard]] static int find_signalled(const Group& group, const RegionState& state, int counter,
+                                          std::int64_t value, const RankRow& ranks) noexcept;
+  [[nodiscard]] static bool has_arrived(const Group& group, Member& member,
+                                        const RegionState& state) noexcept;
+  [[nodiscard]] static bool has_signalled(const Group& group, Member& member,
+                                          const RegionState& state, int counter,
+                                          std::int64_t value) noexcept;
+
+  // Staging.
+  [[nodiscard]] Staging& staging() noexcept { return staging_; }
+  [[nodiscard]] StagingPolicy& policy() noexcept { return policy_; }
+  [[nodiscard]] const StagingPolicy& policy() const noexcept { return policy_; }
+  /// Learns from what the rank whose turn it is has staged in its cache, once per operation.
+  void sample_stage(const Group& group, RegionState& state, int rank, const void* staged,
+                    std::size_t bytes) noexcept {
+    if (state.mode.sample == Sample::staged) sample(group, state, rank, nullptr, staged, bytes);
+  }
+
+ private:
+  /// ... or, if there is a `slot`, from its line, which it wrote last.
+  void sample(const Group& group, RegionState& state, int rank,
+              const transport::shm::OperationSlot* slot, const void* staged,
+              std::size_t bytes) noexcept;
+  void ring_all(const Group& group) noexcept;
+
+  const transport::Regions& regions_;
+  bool publish_fence_;
+  TimePoint (*now_)() noexcept;
+  Staging staging_;
+  StagingPolicy policy_;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,221 @@
+#include "engine/region_channel.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "bare_groups.hpp"
+#include "engine/group.hpp"
+#include "verify/sim/memory.hpp"
+
+// The channel alone, on each rank of a host: no engine, no schedule, no messages.
+namespace tutti::engine {
+namespace {
+
+using Lines = RegionChannel::Lines;
+
+int clock_reads = 0;
+
+TimePoint ticking_clock() noexcept {
+  return TimePoint{std::chrono::hours(1) + std::chrono::microseconds(++clock_reads)};
+}
+
+class RegionChannelTest : public testing::Test {
+ protected:
+  static constexpr int kRanks = 3;
+  struct Rank {
+    Rank(verify::sim::Memory& memory, int rank)
+        : groups(memory, rank, kRanks),
+          group(groups.make(5)),
+          channel(memory.regions(rank), options()) {}
+    static RegionChannel::Options options() {
+      return {8, false, ticking_clock, [](std::byte*, std::size_t) { return Status(); }};
+    }
+    BareGroups groups;
+    Group& group;
+    RegionChannel channel;
+  };
+
+  RegionChannelTest() : memory_(std::vector<int>(kRanks, 0)) {
+    for (int rank = 0; rank < kRanks; ++rank)
+      ranks_.push_back(std::make_unique<Rank>(memory_, rank));
+  }
+  RegionChannel& channel(int rank) { return ranks_[static_cast<std::size_t>(rank)]->channel; }
+  Group& group(int rank) { return ranks_[static_cast<std::size_t>(rank)]->group; }
+
+  static RegionState state(std::uint64_t seq, std::uint64_t fingerprint, std::size_t stage_bytes) {
+    RegionState one;
+    one.seq = seq;
+    one.fingerprint = fingerprint;
+    one.stage_bytes = stage_bytes;
+    one.in_line = stage_bytes == 0;
+    one.stage_of.resize(kRanks);
+    return one;
+  }
+  /// The rank stages a byte and publishes.
+  void publish(int rank, RegionState& one, int byte) {
+    if (one.in_line) {
+      channel(rank).stage_in_line(group(rank), one);
+    } else {
+      ASSERT_TRUE(channel(rank).take_stage(group(rank), one, one.stage_bytes).ok());
+    }
+    *one.stage = static_cast<std::byte>(byte);
+    channel(rank).publish(group(rank), one);
+  }
+
+  verify::sim::Memory memory_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  const RankRow all_{kRanks};
+};
+
+TEST_F(RegionChannelTest, ALineBringsItsRanksStaging) {
+  for (const std::size_t bytes : {std::size_t{0}, std::size_t{4096}}) {
+    const std::uint64_t seq = bytes + 1;
+    RegionState ours = state(seq, 9, bytes);
+    RegionState first = state(seq, 9, bytes);
+    RegionState second = state(seq, 9, bytes);
+    std::int32_t at = 0;
+    publish(0, ours, 10);
+    EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::missing);
+    EXPECT_EQ(at, 1);
+    publish(2, second, 12);
+    EXPECT_FALSE(RegionChannel::has_arrived(group(0), group(0).member(1), ours));
+    EXPECT_TRUE(RegionChannel::has_arrived(group(0), group(0).member(2), ours));
+    EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::missing);
+    publish(1, first, 11);
+    EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::here);
+    EXPECT_EQ(at, 0);
+    for (int rank = 0; rank < kRanks; ++rank)
+      EXPECT_EQ(ours.stage_of[static_cast<std::size_t>(rank)][0],
+                static_cast<std::byte>(10 + rank));
+  }
+}
+
+TEST_F(RegionChannelTest, ALineOfAnotherCallNamesItsRank) {
+  RegionState ours = state(1, 9, 0);
+  RegionState other = state(1, 8, 0);
+  RegionState same = state(1, 9, 0);
+  publish(1, same, 1);
+  publish(2, other, 2);
+  std::int32_t at = 0;
+  EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::differs);
+  EXPECT_EQ(all_[at], 2);
+}
+
+TEST_F(RegionChannelTest, StagingOutsideItsArenaIsNotRead) {
+  RegionState ours = state(1, 9, 4096);
+  RegionState liar = state(1, 9, 4096);
+  liar.stage_offset = memory_.regions(0).peers[1].arena_bytes - 100;
+  channel(1).publish(group(1), liar);
+  std::int32_t at = 0;
+  EXPECT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::outside);
+  EXPECT_EQ(all_[at], 1);
+}
+
+TEST_F(RegionChannelTest, CountersAreOfTheirOperationOnly) {
+  RegionState ours = state(1, 9, 0);
+  RegionState theirs = state(1, 9, 0);
+  const RankRow others({1, 2, 1}, kRanks, {0, 0});
+  std::int32_t at = 0;
+  EXPECT_TRUE(channel(0).counters(group(0), ours, 3, 0, others, at));  // nothing to wait for
+  channel(1).signal(group(1), theirs, 3, 2);
+  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours, 2, 1));
+  EXPECT_TRUE(RegionChannel::has_signalled(group(0), group(0).member(1), ours, 3, 2));
+  EXPECT_FALSE(RegionChannel::has_signalled(group(0), group(0).member(1), ours, 3, 3));
+  EXPECT_FALSE(channel(0).counters(group(0), ours, 3, 2, others, at));
+  channel(2).signal(group(2), theirs, 3, 5);
+  EXPECT_TRUE(channel(0).counters(group(0), ours, 3, 2, others, at));
+  // The same slot of the window serves a later operation.
+  RegionState later = state(1 + transport::shm::kWindow, 9, 0);
+  EXPECT_FALSE(channel(0).counters(group(0), later, 3, 1, others, at));
+}
+
+TEST_F(RegionChannelTest, FindsARankThatHasSignalled) {
+  RegionState ours = state(1, 9, 0);
+  EXPECT_EQ(RegionChannel::find_signalled(group(0), ours, 1, 1, all_), -1);
+  RegionState theirs = state(1, 9, 0);
+  publish(1, theirs, 1);
+  publish(2, theirs, 2);
+  std::int32_t at = 0;
+  ASSERT_EQ(channel(0).lines(group(0), ours, all_, at), Lines::here);
+  channel(2).signal(group(2), theirs, 1, 1);
+  EXPECT_EQ(RegionChannel::find_signalled(group(0), ours, 1, 1, all_), 2);
+}
+
+TEST_F(RegionChannelTest, ReadsTheClockOnlyWhereASampleIsDue) {
+  RegionState ours = state(1, 9, StagingPolicy::kLargeBytes);
+  const std::vector<std::byte> staged(StagingPolicy::kLargeBytes);
+  const int turn = StagingPolicy::sampled_rank(1, 0, kRanks);
+  clock_reads = 0;
+  channel(0).sample_stage(group(0), ours, turn, staged.data(), staged.size());
+  EXPECT_EQ(clock_reads, 0);  // it does not look at staging
+  ours.mode.sample = Sample::staged;
+  channel(0).sample_stage(group(0), ours, (turn + 1) % kRanks, staged.data(), staged.size());
+  EXPECT_EQ(clock_reads, 0);  // another rank's turn
+  channel(0).sample_stage(group(0), ours, turn, staged.data(), staged.size());
+  EXPECT_EQ(clock_reads, 2);
+  channel(0).sample_stage(group(0), ours, turn, staged.data(), staged.size());
+  EXPECT_EQ(clock_reads, 2);  // once per operation
+}
+
+// --- The policy.
+
+class StagingPolicyTest : public testing::Test {
+ protected:
+  using CacheDistance = StagingPolicy::CacheDistance;
+  StagingPolicyTest() : memory_({0, 0}), policy_(memory_.regions(0), 2) {}
+  static void learn(StagingPolicy& policy, int nanoseconds) {
+    for (int i = 0; i < 8; ++i) policy.learn(std::chrono::nanoseconds(nanoseconds));
+  }
+  verify::sim::Memory memory_;
+  StagingPolicy policy_;
+};
+
+TEST_F(StagingPolicyTest, FewBytesAreStagedInTheCacheAndNotLookedAt) {
+  learn(policy_, 500);
+  const StagingMode mode = policy_.choose(StagingPolicy::kLeastBytes - 1, 1);
+  EXPECT_FALSE(mode.past_cache);
+  EXPECT_EQ(mode.sample, Sample::none);
+}
+
+TEST_F(StagingPolicyTest, GoesPastTheCacheWhileOthersMemoryIsFarAndProbesNowAndThen) {
+  EXPECT_FALSE(policy_.choose(StagingPolicy::kLargeBytes, 1).past_cache);
+  EXPECT_EQ(policy_.choose(StagingPolicy::kLargeBytes, 1).sample, Sample::staged);
+  learn(policy_, 500);
+  EXPECT_TRUE(policy_.remote());
+  EXPECT_TRUE(policy_.choose(StagingPolicy::kLargeBytes, 1).past_cache);
+  EXPECT_EQ(policy_.choose(StagingPolicy::kLargeBytes, 1).sample, Sample::none);
+  EXPECT_FALSE(policy_.choose(StagingPolicy::kLargeBytes, CacheDistance::kProbeEvery).past_cache);
+  learn(policy_, 10);
+  EXPECT_FALSE(policy_.choose(StagingPolicy::kLargeBytes, 1).past_cache);
+}
+
+TEST_F(StagingPolicyTest, AnotherRankOfTheHostMayHaveLearnedIt) {
+  StagingPolicy other(memory_.regions(1), 2);
+  learn(other, 500);
+  EXPECT_FALSE(policy_.remote());
+  EXPECT_TRUE(policy_.choose(StagingPolicy::kLargeBytes, 1).past_cache);
+}
+
+TEST_F(StagingPolicyTest, WithMoreRanksThanCpusItLooksAtLines) {
+  StagingPolicy crowded(memory_.regions(0), 1);
+  EXPECT_EQ(crowded.choose(StagingPolicy::kLargeBytes, 1).sample, Sample::line);
+}
+
+TEST_F(StagingPolicyTest, EachOtherRankHasItsTurn) {
+  constexpr int kSize = 5;
+  std::vector<int> turns(kSize);
+  for (std::uint64_t seq = 1; seq <= 400; ++seq) {
+    const int rank = StagingPolicy::sampled_rank(seq, 2, kSize);
+    ASSERT_TRUE(rank >= 0 && rank < kSize);
+    ++turns[static_cast<std::size_t>(rank)];
+  }
+  for (int rank = 0; rank < kSize; ++rank)
+    EXPECT_EQ(turns[static_cast<std::size_t>(rank)] > 0, rank != 2);
+}
+
+}  // namespace
+}  // namespace tutti::engine
