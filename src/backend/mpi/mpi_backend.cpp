@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
 #include <optional>
 #include <random>
 #include <utility>
@@ -13,6 +14,7 @@
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/promises.hpp"
 #include "backend/mpi/rendezvous.hpp"
+#include "base/forks.hpp"
 #include "base/shown.hpp"
 #include "kernels/unsupported.hpp"
 #include "os/cpu_quota.hpp"
@@ -169,10 +171,25 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   });
 }
 
+namespace {
+
+/// Until the process ends, where leak checkers find it.
+void keep_for_ever(std::shared_ptr<World> world) {
+  struct Kept {
+    base::ForkMutex mutex;
+    std::vector<std::shared_ptr<World>> worlds;
+  };
+  static Kept* const kKept = new Kept;
+  const std::lock_guard lock(kKept->mutex);
+  kKept->worlds.push_back(std::move(world));
+}
+
+}  // namespace
+
 MpiBackend::~MpiBackend() {
+  // It belongs to the parent of this fork, or MPI is over and cannot tell the others.
   if (forked() || driver_.finalized()) {
-    // It belongs to the parent of this fork, or MPI is over and cannot tell the others.
-    new std::shared_ptr<World>(std::move(world_));
+    keep_for_ever(std::move(world_));
     return;
   }
   driver_.with([&] {
