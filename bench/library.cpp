@@ -22,7 +22,7 @@ std::string mpiexec_of(const std::string& library) {
   return TUTTI_BENCH_IMPI_MPIEXEC;
 }
 
-/// What the worker of it is linked with. Where there was nothing to link with, the name by which
+/// The file that its worker is linked with. Where there was nothing to link with, the name by which
 /// the loader finds it.
 std::string library_file_of(const std::string& library) {
   if (library == "openmpi") return TUTTI_BENCH_OPENMPI_FILE;

@@ -7,7 +7,8 @@
 
 #include <tutti/kinds.hpp>
 
-/// The operations that can be measured. What each is comes from the library's table of kinds.
+/// The operations that can be measured. The meaning of each comes from the library's table of
+/// kinds.
 namespace tutti::bench {
 
 /// Kind::send is send_recv: there and back between the ranks 2k and 2k + 1.

@@ -8,7 +8,7 @@
 /// The part of a measured process that is the same for all libraries.
 namespace tutti::bench {
 
-/// What a call works on; see `input_blocks` for how many blocks there are.
+/// The tensors of a call; see `input_blocks` for how many blocks there are.
 struct Buffers {
   float* input = nullptr;
   float* output = nullptr;

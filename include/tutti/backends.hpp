@@ -94,7 +94,7 @@ struct BackendFactory {
   /// The command that starts so many ranks on this host, where only a launcher of its own can. No
   /// function: any launcher that tells ranks where they meet.
   std::function<Result<LaunchCommand>(int ranks)> launch = {};
-  /// What it promises and what it does not, in memory that stays; a promise that is missing is not
+  /// Its promises, kept or not, in memory that stays; a promise that is missing is not
   /// kept.
   std::span<const PromiseRow> promises = {};
 };

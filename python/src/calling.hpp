@@ -16,7 +16,7 @@
 #include "group.hpp"
 #include "running.hpp"
 
-// What all collectives have in common: which arrays a rank gives, their options, the end.
+// The common parts of all collectives: which arrays a rank gives, their options, the end.
 namespace tutti::python {
 
 using Counts = std::optional<std::vector<std::size_t>>;
@@ -41,7 +41,7 @@ struct List {
   [[nodiscard]] std::span<const TensorView> get() const { return views; }
 };
 
-/// What every call ends with.
+/// The end of every call.
 struct End {
   nanobind::handle timeout;
   bool asynchronous;

@@ -54,8 +54,8 @@ InitOptions::Exchange exchange_of(nb::object function) {
   };
 }
 
-// What the backend on MPI takes: a communicator's handle, that and the ranks of it that make the
-// world, or ranks of MPI_COMM_WORLD.
+// The options of the backend on MPI: a communicator's handle, that and the ranks of it that make
+// the world, or ranks of MPI_COMM_WORLD.
 std::any for_mpi(nb::handle given) {
   if (given.is_none()) return {};
   try {

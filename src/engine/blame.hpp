@@ -12,7 +12,7 @@
 
 namespace tutti::engine {
 
-/// What is known of a rank in a call that does not end. The least is to blame.
+/// The progress of a rank in a call that does not end. The least is to blame.
 struct RankProgress {
   bool left = false;
   bool runs = true;
@@ -54,7 +54,7 @@ class Blame {
   // Judgement.
   /// The rank that is to blame; -1: nobody.
   [[nodiscard]] int culprit() const noexcept;
-  /// What was observed of a rank.
+  /// An observation of a rank.
   [[nodiscard]] const RankProgress& progress_of(int rank) const;
   /// The cause where the call has not ended in time.
   [[nodiscard]] Status timed_out(std::chrono::nanoseconds waited,

@@ -33,7 +33,7 @@ class CompletionQueue {
   void add(const Callback& callback, Status status) noexcept {
     finished_.push_back({callback, std::move(status)});
   }
-  /// What these were registered with has ended.
+  /// The operation that has these callbacks has ended.
   void complete(std::span<const Callback> callbacks, const Status& status) noexcept {
     registered_ -= callbacks.size();
     for (const Callback& callback : callbacks) finished_.push_back({callback, status});

@@ -5,9 +5,9 @@
 
 namespace tutti::engine {
 
-/// What two processes may send each other before the receiver has asked for it, in one unit (bytes
-/// or messages), over all groups. Each side counts from the start of the connection, so a report
-/// says a total, and a lost report costs nothing: the next one says it.
+/// The credit of two processes: how much one may send before the other has asked, in one unit
+/// (bytes or messages), over all groups. Each side counts from the start of the connection, so a
+/// report says a total, and a lost report costs nothing: the next one says it.
 ///
 /// Operations and messages point to point have accounts of their own: what waits for a recv of the
 /// user, for ever perhaps, takes no credit from an operation (docs/wire.md).
@@ -59,7 +59,7 @@ inline constexpr std::uint64_t kEagerReport = 64 * 1024;
 // A frame counts at least so much: what is held costs memory, however small it is.
 inline constexpr std::uint64_t kEagerLeast = 64;
 
-/// What a data frame counts.
+/// The credit that a data frame takes.
 [[nodiscard]] constexpr std::uint64_t eager_cost(std::uint64_t bytes) noexcept {
   return std::max(bytes, kEagerLeast);
 }
@@ -74,7 +74,7 @@ inline constexpr std::uint64_t kP2PEagerReport = 32 * 1024;
 inline constexpr std::uint64_t kMatchCredit = 65536;
 inline constexpr std::uint64_t kMatchReport = kMatchCredit / 4;
 
-/// What an eager message counts.
+/// The credit that an eager message takes.
 [[nodiscard]] constexpr std::uint64_t unexpected_cost(std::uint64_t bytes) noexcept {
   return bytes == 0 ? 0 : eager_cost(bytes);
 }

@@ -4,7 +4,7 @@
 
 namespace tutti::engine {
 
-/// Whose memory a frame is sent from, or arrives in.
+/// The owner of the memory that a frame is sent from, or arrives in.
 class FrameOwner {
  public:
   FrameOwner() = default;

@@ -3,7 +3,7 @@
 #include "engine/engine.hpp"
 #include "kernels/copy.hpp"
 
-// The steps of a one-shot reduction taken in one go. What happens is what the interpreter would
+// The steps of a one-shot reduction taken in one go. The effect is what the interpreter would
 // do with the same schedule; what is saved is looking at each step and resolving its operands, half
 // of the work of the smallest operation.
 namespace tutti::engine {

@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t kMostTag = 0x80000000;  // one more than a caller may use
 static_assert(static_cast<std::uint32_t>(kMonitoredBarrierTag) == kMostTag);
 
-// What the letters of a peer take while they wait for their recvs, all in all: what is kept of
+// The memory of a peer's messages while they wait for their recvs, all in all: what is kept of
 // each, and their bytes in buffers of at most 8 times the size.
 static_assert(kMatchCredit * (sizeof(UnexpectedMessage) + MatchQueues::kEach) +
                   8 * kP2PEagerCredit <=
@@ -26,7 +26,7 @@ static_assert(kMatchCredit * (sizeof(UnexpectedMessage) + MatchQueues::kEach) +
 static_assert(sizeof(HeldFrames::Frame) <=
               sizeof(UnexpectedMessage) + MatchQueues::kEach);  // without a group
 
-/// What its sender says of a message can be true.
+/// True if the envelope of a message is possible.
 bool is_sound(const FrameHeader& header) noexcept {
   const auto envelope = transport::decode<Envelope>(header);
   if (envelope.dtype >= kDTypeCount || envelope.tag > kMostTag) return false;
@@ -152,7 +152,7 @@ void Engine::on_p2p_frame(int peer, const FrameHeader& header) {
   }
 }
 
-/// What came for a group before it was made here.
+/// Takes the messages that came for a group before it was made here.
 void Engine::adopt_early(Group& group) {
   for (int peer = 0; peer < channel_.size(); ++peer) {
     // First all out, as a mismatch breaks the group.

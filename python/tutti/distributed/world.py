@@ -1,4 +1,4 @@
-"""The groups of this process, by name. What a group can do stands above: process_group.py."""
+"""The groups of this process, by name. The methods of a group stand above: process_group.py."""
 
 import sys
 import threading

@@ -4,7 +4,7 @@
     torchrun --nproc-per-node 4 -m tutti.torch train.py --epochs 3
 
 Where the program names Gloo, or no backend for CPU tensors, it gets tutti. Where it names MPI, it gets tutti on MPI, and is
-started by mpirun. What it names besides (NCCL for GPUs) stays.
+started by mpirun. Other backends that it names (NCCL for GPUs) stay.
 """
 
 import os
