@@ -4,6 +4,7 @@ module again and again (`Crew`)."""
 import base64
 import itertools
 import os
+import pathlib
 import pickle
 import select
 import signal
@@ -160,6 +161,15 @@ class Job:
             assert leaks or b"nanobind" not in problem, problem.decode()  # it tells of leaks there
             said.append((self.heard[rank] + out).decode())
         return said
+
+
+def state(pid):
+    """A letter of the kernel's, as ps shows it; X if the process is no more. One that has ended stays, as Z,
+    until its exit status is fetched: that of an orphan by process 1, which may take its time."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
 
 
 def run(body, size, folder, leaks=False, **options):

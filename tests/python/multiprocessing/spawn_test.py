@@ -10,6 +10,7 @@ import threading
 import time
 
 import pytest
+from ranks import state
 
 import tutti.multiprocessing as mp
 
@@ -70,15 +71,6 @@ def wait_for(folder, count):
     while len(noted(folder)) < count:
         assert time.monotonic() < until
         time.sleep(0.005)
-
-
-def state(pid):
-    """A letter of the kernel's, as ps shows it; X if the process is no more. One that has ended stays, as Z,
-    until its exit status is fetched: that of an orphan by process 1, which may take its time."""
-    try:
-        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
 
 
 def gone(folder):
