@@ -10,6 +10,7 @@
 
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/world.hpp"
+#include "base/deadline.hpp"
 #include "base/log.hpp"
 
 namespace tutti::mpi {
@@ -117,7 +118,13 @@ Driver::~Driver() {
 
 void Driver::finalize(int status) noexcept {
   if (forks_ != base::fork_generation()) return;  // a forked child's exit: MPI is its parent's
-  std::unique_lock lock(mutex_);
+  std::unique_lock lock(mutex_, std::defer_lock);
+  // exit() in a signal handler may stand above a call that has the lock.
+  const auto given_up = steady_clock::now() + kFinalizeTime;
+  while (!lock.try_lock()) {
+    if (steady_clock::now() > given_up) return;
+    pause_for(kShortPause);
+  }
   ending_ = true;
   wake_.notify_all();
   lock.unlock();
@@ -129,7 +136,12 @@ void Driver::finalize(int status) noexcept {
   }
   if (api_.finalized()) return;
   lock.lock();
-  if (has_abandoned_ || !idle()) {
+  std::chrono::nanoseconds timeout = kFinalizeTime;
+  for (const auto& world : worlds_) {
+    timeout = std::max(timeout, world->config().timeout);
+    world->leave_all();
+  }
+  if (has_abandoned_) {
     // Other ranks may never do their part of the operations that MPI was given.
     try {
       std::thread([status] {
@@ -140,15 +152,15 @@ void Driver::finalize(int status) noexcept {
       return;
     }
   }
-  // The others must hear why this rank ends before MPI_Finalize, which may send nothing any more.
-  const auto until = steady_clock::now() + kFinalizeTime;
-  while (!notes_are_sent() && steady_clock::now() < until) {
+  // MPI_Finalize may neither send what is left nor answer the others: with MPICH on UCX they would
+  // wait for each other there for ever. So ranks wait for each other here, as they would there.
+  const TimePoint until = base::deadline_after(steady_clock::now(), timeout);
+  while (!may_finalize() && steady_clock::now() < until) {
     progress(true);
     lock.unlock();
     pause_for(kShortPause);
     lock.lock();
   }
-  for (const auto& world : worlds_) world->fail_all(Status(Errc::aborted, "the process ends"));
   for (const auto& one : notes_) one->close();
   finalized_.store(true, std::memory_order_relaxed);  // relaxed: as in finalized()
   (void)api_.finalize();
@@ -202,8 +214,11 @@ void Driver::delete_ended_worlds() {
   });
 }
 
-bool Driver::notes_are_sent() const noexcept {
-  return std::all_of(notes_.begin(), notes_.end(), [](const auto& one) { return one->all_sent(); });
+bool Driver::may_finalize() const noexcept {
+  const bool sent =
+      std::all_of(notes_.begin(), notes_.end(), [](const auto& one) { return one->all_sent(); });
+  return sent && (has_abandoned_ || std::all_of(worlds_.begin(), worlds_.end(),
+                                                [](const auto& one) { return one->all_left(); }));
 }
 
 bool Driver::idle() const noexcept {

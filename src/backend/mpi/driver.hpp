@@ -92,7 +92,8 @@ class Driver {
   void finalize(int status) noexcept;
   void run() noexcept;
   [[nodiscard]] bool idle() const noexcept;
-  [[nodiscard]] bool notes_are_sent() const noexcept;
+  /// All notes were sent, and the other ranks have left all groups, too.
+  [[nodiscard]] bool may_finalize() const noexcept;
   void delete_ended_worlds();
 
   Api& api_;

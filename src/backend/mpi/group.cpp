@@ -327,7 +327,7 @@ void Group::tidy() {
 
 void Group::progress(bool look) {
   if (!fails_later_.ok()) fail(fails_later_, true);
-  if (leaves_later_ && !gone_) leave();
+  if (leaves_later_) leave();
   if (gone_ && look) free_communicators();
   if (active_.empty()) return;
   bool ended = false;

@@ -277,13 +277,14 @@ void Group::on_note(const Note& note, int from) {
 }
 
 void Group::leave() {
+  if (gone_) return;
   const Status gone(Errc::aborted, "group '" + name() + "' was destroyed while the operation ran");
   for (std::size_t i = 0; i < active_.size(); ++i) {
     if (active_[i]->state != Operation::State::done) end(*active_[i], gone);
   }
   tidy();
   queue_.clear();
-  if (cause_.ok() && size() > 1) {
+  if (cause_.ok()) {
     cause_ = gone;
     Note note;
     note.kind = Note::Kind::left;

@@ -26,7 +26,7 @@ Group* World::add(Group::Spec spec) {
 
 void World::progress(bool look) {
   for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i]->progress(look);
-  if (!look) return;
+  if (!look || keeps_groups_) return;
   std::erase_if(groups_, [this](const std::unique_ptr<Group>& group) {
     if (!group->over()) return false;
     freed_ = freed_ && group->freed();
@@ -35,8 +35,13 @@ void World::progress(bool look) {
   });
 }
 
-void World::fail_all(const Status& cause) {
-  for (const auto& group : groups_) group->fail(cause, false);
+void World::leave_all() {
+  keeps_groups_ = true;
+  for (const auto& group : groups_) group->leave();
+}
+
+bool World::all_left() const noexcept {
+  return std::all_of(groups_.begin(), groups_.end(), [](const auto& one) { return one->over(); });
 }
 
 bool World::idle() const noexcept {

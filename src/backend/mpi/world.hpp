@@ -36,8 +36,9 @@ class World {
   void send(int to, const Note& note) noexcept { notes_.send(to, note); }
   /// One pass over all groups. `look`: also at the clock.
   void progress(bool look);
-  /// Breaks all groups; only this rank hears of it.
-  void fail_all(const Status& cause);
+  /// The process ends: leaves all groups. They stay, since handles and threads may hold them.
+  void leave_all();
+  [[nodiscard]] bool all_left() const noexcept;  ///< by the other ranks, too
   /// Nothing of it runs.
   [[nodiscard]] bool idle() const noexcept;
   /// Its last handle is gone. It may be deleted when it is `over`.
@@ -55,6 +56,7 @@ class World {
   const std::vector<std::string> locations_;
   std::vector<std::unique_ptr<Group>> groups_;
   bool ended_ = false;
+  bool keeps_groups_ = false;
   bool freed_ = true;
 };
 

@@ -128,13 +128,16 @@ TEST(LinkedWithMpi, NoCommunicatorIsTold) {
 }
 
 TEST(LinkedWithMpi, WorldsOnItsCommunicatorsLeaveNothing) {
+  [[maybe_unused]] int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   MPI_Comm all = MPI_COMM_NULL;
   ASSERT_EQ(MPI_Comm_dup(MPI_COMM_WORLD, &all), MPI_SUCCESS);
   for (int i = 0; i < 50; ++i) world_on_mpi(mpi_handle(all)).barrier().wait();
   MPI_Comm_free(&all);
 #if !defined(OPEN_MPI)
   // MPICH has 2048 communicators.
-  for (int i = 0; i < 2200; ++i) world_on_mpi(mpi_handle(MPI_COMM_SELF)).barrier().wait();
+  const int worlds = rank == 0 ? 2200 : 0;
+  for (int i = 0; i < worlds; ++i) world_on_mpi(mpi_handle(MPI_COMM_SELF)).barrier().wait();
 #endif
 }
 

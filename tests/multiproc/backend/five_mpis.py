@@ -41,6 +41,7 @@ RUNS = [
     ("results", [2, 4], 60,
      ["group_process_ranks_test", "--gtest_filter=ProcessRanks.GiveKnownResultsAgainAndAgain"]),
     ("64 ranks", [64], 300, ["many_ranks_test", "--gtest_filter=*FromEveryOperation"]),
+    ("last notes", [32], 100, ["last_notes_test"]),
     ("killed", [3], 30, ["killed_mpi_rank"]),
     ("large", [2], 1200, ["large_counts_test"]),
     ("linked", [3], 180, []),
