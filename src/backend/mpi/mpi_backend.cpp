@@ -3,18 +3,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
 #include <optional>
 #include <random>
 #include <utility>
 #include <vector>
 
 #include <tutti/kinds.hpp>
+#include "backend/mpi/kept.hpp"
 #include "backend/mpi/launcher.hpp"
 #include "backend/mpi/library.hpp"
 #include "backend/mpi/promises.hpp"
 #include "backend/mpi/rendezvous.hpp"
-#include "base/forks.hpp"
 #include "base/shown.hpp"
 #include "kernels/unsupported.hpp"
 #include "os/cpu_quota.hpp"
@@ -171,25 +170,10 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   });
 }
 
-namespace {
-
-/// Until the process ends, where leak checkers find it.
-void keep_for_ever(std::shared_ptr<World> world) {
-  struct Kept {
-    base::ForkMutex mutex;
-    std::vector<std::shared_ptr<World>> worlds;
-  };
-  static Kept* const kKept = new Kept;
-  const std::lock_guard lock(kKept->mutex);
-  kKept->worlds.push_back(std::move(world));
-}
-
-}  // namespace
-
 MpiBackend::~MpiBackend() {
   // It belongs to the parent of this fork, or MPI is over and cannot tell the others.
   if (forked() || driver_.finalized()) {
-    keep_for_ever(std::move(world_));
+    keep_for_good(std::move(world_));
     return;
   }
   driver_.with([&] {
