@@ -195,6 +195,45 @@ def test_a_program_that_names_mpi_runs_as_it_is(tmp_path):
     assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1"]
 
 
+def test_tensors_that_mpi_still_uses_stay(tmp_path):
+    program = tmp_path / "late.py"
+    program.write_text(textwrap.dedent("""
+        import os
+        import sys
+        import time
+        import weakref
+        from datetime import timedelta
+        import numpy as np
+        import torch
+        import torch.distributed as dist
+        import tutti.torch
+
+        dist.init_process_group("tutti", "mpi://", timedelta(seconds=1))
+        rank = dist.get_rank()
+        dist.barrier()
+        if rank == 0:
+            array = np.empty(1 << 28, dtype=np.uint8)  # more than MPI sends before there is a recv
+            memory = weakref.ref(array)
+            try:
+                dist.send(torch.from_numpy(array), 1)
+                raise SystemExit("no error")
+            except dist.DistBackendError as problem:
+                assert "keep them until the process ends" in str(problem)
+            del array
+            assert memory() is not None
+        else:
+            try:
+                dist.recv(torch.empty(1), 0, tag=1)
+                raise SystemExit("no error")
+            except dist.DistBackendError:
+                pass
+        open(f"{sys.argv[1]}/done {rank}", "x").close()
+        os._exit(0)  # MPI_Finalize would wait for the message
+    """))
+    ended = started(2, [str(program), str(tmp_path)])
+    assert sorted(one.name for one in tmp_path.glob("done *")) == ["done 0", "done 1"], ended.stdout + ended.stderr
+
+
 def body_alone():
     with pytest.raises(ValueError, match="for MPI it is rank 0 of 1; start the program by MPI's own mpirun"):
         dist.init_process_group("tutti")
