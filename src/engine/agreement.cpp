@@ -1,8 +1,12 @@
 #include <algorithm>
 #include <cstring>
 
+#include <tutti/kinds.hpp>
+
+#include "base/agreed_settings.hpp"
 #include "engine/detector_times.hpp"
 #include "engine/engine.hpp"
+#include "engine/names.hpp"
 
 // What is agreed beyond the lines and the heads of frames, which each step compares by itself:
 // blocks that come right from many ranks, strict agreement between hosts, and which calls differ
@@ -185,6 +189,76 @@ void Engine::on_history(Group& group, int rank, std::uint64_t seq,
   // Of older calls no text is left.
   tell_disagreement(group, rank, nullptr,
                     std::min(std::max(seq, oldest_kept(group)), group.started));
+}
+
+// --- The calls of another rank differ from ours: which ones, in words.
+
+void Engine::disagreement_in_lines(Op& op, int other) {
+  Group& group = *op.group;
+  const shm::GroupBlock& theirs = *group.members[static_cast<std::size_t>(other)].block;
+  // The chain differs: find the first call of the window that does.
+  const std::uint64_t oldest = op.seq > shm::kWindow - 1 ? op.seq - (shm::kWindow - 1) : 1;
+  for (std::uint64_t seq = oldest; seq <= op.seq; ++seq) {
+    const shm::OperationSlot& slot = theirs.slots[seq % shm::kWindow];
+    const shm::OperationSlot& ours = group.block->slots[seq % shm::kWindow];
+    if (slot.line.epoch.load(std::memory_order_acquire) != seq) continue;  // pairs with publish
+    CallCode code;
+    std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), code.begin());
+    if (!std::equal(code.begin(), code.end(), std::begin(ours.cold.call))) {
+      disagreement(op, other, &code, seq);
+      return;
+    }
+  }
+  if (op.state != Op::State::running || !ask_history(op, other))
+    tell_disagreement(group, other, nullptr, op.seq);
+}
+
+void Engine::disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq) {
+  if (op.disagreeing_rank >= 0) return;  // the answer will tell
+  Group& group = *op.group;
+  Member& member = group.members[static_cast<std::size_t>(other)];
+  CallCode agreed{};
+  if (theirs != nullptr) {
+    agreed = agreed_part(*theirs);
+    theirs = &agreed;
+  }
+  if (theirs != nullptr && *theirs == op.plan->code && their_seq == op.seq) {
+    // The difference lies further back.
+    if (member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
+      disagreement_in_lines(op, other);
+      return;
+    }
+    if (op.state == Op::State::running && ask_history(op, other)) return;
+  }
+  tell_disagreement(group, other, theirs, their_seq);
+}
+
+/// Breaks the group: as operation `seq` the other rank called `theirs`; nullptr: it is not known
+/// which call before it differs.
+void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs, std::uint64_t seq) {
+  std::string text = "ranks disagree in group '" + group.name + "': ";
+  const shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
+  CallCode ours;
+  std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), ours.begin());
+  if (theirs != nullptr && *theirs != ours) {
+    const std::string our_call = engine::describe(ours);
+    const std::string their_call = engine::describe(*theirs);
+    text += "as operation " + std::to_string(seq) + " " + name_of(world_, group, group.rank) +
+            " called " + our_call + " but " + name_of(world_, group, other) + " called " +
+            their_call;
+    // Digests have no words.
+    if (our_call == their_call)
+      text += has_data(static_cast<Kind>(ours[0] & 0xff)) ? " of other sizes" : " of other ranks";
+  } else {
+    text += "the calls of " + name_of(world_, group, group.rank) + " and " +
+            name_of(world_, group, other) + " before operation " + std::to_string(seq) + " " +
+            engine::describe(ours) + " or their settings (" + std::string(base::kAgreedSettings) +
+            ") differ";
+  }
+  text +=
+      ". All ranks must call the same operations in the same order with the same dtype, count, "
+      "root and reduce op; the group is broken, make a new one.";
+  break_group(group, Status(Errc::disagreement, std::move(text)));
 }
 
 }  // namespace tutti::engine

@@ -37,7 +37,8 @@ void scale(std::byte* row, DType dtype, std::size_t count, const TensorView& fac
 Engine::Engine(World world)
     : world_(std::move(world)),
       regions_(*world_.regions, {world_.cpus, world_.publish_fence, world_.now, world_.populate}),
-      channel_(world_.route) {
+      channel_(world_.route),
+      propagation_(*world_.regions, by_id_, world_.size, channel_, *this) {
   peers_.resize(static_cast<std::size_t>(world_.size));
   groups_.resize(shm::kMaxGroups);
   active_.reserve(256);
@@ -64,8 +65,8 @@ bool Engine::window_has_room(Group& group) noexcept {
 
 std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchronous) noexcept {
   // A group that others have broken shall not complete one more operation that could.
-  if (breaks_to_see()) [[unlikely]]
-    guarded(nullptr, [&] { check_breaks(); });
+  if (propagation_.breaks_to_see()) [[unlikely]]
+    guarded(nullptr, [&] { propagation_.check_breaks(); });
   if (!is_collective(call.kind)) [[unlikely]] {
     std::uint64_t request = kRefusedTicket;
     guarded(&group, [&] { request = submit_p2p(group, call); });
@@ -271,15 +272,15 @@ bool Engine::progress_one(Group& group, std::uint64_t ticket) noexcept {
 }
 
 bool Engine::progress() noexcept {
-  if (untold_) [[unlikely]]
-    tell_the_rest();
+  if (propagation_.untold()) [[unlikely]]
+    propagation_.tell_the_rest();
   return guarded(nullptr, [&] { return pass(); });
 }
 
 bool Engine::pass() {
   bool moved = false;
-  if (breaks_to_see()) [[unlikely]]
-    check_breaks();
+  if (propagation_.breaks_to_see()) [[unlikely]]
+    propagation_.check_breaks();
   for (transport::Transport* transport : transports_) moved |= transport->poll();
   // By index and checked again: finishing or breaking changes the list under us.
   for (std::size_t i = 0; i < active_.size();) {
@@ -314,6 +315,28 @@ std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexce
   if (op.seq > ticket) return Status();
   if (group.broken) return group.cause;
   return std::nullopt;
+}
+
+bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
+  try {
+    completions_.reserve();
+    if (const std::optional<Status> known = outcome(group, ticket)) {
+      completions_.add(callback, *known);
+      return true;
+    }
+    if (is_p2p(ticket)) {
+      group.matcher->on_done(ticket, callback);
+    } else if (Op& op = group.op_at(ticket); op.seq == ticket) {
+      op.callbacks.push_back(callback);
+    } else {
+      group.queued_callbacks.emplace_back(ticket, callback);
+    }
+    completions_.registered();
+    return true;
+  } catch (const std::bad_alloc&) {
+    break_for_memory(&group);
+    return false;
+  }
 }
 
 }  // namespace tutti::engine

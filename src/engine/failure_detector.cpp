@@ -81,12 +81,12 @@ void Engine::find_waiting(Op& op, std::vector<int>& ranks) {
 }
 
 void Engine::tick() noexcept {
-  if (untold_) tell_the_rest();
+  if (propagation_.untold()) propagation_.tell_the_rest();
   guarded(nullptr, [&] { look_at_all(); });
 }
 
 void Engine::look_at_all() {
-  check_breaks();
+  propagation_.check_breaks();
   const TimePoint now = world_.now();
   if (queued_ > 0) {
     std::vector<Group*> groups;
@@ -170,16 +170,6 @@ TimePoint Engine::next_deadline() const noexcept {
   for (const P2PMatcher* const matcher : matchers_)
     least = std::min(least, matcher->next_deadline());
   return least;
-}
-
-/// A rank of our host may have broken the group before it could find ours and tell us: then its own
-/// page says so.
-bool Engine::hear_of_break(Group& group) noexcept {
-  if (group.broken) return true;
-  const std::uint64_t word = shown_break(group);
-  if (word == 0) return false;
-  guarded(&group, [&] { break_group(group, cause_of(group, word)); });
-  return true;
 }
 
 /// What nobody may have told us: a local rank has broken the group, or calls something else.
