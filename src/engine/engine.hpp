@@ -18,10 +18,10 @@
 #include "engine/completion_queue.hpp"
 #include "engine/failure_propagation.hpp"
 #include "engine/group.hpp"
+#include "engine/interpreter.hpp"
 #include "engine/message_channel.hpp"
 #include "engine/p2p_shared.hpp"
 #include "engine/region_channel.hpp"
-#include "engine/scratch.hpp"
 #include "engine/world.hpp"
 #include "transport/frames.hpp"
 #include "transport/region.hpp"
@@ -151,6 +151,8 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   [[nodiscard]] bool given_up_by_all(const Group& group) const noexcept;
   void sweep_retired() noexcept;
   bool start(Group& group, const Collective& call, bool asynchronous);
+  [[nodiscard]] bool take_memory(Op& op);
+  bool advance(Op& op);
   static void take_details(Op& op, const Details* details);
   bool window_has_room(Group& group) noexcept;
   bool start_queued(Group& group);
@@ -158,31 +160,10 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void end(Op& op) noexcept;
   void release_memory(Op& op) noexcept;
   void call_back(Op& op, const Status& status) noexcept;
-  // interpreter.cpp
-  bool advance(Op& op);
-  /// The same for plans with a `BoundPlan::shape` (one_shot.cpp).
-  bool run_one_shot(Op& op);
-  void add_all(Op& op, void* to, std::size_t bytes) noexcept;
-  bool await_lines(Op& op, const RankRow& ranks);
-  void copy(Op& op, const plan::Step& step) noexcept;
-  void reduce(Op& op, const plan::Step& step) noexcept;
-  static void reduce_home(Op& op, std::byte* stage, int k, const plan::Range& range) noexcept;
-  std::byte* place(Op& op, const plan::Operand& operand, int rank,
-                   const plan::Range& range) const noexcept;
-  /// Where in the caller's memory the elements of an operand of space input or output lie.
-  [[nodiscard]] static Elements own(const Op& op, const plan::Operand& operand,
-                                    const plan::Range& range) noexcept;
-  [[nodiscard]] static bool strided(const Op& op, const plan::Operand& operand,
-                                    const plan::Range& range) noexcept;
-  [[nodiscard]] bool prepare_memory(Op& op, Status& why);
   // messages.cpp
-  void post_send(Op& op, const plan::Step& step);
-  [[nodiscard]] Stream::Post post_of(Op& op, const plan::Operand& operand,
-                                     const plan::Range& range) const noexcept;
   void splits_differ(Op& op, int rank, const transport::DataFrame& data);
-  void post_receive(Op& op, const plan::Step& step);
-  bool await_receives(Op& op, const plan::Step& step) noexcept;
   void deliver_held(Op& op, int rank);
+  void report(Op& op, const Interpreter::Finding& finding);
   [[nodiscard]] bool is_closed(std::uint64_t id) const noexcept;
   [[nodiscard]] Group* group_of(std::uint64_t id) noexcept;
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
@@ -195,11 +176,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   // agreement.cpp
   void begin_agreement(Op& op);
   bool advance_tokens(Op& op);
-  bool all_compared(Op& op);
   void on_token(Op& op, int rank, const transport::TokenFrame& token);
-  bool all_heard(Op& op);
-  [[nodiscard]] static bool must_hear(const Op& op, int rank) noexcept;
-  void find_unheard(const Op& op, std::vector<int>& ranks) const;
   [[nodiscard]] bool ask_history(Op& op, int rank);
   void check_history(Op& op, TimePoint now);
   void on_history(Group& group, int rank, std::uint64_t seq, std::span<const std::byte> payload);
@@ -234,8 +211,6 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   bool ping_other_hosts(const Op& op);
   void check_queue(Group& group, TimePoint now);
   void check_calls(Op& op);
-  [[nodiscard]] std::vector<int> waiting_for(Op& op);
-  void find_waiting(Op& op, std::vector<int>& ranks);
 
   World world_;
   RegionChannel regions_;
@@ -251,10 +226,10 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   std::vector<transport::Transport*> transports_;  ///< each once
   MessageChannel channel_;
   FailurePropagation propagation_;
+  Interpreter interpreter_;
   CompletionQueue completions_;
   P2PShared p2p_{channel_, completions_};
   std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
-  ScratchPool scratch_;
   int queued_ = 0;  ///< calls that wait for a slot, over all groups
 };
 

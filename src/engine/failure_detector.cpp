@@ -28,58 +28,6 @@ std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
 
 }  // namespace
 
-std::vector<int> Engine::waiting_for(Op& op) {
-  std::vector<int> ranks;
-  find_waiting(op, ranks);
-  return ranks;
-}
-
-void Engine::find_waiting(Op& op, std::vector<int>& ranks) {
-  ranks.clear();
-  if (op.disagreeing_rank >= 0) {
-    ranks.push_back(op.disagreeing_rank);
-    return;
-  }
-  const auto& steps = op.plan->schedule->steps;
-  const bool agrees = op.pc < steps.size() && steps[op.pc].kind == StepKind::agree;
-  if (op.streams.deferred || (agrees && (op.strict || op.group->strict))) {
-    find_unheard(op, ranks);
-    if (agrees || !ranks.empty()) return;
-  }
-  if (op.pc < steps.size()) {
-    const plan::Step& step = steps[op.pc];
-    for (int i = op.sub; i < step.ranks.count; ++i) {
-      std::int64_t rank =
-          (step.ranks.first.at(op.var[0], op.var[1]) + std::int64_t{i} * step.ranks.stride) %
-          op.group->size;
-      if (rank < 0) rank += op.group->size;
-      if (rank == op.group->rank) continue;
-      Member& member = op.group->members[static_cast<std::size_t>(rank)];
-      bool there = true;
-      if (step.kind == StepKind::await_recv) {
-        const Stream& stream = op.streams[static_cast<int>(rank)];
-        there = stream.received >= stream.receive_end() && (!op.plan->splits || stream.heard);
-      } else if (step.kind == StepKind::await_line || step.kind == StepKind::await) {
-        there = false;
-        if (member.block != nullptr || find_block(*op.group, member)) {
-          const shm::OperationSlot& slot = member.block->slots[op.seq % shm::kWindow];
-          const auto value = static_cast<std::uint64_t>(step.value.at(op.var[0], op.var[1]));
-          there =
-              step.kind == StepKind::await_line
-                  ? slot.line.epoch.load(std::memory_order_acquire) == op.seq  // pairs with publish
-                  : slot.counters[step.counter].value.load(std::memory_order_acquire) >=
-                        (op.seq << shm::kCounterShift | value);
-        }
-      }
-      if (!there) ranks.push_back(static_cast<int>(rank));
-    }
-  } else {
-    for (int r = 0; r < op.streams.size(); ++r) {
-      if (!op.streams[r].all_sent()) ranks.push_back(r);
-    }
-  }
-}
-
 void Engine::tick() noexcept {
   if (propagation_.untold()) propagation_.tell_the_rest();
   guarded(nullptr, [&] { look_at_all(); });
@@ -105,9 +53,9 @@ void Engine::look_at_all() {
       op->pinged_blocking = now + kPingAfter - kPingAgain;
       op->deadline = base::deadline_after(now, op->call.timeout);
     }
-    if (op->disagreeing_rank >= 0) check_history(*op, now);
-    if (op->state == Op::State::running && op->disagreeing_rank < 0) check_calls(*op);
-    if (op->disagreeing_rank >= 0) continue;
+    if (op->agreement.disagreeing_rank >= 0) check_history(*op, now);
+    if (op->state == Op::State::running && op->agreement.disagreeing_rank < 0) check_calls(*op);
+    if (op->agreement.disagreeing_rank >= 0) continue;
     if (op->state == Op::State::running) check_left(*op);
     if (op->state == Op::State::running) ping_blocking(*op, now);
     if (op->state == Op::State::running) ping_unconnected(*op, now);
@@ -228,9 +176,11 @@ void Engine::ping_unconnected(Op& op, TimePoint now) {
 /// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
 /// our host show their calls (check_calls).
 void Engine::ping_blocking(Op& op, TimePoint now) {
-  if ((!op.plan->schedule->messages && !op.strict) || now < op.pinged_blocking + kPingAgain) return;
+  if ((!op.plan->schedule->messages && !op.agreement.strict) ||
+      now < op.pinged_blocking + kPingAgain)
+    return;
   op.pinged_blocking = now;
-  find_waiting(op, waiting_);
+  Interpreter::blocked_on(op, waiting_);
   for (const int rank : waiting_) {
     if (next_call_differs(op, rank)) {
       if (ask_history(op, rank)) return;
@@ -271,10 +221,8 @@ bool Engine::has_given_up(Group& group, Member& member) {
 
 void Engine::check_left(Op& op) {
   // What comes by message may be on its way still: the connection itself tells of its end.
-  const auto& steps = op.plan->schedule->steps;
-  const bool by_message = op.streams.deferred || op.strict ||
-                          (op.pc < steps.size() && steps[op.pc].kind == StepKind::await_recv);
-  find_waiting(op, waiting_);
+  const bool by_message = Interpreter::waits_for_frames(op);
+  Interpreter::blocked_on(op, waiting_);
   for (const int rank : waiting_) {
     Member& member = op.group->members[static_cast<std::size_t>(rank)];
     bool left = false;
@@ -291,7 +239,7 @@ void Engine::check_left(Op& op) {
     if (!left) continue;
     // It may have published just before it left: look once more behind the word.
     if (advance(op); op.state != Op::State::running) return;
-    const std::vector<int> still = waiting_for(op);
+    const std::vector<int> still = Interpreter::blocked_on(op);
     if (std::find(still.begin(), still.end(), rank) == still.end()) continue;
     break_group(*op.group,
                 Status(Errc::peer_left,
@@ -335,7 +283,7 @@ void Engine::observe_progress(const Op& op, int rank, Blame& blame) {
 
 void Engine::time_out(Op& op, TimePoint now) {
   Group& group = *op.group;
-  const std::vector<int> missing = waiting_for(op);
+  const std::vector<int> missing = Interpreter::blocked_on(op);
   if (op.asked == TimePoint{}) {
     op.asked = now;
     if (ping_other_hosts(

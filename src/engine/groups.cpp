@@ -146,7 +146,7 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
   for (Op& op : group->window) {
     op.group = group.get();
     op.region.stage_of.resize(size);
-    op.sources.resize(size);
+    op.program.sources.resize(size);
   }
   group->block = &world_.regions->group(group->slot);
   // Where memory lacks, a touch would end the process.
