@@ -94,7 +94,7 @@ bool Engine::ask_history(Op& op, int rank) {
   const int peer = group.member(rank).global;
   if (!channel_.is_open(peer)) return false;
   op.agreement.disagreeing_rank = rank;
-  op.agreement.disagreeing_until = world_.now() + kHistoryTime;
+  op.timer.history_until = world_.now() + kHistoryTime;
   std::string payload;
   for (std::uint64_t seq = oldest_kept(group); seq <= op.seq; ++seq) {
     const auto& call = group.block->slots[seq % shm::kWindow].cold.call;
@@ -108,7 +108,7 @@ bool Engine::ask_history(Op& op, int rank) {
 void Engine::check_history(Op& op, TimePoint now) {
   Group& group = *op.group;
   const bool left = channel_.has_left(group.member(op.agreement.disagreeing_rank).global);
-  if (now < op.agreement.disagreeing_until && now < op.deadline && !left) return;
+  if (now < op.timer.history_until && now < op.timer.deadline && !left) return;
   tell_disagreement(group, op.agreement.disagreeing_rank, nullptr, op.seq);
 }
 

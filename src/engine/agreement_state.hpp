@@ -2,18 +2,15 @@
 
 #include <cstdint>
 
-#include "engine/clock.hpp"
-
 namespace tutti::engine {
 
 /// What an operation has agreed about beyond lines and the heads of frames (agreement.cpp).
 struct AgreementState {
-  bool strict = false;            ///< tokens go round before anything is written
-  bool token_sent = false;        ///< the token of the round that is not complete has gone out
-  int token_round = 0;            ///< rounds that are complete
-  std::uint32_t tokens = 0;       ///< bit k: that of round k has come
-  int disagreeing_rank = -1;      ///< a rank whose calls differ further back: it was asked which
-  TimePoint disagreeing_until{};  ///< it has so long to answer
+  bool strict = false;           ///< tokens go round before anything is written
+  bool token_sent = false;       ///< the token of the round that is not complete has gone out
+  std::int16_t token_round = 0;  ///< rounds that are complete
+  std::uint32_t tokens = 0;      ///< bit k: that of round k has come
+  int disagreeing_rank = -1;     ///< a rank whose calls differ further back: it was asked which
 
   void begin(bool with_tokens) noexcept {
     strict = with_tokens;

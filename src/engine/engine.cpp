@@ -127,7 +127,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   if (call.details != nullptr || op.detailed) [[unlikely]]
     take_details(op, call.details);
   op.asynchronous = asynchronous;
-  op.deadline = TimePoint{};
+  op.timer.deadline = TimePoint{};
   shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
   // Mostly the slot holds the same call already; a line that is not written need not be fetched.
   if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))

@@ -230,7 +230,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   CompletionQueue completions_;
   P2PShared p2p_{channel_, completions_};
   std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
-  int queued_ = 0;  ///< calls that wait for a slot, over all groups
+  int queued_ = 0;                     ///< calls that wait for a slot, over all groups
 };
 
 }  // namespace tutti::engine

@@ -46,12 +46,12 @@ void Engine::look_at_all() {
   ticked_.assign(active_.begin(), active_.end());
   for (Op* const op : ticked_) {
     if (op->state != Op::State::running) continue;
-    if (op->deadline == TimePoint{}) {
-      op->started = now;
-      op->asked = TimePoint{};
-      op->pinged_unconnected = false;
-      op->pinged_blocking = now + kPingAfter - kPingAgain;
-      op->deadline = base::deadline_after(now, op->call.timeout);
+    if (op->timer.deadline == TimePoint{}) {
+      op->timer.started = now;
+      op->timer.asked = TimePoint{};
+      op->timer.pinged_unconnected = false;
+      op->timer.pinged_blocking = now + kPingAfter - kPingAgain;
+      op->timer.deadline = base::deadline_after(now, op->call.timeout);
     }
     if (op->agreement.disagreeing_rank >= 0) check_history(*op, now);
     if (op->state == Op::State::running && op->agreement.disagreeing_rank < 0) check_calls(*op);
@@ -59,7 +59,7 @@ void Engine::look_at_all() {
     if (op->state == Op::State::running) check_left(*op);
     if (op->state == Op::State::running) ping_blocking(*op, now);
     if (op->state == Op::State::running) ping_unconnected(*op, now);
-    if (op->state == Op::State::running && now >= op->deadline) time_out(*op, now);
+    if (op->state == Op::State::running && now >= op->timer.deadline) time_out(*op, now);
   }
 }
 
@@ -113,7 +113,7 @@ void Engine::check_queue(Group& group, TimePoint now) {
 TimePoint Engine::next_deadline() const noexcept {
   TimePoint least = TimePoint::max();
   for (const Op* const op : active_) {
-    if (op->deadline != TimePoint{}) least = std::min(least, op->deadline);
+    if (op->timer.deadline != TimePoint{}) least = std::min(least, op->timer.deadline);
   }
   for (const P2PMatcher* const matcher : matchers_)
     least = std::min(least, matcher->next_deadline());
@@ -168,8 +168,9 @@ bool Engine::ping_other_hosts(const Op& op) {
 /// and not to get to know us.
 void Engine::ping_unconnected(Op& op, TimePoint now) {
   const auto ahead = std::min<std::chrono::nanoseconds>(op.call.timeout / 2, kAskAhead);
-  if (op.pinged_unconnected || now < op.deadline - ahead || now >= op.deadline) return;
-  op.pinged_unconnected = true;
+  if (op.timer.pinged_unconnected || now < op.timer.deadline - ahead || now >= op.timer.deadline)
+    return;
+  op.timer.pinged_unconnected = true;
   (void)ping_other_hosts(op);
 }
 
@@ -177,9 +178,9 @@ void Engine::ping_unconnected(Op& op, TimePoint now) {
 /// our host show their calls (check_calls).
 void Engine::ping_blocking(Op& op, TimePoint now) {
   if ((!op.plan->schedule->messages && !op.agreement.strict) ||
-      now < op.pinged_blocking + kPingAgain)
+      now < op.timer.pinged_blocking + kPingAgain)
     return;
-  op.pinged_blocking = now;
+  op.timer.pinged_blocking = now;
   Interpreter::blocked_on(op, waiting_);
   for (const int rank : waiting_) {
     if (next_call_differs(op, rank)) {
@@ -266,7 +267,7 @@ void Engine::observe_progress(const Op& op, int rank, Blame& blame) {
   blame.process(rank, state_of(member));
   if (member.local < 0) {
     const Peer& peer = peers_[static_cast<std::size_t>(member.global)];
-    if (peer.pong >= op.asked)
+    if (peer.pong >= op.timer.asked)
       blame.pong(rank, peer.pong_seq);
     else
       blame.silent(rank);
@@ -284,11 +285,11 @@ void Engine::observe_progress(const Op& op, int rank, Blame& blame) {
 void Engine::time_out(Op& op, TimePoint now) {
   Group& group = *op.group;
   const std::vector<int> missing = Interpreter::blocked_on(op);
-  if (op.asked == TimePoint{}) {
-    op.asked = now;
+  if (op.timer.asked == TimePoint{}) {
+    op.timer.asked = now;
     if (ping_other_hosts(
             op)) {  // decisions E6: a process that answers nothing for 200 ms is the one to blame
-      op.deadline = now + kAnswerTime;
+      op.timer.deadline = now + kAnswerTime;
       return;
     }
   }
@@ -298,7 +299,7 @@ void Engine::time_out(Op& op, TimePoint now) {
   for (int rank = 0; rank < group.size; ++rank) {
     if (rank != group.rank) observe_progress(op, rank, blame);
   }
-  break_group(group, blame.timed_out(now - op.started, op.call.timeout));
+  break_group(group, blame.timed_out(now - op.timer.started, op.call.timeout));
 }
 
 }  // namespace tutti::engine

@@ -20,6 +20,7 @@
 #include "engine/queued.hpp"
 #include "engine/region_channel.hpp"
 #include "engine/streams.hpp"
+#include "engine/timer_state.hpp"
 #include "transport/region.hpp"
 
 namespace tutti::engine {
@@ -30,34 +31,30 @@ struct P2PMatcherDeleter {
   void operator()(P2PMatcher* matcher) const noexcept;
 };
 
-/// One operation in flight: a slot of its group's window.
-struct Op {
+/// One operation in flight: a slot of its group's window. A part for each component, which gets no
+/// other. What a one-shot operation looks at while it waits stands in the first two cache lines.
+struct alignas(64) Op {
   enum class State : std::uint8_t { free, running, done };
   State state = State::free;
   bool failed = false;
   bool detailed = false;  ///< has some of what comes from Details
+  bool asynchronous = false;
+  AgreementState agreement;
   std::uint64_t seq = 0;
-  std::uint64_t fingerprint = 0;
   Group* group = nullptr;
   const BoundPlan* plan = nullptr;
-  Collective call;
-  ProgramState program;
   RegionState region;
+  ProgramState program;  ///< its first 16 bytes
   StreamState streams;
-  AgreementState agreement;
+  TimerState timer;
+  std::uint64_t fingerprint = 0;
+  Collective call;
   // What the call has beside its two views.
   std::vector<TensorView> inputs;  ///< a view per rank's block; empty: call.input
   std::vector<TensorView> outputs;
   Pieces input_pieces;  ///< several tensors as one; empty: call.input
   Pieces output_pieces;
   std::vector<std::byte> scaled;  ///< PREMUL_SUM: the input times its factor
-  // Its end.
-  TimePoint deadline{};  ///< unset until a clock is read for the first time
-  TimePoint started{};
-  TimePoint pinged_blocking{};      ///< when those we wait for were told last what we are doing
-  bool pinged_unconnected = false;  ///< all have been asked something before the deadline
-  TimePoint asked{};  ///< when the deadline had passed and the others were asked where they are
-  bool asynchronous = false;
   std::vector<Callback> callbacks;
 };
 

@@ -151,7 +151,7 @@ Interpreter::Outcome Interpreter::run_steps(Op& op) {
         break;
       case StepKind::await_recv:
         if ((op.streams.deferred && !all_heard(op)) || !await_receives(op, step)) {
-          channel_.grant(op.streams);
+          if (!finding_) channel_.grant(op.streams);
           return blocked(moved);
         }
         break;
