@@ -74,7 +74,7 @@ class MessageChannel final : public ControlChannel {
   [[nodiscard]] OutFrame prepare(int peer, const Elements& elements, std::size_t element,
                                  std::uint64_t offset, std::size_t bytes);
   /// Only after can_send. The owner is told when the frame has left its memory, or lets go of it.
-  void send(int peer, const transport::FrameHeader& header, OutFrame frame,
+  void send(int peer, const transport::FrameHeader& header, OutFrame&& frame,
             FrameOwner* owner = nullptr, std::uint64_t id = 0);
   /// All frames up to this token have left our memory (Sink::on_sent).
   void on_sent(int peer, std::uint64_t token) noexcept;
