@@ -1,12 +1,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include <tutti/kinds.hpp>
+
+#include "base/agreed_settings.hpp"
 #include "engine/detector_times.hpp"
 #include "engine/engine.hpp"
+#include "engine/names.hpp"
 
 // What is agreed beyond the lines and the heads of frames, which each step compares by itself:
-// blocks that come right from many ranks, strict agreement between hosts, and which calls differ
-// where a difference lies further back.
+// strict agreement between hosts, and which calls differ where a difference lies further back.
+// Blocks that come right from many ranks are the interpreter's (Interpreter::all_heard).
 namespace tutti::engine {
 
 namespace shm = transport::shm;
@@ -14,13 +18,6 @@ using transport::FrameType;
 using transport::TokenFrame;
 
 namespace {
-
-/// Of a group of so many ranks: ceil(log2).
-int rounds_of(int size) noexcept {
-  int rounds = 0;
-  while ((std::int64_t{1} << rounds) < size) ++rounds;
-  return rounds;
-}
 
 /// The window keeps the calls of the last kWindow that have begun.
 std::uint64_t oldest_kept(const Group& group) noexcept {
@@ -37,27 +34,6 @@ static_assert(sizeof(CallCode) + sizeof(std::uint64_t) == kPastBytes);
 
 }  // namespace
 
-// --- Blocks from many ranks. An output is made of the data of all of them, so none is used, nor
-// our own block copied, before a frame of each was compared. Until then frames are held, and no
-// credit is given, so they are few.
-
-bool Engine::must_hear(const Op& op, int rank) noexcept {
-  const Stream& stream = op.streams[rank];
-  if (stream.compared || stream.receives.empty()) return false;
-  return op.plan->splits || stream.receive_end() > 0;  // who has nothing for us sends nothing
-}
-
-bool Engine::all_heard(Op& op) {
-  for (int rank = 0; rank < op.group->size; ++rank) {
-    if (must_hear(op, rank)) return false;
-  }
-  op.streams.deferred = false;
-  for (int rank = 0; rank < op.group->size && op.state == Op::State::running; ++rank) {
-    if (rank != op.group->rank) deliver_held(op, rank);
-  }
-  return op.state == Op::State::running && op.disagreeing_rank < 0;
-}
-
 // --- Strict, and where blocks are handed on (BoundPlan::forwards_output): tokens. In round k every
 // rank tells the rank 2^k further on that it has entered the call, and that all it has heard of
 // have too. A token says its sender's call; each is compared with ours before the next is sent, so
@@ -65,16 +41,16 @@ bool Engine::all_heard(Op& op) {
 
 void Engine::begin_agreement(Op& op) {
   Group& group = *op.group;
-  op.token_round = 0;
-  op.token_sent = false;
-  op.tokens = 0;
+  op.agreement.token_round = 0;
+  op.agreement.token_sent = false;
+  op.agreement.tokens = 0;
   for (int rank = 0; rank < group.size; ++rank) {
     if (rank == group.rank) continue;
     const auto token =
         channel_.take_held(group.member(rank).global, FrameType::token, group.id, op.seq);
     if (!token) continue;
     on_token(op, rank, transport::decode<TokenFrame>(*token));
-    if (op.state != Op::State::running || op.disagreeing_rank >= 0) return;
+    if (op.state != Op::State::running || op.agreement.disagreeing_rank >= 0) return;
   }
 }
 
@@ -83,62 +59,30 @@ void Engine::on_token(Op& op, int rank, const TokenFrame& token) {
     disagreement(op, rank, &token.call, token.seq);
     return;
   }
-  if (token.round < static_cast<std::uint64_t>(rounds_of(op.group->size)))
-    op.tokens |= std::uint32_t{1} << token.round;
+  if (token.round < static_cast<std::uint64_t>(AgreementState::rounds_of(op.group->size)))
+    op.agreement.tokens |= std::uint32_t{1} << token.round;
 }
 
 bool Engine::advance_tokens(Op& op) {
   Group& group = *op.group;
-  const int rounds = rounds_of(group.size);
   bool moved = false;
-  while (op.token_round < rounds) {
-    if (!op.token_sent) {
-      const auto to =
-          static_cast<std::size_t>((group.rank + (std::int64_t{1} << op.token_round)) % group.size);
-      op.token_sent = true;
+  while (!op.agreement.has_all_tokens(group.size)) {
+    if (!op.agreement.token_sent) {
+      const int to = op.agreement.token_to(group.rank, group.size);
+      op.agreement.token_sent = true;
       channel_.control(
           group.members[to].global,
           encode(TokenFrame{group.id, op.seq, op.fingerprint,
-                            static_cast<std::uint64_t>(op.token_round), op.plan->code}));
+                            static_cast<std::uint64_t>(op.agreement.token_round), op.plan->code}));
       moved = true;
       if (op.state != Op::State::running) return true;
     }
-    if ((op.tokens >> op.token_round & 1) == 0) return moved;
-    ++op.token_round;
-    op.token_sent = false;
+    if ((op.agreement.tokens >> op.agreement.token_round & 1) == 0) return moved;
+    ++op.agreement.token_round;
+    op.agreement.token_sent = false;
     moved = true;
   }
   return moved;
-}
-
-/// The calls of all ranks were compared with ours.
-bool Engine::all_compared(Op& op) {
-  if (op.strict) return op.token_round >= rounds_of(op.group->size);
-  return await_lines(op, RankRow(op.group->size));
-}
-
-void Engine::find_unheard(const Op& op, std::vector<int>& ranks) const {
-  Group& group = *op.group;
-  if (op.streams.deferred) {
-    for (int rank = 0; rank < group.size; ++rank) {
-      if (must_hear(op, rank)) ranks.push_back(rank);
-    }
-    return;
-  }
-  if (op.strict) {
-    if (op.token_round >= rounds_of(group.size)) return;
-    const std::int64_t from = group.rank - (std::int64_t{1} << op.token_round);
-    ranks.push_back(static_cast<int>((from % group.size + group.size) % group.size));
-    return;
-  }
-  for (const int rank : group.local_members) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    const bool known = member.block != nullptr || find_block(group, member);
-    // acquire: pairs with publish.
-    if (!known || member.block->slots[op.seq % shm::kWindow].line.epoch.load(
-                      std::memory_order_acquire) != op.seq)
-      ranks.push_back(rank);
-  }
 }
 
 // --- History. The calls are equal, but something before is not. Whoever finds that tells the other
@@ -149,8 +93,8 @@ bool Engine::ask_history(Op& op, int rank) {
   Group& group = *op.group;
   const int peer = group.member(rank).global;
   if (!channel_.is_open(peer)) return false;
-  op.disagreeing_rank = rank;
-  op.disagreeing_until = world_.now() + kHistoryTime;
+  op.agreement.disagreeing_rank = rank;
+  op.timer.history_until = world_.now() + kHistoryTime;
   std::string payload;
   for (std::uint64_t seq = oldest_kept(group); seq <= op.seq; ++seq) {
     const auto& call = group.block->slots[seq % shm::kWindow].cold.call;
@@ -163,9 +107,9 @@ bool Engine::ask_history(Op& op, int rank) {
 
 void Engine::check_history(Op& op, TimePoint now) {
   Group& group = *op.group;
-  const bool left = channel_.has_left(group.member(op.disagreeing_rank).global);
-  if (now < op.disagreeing_until && now < op.deadline && !left) return;
-  tell_disagreement(group, op.disagreeing_rank, nullptr, op.seq);
+  const bool left = channel_.has_left(group.member(op.agreement.disagreeing_rank).global);
+  if (now < op.timer.history_until && now < op.timer.deadline && !left) return;
+  tell_disagreement(group, op.agreement.disagreeing_rank, nullptr, op.seq);
 }
 
 void Engine::on_history(Group& group, int rank, std::uint64_t seq,
@@ -185,6 +129,76 @@ void Engine::on_history(Group& group, int rank, std::uint64_t seq,
   // Of older calls no text is left.
   tell_disagreement(group, rank, nullptr,
                     std::min(std::max(seq, oldest_kept(group)), group.started));
+}
+
+// --- The calls of another rank differ from ours: which ones, in words.
+
+void Engine::disagreement_in_lines(Op& op, int other) {
+  Group& group = *op.group;
+  const shm::GroupBlock& theirs = *group.members[static_cast<std::size_t>(other)].block;
+  // The chain differs: find the first call of the window that does.
+  const std::uint64_t oldest = op.seq > shm::kWindow - 1 ? op.seq - (shm::kWindow - 1) : 1;
+  for (std::uint64_t seq = oldest; seq <= op.seq; ++seq) {
+    const shm::OperationSlot& slot = theirs.slots[seq % shm::kWindow];
+    const shm::OperationSlot& ours = group.block->slots[seq % shm::kWindow];
+    if (slot.line.epoch.load(std::memory_order_acquire) != seq) continue;  // pairs with publish
+    CallCode code;
+    std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), code.begin());
+    if (!std::equal(code.begin(), code.end(), std::begin(ours.cold.call))) {
+      disagreement(op, other, &code, seq);
+      return;
+    }
+  }
+  if (op.state != Op::State::running || !ask_history(op, other))
+    tell_disagreement(group, other, nullptr, op.seq);
+}
+
+void Engine::disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq) {
+  if (op.agreement.disagreeing_rank >= 0) return;  // the answer will tell
+  Group& group = *op.group;
+  Member& member = group.members[static_cast<std::size_t>(other)];
+  CallCode agreed{};
+  if (theirs != nullptr) {
+    agreed = agreed_part(*theirs);
+    theirs = &agreed;
+  }
+  if (theirs != nullptr && *theirs == op.plan->code && their_seq == op.seq) {
+    // The difference lies further back.
+    if (member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
+      disagreement_in_lines(op, other);
+      return;
+    }
+    if (op.state == Op::State::running && ask_history(op, other)) return;
+  }
+  tell_disagreement(group, other, theirs, their_seq);
+}
+
+/// Breaks the group: as operation `seq` the other rank called `theirs`; nullptr: it is not known
+/// which call before it differs.
+void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs, std::uint64_t seq) {
+  std::string text = "ranks disagree in group '" + group.name + "': ";
+  const shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
+  CallCode ours;
+  std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), ours.begin());
+  if (theirs != nullptr && *theirs != ours) {
+    const std::string our_call = engine::describe(ours);
+    const std::string their_call = engine::describe(*theirs);
+    text += "as operation " + std::to_string(seq) + " " + name_of(world_, group, group.rank) +
+            " called " + our_call + " but " + name_of(world_, group, other) + " called " +
+            their_call;
+    // Digests have no words.
+    if (our_call == their_call)
+      text += has_data(static_cast<Kind>(ours[0] & 0xff)) ? " of other sizes" : " of other ranks";
+  } else {
+    text += "the calls of " + name_of(world_, group, group.rank) + " and " +
+            name_of(world_, group, other) + " before operation " + std::to_string(seq) + " " +
+            engine::describe(ours) + " or their settings (" + std::string(base::kAgreedSettings) +
+            ") differ";
+  }
+  text +=
+      ". All ranks must call the same operations in the same order with the same dtype, count, "
+      "root and reduce op; the group is broken, make a new one.";
+  break_group(group, Status(Errc::disagreement, std::move(text)));
 }
 
 }  // namespace tutti::engine

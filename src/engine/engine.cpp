@@ -37,7 +37,9 @@ void scale(std::byte* row, DType dtype, std::size_t count, const TensorView& fac
 Engine::Engine(World world)
     : world_(std::move(world)),
       regions_(*world_.regions, {world_.cpus, world_.publish_fence, world_.now, world_.populate}),
-      channel_(world_.route) {
+      channel_(world_.route),
+      propagation_(*world_.regions, by_id_, world_.size, channel_, *this),
+      interpreter_(regions_, channel_) {
   peers_.resize(static_cast<std::size_t>(world_.size));
   groups_.resize(shm::kMaxGroups);
   active_.reserve(256);
@@ -64,8 +66,8 @@ bool Engine::window_has_room(Group& group) noexcept {
 
 std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchronous) noexcept {
   // A group that others have broken shall not complete one more operation that could.
-  if (breaks_to_see()) [[unlikely]]
-    guarded(nullptr, [&] { check_breaks(); });
+  if (propagation_.breaks_to_see()) [[unlikely]]
+    guarded(nullptr, [&] { propagation_.check_breaks(); });
   if (!is_collective(call.kind)) [[unlikely]] {
     std::uint64_t request = kRefusedTicket;
     guarded(&group, [&] { request = submit_p2p(group, call); });
@@ -119,48 +121,18 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   op.plan = &bound;
   op.call = call;
   op.failed = false;
-  op.strict = bound.forwards_output || (group.strict && !group.one_host());
-  const bool messages = bound.schedule->messages || op.strict;
+  op.agreement.begin(bound.forwards_output || (group.strict && !group.one_host()));
+  const bool messages = bound.schedule->messages || op.agreement.strict;
   if (messages) channel_.operation_began();
   if (call.details != nullptr || op.detailed) [[unlikely]]
     take_details(op, call.details);
-  op.pc = 0;
-  op.sub = 0;
-  op.winner = -1;
-  op.depth = 0;
-  op.agreed = false;
-  op.streams.deferred = bound.compares_all_headers;
-  op.disagreeing_rank = -1;
-  op.home = {};
   op.asynchronous = asynchronous;
-  op.fused = bound.shape != Shape::none && call.input.contiguous() && call.output.contiguous() &&
-             op.output_pieces.empty();
-  op.region.seq = seq;
-  op.region.fingerprint = op.fingerprint;
-  op.region.stage_bytes = bound.stage_bytes;
-  op.region.in_line = bound.inline_stage;
-  op.region.mode = regions_.policy().choose(bound.stage_bytes, seq);
-  // In place, each line of the output is in the cache when it is written: it has just been read.
-  const bool in_place = traits_of(call.kind).layout == Layout::same &&
-                        traits_of(call.kind).reduces && call.input.data() == call.output.data();
-  op.stream_out = bound.stream_out && !in_place;
-  op.deadline = TimePoint{};
+  op.timer.deadline = TimePoint{};
   shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
   // Mostly the slot holds the same call already; a line that is not written need not be fetched.
   if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))
     std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
-  if (bound.inline_stage && !messages) {
-    regions_.stage_in_line(group, op.region);
-  } else {
-    Status why;
-    if (!prepare_memory(op, why)) {
-      break_group(
-          group, Status(why.code(), op_text(op) + ": " + name_of(world_, group, group.rank) + ": " +
-                                        std::string(why.message()))
-                     .with_culprit(group.rank));
-      return false;
-    }
-  }
+  if (!interpreter_.begin(op) && !take_memory(op)) return false;
   op.callbacks.reserve(group.queued_callbacks.size());  // or none of them is moved
   for (auto& [ticket, callback] : group.queued_callbacks) {
     if (ticket == seq) op.callbacks.push_back(callback);
@@ -168,7 +140,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   if (!group.queued_callbacks.empty()) {
     std::erase_if(group.queued_callbacks, [&](const auto& entry) { return entry.first == seq; });
   }
-  if (op.strict && op.state == Op::State::running) begin_agreement(op);
+  if (op.agreement.strict && op.state == Op::State::running) begin_agreement(op);
   if (op.state == Op::State::running) advance(op);
   return true;
 }
@@ -201,28 +173,39 @@ void Engine::take_details(Op& op, const Details* details) {
   op.call.input = TensorView(op.scaled.data(), op.call.input.dtype(), count);
 }
 
-bool Engine::prepare_memory(Op& op, Status& why) {
-  const BoundPlan& bound = *op.plan;
+/// False: there is none, and the group is broken.
+bool Engine::take_memory(Op& op) {
   Group& group = *op.group;
-  if (bound.inline_stage) {
-    regions_.stage_in_line(group, op.region);
-  } else {
-    why = regions_.take_stage(group, op.region, bound.own_stage ? bound.stage_bytes : 0);
-    if (!why.ok()) return false;
+  if (const Status taken = interpreter_.take_memory(op); !taken.ok()) {
+    break_group(
+        group, Status(taken.code(), op_text(op) + ": " + name_of(world_, group, group.rank) + ": " +
+                                        std::string(taken.message()))
+                   .with_culprit(group.rank));
+    return false;
   }
-  if (op.scratch.size() < bound.scratch_bytes) scratch_.fit(op.scratch, bound.scratch_bytes);
-  if (bound.schedule->messages) {
-    op.streams.open(
-        {group.id, op.seq, op.fingerprint, bound.code, bound.binding.element, bound.splits},
-        group.size, [&](int rank) { return group.member(rank).global; });
-    for (int rank = 0; rank < group.size && op.state == Op::State::running; ++rank) {
-      if (rank != group.rank) deliver_held(op, rank);
-    }
-    // For the ranks of our host to compare (check_calls), and to see how far we are.
-    const bool shown = bound.schedule->region || group.local_members.empty();
-    if (!shown && op.state == Op::State::running) regions_.publish(group, op.region);
+  if (!op.streams.is_open()) return true;
+  for (int rank = 0; rank < group.size && op.state == Op::State::running; ++rank) {
+    if (rank != group.rank) deliver_held(op, rank);
   }
+  // For the ranks of our host to compare (check_calls), and to see how far we are.
+  const bool shown = op.plan->schedule->region || group.local_members.empty();
+  if (!shown && op.state == Op::State::running) regions_.publish(group, op.region);
   return true;
+}
+
+bool Engine::advance(Op& op) {
+  if (op.agreement.disagreeing_rank >= 0) [[unlikely]]
+    return false;
+  bool moved = false;
+  if (op.agreement.strict) [[unlikely]]
+    moved = advance_tokens(op);
+  switch (interpreter_.run(op)) {
+    case Interpreter::Outcome::waits: return moved;
+    case Interpreter::Outcome::moved: return true;
+    case Interpreter::Outcome::done: finish(op); return true;
+    case Interpreter::Outcome::found: report(op, interpreter_.take_finding()); return true;
+  }
+  return moved;
 }
 
 void Engine::finish(Op& op) noexcept {
@@ -244,7 +227,7 @@ void Engine::end(Op& op) noexcept {
     if (op.failed) channel_.let_go(op.streams);  // else nothing is on its way
   }
   release_memory(op);
-  if (op.plan->schedule->messages || op.strict) channel_.operation_ended();
+  if (op.plan->schedule->messages || op.agreement.strict) channel_.operation_ended();
   if (active_.size() == 1)
     active_.clear();
   else
@@ -255,7 +238,7 @@ void Engine::end(Op& op) noexcept {
 void Engine::release_memory(Op& op) noexcept {
   constexpr std::size_t kKeptBytes = std::size_t{1} << 20;
   if (op.scaled.capacity() > kKeptBytes) std::vector<std::byte>().swap(op.scaled);
-  if (op.scratch.size() > ScratchPool::kSmall) scratch_.give(std::move(op.scratch));
+  interpreter_.release_memory(op);
 }
 
 void Engine::call_back(Op& op, const Status& status) noexcept {
@@ -271,15 +254,15 @@ bool Engine::progress_one(Group& group, std::uint64_t ticket) noexcept {
 }
 
 bool Engine::progress() noexcept {
-  if (untold_) [[unlikely]]
-    tell_the_rest();
+  if (propagation_.untold()) [[unlikely]]
+    propagation_.tell_the_rest();
   return guarded(nullptr, [&] { return pass(); });
 }
 
 bool Engine::pass() {
   bool moved = false;
-  if (breaks_to_see()) [[unlikely]]
-    check_breaks();
+  if (propagation_.breaks_to_see()) [[unlikely]]
+    propagation_.check_breaks();
   for (transport::Transport* transport : transports_) moved |= transport->poll();
   // By index and checked again: finishing or breaking changes the list under us.
   for (std::size_t i = 0; i < active_.size();) {
@@ -314,6 +297,28 @@ std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexce
   if (op.seq > ticket) return Status();
   if (group.broken) return group.cause;
   return std::nullopt;
+}
+
+bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
+  try {
+    completions_.reserve();
+    if (const std::optional<Status> known = outcome(group, ticket)) {
+      completions_.add(callback, *known);
+      return true;
+    }
+    if (is_p2p(ticket)) {
+      group.matcher->on_done(ticket, callback);
+    } else if (Op& op = group.op_at(ticket); op.seq == ticket) {
+      op.callbacks.push_back(callback);
+    } else {
+      group.queued_callbacks.emplace_back(ticket, callback);
+    }
+    completions_.registered();
+    return true;
+  } catch (const std::bad_alloc&) {
+    break_for_memory(&group);
+    return false;
+  }
 }
 
 }  // namespace tutti::engine

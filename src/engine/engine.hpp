@@ -16,11 +16,12 @@
 
 #include "engine/blame.hpp"
 #include "engine/completion_queue.hpp"
+#include "engine/failure_propagation.hpp"
 #include "engine/group.hpp"
+#include "engine/interpreter.hpp"
 #include "engine/message_channel.hpp"
 #include "engine/p2p_shared.hpp"
 #include "engine/region_channel.hpp"
-#include "engine/scratch.hpp"
 #include "engine/world.hpp"
 #include "transport/frames.hpp"
 #include "transport/region.hpp"
@@ -44,7 +45,7 @@ struct GroupSpec {
 /// alike.
 ///
 /// Threads: none of its own. Every method under the driver lock (see native::Driver).
-class Engine final : public transport::Sink {
+class Engine final : public transport::Sink, private FailurePropagation::Operations {
  public:
   explicit Engine(World world);
   ~Engine() override;
@@ -126,7 +127,7 @@ class Engine final : public transport::Sink {
     std::uint64_t pong_seq = 0;  ///< of the group that was asked about
   };
 
-  // no_memory.cpp
+  // failures.cpp
   /// Runs what asks for memory. Where there is none, `group` is broken (nullptr: all groups are,
   /// since each may have lost something), and the result is that of a default constructor.
   template <class Action>
@@ -139,8 +140,6 @@ class Engine final : public transport::Sink {
     if constexpr (!std::is_void_v<decltype(action())>) return decltype(action()){};
   }
   void break_for_memory(Group* group) noexcept;
-  void try_tell_remote(Group& group, const Status& cause) noexcept;
-  void tell_the_rest() noexcept;
   // engine.cpp
   bool pass();
   void look_at_all();
@@ -151,8 +150,9 @@ class Engine final : public transport::Sink {
   bool settle(Group& group) noexcept;
   [[nodiscard]] bool given_up_by_all(const Group& group) const noexcept;
   void sweep_retired() noexcept;
-  void break_if_lost_already(Group& group);
   bool start(Group& group, const Collective& call, bool asynchronous);
+  [[nodiscard]] bool take_memory(Op& op);
+  bool advance(Op& op);
   static void take_details(Op& op, const Details* details);
   bool window_has_room(Group& group) noexcept;
   bool start_queued(Group& group);
@@ -160,31 +160,10 @@ class Engine final : public transport::Sink {
   void end(Op& op) noexcept;
   void release_memory(Op& op) noexcept;
   void call_back(Op& op, const Status& status) noexcept;
-  // interpreter.cpp
-  bool advance(Op& op);
-  /// The same for plans with a `BoundPlan::shape` (one_shot.cpp).
-  bool run_one_shot(Op& op);
-  void add_all(Op& op, void* to, std::size_t bytes) noexcept;
-  bool await_lines(Op& op, const RankRow& ranks);
-  void copy(Op& op, const plan::Step& step) noexcept;
-  void reduce(Op& op, const plan::Step& step) noexcept;
-  static void reduce_home(Op& op, std::byte* stage, int k, const plan::Range& range) noexcept;
-  std::byte* place(Op& op, const plan::Operand& operand, int rank,
-                   const plan::Range& range) const noexcept;
-  /// Where in the caller's memory the elements of an operand of space input or output lie.
-  [[nodiscard]] static Elements own(const Op& op, const plan::Operand& operand,
-                                    const plan::Range& range) noexcept;
-  [[nodiscard]] static bool strided(const Op& op, const plan::Operand& operand,
-                                    const plan::Range& range) noexcept;
-  [[nodiscard]] bool prepare_memory(Op& op, Status& why);
   // messages.cpp
-  void post_send(Op& op, const plan::Step& step);
-  [[nodiscard]] Stream::Post post_of(Op& op, const plan::Operand& operand,
-                                     const plan::Range& range) const noexcept;
   void splits_differ(Op& op, int rank, const transport::DataFrame& data);
-  void post_receive(Op& op, const plan::Step& step);
-  bool await_receives(Op& op, const plan::Step& step) noexcept;
   void deliver_held(Op& op, int rank);
+  void report(Op& op, const Interpreter::Finding& finding);
   [[nodiscard]] bool is_closed(std::uint64_t id) const noexcept;
   [[nodiscard]] Group* group_of(std::uint64_t id) noexcept;
   [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
@@ -197,14 +176,12 @@ class Engine final : public transport::Sink {
   // agreement.cpp
   void begin_agreement(Op& op);
   bool advance_tokens(Op& op);
-  bool all_compared(Op& op);
   void on_token(Op& op, int rank, const transport::TokenFrame& token);
-  bool all_heard(Op& op);
-  [[nodiscard]] static bool must_hear(const Op& op, int rank) noexcept;
-  void find_unheard(const Op& op, std::vector<int>& ranks) const;
   [[nodiscard]] bool ask_history(Op& op, int rank);
   void check_history(Op& op, TimePoint now);
   void on_history(Group& group, int rank, std::uint64_t seq, std::span<const std::byte> payload);
+  void disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq);
+  void disagreement_in_lines(Op& op, int other);
   void tell_disagreement(Group& group, int other, const CallCode* theirs, std::uint64_t seq);
   // p2p_engine.cpp
   std::uint64_t submit_p2p(Group& group, const Collective& call);
@@ -218,22 +195,12 @@ class Engine final : public transport::Sink {
   [[nodiscard]] std::span<std::byte> place_of_p2p(int peer, const transport::FrameHeader& header);
   void on_p2p_frame(int peer, const transport::FrameHeader& header);
   void adopt_early(Group& group);
-  // failure_propagation.cpp
-  /// A rank of our host has written a break word into our page since the last check_breaks.
-  [[nodiscard]] bool breaks_to_see() const noexcept {
-    // relaxed: the words themselves are read with acquire in check_breaks.
-    return world_.regions->page().breaks.load(std::memory_order_relaxed) != breaks_seen_;
-  }
-  void check_breaks();
-  [[nodiscard]] Status cause_of(Group& group, std::uint64_t word) const;
-  [[nodiscard]] std::uint64_t shown_break(Group& group) noexcept;
-  [[nodiscard]] Status claim(Group& group, const Status& cause);
-  void spread(Group& group, const Status& cause) noexcept;
-  void tell_local(Group& group) noexcept;
-  void tell_remote(Group& group, const Status& cause);
-  void fail_all(Group& group, const Status& cause) noexcept;
-  void disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq);
-  void disagreement_in_lines(Op& op, int other);
+  // failures.cpp
+  void end_all(Group& group) noexcept override;
+  void break_if_lost_already(Group& group);
+  void lost(int peer, const Status& why);
+  [[nodiscard]] Status loss_of(Group& group, int rank, const Status& why);
+  // failure_detector.cpp
   void time_out(Op& op, TimePoint now);
   void observe_progress(const Op& op, int rank, Blame& blame);
   void check_left(Op& op);
@@ -244,31 +211,26 @@ class Engine final : public transport::Sink {
   bool ping_other_hosts(const Op& op);
   void check_queue(Group& group, TimePoint now);
   void check_calls(Op& op);
-  void lost(int peer, const Status& why);
-  [[nodiscard]] std::vector<int> waiting_for(Op& op);
-  void find_waiting(Op& op, std::vector<int>& ranks);
 
   World world_;
   RegionChannel regions_;
   std::vector<std::unique_ptr<Group>> groups_;  ///< by slot; empty where free
-  std::unordered_map<std::uint64_t, Group*> by_id_;
+  FailurePropagation::Groups by_id_;
   std::deque<std::uint64_t> closed_ids_;
   /// Removed here, but peers may still read our lines and staging (E7).
   std::vector<std::unique_ptr<Group>> retired_;
-  std::deque<std::pair<std::uint64_t, Status>> broken_early_;  ///< groups that we have not made yet
-  std::vector<Op*> active_;                                    ///< in the order of their start
-  std::vector<Op*> ticked_;                                    ///< of `tick` only
+  std::vector<Op*> active_;   ///< in the order of their start
+  std::vector<Op*> ticked_;   ///< of `tick` only
   std::vector<int> waiting_;  ///< of what `tick` calls; kept, as it must not ask for memory
   std::vector<Peer> peers_;
   std::vector<transport::Transport*> transports_;  ///< each once
   MessageChannel channel_;
+  FailurePropagation propagation_;
+  Interpreter interpreter_;
   CompletionQueue completions_;
   P2PShared p2p_{channel_, completions_};
   std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
-  bool untold_ = false;                ///< a group is broken, and memory lacked to tell other hosts
-  ScratchPool scratch_;
-  std::uint32_t breaks_seen_ = 0;
-  int queued_ = 0;  ///< calls that wait for a slot, over all groups
+  int queued_ = 0;                     ///< calls that wait for a slot, over all groups
 };
 
 }  // namespace tutti::engine

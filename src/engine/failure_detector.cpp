@@ -28,65 +28,13 @@ std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
 
 }  // namespace
 
-std::vector<int> Engine::waiting_for(Op& op) {
-  std::vector<int> ranks;
-  find_waiting(op, ranks);
-  return ranks;
-}
-
-void Engine::find_waiting(Op& op, std::vector<int>& ranks) {
-  ranks.clear();
-  if (op.disagreeing_rank >= 0) {
-    ranks.push_back(op.disagreeing_rank);
-    return;
-  }
-  const auto& steps = op.plan->schedule->steps;
-  const bool agrees = op.pc < steps.size() && steps[op.pc].kind == StepKind::agree;
-  if (op.streams.deferred || (agrees && (op.strict || op.group->strict))) {
-    find_unheard(op, ranks);
-    if (agrees || !ranks.empty()) return;
-  }
-  if (op.pc < steps.size()) {
-    const plan::Step& step = steps[op.pc];
-    for (int i = op.sub; i < step.ranks.count; ++i) {
-      std::int64_t rank =
-          (step.ranks.first.at(op.var[0], op.var[1]) + std::int64_t{i} * step.ranks.stride) %
-          op.group->size;
-      if (rank < 0) rank += op.group->size;
-      if (rank == op.group->rank) continue;
-      Member& member = op.group->members[static_cast<std::size_t>(rank)];
-      bool there = true;
-      if (step.kind == StepKind::await_recv) {
-        const Stream& stream = op.streams[static_cast<int>(rank)];
-        there = stream.received >= stream.receive_end() && (!op.plan->splits || stream.heard);
-      } else if (step.kind == StepKind::await_line || step.kind == StepKind::await) {
-        there = false;
-        if (member.block != nullptr || find_block(*op.group, member)) {
-          const shm::OperationSlot& slot = member.block->slots[op.seq % shm::kWindow];
-          const auto value = static_cast<std::uint64_t>(step.value.at(op.var[0], op.var[1]));
-          there =
-              step.kind == StepKind::await_line
-                  ? slot.line.epoch.load(std::memory_order_acquire) == op.seq  // pairs with publish
-                  : slot.counters[step.counter].value.load(std::memory_order_acquire) >=
-                        (op.seq << shm::kCounterShift | value);
-        }
-      }
-      if (!there) ranks.push_back(static_cast<int>(rank));
-    }
-  } else {
-    for (int r = 0; r < op.streams.size(); ++r) {
-      if (!op.streams[r].all_sent()) ranks.push_back(r);
-    }
-  }
-}
-
 void Engine::tick() noexcept {
-  if (untold_) tell_the_rest();
+  if (propagation_.untold()) propagation_.tell_the_rest();
   guarded(nullptr, [&] { look_at_all(); });
 }
 
 void Engine::look_at_all() {
-  check_breaks();
+  propagation_.check_breaks();
   const TimePoint now = world_.now();
   if (queued_ > 0) {
     std::vector<Group*> groups;
@@ -98,20 +46,20 @@ void Engine::look_at_all() {
   ticked_.assign(active_.begin(), active_.end());
   for (Op* const op : ticked_) {
     if (op->state != Op::State::running) continue;
-    if (op->deadline == TimePoint{}) {
-      op->started = now;
-      op->asked = TimePoint{};
-      op->pinged_unconnected = false;
-      op->pinged_blocking = now + kPingAfter - kPingAgain;
-      op->deadline = base::deadline_after(now, op->call.timeout);
+    if (op->timer.deadline == TimePoint{}) {
+      op->timer.started = now;
+      op->timer.asked = TimePoint{};
+      op->timer.pinged_unconnected = false;
+      op->timer.pinged_blocking = now + kPingAfter - kPingAgain;
+      op->timer.deadline = base::deadline_after(now, op->call.timeout);
     }
-    if (op->disagreeing_rank >= 0) check_history(*op, now);
-    if (op->state == Op::State::running && op->disagreeing_rank < 0) check_calls(*op);
-    if (op->disagreeing_rank >= 0) continue;
+    if (op->agreement.disagreeing_rank >= 0) check_history(*op, now);
+    if (op->state == Op::State::running && op->agreement.disagreeing_rank < 0) check_calls(*op);
+    if (op->agreement.disagreeing_rank >= 0) continue;
     if (op->state == Op::State::running) check_left(*op);
     if (op->state == Op::State::running) ping_blocking(*op, now);
     if (op->state == Op::State::running) ping_unconnected(*op, now);
-    if (op->state == Op::State::running && now >= op->deadline) time_out(*op, now);
+    if (op->state == Op::State::running && now >= op->timer.deadline) time_out(*op, now);
   }
 }
 
@@ -165,21 +113,11 @@ void Engine::check_queue(Group& group, TimePoint now) {
 TimePoint Engine::next_deadline() const noexcept {
   TimePoint least = TimePoint::max();
   for (const Op* const op : active_) {
-    if (op->deadline != TimePoint{}) least = std::min(least, op->deadline);
+    if (op->timer.deadline != TimePoint{}) least = std::min(least, op->timer.deadline);
   }
   for (const P2PMatcher* const matcher : matchers_)
     least = std::min(least, matcher->next_deadline());
   return least;
-}
-
-/// A rank of our host may have broken the group before it could find ours and tell us: then its own
-/// page says so.
-bool Engine::hear_of_break(Group& group) noexcept {
-  if (group.broken) return true;
-  const std::uint64_t word = shown_break(group);
-  if (word == 0) return false;
-  guarded(&group, [&] { break_group(group, cause_of(group, word)); });
-  return true;
 }
 
 /// What nobody may have told us: a local rank has broken the group, or calls something else.
@@ -230,17 +168,20 @@ bool Engine::ping_other_hosts(const Op& op) {
 /// and not to get to know us.
 void Engine::ping_unconnected(Op& op, TimePoint now) {
   const auto ahead = std::min<std::chrono::nanoseconds>(op.call.timeout / 2, kAskAhead);
-  if (op.pinged_unconnected || now < op.deadline - ahead || now >= op.deadline) return;
-  op.pinged_unconnected = true;
+  if (op.timer.pinged_unconnected || now < op.timer.deadline - ahead || now >= op.timer.deadline)
+    return;
+  op.timer.pinged_unconnected = true;
   (void)ping_other_hosts(op);
 }
 
 /// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
 /// our host show their calls (check_calls).
 void Engine::ping_blocking(Op& op, TimePoint now) {
-  if ((!op.plan->schedule->messages && !op.strict) || now < op.pinged_blocking + kPingAgain) return;
-  op.pinged_blocking = now;
-  find_waiting(op, waiting_);
+  if ((!op.plan->schedule->messages && !op.agreement.strict) ||
+      now < op.timer.pinged_blocking + kPingAgain)
+    return;
+  op.timer.pinged_blocking = now;
+  Interpreter::blocked_on(op, waiting_);
   for (const int rank : waiting_) {
     if (next_call_differs(op, rank)) {
       if (ask_history(op, rank)) return;
@@ -281,10 +222,8 @@ bool Engine::has_given_up(Group& group, Member& member) {
 
 void Engine::check_left(Op& op) {
   // What comes by message may be on its way still: the connection itself tells of its end.
-  const auto& steps = op.plan->schedule->steps;
-  const bool by_message = op.streams.deferred || op.strict ||
-                          (op.pc < steps.size() && steps[op.pc].kind == StepKind::await_recv);
-  find_waiting(op, waiting_);
+  const bool by_message = Interpreter::waits_for_frames(op);
+  Interpreter::blocked_on(op, waiting_);
   for (const int rank : waiting_) {
     Member& member = op.group->members[static_cast<std::size_t>(rank)];
     bool left = false;
@@ -301,7 +240,7 @@ void Engine::check_left(Op& op) {
     if (!left) continue;
     // It may have published just before it left: look once more behind the word.
     if (advance(op); op.state != Op::State::running) return;
-    const std::vector<int> still = waiting_for(op);
+    const std::vector<int> still = Interpreter::blocked_on(op);
     if (std::find(still.begin(), still.end(), rank) == still.end()) continue;
     break_group(*op.group,
                 Status(Errc::peer_left,
@@ -328,7 +267,7 @@ void Engine::observe_progress(const Op& op, int rank, Blame& blame) {
   blame.process(rank, state_of(member));
   if (member.local < 0) {
     const Peer& peer = peers_[static_cast<std::size_t>(member.global)];
-    if (peer.pong >= op.asked)
+    if (peer.pong >= op.timer.asked)
       blame.pong(rank, peer.pong_seq);
     else
       blame.silent(rank);
@@ -345,12 +284,12 @@ void Engine::observe_progress(const Op& op, int rank, Blame& blame) {
 
 void Engine::time_out(Op& op, TimePoint now) {
   Group& group = *op.group;
-  const std::vector<int> missing = waiting_for(op);
-  if (op.asked == TimePoint{}) {
-    op.asked = now;
+  const std::vector<int> missing = Interpreter::blocked_on(op);
+  if (op.timer.asked == TimePoint{}) {
+    op.timer.asked = now;
     if (ping_other_hosts(
             op)) {  // decisions E6: a process that answers nothing for 200 ms is the one to blame
-      op.deadline = now + kAnswerTime;
+      op.timer.deadline = now + kAnswerTime;
       return;
     }
   }
@@ -360,7 +299,7 @@ void Engine::time_out(Op& op, TimePoint now) {
   for (int rank = 0; rank < group.size; ++rank) {
     if (rank != group.rank) observe_progress(op, rank, blame);
   }
-  break_group(group, blame.timed_out(now - op.started, op.call.timeout));
+  break_group(group, blame.timed_out(now - op.timer.started, op.call.timeout));
 }
 
 }  // namespace tutti::engine

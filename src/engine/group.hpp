@@ -12,13 +12,15 @@
 #include <tutti/backend.hpp>
 #include <tutti/collective.hpp>
 
+#include "engine/agreement_state.hpp"
 #include "engine/clock.hpp"
 #include "engine/elements.hpp"
 #include "engine/plan_cache.hpp"
+#include "engine/program_state.hpp"
 #include "engine/queued.hpp"
 #include "engine/region_channel.hpp"
-#include "engine/scratch.hpp"
 #include "engine/streams.hpp"
+#include "engine/timer_state.hpp"
 #include "transport/region.hpp"
 
 namespace tutti::engine {
@@ -29,54 +31,30 @@ struct P2PMatcherDeleter {
   void operator()(P2PMatcher* matcher) const noexcept;
 };
 
-/// One operation in flight: a slot of its group's window.
-struct Op {
+/// One operation in flight: a slot of its group's window. A part for each component, which gets no
+/// other. What a one-shot operation looks at while it waits stands in the first two cache lines.
+struct alignas(64) Op {
   enum class State : std::uint8_t { free, running, done };
   State state = State::free;
-  bool agreed = false;
   bool failed = false;
   bool detailed = false;  ///< has some of what comes from Details
-  // Agreement, see agreement.cpp.
-  bool strict = false;            ///< tokens go round before anything is written
-  int token_round = 0;            ///< rounds that are complete
-  bool token_sent = false;        ///< ... the token of the next one has gone out
-  std::uint32_t tokens = 0;       ///< bit k: that of round k has come
-  int disagreeing_rank = -1;      ///< a rank whose calls differ further back: it was asked which
-  TimePoint disagreeing_until{};  ///< it has so long to answer
+  bool asynchronous = false;
+  AgreementState agreement;
   std::uint64_t seq = 0;
-  std::uint64_t fingerprint = 0;
   Group* group = nullptr;
   const BoundPlan* plan = nullptr;
-  Collective call;
-  // The program's state.
-  std::uint32_t pc = 0;
-  std::int32_t sub = 0;  ///< how far a step over a set of ranks has come
-  std::int32_t winner = -1;
-  std::int32_t depth = 0;
-  std::int64_t var[2] = {0, 0};
-  std::int64_t limit[2] = {0, 0};
-  std::uint32_t begin[2] = {0, 0};
-  // Its memory.
   RegionState region;
-  Scratch scratch;
-  std::vector<const void*> sources;  ///< for a reduce step
-  std::vector<TensorView> inputs;    ///< a view per rank's block; empty: call.input
+  ProgramState program;  ///< its first 16 bytes
+  StreamState streams;
+  TimerState timer;
+  std::uint64_t fingerprint = 0;
+  Collective call;
+  // What the call has beside its two views.
+  std::vector<TensorView> inputs;  ///< a view per rank's block; empty: call.input
   std::vector<TensorView> outputs;
   Pieces input_pieces;  ///< several tensors as one; empty: call.input
   Pieces output_pieces;
   std::vector<std::byte> scaled;  ///< PREMUL_SUM: the input times its factor
-  plan::Range home;  ///< elements that a reduce step has put into the output already; count 0: none
-  // Messages.
-  StreamState streams;
-  // Its end.
-  TimePoint deadline{};  ///< unset until a clock is read for the first time
-  TimePoint started{};
-  TimePoint pinged_blocking{};      ///< when those we wait for were told last what we are doing
-  bool pinged_unconnected = false;  ///< all have been asked something before the deadline
-  TimePoint asked{};  ///< when the deadline had passed and the others were asked where they are
-  bool asynchronous = false;
-  bool fused = false;       ///< runs by run_one_shot (see BoundPlan::shape)
-  bool stream_out = false;  ///< copies to the output go around the cache
   std::vector<Callback> callbacks;
 };
 

@@ -146,7 +146,7 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
   for (Op& op : group->window) {
     op.group = group.get();
     op.region.stage_of.resize(size);
-    op.sources.resize(size);
+    op.program.sources.resize(size);
   }
   group->block = &world_.regions->group(group->slot);
   // Where memory lacks, a touch would end the process.
@@ -189,15 +189,15 @@ Result<Group*> Engine::add_group(const GroupSpec& spec) {
 void Engine::remove_group(Group& group) noexcept {
   // First cause wins; other hosts hear of a break before they hear that we have closed the group.
   guarded(nullptr, [&] {
-    if (breaks_to_see()) [[unlikely]]
-      check_breaks();
+    if (propagation_.breaks_to_see()) [[unlikely]]
+      propagation_.check_breaks();
   });
-  if (group.untold) try_tell_remote(group, group.cause);
+  propagation_.tell_the_rest(group);
   if (!group.broken) {
     Status cause = group.no_memory;
     guarded(&group,
             [&] { cause = Status(Errc::aborted, "group '" + group.name + "' was destroyed"); });
-    fail_all(group, cause);
+    propagation_.end(group, cause);
   }
   // Peers may still look for our last lines, so these and the id stay until the group has ended for
   // all (E7).

@@ -1,98 +1,126 @@
+#include "engine/interpreter.hpp"
+
 #include <algorithm>
-#include <cstring>
+#include <utility>
 
 #include <tutti/kinds.hpp>
-#include "engine/elements.hpp"
-#include "engine/engine.hpp"
-#include "engine/names.hpp"
-#include "kernels/copy.hpp"
 
-// Runs the steps of a schedule as far as they go. The state between two calls is Op::pc and
-// friends.
+// Runs the steps of a schedule as far as they go. The state between two calls is ProgramState.
 namespace tutti::engine {
 
-using plan::Operand;
-using plan::Range;
 using plan::Space;
 using plan::Step;
 using plan::StepKind;
+using transport::DataFrame;
 
 namespace {
 
 RankRow row_of(const plan::RankSet& ranks, const Op& op) noexcept {
-  return {ranks, op.group->size, op.var};
+  return {ranks, op.group->size, op.program.var};
 }
 
 std::int64_t value_of(const Step& step, const Op& op) noexcept {
-  return step.value.at(op.var[0], op.var[1]);
+  return step.value.at(op.program.var[0], op.program.var[1]);
 }
+
+int peer_of(const Step& step, const Op& op) noexcept { return row_of({step.peer, 1, 1}, op)[0]; }
+
+/// The step at which the operation stands; nullptr: behind the last.
+const Step* step_of(const Op& op) noexcept {
+  const std::vector<Step>& steps = op.plan->schedule->steps;
+  return op.program.pc < steps.size() ? &steps[op.program.pc] : nullptr;
+}
+
+/// An output is made of the blocks of many ranks: no frame of this one was compared yet.
+bool must_hear(const Op& op, int rank) noexcept {
+  const Stream& stream = op.streams[rank];
+  if (stream.compared || stream.receives.empty()) return false;
+  return op.plan->splits || stream.receive_end() > 0;  // who has nothing for us sends nothing
+}
+
+/// What an await_recv step waits for from this rank.
+bool has_received(const Op& op, const Step& step, int rank) noexcept {
+  const Stream& stream = op.streams[rank];
+  if (op.plan->splits && !stream.heard) return false;
+  return stream.has_received(static_cast<std::size_t>(value_of(step, op)));
+}
+
+/// An agree step compares the calls of all ranks, and not only those that the steps before it did.
+bool compares_all(const Op& op) noexcept { return op.agreement.strict || op.group->strict; }
 
 }  // namespace
 
-Elements Engine::own(const Op& op, const Operand& operand, const Range& range) noexcept {
-  const bool in = operand.space == Space::input;
-  const std::vector<TensorView>& blocks = in ? op.inputs : op.outputs;
+bool Interpreter::begin(Op& op) noexcept {
   const BoundPlan& bound = *op.plan;
-  if (blocks.empty()) [[likely]] {
-    const std::size_t first = range.first - (in ? bound.input_first : bound.output_first);
-    const Pieces& pieces = in ? op.input_pieces : op.output_pieces;
-    if (!pieces.empty()) [[unlikely]]
-      return pieces.at(first, range.count);
-    return {in ? &op.call.input : &op.call.output, nullptr, first};
-  }
-  const std::int64_t block = operand.slice.part.at(op.var[0], op.var[1]);
-  const plan::BlockTable& table = in ? bound.binding.in : bound.binding.out;
-  return {&blocks[static_cast<std::size_t>(block)], nullptr,
-          range.first - table.range(block).first};
+  const Collective& call = op.call;
+  ProgramState& program = op.program;
+  program.pc = 0;
+  program.at = 0;
+  program.winner = -1;
+  program.depth = 0;
+  program.agreed = false;
+  program.home = {};
+  program.one_shot = bound.shape != Shape::none && call.input.contiguous() &&
+                     call.output.contiguous() && op.output_pieces.empty();
+  // In place, each line of the output is in the cache when it is written: it has just been read.
+  const bool in_place = traits_of(call.kind).layout == Layout::same &&
+                        traits_of(call.kind).reduces && call.input.data() == call.output.data();
+  program.out_past_cache = bound.stream_out && !in_place;
+  op.streams.deferred = bound.compares_all_headers;
+  op.region.seq = op.seq;
+  op.region.fingerprint = op.fingerprint;
+  op.region.stage_bytes = bound.stage_bytes;
+  op.region.in_line = bound.inline_stage;
+  op.region.mode = regions_.policy().choose(bound.stage_bytes, op.seq);
+  if (!bound.inline_stage || bound.schedule->messages) return false;
+  regions_.stage_in_line(*op.group, op.region);
+  return bound.scratch_bytes == 0;
 }
 
-bool Engine::strided(const Op& op, const Operand& operand, const Range& range) noexcept {
-  if (operand.space != Space::input && operand.space != Space::output) return false;
-  return !own(op, operand, range).contiguous();
-}
-
-std::byte* Engine::place(Op& op, const Operand& operand, int rank,
-                         const Range& range) const noexcept {
+Status Interpreter::take_memory(Op& op) {
   const BoundPlan& bound = *op.plan;
-  const std::size_t element = bound.binding.element;
-  if (operand.space == Space::input || operand.space == Space::output)
-    return own(op, operand, range).data(element);
-  auto slot = static_cast<std::size_t>(operand.slot.at(op.var[0], op.var[1]));
-  const std::size_t origin = plan::slot_origin(operand, bound.binding, op.var[0], op.var[1]);
-  const std::byte* base = op.scratch.data();
-  if (operand.space == Space::stage) {
-    const auto cycle = static_cast<std::size_t>(bound.schedule->slot_cycle);
-    if (cycle > 0) slot = slot / cycle * static_cast<std::size_t>(bound.cycle) + slot % cycle;
-    base = op.region.stage_of[static_cast<std::size_t>(rank)];
+  Group& group = *op.group;
+  if (bound.inline_stage) {
+    regions_.stage_in_line(group, op.region);
+  } else {
+    const std::size_t bytes = bound.own_stage ? bound.stage_bytes : 0;
+    if (Status taken = regions_.take_stage(group, op.region, bytes); !taken.ok()) return taken;
   }
-  // A peer's stage is mapped read-only: only our own is ever a destination.
-  return const_cast<std::byte*>(base) + slot * bound.slot_bytes + (range.first - origin) * element;
+  Scratch& scratch = op.program.scratch;
+  if (scratch.size() < bound.scratch_bytes) scratch_.fit(scratch, bound.scratch_bytes);
+  if (bound.schedule->messages) {
+    op.streams.open(
+        {group.id, op.seq, op.fingerprint, bound.code, bound.binding.element, bound.splits},
+        group.size, [&](int rank) { return group.member(rank).global; });
+  }
+  return {};
 }
 
-bool Engine::advance(Op& op) {
-  if (op.disagreeing_rank >= 0) [[unlikely]]
-    return false;
-  if (op.fused) return run_one_shot(op);
+void Interpreter::release_memory(Op& op) noexcept {
+  Scratch& scratch = op.program.scratch;
+  if (scratch.size() > ScratchPool::kSmall) scratch_.give(std::move(scratch));
+}
+
+Interpreter::Outcome Interpreter::run_steps(Op& op) {
   bool moved = false;
-  if (op.strict) [[unlikely]]
-    moved = advance_tokens(op);
-  if (op.plan->schedule->messages) moved |= channel_.pump(op.streams);
+  if (op.plan->schedule->messages) moved = channel_.pump(op.streams);
   const std::vector<Step>& steps = op.plan->schedule->steps;
   const auto size = static_cast<std::uint32_t>(steps.size());
-  while (op.pc < size) {
-    const Step& step = steps[op.pc];
+  while (op.program.pc < size) {
+    const Step& step = steps[op.program.pc];
     switch (step.kind) {
       case StepKind::copy:
-        if (op.streams.deferred && step.dst.space == Space::output && !all_heard(op)) return moved;
+        if (op.streams.deferred && step.dst.space == Space::output && !all_heard(op))
+          return blocked(moved);
         copy(op, step);
         break;
       case StepKind::publish: regions_.publish(*op.group, op.region); break;
       case StepKind::await_line:
-        if (!await_lines(op, row_of(step.ranks, op))) return moved;
+        if (!await_lines(op, row_of(step.ranks, op))) return blocked(moved);
         break;
       case StepKind::agree:
-        if ((op.strict || op.group->strict) && !all_compared(op)) return moved;
-        op.agreed = true;
+        if (compares_all(op) && !all_compared(op)) return blocked(moved);
+        op.program.agreed = true;
         break;
       case StepKind::reduce: reduce(op, step); break;
       case StepKind::signal:
@@ -100,237 +128,199 @@ bool Engine::advance(Op& op) {
         break;
       case StepKind::await:
         if (!regions_.counters(*op.group, op.region, step.counter, value_of(step, op),
-                               row_of(step.ranks, op), op.sub))
-          return moved;
+                               row_of(step.ranks, op), op.program.at))
+          return blocked(moved);
         break;
       case StepKind::claim:
         if (const int winner = RegionChannel::find_signalled(
                 *op.group, op.region, step.counter, value_of(step, op), row_of(step.ranks, op));
             winner >= 0) {
-          op.winner = winner;
-          op.pc = static_cast<std::uint32_t>(step.jump);
+          op.program.winner = winner;
+          op.program.pc = static_cast<std::uint32_t>(step.jump);
           moved = true;
           continue;
         }
         break;
       case StepKind::jump:
-        op.pc = static_cast<std::uint32_t>(step.jump);
+        op.program.pc = static_cast<std::uint32_t>(step.jump);
         moved = true;
         continue;
       case StepKind::send: post_send(op, step); break;
-      case StepKind::recv: post_receive(op, step); break;
+      case StepKind::recv:
+        if (!post_receive(op, step)) return Outcome::found;
+        break;
       case StepKind::await_recv:
         if ((op.streams.deferred && !all_heard(op)) || !await_receives(op, step)) {
-          channel_.grant(op.streams);
-          return moved;
+          if (!finding_) channel_.grant(op.streams);
+          return blocked(moved);
         }
         break;
       case StepKind::loop: {
         const std::int64_t times = plan::times_of(step.times, op.plan->binding);
         if (times <= 0) {
-          op.pc = static_cast<std::uint32_t>(step.jump);
+          op.program.pc = static_cast<std::uint32_t>(step.jump);
           continue;
         }
-        op.var[op.depth] = 0;
-        op.limit[op.depth] = times;
-        op.begin[op.depth] = op.pc + 1;
-        ++op.depth;
+        op.program.var[op.program.depth] = 0;
+        op.program.limit[op.program.depth] = times;
+        op.program.begin[op.program.depth] = op.program.pc + 1;
+        ++op.program.depth;
         break;
       }
       case StepKind::end_loop: {
-        const int level = op.depth - 1;
-        if (++op.var[level] < op.limit[level]) {
-          op.pc = op.begin[level];
+        const int level = op.program.depth - 1;
+        if (++op.program.var[level] < op.program.limit[level]) {
+          op.program.pc = op.program.begin[level];
           continue;
         }
-        op.var[level] = 0;
-        --op.depth;
+        op.program.var[level] = 0;
+        --op.program.depth;
         break;
       }
     }
-    if (op.state != Op::State::running) return true;  // a step found a disagreement
-    ++op.pc;
+    ++op.program.pc;
     moved = true;
   }
   if (op.plan->schedule->messages) {
     moved |= channel_.pump(op.streams);
-    if (!op.streams.all_sent()) return moved;
+    if (!op.streams.all_sent()) return blocked(moved);
   }
-  if (op.state == Op::State::running) finish(op);
-  return true;
+  return Outcome::done;
 }
 
-bool Engine::await_lines(Op& op, const RankRow& ranks) {
-  switch (regions_.lines(*op.group, op.region, ranks, op.sub)) {
-    case RegionChannel::Lines::here: return true;
-    case RegionChannel::Lines::missing: break;
-    case RegionChannel::Lines::differs: disagreement_in_lines(op, ranks[op.sub]); break;
-    case RegionChannel::Lines::outside:
-      break_group(*op.group, Status(Errc::internal, op_text(op) + ": " +
-                                                        name_of(world_, *op.group, ranks[op.sub]) +
-                                                        " exposes staging outside its arena"));
-      break;
+bool Interpreter::await_lines(Op& op, const RankRow& ranks) {
+  const RegionChannel::Lines lines = regions_.lines(*op.group, op.region, ranks, op.program.at);
+  if (lines == RegionChannel::Lines::here) return true;
+  if (lines != RegionChannel::Lines::missing) [[unlikely]] {
+    const bool outside = lines == RegionChannel::Lines::outside;
+    finding_.emplace();
+    finding_->what = outside ? Finding::What::outside : Finding::What::line;
+    finding_->rank = ranks[op.program.at];
   }
   return false;
 }
 
-void Engine::copy(Op& op, const Step& step) noexcept {
-  const BoundPlan& bound = *op.plan;
-  const Range range = plan::range_of(step.src, bound.binding, op.var[0], op.var[1]);
-  if (range.count == 0) return;
-  // The same elements, but all_to_all numbers those of input and output apart.
-  const Range to = plan::range_of(step.dst, bound.binding, op.var[0], op.var[1]);
-  const int from = step.src.of_winner               ? op.winner
-                   : step.src.space == Space::stage ? row_of({step.src.rank, 1, 1}, op)[0]
-                                                    : op.group->rank;
-  if (op.home.count == range.count && op.home.first == range.first && from == op.group->rank &&
-      step.dst.space == Space::output) {
-    op.home.count = 0;  // reduce_home has brought it
-    return;
-  }
-  const std::size_t bytes = range.count * bound.binding.element;
-  const bool gather = strided(op, step.src, range);
-  const bool scatter = strided(op, step.dst, to);
-  if (gather && scatter) {  // input to output: through a block that stays in the cache
-    const Elements src = own(op, step.src, range);
-    const Elements dst = own(op, step.dst, to);
-    if (src.view != nullptr && dst.view != nullptr && src.view->data() == dst.view->data())
-      return;  // in place: it is there already
-    alignas(64) std::byte block[kBlockBytes];
-    const std::size_t step_count = kBlockBytes / bound.binding.element;
-    for (std::size_t at = 0; at < range.count; at += step_count) {
-      const std::size_t n = std::min(step_count, range.count - at);
-      src.pack(block, at, n);
-      dst.unpack(at, n, block);
-    }
-  } else if (gather) {
-    own(op, step.src, range).pack(place(op, step.dst, op.group->rank, to), 0, range.count);
-  } else if (scatter) {
-    own(op, step.dst, to).unpack(0, range.count, place(op, step.src, from, range));
-  } else {
-    std::byte* const dst = place(op, step.dst, op.group->rank, to);
-    const std::byte* const src = place(op, step.src, from, range);
-    if (dst == src) return;
-    if (bytes >= StagingPolicy::kLargeBytes && step.dst.space == Space::stage &&
-        op.region.mode.past_cache) {
-      kernels::copy_nt(dst, src, bytes);
-      return;
-    }
-    if (from != op.group->rank) regions_.sample_stage(*op.group, op.region, from, src, bytes);
-    if (bytes <= 16 && bytes >= 8) {
-      kernels::copy_few(dst, src, bytes);
-    } else if (op.stream_out && step.dst.space == Space::output) {
-      kernels::copy_nt(dst, src, bytes);
-    } else if (bytes >= StagingPolicy::kLargeBytes && step.src.space == Space::input) {
-      kernels::copy_in_runs(dst, src, bytes);
-    } else {
-      kernels::copy(dst, src, bytes);
-    }
-  }
+bool Interpreter::all_compared(Op& op) {
+  if (op.agreement.strict) return op.agreement.has_all_tokens(op.group->size);
+  return await_lines(op, RankRow(op.group->size));
 }
 
-/// Our part of a result goes to our output and to our staging in one pass. Past the cache, fetching
-/// it back from there would cost as much as reading another rank's part; in it, a second reading.
-void Engine::reduce_home(Op& op, std::byte* stage, int k, const Range& range) noexcept {
-  const BoundPlan& bound = *op.plan;
-  const std::size_t element = bound.binding.element;
-  auto* const output = static_cast<std::byte*>(op.call.output.data()) + range.first * element;
-  alignas(64) std::byte block[kBlockBytes];
-  const std::size_t step_count = kBlockBytes / element;
-  for (std::size_t at = 0; at < range.count; at += step_count) {
-    const std::size_t n = std::min(step_count, range.count - at);
-    std::byte* const to = op.stream_out ? block : output + at * element;
-    bound.reduce(to, op.sources.data(), k, n);
-    (op.region.mode.past_cache ? kernels::stream : kernels::copy)(stage + at * element, to,
-                                                                  n * element);
-    if (op.stream_out) kernels::stream(output + at * element, block, n * element);
-    for (int i = 0; i < k; ++i) {
-      const auto index = static_cast<std::size_t>(i);
-      op.sources[index] = static_cast<const std::byte*>(op.sources[index]) + n * element;
-    }
+/// An output of blocks from many ranks is made of the data of all of them, so none is used, nor our
+/// own block copied, before a frame of each was compared. Until then frames are held, and no credit
+/// is given, so they are few.
+bool Interpreter::all_heard(Op& op) {
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    if (must_hear(op, rank)) return false;
   }
-  kernels::stream_fence();
-  op.home = range;
+  op.streams.deferred = false;
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    if (rank != op.group->rank && !deliver_held(op, rank)) return false;
+  }
+  return true;
 }
 
-void Engine::reduce(Op& op, const Step& step) noexcept {
-  const BoundPlan& bound = *op.plan;
-  const Range range = plan::range_of(step.dst, bound.binding, op.var[0], op.var[1]);
-  if (range.count == 0) return;
-  Group& group = *op.group;
+void Interpreter::post_send(Op& op, const Step& step) {
+  const plan::Range range =
+      plan::range_of(step.src, op.plan->binding, op.program.var[0], op.program.var[1]);
+  if (range.count == 0 && !op.plan->splits) return;
+  channel_.post_send(op.streams, peer_of(step, op), post_of(op, step.src, range),
+                     range.count * op.plan->binding.element);
+}
+
+bool Interpreter::post_receive(Op& op, const Step& step) {
+  const plan::Range range =
+      plan::range_of(step.dst, op.plan->binding, op.program.var[0], op.program.var[1]);
+  const int rank = peer_of(step, op);
+  // An empty one too: await_receives counts them.
+  channel_.post_receive(op.streams, rank, post_of(op, step.dst, range),
+                        range.count * op.plan->binding.element);
+  return (range.count == 0 && !op.plan->splits) || deliver_held(op, rank);
+}
+
+bool Interpreter::await_receives(Op& op, const Step& step) noexcept {
   const RankRow ranks = row_of(step.ranks, op);
-  const int k = ranks.count;
-  int strided_source = -1;
-  Operand own_source = step.src;
-  own_source.space = Space::input;
-  for (int i = 0; i < k; ++i) {
-    const int rank = ranks[i];
-    if (step.own_input && rank == group.rank) {
-      if (strided(op, own_source, range))
-        strided_source = i;  // comes through a temporary
-      else
-        op.sources[static_cast<std::size_t>(i)] = place(op, own_source, rank, range);
-      continue;
-    }
-    Operand source = step.src;
-    if (step.sources == plan::Sources::slots) source.slot.base += i;
-    op.sources[static_cast<std::size_t>(i)] = place(op, source, rank, range);
+  for (; op.program.at < ranks.count; ++op.program.at) {
+    const int rank = ranks[op.program.at];
+    if (rank != op.group->rank && !has_received(op, step, rank)) return false;
   }
-  const bool average = bound.average != nullptr && step.last;
-  const auto combine = [&](void* dst, std::size_t count, bool past_cache) {
-    if (average)
-      bound.average(dst, op.sources.data(), k, count,
-                    traits_of(bound.kind).prefix ? k : group.size);
-    else
-      (past_cache ? bound.reduce_past : bound.reduce)(dst, op.sources.data(), k, count);
-  };
-  const bool scatter = strided(op, step.dst, range);
-  if (strided_source < 0 && !scatter) [[likely]] {
-    std::byte* const dst = place(op, step.dst, group.rank, range);
-    const std::size_t bytes = range.count * bound.binding.element;
-    if (step.sources == plan::Sources::stages && bytes >= StagingPolicy::kLeastBytes) {
-      for (int i = 0; i < k; ++i) {
-        const void* const staged = op.sources[static_cast<std::size_t>(i)];
-        if (ranks[i] != group.rank)
-          regions_.sample_stage(group, op.region, ranks[i], staged, bytes);
-      }
-    }
-    // Only what is complete: a partial sum in the output would be taken for the result. And not two
-    // kinds of stores at once (16 MiB: 3.8 ms instead of 3.2).
-    const bool home = step.last && op.agreed && !average && bound.kind == Kind::all_reduce &&
-                      step.dst.space == Space::stage && bytes >= StagingPolicy::kLargeBytes &&
-                      op.call.output.contiguous() && op.output_pieces.empty() &&
-                      (op.region.mode.past_cache || !op.stream_out);
-    if (home)
-      reduce_home(op, dst, k, range);
-    else
-      combine(dst, range.count,
-              op.region.mode.past_cache && step.dst.space == Space::stage &&
-                  bytes >= StagingPolicy::kLargeBytes);
+  op.program.at = 0;
+  return true;
+}
+
+bool Interpreter::deliver_held(Op& op, int rank) {
+  const std::optional<DataFrame> other = channel_.deliver_held(op.streams, rank);
+  if (!other) return true;
+  const bool call_differs = other->fingerprint != op.fingerprint;
+  finding_ = Finding{call_differs ? Finding::What::frame : Finding::What::splits, rank, *other};
+  return false;
+}
+
+Interpreter::Finding Interpreter::take_finding() noexcept {
+  const Finding finding = *finding_;
+  finding_.reset();
+  return finding;
+}
+
+void Interpreter::blocked_on(const Op& op, std::vector<int>& ranks) {
+  Group& group = *op.group;
+  ranks.clear();
+  if (op.agreement.disagreeing_rank >= 0) {
+    ranks.push_back(op.agreement.disagreeing_rank);  // it was asked how its calls differ
     return;
   }
-  // Views with strides, several tensors: block by block through temporaries.
-  alignas(64) std::byte in[kBlockBytes];
-  alignas(64) std::byte out[kBlockBytes];
-  const std::size_t element = bound.binding.element;
-  const std::size_t step_count = kBlockBytes / element;
-  const Elements from = strided_source < 0 ? Elements{} : own(op, own_source, range);
-  const Elements to = scatter ? own(op, step.dst, range) : Elements{};
-  for (std::size_t at = 0; at < range.count; at += step_count) {
-    const std::size_t n = std::min(step_count, range.count - at);
-    if (strided_source >= 0) {
-      from.pack(in, at, n);
-      op.sources[static_cast<std::size_t>(strided_source)] = in;
+  const auto add_if = [&](auto missing) {
+    for (int rank = 0; rank < group.size; ++rank) {
+      if (rank != group.rank && missing(rank)) ranks.push_back(rank);
     }
-    const Range now{range.first + at, n};
-    combine(scatter ? out : place(op, step.dst, group.rank, now), n, false);
-    if (scatter) to.unpack(at, n, out);
-    for (int i = 0; i < k; ++i) {
-      if (i == strided_source) continue;
-      const auto index = static_cast<std::size_t>(i);
-      op.sources[index] = static_cast<const std::byte*>(op.sources[index]) + n * element;
-    }
+  };
+  const Step* const step = step_of(op);
+  if (op.streams.deferred) {
+    add_if([&](int rank) { return must_hear(op, rank); });
+    if (!ranks.empty()) return;
   }
+  if (step == nullptr) {
+    if (op.streams.is_open()) add_if([&](int rank) { return !op.streams[rank].all_sent(); });
+    return;
+  }
+  const RankRow row = row_of(step->ranks, op);
+  const auto add_behind = [&](auto is_there) {  // of those that the step has not passed
+    for (int i = op.program.at; i < row.count; ++i) {
+      if (row[i] != group.rank && !is_there(row[i])) ranks.push_back(row[i]);
+    }
+  };
+  switch (step->kind) {
+    case StepKind::agree:
+      if (op.agreement.strict) {
+        if (!op.agreement.has_all_tokens(op.group->size))
+          ranks.push_back(op.agreement.token_from(group.rank, group.size));
+      } else if (group.strict) {
+        add_if([&](int rank) {
+          return !RegionChannel::has_arrived(group, group.member(rank), op.region);
+        });
+      }
+      break;
+    case StepKind::await_line:
+      add_behind([&](int rank) {
+        return RegionChannel::has_arrived(group, group.member(rank), op.region);
+      });
+      break;
+    case StepKind::await:
+      add_behind([&](int rank) {
+        return RegionChannel::has_signalled(group, group.member(rank), op.region, step->counter,
+                                            value_of(*step, op));
+      });
+      break;
+    case StepKind::await_recv:
+      add_behind([&](int rank) { return has_received(op, *step, rank); });
+      break;
+    default: break;
+  }
+}
+
+bool Interpreter::waits_for_frames(const Op& op) noexcept {
+  const Step* const step = step_of(op);
+  return op.streams.deferred || op.agreement.strict ||
+         (step != nullptr && step->kind == StepKind::await_recv);
 }
 
 }  // namespace tutti::engine

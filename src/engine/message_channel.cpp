@@ -168,7 +168,7 @@ MessageChannel::OutFrame MessageChannel::prepare(int peer, const Elements& eleme
   return frame;
 }
 
-void MessageChannel::send(int peer, const FrameHeader& header, OutFrame frame, FrameOwner* owner,
+void MessageChannel::send(int peer, const FrameHeader& header, OutFrame&& frame, FrameOwner* owner,
                           std::uint64_t id) {
   Peer& to = at(peer);
   frame.token = ++to.token;
@@ -214,7 +214,11 @@ void MessageChannel::let_go(FrameOwner& owner) noexcept {
 // --- In.
 
 void MessageChannel::arriving(int peer, const FrameHeader& header) noexcept {
-  at(peer).arriving = {header};
+  Arriving& frame = at(peer).arriving;
+  frame.header = header;
+  frame.owner = nullptr;
+  frame.keep = false;
+  frame.spilled = false;
 }
 
 bool MessageChannel::count_eager(int peer, const FrameHeader& header) noexcept {

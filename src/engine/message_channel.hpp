@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/control_channel.hpp"
 #include "engine/credit_account.hpp"
 #include "engine/fifo.hpp"
 #include "engine/frame_buffers.hpp"
@@ -25,7 +26,7 @@ namespace tutti::engine {
 /// neither schedules nor groups nor which message goes to which recv: those that use it do.
 ///
 /// "peer" is a rank of the world. Threads: under the driver lock.
-class MessageChannel {
+class MessageChannel final : public ControlChannel {
  public:
   /// A frame with a payload that is ready to be sent.
   struct OutFrame {
@@ -54,7 +55,7 @@ class MessageChannel {
 
   // Control frames: sent as soon as the transport takes them, before all payloads.
   /// To a peer that is gone: dropped.
-  void control(int peer, const transport::FrameHeader& header, std::string payload = {});
+  void control(int peer, const transport::FrameHeader& header, std::string payload = {}) override;
   /// Forgets those that wait.
   void clear_control(int peer) noexcept { at(peer).control.clear(); }
   bool flush_control();
@@ -73,7 +74,7 @@ class MessageChannel {
   [[nodiscard]] OutFrame prepare(int peer, const Elements& elements, std::size_t element,
                                  std::uint64_t offset, std::size_t bytes);
   /// Only after can_send. The owner is told when the frame has left its memory, or lets go of it.
-  void send(int peer, const transport::FrameHeader& header, OutFrame frame,
+  void send(int peer, const transport::FrameHeader& header, OutFrame&& frame,
             FrameOwner* owner = nullptr, std::uint64_t id = 0);
   /// All frames up to this token have left our memory (Sink::on_sent).
   void on_sent(int peer, std::uint64_t token) noexcept;

@@ -4,13 +4,11 @@
 #include "engine/engine.hpp"
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
-#include "engine/rank_row.hpp"
 
-// Messages of operations: the steps that post them, and which operation a frame belongs to.
+// Which operation a frame belongs to, and what becomes of an operation that cannot go on.
 // docs/wire.md tells the rules.
 namespace tutti::engine {
 
-using plan::Step;
 using transport::DataFrame;
 using transport::decode;
 using transport::FrameHeader;
@@ -18,10 +16,6 @@ using transport::FrameType;
 using transport::type_of;
 
 namespace {
-
-int peer_of(const Step& step, const Op& op) noexcept {
-  return RankRow({step.peer, 1, 1}, op.group->size, op.var)[0];
-}
 
 /// Frames without payload that are held where the operation has not begun yet.
 bool is_held_early(const FrameHeader& header) noexcept {
@@ -31,55 +25,23 @@ bool is_held_early(const FrameHeader& header) noexcept {
 
 }  // namespace
 
-void Engine::post_send(Op& op, const Step& step) {
-  const plan::Range range = plan::range_of(step.src, op.plan->binding, op.var[0], op.var[1]);
-  if (range.count == 0 && !op.plan->splits) return;
-  channel_.post_send(op.streams, peer_of(step, op), post_of(op, step.src, range),
-                     range.count * op.plan->binding.element);
-}
-
-void Engine::post_receive(Op& op, const Step& step) {
-  const plan::Range range = plan::range_of(step.dst, op.plan->binding, op.var[0], op.var[1]);
-  const int rank = peer_of(step, op);
-  // An empty one too: await_receives counts them.
-  channel_.post_receive(op.streams, rank, post_of(op, step.dst, range),
-                        range.count * op.plan->binding.element);
-  if (range.count > 0 || op.plan->splits) deliver_held(op, rank);
-}
-
-/// Where the bytes of a message lie: in a row, or in a view with strides.
-Stream::Post Engine::post_of(Op& op, const plan::Operand& operand,
-                             const plan::Range& range) const noexcept {
-  Stream::Post post;
-  if (range.count == 0) return post;
-  if (strided(op, operand, range))
-    post.elements = own(op, operand, range);
-  else
-    post.data = place(op, operand, op.group->rank, range);
-  return post;
-}
-
-bool Engine::await_receives(Op& op, const Step& step) noexcept {
-  const RankRow ranks(step.ranks, op.group->size, op.var);
-  for (; op.sub < ranks.count; ++op.sub) {
-    const int rank = ranks[op.sub];
-    if (rank == op.group->rank) continue;
-    const Stream& stream = op.streams[rank];
-    if (op.plan->splits && !stream.heard) return false;
-    if (!stream.has_received(static_cast<std::size_t>(step.value.at(op.var[0], op.var[1]))))
-      return false;
-  }
-  op.sub = 0;
-  return true;
-}
-
 void Engine::deliver_held(Op& op, int rank) {
-  const std::optional<DataFrame> other = channel_.deliver_held(op.streams, rank);
-  if (!other) return;
-  if (other->fingerprint != op.fingerprint)
-    disagreement(op, rank, &other->call, other->seq);
-  else
-    splits_differ(op, rank, *other);
+  if (!interpreter_.deliver_held(op, rank)) report(op, interpreter_.take_finding());
+}
+
+/// Ends an operation that cannot go on, or asks who is wrong.
+void Engine::report(Op& op, const Interpreter::Finding& finding) {
+  using What = Interpreter::Finding::What;
+  switch (finding.what) {
+    case What::line: disagreement_in_lines(op, finding.rank); break;
+    case What::frame: disagreement(op, finding.rank, &finding.frame.call, finding.frame.seq); break;
+    case What::splits: splits_differ(op, finding.rank, finding.frame); break;
+    case What::outside:
+      break_group(*op.group, Status(Errc::internal, op_text(op) + ": " +
+                                                        name_of(world_, *op.group, finding.rank) +
+                                                        " exposes staging outside its arena"));
+      break;
+  }
 }
 
 /// What a pair of ranks exchanges is compared where the bytes meet (decisions A2).
@@ -147,7 +109,7 @@ std::span<std::byte> Engine::place_of_data(int peer, const FrameHeader& header) 
   if (op.seq != data.seq) return channel_.place_buffered(peer);
   if (op.fingerprint != data.fingerprint) {
     disagreement(op, rank, &data.call, data.seq);
-  } else if (op.streams.is_open() && op.disagreeing_rank < 0) {
+  } else if (op.streams.is_open() && op.agreement.disagreeing_rank < 0) {
     if (!MessageChannel::splits_differ(op.streams, rank, data))
       return channel_.place_in_stream(peer, op.streams, rank, data);
     splits_differ(op, rank, data);

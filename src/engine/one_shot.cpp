@@ -1,6 +1,6 @@
 #include <cstring>
 
-#include "engine/engine.hpp"
+#include "engine/interpreter.hpp"
 #include "kernels/copy.hpp"
 
 // The steps of a one-shot reduction taken in one go. The effect is what the interpreter would
@@ -8,14 +8,14 @@
 // of the work of the smallest operation.
 namespace tutti::engine {
 
-bool Engine::run_one_shot(Op& op) {
+Interpreter::Outcome Interpreter::run_one_shot(Op& op) {
   namespace at = plan::one_shot_steps;
   const BoundPlan& bound = *op.plan;
   const std::size_t bytes = bound.binding.count * bound.binding.element;
   Group& group = *op.group;
   const void* const input = op.call.input.data();
   bool moved = false;
-  if (op.pc == 0) {
+  if (op.program.pc == 0) {
     // The payload of a line is written together with its number: a peer that waits already would
     // else fetch the line in between, and it had to be fetched back.
     if (bytes <= 16 && bytes >= 8)
@@ -25,13 +25,13 @@ bool Engine::run_one_shot(Op& op) {
     else
       kernels::copy(op.region.stage, input, bytes);
     regions_.publish(group, op.region);
-    op.pc = at::kAwaitLines;
+    op.program.pc = at::kAwaitLines;
     moved = true;
   }
   const auto& steps = bound.schedule->steps;
-  if (!await_lines(op, RankRow(steps[at::kAwaitLines].ranks, group.size, op.var)))
-    return moved || op.state != Op::State::running;
-  op.agreed = true;
+  if (!await_lines(op, RankRow(steps[at::kAwaitLines].ranks, group.size, op.program.var)))
+    return blocked(moved);
+  op.program.agreed = true;
   void* const output = op.call.output.data();
   if (bound.shape == Shape::one_shot) {
     add_all(op, output, bytes);
@@ -39,7 +39,7 @@ bool Engine::run_one_shot(Op& op) {
     const plan::Step& claim = steps[at::kClaim];
     const int winner =
         RegionChannel::find_signalled(group, op.region, claim.counter, claim.value.at(0, 0),
-                                      RankRow(claim.ranks, group.size, op.var));
+                                      RankRow(claim.ranks, group.size, op.program.var));
     const auto from = static_cast<std::size_t>(winner >= 0 ? winner : group.rank);
     const std::byte* const result = op.region.stage_of[from] + bound.slot_bytes;
     if (winner < 0) {
@@ -49,23 +49,23 @@ bool Engine::run_one_shot(Op& op) {
     }
     kernels::copy(output, result, bytes);
   }
-  op.pc = static_cast<std::uint32_t>(steps.size());
-  finish(op);
-  return true;
+  op.program.pc = static_cast<std::uint32_t>(steps.size());
+  return Outcome::done;
 }
 
-void Engine::add_all(Op& op, void* to, std::size_t bytes) noexcept {
+void Interpreter::add_all(Op& op, void* to, std::size_t bytes) noexcept {
   const Group& group = *op.group;
-  for (std::size_t r = 0; r < op.region.stage_of.size(); ++r) op.sources[r] = op.region.stage_of[r];
+  for (std::size_t r = 0; r < op.region.stage_of.size(); ++r)
+    op.program.sources[r] = op.region.stage_of[r];
   // Our own values are still there, and perhaps not in the cache where they are staged.
   if (to != op.call.output.data() || op.call.input.data() == to)
-    op.sources[static_cast<std::size_t>(group.rank)] = op.call.input.data();
+    op.program.sources[static_cast<std::size_t>(group.rank)] = op.call.input.data();
   if (bytes >= StagingPolicy::kLeastBytes && group.size > 1) {
     const int rank = StagingPolicy::sampled_rank(op.seq, group.rank, group.size);
     regions_.sample_stage(group, op.region, rank,
                           op.region.stage_of[static_cast<std::size_t>(rank)], bytes);
   }
-  op.plan->reduce(to, op.sources.data(), group.size, op.plan->binding.count);
+  op.plan->reduce(to, op.program.sources.data(), group.size, op.plan->binding.count);
 }
 
 }  // namespace tutti::engine

@@ -77,7 +77,7 @@ MessageChannel::OutFrame P2PMatcher::prepare(const P2PRequest& send, std::uint64
 }
 
 void P2PMatcher::transmit(P2PRequest& send, const FrameHeader& header,
-                          MessageChannel::OutFrame frame) {
+                          MessageChannel::OutFrame&& frame) {
   const bool holds = header.payload_bytes > 0;
   if (holds) ++send.frames_out;
   send.moved += header.payload_bytes;

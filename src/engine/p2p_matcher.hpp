@@ -144,7 +144,7 @@ class P2PMatcher final : public FrameOwner {
   void stream(int rank);
   [[nodiscard]] MessageChannel::OutFrame prepare(const P2PRequest& send, std::uint64_t bytes);
   void transmit(P2PRequest& send, const transport::FrameHeader& header,
-                MessageChannel::OutFrame frame);
+                MessageChannel::OutFrame&& frame);
   [[nodiscard]] int global(int rank) const noexcept { return group_.member(rank).global; }
   // p2p_deadlines.cpp
   [[nodiscard]] std::string text_of(const P2PRequest& request) const;

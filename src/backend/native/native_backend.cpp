@@ -123,7 +123,7 @@ Status NativeBackend::health() noexcept {
       (void)context_->engine().hear_of_break(*group_);
     });
   }
-  // acquire: pairs with the release in fail_all.
+  // acquire: pairs with the release in FailurePropagation::end.
   if (!group_->broken.load(std::memory_order_acquire)) return Status();
   return group_->cause;
 }

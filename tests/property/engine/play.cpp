@@ -76,6 +76,14 @@ bool Play::has_pending(int rank) const {
   return !players_[static_cast<std::size_t>(rank)].pending.empty();
 }
 
+const Op* Play::running(int rank) const {
+  for (const auto& call : players_[static_cast<std::size_t>(rank)].pending) {
+    const Op& op = call->group->op_at(call->ticket);
+    if (op.seq == call->ticket && op.state == Op::State::running) return &op;
+  }
+  return nullptr;
+}
+
 bool Play::waits_with(int rank, int one, int other) const {
   const Player& player = players_[static_cast<std::size_t>(rank)];
   return std::any_of(player.pending.begin(), player.pending.end(), [&](const auto& call) {

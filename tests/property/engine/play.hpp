@@ -44,6 +44,8 @@ class Play {
   /// Calls made by a rank so far.
   [[nodiscard]] std::size_t calls(int rank) const;
   [[nodiscard]] bool has_pending(int rank) const;
+  /// An operation of this rank that has begun and is not done; nullptr: none.
+  [[nodiscard]] const Op* running(int rank) const;
   /// A call of a rank is not done, in a group with these two members.
   [[nodiscard]] bool waits_with(int rank, int one, int other) const;
 

@@ -1,0 +1,102 @@
+#include <algorithm>
+
+#include "engine/engine.hpp"
+
+// Frames without data of operations: each goes to the part that it concerns.
+namespace tutti::engine {
+
+using transport::CreditFrame;
+using transport::FrameHeader;
+using transport::FrameType;
+
+void Engine::on_control(int peer, const FrameHeader& header, std::span<const std::byte> payload) {
+  Group* const group = group_of(header.group);
+  switch (type_of(header)) {
+    case FrameType::eager_credit: {
+      channel_.eager_acknowledged(peer, decode<transport::EagerCreditFrame>(header));
+      return;
+    }
+    case FrameType::credit: {
+      if (group == nullptr) {
+        if (!is_closed(header.group)) channel_.keep_control(peer, header);  // the peer was faster
+        return;
+      }
+      const int rank = rank_of(*group, peer);
+      if (rank < 0) return;
+      Op& op = group->op_at(header.seq);
+      if (op.seq == header.seq && op.state == Op::State::running && op.streams.is_open()) {
+        op.streams[rank].take_credit(decode<CreditFrame>(header).end);
+      } else if (header.seq > group->started && !group->broken) {
+        channel_.keep_control(peer, header);
+      }
+      return;
+    }
+    case FrameType::want: {
+      const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+      if (group != nullptr && (rank < 0 || group->broken)) return;
+      if (group != nullptr && group->op_at(header.seq).seq == header.seq) {
+        channel_.control(peer, encode(CreditFrame{header.group, header.seq, kEagerPerStream}));
+      } else if (group != nullptr ? header.seq > group->started : !is_closed(header.group)) {
+        channel_.keep_control(peer, header);
+      }
+      return;
+    }
+    case FrameType::abort: {
+      if (group != nullptr ? rank_of(*group, peer) < 0 : is_closed(header.group)) return;
+      propagation_.on_abort(group, decode<transport::AbortFrame>(header), payload);
+      return;
+    }
+    case FrameType::ping: {
+      const int rank = group == nullptr || group->broken ? -1 : rank_of(*group, peer);
+      const auto ping = decode<transport::PingFrame>(header);
+      if (rank >= 0) {
+        Op& op = group->op_at(ping.seq);
+        if (op.seq == ping.seq && op.seq > 0 && op.fingerprint != ping.fingerprint) {
+          disagreement(op, rank, &ping.call, ping.seq);
+          return;
+        }
+      }
+      channel_.control(
+          peer, encode(transport::PongFrame{ping.group, group == nullptr ? 0 : group->submitted,
+                                            is_closed(ping.group)}));
+      return;
+    }
+    case FrameType::pong: {
+      const auto pong = decode<transport::PongFrame>(header);
+      Peer& from = peers_[static_cast<std::size_t>(peer)];
+      from.pong = world_.now();
+      from.pong_seq = pong.last_seq;
+      const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+      // Frames come in order, so whatever it had sent in this group has come before.
+      if (rank >= 0 && pong.given_up)
+        group->members[static_cast<std::size_t>(rank)].given_up = true;
+      return;
+    }
+    case FrameType::token: {
+      const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+      if (group != nullptr && (rank < 0 || group->broken)) return;
+      if (group != nullptr && header.seq <= group->started) {
+        Op& op = group->op_at(header.seq);
+        if (op.seq == header.seq && op.state == Op::State::running)
+          on_token(op, rank, decode<transport::TokenFrame>(header));
+      } else if (group != nullptr || !is_closed(header.group)) {
+        channel_.keep_control(peer, header);
+      }
+      return;
+    }
+    case FrameType::history: {
+      const int rank = group == nullptr || group->broken ? -1 : rank_of(*group, peer);
+      if (rank >= 0) on_history(*group, rank, decode<transport::HistoryFrame>(header).seq, payload);
+      return;
+    }
+    case FrameType::data:
+    case FrameType::leave:
+    case FrameType::eager_message:
+    case FrameType::rts:
+    case FrameType::cts:
+    case FrameType::p2p_data:
+    case FrameType::p2p_credit: return;
+  }
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "engine/blame.hpp"
+#include "engine/engine.hpp"
+#include "engine/names.hpp"
+#include "engine/p2p_matcher.hpp"
+
+// What becomes of operations when a group breaks, and which groups break when a rank is lost.
+namespace tutti::engine {
+
+void Engine::break_group(Group& group, const Status& cause) noexcept {
+  propagation_.break_group(group, cause);
+}
+
+bool Engine::hear_of_break(Group& group) noexcept { return propagation_.hear_of_break(group); }
+
+void Engine::break_for_memory(Group* group) noexcept {
+  if (group != nullptr) return propagation_.break_for_memory(*group);
+  for (const auto& [id, each] : by_id_) propagation_.break_for_memory(*each);
+}
+
+void Engine::end_all(Group& group) noexcept {
+  for (Op& op : group.window) {
+    if (op.state != Op::State::running) continue;
+    op.failed = true;
+    end(op);
+    call_back(op, group.cause);
+  }
+  if (group.matcher != nullptr) group.matcher->fail();
+  for (const auto& [ticket, callback] : group.queued_callbacks)
+    completions_.complete({&callback, 1}, group.cause);
+  group.queued_callbacks.clear();
+  queued_ -= static_cast<int>(group.queue.size());
+  group.queue.clear();
+  channel_.drop_held(group.id);
+  // The handle may be kept for long. It must not hold back slots and staging of others.
+  group.done_upto = kClosed;
+  (void)settle(group);
+}
+
+void Engine::local_peer_died(int local_index) noexcept {
+  transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(local_index)];
+  // What it had published or sent whole still counts; a pass takes a part of a full ring, and
+  // some 20 take the longest one.
+  for (int pass = 0; pass < 64 && progress(); ++pass) {
+  }
+  // acquire: pairs with leaving; its last lines lie before it.
+  peer.died = true;
+  if (peer.header().left.load(std::memory_order_acquire) != 0) return;
+  channel_.clear_control(peer.rank);  // nobody takes it any more
+  guarded(nullptr, [&] { lost(peer.rank, Status(Errc::peer_lost, "its process died")); });
+}
+
+void Engine::on_lost(int peer, const Status& why) noexcept {
+  channel_.connection_ended(peer);
+  if (why.code() == Errc::peer_left) {
+    channel_.set_left(peer);
+    return;
+  }
+  guarded(nullptr, [&] { lost(peer, why); });
+}
+
+/// A new group may have members that are gone, or be broken by somebody who made it earlier.
+void Engine::break_if_lost_already(Group& group) {
+  if (propagation_.break_if_aborted_early(group)) return;
+  for (int rank = 0; rank < group.size; ++rank) {
+    if (!channel_.is_lost(group.member(rank).global)) continue;
+    break_group(group, Status(Errc::peer_lost,
+                              "group '" + group.name + "': " + name_of(world_, group, rank) +
+                                  " was lost before the group was made; make one of "
+                                  "the survivors.")
+                           .with_culprit(rank));
+    return;
+  }
+}
+
+void Engine::lost(int peer, const Status& why) {
+  if (!channel_.set_lost(peer)) return;
+  std::vector<FailurePropagation::Break> breaks;
+  for (const auto& [id, group] : by_id_) {
+    const int rank = rank_of(*group, peer);
+    if (!group->broken && rank >= 0) breaks.push_back({group, loss_of(*group, rank, why)});
+  }
+  propagation_.break_groups(breaks);
+}
+
+/// The cause where this rank of the group was lost.
+Status Engine::loss_of(Group& group, int rank, const Status& why) {
+  std::string text = group.matcher != nullptr ? group.matcher->running_text() : std::string();
+  if (text.empty()) text = "group '" + group.name + "'";
+  for (const Op& op : group.window) {
+    if (op.state != Op::State::running) continue;
+    text = op_text(op);
+    break;
+  }
+  Blame blame(std::move(text), 0, group.size, [&](int one) { return name_of(world_, group, one); });
+  // It was our memory that lacked for what goes to it.
+  blame.lost(rank, why, why.code() == Errc::resource ? group.rank : rank);
+  return blame.loss();
+}
+
+}  // namespace tutti::engine

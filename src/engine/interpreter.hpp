@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "engine/elements.hpp"
+#include "engine/group.hpp"
+#include "engine/message_channel.hpp"
+#include "engine/region_channel.hpp"
+#include "engine/scratch.hpp"
+#include "transport/frames.hpp"
+
+namespace tutti::engine {
+
+/// Runs the schedules of operations over the two channels. It knows no sockets, no deadlines, and
+/// not whom to blame: what it finds wrong it says.
+///
+/// Threads: under the driver lock.
+class Interpreter {
+ public:
+  enum class Outcome : std::uint8_t {
+    waits,  ///< nothing could be done
+    moved,  ///< something was done, and more is to come
+    done,   ///< the last step is
+    found,  ///< take_finding() says what
+  };
+  /// Why an operation cannot go on.
+  struct Finding {
+    enum class What : std::uint8_t {
+      line,     ///< the line of `rank` tells another call
+      frame,    ///< so does a frame of it
+      splits,   ///< `frame` tells another number of elements than we expect
+      outside,  ///< `rank` exposes staging that does not lie in its arena
+    };
+    What what = What::line;
+    int rank = 0;
+    transport::DataFrame frame;
+  };
+
+  Interpreter(RegionChannel& regions, MessageChannel& channel) noexcept
+      : regions_(regions), channel_(channel) {}
+
+  /// Begins `op`, whose number, fingerprint, plan and call are set. False: `take_memory` comes
+  /// next.
+  [[nodiscard]] bool begin(Op& op) noexcept;
+  /// Of an operation that needs more than its line: staging, scratch, streams.
+  [[nodiscard]] Status take_memory(Op& op);
+  /// Gives back what the next operation in this slot should not keep.
+  void release_memory(Op& op) noexcept;
+
+  /// Runs the steps as far as they go.
+  [[nodiscard]] Outcome run(Op& op) {
+    if (op.program.one_shot) return run_one_shot(op);
+    return run_steps(op);
+  }
+  /// Uses what came early from this rank. False: a finding.
+  [[nodiscard]] bool deliver_held(Op& op, int rank);
+  /// The last finding, once.
+  [[nodiscard]] Finding take_finding() noexcept;
+
+  /// The ranks without which `op` cannot go on: `ranks` becomes those. This is the only answer to
+  /// that question. Empty: it waits for a transport, or for nobody.
+  static void blocked_on(const Op& op, std::vector<int>& ranks);
+  [[nodiscard]] static std::vector<int> blocked_on(const Op& op) {
+    std::vector<int> ranks;
+    blocked_on(op, ranks);
+    return ranks;
+  }
+  /// It waits for frames and not for shared memory.
+  [[nodiscard]] static bool waits_for_frames(const Op& op) noexcept;
+
+ private:
+  [[nodiscard]] Outcome run_steps(Op& op);
+  [[nodiscard]] Outcome blocked(bool moved) const noexcept {
+    if (finding_) [[unlikely]]
+      return Outcome::found;
+    return moved ? Outcome::moved : Outcome::waits;
+  }
+  bool await_lines(Op& op, const RankRow& ranks);
+  [[nodiscard]] bool all_compared(Op& op);
+  [[nodiscard]] bool all_heard(Op& op);
+  [[nodiscard]] bool await_receives(Op& op, const plan::Step& step) noexcept;
+  void post_send(Op& op, const plan::Step& step);
+  bool post_receive(Op& op, const plan::Step& step);
+  // one_shot.cpp
+  [[nodiscard]] Outcome run_one_shot(Op& op);
+  void add_all(Op& op, void* to, std::size_t bytes) noexcept;
+  // interpreter_data.cpp
+  [[nodiscard]] static Stream::Post post_of(Op& op, const plan::Operand& operand,
+                                            const plan::Range& range) noexcept;
+  void copy(Op& op, const plan::Step& step) noexcept;
+  void reduce(Op& op, const plan::Step& step) noexcept;
+
+  RegionChannel& regions_;
+  MessageChannel& channel_;
+  ScratchPool scratch_;
+  std::optional<Finding> finding_;
+};
+
+}  // namespace tutti::engine

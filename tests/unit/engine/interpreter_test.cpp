@@ -1,0 +1,148 @@
+#include "engine/interpreter.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "bare_groups.hpp"
+#include "noting_transport.hpp"
+#include "verify/sim/memory.hpp"
+
+// The interpreter over its two channels: no engine, no window, no clock that matters.
+namespace tutti::engine {
+namespace {
+
+using Outcome = Interpreter::Outcome;
+
+TimePoint fixed_clock() noexcept { return TimePoint{std::chrono::hours(1)}; }
+
+/// One rank of a host.
+struct InterpretedRank {
+  InterpretedRank(verify::sim::Memory& memory, int rank, std::vector<int> host_of,
+                  const std::string& algorithms)
+      : groups(memory, rank, static_cast<int>(host_of.size())),
+        group(groups.make(5)),
+        route(host_of.size(), &transport),
+        regions(memory.regions(rank),
+                {8, false, fixed_clock, [](std::byte*, std::size_t) { return Status(); }}),
+        channel(std::span<transport::Transport* const>(route)),
+        interpreter(regions, channel),
+        plans(rank, plan::make_topology(std::move(host_of)), 8, algorithms) {
+    route[static_cast<std::size_t>(rank)] = nullptr;
+    for (Op& op : group.window) {
+      op.region.stage_of.resize(route.size());
+      op.program.sources.resize(route.size());
+    }
+  }
+
+  /// As an engine would number and fingerprint it.
+  Op& begin(std::uint64_t seq, std::uint64_t fingerprint, std::vector<float>& data) {
+    Collective call;
+    call.kind = Kind::all_reduce;
+    call.input = view_of(data);
+    call.output = call.input;
+    Op& op = group.op_at(seq);
+    op.state = Op::State::running;
+    op.seq = seq;
+    op.fingerprint = fingerprint;
+    op.plan = &plans.find(call);
+    op.call = call;
+    op.agreement.begin(false);
+    if (!interpreter.begin(op)) {
+      EXPECT_TRUE(interpreter.take_memory(op).ok());
+    }
+    return op;
+  }
+
+  BareGroups groups;
+  Group& group;
+  NotingTransport transport;
+  std::vector<transport::Transport*> route;
+  RegionChannel regions;
+  MessageChannel channel;
+  Interpreter interpreter;
+  PlanCache plans;
+};
+
+class InterpreterTest : public testing::Test {
+ protected:
+  void make(std::vector<int> host_of, const std::string& algorithms = "") {
+    memory_ = std::make_unique<verify::sim::Memory>(host_of);
+    for (int rank = 0; rank < static_cast<int>(host_of.size()); ++rank)
+      ranks_.push_back(std::make_unique<InterpretedRank>(*memory_, rank, host_of, algorithms));
+  }
+  InterpretedRank& rank(int of) { return *ranks_[static_cast<std::size_t>(of)]; }
+
+  std::unique_ptr<verify::sim::Memory> memory_;
+  std::vector<std::unique_ptr<InterpretedRank>> ranks_;
+};
+
+TEST_F(InterpreterTest, RunsAScheduleOfAHostToItsEnd) {
+  // In one go, by the steps of a small schedule, and in chunks.
+  for (const std::size_t count : {std::size_t{2}, std::size_t{3000}, std::size_t{300'000}}) {
+    ranks_.clear();
+    make({0, 0, 0});
+    std::vector<std::vector<float>> data(3, std::vector<float>(count));
+    std::vector<Op*> ops;
+    for (int r = 0; r < 3; ++r) {
+      auto& mine = data[static_cast<std::size_t>(r)];
+      for (std::size_t i = 0; i < count; ++i) mine[i] = static_cast<float>(r + 1);
+      ops.push_back(&rank(r).begin(1, 77, mine));
+    }
+    std::vector<bool> done(3);
+    for (int pass = 0; pass < 1000 && !(done[0] && done[1] && done[2]); ++pass) {
+      for (int r = 0; r < 3; ++r) {
+        const auto at = static_cast<std::size_t>(r);
+        if (done[at]) continue;
+        const Outcome outcome = rank(r).interpreter.run(*ops[at]);
+        ASSERT_NE(outcome, Outcome::found);
+        done[at] = outcome == Outcome::done;
+      }
+    }
+    for (const std::vector<float>& mine : data) EXPECT_EQ(mine, std::vector<float>(count, 6.0F));
+  }
+}
+
+TEST_F(InterpreterTest, SaysWhomItIsBlockedOn) {
+  make({0, 0, 0});
+  std::vector<float> data[3] = {{1, 1}, {2, 2}, {3, 3}};
+  Op& ours = rank(0).begin(1, 77, data[0]);
+  EXPECT_EQ(rank(0).interpreter.run(ours), Outcome::moved);  // its line is there
+  EXPECT_EQ(rank(0).interpreter.run(ours), Outcome::waits);
+  EXPECT_EQ(Interpreter::blocked_on(ours), (std::vector<int>{1, 2}));
+  EXPECT_FALSE(Interpreter::waits_for_frames(ours));
+  Op& first = rank(1).begin(1, 77, data[1]);
+  EXPECT_EQ(rank(1).interpreter.run(first), Outcome::moved);
+  EXPECT_EQ(Interpreter::blocked_on(first), std::vector<int>{2});
+  EXPECT_EQ(rank(0).interpreter.run(ours), Outcome::waits);
+  EXPECT_EQ(Interpreter::blocked_on(ours), std::vector<int>{2});
+}
+
+TEST_F(InterpreterTest, FindsALineOfAnotherCall) {
+  make({0, 0});
+  std::vector<float> data[2] = {{1, 1}, {2, 2}};
+  Op& ours = rank(0).begin(1, 77, data[0]);
+  Op& other = rank(1).begin(1, 78, data[1]);
+  EXPECT_EQ(rank(1).interpreter.run(other), Outcome::moved);
+  ASSERT_EQ(rank(0).interpreter.run(ours), Outcome::found);
+  const Interpreter::Finding finding = rank(0).interpreter.take_finding();
+  EXPECT_EQ(finding.what, Interpreter::Finding::What::line);
+  EXPECT_EQ(finding.rank, 1);
+  EXPECT_EQ(data[0], (std::vector<float>{1, 1}));
+}
+
+TEST_F(InterpreterTest, WaitsForTheFramesOfARankOfAnotherHost) {
+  make({0, 1}, "all_reduce:exchange");
+  std::vector<float> data = {1, 1};
+  Op& ours = rank(0).begin(1, 77, data);
+  (void)rank(0).interpreter.run(ours);
+  EXPECT_EQ(rank(0).transport.frames(transport::FrameType::data), 1);
+  EXPECT_EQ(Interpreter::blocked_on(ours), std::vector<int>{1});
+  EXPECT_TRUE(Interpreter::waits_for_frames(ours));
+}
+
+}  // namespace
+}  // namespace tutti::engine
