@@ -195,7 +195,7 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
     const std::lock_guard lock(state.mutex);
     state.node_rank = number;
   }
-  promise(state, *store, 0);
+  set_will(state, *store, 0);
   const std::lock_guard lock(state.mutex);
   state.store = store;
   state.settled.notify_all();
@@ -205,7 +205,7 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
 }
 
 std::string Nodes::await_port(State& state, TcpStore& store, int start) {
-  promise(state, store, start);
+  set_will(state, store, start);
   // How long this may take, the job decides: it depends on how long other nodes' workers end.
   const std::string text = store.get(key_of(start, kPortKey), kForever);
   store.drop_will(key_of(start, kPortKey));
@@ -221,7 +221,7 @@ std::string Nodes::await_port(State& state, TcpStore& store, int start) {
   return {};
 }
 
-void Nodes::promise(const State& state, TcpStore& store, int start) {
+void Nodes::set_will(const State& state, TcpStore& store, int start) {
   int number = 0;
   {
     const std::lock_guard lock(state.mutex);

@@ -1,4 +1,4 @@
-// What frames through an ring cost between two ranks of this host: the wire below messages that
+// The cost of frames through a ring between two ranks of this host: the wire below messages that
 // stay on one host. Two threads over ordinary shared mappings; see tcp_bench for the same by TCP.
 
 #include <benchmark/benchmark.h>

@@ -176,14 +176,14 @@ ProcessGroup init_process_group(const InitOptions& given) {
   if (!found) raise(found.status());
   const rendezvous::Rendezvous& meeting = *found;
   // From here on the others hear of it at once if we are killed, or cannot go on.
-  const auto excuse = [&](const Status& why) {
+  const auto report = [&](const Status& why) {
     if (meeting.store)
-      rendezvous::excuse(*meeting.store, rendezvous::kWorldExchange, meeting.rank, meeting.size,
-                         why);
+      rendezvous::report_failure(*meeting.store, rendezvous::kWorldExchange, meeting.rank,
+                                 meeting.size, why);
   };
   if (meeting.store) {
-    raise_if(rendezvous::promise(*meeting.store, rendezvous::kWorldExchange, meeting.rank,
-                                 meeting.size));
+    raise_if(rendezvous::set_exchange_will(*meeting.store, rendezvous::kWorldExchange, meeting.rank,
+                                           meeting.size));
   }
 
   const rendezvous::Gather gather = [&](const std::string& name, const std::string& mine) {
@@ -192,7 +192,7 @@ ProcessGroup init_process_group(const InitOptions& given) {
   };
   Result<rendezvous::OwnAddress> ours = rendezvous::our_address(meeting, settings, gather);
   if (!ours) {
-    excuse(ours.status());
+    report(ours.status());
     raise(ours.status());
   }
   WorldOptions world_options;
@@ -212,29 +212,29 @@ ProcessGroup init_process_group(const InitOptions& given) {
   if (!ours->store_host.is_unspecified()) world_options.store_host = ours->store_host.host();
   world_options.store = meeting.store;
   world_options.backend_options = options.backend_options;
-  const auto mark = std::make_shared<rendezvous::Mark>(meeting);
+  const auto record = std::make_shared<rendezvous::LivenessRecord>(meeting);
   transport::FirstLost first_lost;
-  if (mark->leave()) {
-    first_lost = [meeting, mark](int unreachable) {
-      if (mark->known_of_all()) return rendezvous::ask_first_lost(meeting, unreachable);
+  if (record->publish()) {
+    first_lost = [meeting, record](int unreachable) {
+      if (record->all_registered()) return rendezvous::ask_first_lost(meeting, unreachable);
       return transport::Question(
           [] { return Status(Errc::store, "not all ranks would be missed by the store"); });
     };
   }
   world_options.left = meeting.leave;
-  // The caller may keep a store of his own longer than this world: it is not left, but the mark is.
-  if (meeting.given) world_options.left = [mark] { mark->take_back(); };
+  // A store of the caller's may outlive this world: it is not left, but the record is withdrawn.
+  if (meeting.given) world_options.left = [record] { record->withdraw(); };
   try {
     Result<ProcessGroup> world =
         group::make_world(std::move(world_options), gather, std::move(first_lost));
     if (!world) raise(world.status());
-    mark->look_for_all();
+    record->look_for_all();
     return std::move(*world);
   } catch (const Error& problem) {
-    excuse(problem.status());
+    report(problem.status());
     throw;
   } catch (const std::exception& problem) {  // a program's own backend may throw anything
-    excuse(Status(Errc::internal, problem.what()));
+    report(Status(Errc::internal, problem.what()));
     throw;
   }
 }

@@ -138,53 +138,51 @@ Result<Rendezvous> from_env(const Settings& settings);
 Result<std::vector<std::string>> exchange(Store& store, std::string_view name, int rank, int size,
                                           const std::string& mine, Deadline deadline);
 
-/// The exchange that makes a world: `find_others` promises it.
+/// The name of the exchange that makes a world; `find_others` sets its will.
 inline constexpr std::string_view kWorldExchange = "worker_addresses";
 
 /// The will of a rank that may be lost before that exchange: the key, beside the other keys of the
 /// exchange, and the value. `where` names the store.
 std::pair<std::string, std::string> will_before(std::string_view name, int rank, int size,
                                                 const std::string& where);
-/// Leaves with the store what the others of that exchange are told if this process ends before it:
-/// for who will come to `exchange` later and has work before. Nothing where the store takes no
-/// wills.
-Status promise(Store& store, std::string_view name, int rank, int size);
-/// What is left with the store for `ask_first_lost` to tell, if this process ends without a
-/// good-bye.
-class Mark {
+/// Sets that will: if this process ends before `exchange`, the other ranks get the error. Does
+/// nothing if the store takes no wills.
+Status set_exchange_will(Store& store, std::string_view name, int rank, int size);
+/// This rank's wills for `ask_first_lost`: the store executes them if the process ends without
+/// leaving the store.
+class LivenessRecord {
  public:
-  explicit Mark(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
-  /// As `take_back`.
-  ~Mark() { take_back(); }
-  Mark(const Mark&) = delete;
-  Mark& operator=(const Mark&) = delete;
+  explicit LivenessRecord(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
+  /// As `withdraw`.
+  ~LivenessRecord() { withdraw(); }
+  LivenessRecord(const LivenessRecord&) = delete;
+  LivenessRecord& operator=(const LivenessRecord&) = delete;
 
-  /// False where the store takes none.
-  bool leave();
-  /// Whether all ranks have left theirs, as those have that are part of the world: who has none
-  /// would be taken for one that was not lost. Asked once, by who may wait.
+  /// False if the store takes no wills.
+  bool publish();
+  /// Looks once whether every rank has registered its record. Otherwise a missing record proves
+  /// nothing. May wait for the store.
   void look_for_all();
-  [[nodiscard]] bool known_of_all() const noexcept { return of_all_; }
-  /// This rank leaves in peace, and the store does not end with that. Does not throw, nor wait
-  /// long.
-  void take_back() noexcept;
+  [[nodiscard]] bool all_registered() const noexcept { return all_registered_; }
+  /// This rank leaves in peace while the store goes on. Does not throw, and waits briefly at most.
+  void withdraw() noexcept;
 
  private:
   Rendezvous rendezvous_;
-  std::atomic<bool> of_all_{false};
-  std::atomic<bool> left_{false};
+  std::atomic<bool> all_registered_{false};
+  std::atomic<bool> published_{false};
   std::atomic<int> process_{0};
 };
 
 /// Begins to ask the store which rank of this world was lost first, and whether `unreachable` was
-/// lost, too; only after all have left their marks. What is returned looks for the answer: nothing:
-/// not yet; peer_lost with its culprit; peer_left with that culprit: `unreachable` itself was not
-/// lost; ok: nobody; else it cannot be known. Neither waits; the answer is there after a second at
+/// lost, too. Call it only if all ranks are registered. The function that is returned polls for the
+/// answer: nothing: not yet; peer_lost with its culprit; peer_left with that culprit: `unreachable`
+/// was not lost; ok: no rank was; else it is unknown. Neither waits; the answer takes a second at
 /// most.
 std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous,
                                                       int unreachable);
-/// Tells the others of that exchange, unless it is over, why this rank will not come: with its
-/// code, or peer_left for invalid_argument. Fails silently.
-void excuse(Store& store, std::string_view name, int rank, int size, const Status& why);
+/// Tells the other ranks of that exchange, unless it is over, why this rank will not take part:
+/// with its code, or peer_left for invalid_argument. Fails silently.
+void report_failure(Store& store, std::string_view name, int rank, int size, const Status& why);
 
 }  // namespace tutti::rendezvous

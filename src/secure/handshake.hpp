@@ -12,7 +12,7 @@
 
 // How the two ends of a connection (of two ranks, or of a store and its user) prove to each other
 // that they belong to the same job. A state machine on bytes without I/O; frames of fixed size, so
-// that a stranger can make us keep at most 64 bytes. docs/wire.md draws it.
+// that an unproven peer can make us keep at most 64 bytes. docs/wire.md draws it.
 //
 //   dialler                                       acceptor
 //   hello: version, job, generation, ranks,

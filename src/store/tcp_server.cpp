@@ -58,7 +58,7 @@ class NoSignals {
   sigset_t before_{};
 };
 
-/// How many strangers at once. They leave descriptors to the users of the store and to the program.
+/// How many pending connections at once. They leave descriptors to users and to the program.
 std::size_t most_pending(const TcpServerOptions& options) {
   const auto users = base::as_size(std::max(options.users.value_or(0), 0));
   const std::size_t wanted = options.max_pending + users;

@@ -32,10 +32,10 @@ struct TcpServerOptions {
   Limits limits = {};
   /// How long a user's host may be silent before the user is lost (Config::link_timeout).
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
-  /// A stranger has this long to prove that he belongs to the job.
+  /// A pending connection has this long to prove that it belongs to the job.
   std::chrono::milliseconds hello_timeout = std::chrono::seconds(5);
-  /// So many strangers at once, and one more for each of `users`, but no more than half of the
-  /// files that this process may open; the rest waits in the listener's queue. None goes for
+  /// So many pending connections at once, and one more for each of `users`, but no more than half
+  /// of the files that this process may open; the rest waits in the listener's queue. None goes for
   /// another.
   std::size_t max_pending = 2048;
   /// So many answers unread: this user's requests are read and carried out when it has read more.

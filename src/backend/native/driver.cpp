@@ -117,7 +117,7 @@ class Driver::Pause {
     return true;
   }
 
-  /// False: strangers have had the CPU meanwhile.
+  /// False: other processes have had the CPU meanwhile.
   bool yield() noexcept {
     // Time slices end at the timer's ticks, at which this clock goes on. It is read in some 16 ns.
     const nanoseconds before = os::time_of_last_tick();

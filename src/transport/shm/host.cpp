@@ -44,8 +44,8 @@ std::uint64_t random_number() {
   return value;
 }
 
-std::span<const std::byte> bytes_of(const DescriptorHeader& hello) {
-  return {reinterpret_cast<const std::byte*>(&hello), sizeof(hello)};
+std::span<const std::byte> bytes_of(const DescriptorHeader& header) {
+  return {reinterpret_cast<const std::byte*>(&header), sizeof(header)};
 }
 
 /// How long the leader that knows of a death waits for others to come and hear of it.
@@ -95,7 +95,7 @@ void pause(Host::Deadline deadline) {
       nobody, std::min(deadline, std::chrono::steady_clock::now() + std::chrono::milliseconds(5)));
 }
 
-/// Others may be before us, ranks or strangers: a full line is waited for.
+/// The backlog may be full, of ranks or of other processes: this waits for room.
 Result<os::Fd> connect_to(const HostAddress& leader, Host::Deadline deadline) {
   while (true) {
     Result<os::Fd> connection = os::connect_unix(leader.listener);
@@ -106,13 +106,13 @@ Result<os::Fd> connect_to(const HostAddress& leader, Host::Deadline deadline) {
   }
 }
 
-/// A hello without descriptors: this rank is dead. Each is told once; how many were.
+/// Sends a header without descriptors: this rank is dead. Each peer is told once; returns how many.
 std::size_t tell_dead(std::vector<os::Fd>& connections, int rank) {
-  const DescriptorHeader hello{kMagic, rank, 0};
+  const DescriptorHeader header{kMagic, rank, 0};
   std::size_t told = 0;
   for (os::Fd& connection : connections) {
     if (!connection.valid()) continue;
-    (void)os::send_fds(connection.get(), {}, bytes_of(hello), std::chrono::steady_clock::now());
+    (void)os::send_fds(connection.get(), {}, bytes_of(header), std::chrono::steady_clock::now());
     connection.reset();
     ++told;
   }
@@ -265,7 +265,7 @@ Result<std::size_t> Host::take(DescriptorExchange& descriptor_exchange,
     if (!next) return next.status();
     if (!*next) return taken;
     DescriptorExchange::HandIn& one = **next;
-    const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(one.hello.rank));
+    const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(one.header.rank));
     if (at == ranks.end()) continue;
     const auto local = static_cast<std::size_t>(at - ranks.begin());
     if (connections[local].valid()) continue;
@@ -335,10 +335,10 @@ Status Host::collect(const std::vector<int>& ranks,
                      const std::vector<HostAddress>& worker_addresses, std::vector<Shared>& all,
                      Deadline deadline) {
   std::vector<os::Fd> connections(ranks.size());
-  const auto knows = [&](const DescriptorHeader& hello) {
-    const auto at = std::ranges::find(ranks, hello.rank);
+  const auto knows = [&](const DescriptorHeader& header) {
+    const auto at = std::ranges::find(ranks, header.rank);
     return at != ranks.end() && *at != rank_ &&
-           worker_addresses[static_cast<std::size_t>(*at)].nonce == hello.nonce;
+           worker_addresses[static_cast<std::size_t>(*at)].nonce == header.nonce;
   };
   DescriptorExchange descriptor_exchange(
       listener_.get(), ranks.size(), DescriptorHeader{kMagic, rank_, own_address_.nonce}, knows);
@@ -369,8 +369,8 @@ Status Host::collect(const std::vector<int>& ranks,
       const int event = ranks[of] == rank_ ? event_.get() : shared.event.get();
       const int fds[kDescriptors] = {shared.arena.get(), shared.page.get(), event,
                                      shared.process.get(), shared.pipe.get()};
-      const DescriptorHeader hello{kMagic, ranks[of]};
-      const Status sent = os::send_fds(connections[to].get(), fds, bytes_of(hello), deadline);
+      const DescriptorHeader header{kMagic, ranks[of]};
+      const Status sent = os::send_fds(connections[to].get(), fds, bytes_of(header), deadline);
       if (sent.ok()) continue;
       if (sent.code() == Errc::timeout) return sent;
       break;  // it is dead: all who have its descriptors, we too, learn that in a moment
@@ -379,9 +379,9 @@ Status Host::collect(const std::vector<int>& ranks,
   return Status();
 }
 
-/// A connection to the leader, which has said the nonce of its worker_address. Its name is free as
-/// soon as it has ended: a stranger that listens there then learns our nonce, which is of no use
-/// any more.
+/// Connects to the leader, which must send the nonce of its worker address. The socket's name is
+/// free once the leader has ended: another process that listens there then learns our nonce, which
+/// is of no use any more.
 Result<os::Fd> Host::meet_leader(const HostAddress& leader, const std::vector<int>& ranks,
                                  const std::vector<HostAddress>& worker_addresses,
                                  Deadline deadline) {
@@ -401,7 +401,7 @@ Result<os::Fd> Host::meet_leader(const HostAddress& leader, const std::vector<in
         theirs.rank == ranks.front() && theirs.nonce == leader.nonce)
       return connection;
     if (got)
-      return died_while_sharing(ranks.front(), worker_addresses);  // somebody else has its name
+      return died_while_sharing(ranks.front(), worker_addresses);  // another process has its name
     if (got.status().code() == Errc::resource) return got.status();
     if (std::chrono::steady_clock::now() >= deadline)
       return nothing_sent(ranks.front(), worker_addresses);
@@ -422,19 +422,19 @@ Status Host::hand_in(const HostAddress& leader, const std::vector<int>& ranks,
     return s.code() == Errc::timeout ? s : died_while_sharing(ranks.front(), worker_addresses);
   }
   for (std::size_t i = 0; i + 1 < ranks.size(); ++i) {
-    DescriptorHeader hello;
+    DescriptorHeader header;
     Result<os::ReceivedFds> got = os::receive_fds(
-        connection->get(), {reinterpret_cast<std::byte*>(&hello), sizeof(hello)}, deadline);
+        connection->get(), {reinterpret_cast<std::byte*>(&header), sizeof(header)}, deadline);
     if (!got && got.status().code() == Errc::timeout)
       return nothing_sent(ranks.front(), worker_addresses);
     if (!got && got.status().code() == Errc::resource) return got.status();
     if (!got) return died_while_sharing(ranks.front(), worker_addresses);
-    const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(hello.rank));
-    if (got->bytes == sizeof(hello) && hello.magic == kMagic && got->fds.empty() &&
+    const auto at = std::find(ranks.begin(), ranks.end(), static_cast<int>(header.rank));
+    if (got->bytes == sizeof(header) && header.magic == kMagic && got->fds.empty() &&
         at != ranks.end()) {
       return died_while_sharing(*at, worker_addresses);
     }
-    if (got->bytes != sizeof(hello) || hello.magic != kMagic || got->fds.size() != kDescriptors ||
+    if (got->bytes != sizeof(header) || header.magic != kMagic || got->fds.size() != kDescriptors ||
         at == ranks.end()) {
       return Status(Errc::refused, "what rank " + std::to_string(ranks.front()) +
                                        " sent as shared memory of this host is not understood");

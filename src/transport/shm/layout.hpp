@@ -109,11 +109,11 @@ struct alignas(64) RingCounters {
 };
 static_assert(sizeof(RingCounters) == 64);
 inline constexpr std::uint64_t kLastWord = 1;
-/// Frames in an ring begin at multiples of it. None goes over the end of the ring: a head of the
-/// type kSkipType, of which nothing else counts, says that the next stands at the ring's begin.
+/// Frames in a ring begin at multiples of it. No frame crosses the end of the ring: a head of type
+/// kSkipType, whose other fields mean nothing, says that the next frame is at the ring's begin.
 inline constexpr std::size_t kRingAlign = 64;
 inline constexpr std::uint8_t kSkipType = 255;
-/// In `reserved` of a head in an ring: its payload went past the writer's cache.
+/// In `reserved` of a head in a ring: its payload was written with non-temporal stores.
 inline constexpr std::uint16_t kNonTemporal = 1;
 
 inline constexpr std::size_t kFlightOffset = 64 * 1024;

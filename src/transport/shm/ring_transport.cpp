@@ -89,9 +89,9 @@ RingTransport::RingTransport(const RingOptions& options)
     Peer peer;
     peer.rank = region.rank;
     peer.region = &region;
-    peer.mine = &regions.mail(static_cast<int>(local));
+    peer.mine = &regions.ring_counters(static_cast<int>(local));
     peer.out = regions.ring(static_cast<int>(local));
-    peer.theirs = &region.mail(regions.self);
+    peer.theirs = &region.ring_counters(regions.self);
     peer.in = region.ring(regions.self);
     index_of_[static_cast<std::size_t>(peer.rank)] = static_cast<int>(peers_.size());
     peers_.push_back(std::move(peer));

@@ -73,7 +73,7 @@ class RingTransport final : public Transport {
     std::size_t populated = 0;        ///< ... that have pages
     std::uint64_t token = 0;
     std::uint64_t told_token = 0;
-    std::uint64_t long_frames = 0;  ///< sent, of those that may go past the cache
+    std::uint64_t long_frames = 0;  ///< sent, of those that may use non-temporal stores
     // From it.
     const RingCounters* theirs = nullptr;
     const std::byte* in = nullptr;
@@ -99,7 +99,7 @@ class RingTransport final : public Transport {
   void take(Peer& from, std::uint64_t word) noexcept;
   [[nodiscard]] bool take_header(Peer& from, std::uint64_t written) noexcept;
   [[nodiscard]] bool take_payload(Peer& from, std::uint64_t written) noexcept;
-  /// Should this frame go past the cache?
+  /// Should this frame be written with non-temporal stores?
   [[nodiscard]] static bool goes_non_temporal(Peer& to, std::size_t payload) noexcept;
   static void sample(Peer& from, const std::byte* payload) noexcept;
   void lengthen(Peer& to) noexcept;

@@ -226,7 +226,7 @@ bool TcpTransport::handle(std::uint64_t tag, std::uint32_t events) {
   switch (tag_kind(tag)) {
     case Watched::listener: accept_pending(); return true;
     case Watched::timer: tick(); return false;  // a tick alone is no progress
-    case Watched::stranger:
+    case Watched::pending:
       if (pending_[index] == nullptr || pending_[index]->generation != tag_generation(tag))
         return false;
       on_pending(index);

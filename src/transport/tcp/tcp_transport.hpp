@@ -39,7 +39,7 @@ struct TcpOptions {
   /// first connection may fail to come about. A peer whose host has taken it, and which says
   /// nothing, stands still: for that there is no limit here, the deadline of the operation decides.
   std::chrono::milliseconds link_timeout{15'000};
-  /// How long somebody who dialled us may take to prove who it is.
+  /// How long a pending connection may take to prove its rank.
   std::chrono::milliseconds handshake_timeout{2'000};
   /// ... and to say its hello, while no place is free for others: an honest dialler says it at
   /// once.
@@ -78,7 +78,7 @@ class TcpTransport final : public Transport {
 
   struct Counters {
     std::uint64_t accepted = 0;   ///< connections taken from the listener
-    std::uint64_t strangers = 0;  ///< of these dropped without proof
+    std::uint64_t dropped = 0;    ///< of these, dropped without proof
     std::uint64_t crossings = 0;  ///< simultaneous dialling, seen by the lower rank
     std::uint64_t redials = 0;
     std::uint64_t rests = 0;  ///< times that the listener rested: no descriptor, or no place

@@ -57,9 +57,9 @@ std::vector<std::byte> random_bytes_of(std::mt19937_64& random, std::size_t size
   return bytes;
 }
 
-/// One stranger of each kind.
-void send_strangers(const std::string& address, std::mt19937_64& random,
-                    std::vector<RawClient>& clients) {
+/// One connection of each kind that proves no rank.
+void send_invalid(const std::string& address, std::mt19937_64& random,
+                  std::vector<RawClient>& clients) {
   clients.emplace_back(address).say(random_bytes_of(random, 1 + random() % 5000));
   clients.emplace_back(address).say("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   clients.emplace_back(address);  // says nothing
@@ -100,8 +100,8 @@ TEST(TcpPending, DisturbNobody) {
   int round = 0;
   ASSERT_TRUE(ranks.until([&] {
     if (round < kRounds) {
-      send_strangers(ranks.fixture().at(0).address(), random, clients);
-      send_strangers(ranks.fixture().at(1).address(), random, clients);
+      send_invalid(ranks.fixture().at(0).address(), random, clients);
+      send_invalid(ranks.fixture().at(1).address(), random, clients);
       ++round;
     }
     there.push(ranks);
@@ -115,13 +115,13 @@ TEST(TcpPending, DisturbNobody) {
     const auto& a = ranks.fixture().at(0).counters();
     const auto& b = ranks.fixture().at(1).counters();
     // One connection of all was the pair's own (or two, if both dialled).
-    return a.strangers >= kRounds * 10 && b.strangers >= kRounds * 10;
+    return a.dropped >= kRounds * 10 && b.dropped >= kRounds * 10;
   }));
   EXPECT_FALSE(ranks.sink(0).lost(1));
   EXPECT_FALSE(ranks.sink(1).lost(0));
   const auto lines = remarks.lines();
   ASSERT_FALSE(lines.empty());
-  // 440 strangers of two ranks.
+  // 440 connections of two ranks.
   constexpr std::size_t kKinds = 7;
   const auto seconds =
       std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count();
@@ -149,7 +149,7 @@ TEST(TcpPending, KeepTheirPlacesAndTheRestWaits) {
   ASSERT_TRUE(rank.until([&] { return rank.transport->counters().rests == 1; }));
   for (int i = 0; i < 1000; ++i) rank.transport->poll();
   EXPECT_EQ(rank.transport->counters().accepted, kPlaces) << "what waits holds nothing of ours";
-  EXPECT_EQ(rank.transport->counters().strangers, 0U) << "none has to go for another";
+  EXPECT_EQ(rank.transport->counters().dropped, 0U) << "none has to go for another";
   LoneRank other(patient(1, 2));
   ASSERT_TRUE(other.transport->set_addresses({rank.transport->address(), ""}).ok());
   other.transport->send(0, head_of(1, 0), nullptr, 1);
@@ -159,7 +159,7 @@ TEST(TcpPending, KeepTheirPlacesAndTheRestWaits) {
     other.transport->poll();
     return rank.sink.received(1) == 1;
   }));
-  EXPECT_EQ(rank.transport->counters().strangers, 60U);
+  EXPECT_EQ(rank.transport->counters().dropped, 60U);
   EXPECT_EQ(other.transport->counters().redials, 0U);
 }
 
@@ -187,13 +187,13 @@ TEST(TcpPending, MakeRoomWhereTheySayNoHelloAndAllPlacesAreTaken) {
   })) << "a rank behind them waits for as long as a handshake may take";
   EXPECT_FALSE(slow.closed());
   EXPECT_FALSE(other.sink.lost(0));
-  const std::uint64_t dropped = rank.transport->counters().strangers;
+  const std::uint64_t dropped = rank.transport->counters().dropped;
   EXPECT_GE(dropped, kPending - kPlaces);
   // Places are free now, so the rest may take its time.
   for (int i = 0; i < 1000; ++i) rank.transport->poll();
   std::this_thread::sleep_until(std::chrono::steady_clock::now() + 3 * options.hello_timeout);
   for (int i = 0; i < 1000; ++i) rank.transport->poll();
-  EXPECT_EQ(rank.transport->counters().strangers, dropped);
+  EXPECT_EQ(rank.transport->counters().dropped, dropped);
 }
 
 /// So many as the descriptors of this process allow, each with five of them; at most 999.
@@ -230,7 +230,7 @@ TEST(TcpPending, HonestOnesAllConnectThoughTheyAnswerLate) {
     for (int i = 0; i < 1000; ++i) rank.transport->poll();
   }
   EXPECT_TRUE(connected());
-  EXPECT_EQ(rank.transport->counters().strangers, 0U);
+  EXPECT_EQ(rank.transport->counters().dropped, 0U);
   for (const auto& other : others) EXPECT_LE(other->counters().redials, 2U);
 }
 
@@ -253,7 +253,7 @@ TEST(TcpPending, AreDroppedWhenTheyDoNotProveThemselvesInTime) {
     (*transport)->poll();
   }
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(140));
-  EXPECT_EQ((*transport)->counters().strangers, 2U);
+  EXPECT_EQ((*transport)->counters().dropped, 2U);
 }
 
 /// The status of a rank that dials rank 0 at the address of `theirs`.

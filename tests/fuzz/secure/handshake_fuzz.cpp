@@ -1,5 +1,5 @@
-// A stranger may say anything: it is never taken for a rank of the job. A change by somebody on the
-// way is always noticed.
+// A foreign peer may send anything: it is never taken for a rank of the job. A change by somebody
+// on the way is always noticed.
 
 #include <algorithm>
 #include <cstdint>

@@ -242,7 +242,7 @@ def test_tcp_store_of_several_processes(tmp_path):
     """, 3, tmp_path, init=False)
 
 
-def test_tcp_store_tells_who_is_missing_and_refuses_strangers():
+def test_tcp_store_tells_who_is_missing_and_refuses_other_secrets():
     with pytest.raises(tutti.TimeoutError, match="1 of 2 users"):
         tutti.TCPStore("127.0.0.1", 0, 2, True, timeout=0.1)
     with pytest.raises(ValueError, match="port"):

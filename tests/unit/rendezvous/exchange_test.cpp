@@ -158,7 +158,7 @@ TEST(Exchange, ARankThatIsLostIsToldToAllAtOnce) {
   for (const bool has_arrived : {false, true}) {
     auto store = tutti::make_tcp_store({.serve = true, .timeout = 20s});
     auto victim = std::make_unique<AbruptStore>(store->port());
-    ASSERT_TRUE(tutti::rendezvous::promise(*victim, "addresses", 2, 4));
+    ASSERT_TRUE(tutti::rendezvous::set_exchange_will(*victim, "addresses", 2, 4));
     if (has_arrived) {
       // All it does in an exchange but for waiting.
       const auto outcome =
@@ -196,8 +196,8 @@ TEST(Exchange, AWillIsTakenBackWhenAllHaveCome) {
 
 TEST(Exchange, WhoCannotComeSaysWhy) {
   auto store = tutti::make_hash_store();
-  tutti::rendezvous::excuse(*store, "addresses", 1, 3,
-                            tutti::Status(Errc::invalid_argument, "no such address"));
+  tutti::rendezvous::report_failure(*store, "addresses", 1, 3,
+                                    tutti::Status(Errc::invalid_argument, "no such address"));
   for (const Outcome& outcome : run(*store, {{0, 3}, {2, 3}}, 15s)) {
     EXPECT_EQ(outcome.status().code(), Errc::peer_left);
     EXPECT_EQ(outcome.status().culprit(), 1);

@@ -162,9 +162,9 @@ TEST(Handshake, BelievesNobodyWithoutAProofThatThePeerIsGone) {
   // Said in a reply, by whoever listens there now, and not in a verdict behind the peer's proof.
   for (const Refusal said : {Refusal::leaving, Refusal::gone, Refusal::connected}) {
     auto dialler = Handshake::dialler({1, 4, 77, 5, secret}, 2, nonce_of(1));
-    auto stranger = Handshake::acceptor({2, 4, 78, 5, {}}, nonce_of(2));
-    stranger.feed(take_out(dialler));
-    Bytes reply = take_out(stranger);
+    auto other = Handshake::acceptor({2, 4, 78, 5, {}}, nonce_of(2));
+    other.feed(take_out(dialler));
+    Bytes reply = take_out(other);
     ASSERT_EQ(reply.size(), kReplyBytes);
     ASSERT_NE(reply[kRefusalAt], std::byte{0});
     reply[kRefusalAt] = static_cast<std::byte>(said);
@@ -236,7 +236,7 @@ TEST(Handshake, DropsForeignProtocolsAtTheFirstWrongByte) {
     acceptor.feed({data, text.size()});
     EXPECT_EQ(acceptor.state(), State::failed) << text;
     EXPECT_TRUE(acceptor.foreign()) << text;
-    EXPECT_TRUE(acceptor.outgoing().empty()) << "strangers get no answer";
+    EXPECT_TRUE(acceptor.outgoing().empty()) << "an unknown peer gets no answer";
   }
   // Its own hello, as when a port is dialled from itself.
   auto dialler = Handshake::dialler(mine, 1, nonce_of(1));
@@ -273,7 +273,7 @@ TEST(Handshake, NamesBothKeysWhereTheyDiffer) {
   }
 }
 
-TEST(Handshake, ShowsNoTerminalWhatAStrangerTells) {
+TEST(Handshake, EscapesTextOfAnUnknownPeer) {
   Parties pair;
   pair.dialler_secret[0] ^= std::byte{1};
   const std::string wild(1000, '\x1b');
@@ -340,7 +340,7 @@ TEST(Handshake, AStoreWaitsForTheProofOnceMoreInsideTheEncryption) {
   }
 }
 
-TEST(Handshake, AStoreAndARankAreStrangers) {
+TEST(Handshake, AStoreAndARankRefuseEachOther) {
   Parties pair;
   pair.dialler_party.purpose = Purpose::store;
   auto [dialler, acceptor] = pair.run();

@@ -156,9 +156,9 @@ void fill(const os::Fd& fd, std::span<const std::byte> bytes) {
   }
 }
 
-TEST(TcpServer, SaysFarewellBehindAnswersThatAreStillUnread) {
-  // They fill what the kernels hold, so the graceful shutdown cannot be said at once; and what he
-  // asks for meanwhile is unread when the server ends.
+TEST(TcpServer, AnnouncesItsShutdownBehindUnreadAnswers) {
+  // The answers fill the buffers of the kernels, so the shutdown cannot be announced at once; and
+  // what the user asks for meanwhile is unread when the server ends.
   TcpServerOptions options;
   options.shutdown_timeout = 60s;
   auto server = serve(std::move(options));
@@ -176,7 +176,7 @@ TEST(TcpServer, SaysFarewellBehindAnswersThatAreStillUnread) {
   const auto ids = last_words(fd);
   ending.join();
   ASSERT_TRUE(ids) << "cut off";
-  // Nothing is missing, and the graceful shutdown is last. There is no room for request 9: if the
+  // Nothing is missing, and the announcement is last. There is no room for request 9: if the
   // server had begun to read it, it is answered with an error.
   EXPECT_THAT(*ids, testing::AnyOf(testing::ElementsAre(7, 8, kGracefulShutdownId),
                                    testing::ElementsAre(7, 8, 9, kGracefulShutdownId)));

@@ -27,7 +27,7 @@ namespace os = tutti::os;
 
 namespace {
 
-TEST(TcpStore, StrangersDisturbNobody) {
+TEST(TcpStore, PendingConnectionsDisturbNobody) {
   TcpServerOptions options;
   options.hello_timeout = 300ms;
   options.secret = std::vector<std::byte>(32, std::byte{5});
@@ -35,9 +35,9 @@ TEST(TcpStore, StrangersDisturbNobody) {
   auto store = join(server->address().port(), options.secret);
 
   std::mt19937 random(7);
-  std::vector<os::Fd> strangers;
+  std::vector<os::Fd> pending;
   // Half-open, silent.
-  for (int i = 0; i < 20; ++i) strangers.push_back(dial(*server));
+  for (int i = 0; i < 20; ++i) pending.push_back(dial(*server));
   // Random bytes, huge lengths, half a hello, HTTP.
   for (int i = 0; i < 60; ++i) {
     os::Fd fd = dial(*server);
@@ -56,10 +56,10 @@ TEST(TcpStore, StrangersDisturbNobody) {
     }
     // The server may have hung up already.
     static_cast<void>(os::send_all(fd.get(), bytes, Clock::now() + 5s));
-    strangers.push_back(std::move(fd));
+    pending.push_back(std::move(fd));
     EXPECT_EQ(store->add("work", 1), i + 1) << "the job goes on";
   }
-  for (const os::Fd& stranger : strangers) EXPECT_TRUE(hung_up(stranger, 5s));
+  for (const os::Fd& connection : pending) EXPECT_TRUE(hung_up(connection, 5s));
   EXPECT_EQ(store->add("work", 0), 60);
 }
 
@@ -85,17 +85,17 @@ TEST(TcpStore, AWrongProofIsHungUpOn) {
   EXPECT_TRUE(hung_up(fd, 5s));
 }
 
-TEST(TcpStore, StrangersKeepTheirPlacesAndTheRestWaits) {
+TEST(TcpStore, PendingConnectionsKeepTheirPlacesAndTheRestWaits) {
   TcpServerOptions options;
   options.max_pending = 8;
   options.hello_timeout = 10min;
   auto server = serve(options);
-  std::vector<os::Fd> strangers;
-  for (int i = 0; i < 40; ++i) strangers.push_back(dial(*server));
+  std::vector<os::Fd> pending;
+  for (int i = 0; i < 40; ++i) pending.push_back(dial(*server));
   auto store = std::async(std::launch::async, [&] { return join(server->address().port()); });
-  for (const os::Fd& stranger : strangers) EXPECT_FALSE(hung_up(stranger, 1ms));
+  for (const os::Fd& connection : pending) EXPECT_FALSE(hung_up(connection, 1ms));
   // The user comes in behind those who give their places up.
-  for (int i = 0; i < 40; ++i) strangers[static_cast<std::size_t>(i)].reset();
+  for (int i = 0; i < 40; ++i) pending[static_cast<std::size_t>(i)].reset();
   store.get()->set("still", "served");
 }
 

@@ -141,11 +141,11 @@ TEST(TlsStore, DropsWhoSpeaksSomethingElse) {
   const auto server = serve(options);
   const auto store = join(*server);
   for (const std::string word : {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\xff\xff", "tuttist"}) {
-    const os::Fd stranger = half_open(*server);
+    const os::Fd connection = half_open(*server);
     std::string text = word;
     text.resize(2000, 'z');
-    EXPECT_TRUE(os::send_all(stranger.get(), std::as_bytes(std::span(text)), Clock::now() + 5s));
-    EXPECT_TRUE(hung_up(stranger, 5s)) << word;
+    EXPECT_TRUE(os::send_all(connection.get(), std::as_bytes(std::span(text)), Clock::now() + 5s));
+    EXPECT_TRUE(hung_up(connection, 5s)) << word;
   }
   store->set("still", "served");
   EXPECT_EQ(store->get("still"), "served");
@@ -156,11 +156,11 @@ TEST(TlsStore, KeepsAtMostSoManyWithWhomTlsDoesNotBegin) {
   options.hello_timeout = 60s;
   options.max_pending = 8;
   const auto server = serve(options);
-  std::vector<os::Fd> strangers;
-  for (int i = 0; i < 8; ++i) strangers.push_back(half_open(*server));
-  for (int i = 0; i < 22; ++i) strangers.push_back(dial(*server));
-  for (const os::Fd& stranger : strangers) EXPECT_FALSE(hung_up(stranger, 1ms));
-  strangers.clear();
+  std::vector<os::Fd> pending;
+  for (int i = 0; i < 8; ++i) pending.push_back(half_open(*server));
+  for (int i = 0; i < 22; ++i) pending.push_back(dial(*server));
+  for (const os::Fd& connection : pending) EXPECT_FALSE(hung_up(connection, 1ms));
+  pending.clear();
   join(*server)->set("still", "served");
 }
 
