@@ -11,7 +11,7 @@
 #include <tutti/error.hpp>
 
 #include "logs.hpp"
-#include "meeting.hpp"
+#include "node_rendezvous.hpp"
 #include "options.hpp"
 #include "os/fd.hpp"
 #include "os/process.hpp"

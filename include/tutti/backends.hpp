@@ -48,8 +48,8 @@ struct WorldOptions {
   /// To be called once when this rank has left in peace and its peers have been told. Empty: nobody
   /// else is to be told.
   std::function<void()> left = {};
-  /// Where the ranks have met: a part of that store for the backend of this world alone. To be kept
-  /// as long as the world lives, since this rank may serve it. Null where they met without one.
+  /// A part of the store of the rendezvous, for the backend of this world alone. Keep it as long as
+  /// the world lives, since this rank may serve it. Null if the rendezvous had no store.
   std::shared_ptr<Store> store = nullptr;
   /// The caller's options for the backend (InitOptions::backend_options); may be empty.
   std::any backend_options = {};
@@ -92,7 +92,7 @@ struct BackendFactory {
   /// How many worlds of this process live, be it by their groups or Works. No function: not told.
   std::function<int()> alive = {};
   /// The command that starts so many ranks on this host, where only a launcher of its own can. No
-  /// function: any launcher that tells ranks where they meet.
+  /// function: any launcher that sets the variables of the rendezvous.
   std::function<Result<LaunchCommand>(int ranks)> launch = {};
   /// What it promises and what it does not, in memory that stays; a promise that is missing is not
   /// kept.

@@ -18,17 +18,17 @@ namespace tutti {
 
 /// How a process finds the others. A value that is given here beats the environment.
 struct InitOptions {
-  /// Where to meet: "env://" (absent means that too), "tcp://host:port", which rank 0 serves, or
+  /// The place of the rendezvous: "env://" (absent means that too), "tcp://host:port", which rank 0 serves, or
   /// "file:///path", a file that all see; each with "?rank=..&world_size=.." if these are said
   /// nowhere else.
   std::optional<std::string> init_method = std::nullopt;
-  /// To meet in a store of your own instead; kept as long as the world lives.
+  /// A store of your own instead; kept as long as the world lives.
   std::shared_ptr<Store> store = nullptr;
-  /// Name of this meeting: processes meet that give the same, whatever groups they were in before;
-  /// empty is a name, too. Under one name the same ranks may meet again and again. Where ranks have
-  /// new numbers, or processes have come or gone (the survivors of a failure), take a name that was
-  /// not used in this job. Up to 128 bytes without control characters.
-  std::string meeting = {};
+  /// Only processes that give the same name find each other; empty is a name, too. The same ranks
+  /// may use one name again and again. If ranks have new numbers, or processes have come or gone
+  /// (the survivors of a failure), take a name that was not used before in this store. Up to 128
+  /// bytes without control characters.
+  std::string job_name = {};
   std::optional<int> rank = std::nullopt;  ///< absent: as the URL says; RANK; the launcher's
   std::optional<int> size = std::nullopt;  ///< absent: as the URL says; WORLD_SIZE; the launcher's
   std::optional<std::string> master_addr = std::nullopt;

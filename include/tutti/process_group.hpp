@@ -60,8 +60,8 @@ class ProcessGroup {
   /// Of operations that this rank starts from now on and that say none; operations that run keep
   /// theirs. Local: ranks may differ. InvalidArgument unless it is positive.
   void set_timeout(std::chrono::nanoseconds timeout);
-  /// The store in which the ranks of the world met: a part of it for the program's own keys, which
-  /// all groups of the world share. Null where they met without one (ranks as threads, an
+  /// A part of the store of the rendezvous for the program's own keys, which
+  /// all groups of the world share. Null if the rendezvous had no store (ranks as threads, an
   /// exchange). It lives as long as the world, or as a reference to it.
   [[nodiscard]] std::shared_ptr<Store> store() const noexcept;
   /// Every rank has proved that it belongs to the job (docs/security.md). If not, read nothing from

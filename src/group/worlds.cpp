@@ -164,7 +164,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   if (Status s = check_backend(options.config.backend); !s.ok()) return s;
   const BackendFactory factory = *factory_of(options.config.backend);
   std::shared_ptr<Store> programs;
-  if (options.store) {  // keys of the program, of the backend and of the meeting never meet
+  if (options.store) {  // keys of the program, of the backend and of the rendezvous are apart
     programs = make_prefix_store("program", options.store);
     options.store = make_prefix_store("backend", options.store);
   }

@@ -16,7 +16,7 @@ namespace tutti::rendezvous {
 
 /// All variables of ours that are read while processes find each other, beside the settings
 /// (Config). Where one is read, it stands here; tools/check_docs.py looks.
-inline constexpr std::array kMeetingVariables = {"TUTTI_AGENT_STORE", "TUTTI_INSECURE",
+inline constexpr std::array kRendezvousVariables = {"TUTTI_AGENT_STORE", "TUTTI_INSECURE",
                                                  "TUTTI_JOB",         "TUTTI_SECRET_FD",
                                                  "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT"};
 

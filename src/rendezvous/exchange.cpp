@@ -288,7 +288,7 @@ Status Exchange::who_is_missing() {
       Errc::timeout,
       fmt::format("{} {} of {} {} not joined after {:.1f} s {}; {} started, with "
                   "the same MASTER_ADDR and MASTER_PORT (or init_method)? Survivors of a failure "
-                  "that have new ranks need a new name to meet under (InitOptions::meeting, "
+                  "that have new ranks need a new job name (InitOptions::job_name, "
                   "group_name)",
                   missing == 1 ? "rank" : "ranks", names, size_, missing == 1 ? "has" : "have",
                   took, where(), missing == 1 ? "was it" : "were they"));

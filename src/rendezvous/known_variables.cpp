@@ -73,7 +73,7 @@ std::vector<std::string> setting_variables() {
 
 std::vector<std::string> known_variables() {
   std::vector<std::string> names = setting_variables();
-  names.insert(names.end(), kMeetingVariables.begin(), kMeetingVariables.end());
+  names.insert(names.end(), kRendezvousVariables.begin(), kRendezvousVariables.end());
   names.insert(names.end(), base::kLibraryVariables.begin(), base::kLibraryVariables.end());
   return names;
 }

@@ -55,7 +55,7 @@ Status check_master(const std::string& host, int port, const char* variable) {
   return {};
 }
 
-// Counts the groups of this process per store, name of the meeting and rank (ranks may be threads).
+// Counts the groups of this process per store, job name and rank (ranks may be threads).
 class Generations {
  public:
   std::uint64_t next(const std::string& key) {
@@ -77,17 +77,17 @@ Generations& generations() {
   return *instance;
 }
 
-// The number by which a store of rank 0 is known that serves a meeting with a name. These have no
-// order: who comes too early to the next one must not be taken for late.
-std::uint32_t number_of_meeting(const std::string& meeting, std::uint64_t generation) {
-  const std::uint64_t hash = base::fnv_of(fmt::format("{} {}", generation, meeting));
+// The generation of a store that rank 0 serves under a job name. These have no order: a rank that
+// comes too early to the next one must not be taken for late.
+std::uint32_t number_of_job_name(const std::string& job_name, std::uint64_t generation) {
+  const std::uint64_t hash = base::fnv_of(fmt::format("{} {}", generation, job_name));
   return store::kUnorderedGeneration | static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 
-// What all ways have in common: a checked place and the job's secret.
-class Meeting {
+// Shared by all schemes: a checked rank and size, and the job's secret.
+class RendezvousHandler {
  public:
-  explicit Meeting(const Settings& settings)
+  explicit RendezvousHandler(const Settings& settings)
       : settings_(settings), environment_(settings.environment) {
     place_.rank = settings.rank;
     place_.size = settings.size;
@@ -100,23 +100,23 @@ class Meeting {
   Result<Rendezvous> by_store();
 
  private:
-  // Where the ranks of one host meet that know nothing but each other's launcher.
+  // The file for ranks of one host that know nothing but their launcher.
   [[nodiscard]] Result<std::string> local_path() const;
-  // Part of a store that belongs to this meeting: of all its groups.
+  // The part of a store that belongs to this job name: of all its groups.
   [[nodiscard]] std::string part() const {
-    return settings_.meeting.empty() ? "tutti/" : fmt::format("tutti/named/{}/", settings_.meeting);
+    return settings_.job_name.empty() ? "tutti/" : fmt::format("tutti/named/{}/", settings_.job_name);
   }
   // By which this process counts the groups it makes at one place.
   [[nodiscard]] std::string counter(const std::string& place) const {
-    return fmt::format("{} {} {}", place, result_.rank, settings_.meeting);
+    return fmt::format("{} {} {}", place, result_.rank, settings_.job_name);
   }
   // What the ranks find each other by; `store` is the whole one.
   void take_part_of(const std::shared_ptr<Store>& store) {
     result_.store = make_prefix_store(fmt::format("{}{}", part(), result_.generation), store);
   }
-  // The connections of ranks are told from those of other meetings of this job.
+  // Connections of ranks of other job names are refused.
   Rendezvous found() {
-    if (!settings_.meeting.empty()) result_.job += "\n" + settings_.meeting;
+    if (!settings_.job_name.empty()) result_.job += "\n" + settings_.job_name;
     return std::move(result_);
   }
   // Rank, size and a given secret into the result; `how` names the way that needs them.
@@ -143,7 +143,7 @@ class Meeting {
   Rendezvous result_;
 };
 
-Status Meeting::settle(std::string_view how) {
+Status RendezvousHandler::settle(std::string_view how) {
   std::string missing;
   if (!place_.rank) missing = "rank";
   if (!place_.size) missing += missing.empty() ? "world_size" : " and world_size";
@@ -164,14 +164,14 @@ Status Meeting::settle(std::string_view how) {
   return {};
 }
 
-Status Meeting::take_secret() {
+Status RendezvousHandler::take_secret() {
   auto secret = store::job_secret(environment_.lookup(), settings_.secret);
   if (!secret) return secret.status();
   use(std::move(*secret));
   return {};
 }
 
-Result<Rendezvous> Meeting::by_env() {
+Result<Rendezvous> RendezvousHandler::by_env() {
   if (Status s = complete(place_, environment_); !s) return s;
   std::optional<int> port = settings_.master_port;
   const char* variable = "MASTER_PORT";
@@ -222,7 +222,7 @@ Result<Rendezvous> Meeting::by_env() {
   return over_tcp(*master, *port, *agent);
 }
 
-Result<Rendezvous> Meeting::by_tcp(const Url& url) {
+Result<Rendezvous> RendezvousHandler::by_tcp(const Url& url) {
   if (!place_.rank) place_.rank = url.rank;
   if (!place_.size) place_.size = url.size;
   if (Status s = complete(place_, environment_); !s) return s;
@@ -231,7 +231,7 @@ Result<Rendezvous> Meeting::by_tcp(const Url& url) {
   return over_tcp(url.host, url.port, false);
 }
 
-Result<Rendezvous> Meeting::by_file(const Url& url) {
+Result<Rendezvous> RendezvousHandler::by_file(const Url& url) {
   if (!place_.rank) place_.rank = url.rank;
   if (!place_.size) place_.size = url.size;
   if (Status s = complete(place_, environment_); !s) return s;
@@ -239,7 +239,7 @@ Result<Rendezvous> Meeting::by_file(const Url& url) {
   return over_file(url.path);
 }
 
-Result<Rendezvous> Meeting::by_store() {
+Result<Rendezvous> RendezvousHandler::by_store() {
   if (Status s = complete(place_, environment_); !s) return s;
   if (Status s = settle("a store of your own"); !s) return s;
   // One that is drawn in the store can be read on the way there.
@@ -258,7 +258,7 @@ Result<Rendezvous> Meeting::by_store() {
 }
 
 // All ranks are children of one process, whose number is not used again while they live.
-Result<std::string> Meeting::local_path() const {
+Result<std::string> RendezvousHandler::local_path() const {
   std::string job = place_.launcher_job;
   if (job.find_first_not_of(' ') == std::string::npos) {
     const pid_t parent = ::getppid();
@@ -278,7 +278,7 @@ Result<std::string> Meeting::local_path() const {
   return fmt::format("/tmp/tutti-job-{}-{}", ::geteuid(), name.value());
 }
 
-Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
+Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool agent) {
   if (Status s = take_secret(); !s) return s;
   result_.master_addr = std::move(host);
   result_.master_port = static_cast<std::uint16_t>(port);
@@ -299,9 +299,9 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
     options.users = result_.size;
     // When our time is over, so is that of whoever has not come: we do not stay for them.
     options.come_within = settings_.timeout;
-    options.generation = settings_.meeting.empty()
+    options.generation = settings_.job_name.empty()
                              ? static_cast<std::uint32_t>(result_.generation)
-                             : number_of_meeting(settings_.meeting, result_.generation);
+                             : number_of_job_name(settings_.job_name, result_.generation);
   }
   try {
     // The will goes with us into the store: whoever is killed later is missed at once.
@@ -337,7 +337,7 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   return found();
 }
 
-Result<Rendezvous> Meeting::over_file(const std::string& path) {
+Result<Rendezvous> RendezvousHandler::over_file(const std::string& path) {
   try {
     FileStoreOptions options;
     options.path = path;
@@ -354,7 +354,7 @@ Result<Rendezvous> Meeting::over_file(const std::string& path) {
   }
 }
 
-Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
+Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& store,
                                        const std::string& place) {
   const std::string key = counter(place);
   result_.generation = generations().next(key);
@@ -390,34 +390,34 @@ Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
   return found();
 }
 
-Status check_meeting(const std::string& name) {
-  if (name.size() > kMostMeetingBytes) {
-    return cannot_join(fmt::format("the name of the meeting has {} bytes, at most {} are taken",
-                                   name.size(), kMostMeetingBytes));
+Status check_job_name(const std::string& name) {
+  if (name.size() > kMostJobNameBytes) {
+    return cannot_join(fmt::format("the job name has {} bytes, at most {} are taken",
+                                   name.size(), kMostJobNameBytes));
   }
   for (const char c : name) {
     if (static_cast<unsigned char>(c) < ' ' || c == 127)
-      return cannot_join("the name of the meeting has a control character in it");
+      return cannot_join("the job name has a control character in it");
   }
   return {};
 }
 
 }  // namespace
 
-Result<Rendezvous> from_env(const Settings& settings) { return Meeting(settings).by_env(); }
+Result<Rendezvous> from_env(const Settings& settings) { return RendezvousHandler(settings).by_env(); }
 
 Result<Rendezvous> find_others(const Settings& settings) {
   if (settings.store && settings.init_method)
     return cannot_join("a store and init_method were given; give one of them");
-  if (Status s = check_meeting(settings.meeting); !s) return s;
-  Meeting meeting(settings);
-  if (settings.store) return meeting.by_store();
-  if (!settings.init_method) return meeting.by_env();
+  if (Status s = check_job_name(settings.job_name); !s) return s;
+  RendezvousHandler handler(settings);
+  if (settings.store) return handler.by_store();
+  if (!settings.init_method) return handler.by_env();
   auto url = parse_url(*settings.init_method);
   if (!url) return url.status();
   switch (url->scheme) {
-    case Url::Scheme::tcp: return meeting.by_tcp(*url);
-    case Url::Scheme::file: return meeting.by_file(*url);
+    case Url::Scheme::tcp: return handler.by_tcp(*url);
+    case Url::Scheme::file: return handler.by_file(*url);
     case Url::Scheme::env: break;
   }
   Settings completed = settings;

@@ -57,15 +57,15 @@ struct Rendezvous {
   std::function<void()> leave = {};
 };
 
-/// What the caller says himself goes before what the environment says.
+/// Values that are given here precede those of the environment.
 struct Settings {
-  /// Where to meet, as `parse_url` takes it; absent: env://.
+  /// The place of the rendezvous, as `parse_url` takes it; absent: env://.
   std::optional<std::string> init_method;
-  /// To meet here; then there is no init_method.
+  /// The store of the rendezvous; then there is no init_method.
   std::shared_ptr<Store> store;
-  /// Those meet who give the same; empty is the meeting of who gives none. Where ranks have changed
-  /// or processes are new, who counts his own groups counts wrong, so such a set takes a new name.
-  std::string meeting = {};
+  /// Only ranks that give the same name find each other; empty is a name, too. Each process counts
+  /// its groups under a name, so ranks that have changed or are new need a new name.
+  std::string job_name = {};
   std::optional<int> rank;
   std::optional<int> size;
   std::optional<int> local_rank;
@@ -87,7 +87,7 @@ struct Settings {
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
 };
 
-inline constexpr std::size_t kMostMeetingBytes = 128;
+inline constexpr std::size_t kMostJobNameBytes = 128;
 
 /// Finds the others where the settings say. Reaches the store before it returns, but does not wait
 /// for the other ranks: `exchange` does.

@@ -180,20 +180,20 @@ class CheckDocs(PlantedTree):
         self.plant_promises(test="unit/speed_test.cpp IsLow")
         self.assert_fault("check_docs", "names a test that is not there: unit/speed_test.cpp IsLow")
 
-    def plant_meeting(self, listed='"TUTTI_JOB", "TUTTI_STORE_PORT"', read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT");'):
+    def plant_rendezvous(self, listed='"TUTTI_JOB", "TUTTI_STORE_PORT"', read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT");'):
         self.plant_config()
-        self.plant("src/rendezvous/environment.hpp", f"constexpr std::array kMeetingVariables = {{{listed}}};\n")
+        self.plant("src/rendezvous/environment.hpp", f"constexpr std::array kRendezvousVariables = {{{listed}}};\n")
         self.plant("src/rendezvous/meet.cpp", read + "\n")
         self.plant("docs/configuration.md", "| `TUTTI_SPEED` | `speed` |\n`TUTTI_JOB` `TUTTI_STORE_PORT`\n")
 
-    def test_meeting_reads_what_is_listed(self):
-        self.plant_meeting()
+    def test_rendezvous_reads_what_is_listed(self):
+        self.plant_rendezvous()
         self.assert_clean("check_docs")
-        self.plant_meeting(read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT"); text("TUTTI_SPEED");')
+        self.plant_rendezvous(read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT"); text("TUTTI_SPEED");')
         self.assert_clean("check_docs")  # a setting
-        self.plant_meeting(listed='"TUTTI_JOB"')
-        self.assert_fault("check_docs", "meet.cpp: TUTTI_STORE_PORT does not stand in kMeetingVariables")
-        self.plant_meeting(read='text("TUTTI_JOB");')
+        self.plant_rendezvous(listed='"TUTTI_JOB"')
+        self.assert_fault("check_docs", "meet.cpp: TUTTI_STORE_PORT does not stand in kRendezvousVariables")
+        self.plant_rendezvous(read='text("TUTTI_JOB");')
         self.assert_fault("check_docs", "nothing in src/rendezvous reads TUTTI_STORE_PORT")
 
     def test_variable_of_another_launcher_must_be_listed(self):

@@ -12,7 +12,7 @@ from tutti.errors import Error
 FIRST_TAG = 0x7F000000
 OBJECT_TAG = FIRST_TAG  # lists that are sent: who receives from anybody gets only them
 OBJECT_PART_TAG = FIRST_TAG + 1  # what gather_object and scatter_object_list send
-MEETING_TAG = FIRST_TAG + 0x800000
+RENDEZVOUS_TAG = FIRST_TAG + 0x800000
 _LARGEST_ADDRESS = 1 << 20  # bytes; one has some hundred
 
 
@@ -21,7 +21,7 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
     low = parent._low
     peers = [parent._index[rank] for rank in ranks]
     own = peers.index(parent._own)
-    tag = MEETING_TAG + zlib.crc32(name.encode()) % 0x7FFFFF
+    tag = RENDEZVOUS_TAG + zlib.crc32(name.encode()) % 0x7FFFFF
 
     def exchange(_: str, mine: bytes) -> list[bytes]:
         data = mine.encode() if isinstance(mine, str) else bytes(mine)

@@ -163,7 +163,7 @@ def test_survivors_meet_again_at_a_file_url(tmp_path):
 def test_group_names_that_cannot_be(tmp_path):
     run("""
         raises(TypeError, "group_name is text", lambda: dist.init_process_group(group_name=3))
-        raises(ValueError, "the name of the meeting has 200 bytes",
+        raises(ValueError, "the job name has 200 bytes",
                lambda: dist.init_process_group(group_name="x" * 200))
     """, 1, tmp_path)
 

@@ -88,7 +88,7 @@ TEST(Exchange, MissingRankZeroIsNamedByTheOthers) {
                 AllOf(HasSubstr("rank 0 of 3 has not joined after 1."),
                       HasSubstr("; was it started, with the same MASTER_ADDR and MASTER_PORT (or "
                                 "init_method)? Survivors of a failure that have new ranks need a "
-                                "new name to meet under (InitOptions::meeting, group_name)")));
+                                "new job name (InitOptions::job_name, group_name)")));
   }
 }
 

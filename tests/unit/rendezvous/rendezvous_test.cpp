@@ -91,7 +91,7 @@ class FileUrl : public testing::Test {
   FileUrl() { unlink(path.c_str()); }
   ~FileUrl() override { unlink(path.c_str()); }
   [[nodiscard]] bool there() const { return access(path.c_str(), F_OK) == 0; }
-  const std::string path = testing::TempDir() + "tutti_meeting_" + std::to_string(getpid());
+  const std::string path = testing::TempDir() + "tutti_rendezvous_" + std::to_string(getpid());
   const std::string url = "file://" + path;
 };
 
@@ -113,7 +113,7 @@ TEST_F(FileUrl, AnEmptyFileWillDo) {
   EXPECT_EQ(texts.size(), 2U);
 }
 
-TEST_F(FileUrl, SecretsAreDrawnForEachMeeting) {
+TEST_F(FileUrl, SecretsAreDrawnForEachRendezvous) {
   auto one = find_others(settings_of({}, url + "?rank=0&world_size=1"));
   ASSERT_TRUE(one) << message_of(one);
   EXPECT_GE(one->secret.size(), 32U);
@@ -350,7 +350,7 @@ TEST(GivenStore, OthersMeetUnderANewName) {
       settings.store = store;
       settings.rank = rank;
       settings.size = size;
-      settings.meeting = name;
+      settings.job_name = name;
       return settings;
     });
   };
@@ -371,7 +371,7 @@ TEST(GivenStore, WorldsOfOtherNamesAreOtherJobs) {
     settings.store = store;
     settings.rank = 0;
     settings.size = 1;
-    settings.meeting = name;
+    settings.job_name = name;
     auto found = find_others(settings);
     ASSERT_TRUE(found) << message_of(found);
     jobs.emplace(found->job, name);
@@ -379,13 +379,13 @@ TEST(GivenStore, WorldsOfOtherNamesAreOtherJobs) {
   EXPECT_EQ(jobs.size(), 3U);
 }
 
-TEST(Meeting, ANameThatCannotBeIsRefused) {
+TEST(JobName, ANameThatCannotBeIsRefused) {
   for (const std::string& name : {std::string(129, 'x'), std::string("two\nlines")}) {
     Settings settings = settings_of({}, "tcp://127.0.0.1:1?rank=0&world_size=1");
-    settings.meeting = name;
+    settings.job_name = name;
     auto found = find_others(settings);
     EXPECT_EQ(found.status().code(), Errc::invalid_argument);
-    EXPECT_THAT(message_of(found), HasSubstr("the name of the meeting"));
+    EXPECT_THAT(message_of(found), HasSubstr("the job name"));
   }
 }
 

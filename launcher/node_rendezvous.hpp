@@ -33,10 +33,10 @@ struct JobAddress {
 };
 
 /// Where the workers of a job meet: its secret, and the store, which one node serves.
-class Meeting {
+class NodeRendezvous {
  public:
   /// The options live longer than this.
-  explicit Meeting(const Options& options) : options_(options) {}
+  explicit NodeRendezvous(const Options& options) : options_(options) {}
 
   /// Once, before anything else.
   Status prepare();
