@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/fnv.hpp"
 #include "os/address.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
@@ -148,11 +149,11 @@ Result<std::unique_ptr<store::TcpServer>> NodeRendezvous::make_server(std::uint1
   if (Status status = check_address(); !status) return status;
   store::TcpServerOptions server;
   server.address = store::listening_address(address_.master_addr, port);
-  server.secret = secret_.bytes;
+  server.identity.secret = secret_.bytes;
   server.secret_source = secret_.source;
   server.encrypt = options_.tls;
   server.link_timeout = server.hello_timeout = options_.link_timeout;
-  server.job = address_.job;
+  server.identity.job = base::fnv_of(address_.job);
   return store::TcpServer::start(std::move(server));
 }
 

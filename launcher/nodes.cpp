@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/shown.hpp"
-#include "store/served_store.hpp"
+#include "store/served.hpp"
 
 // Keys, all under "tuttirun", or "tuttirun/<start>" for the workers that were started again:
 //   nodes      how many nodes without a number have come (first start)
@@ -72,9 +72,7 @@ Nodes::Verdict parse_verdict(std::string_view text) {
 
 /// Says good-bye to the server and ends the calls of all threads.
 void hang_up(const TcpStore& store) {
-  const auto* const on_server = dynamic_cast<const store::ServedStore*>(&store);
-  if (on_server == nullptr) return;
-  if (const auto served = on_server->served())
+  if (const auto served = store.served())
     served->client->leave(TcpStore::Clock::now() + kGoodByeTimeout);
 }
 

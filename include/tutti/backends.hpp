@@ -15,6 +15,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
+#include <tutti/job_identity.hpp>
 #include <tutti/promises.hpp>
 #include <tutti/store.hpp>
 
@@ -23,8 +24,7 @@ namespace tutti {
 /// A rank's view of its world before there is a group: who it is and how it reaches the others.
 /// The code that has brought the ranks together fills it in; a backend makes the world of it.
 struct WorldOptions {
-  int rank = 0;
-  int size = 1;
+  JobIdentity identity;
   std::string name = "world";  ///< of the group, for messages
   Config config;
   /// Of all that making the world takes.
@@ -32,9 +32,6 @@ struct WorldOptions {
   /// Gives each rank everybody's text, in the order of the ranks. Blocks, until the deadline at the
   /// latest; all ranks must call it equally often. Only while the world is made.
   std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
-  std::uint64_t job = 0;          ///< tells jobs apart; equal on all ranks
-  std::uint64_t generation = 0;   ///< tells worlds of one job apart; equal on all ranks
-  std::vector<std::byte> secret;  ///< of the job; empty if it has none
   /// Nobody else knows the secret: ProcessGroup::authenticated().
   bool authenticated = false;
   /// The address on which this rank listens; "0.0.0.0" or "::": on all, of both families.

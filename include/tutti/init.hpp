@@ -18,9 +18,9 @@ namespace tutti {
 
 /// How a process finds the others. A value that is given here beats the environment.
 struct InitOptions {
-  /// The place of the rendezvous: "env://" (absent means that too), "tcp://host:port", which rank 0 serves, or
-  /// "file:///path", a file that all see; each with "?rank=..&world_size=.." if these are said
-  /// nowhere else.
+  /// The place of the rendezvous: "env://" (absent means that too), "tcp://host:port", which rank 0
+  /// serves, or "file:///path", a file that all see; each with "?rank=..&world_size=.." if these
+  /// are said nowhere else.
   std::optional<std::string> init_method = std::nullopt;
   /// A store of your own instead; kept as long as the world lives.
   std::shared_ptr<Store> store = nullptr;

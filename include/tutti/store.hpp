@@ -16,6 +16,9 @@
 #include <tutti/error.hpp>
 
 namespace tutti {
+namespace store {
+struct Served;
+}
 
 /// A small table shared by the ranks of a job: keys and values are byte strings. Used to find each
 /// other; collectives never touch it.
@@ -102,6 +105,9 @@ class Store {
 
   /// Names the store in messages, e.g. "the store at 10.0.0.1:29500".
   [[nodiscard]] virtual std::string describe() const { return "the store"; }
+
+  /// The connection to the server that keeps this store, for the library's own use. Null: none.
+  [[nodiscard]] virtual std::shared_ptr<const store::Served> served() const { return nullptr; }
 
  protected:
   using Deadline = Clock::time_point;

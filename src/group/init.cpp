@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/fnv.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
-#include "engine/call_code.hpp"
 #include "group/common_secret.hpp"
 #include "group/worlds.hpp"
 #include "rendezvous/environment.hpp"
@@ -71,20 +71,20 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
     if (secret->bytes.empty())
       return without(
           "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
-    result.secret = std::move(secret->bytes);
+    result.identity.secret = std::move(secret->bytes);
   }
-  result.rank = *options.rank;
-  result.size = *options.size;
+  result.identity.rank = *options.rank;
+  result.identity.size = *options.size;
   result.master_addr = options.master_addr.value_or("");
   if (config.port || !config.advertise.empty()) {  // else nobody asks for it
     auto local = rendezvous::Environment({}).number("LOCAL_RANK");
     if (!local) return local.status();
     result.local_rank = local->value_or(0);
   }
-  result.generation = 1;
+  result.identity.generation = 1;
   // Rank 0 draws what tells this world from others, and proves membership.
   std::string drawn;
-  if (result.rank == 0) {
+  if (result.identity.rank == 0) {
     std::random_device random;
     for (int word = 0; word < 8; ++word) drawn += std::to_string(random()) + " ";
   }
@@ -97,7 +97,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   }
   Result<std::vector<std::string>> texts = options.exchange("world", drawn);
   if (!texts) return texts.status();
-  if (texts->size() != base::as_size(result.size) || texts->front().empty()) {
+  if (texts->size() != base::as_size(result.identity.size) || texts->front().empty()) {
     return without("it did not give the texts of all ranks");
   }
   if (offer) {
@@ -112,7 +112,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
     auto common = offer->common(lines);
     if (!common) return common.status();
     if (*common) {
-      result.secret = std::move(**common);
+      result.identity.secret = std::move(**common);
     } else if (config.tls) {
       return without("TUTTI_TLS needs a secret that all ranks have, and theirs differ");
     } else {
@@ -121,10 +121,11 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
                 "which they meet: who can read that store can join them");
     }
   }
-  result.authenticated = !result.secret.empty() || options.exchange_is_private;
-  result.job = texts->front();
-  if (result.secret.empty()) {
-    for (const char letter : result.job) result.secret.push_back(static_cast<std::byte>(letter));
+  result.authenticated = !result.identity.secret.empty() || options.exchange_is_private;
+  result.identity.job = base::fnv_of(texts->front());
+  if (result.identity.secret.empty()) {
+    for (const char letter : texts->front())
+      result.identity.secret.push_back(static_cast<std::byte>(letter));
   }
   return result;
 }
@@ -178,17 +179,18 @@ ProcessGroup init_process_group(const InitOptions& given) {
   // From here on the others hear of it at once if we are killed, or cannot go on.
   const auto report = [&](const Status& why) {
     if (place.store)
-      rendezvous::report_failure(*place.store, rendezvous::kWorldExchange, place.rank,
-                                 place.size, why);
+      rendezvous::report_failure(*place.store, rendezvous::kWorldExchange, place.identity.rank,
+                                 place.identity.size, why);
   };
   if (place.store) {
-    raise_if(rendezvous::set_exchange_will(*place.store, rendezvous::kWorldExchange, place.rank,
-                                           place.size));
+    raise_if(rendezvous::set_exchange_will(*place.store, rendezvous::kWorldExchange,
+                                           place.identity.rank, place.identity.size));
   }
 
   const rendezvous::Gather gather = [&](const std::string& name, const std::string& mine) {
     if (options.exchange) return options.exchange(name, mine);
-    return rendezvous::exchange(*place.store, name, place.rank, place.size, mine, deadline);
+    return rendezvous::exchange(*place.store, name, place.identity.rank, place.identity.size, mine,
+                                deadline);
   };
   Result<rendezvous::OwnAddress> ours = rendezvous::our_address(place, settings, gather);
   if (!ours) {
@@ -196,14 +198,10 @@ ProcessGroup init_process_group(const InitOptions& given) {
     raise(ours.status());
   }
   WorldOptions world_options;
-  world_options.rank = place.rank;
-  world_options.size = place.size;
   world_options.name = options.name;
   world_options.config = config;
   world_options.deadline = deadline;
-  world_options.job = engine::hash_text(place.job);
-  world_options.generation = place.generation;
-  world_options.secret = place.secret;
+  world_options.identity = place.identity;
   world_options.authenticated = place.authenticated;
   world_options.bind_host = ours->listens.host();
   world_options.told_host = ours->told.host();

@@ -17,8 +17,8 @@ namespace tutti::rendezvous {
 /// All variables of ours that are read while processes find each other, beside the settings
 /// (Config). Where one is read, it stands here; tools/check_docs.py looks.
 inline constexpr std::array kRendezvousVariables = {"TUTTI_AGENT_STORE", "TUTTI_INSECURE",
-                                                 "TUTTI_JOB",         "TUTTI_SECRET_FD",
-                                                 "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT"};
+                                                    "TUTTI_JOB",         "TUTTI_SECRET_FD",
+                                                    "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT"};
 
 /// Those that name network interfaces; the first that is set and not empty counts. The first of all
 /// is a setting, which a program may give itself.

@@ -125,9 +125,9 @@ bool LivenessRecord::publish() {
   process_ = ::getpid();
   published_ = true;
   try {
-    const std::string rank = std::to_string(rendezvous_.rank);
+    const std::string rank = std::to_string(rendezvous_.identity.rank);
     if (!rendezvous_.store->set_will(kLostKey, rank) ||
-        !rendezvous_.store->set_will(key_of(rendezvous_.rank), rank))
+        !rendezvous_.store->set_will(key_of(rendezvous_.identity.rank), rank))
       return false;
     // In a store of our own all ranks have a record, or none could join.
     if (rendezvous_.given)
@@ -143,7 +143,7 @@ bool LivenessRecord::publish() {
 void LivenessRecord::look_for_all() {
   if (all_registered_ || !published_) return;
   try {
-    all_registered_ = rendezvous_.store->add(kRegisteredKey, 0) == rendezvous_.size;
+    all_registered_ = rendezvous_.store->add(kRegisteredKey, 0) == rendezvous_.identity.size;
   } catch (const Error&) {
     // As above.
   }
@@ -153,7 +153,7 @@ void LivenessRecord::withdraw() noexcept {
   // Leaving a store of our own does this, too. A forked child has published nothing.
   if (!published_.exchange(false) || !rendezvous_.given || process_ != ::getpid()) return;
   try {
-    rendezvous_.store->drop_will(key_of(rendezvous_.rank), kWithdrawTime);
+    rendezvous_.store->drop_will(key_of(rendezvous_.identity.rank), kWithdrawTime);
     rendezvous_.store->drop_will(kLostKey, kWithdrawTime);
   } catch (const std::exception&) {
     // Its server is gone, or stands still.

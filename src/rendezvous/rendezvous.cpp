@@ -18,7 +18,7 @@
 #include "store/credentials.hpp"
 #include "store/job_secret.hpp"
 #include "store/secret.hpp"
-#include "store/served_store.hpp"
+#include "store/served.hpp"
 #include "store/tcp_store.hpp"
 
 namespace tutti::rendezvous {
@@ -104,19 +104,22 @@ class RendezvousHandler {
   [[nodiscard]] Result<std::string> local_path() const;
   // The part of a store that belongs to this job name: of all its groups.
   [[nodiscard]] std::string part() const {
-    return settings_.job_name.empty() ? "tutti/" : fmt::format("tutti/named/{}/", settings_.job_name);
+    return settings_.job_name.empty() ? "tutti/"
+                                      : fmt::format("tutti/named/{}/", settings_.job_name);
   }
   // By which this process counts the groups it makes at one place.
   [[nodiscard]] std::string counter(const std::string& place) const {
-    return fmt::format("{} {} {}", place, result_.rank, settings_.job_name);
+    return fmt::format("{} {} {}", place, result_.identity.rank, settings_.job_name);
   }
   // What the ranks find each other by; `store` is the whole one.
   void take_part_of(const std::shared_ptr<Store>& store) {
-    result_.store = make_prefix_store(fmt::format("{}{}", part(), result_.generation), store);
+    result_.store =
+        make_prefix_store(fmt::format("{}{}", part(), result_.identity.generation), store);
   }
   // Connections of ranks of other job names are refused.
   Rendezvous found() {
-    if (!settings_.job_name.empty()) result_.job += "\n" + settings_.job_name;
+    if (!settings_.job_name.empty()) job_ += "\n" + settings_.job_name;
+    result_.identity.job = base::fnv_of(job_);
     return std::move(result_);
   }
   // Rank, size and a given secret into the result; `how` names the way that needs them.
@@ -124,7 +127,7 @@ class RendezvousHandler {
   // The secret of the job, given or not, into the result.
   Status take_secret();
   void use(store::JobSecret secret) {
-    result_.secret = secret.bytes;
+    result_.identity.secret = secret.bytes;
     result_.authenticated = !secret.bytes.empty();
     secret_ = std::move(secret);
   }
@@ -132,14 +135,16 @@ class RendezvousHandler {
   Result<Rendezvous> over_file(const std::string& path);
   Result<Rendezvous> over_store(const std::shared_ptr<Store>& store, const std::string& place);
   [[nodiscard]] Status failed(const Error& error) const {
-    return Status(error.code(), fmt::format("rank {} of {} cannot join the job: {}", result_.rank,
-                                            result_.size, error.what()));
+    return Status(error.code(),
+                  fmt::format("rank {} of {} cannot join the job: {}", result_.identity.rank,
+                              result_.identity.size, error.what()));
   }
 
   const Settings& settings_;
   Environment environment_;
   Place place_;
   store::JobSecret secret_;
+  std::string job_;  ///< name of the job
   Rendezvous result_;
 };
 
@@ -154,13 +159,13 @@ Status RendezvousHandler::settle(std::string_view how) {
         how, missing));
   }
   if (Status s = check_place(place_); !s) return s;
-  result_.rank = *place_.rank;
-  result_.size = *place_.size;
+  result_.identity.rank = *place_.rank;
+  result_.identity.size = *place_.size;
   result_.local_rank = place_.local_rank.value_or(0);
   auto secret = store::given_secret(environment_.lookup(), settings_.secret);
   if (!secret) return secret.status();
   if (*secret) use(std::move(**secret));
-  result_.job = environment_.text("TUTTI_JOB").value_or("");
+  job_ = environment_.text("TUTTI_JOB").value_or("");
   return {};
 }
 
@@ -188,11 +193,11 @@ Result<Rendezvous> RendezvousHandler::by_env() {
   const bool started_by_others = !place_.launcher.empty() && place_.rank && place_.size;
   if (started_by_others && !port && !master) {
     if (Status s = settle("env://"); !s) return s;
-    if (place_.local_size && *place_.local_size != result_.size) {
+    if (place_.local_size && *place_.local_size != result_.identity.size) {
       return cannot_join(fmt::format(
           "{} has started {} processes on several hosts, and MASTER_ADDR and MASTER_PORT are not "
           "set; set them to the address of the host of rank 0 and to a free port there",
-          place_.launcher, result_.size));
+          place_.launcher, result_.identity.size));
     }
     auto path = local_path();
     return path ? over_file(*path) : path.status();
@@ -243,9 +248,9 @@ Result<Rendezvous> RendezvousHandler::by_store() {
   if (Status s = complete(place_, environment_); !s) return s;
   if (Status s = settle("a store of your own"); !s) return s;
   // One that is drawn in the store can be read on the way there.
-  if (settings_.tls && result_.secret.empty()) {
+  if (settings_.tls && result_.identity.secret.empty()) {
     if (Status s = take_secret(); !s) return s;
-    if (result_.secret.empty()) {
+    if (result_.identity.secret.empty()) {
       return cannot_join(
           "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of the two");
     }
@@ -283,8 +288,8 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
   result_.master_addr = std::move(host);
   result_.master_port = static_cast<std::uint16_t>(port);
   const std::string key =
-      counter(fmt::format("{}:{} {}", result_.master_addr, result_.master_port, result_.job));
-  result_.generation = generations().next(key);
+      counter(fmt::format("{}:{} {}", result_.master_addr, result_.master_port, job_));
+  result_.identity.generation = generations().next(key);
 
   TcpStoreOptions options;
   options.host = result_.master_addr;
@@ -292,21 +297,21 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
   options.timeout = settings_.timeout;
   options.encrypt = settings_.tls;
   options.link_timeout = settings_.link_timeout;
-  options.job = result_.job;
+  options.job = job_;
   result_.rank_0_serves = !agent;
   if (!agent) {
-    options.serve = result_.rank == 0;
-    options.users = result_.size;
+    options.serve = result_.identity.rank == 0;
+    options.users = result_.identity.size;
     // When our time is over, so is that of whoever has not come: we do not stay for them.
     options.come_within = settings_.timeout;
     options.generation = settings_.job_name.empty()
-                             ? static_cast<std::uint32_t>(result_.generation)
-                             : number_of_job_name(settings_.job_name, result_.generation);
+                             ? static_cast<std::uint32_t>(result_.identity.generation)
+                             : number_of_job_name(settings_.job_name, result_.identity.generation);
   }
   try {
     // The will goes with us into the store: whoever is killed later is missed at once.
     auto [key_of_will, text] =
-        will_before(kWorldExchange, result_.rank, result_.size,
+        will_before(kWorldExchange, result_.identity.rank, result_.identity.size,
                     fmt::format("the store at {}:{}", result_.master_addr, result_.master_port));
     store::Request first;
     first.values = {std::move(text)};
@@ -314,17 +319,18 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
       // The launcher's store outlives groups and, where a worker is a script, even processes: it
       // counts for us. A server of rank 0 is new each time.
       first.op = store::Op::enroll;
-      first.keys = {fmt::format("{}joined/{}", part(), result_.rank), part(), "/" + key_of_will};
+      first.keys = {fmt::format("{}joined/{}", part(), result_.identity.rank), part(),
+                    "/" + key_of_will};
     } else {
       first.op = store::Op::set_will;
-      first.keys = {fmt::format("{}{}/{}", part(), result_.generation, key_of_will)};
+      first.keys = {fmt::format("{}{}/{}", part(), result_.identity.generation, key_of_will)};
     }
     const store::JoinedStore joined =
         store::join_tcp_store(options, secret_, &first, store::Listens::for_others);
-    if (agent) result_.generation = static_cast<std::uint64_t>(joined.answer.number);
+    if (agent) result_.identity.generation = static_cast<std::uint64_t>(joined.answer.number);
     take_part_of(joined.store);
     result_.client = joined.client;
-    result_.part = fmt::format("{}{}/", part(), result_.generation);
+    result_.part = fmt::format("{}{}/", part(), result_.identity.generation);
     result_.leave = joined.leave;
   } catch (const Error& error) {
     Status status = failed(error);
@@ -333,7 +339,7 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
                                              "RANK of its own",
                                              status.message()));
   }
-  generations().made(key, result_.generation);
+  generations().made(key, result_.identity.generation);
   return found();
 }
 
@@ -341,7 +347,7 @@ Result<Rendezvous> RendezvousHandler::over_file(const std::string& path) {
   try {
     FileStoreOptions options;
     options.path = path;
-    options.users = result_.size;
+    options.users = result_.identity.size;
     options.come_within = settings_.timeout;
     // What nobody uses who lives is of a run that was killed.
     options.fresh = true;
@@ -355,9 +361,9 @@ Result<Rendezvous> RendezvousHandler::over_file(const std::string& path) {
 }
 
 Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& store,
-                                       const std::string& place) {
+                                                 const std::string& place) {
   const std::string key = counter(place);
-  result_.generation = generations().next(key);
+  result_.identity.generation = generations().next(key);
   take_part_of(store);
   // Tells this job from others and, unless one was given, proves that a peer belongs to it: nobody
   // knows it who cannot read the store.
@@ -368,32 +374,30 @@ Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& s
     for (const std::byte byte : made->secret)
       drawn += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   }
-  // Behind one that was given a server may stand, which sees who is lost.
-  if (const auto* const on_server = dynamic_cast<const store::ServedStore*>(result_.store.get())) {
-    if (auto served = on_server->served()) {
-      result_.client = std::move(served->client);
-      result_.part = std::move(served->prefix);
-      result_.given = true;
-    }
+  // If a server keeps the given store, it can tell which rank was lost first.
+  if (const auto served = result_.store->served()) {
+    result_.client = served->client;
+    result_.part = served->prefix;
+    result_.given = true;
   }
   drawn = result_.store->compare_set("secret", "", drawn, settings_.timeout);
   constexpr std::size_t kJobIdCharacters = 16;
   if (drawn.size() < 2 * kJobIdCharacters)
     return Status(Errc::store, "foreign data stands in the store");
-  if (result_.job.empty()) result_.job = drawn.substr(0, kJobIdCharacters);
-  if (result_.secret.empty()) {
+  if (job_.empty()) job_ = drawn.substr(0, kJobIdCharacters);
+  if (result_.identity.secret.empty()) {
     result_.authenticated = store->authenticated();
     for (const char letter : drawn.substr(kJobIdCharacters))
-      result_.secret.push_back(static_cast<std::byte>(letter));
+      result_.identity.secret.push_back(static_cast<std::byte>(letter));
   }
-  generations().made(key, result_.generation);
+  generations().made(key, result_.identity.generation);
   return found();
 }
 
 Status check_job_name(const std::string& name) {
   if (name.size() > kMostJobNameBytes) {
-    return cannot_join(fmt::format("the job name has {} bytes, at most {} are taken",
-                                   name.size(), kMostJobNameBytes));
+    return cannot_join(fmt::format("the job name has {} bytes, at most {} are taken", name.size(),
+                                   kMostJobNameBytes));
   }
   for (const char c : name) {
     if (static_cast<unsigned char>(c) < ' ' || c == 127)
@@ -404,7 +408,9 @@ Status check_job_name(const std::string& name) {
 
 }  // namespace
 
-Result<Rendezvous> from_env(const Settings& settings) { return RendezvousHandler(settings).by_env(); }
+Result<Rendezvous> from_env(const Settings& settings) {
+  return RendezvousHandler(settings).by_env();
+}
 
 Result<Rendezvous> find_others(const Settings& settings) {
   if (settings.store && settings.init_method)

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/job_identity.hpp>
 #include <tutti/store.hpp>
 
 #include "os/address.hpp"
@@ -30,20 +31,15 @@ using Deadline = Clock::time_point;
 struct Rendezvous {
   /// For this group of processes alone: an earlier group on the same server has its own part.
   std::shared_ptr<Store> store;
-  int rank = 0;
-  int size = 1;
+  /// Its generation counts the groups this rank has made on this store (under this name), from 1.
+  JobIdentity identity;
   int local_rank = 0;
   /// Empty where no host is named: with a file or a given store.
   std::string master_addr;
   std::uint16_t master_port = 0;
-  /// Known to all processes of the job; empty if there is none.
-  std::vector<std::byte> secret;
-  /// Nobody else knows it. False for one that was drawn in a store that anybody may read.
+  /// Only the processes of the job know the secret. False for one that was drawn in a store that
+  /// anybody may read.
   bool authenticated = false;
-  std::string job;
-  /// Counts the groups this rank has made on this store (under this name), from 1; equal on all
-  /// ranks.
-  std::uint64_t generation = 0;
   /// The store ends with rank 0.
   bool rank_0_serves = false;
   /// Where the store is on a server: what `ask_first_lost` asks, and what stands before our keys

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/job_identity.hpp>
 
 #include "os/address.hpp"
+#include "store/credentials.hpp"
 #include "store/request.hpp"
 
 namespace tutti::store {
@@ -19,12 +21,10 @@ namespace tutti::store {
 struct TcpServerOptions {
   /// Listened on, as os::listen_tcp does; port 0 picks a free one.
   os::Address address;
-  std::vector<std::byte> secret = {};
+  JobIdentity identity = {.job = kUnnamedJob};
   std::string secret_source = {};  ///< JobSecret::source
   /// TLS on every connection; needs a secret.
   bool encrypt = false;
-  std::string job = {};
-  std::uint32_t generation = 0;
   /// How many users will come; see `TcpServer::close`.
   std::optional<int> users = {};
   /// A user that has not come by then is not waited for.

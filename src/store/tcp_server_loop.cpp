@@ -130,7 +130,7 @@ void TcpServer::Loop::accept_on_loop() {
       base::log_limited(base::Level::error, "store.nonce", status.message());
       continue;
     }
-    connection->handshake = secure::Handshake::acceptor(credentials().party(), nonce);
+    connection->handshake = secure::Handshake::acceptor(party(), nonce);
     connection->stream = secure::Stream(std::move(*accepted));
     const int fd = connection->stream.fd();
     auto peer = os::peer_address(fd);

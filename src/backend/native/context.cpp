@@ -98,8 +98,8 @@ Result<std::shared_ptr<Context>> Context::create(const WorldOptions& options,
 }
 
 Status Context::build(const WorldOptions& options, transport::FirstLost first_lost) {
-  rank_ = options.rank;
-  size_ = options.size;
+  rank_ = options.identity.rank;
+  size_ = options.identity.size;
   config_ = options.config;
   if (Status s = plan::check_override(config_.algorithms); !s.ok()) return s;
 
@@ -121,11 +121,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
     Result<os::Address> told = os::Address::parse(told_host, options.told_port);
     if (!told) return told.status();
     transport::TcpOptions tcp_options;
-    tcp_options.rank = rank_;
-    tcp_options.size = size_;
-    tcp_options.job = options.job;
-    tcp_options.generation = options.generation;
-    tcp_options.secret = options.secret;
+    tcp_options.identity = options.identity;
     tcp_options.encrypt = config_.tls;
     tcp_options.link_timeout = config_.link_timeout;
     tcp_options.handshake_timeout = config_.link_timeout;
@@ -223,7 +219,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   world.route.assign(static_cast<std::size_t>(size_), nullptr);
   const bool remote = local.size() < static_cast<std::size_t>(size_);
   if (remote) {
-    tcp->set_job(job_of_start(options.job, worker_addresses));
+    tcp->set_job(job_of_start(options.identity.job, worker_addresses));
     Result<std::vector<std::string>> addresses = dial_addresses(told, rank_);
     if (!addresses) return addresses.status();
     if (Status s = tcp->set_addresses(std::move(*addresses)); !s.ok()) return s;
@@ -254,8 +250,8 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   world.populate = os::populate;
   world.publish_fence = !fences;
   world.algorithms = config_.algorithms;
-  host_->regions().header().job = options.job;
-  host_->regions().header().generation = options.generation;
+  host_->regions().header().job = options.identity.job;
+  host_->regions().header().generation = options.identity.generation;
   engine_ = std::make_unique<engine::Engine>(std::move(world));
   // Ranks that share our CPUs, whatever their network namespace.
   std::vector<const transport::shm::HostAddress*> sharing;

@@ -88,7 +88,7 @@ void TcpTransport::drop_late_pending(TimePoint now) {
 void TcpTransport::drop_pending(std::size_t index, std::string_view why) {
   ++counters_.dropped;
   base::log_limited(base::Level::warning, "tcp.pending",
-                    fmt::format("rank {} dropped a connection from {}: {}", options_.rank,
+                    fmt::format("rank {} dropped a connection from {}: {}", options_.identity.rank,
                                 pending_[index]->address.to_string(), why));
   forget_pending(index);
 }
@@ -113,7 +113,7 @@ void TcpTransport::on_pending(std::size_t index) {
   if (!talk(pending.stream, pending.handshake, secure::Tls::Role::server, trouble)) {
     // A higher rank that dialled at the same moment hangs up when it gets our connection.
     const int peer = pending.handshake.peer();
-    if (peer > options_.rank && connections_[static_cast<std::size_t>(peer)] != nullptr &&
+    if (peer > options_.identity.rank && connections_[static_cast<std::size_t>(peer)] != nullptr &&
         connections_[static_cast<std::size_t>(peer)]->link != Connection::Link::none) {
       ++counters_.crossings;
       return forget_pending(index);
@@ -138,7 +138,7 @@ secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcep
     case Connection::Link::dialling:
       // Both dialled: the lower rank's connection stays. We are the lower one only as long as our
       // own attempt is in the air, and the network has answered it or may still do.
-      if (with.stream.valid() && options_.rank < with.peer &&
+      if (with.stream.valid() && options_.identity.rank < with.peer &&
           (!with.connecting || Clock::now() - with.connecting_since < kOneWay))
         return secure::Refusal::crossed;
       break;

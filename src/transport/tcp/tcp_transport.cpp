@@ -39,11 +39,13 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 }  // namespace
 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(TcpOptions options) {
-  if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
+  if (options.identity.size < 1 || options.identity.rank < 0 ||
+      options.identity.rank >= options.identity.size)
     return Status(Errc::invalid_argument,
-                  fmt::format("cannot listen as rank {} of {}", options.rank, options.size));
+                  fmt::format("cannot listen as rank {} of {}", options.identity.rank,
+                              options.identity.size));
   if (options.encrypt) {
-    if (Status s = secure::check_can_encrypt(options.secret); !s) return s;
+    if (Status s = secure::check_can_encrypt(options.identity.secret); !s) return s;
   }
   std::unique_ptr<TcpTransport> transport(new TcpTransport(std::move(options)));
   if (Status status = transport->start(); !status) return status;
@@ -67,7 +69,7 @@ Status TcpTransport::start() {
   listening_ = true;
   left_ = Status(Errc::peer_left, "a rank has left");
   no_memory_ = Status(Errc::peer_lost, "lost a connection, and there is no memory to say why");
-  const auto size = static_cast<std::size_t>(options_.size);
+  const auto size = static_cast<std::size_t>(options_.identity.size);
   connections_.resize(size);
   // From here on these lists never grow: each holds a peer once, or twice
   // where memory lacked in between.
@@ -88,9 +90,9 @@ std::string TcpTransport::address() const {
 }
 
 Status TcpTransport::set_addresses(std::vector<std::string> addresses) {
-  if (addresses.size() != static_cast<std::size_t>(options_.size))
-    return Status(Errc::invalid_argument,
-                  fmt::format("{} addresses for {} ranks", addresses.size(), options_.size));
+  if (addresses.size() != static_cast<std::size_t>(options_.identity.size))
+    return Status(Errc::invalid_argument, fmt::format("{} addresses for {} ranks", addresses.size(),
+                                                      options_.identity.size));
   options_.addresses = std::move(addresses);
   return {};
 }

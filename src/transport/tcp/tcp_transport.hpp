@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/job_identity.hpp>
 
 #include "os/address.hpp"
 #include "os/fd.hpp"
@@ -23,13 +24,9 @@
 namespace tutti::transport {
 
 struct TcpOptions {
-  int rank = 0;
-  int size = 1;
-  std::uint64_t job = 0;
-  std::uint64_t generation = 0;
-  std::vector<std::byte> secret;  ///< of the job; empty: none
-  bool encrypt = false;           ///< TLS on every connection; needs a secret
-  os::Address bind;               ///< where to listen (os::listen_tcp); port 0 picks one
+  JobIdentity identity;
+  bool encrypt = false;  ///< TLS on every connection; needs a secret
+  os::Address bind;      ///< where to listen (os::listen_tcp); port 0 picks one
   /// What the others are told; port 0: that of the listener. Absent: where it listens.
   std::optional<os::Address> told = {};
   /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
@@ -63,7 +60,7 @@ class TcpTransport final : public Transport {
   [[nodiscard]] std::string address() const;
   Status set_addresses(std::vector<std::string> addresses);
   /// Not after the first poll().
-  void set_job(std::uint64_t job) noexcept { options_.job = job; }
+  void set_job(std::uint64_t job) noexcept { options_.identity.job = job; }
 
   [[nodiscard]] const char* name() const noexcept override { return "tcp"; }
   void set_sink(Sink* sink) noexcept override { sink_ = sink; }
@@ -138,7 +135,7 @@ class TcpTransport final : public Transport {
   void lose_the_first(const Connection& unreachable, const Status& first);
   void open(Connection& with, secure::Stream stream, const os::Address& address);
   void check_deadlines(TimePoint now);
-  [[nodiscard]] secure::Party party() const noexcept;
+  [[nodiscard]] secure::Party party() const;
   Status add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept;
   [[nodiscard]] static bool talk(secure::Stream& stream, secure::Handshake& handshake,
                                  secure::Tls::Role role, Status& trouble);
@@ -148,7 +145,7 @@ class TcpTransport final : public Transport {
   void rest_listener() noexcept;
   void listen_again() noexcept;
   [[nodiscard]] std::size_t max_pending() const noexcept {
-    return kSparePending + static_cast<std::size_t>(options_.size);
+    return kSparePending + static_cast<std::size_t>(options_.identity.size);
   }
   void on_pending(std::size_t index);
   void drop_late_pending(TimePoint now);

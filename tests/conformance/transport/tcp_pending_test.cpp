@@ -260,7 +260,7 @@ TEST(TcpPending, AreDroppedWhenTheyDoNotProveThemselvesInTime) {
 Status dial_outcome(TcpOptions mine, const TcpOptions& theirs) {
   auto acceptor = TcpTransport::listen(theirs);
   if (!acceptor) return acceptor.status();
-  mine.addresses.assign(static_cast<std::size_t>(mine.size), (*acceptor)->address());
+  mine.addresses.assign(static_cast<std::size_t>(mine.identity.size), (*acceptor)->address());
   auto dialler = TcpTransport::listen(std::move(mine));
   if (!dialler) return dialler.status();
   Recorder here;
@@ -286,15 +286,20 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
   const std::vector<Case> cases = {
       {"nothing", [](TcpOptions&, TcpOptions&) {}, ""},
       {"both without a secret",
-       [](TcpOptions& a, TcpOptions& b) { a.secret.clear(), b.secret.clear(); }, ""},
-      {"secret", [](TcpOptions& a, TcpOptions&) { a.secret[0] ^= std::byte{1}; }, "another secret"},
-      {"none here", [](TcpOptions& a, TcpOptions&) { a.secret.clear(); },
+       [](TcpOptions& a, TcpOptions& b) { a.identity.secret.clear(), b.identity.secret.clear(); },
+       ""},
+      {"secret", [](TcpOptions& a, TcpOptions&) { a.identity.secret[0] ^= std::byte{1}; },
+       "another secret"},
+      {"none here", [](TcpOptions& a, TcpOptions&) { a.identity.secret.clear(); },
        "asks for the job's secret"},
-      {"none there", [](TcpOptions&, TcpOptions& b) { b.secret.clear(); }, "has no secret"},
-      {"job", [](TcpOptions& a, TcpOptions&) { ++a.job; }, "another job"},
-      {"generation", [](TcpOptions& a, TcpOptions&) { ++a.generation; }, "another start"},
-      {"rank", [](TcpOptions&, TcpOptions& b) { b.rank = 2; }, "another rank listens there"},
-      {"size", [](TcpOptions& a, TcpOptions&) { a.rank = 3, a.size = 4; }, "world size"},
+      {"none there", [](TcpOptions&, TcpOptions& b) { b.identity.secret.clear(); },
+       "has no secret"},
+      {"job", [](TcpOptions& a, TcpOptions&) { ++a.identity.job; }, "another job"},
+      {"generation", [](TcpOptions& a, TcpOptions&) { ++a.identity.generation; }, "another start"},
+      {"rank", [](TcpOptions&, TcpOptions& b) { b.identity.rank = 2; },
+       "another rank listens there"},
+      {"size", [](TcpOptions& a, TcpOptions&) { a.identity.rank = 3, a.identity.size = 4; },
+       "world size"},
   };
   for (const Case& c : cases) {
     TcpOptions mine = TcpFixture::options_of(1, 3);
@@ -307,7 +312,7 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
     }
     EXPECT_EQ(why.code(), Errc::refused) << c.name << ": " << why.message();
     EXPECT_NE(why.message().find(c.text), std::string::npos) << c.name << ": " << why.message();
-    const std::string dialler = "rank " + std::to_string(mine.rank) + " (127.0.0.1:";
+    const std::string dialler = "rank " + std::to_string(mine.identity.rank) + " (127.0.0.1:";
     EXPECT_NE(why.message().find(dialler), std::string::npos) << why.message();
     EXPECT_NE(why.message().find("rank 0 (127.0.0.1:"), std::string::npos) << why.message();
   }

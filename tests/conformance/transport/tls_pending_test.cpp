@@ -119,7 +119,7 @@ TEST(TlsMismatch, IsNamedByWhoDials) {
 
 TEST(TlsMismatch, OfSecretsIsNamedAsWithoutTls) {
   TcpOptions other = TlsFixture::options_of(1, 2);
-  other.secret = secret_of("another secret, for tests");
+  other.identity.secret = secret_of("another secret, for tests");
   const Status status = dial(TlsFixture::options_of(0, 2), other);
   EXPECT_EQ(status.code(), Errc::refused);
   EXPECT_NE(status.message().find("it has another secret"), std::string::npos) << status.message();
@@ -131,7 +131,7 @@ TEST(TlsMismatch, IsNoneWhereBothEncrypt) {
 
 TEST(TlsOptions, NeedASecret) {
   TcpOptions options = TlsFixture::options_of(0, 2);
-  options.secret.clear();
+  options.identity.secret.clear();
   const auto made = TcpTransport::listen(options);
   EXPECT_EQ(made.status().code(), Errc::invalid_argument);
   EXPECT_NE(made.status().message().find("no secret"), std::string::npos);

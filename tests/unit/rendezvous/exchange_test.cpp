@@ -138,7 +138,10 @@ class AbruptStore final : public tutti::store::RequestStore<tutti::Store> {
  public:
   explicit AbruptStore(std::uint16_t port)
       : client_(std::move(tutti::store::TcpClient::connect(
-                              {"127.0.0.1", port}, {tutti::job_secret(), "", 0}, Clock::now() + 5s))
+                              {"127.0.0.1", port},
+                              tutti::store::store_party({.job = tutti::store::kUnnamedJob,
+                                                         .secret = tutti::job_secret()}),
+                              Clock::now() + 5s))
                     .value()) {}
 
  protected:

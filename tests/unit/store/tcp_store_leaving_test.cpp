@@ -40,7 +40,8 @@ Response ask(TcpClient& client, Op op, std::vector<std::string> keys,
 
 // Ends without a good-bye when it goes out of scope, as a process that is killed.
 std::unique_ptr<TcpClient> abrupt(const TcpServer& server) {
-  auto client = TcpClient::connect({"127.0.0.1", server.address().port()}, {}, Clock::now() + 5s);
+  auto client =
+      TcpClient::connect({"127.0.0.1", server.address().port()}, store_party(), Clock::now() + 5s);
   EXPECT_TRUE(client) << client.status().message();
   return std::move(client).value();
 }
@@ -258,8 +259,8 @@ TEST(TcpStoreWill, MayComeWithTheProof) {
   enroll.keys = {"joined", "gen/", "/lost"};
   enroll.values = {"gone"};
   for (int round = 1; round <= 3; ++round) {
-    auto victim =
-        TcpClient::connect({"127.0.0.1", server->address().port()}, {}, Clock::now() + 5s, &enroll);
+    auto victim = TcpClient::connect({"127.0.0.1", server->address().port()}, store_party(),
+                                     Clock::now() + 5s, &enroll);
     ASSERT_TRUE(victim) << victim.status().message();
     EXPECT_EQ((*victim)->first_answer(Clock::now() + 5s).number, round);
     EXPECT_EQ(ask(**victim, Op::check, {"joined"}).number, 1) << "and goes on as usual";

@@ -30,9 +30,9 @@ namespace {
 TEST(TcpStore, PendingConnectionsDisturbNobody) {
   TcpServerOptions options;
   options.hello_timeout = 300ms;
-  options.secret = std::vector<std::byte>(32, std::byte{5});
+  options.identity.secret = std::vector<std::byte>(32, std::byte{5});
   auto server = serve(options);
-  auto store = join(server->address().port(), options.secret);
+  auto store = join(server->address().port(), options.identity.secret);
 
   std::mt19937 random(7);
   std::vector<os::Fd> pending;
@@ -65,11 +65,12 @@ TEST(TcpStore, PendingConnectionsDisturbNobody) {
 
 TEST(TcpStore, AWrongProofIsHungUpOn) {
   TcpServerOptions options;
-  options.secret = std::vector<std::byte>(32, std::byte{5});
+  options.identity.secret = std::vector<std::byte>(32, std::byte{5});
   auto server = serve(options);
   os::Fd fd = dial(*server);
   const auto deadline = Clock::now() + 5s;
-  tutti::secure::Handshake handshake = dialler({options.secret, "", 0});
+  tutti::secure::Handshake handshake =
+      dialler(store_party({.job = kUnnamedJob, .secret = options.identity.secret}));
   ASSERT_TRUE(say(fd, handshake));
   std::array<std::byte, tutti::secure::kReplyBytes> reply{};
   ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
@@ -173,8 +174,8 @@ TEST(SlowTcpServer, IsWaitedForOnceItHasTheProof) {
     hung_up_early = hung_up(*user, 1500ms);  // longer than a hello may take
     (void)say(*user, handshake);
   });
-  auto client =
-      TcpClient::connect({"127.0.0.1", address->port(), 1000ms, {}}, {}, Clock::now() + 12s);
+  auto client = TcpClient::connect({"127.0.0.1", address->port(), 1000ms, {}}, store_party(),
+                                   Clock::now() + 12s);
   EXPECT_TRUE(client) << client.status().message();
   server.join();
   EXPECT_EQ(connections, 1);

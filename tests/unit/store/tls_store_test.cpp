@@ -32,7 +32,7 @@ const Secret kOther(32, std::byte{8});
 TcpServerOptions encrypted() {
   TcpServerOptions options;
   options.address = loopback();
-  options.secret = kSecret;
+  options.identity.secret = kSecret;
   options.encrypt = true;
   return options;
 }
@@ -66,7 +66,7 @@ TEST(TlsStore, NamesWhatDiffers) {
   const auto plain = serve(options);
   EXPECT_THAT(refusal_of([&] { join(*plain); }),
               HasSubstr("it does not encrypt its connections, but this process does"));
-  options.secret.clear();
+  options.identity.secret.clear();
   const auto open = serve(options);
   EXPECT_THAT(refusal_of([&] { join(*open); }), HasSubstr("it has no secret"));
 }
@@ -75,7 +75,7 @@ TEST(TlsStore, NeedsASecret) {
   EXPECT_THROW(join_tcp_store({.serve = true, .encrypt = true}, {}), tutti::InvalidArgument);
   EXPECT_THROW(join_tcp_store({.port = 1, .encrypt = true}, {}), tutti::InvalidArgument);
   TcpServerOptions options = encrypted();
-  options.secret.clear();
+  options.identity.secret.clear();
   EXPECT_EQ(TcpServer::start(options).status().code(), Errc::invalid_argument);
 }
 
@@ -107,7 +107,8 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
   first.op = Op::set_will;
   first.keys = {"lost"};
   first.values = {"with the first word"};
-  auto client = TcpClient::connect({"127.0.0.1", server->address().port()}, {kSecret, "", 0, true},
+  auto client = TcpClient::connect({"127.0.0.1", server->address().port()},
+                                   store_party({.job = kUnnamedJob, .secret = kSecret}, true),
                                    Clock::now() + 10s, &first);
   ASSERT_TRUE(client) << client.status().message();
   client.value().reset();  // no good-bye
@@ -117,7 +118,8 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
 /// A user that has proven himself, and with whom TLS does not begin.
 os::Fd half_open(const TcpServer& server) {
   os::Fd fd = dial(server);
-  tutti::secure::Handshake handshake = dialler({kSecret, "", 0, true});
+  tutti::secure::Handshake handshake =
+      dialler(store_party({.job = kUnnamedJob, .secret = kSecret}, true));
   EXPECT_TRUE(talk(fd, handshake));
   EXPECT_TRUE(handshake.wants_encryption());
   EXPECT_TRUE(say(fd, handshake));  // the proof
