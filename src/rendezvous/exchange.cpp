@@ -185,8 +185,7 @@ std::optional<Status> Exchange::claim() {
       Errc::disagreement,
       fmt::format(
           "rank {} of {} was given to two processes {}: {} and {}; give each process its "
-          "own RANK, each job its own MASTER_PORT, and survivors of a failure a new name to "
-          "meet under",
+          "own RANK, each job its own MASTER_PORT, and survivors of a failure a new job name",
           rank_, size_, where(), stands.substr(0, stands.find('#')), who_));
 }
 

@@ -56,7 +56,7 @@ def test_urls_and_stores(size, tmp_path):
         del os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"]
         place = dict(rank=RANK, world_size=SIZE)
         limit = datetime.timedelta(seconds=20)
-        for url in (f"tcp://127.0.0.1:{port}", f"file://{FOLDER}/meeting"):
+        for url in (f"tcp://127.0.0.1:{port}", f"file://{FOLDER}/rendezvous"):
             dist.init_process_group("gloo", url, limit, **place)
             check()
             dist.destroy_process_group()
