@@ -12,7 +12,7 @@ does; every setting is a field of Config with a row in that page's table, and th
 past it; the variables by which ranks meet stand in the one list of them, and those of other launchers on
 that page; the settings that all ranks must have alike are the ones that pages name; links between
 pages lead somewhere; the tables of promises and of kinds are what the code declares (promises.py,
-kinds.py).
+kinds.py); the glossary has at most 40 terms, in order, each with a place that is there.
 """
 
 import argparse
@@ -44,6 +44,9 @@ AGREED = "src/base/agreed_settings.hpp"
 AGREED_PAGES = ("docs/errors.md", "docs/fingerprint.md")
 AGREED_ROW = re.compile(r"^\|\s*`(TUTTI_[A-Z0-9_]+)`\s*\|.*\|\s*yes, checked\s*\|$", re.MULTILINE)
 GETENV = re.compile(r'\bgetenv\s*\(\s*"(TUTTI_[A-Z0-9_]+)"')
+# A row of the glossary: a term, its meaning, a path.
+TERM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`|]+)` \|$", re.MULTILINE)
+MAX_TERMS = 40
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(?:class|struct|enum class)\s+(?:\[\[\w+\]\]\s*)?(\w+)")
@@ -273,6 +276,23 @@ def agreed_settings(root):
             yield f"{page}: its messages do not say \"{quoted.group(1)}\""
 
 
+def glossary_faults(root):
+    """Terms of docs/glossary.md: not too many, in order, each with the file that it lives in."""
+    page = root / "docs" / "glossary.md"
+    if not page.exists():
+        return
+    rows = TERM.findall(page.read_text(encoding="utf-8"))
+    terms = [term.strip("`").lower() for term, _ in rows]
+    if len(terms) > MAX_TERMS:
+        yield f"docs/glossary.md: {len(terms)} terms, at most {MAX_TERMS}"
+    for before, after in zip(terms, terms[1:]):
+        if after <= before:
+            yield f"docs/glossary.md: {after} stands behind {before}"
+    for term, place in rows:
+        if not (root / place).exists() and not (root / "src" / place).exists():
+            yield f"docs/glossary.md: {term} lives in {place}, which is not there"
+
+
 def dead_links(root):
     pages = [path for path in sorted(root.rglob("*.md"))
              if path.relative_to(root).parts[0] not in ("build", ".git")]
@@ -292,7 +312,7 @@ def main():
     faults = [*undocumented(args.root), *undocumented_python(args.root), *unlisted_variables(args.root),
               *settings_outside_config(args.root), *rendezvous_variables(args.root),
               *unlisted_variables_of_others(args.root), *agreed_settings(args.root),
-              *promises.faults(args.root), *kinds.faults(args.root), *dead_links(args.root)]
+              *promises.faults(args.root), *kinds.faults(args.root), *glossary_faults(args.root), *dead_links(args.root)]
     print("\n".join(faults + [f"{len(faults)} documentation faults"]))
     return 1 if faults else 0
 
