@@ -294,7 +294,7 @@ void Job::loop() {
 }
 
 void Job::drain() {
-  // What workers have left running in their groups goes with the job.
+  // Processes that workers have left running in their process groups end with the job.
   send_to_groups(SIGKILL);
   const auto deadline =
       Clock::now() + (interrupted_by_ != 0 ? kFlushTimeoutInterrupted : kFlushTimeout);

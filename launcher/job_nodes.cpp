@@ -9,7 +9,7 @@
 #include "job.hpp"
 #include "report.hpp"
 
-// What a job has to do with the other nodes.
+// A job and the other nodes.
 namespace tutti::launcher {
 namespace {
 

@@ -170,7 +170,7 @@ void NodeRendezvous::use_workers_port(std::uint16_t port) {
 Status NodeRendezvous::explain(const Status& why, std::string_view what, std::uint16_t port) const {
   const std::string problem = fmt::format("cannot {}: {}; ", what, why.message());
   switch (why.code()) {
-    // What makes no sense anywhere, and must not be taken for another node's address.
+    // Addresses that are senseless on every node must not be taken for those of another node.
     case Errc::unsupported: return Status(Errc::invalid_argument, std::string(why.message()));
     case Errc::resource:
       return Status(

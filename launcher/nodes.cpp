@@ -65,7 +65,7 @@ Nodes::Verdict parse_verdict(std::string_view text) {
       std::from_chars(text.data(), text.data() + text.size(), verdict.exit_code);
   if (error != std::errc() || verdict.exit_code < 1 || verdict.exit_code > 255)
     verdict.exit_code = 1;
-  // Whoever reaches the store may have written it, and it is printed.
+  // Any process that reaches the store may have written it, and it is printed.
   verdict.text = base::shown_on_line({end, text.data() + text.size()}, kMostText);
   return verdict;
 }

@@ -36,7 +36,7 @@ struct WorldOptions {
   bool authenticated = false;
   /// The address on which this rank listens; "0.0.0.0" or "::": on all, of both families.
   std::string bind_host;
-  /// What it tells the others: this address (empty: `bind_host`). "0.0.0.0": it is on the host of
+  /// The address that it tells the others (empty: `bind_host`). "0.0.0.0": it is on the host of
   /// the store, so each rank of another host dials it where it has reached the store itself.
   std::string told_host = {};
   std::string store_host = {};  ///< there; empty: by no address
@@ -91,7 +91,7 @@ struct BackendFactory {
   /// The command that starts so many ranks on this host, where only a launcher of its own can. No
   /// function: any launcher that sets the variables of the rendezvous.
   std::function<Result<LaunchCommand>(int ranks)> launch = {};
-  /// What it promises and what it does not, in memory that stays; a promise that is missing is not
+  /// Its promises, kept and not kept, in memory that stays; a promise that is missing is not
   /// kept.
   std::span<const PromiseRow> promises = {};
 };

@@ -51,10 +51,10 @@ struct InitOptions {
   /// Gives each rank everybody's text, in the order of ranks, before the deadline of init.
   using Exchange = std::function<Result<std::vector<std::string>>(const std::string& name,
                                                                   const std::string& mine)>;
-  /// For who has a store of his own (bindings): then no other is used, called only during init and
-  /// from the thread that called it. `rank` and `size` must be given, equal on all ranks with or
-  /// without it; `master_addr` only tells by which address the others reach us (absent on all: the
-  /// ranks tell each other where they are; on one host that is the loopback).
+  /// For callers with a store of their own (bindings): then no other is used, called only during
+  /// init and from the thread that called it. `rank` and `size` must be given, equal on all ranks
+  /// with or without it; `master_addr` only tells by which address the others reach us (absent on
+  /// all: the ranks tell each other where they are; on one host that is the loopback).
   Exchange exchange = {};
   /// False: others may read or change what the exchange carries. Ranks without `secret` then use
   /// the job_secret() that all of them have in common (names of it are compared). Where they have
@@ -67,9 +67,9 @@ struct InitOptions {
 /// have joined, in any order of starting.
 ///
 /// Threads:  once at a time per process.
-/// Errors:   InvalidArgument (a variable is missing or senseless), TimeoutError (names who has not
-///           come), StoreError, NetworkError (wrong secret, another job), DisagreementError (a rank
-///           given twice, unequal sizes or settings).
+/// Errors:   InvalidArgument (a variable is missing or senseless), TimeoutError (names the
+///           ranks that have not come), StoreError, NetworkError (wrong secret, another job),
+///           DisagreementError (a rank given twice, unequal sizes or settings).
 [[nodiscard]] ProcessGroup init_process_group(const InitOptions& options = {});
 
 /// The job's secret as init_process_group finds it: from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, else

@@ -5,7 +5,7 @@
 
 #include <tutti/collective.hpp>
 
-// What is known about each kind of operation, in one place. The library's checks, fingerprints,
+// The one table of the kinds of operations. The library's checks, fingerprints,
 // plans and texts read it, and so do Python's bindings and `tutti bench`; a backend of one's own
 // may.
 namespace tutti {
@@ -36,7 +36,7 @@ enum class Uneven : std::uint8_t {
   pairwise,  ///< what a rank has for another is what that one expects, and nobody else knows
 };
 
-/// What one kind of operation is.
+/// The properties of one kind of operation.
 struct KindTraits {
   std::string_view name;
   Layout layout = Layout::none;

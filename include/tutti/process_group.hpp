@@ -271,9 +271,9 @@ class ProcessGroup {
   /// Done when every rank has called it. Moves nothing. Collective; errors come from the Work.
   Work barrier(const BarrierOptions& options = {});
 
-  /// A barrier that tells who has not come: rank 0 waits for a sign of each other rank, and gives
-  /// them leave when all have come. Blocks. For finding out where a program hangs: it costs more
-  /// than `barrier`, and all goes through rank 0.
+  /// A barrier that names the ranks that have not come: rank 0 waits for a sign of each other rank,
+  /// and gives them leave when all have come. Blocks. For finding out where a program hangs: it
+  /// costs more than `barrier`, and all goes through rank 0.
   ///
   /// Order:    among the monitored barriers of the group only: it is not compared with the other
   ///           operations, so that a rank that is somewhere else is named.

@@ -5,7 +5,7 @@
 
 namespace tutti {
 
-/// What a backend may promise beyond what every backend must. The comments are the rows of the
+/// Promises that a backend may make beyond those of every backend. The comments are the rows of the
 /// table in docs/backends.md (tools/promises.py).
 enum class Promise : std::uint8_t {
   /// One order of additions: the same bits on every run and for every number of hosts.

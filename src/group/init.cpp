@@ -118,7 +118,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
     } else {
       base::log(base::Level::info,
                 "the ranks have no key in common, so rank 0 hands out a secret by the store in "
-                "which they meet: who can read that store can join them");
+                "which they meet: any process that can read that store can join");
     }
   }
   result.authenticated = !result.identity.secret.empty() || options.exchange_is_private;

@@ -8,7 +8,7 @@
 
 #include <tutti/error.hpp>
 
-// What the variables of a process say about its place in the job.
+// The place of a process in its job, from environment variables.
 namespace tutti::rendezvous {
 
 /// invalid_argument: "cannot join the job: <what>".
@@ -43,7 +43,7 @@ class Environment {
   Lookup lookup_;
 };
 
-/// Who we are among how many. Whatever was given before stays; the rest comes from RANK, WORLD_SIZE
+/// Our rank and the number of ranks. Given values stay; the rest comes from RANK, WORLD_SIZE
 /// and LOCAL_RANK, and what is still missing from the variables of mpirun (Open MPI), mpiexec (PMI)
 /// or srun.
 struct Place {

@@ -91,7 +91,7 @@ std::optional<std::vector<std::string>> unpack(std::string_view packed, std::siz
 
 std::string table_key(std::string_view name) { return fmt::format("{}/table", name); }
 
-// What stands in the table instead of blobs.
+// The error in the table instead of blobs.
 std::string failure_text(const Status& status) {
   return fmt::format("{}{} {} {}", kFailure, static_cast<int>(status.code()),
                      status.culprit().value_or(kNobody), status.message());
@@ -99,7 +99,7 @@ std::string failure_text(const Status& status) {
 
 std::string who_we_are() { return fmt::format("process {} on host {}", getpid(), os::host_name()); }
 
-// What the others read if we are killed.
+// The error that the others read if we are killed.
 std::string will_of(int rank, int size, const std::string& store) {
   Status status(
       Errc::peer_lost,

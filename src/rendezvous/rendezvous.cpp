@@ -111,7 +111,7 @@ class RendezvousHandler {
   [[nodiscard]] std::string counter(const std::string& place) const {
     return fmt::format("{} {} {}", place, result_.identity.rank, settings_.job_name);
   }
-  // What the ranks find each other by; `store` is the whole one.
+  // The part of the store for this group; `store` is the whole one.
   void take_part_of(const std::shared_ptr<Store>& store) {
     result_.store =
         make_prefix_store(fmt::format("{}{}", part(), result_.identity.generation), store);
@@ -349,7 +349,7 @@ Result<Rendezvous> RendezvousHandler::over_file(const std::string& path) {
     options.path = path;
     options.users = result_.identity.size;
     options.come_within = settings_.timeout;
-    // What nobody uses who lives is of a run that was killed.
+    // A file without a living user was left by a run that was killed.
     options.fresh = true;
     options.own_only = true;
     options.timeout = settings_.timeout;

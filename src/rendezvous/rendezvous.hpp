@@ -104,8 +104,8 @@ struct OwnAddress {
   os::Address store_host;
 };
 
-/// What a rank does that has reached the store, known as `master`, over a connection with these
-/// ends. Pure.
+/// The address of a rank that has reached the store, known as `master`, over a connection with
+/// these ends. Pure.
 [[nodiscard]] OwnAddress address_by_connection(const std::string& master, os::Address ours,
                                                os::Address stores);
 

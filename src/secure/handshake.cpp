@@ -183,7 +183,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
   put_magic(magic, kFrames[static_cast<std::size_t>(step_)]);
   if (std::memcmp(in_.data(), magic.data(), std::min(in_bytes_, kMagicBytes)) != 0) {
     foreign_ = true;
-    fail(refused("what it says is not tutti's protocol; is the port used by something else?"));
+    fail(refused("it does not speak tutti's protocol; does another program use the port?"));
     return;
   }
   // Of another version no more need come.

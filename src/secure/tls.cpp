@@ -139,7 +139,7 @@ Moved Tls::read(std::span<const iovec> pieces) noexcept {
       may_have_unread_ = false;
       const int why = library.get_error(ssl_, result);
       if (why != SSL_ERROR_WANT_READ) {
-        // What has come before is told first.
+        // Bytes that have come before are reported first.
         const Moved over = failure(why);
         if (moved.bytes == 0)
           moved = over;

@@ -11,7 +11,7 @@
 
 namespace tutti::secure {
 
-/// What libssl calls, and what we call in it.
+/// The functions of libssl that we call, and ours that libssl calls.
 struct Callbacks {
   decltype(&::TLS_method) tls_method = nullptr;
   decltype(&::SSL_CTX_new) ctx_new = nullptr;

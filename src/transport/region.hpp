@@ -6,7 +6,7 @@
 
 #include "transport/shm/layout.hpp"
 
-// What the engine sees of the memory that the ranks of its host share. Plain pointers: real
+// The engine's view of the memory that the ranks of its host share. Plain pointers: real
 // mappings (shm/host.hpp) or ordinary memory where ranks are simulated.
 namespace tutti::transport {
 
@@ -25,7 +25,7 @@ struct RegionPeer {
     return *reinterpret_cast<const shm::GroupBlock*>(
         arena + shm::kGroupsOffset + static_cast<std::size_t>(slot) * shm::kGroupStride);
   }
-  /// What that rank says about the frames between it and another, and those it sends to that one.
+  /// The ring counters between that rank and another, and its ring to that one.
   [[nodiscard]] const shm::RingCounters& ring_counters(int to) const noexcept {
     return reinterpret_cast<const shm::RingCounters*>(arena + shm::kRingCountersOffset)[to];
   }

@@ -57,7 +57,7 @@ void register_process_hooks() {
   std::call_once(once, [] { std::atexit(leave_all); });
 }
 
-/// What all ranks must have alike; base::kAgreedSettings names it.
+/// A digest of the settings that all ranks must have alike (base::kAgreedSettings).
 std::uint64_t digest_of(const Config& config) {
   std::string text = "agree=" + std::to_string(static_cast<int>(config.agree)) +
                      ";transport=" + std::to_string(static_cast<int>(config.transport)) +
@@ -308,7 +308,7 @@ Context::~Context() {
   // The driver first: the progress thread must not look at an engine that is going.
   driver_.reset();
   if (engine_ == nullptr || forked()) return;
-  // What ended with the last group: every callback is made once.
+  // Operations that ended with the last group: every callback is made once.
   for (const engine::Finished& one : engine_->take_finished()) {
     one.callback.function(one.callback.context, one.status);
   }

@@ -52,7 +52,7 @@ bool CpuContention::after_long_yield(TimePoint now) noexcept {
   if (!used_now) return false;
   const Sample sample{now, *used_now, sleeps_()};
   const auto last = std::exchange(last_, sample);
-  // Who has slept cannot tell whether somebody else was kept from running.
+  // A thread that has slept cannot tell whether another one was kept from running.
   if (!last || now - last->when > kLongest || sample.sleeps != last->sleeps) return false;
   if (now - last->when < kShortest) {
     last_ = last;

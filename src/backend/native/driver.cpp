@@ -244,7 +244,7 @@ void Driver::let_go() noexcept {
   if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
 }
 
-/// What was moved on may be what another of our callers sleeps for. Under the driver lock, which
+/// Another of our callers may sleep for what was moved on. Under the driver lock, which
 /// each of them needs to look.
 void Driver::wake_sleepers() noexcept {
   // relaxed: the driver lock is ours.

@@ -4,7 +4,7 @@
 
 namespace tutti::native {
 
-/// What this backend promises (tools/promises.py reads it).
+/// The promises of this backend (tools/promises.py reads it).
 inline constexpr PromiseRow kPromises[] = {
     {Promise::same_bits, true, "", "conformance/backend/promises_contract.hpp SumsHaveOneOrder"},
     {Promise::narrow_rounded_once, true, "",

@@ -46,7 +46,7 @@ class DescriptorExchange {
   DescriptorExchange(int listener, std::size_t most, const DescriptorHeader& ours, Knows knows);
   /// The next rank that hands in. Nothing: none now. Does not wait.
   [[nodiscard]] Result<std::optional<HandIn>> next();
-  /// What to wait for until `next` may have something.
+  /// Adds the descriptors to wait on until `next` may have something.
   void add_to(std::vector<pollfd>& watched) const;
   /// `next` is to be called then at the latest, or at `deadline` if that is earlier.
   [[nodiscard]] Clock::time_point wake_at(Clock::time_point deadline) const;

@@ -21,7 +21,7 @@
 
 namespace tutti::transport::shm {
 
-/// What a rank tells the others about where it runs, before anything is mapped.
+/// A rank's description of where it runs, for the others, before anything is mapped.
 struct HostAddress {
   std::string boot;      ///< id of the running kernel
   std::string host_key;  ///< equal = may share memory: boot id, network namespace, TUTTI_HOST_ID

@@ -17,7 +17,7 @@ std::span<const std::byte> bytes_of(const DescriptorHeader& header) {
   return {reinterpret_cast<const std::byte*>(&header), sizeof(header)};
 }
 
-/// How long the leader that knows of a death waits for others to come and hear of it.
+/// How long a leader that knows of a death waits for others to tell them.
 constexpr auto kTellFor = std::chrono::seconds(1);
 
 std::string name_of(int rank, const std::vector<HostAddress>& worker_addresses) {
@@ -41,8 +41,7 @@ Status nothing_sent(int leader, const std::vector<HostAddress>& worker_addresses
           " has not sent theirs within the timeout. Is it stopped, or is another of them?");
 }
 
-/// Every rank gets five descriptors of each other one at a time; who collects has a connection to
-/// each besides.
+/// Every rank gets five descriptors of each other one; the leader also has a connection to each.
 Status enough_descriptors(std::size_t ranks, bool collects) {
   return os::ensure_descriptors(
       (ranks - 1) * (kDescriptors + (collects ? 1 : 0)),
@@ -57,7 +56,7 @@ int wait_for_any(std::vector<pollfd>& watched, Host::Deadline until) {
                 static_cast<int>(std::clamp<std::int64_t>(left.count(), 0, 60'000)));
 }
 
-/// Where nothing tells when the next try has a chance.
+/// Before the next try, if no event tells when.
 void pause(Host::Deadline deadline) {
   std::vector<pollfd> nobody;
   (void)wait_for_any(
@@ -222,7 +221,7 @@ Status Host::collect(const std::vector<int>& ranks,
       gather(descriptor_exchange, ranks, worker_addresses, all, connections, deadline);
   if (!dead) return dead.status();
   if (*dead) {
-    // Who comes later must hear of it as well, instead of finding us gone.
+    // Ranks that come later must be told as well, instead of finding us gone.
     const int rank = ranks[**dead];
     std::size_t untold = ranks.size() - 2;
     const Deadline until = std::min(deadline, std::chrono::steady_clock::now() + kTellFor);
@@ -312,8 +311,9 @@ Status Host::hand_in(const HostAddress& leader, const std::vector<int>& ranks,
     }
     if (got->bytes != sizeof(header) || header.magic != kMagic || got->fds.size() != kDescriptors ||
         at == ranks.end()) {
-      return Status(Errc::refused, "what rank " + std::to_string(ranks.front()) +
-                                       " sent as shared memory of this host is not understood");
+      return Status(Errc::refused,
+                    "rank " + std::to_string(ranks.front()) +
+                        " sent descriptors of shared memory that are not understood");
     }
     Shared& shared = all[static_cast<std::size_t>(at - ranks.begin())];
     shared = Shared{std::move(got->fds[0]), std::move(got->fds[1]), std::move(got->fds[2]),

@@ -37,7 +37,7 @@ class RingTransport final : public Transport {
   static Result<std::unique_ptr<RingTransport>> make(const RingOptions& options);
 
   static constexpr std::size_t kMostFrame = sizeof(FrameHeader) + kMaxFramePayload;
-  /// What a ring uses of its length while only short frames pass: it stays in the caches ...
+  /// The part of a ring that is used while only short frames pass: it stays in the caches ...
   static constexpr std::size_t kShortCycle = 512 * 1024;
   /// ... and from a payload of this size on the whole of it. A line that the reader still has in
   /// its own cache is up to 20 times as expensive to write as one that has left it (measured: 64

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-// What epoll hands back with an event.
+// The tag that epoll returns with an event.
 namespace tutti::transport {
 
 enum class Watched : unsigned char { listener, timer, connection, pending };

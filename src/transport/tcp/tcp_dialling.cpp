@@ -11,7 +11,7 @@
 #include "transport/tcp/tag.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
-// Everything before a connection stands that we dial; who dials us: tcp_pending.cpp.
+// Connections that we dial, until they are open. Those that others dial: tcp_pending.cpp.
 namespace tutti::transport {
 namespace {
 
@@ -19,7 +19,7 @@ namespace {
 constexpr auto kAskAfter = std::chrono::milliseconds(200);
 // How long a peer that said that its own dial is on its way has for it.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
-// Who was lost first: so long it may still be told when a host has been found not to answer.
+// How long the store's answer (which rank was lost first) may take once a host does not answer.
 constexpr auto kAnswerOfStore = std::chrono::milliseconds(60);
 
 std::string told_last(const Status& trouble) {

@@ -136,7 +136,7 @@ void TcpTransport::keep_payloads(int peer) noexcept {
   try {
     to->queue.keep_payloads();
   } catch (const std::bad_alloc&) {
-    // What cannot be kept cannot be sent, and a stream with a hole is none: end it here.
+    // A payload that cannot be kept cannot be sent, and no frame may be left out: end the stream.
     to->queue.clear();
     to->write_error = ENOMEM;
     if (to->stream.valid()) shutdown(to->stream.fd(), SHUT_RDWR);
@@ -254,7 +254,8 @@ bool TcpTransport::flush(Connection& to) noexcept {
     const std::size_t unsent = to.stream.unsent();
     const secure::Moved sent = to.stream.write(std::span(pieces).first(count));
     if (sent.error != 0) {
-      // What has come from it is still read; then the end of the stream tells that it is gone.
+      // Bytes that have come from it are still read; then the end of the stream tells that it is
+      // gone.
       to.write_error = sent.error;
       to.queue.clear();
       shutdown(to.stream.fd(), SHUT_RDWR);

@@ -27,7 +27,7 @@ struct TcpOptions {
   JobIdentity identity;
   bool encrypt = false;  ///< TLS on every connection; needs a secret
   os::Address bind;      ///< where to listen (os::listen_tcp); port 0 picks one
-  /// What the others are told; port 0: that of the listener. Absent: where it listens.
+  /// The address that the others are told; port 0: that of the listener. Absent: where it listens.
   std::optional<os::Address> told = {};
   /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
   /// later: set_addresses.
@@ -81,7 +81,7 @@ class TcpTransport final : public Transport {
     std::uint64_t rests = 0;  ///< times that the listener rested: no descriptor, or no place
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
-  /// Who we are connected with now.
+  /// Whether there is an open connection with this peer.
   [[nodiscard]] bool connected(int peer) const noexcept;
 
  private:
@@ -97,12 +97,6 @@ class TcpTransport final : public Transport {
   bool poll_ready();
   bool handle(std::uint64_t tag, std::uint32_t events);
   Connection* connection(int peer) noexcept;
-  bool read(Connection& from) noexcept;
-  void note_unread(Connection& from) noexcept;
-  bool read_unread() noexcept;
-  bool read_and_forget(Connection& from) noexcept;
-  void judge(Connection& from, FrameReader::Outcome outcome) noexcept;
-  [[nodiscard]] Status reason_of(const Connection& from, FrameReader::Outcome outcome) const;
   [[nodiscard]] Status reason_of_end(const Connection& from, int error) const;
   bool flush(Connection& to) noexcept;
   void watch_writable(Connection& to, bool on) noexcept;
@@ -119,7 +113,15 @@ class TcpTransport final : public Transport {
   [[nodiscard]] std::string who(int peer) const;
   [[nodiscard]] static bool lingers(Connection& with) noexcept;
 
-  // tcp_dialling.cpp: everything before a connection stands.
+  // tcp_reading.cpp: frames that arrive.
+  bool read(Connection& from) noexcept;
+  void note_unread(Connection& from) noexcept;
+  bool read_unread() noexcept;
+  bool read_and_forget(Connection& from) noexcept;
+  void judge(Connection& from, FrameReader::Outcome outcome) noexcept;
+  [[nodiscard]] Status reason_of(const Connection& from, FrameReader::Outcome outcome) const;
+
+  // tcp_dialling.cpp: connections that we dial, until they are open.
   void dial(Connection& to);
   void dial_again(Connection& to, const Status& why);
   void on_dial(Connection& to);
@@ -140,7 +142,7 @@ class TcpTransport final : public Transport {
   [[nodiscard]] static bool talk(secure::Stream& stream, secure::Handshake& handshake,
                                  secure::Tls::Role role, Status& trouble);
 
-  // tcp_pending.cpp: who has dialled us.
+  // tcp_pending.cpp: connections that others have dialled.
   void accept_pending();
   void rest_listener() noexcept;
   void listen_again() noexcept;
