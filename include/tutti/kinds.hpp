@@ -42,8 +42,8 @@ struct KindTraits {
   Layout layout = Layout::none;
   bool reduces = false;  ///< has a reduce op
   bool rooted = false;   ///< has a root
-  On reads = On::all;    ///< who has an input
-  On writes = On::all;   ///< who has an output
+  On reads = On::all;    ///< ranks that have an input
+  On writes = On::all;   ///< ranks that have an output
   Uneven uneven = Uneven::no;
   bool prefix = false;  ///< what a rank gets comes from the ranks up to it, and not from all
 };
