@@ -135,7 +135,7 @@ void Job::welcome(int connection) {
                   ::getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
   if (!ok) {
     ::close(connection);
-    throw failure("a rank did not introduce itself rightly");
+    throw failure("the first message of a rank is not understood");
   }
   ranks_[static_cast<std::size_t>(hello.rank)] = {connection, peer.pid, pidfd_open(peer.pid)};
   hello.title[sizeof hello.title - 1] = '\0';

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 /// `--against none`: for scripts that ask for peers unless told otherwise.
 constexpr const char* kNone = "none";
 
-/// What stands on the command line.
+/// The options of the command line.
 struct BenchOptions {
   std::vector<std::string> operations{"all_reduce"};
   std::vector<int> ranks{2, 8};

@@ -23,7 +23,7 @@ void look_at_peers(Findings& findings);
 /// Variables of ours, and those that seem to be meant as ours. Returns what they come to; faulty
 /// ones count as not given.
 Config look_at_settings(Findings& findings);
-/// What the library would choose for such a job here.
+/// The choices of the library for such a job on this machine.
 void look_at_choices(const DoctorJob& job, const Config& config, Findings& findings);
 
 }  // namespace tutti::cli

@@ -79,7 +79,7 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
   const int cpus = config.cpus.value_or(os::usable_cpus());
   const int per_host = (job.ranks + job.hosts - 1) / job.hosts;
   const plan::Topology topology = topology_of(job, config);
-  findings.section(fmt::format("What would be chosen for {} rank{} on {} host{}", job.ranks,
+  findings.section(fmt::format("Choices for {} rank{} on {} host{}", job.ranks,
                                job.ranks == 1 ? "" : "s", job.hosts, job.hosts == 1 ? "" : "s"));
   const std::vector<std::string> backends = available_backends();
   if (std::ranges::find(backends, config.backend) != backends.end())

@@ -105,9 +105,9 @@ void look_at_name(Findings& findings) {
 
 void look_at_ways(Findings& findings) {
   findings.fact("on one host", "127.0.0.1, chosen by tuttirun");
-  // An address that no host has (RFC 5737): it takes the way that strangers take. Nothing is sent.
-  const auto strangers = os::Address::parse("192.0.2.1", 9);
-  const auto way = strangers ? way_towards(strangers.value()) : std::nullopt;
+  // An address that no host has (RFC 5737): the route to it is the default route. Nothing is sent.
+  const auto outside = os::Address::parse("192.0.2.1", 9);
+  const auto way = outside ? way_towards(outside.value()) : std::nullopt;
   findings.fact("to other hosts", way ? "probably " + *way : "no way: there is no default route");
   const char* master = std::getenv("MASTER_ADDR");
   if (master == nullptr || *master == '\0') return;

@@ -6,7 +6,7 @@
 
 namespace tutti::cli {
 
-/// What `tutti doctor` has found out, as text for people.
+/// The findings of `tutti doctor`, as text for people.
 class Findings {
  public:
   void section(std::string_view title);

@@ -11,7 +11,7 @@
 namespace tutti::launcher {
 namespace {
 
-/// What a shell would say of it.
+/// The text that a shell prints of its end.
 int exit_code_of(const siginfo_t& end) noexcept {
   return end.si_code == CLD_EXITED ? end.si_status : 128 + end.si_status;
 }
@@ -48,7 +48,7 @@ std::optional<int> collect_if_first() {
   while (!collect(worker, code)) {
     siginfo_t signal{};
     if (sigwaitinfo(&all, &signal) < 0) continue;
-    // What the terminal sends goes to the worker as well: it is of the same process group.
+    // Signals of the terminal reach the worker as well: it is of the same process group.
     if (signal.si_signo != SIGCHLD && signal.si_code != SI_KERNEL)
       (void)kill(worker, signal.si_signo);
   }

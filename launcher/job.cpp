@@ -76,15 +76,15 @@ int Job::run() {
 }
 
 Status Job::prepare() {
-  if (Status status = meeting_.prepare(); !status) return status;
+  if (Status status = rendezvous_.prepare(); !status) return status;
   if (!options_.redirect.empty() || !options_.tee.empty()) {
-    auto logs = Logs::make(options_, meeting_.run_id());
+    auto logs = Logs::make(options_, rendezvous_.run_id());
     if (!logs) return logs.status();
     logs_ = std::move(*logs);
     if (options_.log_dir.empty())
       say(fmt::format("tuttirun: the workers' output goes to {}", logs_->folder()));
   }
-  if (Status status = meeting_.serve(0); !status) return status;
+  if (Status status = rendezvous_.serve(0); !status) return status;
   if (options_.nproc_per_node > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
     say("tuttirun: OMP_NUM_THREADS is set to 1 for each worker, so that they do not fight for the "
         "CPUs; set it yourself for another number");
@@ -103,8 +103,8 @@ Status Job::watch_signals() {
 Status Job::start_workers() {
   start_ = Clock::now();
   Start start;
-  start.address = meeting_.address();
-  start.run_id = meeting_.run_id();
+  start.address = rendezvous_.address();
+  start.run_id = rendezvous_.run_id();
   start.restart = restart_;
   start.tag = tag_;
   start.announce_fd = reaper_.announce_fd();
@@ -145,7 +145,7 @@ Status Job::restart() {
   verdict_.reset();
   verdict_noted_ = false;
   reported_ = false;
-  if (Status status = meeting_.serve(restart_); !status) return status;
+  if (Status status = rendezvous_.serve(restart_); !status) return status;
   return meet_nodes_again();
 }
 
@@ -294,7 +294,7 @@ void Job::loop() {
 }
 
 void Job::drain() {
-  // What workers have left running in their groups goes with the job.
+  // Processes that workers have left running in their process groups end with the job.
   send_to_groups(SIGKILL);
   const auto deadline =
       Clock::now() + (interrupted_by_ != 0 ? kFlushTimeoutInterrupted : kFlushTimeout);
@@ -332,7 +332,7 @@ int Job::finish() {
     if (Status status = worker->process.collect(); !status) say(std::string(status.message()));
   }
   nodes_.reset();
-  meeting_.close(options_.nnodes > 1 ? kStoreLinger : 0s);
+  rendezvous_.close(options_.nnodes > 1 ? kStoreLinger : 0s);
   output_->flush(deadline);
   return code;
 }

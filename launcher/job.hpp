@@ -12,7 +12,7 @@
 #include <tutti/error.hpp>
 
 #include "logs.hpp"
-#include "meeting.hpp"
+#include "node_rendezvous.hpp"
 #include "nodes.hpp"
 #include "options.hpp"
 #include "os/event_loop.hpp"
@@ -28,7 +28,7 @@ namespace tutti::launcher {
 class Job {
  public:
   Job(Options options, Reaper& reaper)
-      : options_(std::move(options)), reaper_(reaper), meeting_(options_) {}
+      : options_(std::move(options)), reaper_(reaper), rendezvous_(options_) {}
 
   /// The exit code of tuttirun.
   int run();
@@ -50,7 +50,7 @@ class Job {
   Status start_workers();
   [[nodiscard]] bool restarts_left() const;
   [[nodiscard]] bool should_restart() const;
-  /// Forgets the workers, which have all ended, and opens a new meeting for the next ones.
+  /// Forgets the workers, which have all ended, and opens a new rendezvous for the next ones.
   Status restart();
   void watch(Worker& worker);
 
@@ -75,7 +75,7 @@ class Job {
 
   Options options_;
   Reaper& reaper_;
-  Meeting meeting_;
+  NodeRendezvous rendezvous_;
   std::optional<Logs> logs_;
   std::unique_ptr<os::EventLoop> events_;
   std::unique_ptr<Output> output_;

@@ -9,7 +9,7 @@
 #include "job.hpp"
 #include "report.hpp"
 
-// What a job has to do with the other nodes.
+// A job and the other nodes.
 namespace tutti::launcher {
 namespace {
 
@@ -23,8 +23,8 @@ Status Job::meet_nodes() {
   if (options_.nnodes == 1) return {};
   std::optional<int> number = options_.node_rank;
   if (options_.find_node_rank)
-    number = meeting_.serving() ? std::optional<int>(0) : std::optional<int>();
-  nodes_ = std::make_unique<Nodes>(options_, meeting_.store(), number,
+    number = rendezvous_.serving() ? std::optional<int>(0) : std::optional<int>();
+  nodes_ = std::make_unique<Nodes>(options_, rendezvous_.store(), number,
                                    [loop = events_.get()] { loop->wake(); });
   // No worker runs before the others can be told of its end. Ends with an answer of the store, its
   // time-out, or a signal.
@@ -40,7 +40,7 @@ Status Job::meet_nodes() {
 
 Status Job::meet_nodes_again() {
   if (!nodes_) return {};
-  nodes_->begin(restart_, meeting_.workers_port());
+  nodes_->begin(restart_, rendezvous_.workers_port());
   // Node 0 comes when its own workers have ended.
   const auto most = options_.join_timeout + options_.grace;
   const auto deadline = Clock::now() + most;
@@ -59,7 +59,7 @@ Status Job::meet_nodes_again() {
     }
     if (Status status = events_->run_once(deadline); !status) return status;
   }
-  meeting_.use_workers_port(nodes_->workers_port());
+  rendezvous_.use_workers_port(nodes_->workers_port());
   return {};
 }
 

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "base/shown.hpp"
-#include "store/served_store.hpp"
+#include "store/served.hpp"
 
 // Keys, all under "tuttirun", or "tuttirun/<start>" for the workers that were started again:
 //   nodes      how many nodes without a number have come (first start)
@@ -65,16 +65,14 @@ Nodes::Verdict parse_verdict(std::string_view text) {
       std::from_chars(text.data(), text.data() + text.size(), verdict.exit_code);
   if (error != std::errc() || verdict.exit_code < 1 || verdict.exit_code > 255)
     verdict.exit_code = 1;
-  // Whoever reaches the store may have written it, and it is printed.
+  // Any process that reaches the store may have written it, and it is printed.
   verdict.text = base::shown_on_line({end, text.data() + text.size()}, kMostText);
   return verdict;
 }
 
 /// Says good-bye to the server and ends the calls of all threads.
 void hang_up(const TcpStore& store) {
-  const auto* const on_server = dynamic_cast<const store::ServedStore*>(&store);
-  if (on_server == nullptr) return;
-  if (const auto served = on_server->served())
+  if (const auto served = store.served())
     served->client->leave(TcpStore::Clock::now() + kGoodByeTimeout);
 }
 
@@ -195,7 +193,7 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
     const std::lock_guard lock(state.mutex);
     state.node_rank = number;
   }
-  promise(state, *store, 0);
+  set_will(state, *store, 0);
   const std::lock_guard lock(state.mutex);
   state.store = store;
   state.settled.notify_all();
@@ -205,7 +203,7 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
 }
 
 std::string Nodes::await_port(State& state, TcpStore& store, int start) {
-  promise(state, store, start);
+  set_will(state, store, start);
   // How long this may take, the job decides: it depends on how long other nodes' workers end.
   const std::string text = store.get(key_of(start, kPortKey), kForever);
   store.drop_will(key_of(start, kPortKey));
@@ -221,7 +219,7 @@ std::string Nodes::await_port(State& state, TcpStore& store, int start) {
   return {};
 }
 
-void Nodes::promise(const State& state, TcpStore& store, int start) {
+void Nodes::set_will(const State& state, TcpStore& store, int start) {
   int number = 0;
   {
     const std::lock_guard lock(state.mutex);

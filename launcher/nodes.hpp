@@ -86,8 +86,8 @@ class Nodes {
   static void await_late_nodes(const State& state, TcpStore& store);
   static std::string join(State& state, const std::shared_ptr<TcpStore>& store);
   static std::string await_port(State& state, TcpStore& store, int start);
-  /// What the others shall read if we are killed during `start` or on the way to the next one.
-  static void promise(const State& state, TcpStore& store, int start);
+  /// The text that the others read if we are killed during `start` or on the way to the next one.
+  static void set_will(const State& state, TcpStore& store, int start);
   static void publish(State& state, Verdict verdict);
   // Both return what stands as the verdict of that start: the message, or what came before it.
   static std::string put_end(TcpStore& store, const std::string& message, int start, int last);

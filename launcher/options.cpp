@@ -149,7 +149,7 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
 }
 
 Status convert_conf(const std::string& text, Options& options) {
-  // What torchrun's own rendezvous takes: nothing of ours waits or beats like that.
+  // Options of torchrun's own rendezvous, which do not apply to ours.
   constexpr std::array<std::string_view, 8> kWithoutMeaning = {
       "close_timeout",     "last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt",
       "heartbeat_timeout", "read_timeout",      "store_type",          "rank"};

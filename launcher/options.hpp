@@ -79,7 +79,7 @@ struct Options {
   [[nodiscard]] int world_size() const noexcept { return nnodes * nproc_per_node; }
 };
 
-/// What a command line asks for: to run, or to print `text` and exit.
+/// The request of a command line: to run, or to print `text` and exit.
 struct Parsed {
   Options options;
   std::optional<std::string> text;

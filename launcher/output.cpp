@@ -20,7 +20,7 @@ bool append(int fd, std::string_view bytes) {
     if (written >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(written));
     } else if (errno == EAGAIN) {
-      // Whoever gave us the stream has made it non-blocking.
+      // The process that gave us the stream has made it non-blocking.
       pollfd entry{fd, POLLOUT, 0};
       poll(&entry, 1, -1);
     } else if (errno != EINTR) {

@@ -22,7 +22,7 @@ class LineBuffer {
   /// Takes what was read and returns what is ready: whole lines, each behind the tag. A line longer
   /// than kLongestLine is handed on in pieces.
   std::string add(std::string_view bytes);
-  /// What is left at the end of the stream; `close_line` adds the missing end of the last line.
+  /// The rest at the end of the stream; `close_line` adds the missing end of the last line.
   std::string finish(bool close_line);
 
   static constexpr std::size_t kLongestLine = std::size_t{1} << 20;

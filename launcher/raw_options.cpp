@@ -86,8 +86,9 @@ void declare_job(Declaration& declare, RawOptions& raw) {
                "Encrypt all TCP connections of the job (TLS 1.3); on several nodes this needs "
                "--secret-file [if TUTTI_TLS is 1]");
   declare.flag("--own-store", raw.own_store,
-               "Taken, and means nothing: MASTER_PORT is always the program's own");
-  declare.flag("--standalone", raw.standalone, "One node; the default, taken for torchrun's sake");
+               "Accepted without effect: MASTER_PORT is always the program's own");
+  declare.flag("--standalone", raw.standalone,
+               "One node; the default, accepted for torchrun's sake");
   declare
       .value("--rdzv-backend", raw.rdzv_backend,
              "static: nodes are numbered by --node-rank; c10d: the store numbers them")
@@ -112,9 +113,9 @@ void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw) {
                  "Seconds between asking workers to end and ending them")
       ->capture_default_str();
   declare.value("--monitor-interval", raw.monitor_interval,
-                "Taken for torchrun's sake: the end of a worker is noticed at once");
+                "Accepted for torchrun's sake: the end of a worker is noticed at once");
   declare.value("--start-method", raw.start_method,
-                "Taken for torchrun's sake (spawn, fork, forkserver): workers are programs of "
+                "Accepted for torchrun's sake (spawn, fork, forkserver): workers are programs of "
                 "their own");
   declare
       .value("--role", raw.role, "Name of these workers' role (ROLE_NAME), the same on all nodes")
@@ -124,12 +125,13 @@ void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw) {
 void declare_output(CLI::App& app, Declaration& declare, RawOptions& raw) {
   auto* tag =
       app.add_flag("--tag", raw.tag, "Put [rank]: before each line of output [on a terminal]");
-  app.add_flag("--no-tag,--no_tag", raw.no_tag, "Never do so")->excludes(tag);
+  app.add_flag("--no-tag,--no_tag", raw.no_tag, "Print lines without [rank]:")->excludes(tag);
   declare.value("--log-dir", raw.log_dir,
                 "Folder for files of the workers' output; alone it means --tee 3");
-  declare.value("-r,--redirects", raw.redirects,
-                "What goes to files only: 1 stdout, 2 stderr, 3 both; or by local rank: 0:3,1:2");
-  declare.value("-t,--tee", raw.tee, "What goes to files too, in the same way");
+  declare.value(
+      "-r,--redirects", raw.redirects,
+      "Streams that go to files only: 1 stdout, 2 stderr, 3 both; or by local rank: 0:3,1:2");
+  declare.value("-t,--tee", raw.tee, "Streams that go to files, too; numbered in the same way");
   declare.value("--local-ranks-filter", raw.shown,
                 "Show the output of these local ranks only, e.g. 0,2");
 }

@@ -11,7 +11,7 @@
 #include <tutti/error.hpp>
 
 #include "logs.hpp"
-#include "meeting.hpp"
+#include "node_rendezvous.hpp"
 #include "options.hpp"
 #include "os/fd.hpp"
 #include "os/process.hpp"
@@ -42,7 +42,7 @@ struct Worker {
   bool was_asked = false;
 };
 
-/// What workers are started with, beside the options: the same for all of one start of the job.
+/// The arguments of one start of the job beside the options, the same for all workers.
 struct Start {
   JobAddress address;
   std::string run_id;

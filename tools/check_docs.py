@@ -12,7 +12,7 @@ does; every setting is a field of Config with a row in that page's table, and th
 past it; the variables by which ranks meet stand in the one list of them, and those of other launchers on
 that page; the settings that all ranks must have alike are the ones that pages name; links between
 pages lead somewhere; the tables of promises and of kinds are what the code declares (promises.py,
-kinds.py).
+kinds.py); the glossary has at most 40 terms, in order, each with a place that is there.
 """
 
 import argparse
@@ -32,18 +32,21 @@ CONFIG = ("include/tutti/config.hpp", "src/base/config.cpp")
 FIELD = re.compile(r"^  (?!using|static|enum|struct|\[\[)[\w:<>]+ (\w+)(?: = [^;()]*(?:\([^;]*\))?)?;",
                    re.MULTILINE)
 # Variables of a job, by which processes find each other, are read where they meet.
-MEETING = "src/rendezvous/environment.cpp"
-MEETING_FOLDER = "src/rendezvous"
+RENDEZVOUS = "src/rendezvous/environment.cpp"
+RENDEZVOUS_FOLDER = "src/rendezvous"
 # Stores need a secret, too, so what says it is read below that folder.
 SECRETS = "src/store/job_secret.cpp"
 # Where libraries are looked for, before there is a world that has settings.
 LIBRARIES = ("src/group/plugins.cpp", "src/backend/mpi/library.cpp")
-MEETING_LIST = re.compile(r"kMeetingVariables = \{([^}]*)\}")
+RENDEZVOUS_LIST = re.compile(r"kRendezvousVariables = \{([^}]*)\}")
 OTHERS = re.compile(r'"((?:OMPI|PMIX?|MPI(?!_(?:THREAD_|[A-Z][a-z]))|SLURM|TORCH|GLOO|NCCL)_[A-Za-z0-9_]+)"')
 AGREED = "src/base/agreed_settings.hpp"
 AGREED_PAGES = ("docs/errors.md", "docs/fingerprint.md")
 AGREED_ROW = re.compile(r"^\|\s*`(TUTTI_[A-Z0-9_]+)`\s*\|.*\|\s*yes, checked\s*\|$", re.MULTILINE)
 GETENV = re.compile(r'\bgetenv\s*\(\s*"(TUTTI_[A-Z0-9_]+)"')
+# A row of the glossary: a term, its meaning, a path.
+TERM = re.compile(r"^\| ([^|]+) \| [^|]+ \| `([^`|]+)` \|$", re.MULTILINE)
+MAX_TERMS = 40
 LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 TYPE = re.compile(r"^(?:template\s*<.*>\s*)?(?:class|struct|enum class)\s+(?:\[\[\w+\]\]\s*)?(\w+)")
@@ -195,7 +198,7 @@ def settings_outside_config(root):
     for folder in ("include", "src"):
         for path in sorted((root / folder).rglob("*")):
             where = path.relative_to(root).as_posix()
-            if path.suffix not in SUFFIXES or where in (*CONFIG, MEETING, *LIBRARIES):
+            if path.suffix not in SUFFIXES or where in (*CONFIG, RENDEZVOUS, *LIBRARIES):
                 continue
             for name in GETENV.findall(path.read_text(encoding="utf-8")):
                 yield f"{where}: reads {name}; settings are fields of Config, read in {CONFIG[1]}"
@@ -216,18 +219,18 @@ def settings_outside_config(root):
         yield f"docs/configuration.md: no variable for Config's field {field}"
 
 
-def meeting_variables(root):
-    """One list of the variables of ours that meeting reads; `tutti doctor` goes by it, too."""
-    header = root / MEETING.replace(".cpp", ".hpp")
+def rendezvous_variables(root):
+    """One list of the variables of ours that the rendezvous reads; `tutti doctor` goes by it, too."""
+    header = root / RENDEZVOUS.replace(".cpp", ".hpp")
     if not header.exists():
         return
     text = header.read_text(encoding="utf-8")
-    found = MEETING_LIST.search(text)
+    found = RENDEZVOUS_LIST.search(text)
     listed = set(VARIABLE.findall(found.group(1))) if found else set()
     settings = set(VARIABLE.findall((root / CONFIG[1]).read_text(encoding="utf-8")))
     read = set()
     secrets = [root / SECRETS] if (root / SECRETS).exists() else []
-    for path in sorted((root / MEETING_FOLDER).glob("*.[ch]pp")) + secrets:
+    for path in sorted((root / RENDEZVOUS_FOLDER).glob("*.[ch]pp")) + secrets:
         code = path.read_text(encoding="utf-8")
         if path == header:
             code = code.replace(found.group(0), "") if found else code
@@ -235,9 +238,9 @@ def meeting_variables(root):
             read.add(name)
             if name not in listed | settings:
                 where = path.relative_to(root).as_posix()
-                yield f"{where}: {name} does not stand in kMeetingVariables ({MEETING_FOLDER})"
+                yield f"{where}: {name} does not stand in kRendezvousVariables ({RENDEZVOUS_FOLDER})"
     for name in sorted(listed - read):
-        yield f"{header.relative_to(root).as_posix()}: nothing in {MEETING_FOLDER} reads {name}"
+        yield f"{header.relative_to(root).as_posix()}: nothing in {RENDEZVOUS_FOLDER} reads {name}"
 
 
 def unlisted_variables_of_others(root):
@@ -273,6 +276,23 @@ def agreed_settings(root):
             yield f"{page}: its messages do not say \"{quoted.group(1)}\""
 
 
+def glossary_faults(root):
+    """Terms of docs/glossary.md: not too many, in order, each with the file that it lives in."""
+    page = root / "docs" / "glossary.md"
+    if not page.exists():
+        return
+    rows = TERM.findall(page.read_text(encoding="utf-8"))
+    terms = [term.strip("`").lower() for term, _ in rows]
+    if len(terms) > MAX_TERMS:
+        yield f"docs/glossary.md: {len(terms)} terms, at most {MAX_TERMS}"
+    for before, after in zip(terms, terms[1:]):
+        if after <= before:
+            yield f"docs/glossary.md: {after} stands behind {before}"
+    for term, place in rows:
+        if not (root / place).exists() and not (root / "src" / place).exists():
+            yield f"docs/glossary.md: {term} lives in {place}, which is not there"
+
+
 def dead_links(root):
     pages = [path for path in sorted(root.rglob("*.md"))
              if path.relative_to(root).parts[0] not in ("build", ".git")]
@@ -290,9 +310,9 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, default=default)
     args = parser.parse_args()
     faults = [*undocumented(args.root), *undocumented_python(args.root), *unlisted_variables(args.root),
-              *settings_outside_config(args.root), *meeting_variables(args.root),
+              *settings_outside_config(args.root), *rendezvous_variables(args.root),
               *unlisted_variables_of_others(args.root), *agreed_settings(args.root),
-              *promises.faults(args.root), *kinds.faults(args.root), *dead_links(args.root)]
+              *promises.faults(args.root), *kinds.faults(args.root), *glossary_faults(args.root), *dead_links(args.root)]
     print("\n".join(faults + [f"{len(faults)} documentation faults"]))
     return 1 if faults else 0
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every #include against tools/layers.toml.
+"""Checks every #include against tools/layers.toml, and its levels against ARCHITECTURE.md.
 
     check_layers.py [--root folder]
 """
@@ -11,6 +11,8 @@ import sys
 import tomllib
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
+# A row of the table of rooms: | `src/base` | 0 | ...
+ROW = re.compile(r"^\| `src/([a-z/]+)` \| (\d+) \|", re.MULTILINE)
 SUFFIXES = {".hpp", ".cpp", ".h", ".cc"}
 
 
@@ -26,15 +28,22 @@ class Layers:
         self.pure = table["pure"]
 
     def table_faults(self):
-        """The table itself must not point upwards."""
+        """The table itself must point downwards."""
         for name, room in self.rooms.items():
             for other in room["may"]:
                 if other not in self.rooms:
                     yield f"tools/layers.toml: {name} may include {other}, which is no room"
-                elif self.rooms[other]["level"] > room["level"]:
-                    yield f"tools/layers.toml: {name} may include {other}, which is above it"
-                elif name in self.rooms[other]["may"]:
-                    yield f"tools/layers.toml: {name} and {other} may include each other"
+                elif self.rooms[other]["level"] >= room["level"]:
+                    yield f"tools/layers.toml: {name} may include {other}, which is not below it"
+
+    def page_faults(self, page):
+        """The table of rooms in ARCHITECTURE.md has every room, with the same level."""
+        told = {name: int(level) for name, level in ROW.findall(page)}
+        for name in sorted(self.rooms.keys() | told.keys()):
+            level = self.rooms[name]["level"] if name in self.rooms else "none"
+            if told.get(name, "none") != level:
+                yield (f"ARCHITECTURE.md: src/{name} has level {told.get(name, 'none')}, "
+                       f"tools/layers.toml says {level}")
 
     def room_of(self, path):
         """The longest room name that `path` (below src/) begins with."""
@@ -125,6 +134,8 @@ def main():
     with open(args.root / "tools" / "layers.toml", "rb") as file:
         layers = Layers(tomllib.load(file))
     faults = list(layers.table_faults())
+    page = args.root / "ARCHITECTURE.md"
+    faults += layers.page_faults(page.read_text(encoding="utf-8"))
     count = 0
     for path in source_files(args.root):
         name = path.relative_to(args.root).as_posix()

@@ -1,10 +1,10 @@
-// One of two different programs that meet without a launcher: this one serves the meeting, if that
-// has to be served, and ends as soon as it has met the other. Start them in any order:
+// One of two different programs that meet without a launcher: this one serves the store, if there
+// is one to serve, and ends as soon as it has met the other. Start them in any order:
 //
 //   12_rendezvous_leaves tcp://127.0.0.1:29511 &
 //   12_rendezvous_stays tcp://127.0.0.1:29511
 //
-// or both with file:///shared/meeting-7, or with env:// and RANK, WORLD_SIZE, MASTER_ADDR and
+// or both with file:///shared/rendezvous-7, or with env:// and RANK, WORLD_SIZE, MASTER_ADDR and
 // MASTER_PORT in the environment.
 
 #include <cstdio>

@@ -55,7 +55,7 @@ def main() -> None:
              {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}, order)
         meet(programs, f"tcp://127.0.0.1:{free_port()}", {}, order)
         with tempfile.TemporaryDirectory() as folder:
-            path = os.path.join(folder, "meeting")
+            path = os.path.join(folder, "rendezvous")
             meet(programs, f"file://{path}", {}, order)
             if os.path.exists(path):
                 sys.exit(f"{path} was not removed")

@@ -29,9 +29,9 @@ inline constexpr std::uint32_t kBackendAbi = 3;
 struct BackendPlugin {
   std::uint32_t abi = kBackendAbi;
   std::uint64_t layout = backend_layout();
-  /// What there is to register. Threads: once, under a lock of the library.
+  /// The backends to register. Threads: once, under a lock of the library.
   void (*describe)(BackendFactory& factory) = nullptr;
-  /// Where its copy of the library logs to from now on.
+  /// The log sink of its copy of the library from now on.
   void (*set_log)(void (*sink)(LogLevel level, std::string_view text)) = nullptr;
 };
 

@@ -15,6 +15,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/config.hpp>
 #include <tutti/error.hpp>
+#include <tutti/job_identity.hpp>
 #include <tutti/promises.hpp>
 #include <tutti/store.hpp>
 
@@ -23,8 +24,7 @@ namespace tutti {
 /// A rank's view of its world before there is a group: who it is and how it reaches the others.
 /// The code that has brought the ranks together fills it in; a backend makes the world of it.
 struct WorldOptions {
-  int rank = 0;
-  int size = 1;
+  JobIdentity identity;
   std::string name = "world";  ///< of the group, for messages
   Config config;
   /// Of all that making the world takes.
@@ -32,14 +32,11 @@ struct WorldOptions {
   /// Gives each rank everybody's text, in the order of the ranks. Blocks, until the deadline at the
   /// latest; all ranks must call it equally often. Only while the world is made.
   std::function<Result<std::vector<std::string>>(const std::string& mine)> exchange;
-  std::uint64_t job = 0;          ///< tells jobs apart; equal on all ranks
-  std::uint64_t generation = 0;   ///< tells worlds of one job apart; equal on all ranks
-  std::vector<std::byte> secret;  ///< of the job; empty if it has none
   /// Nobody else knows the secret: ProcessGroup::authenticated().
   bool authenticated = false;
   /// The address on which this rank listens; "0.0.0.0" or "::": on all, of both families.
   std::string bind_host;
-  /// What it tells the others: this address (empty: `bind_host`). "0.0.0.0": it is on the host of
+  /// The address that it tells the others (empty: `bind_host`). "0.0.0.0": it is on the host of
   /// the store, so each rank of another host dials it where it has reached the store itself.
   std::string told_host = {};
   std::string store_host = {};  ///< there; empty: by no address
@@ -48,8 +45,8 @@ struct WorldOptions {
   /// To be called once when this rank has left in peace and its peers have been told. Empty: nobody
   /// else is to be told.
   std::function<void()> left = {};
-  /// Where the ranks have met: a part of that store for the backend of this world alone. To be kept
-  /// as long as the world lives, since this rank may serve it. Null where they met without one.
+  /// A part of the store of the rendezvous, for the backend of this world alone. Keep it as long as
+  /// the world lives, since this rank may serve it. Null if the rendezvous had no store.
   std::shared_ptr<Store> store = nullptr;
   /// The caller's options for the backend (InitOptions::backend_options); may be empty.
   std::any backend_options = {};
@@ -92,9 +89,9 @@ struct BackendFactory {
   /// How many worlds of this process live, be it by their groups or Works. No function: not told.
   std::function<int()> alive = {};
   /// The command that starts so many ranks on this host, where only a launcher of its own can. No
-  /// function: any launcher that tells ranks where they meet.
+  /// function: any launcher that sets the variables of the rendezvous.
   std::function<Result<LaunchCommand>(int ranks)> launch = {};
-  /// Its promises, kept or not, in memory that stays; a promise that is missing is not
+  /// Its promises, kept and not kept, in memory that stays; a promise that is missing is not
   /// kept.
   std::span<const PromiseRow> promises = {};
 };

@@ -65,8 +65,8 @@ struct Piece {
   std::size_t count = 0;
 };
 
-/// What only some calls have beside their two tensors. All that it names belongs to the caller and
-/// is read during submit only, but for the elements themselves.
+/// The arguments that only some calls have beside their two tensors. All that it names belongs to
+/// the caller and is read during submit only, but for the elements themselves.
 struct Details {
   /// A view for each rank's block in place of `Collective::input` / `output`; empty: the one
   /// tensor.

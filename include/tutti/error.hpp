@@ -10,7 +10,7 @@
 
 namespace tutti {
 
-/// What kind of thing went wrong. The exception class follows from it (see `raise`).
+/// The kind of an error. The exception class follows from it (see `raise`).
 enum class Errc : unsigned char {
   ok,
   invalid_argument,  ///< the caller's mistake; nothing was sent, the group is usable

@@ -18,17 +18,17 @@ namespace tutti {
 
 /// How a process finds the others. A value that is given here beats the environment.
 struct InitOptions {
-  /// Where to meet: "env://" (absent means that too), "tcp://host:port", which rank 0 serves, or
-  /// "file:///path", a file that all see; each with "?rank=..&world_size=.." if these are said
-  /// nowhere else.
+  /// The place of the rendezvous: "env://" (absent means that too), "tcp://host:port", which rank 0
+  /// serves, or "file:///path", a file that all see; each with "?rank=..&world_size=.." if these
+  /// are said nowhere else.
   std::optional<std::string> init_method = std::nullopt;
-  /// To meet in a store of your own instead; kept as long as the world lives.
+  /// A store of your own instead; kept as long as the world lives.
   std::shared_ptr<Store> store = nullptr;
-  /// Name of this meeting: processes meet that give the same, whatever groups they were in before;
-  /// empty is a name, too. Under one name the same ranks may meet again and again. Where ranks have
-  /// new numbers, or processes have come or gone (the survivors of a failure), take a name that was
-  /// not used in this job. Up to 128 bytes without control characters.
-  std::string meeting = {};
+  /// Only processes that give the same name find each other; empty is a name, too. The same ranks
+  /// may use one name again and again. If ranks have new numbers, or processes have come or gone
+  /// (the survivors of a failure), take a name that was not used before in this store. Up to 128
+  /// bytes without control characters.
+  std::string job_name = {};
   std::optional<int> rank = std::nullopt;  ///< absent: as the URL says; RANK; the launcher's
   std::optional<int> size = std::nullopt;  ///< absent: as the URL says; WORLD_SIZE; the launcher's
   std::optional<std::string> master_addr = std::nullopt;
@@ -51,10 +51,10 @@ struct InitOptions {
   /// Gives each rank everybody's text, in the order of ranks, before the deadline of init.
   using Exchange = std::function<Result<std::vector<std::string>>(const std::string& name,
                                                                   const std::string& mine)>;
-  /// For who has a store of his own (bindings): then no other is used, called only during init and
-  /// from the thread that called it. `rank` and `size` must be given, equal on all ranks with or
-  /// without it; `master_addr` only tells by which address the others reach us (absent on all: the
-  /// ranks tell each other where they are; on one host that is the loopback).
+  /// For callers with a store of their own (bindings): then no other is used, called only during
+  /// init and from the thread that called it. `rank` and `size` must be given, equal on all ranks
+  /// with or without it; `master_addr` only tells by which address the others reach us (absent on
+  /// all: the ranks tell each other where they are; on one host that is the loopback).
   Exchange exchange = {};
   /// False: others may read or change what the exchange carries. Ranks without `secret` then use
   /// the job_secret() that all of them have in common (names of it are compared). Where they have
@@ -67,9 +67,9 @@ struct InitOptions {
 /// have joined, in any order of starting.
 ///
 /// Threads:  once at a time per process.
-/// Errors:   InvalidArgument (a variable is missing or senseless), TimeoutError (names who has not
-///           come), StoreError, NetworkError (wrong secret, another job), DisagreementError (a rank
-///           given twice, unequal sizes or settings).
+/// Errors:   InvalidArgument (a variable is missing or senseless), TimeoutError (names the
+///           ranks that have not come), StoreError, NetworkError (wrong secret, another job),
+///           DisagreementError (a rank given twice, unequal sizes or settings).
 [[nodiscard]] ProcessGroup init_process_group(const InitOptions& options = {});
 
 /// The job's secret as init_process_group finds it: from TUTTI_SECRET_FD or TUTTI_SECRET_FILE, else

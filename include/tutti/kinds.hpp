@@ -5,7 +5,7 @@
 
 #include <tutti/collective.hpp>
 
-// The table of the kinds of operations, the only one. The library's checks, fingerprints,
+// The one table of the kinds of operations. The library's checks, fingerprints,
 // plans and texts read it, and so do Python's bindings and `tutti bench`; a backend of one's own
 // may.
 namespace tutti {
@@ -42,8 +42,8 @@ struct KindTraits {
   Layout layout = Layout::none;
   bool reduces = false;  ///< has a reduce op
   bool rooted = false;   ///< has a root
-  On reads = On::all;    ///< who has an input
-  On writes = On::all;   ///< who has an output
+  On reads = On::all;    ///< ranks that have an input
+  On writes = On::all;   ///< ranks that have an output
   Uneven uneven = Uneven::no;
   bool prefix = false;  ///< what a rank gets comes from the ranks up to it, and not from all
 };

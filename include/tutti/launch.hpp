@@ -23,7 +23,7 @@ namespace tutti {
 void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
                  const std::optional<Config>& config = std::nullopt);
 
-/// What `spawn` may be told beside the function and the number of processes.
+/// Options of `spawn`.
 struct SpawnOptions {
   /// After a failure: between asking the others to end (SIGTERM) and ending them (SIGKILL).
   std::chrono::milliseconds grace = std::chrono::seconds(5);

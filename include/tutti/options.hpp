@@ -9,11 +9,11 @@
 #include <tutti/collective.hpp>
 #include <tutti/tensor.hpp>
 
-// What each call of a ProcessGroup may be told beside its buffers. A `timeout` is that of the one
+// Options of the calls of a ProcessGroup. A `timeout` is that of the one
 // operation, more than 0; absent: the group's. A `root` is a rank of the group.
 namespace tutti {
 
-/// What an all_reduce may be told beside its buffer.
+/// Options of an all_reduce.
 struct AllReduceOptions {
   ReduceOp op = ReduceOp::sum;
   /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element, of the
@@ -25,13 +25,13 @@ struct AllReduceOptions {
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct BroadcastOptions {  ///< What a broadcast may be told beside its buffer.
+struct BroadcastOptions {  ///< Options of a broadcast.
   /// The rank (of this group) whose values everybody gets.
   int root = 0;
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct ReduceOptions {  ///< What a reduce may be told beside its buffer.
+struct ReduceOptions {  ///< Options of a reduce.
   int root = 0;         ///< the rank that gets the result
   ReduceOp op = ReduceOp::sum;
   /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element, of the
@@ -42,7 +42,7 @@ struct ReduceOptions {  ///< What a reduce may be told beside its buffer.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct ScanOptions {  ///< What a scan may be told beside its buffer.
+struct ScanOptions {  ///< Options of a scan.
   ReduceOp op = ReduceOp::sum;
   /// Leave this rank's own values out: rank r gets what the ranks 0 to r - 1 have. Rank 0 gets
   /// nothing, and its buffer stays as it is.
@@ -53,24 +53,24 @@ struct ScanOptions {  ///< What a scan may be told beside its buffer.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct AllGatherOptions {  ///< What an all_gather may be told beside its buffers.
+struct AllGatherOptions {  ///< Options of an all_gather.
   /// Elements of each rank's block where they differ: the same numbers on every rank. Empty: all as
   /// many as the input has. Read during the call only.
   std::span<const std::size_t> output_counts = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct GatherOptions {  ///< What a gather may be told beside its buffers.
+struct GatherOptions {  ///< Options of a gather.
   int root = 0;         ///< the rank that gets all blocks
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct ScatterOptions {  ///< What a scatter may be told beside its buffers.
+struct ScatterOptions {  ///< Options of a scatter.
   int root = 0;          ///< the rank whose blocks are handed out
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct ReduceScatterOptions {  ///< What a reduce_scatter may be told beside its buffers.
+struct ReduceScatterOptions {  ///< Options of a reduce_scatter.
   ReduceOp op = ReduceOp::sum;
   /// PREMUL_SUM: what this rank's input is multiplied by; a number, or one for each element, of the
   /// input's dtype and with strides of its own (that memory belongs to the operation until its Work
@@ -83,7 +83,7 @@ struct ReduceScatterOptions {  ///< What a reduce_scatter may be told beside its
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct AllToAllOptions {  ///< What an all_to_all may be told beside its buffers.
+struct AllToAllOptions {  ///< Options of an all_to_all.
   /// Elements for each rank and from each rank, where they differ; both or none. If one rank gives
   /// them, all must; what a rank sends is what the other expects. Read during the call only.
   std::span<const std::size_t> output_splits = {};
@@ -91,13 +91,13 @@ struct AllToAllOptions {  ///< What an all_to_all may be told beside its buffers
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct SendOptions {  ///< What a send may be told beside its buffer and its receiver.
+struct SendOptions {  ///< Options of a send.
   /// A recv gets only what was sent with its tag. Not negative.
   int tag = 0;
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct RecvOptions {  ///< What a recv may be told beside its buffer and its sender.
+struct RecvOptions {  ///< Options of a recv.
   int tag = 0;
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
@@ -140,22 +140,22 @@ class P2POp {
   int tag_;
 };
 
-struct BatchOptions {  ///< What a batch of sends and recvs may be told.
+struct BatchOptions {  ///< Options of a batch of sends and recvs.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct BarrierOptions {  ///< What a barrier may be told.
+struct BarrierOptions {  ///< Options of a barrier.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-struct MonitoredBarrierOptions {  ///< What a monitored_barrier may be told.
+struct MonitoredBarrierOptions {  ///< Options of a monitored_barrier.
   /// How long rank 0 waits for the others; absent: the group's.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
   /// Name all ranks that have not come, not only the first of them.
   bool wait_all_ranks = false;
 };
 
-struct NewGroupOptions {  ///< What a new group may be told beside its ranks.
+struct NewGroupOptions {  ///< Options of a new group.
   /// For messages; absent: made from the ranks.
   std::string name = {};
   /// Default timeout of the new group's operations, more than 0; absent: the parent's.

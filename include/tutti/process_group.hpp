@@ -60,8 +60,8 @@ class ProcessGroup {
   /// Of operations that this rank starts from now on and that say none; operations that run keep
   /// theirs. Local: ranks may differ. InvalidArgument unless it is positive.
   void set_timeout(std::chrono::nanoseconds timeout);
-  /// The store in which the ranks of the world met: a part of it for the program's own keys, which
-  /// all groups of the world share. Null where they met without one (ranks as threads, an
+  /// A part of the store of the rendezvous for the program's own keys, which
+  /// all groups of the world share. Null if the rendezvous had no store (ranks as threads, an
   /// exchange). It lives as long as the world, or as a reference to it.
   [[nodiscard]] std::shared_ptr<Store> store() const noexcept;
   /// Every rank has proved that it belongs to the job (docs/security.md). If not, read nothing from
@@ -271,9 +271,9 @@ class ProcessGroup {
   /// Done when every rank has called it. Moves nothing. Collective; errors come from the Work.
   Work barrier(const BarrierOptions& options = {});
 
-  /// A barrier that tells who has not come: rank 0 waits for a sign of each other rank, and gives
-  /// them leave when all have come. Blocks. For finding out where a program hangs: it costs more
-  /// than `barrier`, and all goes through rank 0.
+  /// A barrier that names the ranks that have not come: rank 0 waits for a sign of each other rank,
+  /// and gives them leave when all have come. Blocks. For finding out where a program hangs: it
+  /// costs more than `barrier`, and all goes through rank 0.
   ///
   /// Order:    among the monitored barriers of the group only: it is not compared with the other
   ///           operations, so that a rank that is somewhere else is named.

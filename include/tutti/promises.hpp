@@ -5,8 +5,8 @@
 
 namespace tutti {
 
-/// Promises that some backends keep, beyond those that every backend must keep. The comments are
-/// the rows of the table in docs/backends.md (tools/promises.py).
+/// Promises that a backend may make beyond those of every backend. The comments are the rows of the
+/// table in docs/backends.md (tools/promises.py).
 enum class Promise : std::uint8_t {
   /// One order of additions: the same bits on every run and for every number of hosts.
   same_bits,

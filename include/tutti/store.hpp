@@ -16,6 +16,9 @@
 #include <tutti/error.hpp>
 
 namespace tutti {
+namespace store {
+struct Served;
+}
 
 /// A small table shared by the ranks of a job: keys and values are byte strings. Used to find each
 /// other; collectives never touch it.
@@ -44,7 +47,7 @@ class Store {
   Store& operator=(const Store&) = delete;
   virtual ~Store() = default;
 
-  /// Stores `value`, replacing what was there, and wakes who waits for the key.
+  /// Stores `value`, replacing an earlier one, and wakes the calls that wait for the key.
   void set(std::string_view key, std::string_view value, Timeout timeout = {});
   /// The value; waits until the key is there.
   std::string get(std::string_view key, Timeout timeout = {});
@@ -86,9 +89,9 @@ class Store {
 
   /// A last will: when this process's connection to the store ends without a good-bye (it was
   /// killed, its host is gone), the store sets `key` to `value` at once, unless the key is there by
-  /// then, and so wakes who waits for it. Letting go of the store drops all wills. A later will for
-  /// the same key replaces the earlier one; at most `kMaxWills` of `kMaxWillBytes` each.
-  /// False: this store cannot do it, and has done nothing.
+  /// then, and so wakes the calls that wait for it. Letting go of the store drops all wills. A
+  /// later will for the same key replaces the earlier one; at most `kMaxWills` of `kMaxWillBytes`
+  /// each. False: this store cannot do it, and has done nothing.
   bool set_will(std::string_view key, std::string_view value, Timeout timeout = {});
   /// Takes a will back; does nothing if there is none.
   void drop_will(std::string_view key, Timeout timeout = {});
@@ -102,6 +105,9 @@ class Store {
 
   /// Names the store in messages, e.g. "the store at 10.0.0.1:29500".
   [[nodiscard]] virtual std::string describe() const { return "the store"; }
+
+  /// The connection to the server that keeps this store, for the library's own use. Null: none.
+  [[nodiscard]] virtual std::shared_ptr<const store::Served> served() const { return nullptr; }
 
  protected:
   using Deadline = Clock::time_point;
@@ -149,10 +155,10 @@ struct FileStoreOptions {  ///< Which file, and when it goes.
   /// How many processes will use the store. The last of them to leave removes the file. Absent: it
   /// stays, with all that is in it.
   std::optional<int> users = {};
-  /// How long who leaves before all `users` have come waits for them, so that they still see what
-  /// he has set (for one, why he leaves).
+  /// How long a user that leaves early waits for the remaining `users`, so that they still see its
+  /// values (for one, why it leaves).
   std::chrono::milliseconds linger = std::chrono::seconds(1);
-  /// Nobody is waited for who has not come this long after opening. Absent: whenever it was opened.
+  /// A user that has not come this long after opening is not waited for. Absent: no such limit.
   std::optional<std::chrono::milliseconds> come_within = {};
   /// Start anew if nobody lives who uses the file: what it holds was left by an earlier run.
   bool fresh = false;
@@ -181,8 +187,8 @@ struct TcpStoreOptions {  ///< Where the store is, and who may use it.
   /// serving, when its owner lets go of it, until that many have left, at most `linger`.
   std::optional<int> users = {};
   std::chrono::milliseconds linger = std::chrono::seconds(1);
-  /// Nobody is waited for who has not come this long after the server began. Absent: whenever that
-  /// was.
+  /// A user that has not come this long after the server began is not waited for. Absent: whenever
+  /// that was.
   std::optional<std::chrono::milliseconds> come_within = {};
   /// For connecting, and the default of every call.
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;

@@ -37,9 +37,10 @@ Group checked(nb::handle made, const std::string& name, const WorldOptions& worl
     throw nb::type_error((function + " must return a tutti.ProcessGroup, not " + type).c_str());
   }
   Group group = nb::cast<const GroupHandle&>(made).open();
-  if (group->rank() != world.rank || group->size() != world.size) {
-    throw nb::value_error((function + " was asked for rank " + std::to_string(world.rank) + " of " +
-                           std::to_string(world.size) + ", and gave a group in which we are rank " +
+  if (group->rank() != world.identity.rank || group->size() != world.identity.size) {
+    throw nb::value_error((function + " was asked for rank " + std::to_string(world.identity.rank) +
+                           " of " + std::to_string(world.identity.size) +
+                           ", and gave a group in which we are rank " +
                            std::to_string(group->rank()) + " of " + std::to_string(group->size()))
                               .c_str());
   }
@@ -81,8 +82,9 @@ Result<Backend*> make_world(const std::string& name, const std::shared_ptr<Owned
   const auto leave = std::shared_ptr<void>(nullptr, [&](void*) { in_function = outer; });
   try {
     const auto timeout = std::chrono::ceil<std::chrono::microseconds>(world.config.timeout);
-    const nb::object made = (**function)(object_of(world.store), world.rank, world.size, world.name,
-                                         timeout, *(*given)->options);
+    const nb::object made =
+        (**function)(object_of(world.store), world.identity.rank, world.identity.size, world.name,
+                     timeout, *(*given)->options);
     return new LentBackend(name, checked(made, name, world));
   } catch (const nb::python_error& problem) {
     return failed(nb::cast<std::string>(nb::repr(problem.value())));

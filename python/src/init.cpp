@@ -80,7 +80,7 @@ std::string backend_of(const InitOptions& options) {
 nb::object init(std::optional<std::string> init_method, nb::handle store, std::optional<int> rank,
                 std::optional<int> size, std::optional<std::string> master_addr,
                 std::optional<int> master_port, nb::handle timeout, std::optional<Config> config,
-                std::string name, std::string meeting, nb::object exchange,
+                std::string name, std::string job_name, nb::object exchange,
                 bool exchange_is_private, const std::optional<std::string>& backend,
                 nb::object backend_options, const std::optional<nb::bytes>& secret) {
   Kept::release_done();
@@ -98,7 +98,7 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   }
   options.config = std::move(config);
   options.name = std::move(name);
-  options.meeting = std::move(meeting);
+  options.job_name = std::move(job_name);
   if (!exchange.is_none()) options.exchange = exchange_of(std::move(exchange));
   options.exchange_is_private = exchange_is_private;
   if (backend) options.backend = engine_name(*backend);
@@ -127,7 +127,7 @@ void bind_init(nb::module_& module) {
   const auto none = [](const char* name) { return nb::arg(name) = nb::none(); };
   module.def("init_process_group", &init, none("init_method"), nb::kw_only(), none("store"),
              none("rank"), none("world_size"), none("master_addr"), none("master_port"),
-             none("timeout"), none("config"), "name"_a = "world", "meeting"_a = "",
+             none("timeout"), none("config"), "name"_a = "world", "job_name"_a = "",
              none("exchange"), "exchange_is_private"_a = true, none("backend"),
              none("backend_options"), none("secret"),
              "Make the group of all processes of the job; what is None stands in the environment,\n"

@@ -343,12 +343,12 @@ def init_process_group(
         init_method: str | None = None, *, store: Store | None = None, rank: int | None = None,
         world_size: int | None = None, master_addr: str | None = None,
         master_port: int | None = None, timeout: Timeout = None, config: Config | None = None,
-        name: str = "world", meeting: str = "",
+        name: str = "world", job_name: str = "",
         exchange: Callable[[str, bytes], Sequence[bytes]] | None = None,
         exchange_is_private: bool = True, backend: str | None = None, backend_options: Any = None,
         secret: bytes | None = None) -> ProcessGroup:
     """Make the group of all processes of the job; what is None stands in the environment, which is
-    read now. Blocks until all have joined. Those meet who give the same `meeting`: survivors of a
+    read now. Blocks until all have joined. Only ranks that give the same `job_name` find each other: survivors of a
     failure, with new ranks, take a name that was not used before. `exchange` is for who has a store
     of his own: it gives each rank everybody's bytes, in the order of ranks; `exchange_is_private` False
     where others can read or write them: the user's key is then asked for. `backend` goes before

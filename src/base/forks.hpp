@@ -19,7 +19,7 @@ extern std::atomic<std::uint64_t> fork_generation;
   return detail::fork_generation.load(std::memory_order_relaxed);
 }
 
-/// The error of a forked child that calls a group which its parent made before the fork.
+/// The error for a child that calls a group which its parent made before the fork.
 [[nodiscard]] Status forked_status();
 
 /// Tells whether a fork has begun since this object was made. A descriptor opened meanwhile may be

@@ -12,7 +12,8 @@ using tutti::set_log_sink;
 /// The least level that reaches the sink from now on.
 void set_log_level(Level least);
 void log(Level level, std::string_view text) noexcept;
-/// At most one line per second for one `key` (a literal): for what strangers can provoke.
+/// At most one line per second for one `key` (a literal): for events that foreign peers can
+/// provoke.
 void log_limited(Level level, const char* key, std::string_view text) noexcept;
 
 }  // namespace tutti::base

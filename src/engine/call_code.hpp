@@ -27,7 +27,7 @@ struct Extent;
 /// Where a group's chain begins: its id and the digest of the settings that must be equal.
 [[nodiscard]] std::uint64_t chain_start(std::uint64_t group_id, std::uint64_t settings) noexcept;
 
-/// 64-bit hash of text, for ids and digests. Not secret, not for strangers.
+/// 64-bit hash of text, for ids and digests. No cryptographic hash.
 [[nodiscard]] std::uint64_t hash_text(std::string_view text, std::uint64_t seed = 0) noexcept;
 
 }  // namespace tutti::engine

@@ -24,8 +24,8 @@ constexpr std::size_t kControlQueue = 4096;
 constexpr std::size_t kCopied = std::size_t{16} * 1024;
 // What may be held of one peer, in bytes of memory with the bookkeeping of each frame: so much at
 // any time, and so much more for each operation with messages that runs here. A peer that keeps to
-// the rules stays below, whatever the sizes of its frames: what comes unasked takes at most 9 times
-// what it counts, of an operation that we have not begun there are three control frames at most
+// the rules stays below, whatever the sizes of its frames: eager frames take at most 9 times
+// what they count, of an operation that we have not begun there are three control frames at most
 // (want, credit, token) from each of those that the peer has under way, and of one that runs here
 // no more is held than comes without credit for its receives.
 constexpr std::size_t kMostHeld = std::size_t{16} << 20;

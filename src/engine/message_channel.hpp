@@ -103,7 +103,7 @@ class MessageChannel final : public ControlChannel {
   // The frame that is arriving. Each place_...: where its payload goes; empty: refused.
   /// A head has come.
   void arriving(int peer, const transport::FrameHeader& header) noexcept;
-  /// Its sender may send so much unasked. False: it may not.
+  /// Counts its payload as eager. False: more than the credit of its sender allows.
   [[nodiscard]] bool count_eager(int peer, const transport::FrameHeader& header) noexcept;
   /// Into memory of ours, to be used (`arrived`) or forgotten when it is here.
   [[nodiscard]] std::span<std::byte> place_buffered(int peer);

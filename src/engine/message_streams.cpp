@@ -59,7 +59,8 @@ bool MessageChannel::pump(StreamState& state, Stream& stream) {
         std::min(post.end - stream.sent, most / call.element * call.element);
     // The empty frame of a block without elements counts as well.
     if (post.end > stream.sent ? bytes == 0 : room == 0) {
-      if (!stream.wanted && stream.sent < kEagerPerStream) {  // else credit comes unasked
+      if (!stream.wanted &&
+          stream.sent < kEagerPerStream) {  // else the receiver grants credit by itself
         stream.wanted = true;
         control(stream.peer, encode(transport::WantFrame{call.group, call.seq}));
       }

@@ -5,8 +5,8 @@
 #include "engine/engine.hpp"
 #include "engine/p2p_matcher.hpp"
 
-// Point to point, over all groups: which p2p_matcher a frame or a ticket belongs to, what may come
-// unasked, and what comes before there is a group. docs/wire.md tells the rules.
+// Point to point, over all groups: finds the matcher of a frame or a ticket, bounds eager messages,
+// and keeps those of groups that this rank has not made yet. docs/wire.md has the rules.
 namespace tutti::engine {
 
 using transport::Envelope;
@@ -18,15 +18,15 @@ namespace {
 constexpr std::uint64_t kMostTag = 0x80000000;  // one more than a caller may use
 static_assert(static_cast<std::uint32_t>(kMonitoredBarrierTag) == kMostTag);
 
-// The memory of a peer's messages while they wait for their recvs, all in all: what is kept of
-// each, and their bytes in buffers of at most 8 times the size.
+// Bound of the memory that unexpected messages of one peer take: a record for each, and their
+// bytes in buffers of at most 8 times the size.
 static_assert(kMatchCredit * (sizeof(UnexpectedMessage) + MatchQueues::kEach) +
                   8 * kP2PEagerCredit <=
               std::uint64_t{16} << 20);
 static_assert(sizeof(HeldFrames::Frame) <=
               sizeof(UnexpectedMessage) + MatchQueues::kEach);  // without a group
 
-/// True if the envelope of a message is possible.
+/// The envelope of a message is possible.
 bool is_sound(const FrameHeader& header) noexcept {
   const auto envelope = transport::decode<Envelope>(header);
   if (envelope.dtype >= kDTypeCount || envelope.tag > kMostTag) return false;

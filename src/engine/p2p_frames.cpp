@@ -7,8 +7,8 @@
 #include "engine/p2p_matcher.hpp"
 #include "kernels/pack.hpp"
 
-// Point to point as frames: a letter announces a message and may hold all of it; a credit asks for
-// the rest; data is the rest. docs/wire.md tells the rules.
+// The frames of point to point. An eager message carries all its bytes. A larger one announces
+// itself with an RTS, and its data follow the receiver's CTS. docs/wire.md has the rules.
 namespace tutti::engine {
 
 using transport::CtsFrame;
@@ -84,7 +84,7 @@ void P2PMatcher::transmit(P2PRequest& send, const FrameHeader& header,
   channel_.send(global(send.rank), header, std::move(frame), holds ? this : nullptr, send.ticket);
 }
 
-/// Tells of the next message, with its bytes where these may go unasked. False: not now.
+/// Announces the next message: eager, with its bytes, or by an RTS. False: not now.
 bool P2PMatcher::announce(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const int peer = global(rank);
@@ -197,7 +197,7 @@ void P2PMatcher::on_cts(int rank, const CtsFrame& cts) {
   P2PRequest* const send = find(cts.send);
   if (send == nullptr || send->state != P2PRequest::State::running || send->kind != Kind::send)
     return;
-  // What went unasked needs no credit, and nobody gives it twice.
+  // An eager message takes no CTS, and an RTS takes only one.
   if (send->rank != rank || send->number == 0 || send->number != cts.number) return;
   if (send->matched || send->moved > 0) return;
   send->matched = true;

@@ -97,7 +97,7 @@ class P2PMatcher final : public FrameOwner {
   [[nodiscard]] std::string running_text();
 
   // Frames, of ranks of this group. `expects`: is this frame in order? Where its payload belongs,
-  // if right into a caller's memory; a letter that went there has no payload.
+  // if right into a caller's memory; an eager message that went there has no payload.
   [[nodiscard]] bool expects(int rank, const transport::FrameHeader& header,
                              std::span<std::byte>& into);
   void on_envelope(int rank, const transport::FrameHeader& header, const std::byte* payload);

@@ -36,7 +36,7 @@ struct BoundPlan {
   // What follows from it.
   const plan::Schedule* schedule = nullptr;  ///< nullptr: this entry is empty
   kernels::ReduceFn reduce = nullptr;
-  kernels::ReduceFn reduce_past = nullptr;  ///< the same, past the cache
+  kernels::ReduceFn reduce_past = nullptr;  ///< the same, with non-temporal stores
   kernels::AverageFn average = nullptr;     ///< AVG: for the step that completes the sum
   plan::Binding binding;
   std::size_t slot_bytes = 0;

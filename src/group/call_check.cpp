@@ -78,7 +78,7 @@ std::vector<Piece> pieces_of(const Side& side) {
   return pieces;
 }
 
-/// What is written must not be written twice, nor read elsewhere, where one side is a list.
+/// If one side is a list, no memory may be written twice, or written and read.
 std::string check_lists(const Side& output, std::size_t own_output, const Side& input,
                         std::size_t own_input) {
   const std::vector<Piece> out = pieces_of(output);

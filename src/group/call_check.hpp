@@ -6,8 +6,9 @@
 
 namespace tutti {
 
-/// What is wrong with a call, for people; empty: nothing. Looks at this rank's arguments only: what
-/// ranks must agree about is compared on the way. `call` is whole, but for the backend's opinion.
+/// Describes the mistake in a call, for people; empty: none. Looks at this rank's arguments only:
+/// what ranks must agree about is compared on the way. `call` is whole, but for the backend's
+/// opinion.
 [[nodiscard]] std::string what_is_wrong(const Collective& call, int rank, int size);
 
 }  // namespace tutti

@@ -21,7 +21,7 @@ struct Ports {
   std::uint16_t master = 0;
 };
 
-/// What one of our forks is told: all but its rank is the same for all.
+/// The settings of a forked rank: all but its rank is the same for all.
 struct ChildSettings {
   int size = 1;
   int secret_fd = -1;

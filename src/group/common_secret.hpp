@@ -12,7 +12,7 @@
 // themselves: each rank tells a name that belongs to its own.
 namespace tutti::group {
 
-/// What one rank has, and the line that tells the others of it.
+/// The secret of one rank, and the line that tells the others of it.
 class SecretOffer {
  public:
   /// A given secret, else the user's key; none where TUTTI_INSECURE=1 or no key can be had. Errors:

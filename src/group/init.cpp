@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/fnv.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
-#include "engine/call_code.hpp"
 #include "group/common_secret.hpp"
 #include "group/worlds.hpp"
 #include "rendezvous/environment.hpp"
@@ -53,16 +53,16 @@ InitOptions with_own_rendezvous(const InitOptions& options, const Config& config
   return own;
 }
 
-/// A meeting without a store: what ranks must know of each other goes through the caller's
+/// A rendezvous without a store: what ranks must know of each other goes through the caller's
 /// exchange.
 Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const Config& config) {
   if (options.store || options.init_method) return without("neither store nor init_method");
-  if (!options.meeting.empty()) return without("no name of a meeting: it says itself who meets");
+  if (!options.job_name.empty()) return without("no job name: the exchange determines the ranks");
   if (!options.rank || !options.size) return without("rank and size must be given");
   if (*options.size < 1 || *options.rank < 0 || *options.rank >= *options.size) {
     return without(fmt::format("rank {} is none of {}", *options.rank, *options.size));
   }
-  rendezvous::Rendezvous meeting;
+  rendezvous::Rendezvous result;
   const bool compares = !options.exchange_is_private && !options.secret;
   if (options.secret ||
       (config.tls && !compares)) {  // what the exchange carries may be read on the way
@@ -71,20 +71,20 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
     if (secret->bytes.empty())
       return without(
           "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of them");
-    meeting.secret = std::move(secret->bytes);
+    result.identity.secret = std::move(secret->bytes);
   }
-  meeting.rank = *options.rank;
-  meeting.size = *options.size;
-  meeting.master_addr = options.master_addr.value_or("");
+  result.identity.rank = *options.rank;
+  result.identity.size = *options.size;
+  result.master_addr = options.master_addr.value_or("");
   if (config.port || !config.advertise.empty()) {  // else nobody asks for it
     auto local = rendezvous::Environment({}).number("LOCAL_RANK");
     if (!local) return local.status();
-    meeting.local_rank = local->value_or(0);
+    result.local_rank = local->value_or(0);
   }
-  meeting.generation = 1;
+  result.identity.generation = 1;
   // Rank 0 draws what tells this world from others, and proves membership.
   std::string drawn;
-  if (meeting.rank == 0) {
+  if (result.identity.rank == 0) {
     std::random_device random;
     for (int word = 0; word < 8; ++word) drawn += std::to_string(random()) + " ";
   }
@@ -97,7 +97,7 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
   }
   Result<std::vector<std::string>> texts = options.exchange("world", drawn);
   if (!texts) return texts.status();
-  if (texts->size() != base::as_size(meeting.size) || texts->front().empty()) {
+  if (texts->size() != base::as_size(result.identity.size) || texts->front().empty()) {
     return without("it did not give the texts of all ranks");
   }
   if (offer) {
@@ -112,21 +112,22 @@ Result<rendezvous::Rendezvous> from_exchange(const InitOptions& options, const C
     auto common = offer->common(lines);
     if (!common) return common.status();
     if (*common) {
-      meeting.secret = std::move(**common);
+      result.identity.secret = std::move(**common);
     } else if (config.tls) {
       return without("TUTTI_TLS needs a secret that all ranks have, and theirs differ");
     } else {
       base::log(base::Level::info,
                 "the ranks have no key in common, so rank 0 hands out a secret by the store in "
-                "which they meet: who can read that store can join them");
+                "which they meet: any process that can read that store can join");
     }
   }
-  meeting.authenticated = !meeting.secret.empty() || options.exchange_is_private;
-  meeting.job = texts->front();
-  if (meeting.secret.empty()) {
-    for (const char letter : meeting.job) meeting.secret.push_back(static_cast<std::byte>(letter));
+  result.authenticated = !result.identity.secret.empty() || options.exchange_is_private;
+  result.identity.job = base::fnv_of(texts->front());
+  if (result.identity.secret.empty()) {
+    for (const char letter : texts->front())
+      result.identity.secret.push_back(static_cast<std::byte>(letter));
   }
-  return meeting;
+  return result;
 }
 
 }  // namespace
@@ -159,7 +160,7 @@ ProcessGroup init_process_group(const InitOptions& given) {
   rendezvous::Settings settings;
   settings.init_method = options.init_method;
   settings.store = options.store;
-  settings.meeting = options.meeting;
+  settings.job_name = options.job_name;
   settings.rank = options.rank;
   settings.size = options.size;
   settings.master_addr = options.master_addr;
@@ -174,67 +175,64 @@ ProcessGroup init_process_group(const InitOptions& given) {
   Result<rendezvous::Rendezvous> found =
       options.exchange ? from_exchange(options, config) : rendezvous::find_others(settings);
   if (!found) raise(found.status());
-  const rendezvous::Rendezvous& meeting = *found;
+  const rendezvous::Rendezvous& place = *found;
   // From here on the others hear of it at once if we are killed, or cannot go on.
-  const auto excuse = [&](const Status& why) {
-    if (meeting.store)
-      rendezvous::excuse(*meeting.store, rendezvous::kWorldExchange, meeting.rank, meeting.size,
-                         why);
+  const auto report = [&](const Status& why) {
+    if (place.store)
+      rendezvous::report_failure(*place.store, rendezvous::kWorldExchange, place.identity.rank,
+                                 place.identity.size, why);
   };
-  if (meeting.store) {
-    raise_if(rendezvous::promise(*meeting.store, rendezvous::kWorldExchange, meeting.rank,
-                                 meeting.size));
+  if (place.store) {
+    raise_if(rendezvous::set_exchange_will(*place.store, rendezvous::kWorldExchange,
+                                           place.identity.rank, place.identity.size));
   }
 
   const rendezvous::Gather gather = [&](const std::string& name, const std::string& mine) {
     if (options.exchange) return options.exchange(name, mine);
-    return rendezvous::exchange(*meeting.store, name, meeting.rank, meeting.size, mine, deadline);
+    return rendezvous::exchange(*place.store, name, place.identity.rank, place.identity.size, mine,
+                                deadline);
   };
-  Result<rendezvous::OwnAddress> ours = rendezvous::our_address(meeting, settings, gather);
+  Result<rendezvous::OwnAddress> ours = rendezvous::our_address(place, settings, gather);
   if (!ours) {
-    excuse(ours.status());
+    report(ours.status());
     raise(ours.status());
   }
   WorldOptions world_options;
-  world_options.rank = meeting.rank;
-  world_options.size = meeting.size;
   world_options.name = options.name;
   world_options.config = config;
   world_options.deadline = deadline;
-  world_options.job = engine::hash_text(meeting.job);
-  world_options.generation = meeting.generation;
-  world_options.secret = meeting.secret;
-  world_options.authenticated = meeting.authenticated;
+  world_options.identity = place.identity;
+  world_options.authenticated = place.authenticated;
   world_options.bind_host = ours->listens.host();
   world_options.told_host = ours->told.host();
   world_options.bind_port = ours->listens.port();
   world_options.told_port = ours->told.port();
   if (!ours->store_host.is_unspecified()) world_options.store_host = ours->store_host.host();
-  world_options.store = meeting.store;
+  world_options.store = place.store;
   world_options.backend_options = options.backend_options;
-  const auto mark = std::make_shared<rendezvous::Mark>(meeting);
+  const auto record = std::make_shared<rendezvous::LivenessRecord>(place);
   transport::FirstLost first_lost;
-  if (mark->leave()) {
-    first_lost = [meeting, mark](int unreachable) {
-      if (mark->known_of_all()) return rendezvous::ask_first_lost(meeting, unreachable);
+  if (record->publish()) {
+    first_lost = [place, record](int unreachable) {
+      if (record->all_registered()) return rendezvous::ask_first_lost(place, unreachable);
       return transport::Question(
           [] { return Status(Errc::store, "not all ranks would be missed by the store"); });
     };
   }
-  world_options.left = meeting.leave;
-  // The caller may keep a store of his own longer than this world: it is not left, but the mark is.
-  if (meeting.given) world_options.left = [mark] { mark->take_back(); };
+  world_options.left = place.leave;
+  // A store of the caller's may outlive this world: it is not left, but the record is withdrawn.
+  if (place.given) world_options.left = [record] { record->withdraw(); };
   try {
     Result<ProcessGroup> world =
         group::make_world(std::move(world_options), gather, std::move(first_lost));
     if (!world) raise(world.status());
-    mark->look_for_all();
+    record->look_for_all();
     return std::move(*world);
   } catch (const Error& problem) {
-    excuse(problem.status());
+    report(problem.status());
     throw;
   } catch (const std::exception& problem) {  // a program's own backend may throw anything
-    excuse(Status(Errc::internal, problem.what()));
+    report(Status(Errc::internal, problem.what()));
     throw;
   }
 }

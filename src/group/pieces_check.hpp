@@ -6,7 +6,7 @@
 
 namespace tutti {
 
-/// What is wrong with the tensors of a call that is put together from several (Details::
+/// Describes the mistake in the tensors of a call that is put together from several (Details::
 /// input_pieces, output_pieces), as seen by this rank; empty: nothing.
 [[nodiscard]] std::string what_is_wrong_with_pieces(const Collective& call, int rank, int size);
 

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What add_backend_folder was told.
+/// The folders of add_backend_folder.
 struct AddedFolders {
   base::ForkMutex mutex;
   std::vector<std::string> paths;

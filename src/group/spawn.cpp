@@ -7,6 +7,7 @@
 #include <random>
 
 #include "base/deadline.hpp"
+#include "base/fnv.hpp"
 #include "group/children.hpp"
 #include "group/worlds.hpp"
 #include "os/address.hpp"
@@ -45,11 +46,11 @@ Result<std::unique_ptr<store::TcpServer>> serve(const std::vector<std::byte>& se
   if (!loopback) return loopback.status();
   store::TcpServerOptions options;
   options.address = *loopback;
-  options.secret = secret;
+  options.identity.secret = secret;
   options.secret_source = store::kGivenSecret;
   options.encrypt = config.tls;
   options.link_timeout = options.hello_timeout = config.link_timeout;
-  options.job = job;
+  options.identity.job = base::fnv_of(job);
   return store::TcpServer::start(std::move(options));
 }
 

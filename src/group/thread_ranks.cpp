@@ -114,12 +114,12 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
   Failure failure;
   const auto start = [&](int rank) {
     WorldOptions options;
-    options.rank = rank;
-    options.size = size;
+    options.identity.rank = rank;
+    options.identity.size = size;
     options.config = base::at(configs, rank);
     options.deadline = base::deadline_after(Clock::now(), options.config.timeout);
-    options.job = 1;
-    options.secret = secret;
+    options.identity.job = 1;
+    options.identity.secret = secret;
     options.authenticated = true;  // they are this process
     options.bind_host = "127.0.0.1";
     const auto meet = [&, deadline = options.deadline](const std::string& name,

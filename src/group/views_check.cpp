@@ -27,7 +27,8 @@ class Collision {
     }
     for (int d = 0; d < count_; ++d) {
       Dim& dim = base::at(dims_, d);
-      // What the narrower ones can make up for. Slices, transposed and turned views never can.
+      // The sum of the narrower dimensions. In slices, transposed and turned views it is never
+      // enough.
       dim.below = d == 0 ? 0 : reach(d - 1);
     }
   }

@@ -16,8 +16,8 @@ namespace tutti {
 [[nodiscard]] std::string check_alike(const TensorView& view, std::string_view name,
                                       const TensorView& like);
 
-/// What is wrong with the memory of a view that is read or written; empty: nothing. `name` is how
-/// it is called: "input".
+/// Describes the mistake in the memory of a view that is read or written; empty: none. `name` is
+/// how it is called: "input".
 [[nodiscard]] std::string check_memory(const TensorView& view, std::string_view name, bool written);
 
 }  // namespace tutti

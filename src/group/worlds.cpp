@@ -73,8 +73,8 @@ Status check_heads(std::vector<std::string>& texts, const std::string& ours, int
   for (std::size_t r = 0; r < texts.size(); ++r) {
     const std::size_t end = texts[r].find('\n');
     if (!texts[r].starts_with(kHead) || end == std::string::npos) {
-      return Status(Errc::store, "what rank " + std::to_string(r) +
-                                     " tells of itself is not understood; do all ranks run the "
+      return Status(Errc::store, "the address of rank " + std::to_string(r) +
+                                     " is not understood; do all ranks run the "
                                      "same version of tutti?");
     }
     const std::string theirs = texts[r].substr(kHead.size(), end - kHead.size());
@@ -164,22 +164,22 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   if (Status s = check_backend(options.config.backend); !s.ok()) return s;
   const BackendFactory factory = *factory_of(options.config.backend);
   std::shared_ptr<Store> programs;
-  if (options.store) {  // keys of the program, of the backend and of the meeting never meet
+  if (options.store) {  // keys of the program, of the backend and of the rendezvous are apart
     programs = make_prefix_store("program", options.store);
     options.store = make_prefix_store("backend", options.store);
   }
   // Ranks on unlike backends would wait for each other's tables, so the names of the tables are not
   // the backends' to choose, and the first one tells which backend it is of.
   int asked = 0;
-  options.exchange =
-      [&, rank = options.rank](const std::string& mine) -> Result<std::vector<std::string>> {
+  options.exchange = [&, rank = options.identity.rank](
+                         const std::string& mine) -> Result<std::vector<std::string>> {
     const bool first = asked++ == 0;
     const std::string name =
         first ? "worker_addresses" : "worker_addresses " + std::to_string(asked);
     Result<std::vector<std::string>> texts =
         exchange(name, first ? std::string(kHead) + factory.name + '\n' + mine : mine);
     if (!texts) return texts;
-    if (texts->size() != base::as_size(options.size))
+    if (texts->size() != base::as_size(options.identity.size))
       return Status(Errc::store, "the exchange did not give the texts of all ranks");
     if (!first) return texts;
     if (Status s = check_heads(*texts, factory.name, rank); !s.ok()) return s;
@@ -191,7 +191,7 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   if (!backend) return backend.status();
   if (*backend == nullptr)
     return Status(Errc::internal, "the backend '" + factory.name + "' made no world");
-  std::vector<int> globals(base::as_size(options.size));
+  std::vector<int> globals(base::as_size(options.identity.size));
   std::iota(globals.begin(), globals.end(), 0);
   return ProcessGroup(*backend, options.name, std::move(globals), options.config.timeout,
                       std::move(programs), options.authenticated);

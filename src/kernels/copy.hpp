@@ -13,8 +13,8 @@ void copy(void* dst, const void* src, std::size_t bytes) noexcept;
 /// each of which keeps fetches of its own under way. For 16 KiB and more.
 void copy_in_runs(void* dst, const void* src, std::size_t bytes) noexcept;
 
-/// Copies past the cache, for a destination that is not read again soon. Any alignment; ends with a
-/// store fence, so that a release store afterwards publishes what was written.
+/// Copies with non-temporal stores, for a destination that is not read again soon. Any alignment;
+/// ends with a store fence, so that a release store afterwards publishes what was written.
 void copy_nt(void* dst, const void* src, std::size_t bytes) noexcept;
 
 /// The two halves of copy_nt, for who copies in pieces.

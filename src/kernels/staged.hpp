@@ -33,7 +33,7 @@ struct StagedCall {
 
 void reduce_staged(const Stage& stage, const StagedCall& call);
 
-/// Past the cache where that pays.
+/// With non-temporal stores where they pay.
 void reduce_staged_nt(const Stage& stage, const StagedCall& call);
 
 }  // namespace tutti::kernels

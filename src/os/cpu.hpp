@@ -14,7 +14,7 @@ namespace tutti::os {
 /// How often it has slept so far; a yield is no sleep.
 [[nodiscard]] std::int64_t voluntary_switches() noexcept;
 
-/// What all threads of a process have used so far; nullopt where the process is not to be seen.
+/// CPU time of all threads of a process so far; nullopt where the process is not to be seen.
 [[nodiscard]] std::optional<std::chrono::nanoseconds> process_cpu_time(int pid) noexcept;
 
 /// A clock that stands still between the timer's ticks (1-10 ms), and is read in a few ns.

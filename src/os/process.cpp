@@ -29,8 +29,8 @@ std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// What the child needs, made before the fork: afterwards it may only call what is safe in a signal
-// handler, since other threads of ours may have held any lock.
+// Everything the child needs is made before the fork: afterwards it may only call what is safe in a
+// signal handler, since other threads of ours may have held any lock.
 struct ChildPlan {
   const SpawnOptions* options = nullptr;
   std::vector<std::string> candidates;  // paths to try

@@ -6,7 +6,7 @@
 
 namespace tutti::os {
 
-/// What every stream socket of ours is: never waited for inside a call, never inherited.
+/// The type of every stream socket of ours: non-blocking, and closed on exec.
 inline constexpr int kStreamType = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
 
 /// A stream socket that no forked child of ours has (`keep_private`); invalid: see errno.

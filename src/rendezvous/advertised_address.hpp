@@ -8,7 +8,7 @@
 
 namespace tutti::rendezvous {
 
-/// What a rank is to tell the others, where that is no address of its own (TUTTI_ADVERTISE).
+/// The address that a rank tells the others if it is none of its own (TUTTI_ADVERTISE).
 struct AdvertisedAddress {
   std::string host;        ///< numeric, without brackets, or a name
   std::uint16_t port = 0;  ///< 0: none is given

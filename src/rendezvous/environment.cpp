@@ -11,7 +11,7 @@
 namespace tutti::rendezvous {
 namespace {
 
-// What other launchers set. The first whose rank is there is asked.
+// The variables of other launchers. The first whose rank is set is used.
 struct Launcher {
   const char* name;
   const char* rank;

@@ -8,7 +8,7 @@
 
 #include <tutti/error.hpp>
 
-// What the variables of a process say about its place in the job.
+// The place of a process in its job, from environment variables.
 namespace tutti::rendezvous {
 
 /// invalid_argument: "cannot join the job: <what>".
@@ -16,9 +16,9 @@ namespace tutti::rendezvous {
 
 /// All variables of ours that are read while processes find each other, beside the settings
 /// (Config). Where one is read, it stands here; tools/check_docs.py looks.
-inline constexpr std::array kMeetingVariables = {"TUTTI_AGENT_STORE", "TUTTI_INSECURE",
-                                                 "TUTTI_JOB",         "TUTTI_SECRET_FD",
-                                                 "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT"};
+inline constexpr std::array kRendezvousVariables = {"TUTTI_AGENT_STORE", "TUTTI_INSECURE",
+                                                    "TUTTI_JOB",         "TUTTI_SECRET_FD",
+                                                    "TUTTI_SECRET_FILE", "TUTTI_STORE_PORT"};
 
 /// Those that name network interfaces; the first that is set and not empty counts. The first of all
 /// is a setting, which a program may give itself.
@@ -43,7 +43,7 @@ class Environment {
   Lookup lookup_;
 };
 
-/// Who we are among how many. Whatever was given before stays; the rest comes from RANK, WORLD_SIZE
+/// Our rank and the number of ranks. Given values stay; the rest comes from RANK, WORLD_SIZE
 /// and LOCAL_RANK, and what is still missing from the variables of mpirun (Open MPI), mpiexec (PMI)
 /// or srun.
 struct Place {

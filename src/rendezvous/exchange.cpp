@@ -19,13 +19,13 @@
 #include "rendezvous/rendezvous.hpp"
 
 // Keys, all under `name`:
-//   size       who came first and how many ranks he was told of
-//   rank/<r>   who rank r is; set once, so that a second process with that rank is seen
+//   size                 the rank that came first, and the number of ranks it was told of
+//   rank/<r>             the process of rank r; set once, so a second one with that rank is seen
 //   worker_address/<r>   the blob of rank r
-//   arrived    how many blobs there are
-//   table      set once: all blobs, or the error that everybody gets instead
-// Whoever brings the last blob makes the table. All others wait for it, so one key, set by a fault,
-// or by the will of a rank that was killed, ends every wait.
+//   arrived              the number of blobs
+//   table                set once: all blobs, or the error that every rank gets instead
+// The rank that brings the last blob writes the table. All others wait for it, so this one key, set
+// by a fault or by the will of a rank that was killed, ends every wait.
 namespace tutti::rendezvous {
 namespace {
 
@@ -91,7 +91,7 @@ std::optional<std::vector<std::string>> unpack(std::string_view packed, std::siz
 
 std::string table_key(std::string_view name) { return fmt::format("{}/table", name); }
 
-// What stands in the table instead of blobs.
+// The error in the table instead of blobs.
 std::string failure_text(const Status& status) {
   return fmt::format("{}{} {} {}", kFailure, static_cast<int>(status.code()),
                      status.culprit().value_or(kNobody), status.message());
@@ -99,7 +99,7 @@ std::string failure_text(const Status& status) {
 
 std::string who_we_are() { return fmt::format("process {} on host {}", getpid(), os::host_name()); }
 
-// What the others read if we are killed.
+// The error that the others read if we are killed.
 std::string will_of(int rank, int size, const std::string& store) {
   Status status(
       Errc::peer_lost,
@@ -185,8 +185,7 @@ std::optional<Status> Exchange::claim() {
       Errc::disagreement,
       fmt::format(
           "rank {} of {} was given to two processes {}: {} and {}; give each process its "
-          "own RANK, each job its own MASTER_PORT, and survivors of a failure a new name to "
-          "meet under",
+          "own RANK, each job its own MASTER_PORT, and survivors of a failure a new job name",
           rank_, size_, where(), stands.substr(0, stands.find('#')), who_));
 }
 
@@ -288,7 +287,7 @@ Status Exchange::who_is_missing() {
       Errc::timeout,
       fmt::format("{} {} of {} {} not joined after {:.1f} s {}; {} started, with "
                   "the same MASTER_ADDR and MASTER_PORT (or init_method)? Survivors of a failure "
-                  "that have new ranks need a new name to meet under (InitOptions::meeting, "
+                  "that have new ranks need a new job name (InitOptions::job_name, "
                   "group_name)",
                   missing == 1 ? "rank" : "ranks", names, size_, missing == 1 ? "has" : "have",
                   took, where(), missing == 1 ? "was it" : "were they"));
@@ -342,7 +341,7 @@ std::pair<std::string, std::string> will_before(std::string_view name, int rank,
   return {table_key(name), will_of(rank, size, where)};
 }
 
-Status promise(Store& store, std::string_view name, int rank, int size) {
+Status set_exchange_will(Store& store, std::string_view name, int rank, int size) {
   try {
     store.set_will(table_key(name), will_of(rank, size, store.describe()));
     return {};
@@ -351,15 +350,15 @@ Status promise(Store& store, std::string_view name, int rank, int size) {
   }
 }
 
-void excuse(Store& store, std::string_view name, int rank, int size, const Status& why) {
+void report_failure(Store& store, std::string_view name, int rank, int size, const Status& why) {
   try {
-    // What is an argument of ours is none of theirs.
+    // An invalid argument of this rank is no invalid argument of theirs.
     const Errc code = why.code() == Errc::invalid_argument ? Errc::peer_left : why.code();
     Status told(code, fmt::format("rank {} of {} ({}) has given up: {}", rank, size, who_we_are(),
                                   why.message()));
     store.compare_set(table_key(name), "", failure_text(told.with_culprit(rank)), kLastWords);
   } catch (const Error&) {
-    // The others hear of it when their own time is over.
+    // The others learn it when their own time is over.
     base::log(base::Level::info, "the store could not be told why this rank gives up");
   }
 }

@@ -55,7 +55,7 @@ Result<InterfaceChoice> parse_interfaces(std::string_view variable, std::string_
 Result<std::optional<ChosenInterface>> choose_interface(const Environment& environment, int family,
                                                         const std::string& given) {
   for (const char* const variable : kInterfaceVariables) {
-    // What is given is what the first variable would have said.
+    // The given value has the form of the first variable.
     const auto text = given.empty() ? environment.filled(variable) : std::optional(given);
     if (!text) continue;
     auto choice = parse_interfaces(variable, *text, variable[0] == 'G');

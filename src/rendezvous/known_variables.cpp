@@ -31,7 +31,7 @@ bool may_be_ours(std::string_view name) {
   return base::edit_distance(name.substr(0, kOurs.size()), kOurs) <= 2 * kTypo;
 }
 
-/// What a name that begins like ours is meant to be. What all begin with makes none more similar.
+/// The variable that a similar name is meant to be. The common prefix makes none more similar.
 std::optional<std::string> meant_by(std::string_view name, std::span<const std::string> known) {
   const std::string_view word = name.substr(kOurs.size());
   std::vector<std::string> words;
@@ -73,7 +73,7 @@ std::vector<std::string> setting_variables() {
 
 std::vector<std::string> known_variables() {
   std::vector<std::string> names = setting_variables();
-  names.insert(names.end(), kMeetingVariables.begin(), kMeetingVariables.end());
+  names.insert(names.end(), kRendezvousVariables.begin(), kRendezvousVariables.end());
   names.insert(names.end(), base::kLibraryVariables.begin(), base::kLibraryVariables.end());
   return names;
 }

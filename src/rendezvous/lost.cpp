@@ -23,8 +23,8 @@ constexpr std::string_view kLostKey = "lost";
 constexpr milliseconds kStoreWaits{50};
 // A busy machine may hold the store up. One that stands still knows nothing in time.
 constexpr milliseconds kAskTime{1000};
-constexpr std::string_view kMarksKey = "marks";
-constexpr milliseconds kTakeBackTime{250};
+constexpr std::string_view kRegisteredKey = "registered";
+constexpr milliseconds kWithdrawTime{250};
 
 std::string key_of(int rank) { return std::string(kLostKey) + "/" + std::to_string(rank); }
 
@@ -100,7 +100,7 @@ class AskedStore {
                   "its connection to the store ended without a good-bye before any other's")
         .with_culprit(rank);
   }
-  /// The store is gone. Who serves it in a rank, and says graceful shutdown, has not been lost.
+  /// The store is gone. If rank 0 served it and announced a graceful shutdown, it was not lost.
   [[nodiscard]] Status read_end() const {
     if (!rank_0_serves_ || !client_->broken() || client_->server_left())
       return Status(Errc::store, "the store is gone");
@@ -120,41 +120,41 @@ class AskedStore {
 
 }  // namespace
 
-bool Mark::leave() {
+bool LivenessRecord::publish() {
   if (!rendezvous_.client) return false;
   process_ = ::getpid();
-  left_ = true;
+  published_ = true;
   try {
-    const std::string rank = std::to_string(rendezvous_.rank);
+    const std::string rank = std::to_string(rendezvous_.identity.rank);
     if (!rendezvous_.store->set_will(kLostKey, rank) ||
-        !rendezvous_.store->set_will(key_of(rendezvous_.rank), rank))
+        !rendezvous_.store->set_will(key_of(rendezvous_.identity.rank), rank))
       return false;
-    // In a store of our own all have one, or none could join.
+    // In a store of our own all ranks have a record, or none could join.
     if (rendezvous_.given)
-      rendezvous_.store->add(kMarksKey, 1);
+      rendezvous_.store->add(kRegisteredKey, 1);
     else
-      of_all_ = true;
+      all_registered_ = true;
     return true;
   } catch (const Error&) {
-    return false;  // without it others know less, which is no reason to fail
+    return false;  // the others then know less, which is no reason to fail
   }
 }
 
-void Mark::look_for_all() {
-  if (of_all_ || !left_) return;
+void LivenessRecord::look_for_all() {
+  if (all_registered_ || !published_) return;
   try {
-    of_all_ = rendezvous_.store->add(kMarksKey, 0) == rendezvous_.size;
+    all_registered_ = rendezvous_.store->add(kRegisteredKey, 0) == rendezvous_.identity.size;
   } catch (const Error&) {
     // As above.
   }
 }
 
-void Mark::take_back() noexcept {
-  // A store of our own is left, which does this, too. A forked child is not who has left it.
-  if (!left_.exchange(false) || !rendezvous_.given || process_ != ::getpid()) return;
+void LivenessRecord::withdraw() noexcept {
+  // Leaving a store of our own does this, too. A forked child has published nothing.
+  if (!published_.exchange(false) || !rendezvous_.given || process_ != ::getpid()) return;
   try {
-    rendezvous_.store->drop_will(key_of(rendezvous_.rank), kTakeBackTime);
-    rendezvous_.store->drop_will(kLostKey, kTakeBackTime);
+    rendezvous_.store->drop_will(key_of(rendezvous_.identity.rank), kWithdrawTime);
+    rendezvous_.store->drop_will(kLostKey, kWithdrawTime);
   } catch (const std::exception&) {
     // Its server is gone, or stands still.
   }

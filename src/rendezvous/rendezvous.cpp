@@ -18,7 +18,7 @@
 #include "store/credentials.hpp"
 #include "store/job_secret.hpp"
 #include "store/secret.hpp"
-#include "store/served_store.hpp"
+#include "store/served.hpp"
 #include "store/tcp_store.hpp"
 
 namespace tutti::rendezvous {
@@ -55,7 +55,7 @@ Status check_master(const std::string& host, int port, const char* variable) {
   return {};
 }
 
-// Counts the groups of this process per store, name of the meeting and rank (ranks may be threads).
+// Counts the groups of this process per store, job name and rank (ranks may be threads).
 class Generations {
  public:
   std::uint64_t next(const std::string& key) {
@@ -77,17 +77,17 @@ Generations& generations() {
   return *instance;
 }
 
-// The number by which a store of rank 0 is known that serves a meeting with a name. These have no
-// order: who comes too early to the next one must not be taken for late.
-std::uint32_t number_of_meeting(const std::string& meeting, std::uint64_t generation) {
-  const std::uint64_t hash = base::fnv_of(fmt::format("{} {}", generation, meeting));
+// The generation of a store that rank 0 serves under a job name. These have no order: a rank that
+// comes too early to the next one must not be taken for late.
+std::uint32_t number_of_job_name(const std::string& job_name, std::uint64_t generation) {
+  const std::uint64_t hash = base::fnv_of(fmt::format("{} {}", generation, job_name));
   return store::kUnorderedGeneration | static_cast<std::uint32_t>(hash ^ (hash >> 32));
 }
 
-// What all ways have in common: a checked place and the job's secret.
-class Meeting {
+// Shared by all schemes: a checked rank and size, and the job's secret.
+class RendezvousHandler {
  public:
-  explicit Meeting(const Settings& settings)
+  explicit RendezvousHandler(const Settings& settings)
       : settings_(settings), environment_(settings.environment) {
     place_.rank = settings.rank;
     place_.size = settings.size;
@@ -100,23 +100,26 @@ class Meeting {
   Result<Rendezvous> by_store();
 
  private:
-  // Where the ranks of one host meet that know nothing but each other's launcher.
+  // The file for ranks of one host that know nothing but their launcher.
   [[nodiscard]] Result<std::string> local_path() const;
-  // Part of a store that belongs to this meeting: of all its groups.
+  // The part of a store that belongs to this job name: of all its groups.
   [[nodiscard]] std::string part() const {
-    return settings_.meeting.empty() ? "tutti/" : fmt::format("tutti/named/{}/", settings_.meeting);
+    return settings_.job_name.empty() ? "tutti/"
+                                      : fmt::format("tutti/named/{}/", settings_.job_name);
   }
   // By which this process counts the groups it makes at one place.
   [[nodiscard]] std::string counter(const std::string& place) const {
-    return fmt::format("{} {} {}", place, result_.rank, settings_.meeting);
+    return fmt::format("{} {} {}", place, result_.identity.rank, settings_.job_name);
   }
-  // What the ranks find each other by; `store` is the whole one.
+  // The part of the store for this group; `store` is the whole one.
   void take_part_of(const std::shared_ptr<Store>& store) {
-    result_.store = make_prefix_store(fmt::format("{}{}", part(), result_.generation), store);
+    result_.store =
+        make_prefix_store(fmt::format("{}{}", part(), result_.identity.generation), store);
   }
-  // The connections of ranks are told from those of other meetings of this job.
+  // Connections of ranks of other job names are refused.
   Rendezvous found() {
-    if (!settings_.meeting.empty()) result_.job += "\n" + settings_.meeting;
+    if (!settings_.job_name.empty()) job_ += "\n" + settings_.job_name;
+    result_.identity.job = base::fnv_of(job_);
     return std::move(result_);
   }
   // Rank, size and a given secret into the result; `how` names the way that needs them.
@@ -124,7 +127,7 @@ class Meeting {
   // The secret of the job, given or not, into the result.
   Status take_secret();
   void use(store::JobSecret secret) {
-    result_.secret = secret.bytes;
+    result_.identity.secret = secret.bytes;
     result_.authenticated = !secret.bytes.empty();
     secret_ = std::move(secret);
   }
@@ -132,18 +135,20 @@ class Meeting {
   Result<Rendezvous> over_file(const std::string& path);
   Result<Rendezvous> over_store(const std::shared_ptr<Store>& store, const std::string& place);
   [[nodiscard]] Status failed(const Error& error) const {
-    return Status(error.code(), fmt::format("rank {} of {} cannot join the job: {}", result_.rank,
-                                            result_.size, error.what()));
+    return Status(error.code(),
+                  fmt::format("rank {} of {} cannot join the job: {}", result_.identity.rank,
+                              result_.identity.size, error.what()));
   }
 
   const Settings& settings_;
   Environment environment_;
   Place place_;
   store::JobSecret secret_;
+  std::string job_;  ///< name of the job
   Rendezvous result_;
 };
 
-Status Meeting::settle(std::string_view how) {
+Status RendezvousHandler::settle(std::string_view how) {
   std::string missing;
   if (!place_.rank) missing = "rank";
   if (!place_.size) missing += missing.empty() ? "world_size" : " and world_size";
@@ -154,24 +159,24 @@ Status Meeting::settle(std::string_view how) {
         how, missing));
   }
   if (Status s = check_place(place_); !s) return s;
-  result_.rank = *place_.rank;
-  result_.size = *place_.size;
+  result_.identity.rank = *place_.rank;
+  result_.identity.size = *place_.size;
   result_.local_rank = place_.local_rank.value_or(0);
   auto secret = store::given_secret(environment_.lookup(), settings_.secret);
   if (!secret) return secret.status();
   if (*secret) use(std::move(**secret));
-  result_.job = environment_.text("TUTTI_JOB").value_or("");
+  job_ = environment_.text("TUTTI_JOB").value_or("");
   return {};
 }
 
-Status Meeting::take_secret() {
+Status RendezvousHandler::take_secret() {
   auto secret = store::job_secret(environment_.lookup(), settings_.secret);
   if (!secret) return secret.status();
   use(std::move(*secret));
   return {};
 }
 
-Result<Rendezvous> Meeting::by_env() {
+Result<Rendezvous> RendezvousHandler::by_env() {
   if (Status s = complete(place_, environment_); !s) return s;
   std::optional<int> port = settings_.master_port;
   const char* variable = "MASTER_PORT";
@@ -188,11 +193,11 @@ Result<Rendezvous> Meeting::by_env() {
   const bool started_by_others = !place_.launcher.empty() && place_.rank && place_.size;
   if (started_by_others && !port && !master) {
     if (Status s = settle("env://"); !s) return s;
-    if (place_.local_size && *place_.local_size != result_.size) {
+    if (place_.local_size && *place_.local_size != result_.identity.size) {
       return cannot_join(fmt::format(
           "{} has started {} processes on several hosts, and MASTER_ADDR and MASTER_PORT are not "
           "set; set them to the address of the host of rank 0 and to a free port there",
-          place_.launcher, result_.size));
+          place_.launcher, result_.identity.size));
     }
     auto path = local_path();
     return path ? over_file(*path) : path.status();
@@ -222,7 +227,7 @@ Result<Rendezvous> Meeting::by_env() {
   return over_tcp(*master, *port, *agent);
 }
 
-Result<Rendezvous> Meeting::by_tcp(const Url& url) {
+Result<Rendezvous> RendezvousHandler::by_tcp(const Url& url) {
   if (!place_.rank) place_.rank = url.rank;
   if (!place_.size) place_.size = url.size;
   if (Status s = complete(place_, environment_); !s) return s;
@@ -231,7 +236,7 @@ Result<Rendezvous> Meeting::by_tcp(const Url& url) {
   return over_tcp(url.host, url.port, false);
 }
 
-Result<Rendezvous> Meeting::by_file(const Url& url) {
+Result<Rendezvous> RendezvousHandler::by_file(const Url& url) {
   if (!place_.rank) place_.rank = url.rank;
   if (!place_.size) place_.size = url.size;
   if (Status s = complete(place_, environment_); !s) return s;
@@ -239,13 +244,13 @@ Result<Rendezvous> Meeting::by_file(const Url& url) {
   return over_file(url.path);
 }
 
-Result<Rendezvous> Meeting::by_store() {
+Result<Rendezvous> RendezvousHandler::by_store() {
   if (Status s = complete(place_, environment_); !s) return s;
   if (Status s = settle("a store of your own"); !s) return s;
   // One that is drawn in the store can be read on the way there.
-  if (settings_.tls && result_.secret.empty()) {
+  if (settings_.tls && result_.identity.secret.empty()) {
     if (Status s = take_secret(); !s) return s;
-    if (result_.secret.empty()) {
+    if (result_.identity.secret.empty()) {
       return cannot_join(
           "TUTTI_TLS needs a secret, and TUTTI_INSECURE=1 means none; unset one of the two");
     }
@@ -258,7 +263,7 @@ Result<Rendezvous> Meeting::by_store() {
 }
 
 // All ranks are children of one process, whose number is not used again while they live.
-Result<std::string> Meeting::local_path() const {
+Result<std::string> RendezvousHandler::local_path() const {
   std::string job = place_.launcher_job;
   if (job.find_first_not_of(' ') == std::string::npos) {
     const pid_t parent = ::getppid();
@@ -278,13 +283,13 @@ Result<std::string> Meeting::local_path() const {
   return fmt::format("/tmp/tutti-job-{}-{}", ::geteuid(), name.value());
 }
 
-Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
+Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool agent) {
   if (Status s = take_secret(); !s) return s;
   result_.master_addr = std::move(host);
   result_.master_port = static_cast<std::uint16_t>(port);
   const std::string key =
-      counter(fmt::format("{}:{} {}", result_.master_addr, result_.master_port, result_.job));
-  result_.generation = generations().next(key);
+      counter(fmt::format("{}:{} {}", result_.master_addr, result_.master_port, job_));
+  result_.identity.generation = generations().next(key);
 
   TcpStoreOptions options;
   options.host = result_.master_addr;
@@ -292,21 +297,21 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
   options.timeout = settings_.timeout;
   options.encrypt = settings_.tls;
   options.link_timeout = settings_.link_timeout;
-  options.job = result_.job;
+  options.job = job_;
   result_.rank_0_serves = !agent;
   if (!agent) {
-    options.serve = result_.rank == 0;
-    options.users = result_.size;
+    options.serve = result_.identity.rank == 0;
+    options.users = result_.identity.size;
     // When our time is over, so is that of whoever has not come: we do not stay for them.
     options.come_within = settings_.timeout;
-    options.generation = settings_.meeting.empty()
-                             ? static_cast<std::uint32_t>(result_.generation)
-                             : number_of_meeting(settings_.meeting, result_.generation);
+    options.generation = settings_.job_name.empty()
+                             ? static_cast<std::uint32_t>(result_.identity.generation)
+                             : number_of_job_name(settings_.job_name, result_.identity.generation);
   }
   try {
     // The will goes with us into the store: whoever is killed later is missed at once.
     auto [key_of_will, text] =
-        will_before(kWorldExchange, result_.rank, result_.size,
+        will_before(kWorldExchange, result_.identity.rank, result_.identity.size,
                     fmt::format("the store at {}:{}", result_.master_addr, result_.master_port));
     store::Request first;
     first.values = {std::move(text)};
@@ -314,17 +319,18 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
       // The launcher's store outlives groups and, where a worker is a script, even processes: it
       // counts for us. A server of rank 0 is new each time.
       first.op = store::Op::enroll;
-      first.keys = {fmt::format("{}joined/{}", part(), result_.rank), part(), "/" + key_of_will};
+      first.keys = {fmt::format("{}joined/{}", part(), result_.identity.rank), part(),
+                    "/" + key_of_will};
     } else {
       first.op = store::Op::set_will;
-      first.keys = {fmt::format("{}{}/{}", part(), result_.generation, key_of_will)};
+      first.keys = {fmt::format("{}{}/{}", part(), result_.identity.generation, key_of_will)};
     }
     const store::JoinedStore joined =
         store::join_tcp_store(options, secret_, &first, store::Listens::for_others);
-    if (agent) result_.generation = static_cast<std::uint64_t>(joined.answer.number);
+    if (agent) result_.identity.generation = static_cast<std::uint64_t>(joined.answer.number);
     take_part_of(joined.store);
     result_.client = joined.client;
-    result_.part = fmt::format("{}{}/", part(), result_.generation);
+    result_.part = fmt::format("{}{}/", part(), result_.identity.generation);
     result_.leave = joined.leave;
   } catch (const Error& error) {
     Status status = failed(error);
@@ -333,17 +339,17 @@ Result<Rendezvous> Meeting::over_tcp(std::string host, int port, bool agent) {
                                              "RANK of its own",
                                              status.message()));
   }
-  generations().made(key, result_.generation);
+  generations().made(key, result_.identity.generation);
   return found();
 }
 
-Result<Rendezvous> Meeting::over_file(const std::string& path) {
+Result<Rendezvous> RendezvousHandler::over_file(const std::string& path) {
   try {
     FileStoreOptions options;
     options.path = path;
-    options.users = result_.size;
+    options.users = result_.identity.size;
     options.come_within = settings_.timeout;
-    // What nobody uses who lives is of a run that was killed.
+    // A file without a living user was left by a run that was killed.
     options.fresh = true;
     options.own_only = true;
     options.timeout = settings_.timeout;
@@ -354,10 +360,10 @@ Result<Rendezvous> Meeting::over_file(const std::string& path) {
   }
 }
 
-Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
-                                       const std::string& place) {
+Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& store,
+                                                 const std::string& place) {
   const std::string key = counter(place);
-  result_.generation = generations().next(key);
+  result_.identity.generation = generations().next(key);
   take_part_of(store);
   // Tells this job from others and, unless one was given, proves that a peer belongs to it: nobody
   // knows it who cannot read the store.
@@ -368,56 +374,56 @@ Result<Rendezvous> Meeting::over_store(const std::shared_ptr<Store>& store,
     for (const std::byte byte : made->secret)
       drawn += fmt::format("{:02x}", std::to_integer<unsigned>(byte));
   }
-  // Behind one that was given a server may stand, which sees who is lost.
-  if (const auto* const on_server = dynamic_cast<const store::ServedStore*>(result_.store.get())) {
-    if (auto served = on_server->served()) {
-      result_.client = std::move(served->client);
-      result_.part = std::move(served->prefix);
-      result_.given = true;
-    }
+  // If a server keeps the given store, it can tell which rank was lost first.
+  if (const auto served = result_.store->served()) {
+    result_.client = served->client;
+    result_.part = served->prefix;
+    result_.given = true;
   }
   drawn = result_.store->compare_set("secret", "", drawn, settings_.timeout);
   constexpr std::size_t kJobIdCharacters = 16;
   if (drawn.size() < 2 * kJobIdCharacters)
     return Status(Errc::store, "foreign data stands in the store");
-  if (result_.job.empty()) result_.job = drawn.substr(0, kJobIdCharacters);
-  if (result_.secret.empty()) {
+  if (job_.empty()) job_ = drawn.substr(0, kJobIdCharacters);
+  if (result_.identity.secret.empty()) {
     result_.authenticated = store->authenticated();
     for (const char letter : drawn.substr(kJobIdCharacters))
-      result_.secret.push_back(static_cast<std::byte>(letter));
+      result_.identity.secret.push_back(static_cast<std::byte>(letter));
   }
-  generations().made(key, result_.generation);
+  generations().made(key, result_.identity.generation);
   return found();
 }
 
-Status check_meeting(const std::string& name) {
-  if (name.size() > kMostMeetingBytes) {
-    return cannot_join(fmt::format("the name of the meeting has {} bytes, at most {} are taken",
-                                   name.size(), kMostMeetingBytes));
+Status check_job_name(const std::string& name) {
+  if (name.size() > kMostJobNameBytes) {
+    return cannot_join(fmt::format("the job name has {} bytes, at most {} are taken", name.size(),
+                                   kMostJobNameBytes));
   }
   for (const char c : name) {
     if (static_cast<unsigned char>(c) < ' ' || c == 127)
-      return cannot_join("the name of the meeting has a control character in it");
+      return cannot_join("the job name has a control character in it");
   }
   return {};
 }
 
 }  // namespace
 
-Result<Rendezvous> from_env(const Settings& settings) { return Meeting(settings).by_env(); }
+Result<Rendezvous> from_env(const Settings& settings) {
+  return RendezvousHandler(settings).by_env();
+}
 
 Result<Rendezvous> find_others(const Settings& settings) {
   if (settings.store && settings.init_method)
     return cannot_join("a store and init_method were given; give one of them");
-  if (Status s = check_meeting(settings.meeting); !s) return s;
-  Meeting meeting(settings);
-  if (settings.store) return meeting.by_store();
-  if (!settings.init_method) return meeting.by_env();
+  if (Status s = check_job_name(settings.job_name); !s) return s;
+  RendezvousHandler handler(settings);
+  if (settings.store) return handler.by_store();
+  if (!settings.init_method) return handler.by_env();
   auto url = parse_url(*settings.init_method);
   if (!url) return url.status();
   switch (url->scheme) {
-    case Url::Scheme::tcp: return meeting.by_tcp(*url);
-    case Url::Scheme::file: return meeting.by_file(*url);
+    case Url::Scheme::tcp: return handler.by_tcp(*url);
+    case Url::Scheme::file: return handler.by_file(*url);
     case Url::Scheme::env: break;
   }
   Settings completed = settings;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/job_identity.hpp>
 #include <tutti/store.hpp>
 
 #include "os/address.hpp"
@@ -30,20 +31,15 @@ using Deadline = Clock::time_point;
 struct Rendezvous {
   /// For this group of processes alone: an earlier group on the same server has its own part.
   std::shared_ptr<Store> store;
-  int rank = 0;
-  int size = 1;
+  /// Its generation counts the groups this rank has made on this store (under this name), from 1.
+  JobIdentity identity;
   int local_rank = 0;
   /// Empty where no host is named: with a file or a given store.
   std::string master_addr;
   std::uint16_t master_port = 0;
-  /// Known to all processes of the job; empty if there is none.
-  std::vector<std::byte> secret;
-  /// Nobody else knows it. False for one that was drawn in a store that anybody may read.
+  /// Only the processes of the job know the secret. False for one that was drawn in a store that
+  /// anybody may read.
   bool authenticated = false;
-  std::string job;
-  /// Counts the groups this rank has made on this store (under this name), from 1; equal on all
-  /// ranks.
-  std::uint64_t generation = 0;
   /// The store ends with rank 0.
   bool rank_0_serves = false;
   /// Where the store is on a server: what `ask_first_lost` asks, and what stands before our keys
@@ -57,15 +53,15 @@ struct Rendezvous {
   std::function<void()> leave = {};
 };
 
-/// What the caller says himself goes before what the environment says.
+/// Values that are given here precede those of the environment.
 struct Settings {
-  /// Where to meet, as `parse_url` takes it; absent: env://.
+  /// The place of the rendezvous, as `parse_url` takes it; absent: env://.
   std::optional<std::string> init_method;
-  /// To meet here; then there is no init_method.
+  /// The store of the rendezvous; then there is no init_method.
   std::shared_ptr<Store> store;
-  /// Those meet who give the same; empty is the meeting of who gives none. Where ranks have changed
-  /// or processes are new, who counts his own groups counts wrong, so such a set takes a new name.
-  std::string meeting = {};
+  /// Only ranks that give the same name find each other; empty is a name, too. Each process counts
+  /// its groups under a name, so ranks that have changed or are new need a new name.
+  std::string job_name = {};
   std::optional<int> rank;
   std::optional<int> size;
   std::optional<int> local_rank;
@@ -87,7 +83,7 @@ struct Settings {
   std::chrono::milliseconds timeout = Store::kDefaultTimeout;
 };
 
-inline constexpr std::size_t kMostMeetingBytes = 128;
+inline constexpr std::size_t kMostJobNameBytes = 128;
 
 /// Finds the others where the settings say. Reaches the store before it returns, but does not wait
 /// for the other ranks: `exchange` does.
@@ -108,8 +104,8 @@ struct OwnAddress {
   os::Address store_host;
 };
 
-/// What a rank does that has reached the store, known as `master`, over a connection with these
-/// ends. Pure.
+/// The address of a rank that has reached the store, known as `master`, over a connection with
+/// these ends. Pure.
 [[nodiscard]] OwnAddress address_by_connection(const std::string& master, os::Address ours,
                                                os::Address stores);
 
@@ -138,53 +134,51 @@ Result<Rendezvous> from_env(const Settings& settings);
 Result<std::vector<std::string>> exchange(Store& store, std::string_view name, int rank, int size,
                                           const std::string& mine, Deadline deadline);
 
-/// The exchange that makes a world: `find_others` promises it.
+/// The name of the exchange that makes a world; `find_others` sets its will.
 inline constexpr std::string_view kWorldExchange = "worker_addresses";
 
 /// The will of a rank that may be lost before that exchange: the key, beside the other keys of the
 /// exchange, and the value. `where` names the store.
 std::pair<std::string, std::string> will_before(std::string_view name, int rank, int size,
                                                 const std::string& where);
-/// Leaves with the store what the others of that exchange are told if this process ends before it:
-/// for who will come to `exchange` later and has work before. Nothing where the store takes no
-/// wills.
-Status promise(Store& store, std::string_view name, int rank, int size);
-/// What is left with the store for `ask_first_lost` to tell, if this process ends without a
-/// good-bye.
-class Mark {
+/// Sets that will: if this process ends before `exchange`, the other ranks get the error. Does
+/// nothing if the store takes no wills.
+Status set_exchange_will(Store& store, std::string_view name, int rank, int size);
+/// This rank's wills for `ask_first_lost`: the store executes them if the process ends without
+/// leaving the store.
+class LivenessRecord {
  public:
-  explicit Mark(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
-  /// As `take_back`.
-  ~Mark() { take_back(); }
-  Mark(const Mark&) = delete;
-  Mark& operator=(const Mark&) = delete;
+  explicit LivenessRecord(Rendezvous rendezvous) : rendezvous_(std::move(rendezvous)) {}
+  /// As `withdraw`.
+  ~LivenessRecord() { withdraw(); }
+  LivenessRecord(const LivenessRecord&) = delete;
+  LivenessRecord& operator=(const LivenessRecord&) = delete;
 
-  /// False where the store takes none.
-  bool leave();
-  /// Whether all ranks have left theirs, as those have that are part of the world: who has none
-  /// would be taken for one that was not lost. Asked once, by who may wait.
+  /// False if the store takes no wills.
+  bool publish();
+  /// Looks once whether every rank has registered its record. Otherwise a missing record proves
+  /// nothing. May wait for the store.
   void look_for_all();
-  [[nodiscard]] bool known_of_all() const noexcept { return of_all_; }
-  /// This rank leaves in peace, and the store does not end with that. Does not throw, nor wait
-  /// long.
-  void take_back() noexcept;
+  [[nodiscard]] bool all_registered() const noexcept { return all_registered_; }
+  /// This rank leaves in peace while the store goes on. Does not throw, and waits briefly at most.
+  void withdraw() noexcept;
 
  private:
   Rendezvous rendezvous_;
-  std::atomic<bool> of_all_{false};
-  std::atomic<bool> left_{false};
+  std::atomic<bool> all_registered_{false};
+  std::atomic<bool> published_{false};
   std::atomic<int> process_{0};
 };
 
 /// Begins to ask the store which rank of this world was lost first, and whether `unreachable` was
-/// lost, too; only after all have left their marks. What is returned looks for the answer: nothing:
-/// not yet; peer_lost with its culprit; peer_left with that culprit: `unreachable` itself was not
-/// lost; ok: nobody; else it cannot be known. Neither waits; the answer is there after a second at
+/// lost, too. Call it only if all ranks are registered. The function that is returned polls for the
+/// answer: nothing: not yet; peer_lost with its culprit; peer_left with that culprit: `unreachable`
+/// was not lost; ok: no rank was; else it is unknown. Neither waits; the answer takes a second at
 /// most.
 std::function<std::optional<Status>()> ask_first_lost(const Rendezvous& rendezvous,
                                                       int unreachable);
-/// Tells the others of that exchange, unless it is over, why this rank will not come: with its
-/// code, or peer_left for invalid_argument. Fails silently.
-void excuse(Store& store, std::string_view name, int rank, int size, const Status& why);
+/// Tells the other ranks of that exchange, unless it is over, why this rank will not take part:
+/// with its code, or peer_left for invalid_argument. Fails silently.
+void report_failure(Store& store, std::string_view name, int rank, int size, const Status& why);
 
 }  // namespace tutti::rendezvous

@@ -140,9 +140,9 @@ const char* to_string(Refusal refusal) noexcept {
   return "unknown";
 }
 
-Handshake Handshake::dialler(const Party& mine, int peer, const Nonce& nonce) {
-  Handshake handshake(mine, peer, nonce, Step::reply);
-  auto key = key_id(mine.secret);
+Handshake Handshake::dialler(Party mine, int peer, const Nonce& nonce) {
+  Handshake handshake(std::move(mine), peer, nonce, Step::reply);
+  auto key = key_id(handshake.mine_.identity.secret);
   if (!key) {
     handshake.fail(key.status());
     return handshake;
@@ -154,8 +154,8 @@ Handshake Handshake::dialler(const Party& mine, int peer, const Nonce& nonce) {
   return handshake;
 }
 
-Handshake Handshake::acceptor(const Party& mine, const Nonce& nonce) {
-  return Handshake(mine, -1, nonce, Step::hello);
+Handshake Handshake::acceptor(Party mine, const Nonce& nonce) {
+  return Handshake(std::move(mine), -1, nonce, Step::hello);
 }
 
 std::size_t Handshake::wanted() const noexcept {
@@ -183,7 +183,7 @@ void Handshake::feed(std::span<const std::byte> bytes) {
   put_magic(magic, kFrames[static_cast<std::size_t>(step_)]);
   if (std::memcmp(in_.data(), magic.data(), std::min(in_bytes_, kMagicBytes)) != 0) {
     foreign_ = true;
-    fail(refused("what it says is not tutti's protocol; is the port used by something else?"));
+    fail(refused("it does not speak tutti's protocol; does another program use the port?"));
     return;
   }
   // Of another version no more need come.
@@ -226,13 +226,13 @@ void Handshake::put_head(std::span<std::byte> to, int frame) const noexcept {
   put_magic(to, frame);
   put(to.subspan(kVersionAt, 2), words_of(mine_).version);
   put(to.subspan(kFlagsAt, 2),
-      (mine_.secret.empty() ? 0 : kHasSecret) | (mine_.encrypts ? kEncrypts : 0));
+      (mine_.identity.secret.empty() ? 0 : kHasSecret) | (mine_.encrypts ? kEncrypts : 0));
 }
 
 void Handshake::put_rest(std::span<std::byte> to, const KeyId& key) const noexcept {
-  put(to.subspan(kJobAt, 8), mine_.job);
-  put(to.subspan(kGenerationAt, 8), mine_.generation);
-  put(to.subspan(kFromAt, 4), static_cast<std::uint32_t>(mine_.rank));
+  put(to.subspan(kJobAt, 8), mine_.identity.job);
+  put(to.subspan(kGenerationAt, 8), mine_.identity.generation);
+  put(to.subspan(kFromAt, 4), static_cast<std::uint32_t>(mine_.identity.rank));
   put(to.subspan(kToAt, 4), static_cast<std::uint32_t>(peer_));
   std::memcpy(to.data() + kNonceAt, nonce_.data(), kNonceBytes);
   std::ranges::copy(key, to.subspan(kKeyAt).begin());
@@ -245,17 +245,19 @@ Result<Digest> Handshake::proof_of(std::string_view who) const {
   std::memcpy(text.data() + label.size(), who.data(), who.size());
   std::memcpy(text.data() + kLabelBytes, hello_.data(), kHelloBytes);
   std::memcpy(text.data() + kLabelBytes + kHelloBytes, reply_.data(), kReplyHeadBytes);
-  return hmac_sha256(mine_.secret.empty() ? std::span<const std::byte>(kNoSecret) : mine_.secret,
-                     text);
+  return hmac_sha256(
+      mine_.identity.secret.empty() ? std::span<const std::byte>(kNoSecret) : mine_.identity.secret,
+      text);
 }
 
 Result<Digest> Handshake::key_of_encryption() const { return proof_of(kTlsKey); }
 
 Refusal Handshake::judge_generation(std::uint64_t theirs) const noexcept {
-  if (theirs == mine_.generation) return Refusal::none;
+  if (theirs == mine_.identity.generation) return Refusal::none;
   if (mine_.purpose == Purpose::ranks) return Refusal::other_generation;
-  if (mine_.generation == 0) return Refusal::none;
-  const bool comes_next = theirs > mine_.generation || mine_.generation >= kUnorderedGeneration;
+  if (mine_.identity.generation == 0) return Refusal::none;
+  const bool comes_next =
+      theirs > mine_.identity.generation || mine_.identity.generation >= kUnorderedGeneration;
   return comes_next ? Refusal::earlier_generation : Refusal::later_generation;
 }
 
@@ -264,27 +266,27 @@ Refusal Handshake::judge_hello(const KeyId& key) const noexcept {
   if (take(bytes.subspan(kVersionAt, 2)) != words_of(mine_).version) return Refusal::version;
   const std::uint64_t flags = take(bytes.subspan(kFlagsAt, 2));
   const bool theirs = (flags & kHasSecret) != 0;
-  if (theirs && mine_.secret.empty()) return Refusal::no_secret;
-  if (!theirs && !mine_.secret.empty()) return Refusal::secret_needed;
+  if (theirs && mine_.identity.secret.empty()) return Refusal::no_secret;
+  if (!theirs && !mine_.identity.secret.empty()) return Refusal::secret_needed;
   if (!std::ranges::equal(bytes.subspan(kKeyAt, key.size()), key)) return Refusal::other_key;
-  if (take(bytes.subspan(kJobAt, 8)) != mine_.job) return Refusal::other_job;
+  if (take(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
   const bool encrypts = (flags & kEncrypts) != 0;
   if (encrypts != mine_.encrypts)
     return encrypts ? Refusal::no_encryption : Refusal::encryption_needed;
   const Refusal generation = judge_generation(take(bytes.subspan(kGenerationAt, 8)));
   if (generation != Refusal::none || mine_.purpose == Purpose::store) return generation;
-  if (take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.rank))
+  if (take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
     return Refusal::wrong_rank;
   const std::uint64_t from = take(bytes.subspan(kFromAt, 4));
-  if (from >= static_cast<std::uint64_t>(mine_.size) ||
-      from == static_cast<std::uint64_t>(mine_.rank))
+  if (from >= static_cast<std::uint64_t>(mine_.identity.size) ||
+      from == static_cast<std::uint64_t>(mine_.identity.rank))
     return Refusal::bad_rank;
   return Refusal::none;
 }
 
 void Handshake::on_hello() {
   std::copy_n(in_.begin(), kHelloBytes, hello_.begin());
-  auto key = key_id(mine_.secret);
+  auto key = key_id(mine_.identity.secret);
   if (!key) return fail(key.status());
   const Refusal refusal = refusal_ = judge_hello(*key);
   const auto reply = append(kReplyBytes);
@@ -344,12 +346,12 @@ Refusal Handshake::judge_reply() const noexcept {
   if (const auto refusal = take(bytes.subspan(kRefusalAt, 4)); refusal != 0)
     return static_cast<Refusal>(refusal);
   // The reply's word about its own secret does not matter: the proof tells.
-  if (take(bytes.subspan(kJobAt, 8)) != mine_.job) return Refusal::other_job;
+  if (take(bytes.subspan(kJobAt, 8)) != mine_.identity.job) return Refusal::other_job;
   const bool store = mine_.purpose == Purpose::store;  // of generation 0 it takes all
-  if (!store && take(bytes.subspan(kGenerationAt, 8)) != mine_.generation)
+  if (!store && take(bytes.subspan(kGenerationAt, 8)) != mine_.identity.generation)
     return Refusal::other_generation;
   if (take(bytes.subspan(kFromAt, 4)) != static_cast<std::uint64_t>(peer_) ||
-      take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.rank))
+      take(bytes.subspan(kToAt, 4)) != static_cast<std::uint64_t>(mine_.identity.rank))
     return Refusal::wrong_rank;
   // Signed by the proof: nobody on the way can talk both sides into doing without.
   const bool encrypts = (take(bytes.subspan(kFlagsAt, 2)) & kEncrypts) != 0;

@@ -5,14 +5,16 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include <tutti/error.hpp>
+#include <tutti/job_identity.hpp>
 
 #include "secure/hmac.hpp"
 
 // How the two ends of a connection (of two ranks, or of a store and its user) prove to each other
 // that they belong to the same job. A state machine on bytes without I/O; frames of fixed size, so
-// that a stranger can make us keep at most 64 bytes. docs/wire.md draws it.
+// that an unproven peer can make us keep at most 64 bytes. docs/wire.md draws it.
 //
 //   dialler                                       acceptor
 //   hello: version, job, generation, ranks,
@@ -51,13 +53,9 @@ inline constexpr std::size_t kFixedBytes = 16;
 
 using Nonce = std::array<std::byte, kNonceBytes>;
 
-/// The knowledge of one side. The secret and its source must outlive the handshake.
+/// The knowledge of one side. The source must outlive the handshake.
 struct Party {
-  int rank = 0;
-  int size = 1;
-  std::uint64_t job = 0;
-  std::uint64_t generation = 0;
-  std::span<const std::byte> secret;
+  JobIdentity identity;
   bool encrypts = false;  ///< needs a secret
   Purpose purpose = Purpose::ranks;
   std::string_view source = "the job's secret";  ///< of the secret, for people
@@ -96,8 +94,8 @@ class Handshake {
     failed,    ///< see failure(); outgoing() may hold a last word
   };
 
-  static Handshake dialler(const Party& mine, int peer, const Nonce& nonce);
-  static Handshake acceptor(const Party& mine, const Nonce& nonce);
+  static Handshake dialler(Party mine, int peer, const Nonce& nonce);
+  static Handshake acceptor(Party mine, const Nonce& nonce);
 
   [[nodiscard]] State state() const noexcept { return state_; }
   /// Bytes that the peer still has to send before anything can happen; 0 unless running.
@@ -135,8 +133,8 @@ class Handshake {
  private:
   enum class Step : unsigned char { hello, reply, proof, verdict, origin, repetition, none };
 
-  Handshake(const Party& mine, int peer, const Nonce& nonce, Step step) noexcept
-      : mine_(mine), peer_(peer), nonce_(nonce), step_(step) {}
+  Handshake(Party mine, int peer, const Nonce& nonce, Step step) noexcept
+      : mine_(std::move(mine)), peer_(peer), nonce_(nonce), step_(step) {}
   void on_hello();
   void on_reply();
   void on_proof();

@@ -19,7 +19,7 @@ Result<Digest> hmac_sha256(std::span<const std::byte> key, std::span<const std::
 inline constexpr std::size_t kKeyIdBytes = 8;
 using KeyId = std::array<std::byte, kKeyIdBytes>;
 
-/// By which two processes see that their secrets differ, and which strangers may know: the first
+/// By which two processes see that their secrets differ, and which may be public: the first
 /// bytes of HMAC-SHA256(secret, "tutti key id"). Zeros without a secret.
 Result<KeyId> key_id(std::span<const std::byte> secret);
 

@@ -81,7 +81,7 @@ class Stream {
   Status read_all(std::span<std::byte> bytes, os::Deadline deadline);
   /// Both ends proven, waiting until the deadline.
   Status shake_until(os::Deadline deadline);
-  /// What went wrong, of a `Moved` with an error: "cannot receive: Connection reset by peer".
+  /// The error of a `Moved` as text: "cannot receive: Connection reset by peer".
   [[nodiscard]] Status status_of(const Moved& moved, const char* what) const;
 
  private:

@@ -1,9 +1,5 @@
 #include "secure/tls.hpp"
 
-#include <openssl/bio.h>
-#include <openssl/crypto.h>
-#include <openssl/err.h>
-#include <openssl/ssl.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -12,7 +8,7 @@
 #include <new>
 
 #include "os/system_error.hpp"
-#include "secure/openssl.hpp"
+#include "secure/tls_callbacks.hpp"
 
 namespace tutti::secure {
 namespace {
@@ -24,230 +20,7 @@ constexpr std::size_t kRecordRoom = kRecordBytes + 512;
 constexpr std::size_t kOutBytes = 4 * kRecordRoom;
 constexpr std::size_t kInBytes = std::size_t{64} << 10;
 
-constexpr const char* kCipherSuite = "TLS_AES_128_GCM_SHA256";
-constexpr std::array<unsigned char, 2> kCipherNumber = {0x13, 0x01};
-// The key belongs to this one connection, so there is nothing to choose by name.
-constexpr std::array<unsigned char, 5> kIdentity = {'t', 'u', 't', 't', 'i'};
-
 }  // namespace
-
-/// What libssl calls, and what we call in it.
-struct Callbacks {
-  decltype(&::TLS_method) tls_method = nullptr;
-  decltype(&::SSL_CTX_new) ctx_new = nullptr;
-  decltype(&::SSL_CTX_ctrl) ctx_ctrl = nullptr;
-  decltype(&::SSL_CTX_set_options) ctx_set_options = nullptr;
-  decltype(&::SSL_CTX_set_ciphersuites) ctx_set_ciphersuites = nullptr;
-  decltype(&::SSL_CTX_set_num_tickets) ctx_set_num_tickets = nullptr;
-  decltype(&::SSL_CTX_set_psk_use_session_callback) ctx_set_psk_use = nullptr;
-  decltype(&::SSL_CTX_set_psk_find_session_callback) ctx_set_psk_find = nullptr;
-  decltype(&::SSL_new) ssl_new = nullptr;
-  decltype(&::SSL_free) ssl_free = nullptr;
-  decltype(&::SSL_set_bio) set_bio = nullptr;
-  decltype(&::SSL_set_verify) set_verify = nullptr;
-  decltype(&::SSL_set_ex_data) set_ex_data = nullptr;
-  decltype(&::SSL_get_ex_data) get_ex_data = nullptr;
-  decltype(&::SSL_set_connect_state) set_connect_state = nullptr;
-  decltype(&::SSL_set_accept_state) set_accept_state = nullptr;
-  decltype(&::SSL_do_handshake) do_handshake = nullptr;
-  decltype(&::SSL_read_ex) read_ex = nullptr;
-  decltype(&::SSL_write_ex) write_ex = nullptr;
-  decltype(&::SSL_key_update) key_update = nullptr;
-  decltype(&::SSL_get_error) get_error = nullptr;
-  decltype(&::SSL_session_reused) session_reused = nullptr;
-  decltype(&::SSL_CIPHER_find) cipher_find = nullptr;
-  decltype(&::SSL_SESSION_new) session_new = nullptr;
-  decltype(&::SSL_SESSION_free) session_free = nullptr;
-  decltype(&::SSL_SESSION_set1_master_key) session_set_key = nullptr;
-  decltype(&::SSL_SESSION_set_cipher) session_set_cipher = nullptr;
-  decltype(&::SSL_SESSION_set_protocol_version) session_set_version = nullptr;
-  decltype(&::BIO_meth_new) meth_new = nullptr;
-  decltype(&::BIO_meth_set_write_ex) meth_set_write = nullptr;
-  decltype(&::BIO_meth_set_read_ex) meth_set_read = nullptr;
-  decltype(&::BIO_meth_set_ctrl) meth_set_ctrl = nullptr;
-  decltype(&::BIO_new) bio_new = nullptr;
-  decltype(&::BIO_set_data) bio_set_data = nullptr;
-  decltype(&::BIO_get_data) bio_get_data = nullptr;
-  decltype(&::BIO_set_init) bio_set_init = nullptr;
-  decltype(&::BIO_set_flags) bio_set_flags = nullptr;
-  decltype(&::BIO_clear_flags) bio_clear_flags = nullptr;
-  decltype(&::ERR_clear_error) clear_error = nullptr;
-  decltype(&::ERR_peek_error) peek_error = nullptr;
-  decltype(&::ERR_reason_error_string) reason = nullptr;
-  decltype(&::OpenSSL_version) version = nullptr;
-
-  Status status;
-  SSL_CTX* busy = nullptr;
-  SSL_CTX* quiet = nullptr;
-  BIO_METHOD* method = nullptr;
-
-  static const Callbacks& get() {
-    static const Callbacks kLibrary;
-    return kLibrary;
-  }
-
- private:
-  Callbacks() {
-    load();
-    if (status) prepare();
-  }
-
-  void load();
-  void prepare();
-  [[nodiscard]] SSL_CTX* make_context(long mode) const;
-
-  static Tls& of(SSL* ssl) { return *static_cast<Tls*>(get().get_ex_data(ssl, 0)); }
-  static SSL_SESSION* session_of(SSL* ssl);
-  static int use_key(SSL* ssl, const EVP_MD* digest, const unsigned char** identity,
-                     std::size_t* identity_bytes, SSL_SESSION** session);
-  static int find_key(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes,
-                      SSL_SESSION** session);
-  static int bio_write(BIO* bio, const char* data, std::size_t size, std::size_t* done);
-  static int bio_read(BIO* bio, char* data, std::size_t size, std::size_t* done);
-  static long bio_ctrl(BIO* bio, int command, long number, void* data);
-};
-
-void Callbacks::load() {
-  constexpr const char* kPurpose = "encrypts connections (TUTTI_TLS)";
-  Library ssl("libssl.so.3", kPurpose);
-  ssl.find(tls_method, "TLS_method");
-  ssl.find(ctx_new, "SSL_CTX_new");
-  ssl.find(ctx_ctrl, "SSL_CTX_ctrl");
-  ssl.find(ctx_set_options, "SSL_CTX_set_options");
-  ssl.find(ctx_set_ciphersuites, "SSL_CTX_set_ciphersuites");
-  ssl.find(ctx_set_num_tickets, "SSL_CTX_set_num_tickets");
-  ssl.find(ctx_set_psk_use, "SSL_CTX_set_psk_use_session_callback");
-  ssl.find(ctx_set_psk_find, "SSL_CTX_set_psk_find_session_callback");
-  ssl.find(ssl_new, "SSL_new");
-  ssl.find(ssl_free, "SSL_free");
-  ssl.find(set_bio, "SSL_set_bio");
-  ssl.find(set_verify, "SSL_set_verify");
-  ssl.find(set_ex_data, "SSL_set_ex_data");
-  ssl.find(get_ex_data, "SSL_get_ex_data");
-  ssl.find(set_connect_state, "SSL_set_connect_state");
-  ssl.find(set_accept_state, "SSL_set_accept_state");
-  ssl.find(do_handshake, "SSL_do_handshake");
-  ssl.find(read_ex, "SSL_read_ex");
-  ssl.find(write_ex, "SSL_write_ex");
-  ssl.find(key_update, "SSL_key_update");
-  ssl.find(get_error, "SSL_get_error");
-  ssl.find(session_reused, "SSL_session_reused");
-  ssl.find(cipher_find, "SSL_CIPHER_find");
-  ssl.find(session_new, "SSL_SESSION_new");
-  ssl.find(session_free, "SSL_SESSION_free");
-  ssl.find(session_set_key, "SSL_SESSION_set1_master_key");
-  ssl.find(session_set_cipher, "SSL_SESSION_set_cipher");
-  ssl.find(session_set_version, "SSL_SESSION_set_protocol_version");
-  status = ssl.status();
-  if (!status) return;
-  Library crypto("libcrypto.so.3", kPurpose);
-  crypto.find(meth_new, "BIO_meth_new");
-  crypto.find(meth_set_write, "BIO_meth_set_write_ex");
-  crypto.find(meth_set_read, "BIO_meth_set_read_ex");
-  crypto.find(meth_set_ctrl, "BIO_meth_set_ctrl");
-  crypto.find(bio_new, "BIO_new");
-  crypto.find(bio_set_data, "BIO_set_data");
-  crypto.find(bio_get_data, "BIO_get_data");
-  crypto.find(bio_set_init, "BIO_set_init");
-  crypto.find(bio_set_flags, "BIO_set_flags");
-  crypto.find(bio_clear_flags, "BIO_clear_flags");
-  crypto.find(clear_error, "ERR_clear_error");
-  crypto.find(peek_error, "ERR_peek_error");
-  crypto.find(reason, "ERR_reason_error_string");
-  crypto.find(version, "OpenSSL_version");
-  status = crypto.status();
-}
-
-void Callbacks::prepare() {
-  method = meth_new(BIO_TYPE_SOURCE_SINK, "tutti");
-  const bool good = method != nullptr && meth_set_write(method, bio_write) == 1 &&
-                    meth_set_read(method, bio_read) == 1 && meth_set_ctrl(method, bio_ctrl) == 1;
-  if (good) {
-    busy = make_context(0);
-    quiet = make_context(SSL_MODE_RELEASE_BUFFERS);
-  }
-  if (busy == nullptr || quiet == nullptr) {
-    status = Status(Errc::unsupported,
-                    std::string("libssl refuses TLS 1.3 with ") + kCipherSuite +
-                        "; its configuration (openssl.cnf, FIPS mode?) may forbid it");
-  }
-}
-
-SSL_CTX* Callbacks::make_context(long mode) const {
-  SSL_CTX* context = ctx_new(tls_method());
-  if (context == nullptr) return nullptr;
-  const bool good =
-      ctx_ctrl(context, SSL_CTRL_SET_MIN_PROTO_VERSION, TLS1_3_VERSION, nullptr) == 1 &&
-      ctx_ctrl(context, SSL_CTRL_SET_MAX_PROTO_VERSION, TLS1_3_VERSION, nullptr) == 1 &&
-      ctx_set_ciphersuites(context, kCipherSuite) == 1 && ctx_set_num_tickets(context, 0) == 1;
-  if (!good) return nullptr;
-  ctx_set_options(context, SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
-  ctx_ctrl(context, SSL_CTRL_SET_SESS_CACHE_MODE, SSL_SESS_CACHE_OFF, nullptr);
-  ctx_ctrl(context, SSL_CTRL_MODE, mode, nullptr);
-  ctx_set_psk_use(context, use_key);
-  ctx_set_psk_find(context, find_key);
-  return context;
-}
-
-SSL_SESSION* Callbacks::session_of(SSL* ssl) {
-  const Callbacks& library = get();
-  const Digest& key = of(ssl).key_;
-  SSL_SESSION* session = library.session_new();
-  if (session == nullptr) return nullptr;
-  const SSL_CIPHER* cipher = library.cipher_find(ssl, kCipherNumber.data());
-  if (cipher != nullptr &&
-      library.session_set_key(session, reinterpret_cast<const unsigned char*>(key.data()),
-                              key.size()) == 1 &&
-      library.session_set_cipher(session, cipher) == 1 &&
-      library.session_set_version(session, TLS1_3_VERSION) == 1)
-    return session;
-  library.session_free(session);
-  return nullptr;
-}
-
-int Callbacks::use_key(SSL* ssl, const EVP_MD* /*digest*/, const unsigned char** identity,
-                       std::size_t* identity_bytes, SSL_SESSION** session) {
-  *session = session_of(ssl);
-  *identity = kIdentity.data();
-  *identity_bytes = kIdentity.size();
-  return *session != nullptr ? 1 : 0;
-}
-
-int Callbacks::find_key(SSL* ssl, const unsigned char* identity, std::size_t identity_bytes,
-                        SSL_SESSION** session) {
-  *session = nullptr;  // without one the handshake fails: there is no certificate either
-  if (!std::ranges::equal(std::span(identity, identity_bytes), kIdentity)) return 1;
-  *session = session_of(ssl);
-  return *session != nullptr ? 1 : 0;
-}
-
-int Callbacks::bio_write(BIO* bio, const char* data, std::size_t size, std::size_t* done) {
-  Tls& tls = *static_cast<Tls*>(get().bio_get_data(bio));
-  get().bio_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
-  *done = 0;
-  try {
-    const auto* bytes = reinterpret_cast<const std::byte*>(data);
-    tls.out_.insert(tls.out_.end(), bytes, bytes + size);
-  } catch (const std::bad_alloc&) {
-    tls.error_ = ENOMEM;
-    return 0;
-  }
-  *done = size;
-  return 1;
-}
-
-int Callbacks::bio_read(BIO* bio, char* data, std::size_t size, std::size_t* done) {
-  Tls& tls = *static_cast<Tls*>(get().bio_get_data(bio));
-  get().bio_clear_flags(bio, BIO_FLAGS_RWS | BIO_FLAGS_SHOULD_RETRY);
-  *done = tls.fetch(data, size);
-  if (*done > 0) return 1;
-  if (tls.starved_) get().bio_set_flags(bio, BIO_FLAGS_READ | BIO_FLAGS_SHOULD_RETRY);
-  return 0;
-}
-
-long Callbacks::bio_ctrl(BIO* /*bio*/, int command, long /*number*/, void* /*data*/) {
-  return command == BIO_CTRL_FLUSH ? 1 : 0;
-}
 
 Result<std::string> Tls::library() {
   const Callbacks& library = Callbacks::get();
@@ -366,7 +139,7 @@ Moved Tls::read(std::span<const iovec> pieces) noexcept {
       may_have_unread_ = false;
       const int why = library.get_error(ssl_, result);
       if (why != SSL_ERROR_WANT_READ) {
-        // What has come before is told first.
+        // Bytes that have come before are reported first.
         const Moved over = failure(why);
         if (moved.bytes == 0)
           moved = over;

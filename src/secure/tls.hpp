@@ -19,7 +19,7 @@ struct bio_st;
 
 namespace tutti::secure {
 
-/// What a read or write did. Nothing ready: zero bytes, no error, not ended.
+/// The result of a read or write. Nothing ready: zero bytes, no error, not ended.
 struct Moved {
   std::size_t bytes = 0;
   int error = 0;

@@ -1,9 +1,10 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
+#include <utility>
+
+#include <tutti/job_identity.hpp>
 
 #include "base/fnv.hpp"
 #include "secure/handshake.hpp"
@@ -12,17 +13,15 @@ namespace tutti::store {
 
 using secure::kUnorderedGeneration;
 
-/// The secret that a store and its users prove to each other. All of it must outlive its use.
-struct Credentials {
-  std::span<const std::byte> secret = {};
-  std::string_view job = {};  ///< tells jobs apart that meet by mistake
-  std::uint32_t generation = 0;
-  bool encrypts = false;         ///< needs a secret
-  std::string_view source = {};  ///< of the secret: JobSecret::source
+/// JobIdentity::job of a store whose job has no name.
+inline constexpr std::uint64_t kUnnamedJob = base::fnv_of("");
 
-  [[nodiscard]] secure::Party party() const noexcept {
-    return {0, 1, base::fnv_of(job), generation, secret, encrypts, secure::Purpose::store, source};
-  }
-};
+/// One side of a connection between a store and a user. `source`: JobSecret::source, which must
+/// outlive the handshake.
+[[nodiscard]] inline secure::Party store_party(JobIdentity identity = {.job = kUnnamedJob},
+                                               bool encrypts = false,
+                                               std::string_view source = {}) {
+  return {std::move(identity), encrypts, secure::Purpose::store, source};
+}
 
 }  // namespace tutti::store

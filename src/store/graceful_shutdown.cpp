@@ -21,7 +21,7 @@ using Clock = std::chrono::steady_clock;
 
 // Nothing wakes us when the other host has acknowledged the last bytes.
 constexpr std::chrono::milliseconds kLookAgain{2};
-// What one user may bring in before the others have their turn.
+// Bytes that are read from one user before the others have their turn.
 constexpr std::size_t kDiscardsPerTurn = 16;
 
 /// Says it to one user, a step at a time.
@@ -31,12 +31,12 @@ class GracefulShutdown {
     user_.out.push(encode_response({}, kGracefulShutdownId, Limits()));
   }
 
-  /// Goes on as far as it can without waiting; false: there is no more to do.
+  /// Proceeds without waiting; false: it is finished.
   bool step() noexcept {
     if (!said_) {
       if (user_.out.flush(user_.stream).error != 0) return false;
       said_ = user_.out.empty() && user_.stream.unsent() == 0;
-      // Who reads it finds the end behind it, though we still read.
+      // A user that reads it finds the end of the stream behind it, though we still read.
       if (said_ && shutdown(user_.stream.fd(), SHUT_WR) != 0) return false;
     }
     std::array<std::byte, kReadBytes> forgotten;

@@ -31,7 +31,7 @@ void write32(std::span<std::byte> bytes, std::uint32_t value) noexcept {
 /// Against torn writes, not against malice.
 std::uint32_t check_of(std::span<const std::byte> bytes) noexcept { return base::fnv32_of(bytes); }
 
-Status damaged() { return Status(Errc::store, "what stands there is no record"); }
+Status damaged() { return Status(Errc::store, "the bytes there are no record"); }
 
 std::vector<std::byte> record_of(std::byte kind, std::span<const std::byte> rest) {
   std::vector<std::byte> record(kRecordHead + 1 + rest.size());

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <tutti/store.hpp>
 
-#include "store/served_store.hpp"
+#include "store/served.hpp"
 
 namespace tutti {
 namespace store {
@@ -16,7 +16,7 @@ milliseconds left_until(Store::Clock::time_point deadline) {
   return std::max(left, milliseconds::zero());
 }
 
-class PrefixStore final : public Store, public ServedStore {
+class PrefixStore final : public Store {
  public:
   PrefixStore(std::string prefix, std::shared_ptr<Store> inner)
       : prefix_(std::move(prefix) + "/"), inner_(std::move(inner)) {
@@ -27,11 +27,10 @@ class PrefixStore final : public Store, public ServedStore {
   [[nodiscard]] std::string describe() const override {
     return fmt::format("{} (under \"{}\")", inner_->describe(), prefix_);
   }
-  [[nodiscard]] std::optional<Served> served() const override {
-    const auto* const inner = dynamic_cast<const ServedStore*>(inner_.get());
-    std::optional<Served> served = inner != nullptr ? inner->served() : std::nullopt;
-    if (served) served->prefix += prefix_;
-    return served;
+  [[nodiscard]] std::shared_ptr<const Served> served() const override {
+    const std::shared_ptr<const Served> inner = inner_->served();
+    if (!inner) return nullptr;
+    return std::make_shared<const Served>(Served{inner->client, inner->prefix + prefix_});
   }
 
  protected:

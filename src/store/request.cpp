@@ -90,7 +90,7 @@ Status check_request(const Request& request, const Limits& limits) {
                              limits.value_bytes));
     }
   }
-  // What is fixed in a body is far below this reserve.
+  // The fixed part of a body is far below this reserve.
   constexpr std::size_t kReserve = 4096;
   if (body + kReserve > limits.body_bytes) {
     return bad(fmt::format("{} bytes at once are too many, {} is the limit", body,

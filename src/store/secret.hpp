@@ -32,7 +32,7 @@ Result<std::vector<std::byte>> read_secret_fd(int fd);
 /// From a file, which must belong to this user (or root) and be closed to everybody else. The group
 /// may read what belongs to root: Kubernetes mounts secrets so.
 Result<std::vector<std::byte>> read_secret_file(const std::string& path);
-/// Who else than its owner may read a secret.
+/// Which users beside its owner may read a secret.
 enum class Readers : unsigned char { owner, group_of_root };
 /// The same of an open file. `what` names it in errors, `path` in what they advise.
 Result<std::vector<std::byte>> read_own_secret(int fd, const std::string& what,

@@ -327,7 +327,7 @@ Response StoreTable::pop(const std::string& queue) {
   const auto entry = queues_.find(queue);
   if (entry == queues_.end()) return number(0);
   Response response = value({});
-  // What follows cannot fail: a value is in the queue or in the answer.
+  // From here on nothing can fail: a value is in the queue or in the answer.
   response.values[0].swap(entry->second.front());
   response.number = 1;
   used_bytes_ -= cost_of_queued(response.values[0]);
@@ -398,7 +398,7 @@ void StoreTable::wake_key(const std::string& key) noexcept {
 void StoreTable::enqueue(Waiting& waiting, Line& from) {
   auto& lines = waiting.request.op == Op::queue_pop ? queue_lines_ : key_lines_;
   Line& line = lines[waiting.request.keys[waiting.cursor]];
-  // What follows cannot fail: no line is left empty.
+  // From here on nothing can fail: no queue of waiting requests is left empty.
   line.splice(line.end(), from, waiting.place);
   waiting.line = &line;
 }

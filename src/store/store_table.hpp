@@ -19,7 +19,7 @@ namespace tutti::store {
 /// An answer that is shorter always finds room; others are kept once for all who get them.
 inline constexpr std::size_t kShortAnswer = std::size_t{16} << 10;
 
-/// What a key counts when it is kept.
+/// The bytes that a key counts.
 std::size_t cost_of_key(const std::string& key, const std::string& value) noexcept;
 
 /// The error of what would not fit the bound of all that is kept.

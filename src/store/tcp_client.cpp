@@ -58,11 +58,11 @@ Status take_turn(secure::Stream& stream, secure::Handshake& handshake, os::Deadl
 
 // A server that takes longer than `hello_timeout` to answer is tried anew. Not so later: once it
 // has our proof it knows us, and would take the end of this connection for ours.
-Attempt shake_hands(secure::Stream& stream, const Credentials& mine, milliseconds hello_timeout,
+Attempt shake_hands(secure::Stream& stream, const secure::Party& mine, milliseconds hello_timeout,
                     os::Deadline deadline, const Request* first) {
   secure::Nonce nonce;
   if (Status s = secure::random_bytes(nonce); !s) return {s, true};
-  secure::Handshake handshake = secure::Handshake::dialler(mine.party(), 0, nonce);
+  secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce);
   const auto failed = [&] { return handshake.state() == secure::Handshake::State::failed; };
   const auto failure = [&] {
     return Attempt{handshake.failure(), handshake.failure().code() != Errc::peer_left};
@@ -93,7 +93,7 @@ Attempt shake_hands(secure::Stream& stream, const Credentials& mine, millisecond
   return failed() ? Attempt{handshake.failure(), true} : Attempt{};
 }
 
-Attempt try_once(const os::Address& address, const Credentials& mine, os::Deadline deadline,
+Attempt try_once(const os::Address& address, const secure::Party& mine, os::Deadline deadline,
                  milliseconds link_timeout, const Request* first, secure::Stream& stream) {
   auto connected = os::connect_tcp(address, std::min(deadline, Clock::now() + link_timeout));
   if (!connected) return {connected.status()};
@@ -125,7 +125,8 @@ std::unique_lock<std::mutex> lock_until(std::mutex& mutex, os::Deadline deadline
 
 }  // namespace
 
-Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target, const Credentials& mine,
+Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
+                                                      const secure::Party& mine,
                                                       os::Deadline deadline, const Request* first) {
   const auto start = Clock::now();
   os::GrowingPause pause;

@@ -39,7 +39,7 @@ class TcpClient {
   /// trying again cannot help: another secret, another job. `first`, if there is
   /// one, goes out together with the proof, so the server never knows us without having seen it;
   /// its answer comes from `first_answer`.
-  static Result<std::unique_ptr<TcpClient>> connect(const Target& target, const Credentials& mine,
+  static Result<std::unique_ptr<TcpClient>> connect(const Target& target, const secure::Party& mine,
                                                     os::Deadline deadline,
                                                     const Request* first = nullptr);
   /// Of the request that was given to `connect`; called once.

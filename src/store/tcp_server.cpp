@@ -26,7 +26,7 @@ using std::chrono::milliseconds;
 constexpr int kBacklog = 4096;
 
 /// Once per job, however many groups it makes.
-void warn_without_secret(const os::Address& address, const std::string& job) {
+void warn_without_secret(const os::Address& address, std::uint64_t job) {
   struct Warned {
     base::ForkMutex mutex;
     std::set<std::string> jobs;
@@ -58,7 +58,7 @@ class NoSignals {
   sigset_t before_{};
 };
 
-/// How many strangers at once. They leave descriptors to the users of the store and to the program.
+/// How many pending connections at once. They leave descriptors to users and to the program.
 std::size_t most_pending(const TcpServerOptions& options) {
   const auto users = base::as_size(std::max(options.users.value_or(0), 0));
   const std::size_t wanted = options.max_pending + users;
@@ -85,13 +85,13 @@ Status TcpServer::start_thread() {
 
 Result<std::unique_ptr<TcpServer>> TcpServer::start(TcpServerOptions options) {
   if (options.encrypt) {
-    if (Status status = secure::check_can_encrypt(options.secret); !status) return status;
+    if (Status status = secure::check_can_encrypt(options.identity.secret); !status) return status;
   }
   auto listener = os::listen_tcp(options.address, kBacklog);
   if (!listener) return listener.status();
   auto address = os::local_address(listener->get());
   if (!address) return address.status();
-  if (options.secret.empty()) warn_without_secret(*address, options.job);
+  if (options.identity.secret.empty()) warn_without_secret(*address, options.identity.job);
   options.max_pending = most_pending(options);
   auto events = os::EventLoop::create();
   if (!events) return events.status();

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/job_identity.hpp>
 
 #include "os/address.hpp"
+#include "store/credentials.hpp"
 #include "store/request.hpp"
 
 namespace tutti::store {
@@ -19,12 +21,10 @@ namespace tutti::store {
 struct TcpServerOptions {
   /// Listened on, as os::listen_tcp does; port 0 picks a free one.
   os::Address address;
-  std::vector<std::byte> secret = {};
+  JobIdentity identity = {.job = kUnnamedJob};
   std::string secret_source = {};  ///< JobSecret::source
   /// TLS on every connection; needs a secret.
   bool encrypt = false;
-  std::string job = {};
-  std::uint32_t generation = 0;
   /// How many users will come; see `TcpServer::close`.
   std::optional<int> users = {};
   /// A user that has not come by then is not waited for.
@@ -32,10 +32,10 @@ struct TcpServerOptions {
   Limits limits = {};
   /// How long a user's host may be silent before the user is lost (Config::link_timeout).
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
-  /// A stranger has this long to prove that he belongs to the job.
+  /// A pending connection has this long to prove that it belongs to the job.
   std::chrono::milliseconds hello_timeout = std::chrono::seconds(5);
-  /// So many strangers at once, and one more for each of `users`, but no more than half of the
-  /// files that this process may open; the rest waits in the listener's queue. None goes for
+  /// So many pending connections at once, and one more for each of `users`, but no more than half
+  /// of the files that this process may open; the rest waits in the listener's queue. None goes for
   /// another.
   std::size_t max_pending = 2048;
   /// So many answers unread: this user's requests are read and carried out when it has read more.

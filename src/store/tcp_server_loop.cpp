@@ -130,7 +130,7 @@ void TcpServer::Loop::accept_on_loop() {
       base::log_limited(base::Level::error, "store.nonce", status.message());
       continue;
     }
-    connection->handshake = secure::Handshake::acceptor(credentials().party(), nonce);
+    connection->handshake = secure::Handshake::acceptor(party(), nonce);
     connection->stream = secure::Stream(std::move(*accepted));
     const int fd = connection->stream.fd();
     auto peer = os::peer_address(fd);
@@ -205,7 +205,7 @@ void TcpServer::Loop::ready_on_loop(Id id, std::uint32_t events) {
 }
 
 void TcpServer::Loop::read_handshake_on_loop(Connection& connection) {
-  // Exactly what is missing and no more: a stranger never makes us keep more than one frame.
+  // Exactly what is missing and no more: an unproven peer never makes us keep more than one frame.
   while (!connection.open() && !connection.doomed) {
     std::array<std::byte, secure::kHelloBytes> buffer{};
     const std::size_t wanted = std::min(buffer.size(), connection.handshake->wanted());
@@ -298,7 +298,7 @@ void TcpServer::Loop::doom_on_loop(Connection& connection, std::string_view why)
     base::log(base::Level::info, fmt::format("the store at {} has lost user {}: {}",
                                              address_.to_string(), connection.peer, why));
   } else {
-    base::log_limited(base::Level::info, "store.stranger",
+    base::log_limited(base::Level::info, "store.pending",
                       fmt::format("the store at {} has dropped a connection from {}: {}",
                                   address_.to_string(), connection.peer, why));
   }

@@ -89,9 +89,8 @@ class TcpServer::Loop {
     std::vector<std::pair<std::string, std::string>> wills;
   };
 
-  [[nodiscard]] Credentials credentials() const noexcept {
-    return {options_.secret, options_.job, options_.generation, options_.encrypt,
-            options_.secret_source};
+  [[nodiscard]] secure::Party party() const {
+    return store_party(options_.identity, options_.encrypt, options_.secret_source);
   }
   [[nodiscard]] bool goes_on_on_loop();
   [[nodiscard]] bool await_memory_on_loop();

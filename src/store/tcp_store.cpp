@@ -5,12 +5,13 @@
 
 #include "base/bounded_lock.hpp"
 #include "base/deadline.hpp"
+#include "base/fnv.hpp"
 #include "os/address.hpp"
 #include "os/resolver.hpp"
 #include "secure/stream.hpp"
 #include "store/request_store.hpp"
 #include "store/secret.hpp"
-#include "store/served_store.hpp"
+#include "store/served.hpp"
 #include "store/tcp_client.hpp"
 #include "store/tcp_server.hpp"
 #include "store/tcp_store.hpp"
@@ -24,7 +25,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kGoodByeTimeout{250};
 constexpr std::chrono::seconds kLongestLinkTimeout{32767};  // that the kernel takes
 
-class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
+class TcpStoreImpl final : public RequestStore<TcpStore> {
  public:
   TcpStoreImpl(std::string host, std::uint16_t port, std::unique_ptr<TcpServer> server,
                std::shared_ptr<TcpClient> client, const TcpStoreOptions& options, bool has_secret)
@@ -60,7 +61,9 @@ class TcpStoreImpl final : public RequestStore<TcpStore>, public ServedStore {
 
   [[nodiscard]] const std::string& host() const noexcept override { return host_; }
   [[nodiscard]] std::uint16_t port() const noexcept override { return port_; }
-  [[nodiscard]] std::optional<Served> served() const override { return Served{client_}; }
+  [[nodiscard]] std::shared_ptr<const Served> served() const override {
+    return std::make_shared<const Served>(Served{client_});
+  }
   [[nodiscard]] bool authenticated() const noexcept override { return has_secret_; }
   [[nodiscard]] std::string describe() const override {
     const bool v6 = host_.find(':') != std::string::npos;
@@ -98,6 +101,11 @@ Result<std::vector<os::Address>> addresses_of(const TcpStoreOptions& options, Li
   return os::resolve_until(options.host, options.port, deadline);
 }
 
+JobIdentity identity_of(const TcpStoreOptions& options, const JobSecret& secret) {
+  return {
+      .job = base::fnv_of(options.job), .generation = options.generation, .secret = secret.bytes};
+}
+
 Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const JobSecret& secret,
                                          Listens listens, os::Deadline deadline) {
   auto addresses = addresses_of(options, listens, deadline);
@@ -107,11 +115,9 @@ Result<std::unique_ptr<TcpServer>> serve(const TcpStoreOptions& options, const J
   for (const os::Address& address : *addresses) {
     TcpServerOptions server;
     server.address = address;
-    server.secret = secret.bytes;
+    server.identity = identity_of(options, secret);
     server.secret_source = secret.source;
     server.encrypt = options.encrypt;
-    server.job = options.job;
-    server.generation = options.generation;
     server.users = options.users;
     server.link_timeout = server.hello_timeout = options.link_timeout;
     if (options.come_within)
@@ -166,8 +172,8 @@ JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secr
               {}};
   }
   Result<std::unique_ptr<TcpClient>> client = TcpClient::connect(
-      target, {secret.bytes, options.job, options.generation, options.encrypt, secret.source},
-      deadline, first);
+      target, store_party(identity_of(options, secret), options.encrypt, secret.source), deadline,
+      first);
   if (!client) raise(client.status());
   JoinedStore joined;
   if (first != nullptr) {

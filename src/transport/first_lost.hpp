@@ -5,7 +5,7 @@
 
 #include <tutti/error.hpp>
 
-// What others know of lost ranks: one more source of blame beside what this rank sees itself.
+// The store knows of lost ranks: a second source of blame beside the observations of this rank.
 namespace tutti::transport {
 
 /// Looks for the answer to a question. Does not block. Nothing: not yet; ok: nobody was lost;

@@ -6,7 +6,7 @@
 
 #include "transport/shm/layout.hpp"
 
-// What the engine sees of the memory that the ranks of its host share. Plain pointers: real
+// The engine's view of the memory that the ranks of its host share. Plain pointers: real
 // mappings (shm/host.hpp) or ordinary memory where ranks are simulated.
 namespace tutti::transport {
 
@@ -25,8 +25,8 @@ struct RegionPeer {
     return *reinterpret_cast<const shm::GroupBlock*>(
         arena + shm::kGroupsOffset + static_cast<std::size_t>(slot) * shm::kGroupStride);
   }
-  /// What that rank says about the frames between it and another, and those it sends to that one.
-  [[nodiscard]] const shm::RingCounters& mail(int to) const noexcept {
+  /// The ring counters between that rank and another, and its ring to that one.
+  [[nodiscard]] const shm::RingCounters& ring_counters(int to) const noexcept {
     return reinterpret_cast<const shm::RingCounters*>(arena + shm::kRingCountersOffset)[to];
   }
   [[nodiscard]] const std::byte* ring(int to) const noexcept {
@@ -51,7 +51,7 @@ struct Regions {
     return *reinterpret_cast<shm::GroupBlock*>(arena + shm::kGroupsOffset +
                                                static_cast<std::size_t>(slot) * shm::kGroupStride);
   }
-  [[nodiscard]] shm::RingCounters& mail(int to) const noexcept {
+  [[nodiscard]] shm::RingCounters& ring_counters(int to) const noexcept {
     return reinterpret_cast<shm::RingCounters*>(arena + shm::kRingCountersOffset)[to];
   }
   [[nodiscard]] std::byte* ring(int to) const noexcept {

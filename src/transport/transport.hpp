@@ -55,7 +55,7 @@ inline constexpr FrameType kLastFrameType = FrameType::eager_credit;
 
 inline constexpr std::uint32_t kMaxFramePayload = 128 * 1024;
 
-/// What a transport tells the engine. Called inside Transport::poll only.
+/// The events of a transport. Called inside Transport::poll only.
 class Sink {
  public:
   virtual ~Sink() = default;

@@ -12,7 +12,7 @@
 #include "support/sleeper.hpp"
 
 // What a rank does to its peers, short of dying: it stops, says something else, leaves, comes late;
-// and strangers.
+// and foreign connections.
 namespace tutti::fault {
 namespace {
 

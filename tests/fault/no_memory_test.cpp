@@ -104,7 +104,7 @@ INSTANTIATE_TEST_SUITE_P(Each, NoMemoryFor,
 constexpr int kRanks = 2;
 constexpr std::size_t kLarge = std::size_t{1} << 16;
 
-/// One of each way in which operations take memory: scaled copies, scratch, queues, mail, blocks
+/// One of each way in which operations take memory: scaled copies, scratch, queues, rings, blocks
 /// of other sizes, callbacks.
 void run_operations(ProcessGroup& world, std::atomic<int>& called) {
   const auto rank = world.rank();

@@ -180,20 +180,35 @@ class CheckDocs(PlantedTree):
         self.plant_promises(test="unit/speed_test.cpp IsLow")
         self.assert_fault("check_docs", "names a test that is not there: unit/speed_test.cpp IsLow")
 
-    def plant_meeting(self, listed='"TUTTI_JOB", "TUTTI_STORE_PORT"', read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT");'):
+    def test_glossary(self):
+        rows = ["| `arena` | Shared memory. | `os/memory.hpp` |", "| ring | A queue of frames. | `launcher/main.cpp` |"]
+        head = "| term | meaning | where |\n|---|---|---|\n"
+        self.plant("src/os/memory.hpp", "")
+        self.plant("launcher/main.cpp", "")
+        self.plant("docs/glossary.md", head + "\n".join(rows) + "\n")
+        self.assert_clean("check_docs")
+        self.plant("docs/glossary.md", head + "\n".join(reversed(rows)) + "\n")
+        self.assert_fault("check_docs", "arena stands behind ring")
+        self.plant("docs/glossary.md", head + rows[0].replace("memory.hpp", "gone.hpp") + "\n")
+        self.assert_fault("check_docs", "arena` lives in os/gone.hpp, which is not there")
+        many = [f"| term {i:02} | Some meaning. | `launcher/main.cpp` |" for i in range(41)]
+        self.plant("docs/glossary.md", head + "\n".join(many) + "\n")
+        self.assert_fault("check_docs", "41 terms, at most 40")
+
+    def plant_rendezvous(self, listed='"TUTTI_JOB", "TUTTI_STORE_PORT"', read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT");'):
         self.plant_config()
-        self.plant("src/rendezvous/environment.hpp", f"constexpr std::array kMeetingVariables = {{{listed}}};\n")
+        self.plant("src/rendezvous/environment.hpp", f"constexpr std::array kRendezvousVariables = {{{listed}}};\n")
         self.plant("src/rendezvous/meet.cpp", read + "\n")
         self.plant("docs/configuration.md", "| `TUTTI_SPEED` | `speed` |\n`TUTTI_JOB` `TUTTI_STORE_PORT`\n")
 
-    def test_meeting_reads_what_is_listed(self):
-        self.plant_meeting()
+    def test_rendezvous_reads_what_is_listed(self):
+        self.plant_rendezvous()
         self.assert_clean("check_docs")
-        self.plant_meeting(read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT"); text("TUTTI_SPEED");')
+        self.plant_rendezvous(read='text("TUTTI_JOB"); text("TUTTI_STORE_PORT"); text("TUTTI_SPEED");')
         self.assert_clean("check_docs")  # a setting
-        self.plant_meeting(listed='"TUTTI_JOB"')
-        self.assert_fault("check_docs", "meet.cpp: TUTTI_STORE_PORT does not stand in kMeetingVariables")
-        self.plant_meeting(read='text("TUTTI_JOB");')
+        self.plant_rendezvous(listed='"TUTTI_JOB"')
+        self.assert_fault("check_docs", "meet.cpp: TUTTI_STORE_PORT does not stand in kRendezvousVariables")
+        self.plant_rendezvous(read='text("TUTTI_JOB");')
         self.assert_fault("check_docs", "nothing in src/rendezvous reads TUTTI_STORE_PORT")
 
     def test_variable_of_another_launcher_must_be_listed(self):

@@ -1,9 +1,14 @@
+import shutil
 import unittest
 
-from planted import PlantedTree
+from planted import ROOT, PlantedTree
 
 
 class CheckLayers(PlantedTree):
+    def setUp(self):
+        super().setUp()
+        shutil.copy(ROOT / "ARCHITECTURE.md", self.root)
+
     def test_includes_down_the_house_are_allowed(self):
         self.plant("src/os/a.cpp", '#include "base/b.hpp"\n#include <tutti/error.hpp>\n')
         self.plant("src/os/c.hpp", '#include <unistd.h>\n#include "os/d.hpp"\n')
@@ -63,7 +68,22 @@ class CheckLayers(PlantedTree):
         path = self.root / "tools" / "layers.toml"
         path.write_text(path.read_text().replace('os = { level = 1, may = ["base"] }',
                                                  'os = { level = 1, may = ["base", "group"] }'))
-        self.assert_fault("check_layers", "os may include group, which is above it")
+        self.assert_fault("check_layers", "os may include group, which is not below it")
+
+    def test_table_that_points_sideways_is_a_fault(self):
+        path = self.root / "tools" / "layers.toml"
+        path.write_text(path.read_text().replace('os = { level = 1, may = ["base"] }',
+                                                 'os = { level = 1, may = ["base", "plan"] }'))
+        self.assert_fault("check_layers", "os may include plan, which is not below it")
+
+    def test_page_with_another_level_is_a_fault(self):
+        path = self.root / "ARCHITECTURE.md"
+        page = path.read_text()
+        path.write_text(page.replace("| `src/secure` | 2 |", "| `src/secure` | 3 |"))
+        self.assert_fault("check_layers", "src/secure has level 3, tools/layers.toml says 2")
+        path.write_text(page.replace("| `src/secure` | 2 |", "| `src/attic` | 2 |"))
+        self.assert_fault("check_layers", "src/secure has level none, tools/layers.toml says 2")
+        self.assert_fault("check_layers", "src/attic has level 2, tools/layers.toml says none")
 
 
 if __name__ == "__main__":

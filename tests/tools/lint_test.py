@@ -16,8 +16,10 @@ class Lint(PlantedTree):
         self.assert_clean("lint")
 
     def test_long_file(self):
-        self.plant("src/base/a.cpp", "\n" * 800)
-        self.assert_fault("lint", "800 is the end")
+        self.plant("src/base/a.cpp", "\n" * 500)
+        self.assert_clean("lint")
+        self.plant("src/base/a.cpp", "\n" * 501)
+        self.assert_fault("lint", "src/base/a.cpp: 501 lines, at most 500")
 
     def test_path_of_one_machine(self):
         self.plant("docs/a.md", "in /ro" + "ot/build\n")

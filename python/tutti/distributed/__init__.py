@@ -59,7 +59,7 @@ from tutti.distributed.options import (AllgatherOptions, AllreduceCoalescedOptio
 from tutti.distributed.p2p import P2POp, batch_isend_irecv, irecv, isend, recv, send
 from tutti.distributed.safe import add_safe_globals, clear_safe_globals
 from tutti.distributed.operators import ReduceOp, _make_nccl_premul_sum, premul_sum, reduce_op, supports_complex
-from tutti.distributed.meeting import register_rendezvous_handler, rendezvous
+from tutti.distributed.rendezvous_handlers import register_rendezvous_handler, rendezvous
 from tutti.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
 from tutti.distributed.work import Future, Work, WorkResult, as_completed
 

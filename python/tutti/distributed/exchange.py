@@ -12,16 +12,16 @@ from tutti.errors import Error
 FIRST_TAG = 0x7F000000
 OBJECT_TAG = FIRST_TAG  # lists that are sent: who receives from anybody gets only them
 OBJECT_PART_TAG = FIRST_TAG + 1  # what gather_object and scatter_object_list send
-MEETING_TAG = FIRST_TAG + 0x800000
-_LARGEST_CARD = 1 << 20  # bytes; one has some hundred
+RENDEZVOUS_TAG = FIRST_TAG + 0x800000
+_LARGEST_ADDRESS = 1 << 20  # bytes; one has some hundred
 
 
 def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedelta) -> _tutti.ProcessGroup:
-    """A world of its own for the listed ranks; the worker_addresses that they need travel as messages of the parent."""
+    """A world of its own for the listed ranks; the addresses of its workers travel as messages of the parent."""
     low = parent._low
     peers = [parent._index[rank] for rank in ranks]
     own = peers.index(parent._own)
-    tag = MEETING_TAG + zlib.crc32(name.encode()) % 0x7FFFFF
+    tag = RENDEZVOUS_TAG + zlib.crc32(name.encode()) % 0x7FFFFF
 
     def exchange(_: str, mine: bytes) -> list[bytes]:
         data = mine.encode() if isinstance(mine, str) else bytes(mine)
@@ -32,8 +32,8 @@ def make_among(parent: ProcessGroup, ranks: list[int], name: str, limit: timedel
         works += [low.irecv(sizes[p], peers[p], tag=tag, timeout=limit) for p in others]
         wait_all(works)
         for p, size in zip(peers, sizes):
-            if int.from_bytes(size, "little") > _LARGEST_CARD:
-                raise Error(f"group {name}: rank {p} of the parent announced a card of "
+            if int.from_bytes(size, "little") > _LARGEST_ADDRESS:
+                raise Error(f"group {name}: rank {p} of the parent announced an address of "
                             f"{int.from_bytes(size, 'little')} bytes, which cannot be")
         texts = [bytearray(data if p == own else int.from_bytes(sizes[p], "little")) for p in range(len(peers))]
         works = [low.isend(data, peers[p], tag=tag, timeout=limit) for p in others if data]

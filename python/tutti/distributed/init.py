@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any
 
 from tutti import _tutti
-from tutti.distributed import meeting
+from tutti.distributed import rendezvous_handlers
 from tutti.distributed import plugins
 from tutti.distributed.backend import communicator_handle, engine_of
 from tutti.distributed.constants import check_timedelta, timeout_or_default
@@ -38,27 +38,27 @@ def _check_environment(rank: int, size: int) -> None:
         return
     for given, name in ((rank, "RANK"), (size, "WORLD_SIZE")):
         if given == -1 and name not in os.environ:
-            raise meeting.no_variable(name)
+            raise rendezvous_handlers.no_variable(name)
     text = os.environ.get("RANK", "")
     mine = rank if rank != -1 else int(text) if text.isdigit() else -1
     if "MASTER_ADDR" not in os.environ and mine != 0:
-        raise meeting.no_variable("MASTER_ADDR")
+        raise rendezvous_handlers.no_variable("MASTER_ADDR")
     if "MASTER_PORT" not in os.environ and "TUTTI_STORE_PORT" not in os.environ:
-        raise meeting.no_variable("MASTER_PORT")
+        raise rendezvous_handlers.no_variable("MASTER_PORT")
 
 
 def _check_url(url: str, rank: int, size: int) -> None:
-    parts, query = meeting.parsed(url), meeting.query_of(url)
+    parts, query = rendezvous_handlers.parsed(url), rendezvous_handlers.query_of(url)
     scheme = parts.scheme
     if scheme == "file" and not parts.path:
-        raise meeting.error("file", "path missing")
+        raise rendezvous_handlers.error("file", "path missing")
     if scheme == "tcp" and parts.port is None:
-        raise meeting.error("tcp", "port number missing")
+        raise rendezvous_handlers.error("tcp", "port number missing")
     if any(name in os.environ for name in _OTHER_LAUNCHERS):
         return
     for given, name in ((rank, "rank"), (size, "world_size")):
         if given == -1 and name not in query and name.upper() not in os.environ:
-            raise meeting.error(scheme, f"{name.replace('_', ' ')} parameter missing")
+            raise rendezvous_handlers.error(scheme, f"{name.replace('_', ' ')} parameter missing")
 
 
 def init_process_group(backend: str | None = None, init_method: str | None = None,
@@ -73,7 +73,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
     now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank and
     world_size. What is given here beats the environment. `timeout`: of init and of operations that say
-    none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: those meet who give the same.
+    none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: only ranks that give the same one find each other.
     Survivors of a failure, who have new ranks, take a name that was not used before.
     """
     if world.default is not None:
@@ -89,12 +89,12 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         check_timedelta(timeout)
     if not isinstance(group_name, str):
         raise TypeError(f"init_process_group: group_name is text, not {group_name!r}")
-    meeting.check_place(rank, world_size)
+    rendezvous_handlers.check_place(rank, world_size)
     check_device_id(device_id)
     name, config = engine_of(backend)
     options: dict[str, Any] = {"rank": None if rank == -1 else rank,
                                "world_size": None if world_size == -1 else world_size,
-                               "timeout": timeout_or_default(timeout), "meeting": group_name,
+                               "timeout": timeout_or_default(timeout), "job_name": group_name,
                                "backend": config.engine(), "backend_options": plugins.Wanted("0", None, pg_options)}
     limit = options["timeout"]
     by_mpi = options["backend"] == "mpi" and store is None and init_method in (None, "env://")
@@ -106,16 +106,16 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
         url = init_method or "env://"
         if not isinstance(url, str):
             raise RuntimeError(f"`url` must be a string. {type(url)}: {url}")
-        scheme = "env" if url == "env://" else meeting.parsed(url).scheme
-        if scheme in meeting.handlers:
-            store, rank, world_size = next(meeting.rendezvous(url, rank, world_size, timeout=limit))
+        scheme = "env" if url == "env://" else rendezvous_handlers.parsed(url).scheme
+        if scheme in rendezvous_handlers.handlers:
+            store, rank, world_size = next(rendezvous_handlers.rendezvous(url, rank, world_size, timeout=limit))
             options.update(rank=rank, world_size=world_size)
         elif scheme == "env":
             _check_environment(rank, world_size)
         elif scheme in ("tcp", "file"):
             _check_url(url, rank, world_size)
         else:
-            raise meeting.no_handler(url, scheme)
+            raise rendezvous_handlers.no_handler(url, scheme)
         if store is None:
             options["init_method"] = url
     from tutti import log  # noqa: PLC0415: `import tutti.distributed` does without logging

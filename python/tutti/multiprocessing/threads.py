@@ -23,7 +23,7 @@ def run_threads(fn: Callable[..., T], nthreads: int, args: tuple[Any, ...] = (),
     """
     nthreads, args = checked_count(nthreads, "nthreads"), checked_args(args)
     _check_backend(config)
-    meeting = _ThreadRendezvous(nthreads)
+    rendezvous = _ThreadRendezvous(nthreads)
     results: list[Any] = [None] * nthreads
     errors: list[BaseException] = []
 
@@ -32,11 +32,11 @@ def run_threads(fn: Callable[..., T], nthreads: int, args: tuple[Any, ...] = (),
 
         try:
             with _tutti.init_process_group(rank=rank, world_size=nthreads, config=config,
-                                           exchange=meeting.of(rank)) as world:
+                                           exchange=rendezvous.of(rank)) as world:
                 results[rank] = fn(world, *args)
         except BaseException as error:  # noqa: BLE001: told by the caller's thread
             errors.append(error)
-            meeting.fail()
+            rendezvous.fail()
 
     threads = [threading.Thread(target=rank_main, args=(rank,), name=f"rank {rank}", daemon=True)
                for rank in range(nthreads)]

@@ -17,7 +17,7 @@ from torch.distributed import distributed_c10d
 
 import tutti
 
-from ._meeting import meet
+from ._rendezvous import meet
 from ._python_base import BackendBase, GroupBase, derives_from_backend
 from ._python_work import PythonWork, torchs_errors
 

@@ -125,10 +125,10 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   });
   if (numbers != 0)
     return Status(Errc::internal, "asking MPI for its ranks failed: " + api.error_text(numbers));
-  if (rank != options.rank || size != options.size) {
+  if (rank != options.identity.rank || size != options.identity.size) {
     return Status(Errc::invalid_argument,
-                  "this process is rank " + std::to_string(options.rank) + " of " +
-                      std::to_string(options.size) + ", but for MPI it is rank " +
+                  "this process is rank " + std::to_string(options.identity.rank) + " of " +
+                      std::to_string(options.identity.size) + ", but for MPI it is rank " +
                       std::to_string(rank) + " of " + std::to_string(size) +
                       "; start the program by MPI's own mpirun (or tuttirun --backend mpi), and "
                       "leave rank and size to it");
@@ -136,7 +136,8 @@ Result<Backend*> MpiBackend::make_world(Driver& driver, const WorldOptions& opti
   // The random number of rank 0 tells this world from others of the same ranks.
   auto introductions = options.exchange(introduction());
   if (!introductions) return introductions.status();
-  const std::uint64_t id = engine::hash_text(introductions->front(), options.generation) | 1;
+  const std::uint64_t id =
+      engine::hash_text(introductions->front(), options.identity.generation) | 1;
   driver.set_oversubscribed(is_oversubscribed(*introductions, rank, options.config.cpus));
   std::vector<std::string> locations;
   for (const std::string& text : *introductions)

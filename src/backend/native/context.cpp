@@ -57,7 +57,7 @@ void register_process_hooks() {
   std::call_once(once, [] { std::atexit(leave_all); });
 }
 
-/// What all ranks must have alike; base::kAgreedSettings names it.
+/// A digest of the settings that all ranks must have alike (base::kAgreedSettings).
 std::uint64_t digest_of(const Config& config) {
   std::string text = "agree=" + std::to_string(static_cast<int>(config.agree)) +
                      ";transport=" + std::to_string(static_cast<int>(config.transport)) +
@@ -98,8 +98,8 @@ Result<std::shared_ptr<Context>> Context::create(const WorldOptions& options,
 }
 
 Status Context::build(const WorldOptions& options, transport::FirstLost first_lost) {
-  rank_ = options.rank;
-  size_ = options.size;
+  rank_ = options.identity.rank;
+  size_ = options.identity.size;
   config_ = options.config;
   if (Status s = plan::check_override(config_.algorithms); !s.ok()) return s;
 
@@ -121,11 +121,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
     Result<os::Address> told = os::Address::parse(told_host, options.told_port);
     if (!told) return told.status();
     transport::TcpOptions tcp_options;
-    tcp_options.rank = rank_;
-    tcp_options.size = size_;
-    tcp_options.job = options.job;
-    tcp_options.generation = options.generation;
-    tcp_options.secret = options.secret;
+    tcp_options.identity = options.identity;
     tcp_options.encrypt = config_.tls;
     tcp_options.link_timeout = config_.link_timeout;
     tcp_options.handshake_timeout = config_.link_timeout;
@@ -223,7 +219,7 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   world.route.assign(static_cast<std::size_t>(size_), nullptr);
   const bool remote = local.size() < static_cast<std::size_t>(size_);
   if (remote) {
-    tcp->set_job(job_of_start(options.job, worker_addresses));
+    tcp->set_job(job_of_start(options.identity.job, worker_addresses));
     Result<std::vector<std::string>> addresses = dial_addresses(told, rank_);
     if (!addresses) return addresses.status();
     if (Status s = tcp->set_addresses(std::move(*addresses)); !s.ok()) return s;
@@ -254,8 +250,8 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   world.populate = os::populate;
   world.publish_fence = !fences;
   world.algorithms = config_.algorithms;
-  host_->regions().header().job = options.job;
-  host_->regions().header().generation = options.generation;
+  host_->regions().header().job = options.identity.job;
+  host_->regions().header().generation = options.identity.generation;
   engine_ = std::make_unique<engine::Engine>(std::move(world));
   // Ranks that share our CPUs, whatever their network namespace.
   std::vector<const transport::shm::HostAddress*> sharing;
@@ -312,7 +308,7 @@ Context::~Context() {
   // The driver first: the progress thread must not look at an engine that is going.
   driver_.reset();
   if (engine_ == nullptr || forked()) return;
-  // What ended with the last group: every callback is made once.
+  // Operations that ended with the last group: every callback is made once.
   for (const engine::Finished& one : engine_->take_finished()) {
     one.callback.function(one.callback.context, one.status);
   }

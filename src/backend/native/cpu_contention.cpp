@@ -11,16 +11,16 @@ using std::chrono::nanoseconds;
 
 namespace {
 
-// While a rank's yields are long all CPUs that the ranks can fill are busy. Less than this share of
-// their time for the ranks: strangers have the rest. (A calm machine's own work takes some per
-// cent.)
+// While a rank's yields are long, all CPUs that the ranks can fill are busy. If the ranks get less
+// than this share of their time, other processes have the rest. (An idle machine's own work takes
+// some per cent.)
 constexpr double kRanksShare = 0.8;
 // Between two samples. The kernel brings the time of what runs up to date at the timer's ticks
 // (1-10 ms), so shorter ones say little.
 constexpr auto kShortest = milliseconds(100);
 constexpr auto kLongest = milliseconds(1000);
-// Strangers are sought anew after so many waits, at the cost of kShortest among them, and after
-// twice as many each time that they are still there.
+// After so many waits it looks again for other processes, which costs kShortest; after twice as
+// many each time that it still finds some.
 constexpr int kFewWaits = 16;
 constexpr int kMostWaits = 1024;
 
@@ -52,7 +52,7 @@ bool CpuContention::after_long_yield(TimePoint now) noexcept {
   if (!used_now) return false;
   const Sample sample{now, *used_now, sleeps_()};
   const auto last = std::exchange(last_, sample);
-  // Who has slept cannot tell whether somebody else was kept from running.
+  // A thread that has slept cannot tell whether another one was kept from running.
   if (!last || now - last->when > kLongest || sample.sleeps != last->sleeps) return false;
   if (now - last->when < kShortest) {
     last_ = last;

@@ -9,18 +9,18 @@
 
 namespace tutti::native {
 
-/// Tells whether other programs than the ranks of this host need its CPUs. A rank that yields then
-/// gives a whole time slice (some ms) to a stranger, however soon its peers are done, while a rank
-/// that sleeps gets the CPU back as soon as it is woken. Where ranks only wait for each other
-/// yields are far cheaper. Under the driver lock.
+/// Detects that processes other than the ranks of this host compete for its CPUs. A rank that
+/// yields then loses a whole time slice (some ms), even if its peers are done sooner; a rank that
+/// sleeps gets the CPU back when it is woken. Without such processes yields are far cheaper.
+/// Under the driver lock.
 class CpuContention {
  public:
   using CpuTime = std::optional<std::chrono::nanoseconds> (*)(int pid) noexcept;
   using Sleeps = std::int64_t (*)() noexcept;
 
-  /// `processes` of the ranks, any number of times each, share `cpus`. None: not to be known, so it
-  /// is never oversubscribed. `cpu_time`: what a process has used so far; nullopt where it is not
-  /// to be seen. `sleeps`: how often the calling thread has slept so far.
+  /// `processes` of the ranks, any number of times each, share `cpus`. None: they are
+  /// unknown, and `oversubscribed` is never true. `cpu_time`: what a process has used so far;
+  /// nullopt where it is not to be seen. `sleeps`: how often the calling thread has slept so far.
   CpuContention(int cpus, std::vector<int> processes, CpuTime cpu_time, Sleeps sleeps);
 
   /// A yield has taken long, which ends now. True: it is oversubscribed.

@@ -117,7 +117,7 @@ class Driver::Pause {
     return true;
   }
 
-  /// False: strangers have had the CPU meanwhile.
+  /// False: other processes have had the CPU meanwhile.
   bool yield() noexcept {
     // Time slices end at the timer's ticks, at which this clock goes on. It is read in some 16 ns.
     const nanoseconds before = os::time_of_last_tick();
@@ -244,7 +244,7 @@ void Driver::let_go() noexcept {
   if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
 }
 
-/// What was moved on may be what another of our callers sleeps for. Under the driver lock, which
+/// Another of our callers may sleep for what was moved on. Under the driver lock, which
 /// each of them needs to look.
 void Driver::wake_sleepers() noexcept {
   // relaxed: the driver lock is ours.

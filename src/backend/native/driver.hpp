@@ -19,8 +19,8 @@ class Host;
 
 namespace tutti::native {
 
-/// Who runs the engine, and how a caller waits (decisions D2-D4). docs/threads.md tells it in
-/// prose.
+/// Decides which thread runs the engine, and how a caller waits (decisions D2-D4). docs/threads.md
+/// tells it in prose.
 class Driver {
  public:
   struct Options {

@@ -12,7 +12,7 @@ using transport::shm::HostAddress;
 
 namespace {
 
-/// What the cgroups of these ranks let them use. Ranks of one cgroup share its quota.
+/// The CPU time that the cgroups of these ranks allow. Ranks of one cgroup share its quota.
 std::int64_t quota_of(const std::vector<const HostAddress*>& ranks) {
   constexpr auto kNone = std::numeric_limits<std::int64_t>::max();
   std::map<std::uint64_t, int> groups;

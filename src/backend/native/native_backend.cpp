@@ -29,7 +29,7 @@ Result<Backend*> NativeBackend::make_world(const WorldOptions& options,
   engine::GroupSpec spec;
   spec.id = engine::hash_text("world") | 1;
   spec.name = options.name;
-  for (int r = 0; r < options.size; ++r) spec.ranks.push_back(r);
+  for (int r = 0; r < options.identity.size; ++r) spec.ranks.push_back(r);
   spec.timeout = options.config.timeout;
   spec.strict = options.config.agree == Config::Agree::strict;
   Result<NativeBackend*> world = make(std::move(*context), spec);

@@ -13,7 +13,7 @@
 
 namespace tutti::native {
 
-/// What this backend is called.
+/// The name of this backend.
 inline constexpr std::string_view kName = "native";
 
 /// One group on our own engine.

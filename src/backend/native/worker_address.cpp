@@ -19,7 +19,7 @@ constexpr std::size_t kMostHostName = 255;
 constexpr int kNoQuota = 0;
 constexpr auto kMostInt = static_cast<std::uint64_t>(std::numeric_limits<int>::max());
 
-/// Takes the fields of a worker_address one after the other; the first that is wrong is told.
+/// Reads the fields of a worker's address in order, and reports the first that is wrong.
 class Fields {
  public:
   explicit Fields(const json& worker_address) : card_(worker_address) {}

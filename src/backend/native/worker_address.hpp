@@ -11,12 +11,13 @@
 
 namespace tutti::native {
 
-/// A worker_address takes no more, as text.
+/// The text of an encoded address has at most so many bytes.
 inline constexpr std::size_t kMostWorkerAddressBytes = 32 * 1024;
-/// Nor does a text on it.
+/// Each text in it has at most so many bytes.
 inline constexpr std::size_t kMostWorkerAddressText = 1024;
 
-/// What all others must know of a rank to reach it. Travels through the store in which they meet.
+/// All that other ranks must know of a rank to reach it. It travels through the store of the
+/// rendezvous.
 struct WorkerAddress {
   transport::shm::HostAddress host;
   /// Where it is dialled; empty where it is alone. An unspecified host: see dial_addresses.
@@ -26,8 +27,8 @@ struct WorkerAddress {
 };
 
 [[nodiscard]] std::string encode(const WorkerAddress& worker_address);
-/// From what stands in the store, which may be anything. Everything in the result is in its range
-/// and may be shown. Error: store.
+/// `text` may be anything that somebody put into the store. Every field of the result is in its
+/// range and can be shown. Error: store.
 [[nodiscard]] Result<WorkerAddress> decode(std::string_view text);
 
 }  // namespace tutti::native

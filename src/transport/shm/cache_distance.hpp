@@ -8,10 +8,10 @@
 
 namespace tutti::transport::shm {
 
-/// How dear it is to take memory over from another core's cache, learned from samples: the time
-/// that one line takes which a peer has written last. Where the cores share no cache (far), what is
-/// handed over goes past it, which only its writer can do: so readers tell what they have learned.
-/// A virtual machine's host may move its CPUs at any time.
+/// Measures how long it takes to read memory from another core's cache: samples the time of one
+/// line that a peer has written last. If the cores share no cache (remote), data are better staged
+/// with non-temporal stores. Only the writer can do that, so a reader publishes what it has
+/// measured. A virtual machine's host may move its CPUs at any time.
 class CacheDistance {
  public:
   /// A sample needs so many bytes that a peer has left in its cache.
@@ -19,28 +19,26 @@ class CacheDistance {
   /// From here on the clock (24 ns) of a sample costs nothing; of smaller ones every so many do.
   static constexpr std::size_t kLargeBytes = 16 * 1024;
   static constexpr std::uint64_t kSampleEvery = 16;
-  /// While far, every so many are handed over in the cache all the same, to see whether it still
-  /// is.
+  /// While remote, one in so many operations stages in the cache, to measure it again.
   static constexpr std::uint64_t kProbeEvery = 32;
 
   /// `mixed`: some of the peers that are sampled may share our core, as with more ranks than cores;
-  /// then half of the samples are quick even where cores are far. Else nearly all are slow there,
-  /// and some slow ones only say that the last cache is busy.
+  /// then half of the samples are quick even if the caches are remote. Else nearly all are slow
+  /// there, and some slow ones only say that the last cache is busy.
   explicit CacheDistance(bool mixed) noexcept : many_(mixed ? 4 : 6), few_(mixed ? 1 : 3) {}
 
-  /// `took`: as read_one_line measures it. `told`: where the others read what remote() says; a
-  /// hint.
-  void add(std::chrono::nanoseconds took, std::atomic<std::uint32_t>& told) noexcept {
+  /// `took`: from read_one_line. `published`: where the other ranks read remote(); a hint.
+  void add(std::chrono::nanoseconds took, std::atomic<std::uint32_t>& published) noexcept {
     const bool before = remote_;
     slow_ = static_cast<std::uint8_t>(slow_ << 1 | (took > kSlow ? 1 : 0));
     const int slow = std::popcount(slow_);
     remote_ = slow >= many_ || (remote_ && slow > few_);
     if (remote_ != before)
-      told.store(remote_ ? 1 : 0, std::memory_order_relaxed);  // relaxed: a hint
+      published.store(remote_ ? 1 : 0, std::memory_order_relaxed);  // relaxed: a hint
   }
   [[nodiscard]] bool remote() const noexcept { return remote_; }
 
-  /// Reads a line in the middle of what a peer has written, by the clock `now`. Its page was
+  /// Times the read of a line in the middle of a peer's data, by the clock `now`. Its page was
   /// touched before, so that no translation is measured.
   template <class Now>
   static std::chrono::nanoseconds read_one_line(const std::byte* written, std::size_t bytes,
@@ -58,8 +56,9 @@ class CacheDistance {
  private:
   static constexpr std::uintptr_t kHalfPage = 2048;
   static constexpr std::ptrdiff_t kApart = 2048 - 64;
-  // Measured at rest, with 20-30 of the clock itself: 30-50 ns near and 120-160 far on Zen 4, 50-80
-  // and 140-190 on Zen 3; near, but at the pace of memory, a fifth takes more than 100.
+  // Measured at rest, with 20-30 of the clock itself: 30-50 ns in a shared cache and 120-160 in a
+  // remote one on Zen 4, 50-80 and 140-190 on Zen 3. A shared cache that is busy takes more than
+  // 100 in a fifth of the samples.
   static constexpr std::chrono::nanoseconds kSlow{110};
 
   int many_;

@@ -37,7 +37,7 @@ void DescriptorExchange::answer_first_words() {
   const auto now = Clock::now();
   for (std::size_t i = 0; i < silent_.size();) {
     Proven one;
-    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&one.hello),
+    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&one.header),
                                      sizeof(DescriptorHeader));
     Result<os::ReceivedFds> got = os::receive_fds(silent_[i].connection.get(), bytes, now);
     if (!got && got.status().code() == Errc::timeout && now < silent_[i].deadline) {
@@ -46,9 +46,11 @@ void DescriptorExchange::answer_first_words() {
     }
     one.connection = std::move(silent_[i].connection);
     silent_.erase(silent_.begin() + static_cast<std::ptrdiff_t>(i));
-    const auto same_rank = [&](const Proven& other) { return other.hello.rank == one.hello.rank; };
-    if (!got || got->bytes != sizeof(DescriptorHeader) || one.hello.magic != kMagic ||
-        !got->fds.empty() || !knows_(one.hello) || std::ranges::any_of(proven_, same_rank))
+    const auto same_rank = [&](const Proven& other) {
+      return other.header.rank == one.header.rank;
+    };
+    if (!got || got->bytes != sizeof(DescriptorHeader) || one.header.magic != kMagic ||
+        !got->fds.empty() || !knows_(one.header) || std::ranges::any_of(proven_, same_rank))
       continue;
     const auto ours = std::as_bytes(std::span(&ours_, 1));
     if (os::send_fds(one.connection.get(), {}, ours, now).ok()) proven_.push_back(std::move(one));
@@ -57,18 +59,18 @@ void DescriptorExchange::answer_first_words() {
 
 Result<std::optional<DescriptorExchange::HandIn>> DescriptorExchange::first_who_hands_in() {
   for (std::size_t i = 0; i < proven_.size();) {
-    DescriptorHeader hello;
-    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&hello),
+    DescriptorHeader header;
+    const std::span<std::byte> bytes(reinterpret_cast<std::byte*>(&header),
                                      sizeof(DescriptorHeader));
     Result<os::ReceivedFds> got = os::receive_fds(proven_[i].connection.get(), bytes, Clock::now());
     if (!got && got.status().code() == Errc::timeout) {
       ++i;
       continue;
     }
-    HandIn one{std::move(proven_[i].connection), proven_[i].hello, {}};
+    HandIn one{std::move(proven_[i].connection), proven_[i].header, {}};
     proven_.erase(proven_.begin() + static_cast<std::ptrdiff_t>(i));
     if (!got && got.status().code() == Errc::resource) return got.status();
-    if (!got || got->bytes != sizeof(DescriptorHeader) || hello.magic != kMagic ||
+    if (!got || got->bytes != sizeof(DescriptorHeader) || header.magic != kMagic ||
         got->fds.size() != kDescriptors)
       continue;
     one.fds = std::move(got->fds);

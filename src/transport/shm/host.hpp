@@ -21,7 +21,7 @@
 
 namespace tutti::transport::shm {
 
-/// What a rank tells the others about where it runs, before anything is mapped.
+/// A rank's description of where it runs, for the others, before anything is mapped.
 struct HostAddress {
   std::string boot;      ///< id of the running kernel
   std::string host_key;  ///< equal = may share memory: boot id, network namespace, TUTTI_HOST_ID
@@ -50,7 +50,7 @@ class Host {
 
   [[nodiscard]] const HostAddress& worker_address() const noexcept { return own_address_; }
   /// Exchanges descriptors with `ranks` (global, ascending, ourselves among them), all of our host:
-  /// the lowest one collects and hands out. `worker_addresses` by global rank.
+  /// the lowest one collects and hands out. `worker_addresses` has one entry for each global rank.
   [[nodiscard]] Status join(const std::vector<int>& ranks,
                             const std::vector<HostAddress>& worker_addresses, Deadline deadline);
   /// Alone on this host, or nobody shares memory: only our own arena.

@@ -70,7 +70,7 @@ struct Note {
   char text[1020];
 };
 
-/// What one rank shows of one group.
+/// The block of one rank for one group.
 struct alignas(64) GroupBlock {
   Counter done;  ///< every operation up to this number has ended on this rank
   OperationSlot slots[kWindow];
@@ -97,9 +97,9 @@ struct ArenaHeader {
 };
 static_assert(sizeof(ArenaHeader) <= 4096);
 
-/// What one rank says to another about the frames between the two; stands in the arena of the
-/// former, by local index of the latter. One line says both, so whoever waits reads one line of
-/// each peer; and all lines of an arena lie together, as reading a hole of a memfd would fill it.
+/// Counters of the frames between two ranks, in the arena of one, by local index of the other. Both
+/// are in one cache line, so a waiting rank reads one line for each peer. All lines of an arena lie
+/// together, because reading a hole of a memfd would fill it.
 struct alignas(64) RingCounters {
   std::atomic<std::uint64_t> taken;  ///< bytes of the other's ring that we have read, only grows
   /// Bytes that we have put into our ring for the other, only grows; | kLastWord: that was all.
@@ -109,11 +109,11 @@ struct alignas(64) RingCounters {
 };
 static_assert(sizeof(RingCounters) == 64);
 inline constexpr std::uint64_t kLastWord = 1;
-/// Frames in a ring begin at multiples of it. None goes over the end of the ring: a head of the
-/// type kSkipType, of which nothing else counts, says that the next stands at the ring's begin.
+/// Frames in a ring begin at multiples of it. No frame crosses the end of the ring: a head of type
+/// kSkipType, whose other fields mean nothing, says that the next frame is at the ring's begin.
 inline constexpr std::size_t kRingAlign = 64;
 inline constexpr std::uint8_t kSkipType = 255;
-/// In `reserved` of a head in a ring: its payload went past the writer's cache.
+/// In `reserved` of a head in a ring: its payload was written with non-temporal stores.
 inline constexpr std::uint16_t kNonTemporal = 1;
 
 inline constexpr std::size_t kFlightOffset = 64 * 1024;
@@ -162,7 +162,7 @@ enum class Park : std::uint32_t {
   return static_cast<std::uint32_t>(Park::futex) | number << 2;
 }
 
-/// What others may write.
+/// The memory of a rank that others may write.
 struct Page {
   alignas(64) std::atomic<std::uint32_t> park;
   alignas(64) std::atomic<std::uint32_t> breaks;  ///< grows when a break word was written

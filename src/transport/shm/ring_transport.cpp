@@ -42,12 +42,12 @@ Status status_of(Errc code, const Text& text) noexcept {
 }
 
 constexpr std::size_t kPopulate = 64 * 1024;  // of a ring, at a time
-// What was taken is said so late that the line with it stays at the sender while little is under
-// way, and so early that a sender that sees no room for a frame will hear of it: after everything
-// is taken it misses less than this.
+// Publish the read position rarely, so that its cache line stays with the sender while little is
+// under way, and so early that a sender that sees no room for a frame will hear of it: after
+// everything is taken it misses less than this.
 constexpr std::size_t kSayTaken = 64 * 1024;
 static_assert(kSayTaken + 2 * RingTransport::kMostFrame < RingTransport::kShortCycle);
-// Who has no room has at least so much under way: see begin_of_next.
+// A sender without room has at least so much under way: see begin_of_next.
 constexpr std::size_t kLeastFull =
     RingTransport::kShortCycle - 2 * RingTransport::kMostFrame - kRingAlign;
 // A long payload is shown to the receiver in pieces, so that it copies one while we copy the next.
@@ -89,9 +89,9 @@ RingTransport::RingTransport(const RingOptions& options)
     Peer peer;
     peer.rank = region.rank;
     peer.region = &region;
-    peer.mine = &regions.mail(static_cast<int>(local));
+    peer.mine = &regions.ring_counters(static_cast<int>(local));
     peer.out = regions.ring(static_cast<int>(local));
-    peer.theirs = &region.mail(regions.self);
+    peer.theirs = &region.ring_counters(regions.self);
     peer.in = region.ring(regions.self);
     index_of_[static_cast<std::size_t>(peer.rank)] = static_cast<int>(peers_.size());
     peers_.push_back(std::move(peer));

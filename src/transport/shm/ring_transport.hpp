@@ -37,7 +37,7 @@ class RingTransport final : public Transport {
   static Result<std::unique_ptr<RingTransport>> make(const RingOptions& options);
 
   static constexpr std::size_t kMostFrame = sizeof(FrameHeader) + kMaxFramePayload;
-  /// What a ring uses of its length while only short frames pass: it stays in the caches ...
+  /// The part of a ring that is used while only short frames pass: it stays in the caches ...
   static constexpr std::size_t kShortCycle = 512 * 1024;
   /// ... and from a payload of this size on the whole of it. A line that the reader still has in
   /// its own cache is up to 20 times as expensive to write as one that has left it (measured: 64
@@ -73,7 +73,7 @@ class RingTransport final : public Transport {
     std::size_t populated = 0;        ///< ... that have pages
     std::uint64_t token = 0;
     std::uint64_t told_token = 0;
-    std::uint64_t long_frames = 0;  ///< sent, of those that may go past the cache
+    std::uint64_t long_frames = 0;  ///< sent, of those that may use non-temporal stores
     // From it.
     const RingCounters* theirs = nullptr;
     const std::byte* in = nullptr;
@@ -99,7 +99,7 @@ class RingTransport final : public Transport {
   void take(Peer& from, std::uint64_t word) noexcept;
   [[nodiscard]] bool take_header(Peer& from, std::uint64_t written) noexcept;
   [[nodiscard]] bool take_payload(Peer& from, std::uint64_t written) noexcept;
-  /// Should this frame go past the cache?
+  /// Should this frame be written with non-temporal stores?
   [[nodiscard]] static bool goes_non_temporal(Peer& to, std::size_t payload) noexcept;
   static void sample(Peer& from, const std::byte* payload) noexcept;
   void lengthen(Peer& to) noexcept;

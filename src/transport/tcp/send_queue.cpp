@@ -57,7 +57,7 @@ void SendQueue::keep_payloads() {
     const std::size_t size = frame.header.payload_bytes;
     if (size == 0 || frame.payload == frame.kept.data()) continue;
     frame.kept.resize(kMaxFramePayload);
-    // What is sent already may be gone by now.
+    // The bytes that are sent already may be gone by now.
     const std::size_t head = sizeof frame.header;
     const std::size_t done = i == 0 && progress_ > head ? progress_ - head : 0;
     std::memcpy(frame.kept.data() + done, frame.payload + done, size - done);

@@ -27,7 +27,7 @@ class SendQueue {
   void push(const FrameHeader& header, const std::byte* payload, std::uint64_t token) noexcept;
   /// The last frame of all; there is always room for it.
   void push_leave() noexcept;
-  /// What is to be sent next, in order; returns the number of pieces.
+  /// Gives the next bytes to send, in order; returns the number of pieces.
   std::size_t pieces(std::span<iovec, kMaxPieces> out) const noexcept;
   /// So many bytes of it have been sent.
   void sent(std::size_t bytes) noexcept;

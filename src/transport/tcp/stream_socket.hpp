@@ -5,7 +5,7 @@
 
 #include "os/address.hpp"
 
-// What our connections ask of the kernel.
+// The socket options of our connections.
 namespace tutti::transport {
 
 /// No delay for small frames, a short unsent queue, keep-alive (os::set_keep_alive), and on

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
-// What epoll hands back with an event.
+// The tag that epoll returns with an event.
 namespace tutti::transport {
 
-enum class Watched : unsigned char { listener, timer, connection, stranger };
+enum class Watched : unsigned char { listener, timer, connection, pending };
 
 // Bits 62-63: kind; 32-61: rank or slot; 0-31: generation. A descriptor's number may be given out
 // again while an event of its predecessor is still on its way; the generation tells them apart.

@@ -11,7 +11,7 @@
 #include "transport/tcp/tag.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
-// Everything before a connection stands that we dial; who dials us: tcp_pending.cpp.
+// Connections that we dial, until they are open. Those that others dial: tcp_pending.cpp.
 namespace tutti::transport {
 namespace {
 
@@ -19,7 +19,7 @@ namespace {
 constexpr auto kAskAfter = std::chrono::milliseconds(200);
 // How long a peer that said that its own dial is on its way has for it.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
-// Who was lost first: so long it may still be told when a host has been found not to answer.
+// How long the store's answer (which rank was lost first) may take once a host does not answer.
 constexpr auto kAnswerOfStore = std::chrono::milliseconds(60);
 
 std::string told_last(const Status& trouble) {
@@ -28,9 +28,8 @@ std::string told_last(const Status& trouble) {
 
 }  // namespace
 
-secure::Party TcpTransport::party() const noexcept {
-  return {options_.rank,       options_.size,   options_.job,
-          options_.generation, options_.secret, options_.encrypt};
+secure::Party TcpTransport::party() const {
+  return {.identity = options_.identity, .encrypts = options_.encrypt};
 }
 
 Status TcpTransport::add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept {
@@ -52,13 +51,14 @@ void TcpTransport::dial(Connection& to) {
   to.address = *address;
   secure::Nonce nonce;
   if (Status s = secure::random_bytes(nonce); !s) return give_up_dial(to, s);
+  secure::Handshake handshake = secure::Handshake::dialler(party(), to.peer, nonce);
   auto fd = os::start_connect(*address);
   if (!fd) {
     // Descriptors or ports may be free again soon, and routes or our own address come back.
     return dial_again(to, fd.status());
   }
   if (Status s = take_socket(to, std::move(*fd)); !s) return dial_again(to, s);
-  to.handshake = secure::Handshake::dialler(party(), to.peer, nonce);
+  to.handshake = std::move(handshake);
   to.connecting = true;
   to.connecting_since = now;
   to.stall = os::StallWatch();
@@ -119,9 +119,9 @@ void TcpTransport::dial_again(Connection& to, const Status& why) {
 }
 
 void TcpTransport::give_up_dial(Connection& to, const Status& why) {
-  to.unreachable =
-      Status(why.code(), fmt::format("rank {} ({}) cannot connect to {}: {}", options_.rank,
-                                     address(), who(to.peer), why.message()));
+  to.unreachable = Status(
+      why.code(), fmt::format("rank {} ({}) cannot connect to {}: {}", options_.identity.rank,
+                              address(), who(to.peer), why.message()));
   hang_up(to);                           // `why` may have stood in its handshake
   to.link = Connection::Link::dialling;  // still: it may dial us meanwhile
   if (to.unreachable.code() != Errc::peer_left) ask_first_lost(to);
@@ -158,9 +158,9 @@ bool TcpTransport::judge_unreachable(Connection& to) {
 void TcpTransport::lose_the_first(const Connection& unreachable, const Status& first) {
   const bool known = first.code() == Errc::peer_lost || first.code() == Errc::peer_left;
   const int rank = known ? first.culprit().value_or(-1) : -1;
-  if (first_lost_ >= 0 || rank < 0 || rank >= options_.size) return;
+  if (first_lost_ >= 0 || rank < 0 || rank >= options_.identity.size) return;
   first_lost_ = rank;
-  if (rank == options_.rank || rank == unreachable.peer) return;
+  if (rank == options_.identity.rank || rank == unreachable.peer) return;
   Connection* whom = connection(rank);
   if (whom == nullptr) return;
   if (whom->link == Connection::Link::open) read(*whom);  // what it has said before

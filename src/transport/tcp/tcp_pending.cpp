@@ -38,7 +38,7 @@ void TcpTransport::accept_pending() {
     secure::Nonce nonce;
     if (!address || !secure::random_bytes(nonce).ok()) continue;
     tune_stream(fd->get(), *address, options_.link_timeout);
-    auto stranger = std::make_unique<PendingConnection>(PendingConnection{
+    auto pending = std::make_unique<PendingConnection>(PendingConnection{
         secure::Stream(std::move(*fd)), secure::Handshake::acceptor(party(), nonce), *address,
         Clock::now(), next_generation_++});
     if (free_pending_.empty()) {
@@ -47,10 +47,10 @@ void TcpTransport::accept_pending() {
       free_pending_.push_back(pending_.size() - 1);
     }
     const std::size_t index = free_pending_.back();
-    const auto tag = make_tag(Watched::stranger, index, stranger->generation);
-    if (!add_to_epoll(stranger->stream.fd(), EPOLLIN, tag).ok()) continue;
+    const auto tag = make_tag(Watched::pending, index, pending->generation);
+    if (!add_to_epoll(pending->stream.fd(), EPOLLIN, tag).ok()) continue;
     free_pending_.pop_back();
-    pending_[index] = std::move(stranger);
+    pending_[index] = std::move(pending);
     ++pending_count_;
     arm_timer(true);
   }
@@ -69,8 +69,8 @@ void TcpTransport::listen_again() noexcept {
   listening_ = add_to_epoll(listener_.get(), EPOLLIN, make_tag(Watched::listener, 0, 0)).ok();
 }
 
-/// While all places are taken those that have not said their hello make room: the ones who wait may
-/// be ranks, whose hello has come with the connection.
+/// While all places are taken, connections that have sent no hello make room: those that wait may
+/// be ranks, whose hello comes with the connection.
 void TcpTransport::drop_late_pending(TimePoint now) {
   const bool full = pending_count_ == max_pending();
   for (std::size_t i = 0; pending_count_ > 0 && i < pending_.size(); ++i) {
@@ -86,9 +86,9 @@ void TcpTransport::drop_late_pending(TimePoint now) {
 }
 
 void TcpTransport::drop_pending(std::size_t index, std::string_view why) {
-  ++counters_.strangers;
-  base::log_limited(base::Level::warning, "tcp.stranger",
-                    fmt::format("rank {} dropped a connection from {}: {}", options_.rank,
+  ++counters_.dropped;
+  base::log_limited(base::Level::warning, "tcp.pending",
+                    fmt::format("rank {} dropped a connection from {}: {}", options_.identity.rank,
                                 pending_[index]->address.to_string(), why));
   forget_pending(index);
 }
@@ -108,24 +108,24 @@ std::unique_ptr<TcpTransport::PendingConnection> TcpTransport::take_pending(
 }
 
 void TcpTransport::on_pending(std::size_t index) {
-  PendingConnection& stranger = *pending_[index];
+  PendingConnection& pending = *pending_[index];
   Status trouble;
-  if (!talk(stranger.stream, stranger.handshake, secure::Tls::Role::server, trouble)) {
+  if (!talk(pending.stream, pending.handshake, secure::Tls::Role::server, trouble)) {
     // A higher rank that dialled at the same moment hangs up when it gets our connection.
-    const int peer = stranger.handshake.peer();
-    if (peer > options_.rank && connections_[static_cast<std::size_t>(peer)] != nullptr &&
+    const int peer = pending.handshake.peer();
+    if (peer > options_.identity.rank && connections_[static_cast<std::size_t>(peer)] != nullptr &&
         connections_[static_cast<std::size_t>(peer)]->link != Connection::Link::none) {
       ++counters_.crossings;
       return forget_pending(index);
     }
     return drop_pending(index, trouble.message());
   }
-  switch (stranger.handshake.state()) {
+  switch (pending.handshake.state()) {
     case secure::Handshake::State::failed:
-      return drop_pending(index, stranger.handshake.failure().message());
+      return drop_pending(index, pending.handshake.failure().message());
     case secure::Handshake::State::proven:
-      // Told the verdict only in TLS, if there is to be any: until then it is a stranger.
-      if (auto shaken = stranger.stream.shake(); shaken && *shaken) conclude(index);
+      // With TLS the verdict is sent in TLS only: until then the connection stays pending.
+      if (auto shaken = pending.stream.shake(); shaken && *shaken) conclude(index);
       return;
     default: return;
   }
@@ -138,7 +138,7 @@ secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcep
     case Connection::Link::dialling:
       // Both dialled: the lower rank's connection stays. We are the lower one only as long as our
       // own attempt is in the air, and the network has answered it or may still do.
-      if (with.stream.valid() && options_.rank < with.peer &&
+      if (with.stream.valid() && options_.identity.rank < with.peer &&
           (!with.connecting || Clock::now() - with.connecting_since < kOneWay))
         return secure::Refusal::crossed;
       break;
@@ -149,13 +149,13 @@ secure::Refusal TcpTransport::judge_proven(const Connection& with) const noexcep
 }
 
 void TcpTransport::conclude(std::size_t index) {
-  PendingConnection& stranger = *pending_[index];
-  Connection* with = connection(stranger.handshake.peer());
+  PendingConnection& pending = *pending_[index];
+  Connection* with = connection(pending.handshake.peer());
   if (with == nullptr) return drop_pending(index, "no memory for its connection");
   const secure::Refusal refusal = judge_proven(*with);
-  stranger.handshake.conclude(refusal);
+  pending.handshake.conclude(refusal);
   Status trouble;
-  if (!talk(stranger.stream, stranger.handshake, secure::Tls::Role::server, trouble))
+  if (!talk(pending.stream, pending.handshake, secure::Tls::Role::server, trouble))
     return drop_pending(index, trouble.message());
   if (refusal == secure::Refusal::crossed) ++counters_.crossings;
   if (refusal != secure::Refusal::none) return forget_pending(index);  // nothing to remark

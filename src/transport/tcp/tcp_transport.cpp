@@ -20,11 +20,6 @@
 namespace tutti::transport {
 namespace {
 
-// Per connection and poll, so that a driver can give way (decisions D2).
-constexpr std::size_t kReadPerPoll = 256 * 1024;
-// A payload with at least so much missing is read right into the sink's memory, with no more than
-// the next head behind it: what is read ahead of a head has to be copied.
-constexpr std::size_t kReadDirect = 16 * 1024;
 constexpr int kEventsPerPoll = 64;
 // All ranks may dial one at once. Whom its kernel drops takes it for cut off if it stays full.
 constexpr int kBacklog = 4096;
@@ -39,11 +34,13 @@ std::string text_of(int error) { return std::generic_category().message(error); 
 }  // namespace
 
 Result<std::unique_ptr<TcpTransport>> TcpTransport::listen(TcpOptions options) {
-  if (options.size < 1 || options.rank < 0 || options.rank >= options.size)
+  if (options.identity.size < 1 || options.identity.rank < 0 ||
+      options.identity.rank >= options.identity.size)
     return Status(Errc::invalid_argument,
-                  fmt::format("cannot listen as rank {} of {}", options.rank, options.size));
+                  fmt::format("cannot listen as rank {} of {}", options.identity.rank,
+                              options.identity.size));
   if (options.encrypt) {
-    if (Status s = secure::check_can_encrypt(options.secret); !s) return s;
+    if (Status s = secure::check_can_encrypt(options.identity.secret); !s) return s;
   }
   std::unique_ptr<TcpTransport> transport(new TcpTransport(std::move(options)));
   if (Status status = transport->start(); !status) return status;
@@ -67,7 +64,7 @@ Status TcpTransport::start() {
   listening_ = true;
   left_ = Status(Errc::peer_left, "a rank has left");
   no_memory_ = Status(Errc::peer_lost, "lost a connection, and there is no memory to say why");
-  const auto size = static_cast<std::size_t>(options_.size);
+  const auto size = static_cast<std::size_t>(options_.identity.size);
   connections_.resize(size);
   // From here on these lists never grow: each holds a peer once, or twice
   // where memory lacked in between.
@@ -88,9 +85,9 @@ std::string TcpTransport::address() const {
 }
 
 Status TcpTransport::set_addresses(std::vector<std::string> addresses) {
-  if (addresses.size() != static_cast<std::size_t>(options_.size))
-    return Status(Errc::invalid_argument,
-                  fmt::format("{} addresses for {} ranks", addresses.size(), options_.size));
+  if (addresses.size() != static_cast<std::size_t>(options_.identity.size))
+    return Status(Errc::invalid_argument, fmt::format("{} addresses for {} ranks", addresses.size(),
+                                                      options_.identity.size));
   options_.addresses = std::move(addresses);
   return {};
 }
@@ -139,7 +136,7 @@ void TcpTransport::keep_payloads(int peer) noexcept {
   try {
     to->queue.keep_payloads();
   } catch (const std::bad_alloc&) {
-    // What cannot be kept cannot be sent, and a stream with a hole is none: end it here.
+    // A payload that cannot be kept cannot be sent, and no frame may be left out: end the stream.
     to->queue.clear();
     to->write_error = ENOMEM;
     if (to->stream.valid()) shutdown(to->stream.fd(), SHUT_RDWR);
@@ -226,7 +223,7 @@ bool TcpTransport::handle(std::uint64_t tag, std::uint32_t events) {
   switch (tag_kind(tag)) {
     case Watched::listener: accept_pending(); return true;
     case Watched::timer: tick(); return false;  // a tick alone is no progress
-    case Watched::stranger:
+    case Watched::pending:
       if (pending_[index] == nullptr || pending_[index]->generation != tag_generation(tag))
         return false;
       on_pending(index);
@@ -248,96 +245,6 @@ bool TcpTransport::handle(std::uint64_t tag, std::uint32_t events) {
   return moved;
 }
 
-bool TcpTransport::read(Connection& from) noexcept {
-  if (closing_) return read_and_forget(from);
-  if (sink_ == nullptr) return false;
-  bool moved = false;
-  for (std::size_t done = 0; done < kReadPerPoll && from.link == Connection::Link::open;) {
-    const std::span<std::byte> awaited = from.reader.awaited();
-    const std::size_t ahead = awaited.size() >= kReadDirect ? sizeof(FrameHeader) : scratch_.size();
-    std::array<iovec, 2> pieces{iovec{awaited.data(), awaited.size()},
-                                iovec{scratch_.data(), ahead}};
-    const secure::Moved got =
-        from.stream.read(awaited.empty() ? std::span(pieces).subspan(1) : std::span(pieces));
-    if (got.bytes == 0) {
-      if (!got.ended && got.error == 0) break;
-      ended(from, got.error);
-      return true;
-    }
-    moved = true;
-    done += got.bytes;
-    const std::size_t direct = std::min(got.bytes, awaited.size());
-    auto outcome = FrameReader::Outcome::ok;
-    if (direct > 0) outcome = from.reader.filled(direct, *sink_);
-    if (outcome == FrameReader::Outcome::ok && got.bytes > direct)
-      outcome = from.reader.feed(std::span(scratch_).first(got.bytes - direct), *sink_);
-    if (outcome != FrameReader::Outcome::ok) {
-      judge(from, outcome);
-      return true;
-    }
-    if (got.bytes < awaited.size() + ahead) break;  // the socket is empty now
-  }
-  if (moved) {
-    hot_ = &from;
-    note_unread(from);
-  }
-  return moved;
-}
-
-void TcpTransport::note_unread(Connection& from) noexcept {
-  if (from.unread || !from.stream.may_have_unread()) return;
-  from.unread = true;
-  unread_.push_back(from.peer);
-}
-
-bool TcpTransport::read_unread() noexcept {
-  bool moved = false;
-  std::swap(unread_, rereading_);
-  for (const int peer : rereading_) {
-    Connection& from = *connections_[static_cast<std::size_t>(peer)];
-    from.unread = false;
-    if (from.link == Connection::Link::open) moved |= read(from);
-  }
-  rereading_.clear();
-  return moved;
-}
-
-void TcpTransport::judge(Connection& from, FrameReader::Outcome outcome) noexcept {
-  Status why = outcome == FrameReader::Outcome::left ? left_ : no_memory_;
-  try {
-    why = reason_of(from, outcome);
-  } catch (const std::bad_alloc&) {
-  }
-  lose(from, std::move(why));
-}
-
-/// Of a frame that is not ok.
-Status TcpTransport::reason_of(const Connection& from, FrameReader::Outcome outcome) const {
-  const FrameHeader& header = from.reader.header();
-  switch (outcome) {
-    case FrameReader::Outcome::ok: break;
-    case FrameReader::Outcome::left:
-      return Status(Errc::peer_left, fmt::format("{} has left", who(from.peer)));
-    case FrameReader::Outcome::oversized:
-      return Status(Errc::refused,
-                    fmt::format("{} announced {} bytes in one frame, at most {} are "
-                                "allowed: its connection is dropped; does it run another "
-                                "version of tutti?",
-                                who(from.peer), header.payload_bytes, kMaxFramePayload));
-    case FrameReader::Outcome::malformed:
-      return Status(Errc::refused,
-                    fmt::format("{} sent a frame of the unknown type {}: its connection "
-                                "is dropped; does it run another version of tutti?",
-                                who(from.peer), header.type));
-    case FrameReader::Outcome::refused:
-      return Status(Errc::refused,
-                    fmt::format("{} sent a frame that fits nothing, or one too many (type {}, "
-                                "group {:016x}, operation {}): its connection is dropped",
-                                who(from.peer), header.type, header.group, header.seq));
-  }
-  return {};
-}
-
 bool TcpTransport::flush(Connection& to) noexcept {
   bool moved = false;
   while ((!to.queue.empty() || to.stream.unsent() > 0) && to.write_error == 0) {
@@ -347,7 +254,8 @@ bool TcpTransport::flush(Connection& to) noexcept {
     const std::size_t unsent = to.stream.unsent();
     const secure::Moved sent = to.stream.write(std::span(pieces).first(count));
     if (sent.error != 0) {
-      // What has come from it is still read; then the end of the stream tells that it is gone.
+      // Bytes that have come from it are still read; then the end of the stream tells that it is
+      // gone.
       to.write_error = sent.error;
       to.queue.clear();
       shutdown(to.stream.fd(), SHUT_RDWR);
@@ -483,22 +391,6 @@ bool TcpTransport::on_the_way(Connection& to, TimePoint now) {
     lose(to, silent(to, ", though data are on the way", to.stall.silence()));
   }
   return false;
-}
-
-bool TcpTransport::read_and_forget(Connection& from) noexcept {
-  bool moved = false;
-  for (std::size_t done = 0; done < kReadPerPoll && from.link == Connection::Link::open;) {
-    iovec piece{scratch_.data(), scratch_.size()};
-    const secure::Moved got = from.stream.read(std::span(&piece, 1));
-    if (got.ended || got.error != 0) {
-      lose(from, Status());
-      return true;
-    }
-    if (got.bytes == 0) break;
-    moved = true;
-    done += got.bytes;
-  }
-  return moved;
 }
 
 bool TcpTransport::lingers(Connection& with) noexcept {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <tutti/error.hpp>
+#include <tutti/job_identity.hpp>
 
 #include "os/address.hpp"
 #include "os/fd.hpp"
@@ -23,14 +24,10 @@
 namespace tutti::transport {
 
 struct TcpOptions {
-  int rank = 0;
-  int size = 1;
-  std::uint64_t job = 0;
-  std::uint64_t generation = 0;
-  std::vector<std::byte> secret;  ///< of the job; empty: none
-  bool encrypt = false;           ///< TLS on every connection; needs a secret
-  os::Address bind;               ///< where to listen (os::listen_tcp); port 0 picks one
-  /// What the others are told; port 0: that of the listener. Absent: where it listens.
+  JobIdentity identity;
+  bool encrypt = false;  ///< TLS on every connection; needs a secret
+  os::Address bind;      ///< where to listen (os::listen_tcp); port 0 picks one
+  /// The address that the others are told; port 0: that of the listener. Absent: where it listens.
   std::optional<os::Address> told = {};
   /// Address of each rank of the world ("10.0.0.1:4567"); empty where TCP is not used. May be given
   /// later: set_addresses.
@@ -39,7 +36,7 @@ struct TcpOptions {
   /// first connection may fail to come about. A peer whose host has taken it, and which says
   /// nothing, stands still: for that there is no limit here, the deadline of the operation decides.
   std::chrono::milliseconds link_timeout{15'000};
-  /// How long somebody who dialled us may take to prove who it is.
+  /// How long a pending connection may take to prove its rank.
   std::chrono::milliseconds handshake_timeout{2'000};
   /// ... and to say its hello, while no place is free for others: an honest dialler says it at
   /// once.
@@ -63,7 +60,7 @@ class TcpTransport final : public Transport {
   [[nodiscard]] std::string address() const;
   Status set_addresses(std::vector<std::string> addresses);
   /// Not after the first poll().
-  void set_job(std::uint64_t job) noexcept { options_.job = job; }
+  void set_job(std::uint64_t job) noexcept { options_.identity.job = job; }
 
   [[nodiscard]] const char* name() const noexcept override { return "tcp"; }
   void set_sink(Sink* sink) noexcept override { sink_ = sink; }
@@ -78,13 +75,13 @@ class TcpTransport final : public Transport {
 
   struct Counters {
     std::uint64_t accepted = 0;   ///< connections taken from the listener
-    std::uint64_t strangers = 0;  ///< of these dropped without proof
+    std::uint64_t dropped = 0;    ///< of these, dropped without proof
     std::uint64_t crossings = 0;  ///< simultaneous dialling, seen by the lower rank
     std::uint64_t redials = 0;
     std::uint64_t rests = 0;  ///< times that the listener rested: no descriptor, or no place
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
-  /// Who we are connected with now.
+  /// Whether there is an open connection with this peer.
   [[nodiscard]] bool connected(int peer) const noexcept;
 
  private:
@@ -100,12 +97,6 @@ class TcpTransport final : public Transport {
   bool poll_ready();
   bool handle(std::uint64_t tag, std::uint32_t events);
   Connection* connection(int peer) noexcept;
-  bool read(Connection& from) noexcept;
-  void note_unread(Connection& from) noexcept;
-  bool read_unread() noexcept;
-  bool read_and_forget(Connection& from) noexcept;
-  void judge(Connection& from, FrameReader::Outcome outcome) noexcept;
-  [[nodiscard]] Status reason_of(const Connection& from, FrameReader::Outcome outcome) const;
   [[nodiscard]] Status reason_of_end(const Connection& from, int error) const;
   bool flush(Connection& to) noexcept;
   void watch_writable(Connection& to, bool on) noexcept;
@@ -122,7 +113,15 @@ class TcpTransport final : public Transport {
   [[nodiscard]] std::string who(int peer) const;
   [[nodiscard]] static bool lingers(Connection& with) noexcept;
 
-  // tcp_dialling.cpp: everything before a connection stands.
+  // tcp_reading.cpp: frames that arrive.
+  bool read(Connection& from) noexcept;
+  void note_unread(Connection& from) noexcept;
+  bool read_unread() noexcept;
+  bool read_and_forget(Connection& from) noexcept;
+  void judge(Connection& from, FrameReader::Outcome outcome) noexcept;
+  [[nodiscard]] Status reason_of(const Connection& from, FrameReader::Outcome outcome) const;
+
+  // tcp_dialling.cpp: connections that we dial, until they are open.
   void dial(Connection& to);
   void dial_again(Connection& to, const Status& why);
   void on_dial(Connection& to);
@@ -138,17 +137,17 @@ class TcpTransport final : public Transport {
   void lose_the_first(const Connection& unreachable, const Status& first);
   void open(Connection& with, secure::Stream stream, const os::Address& address);
   void check_deadlines(TimePoint now);
-  [[nodiscard]] secure::Party party() const noexcept;
+  [[nodiscard]] secure::Party party() const;
   Status add_to_epoll(int fd, std::uint32_t events, std::uint64_t tag) noexcept;
   [[nodiscard]] static bool talk(secure::Stream& stream, secure::Handshake& handshake,
                                  secure::Tls::Role role, Status& trouble);
 
-  // tcp_pending.cpp: who has dialled us.
+  // tcp_pending.cpp: connections that others have dialled.
   void accept_pending();
   void rest_listener() noexcept;
   void listen_again() noexcept;
   [[nodiscard]] std::size_t max_pending() const noexcept {
-    return kSparePending + static_cast<std::size_t>(options_.size);
+    return kSparePending + static_cast<std::size_t>(options_.identity.size);
   }
   void on_pending(std::size_t index);
   void drop_late_pending(TimePoint now);

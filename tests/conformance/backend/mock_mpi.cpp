@@ -82,23 +82,23 @@ std::uint64_t MockMpi::arrive(Comm handle, int rank, Part part) {
   requests_[request];
   part.request = request;
   const std::uint64_t number = comm.calls[static_cast<std::size_t>(rank)]++;
-  Meeting& meeting = comm.meetings[number];
-  meeting.parts.resize(comm.members.size());
-  meeting.parts[static_cast<std::size_t>(rank)] = std::make_unique<Part>(std::move(part));
-  if (++meeting.arrived == comm.members.size()) {
-    run(comm, meeting);
-    comm.meetings.erase(number);
+  Match& match = comm.matches[number];
+  match.parts.resize(comm.members.size());
+  match.parts[static_cast<std::size_t>(rank)] = std::make_unique<Part>(std::move(part));
+  if (++match.arrived == comm.members.size()) {
+    run(comm, match);
+    comm.matches.erase(number);
     changed_.notify_all();
   }
   return request;
 }
 
-void MockMpi::run(Communicator& comm, Meeting& meeting) {
-  const std::size_t size = meeting.parts.size();
-  const auto part = [&](std::size_t rank) -> Part& { return *meeting.parts[rank]; };
+void MockMpi::run(Communicator& comm, Match& match) {
+  const std::size_t size = match.parts.size();
+  const auto part = [&](std::size_t rank) -> Part& { return *match.parts[rank]; };
   const Part first = part(0);
   const auto root = static_cast<std::size_t>(first.root);
-  const bool differ = std::any_of(meeting.parts.begin(), meeting.parts.end(),
+  const bool differ = std::any_of(match.parts.begin(), match.parts.end(),
                                   [&](const auto& one) { return one->what != first.what; });
   const std::size_t element = MockMpi::bytes_of(first.type);
   const std::size_t block = element * static_cast<std::size_t>(first.count);

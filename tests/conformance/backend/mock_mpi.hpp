@@ -70,7 +70,7 @@ class MockMpi {
     std::uint64_t request = 0;
     mpi::Comm* made = nullptr;
   };
-  struct Meeting {
+  struct Match {
     std::vector<std::unique_ptr<Part>> parts;
     std::size_t arrived = 0;
     std::size_t taken = 0;
@@ -90,7 +90,7 @@ class MockMpi {
   struct Communicator {
     std::vector<int> members;
     std::vector<std::uint64_t> calls;  ///< of each member
-    std::map<std::uint64_t, Meeting> meetings;
+    std::map<std::uint64_t, Match> matches;
     std::vector<std::deque<Message>> messages;  ///< to each member
     std::vector<std::deque<Receive>> receives;  ///< of each member
     int handles = 0;
@@ -103,7 +103,7 @@ class MockMpi {
 
   [[nodiscard]] mpi::Comm make(std::vector<int> members);
   std::uint64_t arrive(mpi::Comm comm, int rank, Part part);
-  void run(Communicator& comm, Meeting& meeting);
+  void run(Communicator& comm, Match& match);
   void send(mpi::Comm comm, int rank, int to, Message message);
   void receive(mpi::Comm comm, int rank, Receive receive);
   void deliver(const Receive& receive, const Message& message);

@@ -1,4 +1,5 @@
 #include "backend_contract.hpp"
+#include "backend_contract_groups.hpp"
 #include "mock_mpi_ranks.hpp"
 #include "promises_contract.hpp"
 #include "support/rotation.hpp"

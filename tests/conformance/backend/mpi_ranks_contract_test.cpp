@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include "backend_contract.hpp"
+#include "backend_contract_groups.hpp"
 #include "launched_world.hpp"
 #include "promises_contract.hpp"
 

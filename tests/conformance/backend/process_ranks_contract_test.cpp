@@ -1,6 +1,7 @@
 #include <cstdlib>
 
 #include "backend_contract.hpp"
+#include "backend_contract_groups.hpp"
 #include "promises_contract.hpp"
 
 // Ranks as processes, started by tuttirun: each test makes a world of its own.

@@ -24,12 +24,12 @@ struct RingFixture {
 
   explicit RingFixture(int ranks) {
     std::vector<int> numbers;
-    std::vector<shm::HostAddress> cards;
+    std::vector<shm::HostAddress> addresses;
     for (int rank = 0; rank < ranks; ++rank) {
       auto host = shm::Host::prepare(rank, "");
       if (!host) throw std::runtime_error(std::string(host.status().message()));
       hosts.push_back(std::move(*host));
-      cards.push_back(hosts.back()->worker_address());
+      addresses.push_back(hosts.back()->worker_address());
       numbers.push_back(rank);
     }
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
@@ -37,7 +37,7 @@ struct RingFixture {
     std::vector<std::thread> threads;
     for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
       threads.emplace_back(
-          [&, rank] { joined[rank] = hosts[rank]->join(numbers, cards, deadline); });
+          [&, rank] { joined[rank] = hosts[rank]->join(numbers, addresses, deadline); });
     }
     for (std::thread& thread : threads) thread.join();
     for (const Status& s : joined) {

@@ -50,7 +50,7 @@ TEST(Ring, LapsOfLongFrames) { run_laps(kMaxFramePayload, shm::kRingBytes); }
 
 TEST(Ring, PastTheCacheTheyArriveTheSame) {
   Ranks<RingFixture> ranks(2);
-  std::atomic<std::uint32_t>& far = ranks.fixture().regions(1).mail(0).remote_cache;
+  std::atomic<std::uint32_t>& remote = ranks.fixture().regions(1).ring_counters(0).remote_cache;
   Stream stream{0, 1, {}, {}};
   for (int round = 0; round < 8; ++round) {
     for (const std::size_t size : {0, 64, 4095, 4096, 4097, 16383, 16384, 100001, 131072})
@@ -60,7 +60,7 @@ TEST(Ring, PastTheCacheTheyArriveTheSame) {
     while (stream.memory.size() < to) {
       const std::size_t next = stream.memory.size();
       stream.memory.push_back(payload_of(next, stream.sizes[next]));
-      far = next % 5 != 0;  // whatever it has learned
+      remote = next % 5 != 0;  // whatever it has learned
       ASSERT_NE(ranks.try_send(0, 1, head_of(next, stream.sizes[next]), stream.memory[next].data()),
                 0U);
       ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).received(0) == next + 1; }));
@@ -108,17 +108,17 @@ TEST(Ring, DropsTheRestOfAFrameWhenTold) {
   const std::vector<std::byte> payload = payload_of(1, 8192);
   std::memcpy(sender.ring(1), &head, sizeof head);
   std::memcpy(sender.ring(1) + sizeof head, payload.data(), payload.size());
-  sender.mail(1).written = sizeof head + 4096;
+  sender.ring_counters(1).written = sizeof head + 4096;
   ranks.at(1).poll();
   EXPECT_EQ(ranks.sink(1).received(0), 0U) << "half of it is there";
   ranks.at(1).drop_arriving(0);
-  sender.mail(1).written = sizeof head + 8192;
+  sender.ring_counters(1).written = sizeof head + 8192;
   ranks.at(1).poll();
   EXPECT_EQ(ranks.sink(1).received(0), 0U);
   EXPECT_FALSE(ranks.sink(1).lost(0));
   const FrameHeader next = head_of(2, 0);
   std::memcpy(sender.ring(1) + sizeof head + 8192, &next, sizeof next);
-  sender.mail(1).written = 2 * sizeof head + 8192;
+  sender.ring_counters(1).written = 2 * sizeof head + 8192;
   ranks.at(1).poll();
   ASSERT_EQ(ranks.sink(1).received(0), 1U);
   EXPECT_TRUE(same(ranks.sink(1).peers[0].frames[0].header, next));
@@ -196,7 +196,7 @@ TEST(Ring, WhatADeadRankHadSentCanBeRead) {
   EXPECT_FALSE(ranks.sink(1).lost(0));
 }
 
-TEST(Ring, OneRankOrAStrangerCannotBeSentTo) {
+TEST(Ring, ItselfOrAForeignRankCannotBeSentTo) {
   Ranks<RingFixture> ranks(2);
   EXPECT_FALSE(ranks.at(0).can_send(0));
   ranks.at(0).send(0, head_of(1, 0), nullptr, 1);
@@ -206,7 +206,7 @@ TEST(Ring, OneRankOrAStrangerCannotBeSentTo) {
 /// What rank 0 says of its ring for rank 1 is nonsense.
 struct Lie {
   const char* name;
-  void (*tell)(shm::RingCounters& mail, std::byte* ring);
+  void (*tell)(shm::RingCounters& counters, std::byte* ring);
 };
 void PrintTo(const Lie& lie, std::ostream* out) { *out << lie.name; }
 
@@ -218,7 +218,7 @@ TEST_P(RingLies, DropThePeerAndNothingElse) {
   Ranks<RingFixture> ranks(3);
   Regions& liar = ranks.fixture().regions(0);
   ASSERT_TRUE(os::populate(liar.ring(1), shm::kRingBytes).ok());
-  GetParam().tell(liar.mail(1), liar.ring(1));
+  GetParam().tell(liar.ring_counters(1), liar.ring(1));
   (void)ranks.at(1).can_send(0);
   Stream other{2, 1, {5, 70000}, {}};
   other.push(ranks);
@@ -238,49 +238,49 @@ INSTANTIATE_TEST_SUITE_P(
     Table, RingLies,
     testing::Values(
         Lie{"MoreThanTheRing",
-            [](shm::RingCounters& mail, std::byte* ring) {
+            [](shm::RingCounters& counters, std::byte* ring) {
               put(ring, head_of(1, 0));  // a frame that would be taken
-              mail.written = shm::kRingBytes + 64;
+              counters.written = shm::kRingBytes + 64;
             }},
-        Lie{"NoWholeUnits", [](shm::RingCounters& mail, std::byte*) { mail.written = 66; }},
+        Lie{"NoWholeUnits", [](shm::RingCounters& counters, std::byte*) { counters.written = 66; }},
         Lie{"EverythingThereIs",
-            [](shm::RingCounters& mail, std::byte*) { mail.written = ~std::uint64_t{0}; }},
-        Lie{"UnknownType", [](shm::RingCounters& mail, std::byte*) { mail.written = 64; }},
+            [](shm::RingCounters& counters, std::byte*) { counters.written = ~std::uint64_t{0}; }},
+        Lie{"UnknownType", [](shm::RingCounters& counters, std::byte*) { counters.written = 64; }},
         Lie{"Leave",
-            [](shm::RingCounters& mail, std::byte* ring) {
+            [](shm::RingCounters& counters, std::byte* ring) {
               FrameHeader header;
               header.type = static_cast<std::uint8_t>(FrameType::leave);
               put(ring, header);
-              mail.written = 64;
+              counters.written = 64;
             }},
         Lie{"ReservedField",
-            [](shm::RingCounters& mail, std::byte* ring) {
+            [](shm::RingCounters& counters, std::byte* ring) {
               FrameHeader header = head_of(1, 0);
               header.reserved = shm::kNonTemporal << 1;
               put(ring, header);
-              mail.written = 64;
+              counters.written = 64;
             }},
         Lie{"LeavesInTheMiddleOfAFrame",
-            [](shm::RingCounters& mail, std::byte* ring) {
+            [](shm::RingCounters& counters, std::byte* ring) {
               put(ring, head_of(1, 65));
-              mail.written = 128 | shm::kLastWord;
+              counters.written = 128 | shm::kLastWord;
             }},
         Lie{"SkipsMoreThanItWrote",
-            [](shm::RingCounters& mail, std::byte* ring) {
+            [](shm::RingCounters& counters, std::byte* ring) {
               FrameHeader header;
               header.type = shm::kSkipType;
               put(ring, header);
-              mail.written = shm::kRingBytes;
+              counters.written = shm::kRingBytes;
             }},
         Lie{"PayloadBeyondTheLimit",
-            [](shm::RingCounters& mail, std::byte* ring) {
+            [](shm::RingCounters& counters, std::byte* ring) {
               put(ring, head_of(1, kMaxFramePayload + 1));
-              mail.written = shm::kRingBytes;
+              counters.written = shm::kRingBytes;
             }},
         Lie{"PayloadOfAllBits",
-            [](shm::RingCounters& mail, std::byte* ring) {
+            [](shm::RingCounters& counters, std::byte* ring) {
               put(ring, head_of(1, 0xffffffff));
-              mail.written = shm::kRingBytes;
+              counters.written = shm::kRingBytes;
             }}),
     [](const auto& one) { return one.param.name; });
 
@@ -291,7 +291,7 @@ TEST(Ring, RefusesAFrameThatGoesOverTheEndOfTheRing) {
   constexpr std::size_t kFrame = sizeof(FrameHeader) + 65536;
   constexpr std::size_t kFrames = shm::kRingBytes / kFrame;
   for (std::size_t i = 0; i <= kFrames; ++i) put(liar.ring(1) + i * kFrame, head_of(1, 65536));
-  liar.mail(1).written = shm::kRingBytes;
+  liar.ring_counters(1).written = shm::kRingBytes;
   ASSERT_TRUE(ranks.until([&] { return ranks.sink(1).lost(0); }, 0));
   EXPECT_EQ(ranks.sink(1).peers[0].lost[0].code(), Errc::refused);
   EXPECT_EQ(ranks.sink(1).received(0), kFrames);
@@ -300,7 +300,7 @@ TEST(Ring, RefusesAFrameThatGoesOverTheEndOfTheRing) {
 TEST(Ring, RefusesAPeerThatTookWhatWasNotSent) {
   Ranks<RingFixture> ranks(2);
   fill(ranks, kMaxFramePayload);
-  ranks.fixture().regions(1).mail(0).taken = shm::kRingBytes * 4;
+  ranks.fixture().regions(1).ring_counters(0).taken = shm::kRingBytes * 4;
   EXPECT_TRUE(ranks.at(0).can_send(1));
   ranks.at(0).poll();
   ASSERT_TRUE(ranks.sink(0).lost(1));
@@ -331,7 +331,7 @@ TEST(Ring, SurvivesAnyBytes) {
         put(ring + at, header);
         at += (64 + header.payload_bytes + 63) / 64 * 64;
       }
-      regions.mail(0).written = written | (random() % 4 == 0 ? 1 : 0);
+      regions.ring_counters(0).written = written | (random() % 4 == 0 ? 1 : 0);
     }
     for (int i = 0; i < 8; ++i) ranks.at(0).poll();
     EXPECT_FALSE(ranks.at(0).poll()) << "round " << round << ": something moves for ever";

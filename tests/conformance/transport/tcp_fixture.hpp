@@ -42,11 +42,11 @@ struct SocketFixture {
   }
   static TcpOptions options_of(int rank, int ranks) {
     TcpOptions options;
-    options.rank = rank;
-    options.size = ranks;
-    options.job = 0x1234;
-    options.generation = 1;
-    options.secret = secret_of("a secret for tests");
+    options.identity.rank = rank;
+    options.identity.size = ranks;
+    options.identity.job = 0x1234;
+    options.identity.generation = 1;
+    options.identity.secret = secret_of("a secret for tests");
     options.encrypt = kEncrypted;
     options.link_timeout = std::chrono::seconds(1);
     options.bind = os::Address::parse("127.0.0.1", 0).value();

@@ -57,9 +57,9 @@ std::vector<std::byte> random_bytes_of(std::mt19937_64& random, std::size_t size
   return bytes;
 }
 
-/// One stranger of each kind.
-void send_strangers(const std::string& address, std::mt19937_64& random,
-                    std::vector<RawClient>& clients) {
+/// One connection of each kind that proves no rank.
+void send_invalid(const std::string& address, std::mt19937_64& random,
+                  std::vector<RawClient>& clients) {
   clients.emplace_back(address).say(random_bytes_of(random, 1 + random() % 5000));
   clients.emplace_back(address).say("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   clients.emplace_back(address);  // says nothing
@@ -100,8 +100,8 @@ TEST(TcpPending, DisturbNobody) {
   int round = 0;
   ASSERT_TRUE(ranks.until([&] {
     if (round < kRounds) {
-      send_strangers(ranks.fixture().at(0).address(), random, clients);
-      send_strangers(ranks.fixture().at(1).address(), random, clients);
+      send_invalid(ranks.fixture().at(0).address(), random, clients);
+      send_invalid(ranks.fixture().at(1).address(), random, clients);
       ++round;
     }
     there.push(ranks);
@@ -115,13 +115,13 @@ TEST(TcpPending, DisturbNobody) {
     const auto& a = ranks.fixture().at(0).counters();
     const auto& b = ranks.fixture().at(1).counters();
     // One connection of all was the pair's own (or two, if both dialled).
-    return a.strangers >= kRounds * 10 && b.strangers >= kRounds * 10;
+    return a.dropped >= kRounds * 10 && b.dropped >= kRounds * 10;
   }));
   EXPECT_FALSE(ranks.sink(0).lost(1));
   EXPECT_FALSE(ranks.sink(1).lost(0));
   const auto lines = remarks.lines();
   ASSERT_FALSE(lines.empty());
-  // 440 strangers of two ranks.
+  // 440 connections of two ranks.
   constexpr std::size_t kKinds = 7;
   const auto seconds =
       std::chrono::ceil<std::chrono::seconds>(std::chrono::steady_clock::now() - start).count();
@@ -149,7 +149,7 @@ TEST(TcpPending, KeepTheirPlacesAndTheRestWaits) {
   ASSERT_TRUE(rank.until([&] { return rank.transport->counters().rests == 1; }));
   for (int i = 0; i < 1000; ++i) rank.transport->poll();
   EXPECT_EQ(rank.transport->counters().accepted, kPlaces) << "what waits holds nothing of ours";
-  EXPECT_EQ(rank.transport->counters().strangers, 0U) << "none has to go for another";
+  EXPECT_EQ(rank.transport->counters().dropped, 0U) << "none has to go for another";
   LoneRank other(patient(1, 2));
   ASSERT_TRUE(other.transport->set_addresses({rank.transport->address(), ""}).ok());
   other.transport->send(0, head_of(1, 0), nullptr, 1);
@@ -159,7 +159,7 @@ TEST(TcpPending, KeepTheirPlacesAndTheRestWaits) {
     other.transport->poll();
     return rank.sink.received(1) == 1;
   }));
-  EXPECT_EQ(rank.transport->counters().strangers, 60U);
+  EXPECT_EQ(rank.transport->counters().dropped, 60U);
   EXPECT_EQ(other.transport->counters().redials, 0U);
 }
 
@@ -187,13 +187,13 @@ TEST(TcpPending, MakeRoomWhereTheySayNoHelloAndAllPlacesAreTaken) {
   })) << "a rank behind them waits for as long as a handshake may take";
   EXPECT_FALSE(slow.closed());
   EXPECT_FALSE(other.sink.lost(0));
-  const std::uint64_t dropped = rank.transport->counters().strangers;
+  const std::uint64_t dropped = rank.transport->counters().dropped;
   EXPECT_GE(dropped, kPending - kPlaces);
   // Places are free now, so the rest may take its time.
   for (int i = 0; i < 1000; ++i) rank.transport->poll();
   std::this_thread::sleep_until(std::chrono::steady_clock::now() + 3 * options.hello_timeout);
   for (int i = 0; i < 1000; ++i) rank.transport->poll();
-  EXPECT_EQ(rank.transport->counters().strangers, dropped);
+  EXPECT_EQ(rank.transport->counters().dropped, dropped);
 }
 
 /// So many as the descriptors of this process allow, each with five of them; at most 999.
@@ -230,7 +230,7 @@ TEST(TcpPending, HonestOnesAllConnectThoughTheyAnswerLate) {
     for (int i = 0; i < 1000; ++i) rank.transport->poll();
   }
   EXPECT_TRUE(connected());
-  EXPECT_EQ(rank.transport->counters().strangers, 0U);
+  EXPECT_EQ(rank.transport->counters().dropped, 0U);
   for (const auto& other : others) EXPECT_LE(other->counters().redials, 2U);
 }
 
@@ -253,14 +253,14 @@ TEST(TcpPending, AreDroppedWhenTheyDoNotProveThemselvesInTime) {
     (*transport)->poll();
   }
   EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(140));
-  EXPECT_EQ((*transport)->counters().strangers, 2U);
+  EXPECT_EQ((*transport)->counters().dropped, 2U);
 }
 
 /// The status of a rank that dials rank 0 at the address of `theirs`.
 Status dial_outcome(TcpOptions mine, const TcpOptions& theirs) {
   auto acceptor = TcpTransport::listen(theirs);
   if (!acceptor) return acceptor.status();
-  mine.addresses.assign(static_cast<std::size_t>(mine.size), (*acceptor)->address());
+  mine.addresses.assign(static_cast<std::size_t>(mine.identity.size), (*acceptor)->address());
   auto dialler = TcpTransport::listen(std::move(mine));
   if (!dialler) return dialler.status();
   Recorder here;
@@ -286,15 +286,20 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
   const std::vector<Case> cases = {
       {"nothing", [](TcpOptions&, TcpOptions&) {}, ""},
       {"both without a secret",
-       [](TcpOptions& a, TcpOptions& b) { a.secret.clear(), b.secret.clear(); }, ""},
-      {"secret", [](TcpOptions& a, TcpOptions&) { a.secret[0] ^= std::byte{1}; }, "another secret"},
-      {"none here", [](TcpOptions& a, TcpOptions&) { a.secret.clear(); },
+       [](TcpOptions& a, TcpOptions& b) { a.identity.secret.clear(), b.identity.secret.clear(); },
+       ""},
+      {"secret", [](TcpOptions& a, TcpOptions&) { a.identity.secret[0] ^= std::byte{1}; },
+       "another secret"},
+      {"none here", [](TcpOptions& a, TcpOptions&) { a.identity.secret.clear(); },
        "asks for the job's secret"},
-      {"none there", [](TcpOptions&, TcpOptions& b) { b.secret.clear(); }, "has no secret"},
-      {"job", [](TcpOptions& a, TcpOptions&) { ++a.job; }, "another job"},
-      {"generation", [](TcpOptions& a, TcpOptions&) { ++a.generation; }, "another start"},
-      {"rank", [](TcpOptions&, TcpOptions& b) { b.rank = 2; }, "another rank listens there"},
-      {"size", [](TcpOptions& a, TcpOptions&) { a.rank = 3, a.size = 4; }, "world size"},
+      {"none there", [](TcpOptions&, TcpOptions& b) { b.identity.secret.clear(); },
+       "has no secret"},
+      {"job", [](TcpOptions& a, TcpOptions&) { ++a.identity.job; }, "another job"},
+      {"generation", [](TcpOptions& a, TcpOptions&) { ++a.identity.generation; }, "another start"},
+      {"rank", [](TcpOptions&, TcpOptions& b) { b.identity.rank = 2; },
+       "another rank listens there"},
+      {"size", [](TcpOptions& a, TcpOptions&) { a.identity.rank = 3, a.identity.size = 4; },
+       "world size"},
   };
   for (const Case& c : cases) {
     TcpOptions mine = TcpFixture::options_of(1, 3);
@@ -307,7 +312,7 @@ TEST(TcpPending, AreToldWhyTheyAreRefused) {
     }
     EXPECT_EQ(why.code(), Errc::refused) << c.name << ": " << why.message();
     EXPECT_NE(why.message().find(c.text), std::string::npos) << c.name << ": " << why.message();
-    const std::string dialler = "rank " + std::to_string(mine.rank) + " (127.0.0.1:";
+    const std::string dialler = "rank " + std::to_string(mine.identity.rank) + " (127.0.0.1:";
     EXPECT_NE(why.message().find(dialler), std::string::npos) << why.message();
     EXPECT_NE(why.message().find("rank 0 (127.0.0.1:"), std::string::npos) << why.message();
   }
@@ -356,7 +361,7 @@ TEST(TcpDialling, NamesAForeignServer) {
           os::send_some(server.taken.back().get(), std::as_bytes(std::span("HTTP/1.1 400"))));
   });
   EXPECT_EQ(why.code(), Errc::refused) << why.message();
-  EXPECT_NE(why.message().find("not tutti's protocol"), std::string::npos) << why.message();
+  EXPECT_NE(why.message().find("does not speak tutti's protocol"), std::string::npos) << why.message();
 }
 
 TEST(TcpDialling, TriesAgainWhenItIsHungUpOn) {

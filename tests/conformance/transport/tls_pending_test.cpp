@@ -60,7 +60,7 @@ TEST(TlsPending, AreDroppedWhenTlsDoesNotBeginInTime) {
   HalfOpen silent(*rank.transport);
   ASSERT_TRUE(silent.proven());
   EXPECT_FALSE(rank.transport->connected(1)) << "not before TLS stands";
-  ASSERT_TRUE(rank.until([&] { return rank.transport->counters().strangers == 1; }));
+  ASSERT_TRUE(rank.until([&] { return rank.transport->counters().dropped == 1; }));
   ASSERT_TRUE(rank.until([&] { return silent.client.closed(); }));
   expect_welcome(rank);
 }
@@ -74,7 +74,7 @@ TEST(TlsPending, AreDroppedWhenTheySpeakSomethingElse) {
   clients.emplace_back(*rank.transport).client.say("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   clients.emplace_back(*rank.transport).client.say(frame);  // as without encryption
   clients.emplace_back(*rank.transport).client.hang_up();
-  ASSERT_TRUE(rank.until([&] { return rank.transport->counters().strangers == 4; }));
+  ASSERT_TRUE(rank.until([&] { return rank.transport->counters().dropped == 4; }));
   EXPECT_EQ(rank.sink.peers[1].heads, 0);
   expect_welcome(rank);
 }
@@ -83,7 +83,7 @@ TEST(TlsPending, MayBeManyAtOnceAndTheRightOneStillGetsIn) {
   LoneRank rank(patient_for(60s));
   std::deque<HalfOpen> clients;
   for (int i = 0; i < 150; ++i) ASSERT_TRUE(clients.emplace_back(*rank.transport).proven()) << i;
-  EXPECT_EQ(rank.transport->counters().strangers, 0U) << "none has to go for another";
+  EXPECT_EQ(rank.transport->counters().dropped, 0U) << "none has to go for another";
   expect_welcome(rank);
 }
 
@@ -119,7 +119,7 @@ TEST(TlsMismatch, IsNamedByWhoDials) {
 
 TEST(TlsMismatch, OfSecretsIsNamedAsWithoutTls) {
   TcpOptions other = TlsFixture::options_of(1, 2);
-  other.secret = secret_of("another secret, for tests");
+  other.identity.secret = secret_of("another secret, for tests");
   const Status status = dial(TlsFixture::options_of(0, 2), other);
   EXPECT_EQ(status.code(), Errc::refused);
   EXPECT_NE(status.message().find("it has another secret"), std::string::npos) << status.message();
@@ -131,7 +131,7 @@ TEST(TlsMismatch, IsNoneWhereBothEncrypt) {
 
 TEST(TlsOptions, NeedASecret) {
   TcpOptions options = TlsFixture::options_of(0, 2);
-  options.secret.clear();
+  options.identity.secret.clear();
   const auto made = TcpTransport::listen(options);
   EXPECT_EQ(made.status().code(), Errc::invalid_argument);
   EXPECT_NE(made.status().message().find("no secret"), std::string::npos);

@@ -18,7 +18,7 @@
 
 namespace tutti::fault {
 
-/// Strangers that connect with every port that anybody listens on in this network namespace: some
+/// Foreign connections to every port that anybody listens on in this network namespace: some
 /// are silent, some send noise, some begin a handshake and stop, some break the connection off.
 class Flood {
  public:
@@ -61,13 +61,13 @@ class Flood {
   void run() {
     while (!ending_) {
       for (const std::uint16_t port : listening_ports()) {
-        if (!ending_) knock(port);
+        if (!ending_) connect_to(port);
       }
       std::this_thread::yield();
     }
   }
 
-  void knock(std::uint16_t port) {
+  void connect_to(std::uint16_t port) {
     os::Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;

@@ -22,9 +22,9 @@
 #include "support/rotation.hpp"
 
 // Jobs one after the other, over every transport and with mixed operations: ranks are killed, with
-// and without children of their own, links are cut for a random time, and strangers flood every
-// port. No rank may hang, compute a wrong bit or leave a lost rank unnamed; this process, which
-// serves half of the stores, holds as much in the end as before.
+// and without children of their own, links are cut for a random time, and foreign connections flood
+// every port. No rank may hang, compute a wrong bit or leave a lost rank unnamed; this process,
+// which serves half of the stores, holds as much in the end as before.
 namespace tutti::fault {
 namespace {
 
@@ -160,9 +160,9 @@ class Soak : public ::testing::Test {
     // A busy machine may not have let the flood run at all by now.
     const auto given_up = in(kSoakHang);
     while (flood.made() <= kFewestPending && Clock::now() < given_up) sleep(0.01);
-    const std::size_t strangers = flood.stop();
-    ASSERT_GT(strangers, kFewestPending) << "tests nothing";
-    pending_ += strangers;
+    const std::size_t connections = flood.stop();
+    ASSERT_GT(connections, kFewestPending) << "tests nothing";
+    pending_ += connections;
     workers[0].signal(SIGUSR1);
     expect_success(workers);
   }
@@ -222,7 +222,7 @@ TEST_F(Soak, NothingHangsNothingIsWrongAndEveryLostRankIsNamed) {
   jobs_.judge_all(tally_);
   set_log_sink({});
   std::printf(
-      "%d kills, %d of ranks with children, %d gaps, %d floods of %zu strangers in %.0f s\n",
+      "%d kills, %d of ranks with children, %d gaps, %d floods of %zu connections in %.0f s\n",
       all.kills, all.forks, all.gaps, all.floods, pending_,
       std::chrono::duration<double>(Clock::now() - begin).count());
   EXPECT_EQ(tally_.kills, all.kills + all.forks);

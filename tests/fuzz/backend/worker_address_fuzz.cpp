@@ -1,6 +1,6 @@
-// Any bytes may stand in the store where a rank's address worker_address should be: everything on
-// the worker_address is in its range, or it is refused with a message of bounded length. Half of
-// the inputs are worker_addresses of which one field is something else.
+// Any bytes may be in the store in place of a worker's address: either every field of the result
+// is in its range, or the text is refused with a message of bounded length. Half of the inputs are
+// addresses with one field replaced.
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,5 @@
-// A stranger may say anything: it is never taken for a rank of the job. A change by somebody on the
-// way is always noticed.
+// A foreign peer may send anything: it is never taken for a rank of the job. A change by somebody
+// on the way is always noticed.
 
 #include <algorithm>
 #include <cstdint>
@@ -64,11 +64,11 @@ Party party_of(int rank, bool encrypts, Purpose purpose) {
 Party dialler_with(Mismatch mismatch, bool encrypts, Purpose purpose) {
   static const Bytes kOtherSecret(16, std::byte{0x6c});
   Party party = party_of(1, encrypts, purpose);
-  if (mismatch == Mismatch::no_secret) party.secret = {};
-  if (mismatch == Mismatch::other_secret) party.secret = kOtherSecret;
-  if (mismatch == Mismatch::job) party.job = 8;
-  if (mismatch == Mismatch::generation) party.generation = 3;
-  if (mismatch == Mismatch::rank) party.rank = 4;
+  if (mismatch == Mismatch::no_secret) party.identity.secret = {};
+  if (mismatch == Mismatch::other_secret) party.identity.secret = kOtherSecret;
+  if (mismatch == Mismatch::job) party.identity.job = 8;
+  if (mismatch == Mismatch::generation) party.identity.generation = 3;
+  if (mismatch == Mismatch::rank) party.identity.rank = 4;
   return party;
 }
 
@@ -79,7 +79,7 @@ void exchange(Mismatch mismatch, bool encrypts, Purpose purpose, Refusal verdict
   if (store && (mismatch == Mismatch::peer || mismatch == Mismatch::rank))
     mismatch = Mismatch::none;
   Party two = party_of(2, encrypts, purpose);
-  if (mismatch == Mismatch::secret) two.secret = {};
+  if (mismatch == Mismatch::secret) two.identity.secret = {};
   Nonce nonce{};
   const int dialled = store ? 0 : mismatch == Mismatch::peer ? 3 : 2;
   Handshake dialler = Handshake::dialler(dialler_with(mismatch, encrypts, purpose), dialled, nonce);

@@ -46,7 +46,7 @@ using tutti::transport::shm::Page;
 using tutti::transport::shm::RingCounters;
 using tutti::transport::shm::RingTransport;
 
-constexpr int kStranger = 1;
+constexpr int kWriter = 1;
 /// One more than there are, and zero.
 constexpr std::uint8_t kTypes = static_cast<std::uint8_t>(kLastFrameType) + 2;
 constexpr std::size_t kBlocks = kRingBytes / kRingAlign;
@@ -68,9 +68,9 @@ class Pair {
     regions_.peers.resize(2);
     regions_.peers[0].arena = ours_;
     regions_.peers[0].page = &pages_[0];
-    regions_.peers[kStranger].rank = kStranger;
-    regions_.peers[kStranger].arena = theirs_;
-    regions_.peers[kStranger].page = &pages_[1];
+    regions_.peers[kWriter].rank = kWriter;
+    regions_.peers[kWriter].arena = theirs_;
+    regions_.peers[kWriter].page = &pages_[1];
   }
   [[nodiscard]] const Regions& regions() const noexcept { return regions_; }
   [[nodiscard]] RingCounters& their_counters() const noexcept {
@@ -98,9 +98,9 @@ class Pair {
   Regions regions_;
 };
 
-class Stranger {
+class Writer {
  public:
-  Stranger(Pair& pair, RingTransport& transport) : pair_(pair), transport_(transport) {}
+  Writer(Pair& pair, RingTransport& transport) : pair_(pair), transport_(transport) {}
 
   /// A frame as it should be, which is taken.
   void frame(std::uint32_t payload) {
@@ -139,11 +139,11 @@ class Stranger {
 
 void send(RingTransport& transport, std::uint32_t payload, std::uint64_t token) {
   static const std::array<std::byte, kMaxFramePayload> kPayload{};
-  if (!transport.can_send(kStranger)) return;
+  if (!transport.can_send(kWriter)) return;
   FrameHeader header;
   header.type = static_cast<std::uint8_t>(FrameType::data);
   header.payload_bytes = payload % (kMaxFramePayload + 1);
-  transport.send(kStranger, header, kPayload.data(), token);
+  transport.send(kWriter, header, kPayload.data(), token);
 }
 
 TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
@@ -156,26 +156,26 @@ TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
   NotingSink sink(NotingSink::Notes::none);
   ring.set_sink(&sink);
   Input input(data, size);
-  Stranger stranger(pair, ring);
+  Writer writer(pair, ring);
   // Most of the ring is behind us in some inputs: what follows goes over its end.
   if (input.number<std::uint8_t>() % 8 == 1) {
     constexpr std::uint32_t kFrame = kMaxFramePayload - sizeof(FrameHeader);
-    for (std::size_t i = 1; i < kRingBytes / kMaxFramePayload; ++i) stranger.frame(kFrame);
-    stranger.frame(kFrame - 2 * kRingAlign);
+    for (std::size_t i = 1; i < kRingBytes / kMaxFramePayload; ++i) writer.frame(kFrame);
+    writer.frame(kFrame - 2 * kRingAlign);
     require(!sink.lost());
   }
   std::uint64_t token = 0;
   while (!input.empty()) {
     switch (input.number<std::uint8_t>() % 8) {
-      case 0: stranger.bytes(input.bytes(input.number<std::uint16_t>())); break;
-      case 1: stranger.publish(input.number<std::uint64_t>()); break;
+      case 0: writer.bytes(input.bytes(input.number<std::uint16_t>())); break;
+      case 1: writer.publish(input.number<std::uint64_t>()); break;
       case 2:
         pair.their_counters().taken.store(input.number<std::uint64_t>(),
                                           std::memory_order_release);  // pairs with can_send
         break;
       case 3: send(ring, input.number<std::uint32_t>(), ++token); break;
-      case 4: stranger.frame(input.number<std::uint8_t>()); break;
-      case 5: stranger.publish(stranger.written() | kLastWord); break;
+      case 4: writer.frame(input.number<std::uint8_t>()); break;
+      case 5: writer.publish(writer.written() | kLastWord); break;
       case 6: {
         // A head of any length and type that is good otherwise, and any number of bytes behind it:
         // hardly an input would have them all.
@@ -184,11 +184,11 @@ TUTTI_FUZZER(ring_fuzz)(const std::uint8_t* data, std::size_t size) {
         header.type = input.number<std::uint8_t>() % (kTypes + 1);
         if (header.type == kTypes) header.type = kSkipType;
         header.seq = input.number<std::uint8_t>();
-        stranger.announce(header, std::size_t{1} + input.number<std::uint16_t>() % kBlocks);
+        writer.announce(header, std::size_t{1} + input.number<std::uint16_t>() % kBlocks);
         break;
       }
       default:
-        ring.drop_arriving(kStranger);
+        ring.drop_arriving(kWriter);
         sink.drop_arriving();
         break;
     }

@@ -20,13 +20,13 @@ int main() {
     const auto blob = [&](int rank) {
       return "round " + std::to_string(round) + " rank " + std::to_string(rank);
     };
-    auto all = exchange(*joined->store, "test", joined->rank, joined->size, blob(joined->rank),
+    auto all = exchange(*joined->store, "test", joined->identity.rank, joined->identity.size, blob(joined->identity.rank),
                         Clock::now() + std::chrono::seconds(20));
     if (!all) {
       std::fprintf(stderr, "%s\n", std::string(all.status().message()).c_str());
       return 1;
     }
-    for (int rank = 0; rank < joined->size; ++rank)
+    for (int rank = 0; rank < joined->identity.size; ++rank)
       if ((*all)[static_cast<std::size_t>(rank)] != blob(rank)) return 2;
   }
   std::puts("met everybody twice");

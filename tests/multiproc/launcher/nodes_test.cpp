@@ -125,7 +125,7 @@ TEST(TuttirunNodes, AConsequenceOnAnotherNodeIsNotTakenForTheFirstFailure) {
 
 TEST(TuttirunNodes, AllNodesStartTheirWorkersAgainTogether) {
   const std::string port = std::to_string(free_port());
-  // The last worker fails twice after all have met; each time all are told a new meeting.
+  // The last worker fails twice after all have met; each time all are told a new rendezvous.
   const std::vector<std::string> rest = {
       "--max-restarts", "2", "bash", "-c",
       "\"" EXCHANGE_WORKER

@@ -89,9 +89,9 @@ TEST_F(Addresses, LocalhostOnTheMasterAndByTcpToRanksOfItsHost) {
 
 TEST_F(Addresses, OnlyOfTheLoopbackAreToldToEveryRank) {
   // In a folder of ours alone: within a user namespace /tmp belongs to nobody that is known.
-  std::string folder = ::testing::TempDir() + "meeting_XXXXXX";
+  std::string folder = ::testing::TempDir() + "rendezvous_XXXXXX";
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  const std::string path = folder + "/meeting";
+  const std::string path = folder + "/rendezvous";
   for (int rank = 0; rank < 3; ++rank) {
     start(rank, rank, 3, "file://" + path, {"TUTTI_SOCKET_IFNAME=lo"});
   }

@@ -75,7 +75,7 @@ int main(int argc, char** argv) {
       world.reset();
       if (rank > lost) --rank;
       --size;
-      options.meeting = "after loss " + std::to_string(next - 3);
+      options.job_name = "after loss " + std::to_string(next - 3);
     }
   } catch (const tutti::Error& error) {
     return tutti::fault::tell(error);

@@ -171,11 +171,11 @@ TEST_F(Trust, AllProcessesOfAUserKnowEachOtherFromTheFirst) {
     EXPECT_EQ(member->said(), "joined authenticated");
 }
 
-TEST_F(Trust, AStrangerWithAnotherKeyIsRefusedAndToldWhatDiffers) {
+TEST_F(Trust, AProcessWithAnotherKeyIsRefusedAndToldWhatDiffers) {
   Member server({.url = url, .rank = 0, .home = home("mine"), .timeout = 3s});
-  Member stranger({.url = url, .rank = 1, .home = home("yours")});
+  Member other({.url = url, .rank = 1, .home = home("yours")});
   EXPECT_THAT(
-      stranger.said(),
+      other.said(),
       AllOf(HasSubstr("another secret"), HasSubstr(root + "/mine/.config/tutti/key"),
             HasSubstr(root + "/yours/.config/tutti/key"), HasSubstr(tutti::os::host_name()),
             HasSubstr("copy the file"), HasSubstr("--secret-file"), HasSubstr("TUTTI_INSECURE=1")));
@@ -183,14 +183,14 @@ TEST_F(Trust, AStrangerWithAnotherKeyIsRefusedAndToldWhatDiffers) {
                                    HasSubstr("has refused"), HasSubstr("another secret")));
 }
 
-TEST_F(Trust, AnotherUserOfTheHostIsAStranger) {
+TEST_F(Trust, AnotherUserOfTheHostIsRefused) {
   if (lacks_another_user()) GTEST_SKIP() << kNeedsRoot;
   const std::string mine = home("mine");
   Member server({.url = url, .rank = 0, .home = mine, .timeout = 3s});
   // As under sudo that keeps HOME.
-  Member stranger({.url = url, .rank = 1, .home = mine, .user = kAnother});
-  EXPECT_THAT(stranger.said(), AllOf(HasSubstr(mine + "/.config/tutti/key"),
-                                     HasSubstr(std::string(kAnothersMemory) + "/key")));
+  Member other({.url = url, .rank = 1, .home = mine, .user = kAnother});
+  EXPECT_THAT(other.said(), AllOf(HasSubstr(mine + "/.config/tutti/key"),
+                                  HasSubstr(std::string(kAnothersMemory) + "/key")));
   EXPECT_THAT(server.said(), HasSubstr("rank 1 of 2 has not joined"));
 }
 

@@ -5,117 +5,10 @@ Inputs are whole numbers so small that every order of additions gives the same, 
 
 import math
 
-import ml_dtypes
 import numpy as np
 import tutti
+from operation_values import combined, dtype_named, filled, finish, gaps_are_left, same, values
 from tutti import ReduceOp
-
-NARROW = ["bfloat16", "float8_e4m3fn", "float8_e5m2"]
-FLOATS = ["float16", "float32", "float64", *NARROW]
-WHOLE = ["uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"]
-COMPLEX = ["complex64", "complex128"]
-DTYPES = ["bool", *WHOLE, *FLOATS, *COMPLEX]
-
-
-def dtype_named(name):
-    return np.dtype(getattr(ml_dtypes, name) if name in NARROW else name)
-
-
-def ops_of(name):
-    """Names of the ReduceOps that have a meaning for a dtype."""
-    if name == "bool":
-        return ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]
-    if name in WHOLE:
-        return ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]
-    if name in COMPLEX:
-        return ["SUM", "PRODUCT"]
-    return ["SUM", "PRODUCT", "MIN", "MAX"]
-
-
-def values(rank, count, dtype, seed=0):
-    """Rank `rank`'s elements; every rank can say everybody's."""
-    drawn = np.random.default_rng([seed, rank, count]).integers(0, 2, count)
-    if dtype in COMPLEX:
-        return (drawn + 1j * drawn[::-1]).astype(dtype_named(dtype))
-    return drawn.astype(dtype_named(dtype))
-
-
-def plain(array):
-    """In a type that NumPy computes with exactly."""
-    if array.dtype.kind == "b":
-        return array
-    if array.dtype.kind == "c":
-        return array.astype(np.complex128)
-    return array.astype(np.float64 if array.dtype.kind not in "iu" else array.dtype)
-
-
-def combined(op, arrays, dtype):
-    """What the reduction of these is."""
-    how = {"SUM": np.logical_or if dtype == "bool" else np.add,
-           "PRODUCT": np.logical_and if dtype == "bool" else np.multiply,
-           "MIN": np.minimum, "MAX": np.maximum, "BAND": np.bitwise_and,
-           "BOR": np.bitwise_or, "BXOR": np.bitwise_xor}[op]
-    result = plain(arrays[0]).copy()
-    for other in arrays[1:]:
-        result = how(result, plain(other))
-    return result.astype(dtype_named(dtype))
-
-
-def laid_out(flat, layout):
-    """`flat` in an array of layout (shape, steps, order): with gaps, backwards, transposed. The array,
-    and the memory around it with what it held."""
-    shape, steps, order = layout
-    room = np.full([max(1, extent * abs(step)) for extent, step in zip(shape, steps, strict=True)],
-                   1, flat.dtype)
-    view = room
-    if shape:
-        view = room[tuple(slice(None, None, step) for step in steps)]
-        view = view[tuple(slice(0, extent) for extent in shape)].transpose(order)
-    view[...] = flat.reshape(view.shape)
-    return view, room
-
-
-def filled(count, layout, dtype, flat=None):
-    """An array of `count` elements: of that layout if it has as many, else contiguous."""
-    if flat is None:
-        flat = np.zeros(count, dtype_named(dtype))
-    if layout is None or math.prod(layout[0]) != count:
-        return flat.copy(), None
-    return laid_out(flat, layout)
-
-
-def same(array, expected):
-    """Element by element; zeros of both signs are one."""
-    got = np.ascontiguousarray(array).reshape(-1)
-    assert got.dtype == expected.dtype, (got.dtype, expected.dtype)
-    wanted = np.ascontiguousarray(expected).reshape(-1)
-    assert got.shape == wanted.shape and (plain(got) == plain(wanted)).all(), (got, wanted)
-
-
-def gaps_are_left(view, room, before):
-    """What lies between the elements of the view has not changed."""
-    if room is None:
-        return
-    after = room.copy()
-    view[...] = np.zeros(view.shape, view.dtype)
-    cleared = room.copy()
-    mask = np.ones(1, view.dtype)
-    view[...] = mask
-    touched = cleared.tobytes() != room.tobytes()
-    assert touched or view.size == 0
-    inside = room != cleared if room.dtype.kind != "V" else (
-        np.frombuffer(room.tobytes(), f"u{room.itemsize}").reshape(room.shape)
-        != np.frombuffer(cleared.tobytes(), f"u{room.itemsize}").reshape(room.shape))
-    raw = f"u{room.itemsize}" if room.itemsize <= 8 else f"V{room.itemsize}"
-    assert (after.view(raw)[~inside] == before.view(raw)[~inside]).all()
-
-
-def finish(work, asynchronous):
-    """Waits where there is something to wait for."""
-    if asynchronous:
-        assert work.wait() is True and work.is_success() and work.exception() is None
-    else:
-        assert work is None
 
 
 def all_reduce(world, dtype, op, layouts, seed, asynchronous):
@@ -260,10 +153,10 @@ def all_to_all(world, dtype, table, layout, seed, listed, asynchronous):
     same(output, np.concatenate(expected))
 
 
-def messages(world, dtype, letters, layout, seed):
-    """letters: (from, to, tag, count); all at once, in an order of each rank's own."""
-    mine = [(i, letter) for i, letter in enumerate(letters)
-            if world.rank in (letter[0] % world.size, letter[1] % world.size)]
+def messages(world, dtype, sends, layout, seed):
+    """sends: (from, to, tag, count); all at once, in an order of each rank's own."""
+    mine = [(i, send) for i, send in enumerate(sends)
+            if world.rank in (send[0] % world.size, send[1] % world.size)]
     if not mine:
         return
     operations = []

@@ -4,6 +4,7 @@ import pathlib
 
 import operation_cases as cases
 import pytest
+from operation_values import DTYPES, ops_of
 
 import ranks
 
@@ -19,9 +20,9 @@ def crew(request):
         yield made
 
 
-@pytest.mark.parametrize("dtype", cases.DTYPES)
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_reductions_of_every_dtype(crew, dtype):
-    for number, op in enumerate(cases.ops_of(dtype)):
+    for number, op in enumerate(ops_of(dtype)):
         # What a layout does is up to each rank alone: one number of ranks shows every op in every layout.
         for layout in LAYOUTS if crew.size == 3 else [LAYOUTS[number % len(LAYOUTS)]]:
             crew.run("all_reduce", dtype, op, [layout], 1, False)

@@ -7,6 +7,7 @@ import operation_cases as cases
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from operation_values import DTYPES, ops_of
 
 import ranks
 
@@ -14,7 +15,7 @@ SIZES = [2, 3, 5]
 
 prove = settings(max_examples=30, deadline=None, derandomize=False, print_blob=True,
                  suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-dtypes = st.sampled_from(cases.DTYPES)
+dtypes = st.sampled_from(DTYPES)
 seeds = st.integers(0, 1000)
 counts = st.integers(0, 40)
 steps = st.sampled_from([1, 1, 2, 3, -1, -2])
@@ -44,7 +45,7 @@ def reductions(draw):
     dtype = draw(dtypes)
     first = draw(layouts())
     other = draw(layouts(math.prod(first[0])))
-    return dtype, draw(st.sampled_from(cases.ops_of(dtype))), [first, other]
+    return dtype, draw(st.sampled_from(ops_of(dtype))), [first, other]
 
 
 @prove
@@ -63,7 +64,7 @@ def test_reductions(crew, case, seed, root, asynchronous):
 def test_blocks(crew, dtype, blocks, seed, data, root, listed, asynchronous):
     layout = data.draw(layouts(blocks[0]))
     crew.run("all_gather", dtype, blocks, layout, seed, listed, asynchronous)
-    crew.run("reduce_scatter", dtype, data.draw(st.sampled_from(cases.ops_of(dtype))), blocks, layout,
+    crew.run("reduce_scatter", dtype, data.draw(st.sampled_from(ops_of(dtype))), blocks, layout,
              seed, listed, asynchronous)
     crew.run("gather", dtype, blocks[0], layout, seed, root % crew.size, listed, asynchronous)
     crew.run("scatter", dtype, blocks[0], layout, seed, root % crew.size, listed, asynchronous)
@@ -78,10 +79,10 @@ def test_exchanges(crew, dtype, table, seed, data, listed, asynchronous):
 
 @prove
 @given(dtype=dtypes, seed=seeds, data=st.data(),
-       letters=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 3), counts),
+       sends=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.integers(0, 3), counts),
                         min_size=1, max_size=12))
-def test_messages(crew, dtype, seed, data, letters):
-    crew.run("messages", dtype, letters, data.draw(layouts(letters[0][3])), seed)
+def test_messages(crew, dtype, seed, data, sends):
+    crew.run("messages", dtype, sends, data.draw(layouts(sends[0][3])), seed)
 
 
 @prove

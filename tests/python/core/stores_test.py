@@ -1,4 +1,4 @@
-"""Stores: what each can do, one's own in Python, meeting in them, Ctrl-C, fork."""
+"""Stores: what each can do, one's own in Python, rendezvous in them, Ctrl-C, fork."""
 
 import os
 import subprocess
@@ -242,7 +242,7 @@ def test_tcp_store_of_several_processes(tmp_path):
     """, 3, tmp_path, init=False)
 
 
-def test_tcp_store_tells_who_is_missing_and_refuses_strangers():
+def test_tcp_store_tells_who_is_missing_and_refuses_other_secrets():
     with pytest.raises(tutti.TimeoutError, match="1 of 2 users"):
         tutti.TCPStore("127.0.0.1", 0, 2, True, timeout=0.1)
     with pytest.raises(ValueError, match="port"):
@@ -256,7 +256,7 @@ def test_tcp_store_tells_who_is_missing_and_refuses_strangers():
     assert served.get("a") == b"1"
 
 
-def test_meeting_in_a_store_that_python_defines(tmp_path):
+def test_rendezvous_in_a_store_that_python_defines(tmp_path):
     """Each rank's store is a Python class over a file store; the world keeps it."""
     ranks.run("""
         import gc
@@ -294,7 +294,7 @@ def test_meeting_in_a_store_that_python_defines(tmp_path):
     """, 3, tmp_path, init=False)
 
 
-def test_meeting_by_an_exchange(tmp_path):
+def test_rendezvous_by_an_exchange(tmp_path):
     ranks.run("""
         store = tutti.FileStore(os.path.join(FOLDER, "store"), 3)
         calls = []

@@ -39,7 +39,7 @@ def test_every_world_has_a_store(way, tmp_path):
             given = dist.TCPStore("127.0.0.1", int(port), SIZE, RANK == 0, limit)
             dist.init_process_group("gloo", store=given, **place)
         else:
-            url = f"tcp://127.0.0.1:{{port}}" if {way!r} == "tcp" else f"file://{{FOLDER}}/meeting"
+            url = f"tcp://127.0.0.1:{{port}}" if {way!r} == "tcp" else f"file://{{FOLDER}}/rendezvous"
             dist.init_process_group("gloo", url, **place)
         for world in range(2):
             g = dist.new_group(group_desc="all")

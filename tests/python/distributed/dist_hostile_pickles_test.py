@@ -190,5 +190,5 @@ def test_a_card_that_cannot_be_is_refused(monkeypatch):
 
     parent = types.SimpleNamespace(_low=Low(), _index={0: 0, 1: 1}, _own=0)
     monkeypatch.setattr(exchange._tutti, "init_process_group", lambda exchange, **_: exchange("worker_addresses", b"mine"))
-    with pytest.raises(tutti.Error, match="rank 1 of the parent announced a card of"):
+    with pytest.raises(tutti.Error, match="rank 1 of the parent announced an address of"):
         exchange.make_among(parent, [0, 1], "pair", None)

@@ -56,7 +56,7 @@ def test_urls_and_stores(size, tmp_path):
         del os.environ["RANK"], os.environ["WORLD_SIZE"], os.environ["MASTER_ADDR"]
         place = dict(rank=RANK, world_size=SIZE)
         limit = datetime.timedelta(seconds=20)
-        for url in (f"tcp://127.0.0.1:{port}", f"file://{FOLDER}/meeting"):
+        for url in (f"tcp://127.0.0.1:{port}", f"file://{FOLDER}/rendezvous"):
             dist.init_process_group("gloo", url, limit, **place)
             check()
             dist.destroy_process_group()
@@ -163,7 +163,7 @@ def test_survivors_meet_again_at_a_file_url(tmp_path):
 def test_group_names_that_cannot_be(tmp_path):
     run("""
         raises(TypeError, "group_name is text", lambda: dist.init_process_group(group_name=3))
-        raises(ValueError, "the name of the meeting has 200 bytes",
+        raises(ValueError, "the job name has 200 bytes",
                lambda: dist.init_process_group(group_name="x" * 200))
     """, 1, tmp_path)
 

@@ -30,10 +30,10 @@ RANKS = {
     "15_routing": [1, 4, 5],
 }
 # Those below have tests of their own.
-MEETING = "12_rendezvous"
+RENDEZVOUS = "12_rendezvous"
 LOCAL_RANK = "13_local_rank"
 TRAINING = "20_digits_training"
-ALL = {*RANKS, MEETING, LOCAL_RANK, TRAINING}
+ALL = {*RANKS, RENDEZVOUS, LOCAL_RANK, TRAINING}
 CASES = [(name, ranks) for name, all_ranks in RANKS.items() for ranks in all_ranks or [None]]
 
 
@@ -90,8 +90,8 @@ def test_example(name, ranks):
 
 
 def test_two_programs_meet():
-    start_both = FOLDER.parent / MEETING / "start_both.py"
-    said = python(str(start_both), *(str(FOLDER / MEETING / f"{which}.py") for which in ("leaves", "stays")))
+    start_both = FOLDER.parent / RENDEZVOUS / "start_both.py"
+    said = python(str(start_both), *(str(FOLDER / RENDEZVOUS / f"{which}.py") for which in ("leaves", "stays")))
     assert said.count("has met the other") == 12  # two programs, two orders, three ways
 
 

@@ -45,7 +45,7 @@ def test_the_first_program(size, script):
     assert said == f"{size} process(es): mean 499.5\n"
 
 
-def test_on_two_hosts_that_take_each_other_for_strangers(script, tmp_path):
+def test_on_two_hosts_with_different_keys(script, tmp_path):
     secret = tmp_path / "job.secret"
     secret.touch(mode=0o600)
     secret.write_bytes(secrets.token_bytes(32))

@@ -29,10 +29,10 @@ class CpuContentionTest : public testing::Test {
     sleeps = 0;
   }
   /// Time goes by, and each rank gets that much of it; then a long yield ends.
-  bool after(milliseconds time, milliseconds each_rank, CpuContention& crowd) {
+  bool after(milliseconds time, milliseconds each_rank, CpuContention& contention) {
     now_ += time;
     for (auto& [pid, used] : used_by) used += each_rank;
-    return crowd.after_long_yield(now_);
+    return contention.after_long_yield(now_);
   }
   bool after(milliseconds time, milliseconds each_rank) { return after(time, each_rank, crowd_); }
   int waits_that_sleep() {
@@ -50,7 +50,7 @@ TEST_F(CpuContentionTest, RanksThatWaitForEachOtherAreNone) {
   EXPECT_FALSE(crowd_.oversubscribed());
 }
 
-TEST_F(CpuContentionTest, StrangersAre) {
+TEST_F(CpuContentionTest, OtherProcessesAre) {
   bool oversubscribed = false;
   int yields = 0;
   for (; yields < 100 && !oversubscribed; ++yields)
@@ -60,7 +60,7 @@ TEST_F(CpuContentionTest, StrangersAre) {
   EXPECT_TRUE(crowd_.oversubscribed());
 }
 
-TEST_F(CpuContentionTest, SleepsForMoreWaitsEachTimeAndForFewAgainWhenTheStrangersAreGone) {
+TEST_F(CpuContentionTest, SleepsForMoreWaitsEachTimeAndForFewAgainWhenTheOthersAreGone) {
   const auto learn = [&] {
     return after(milliseconds(200), milliseconds(1)) || after(milliseconds(200), milliseconds(1));
   };
@@ -85,7 +85,7 @@ TEST_F(CpuContentionTest, ShortTimesSayNothing) {
   EXPECT_FALSE(after(milliseconds(4), milliseconds(0)));
 }
 
-TEST_F(CpuContentionTest, WhoHasSleptDoesNotTakeItsOwnRestForAStranger) {
+TEST_F(CpuContentionTest, ARankThatHasSleptDoesNotTakeItsOwnRestForContention) {
   EXPECT_FALSE(after(milliseconds(200), milliseconds(1)));
   ++sleeps;
   EXPECT_FALSE(after(milliseconds(200), milliseconds(1)));

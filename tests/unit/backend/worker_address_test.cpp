@@ -28,7 +28,7 @@ WorkerAddress a_worker_address() {
   return worker_address;
 }
 
-/// The worker_address with one text in it replaced.
+/// The address with one text in it replaced.
 std::string changed(const std::string& from, const std::string& to) {
   std::string text = encode(a_worker_address());
   const auto at = text.find(from);

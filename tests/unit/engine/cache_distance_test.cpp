@@ -1,4 +1,4 @@
-// Ranks whose clock says that reading a peer's staging takes long: they stage past the cache.
+// If the clock says that reading a peer's staging takes long, ranks stage with non-temporal stores.
 
 #include <gtest/gtest.h>
 
@@ -202,7 +202,7 @@ TEST_F(CacheDistanceTest, MoreRanksThanCoresLearnFromEveryLargeOne) {
   make(3, 2);
   untimed_of(4, 65536);
   EXPECT_TRUE(engines_[2]->staging_policy().remote());
-  // Past the cache or not, lines tell: no operation has to be handed over the dear way for that.
+  // Arrival lines are samples in both modes, so no operation has to stage the slow way for that.
   EXPECT_EQ(untimed_of(20, 65536), 0);
   quick = true;
   EXPECT_EQ(untimed_of(7, 65536), 0);

@@ -10,7 +10,7 @@
 #include "support/memory_in_use.hpp"
 
 // One engine of three, and a transport that only notes what is sent: which recv gets which message,
-// what goes unasked, and what a peer that lies can do.
+// eager messages, and what a peer that lies can do.
 namespace tutti::engine {
 namespace {
 
@@ -395,7 +395,7 @@ TEST_F(P2PMatcherTest, RemovingAGroupEndsWhatRuns) {
 }
 
 // The peer's frame begins when nobody has made its group, and ends when we have: without the peer.
-TEST_F(P2PMatcherTest, AStrangersLetterThatArrivesWhileTheGroupIsMadeIsDropped) {
+TEST_F(P2PMatcherTest, AMessageOfAForeignRankThatArrivesWhileTheGroupIsMadeIsDropped) {
   const FrameHeader header = eager(1, kEagerLimit, 0, 5);
   const std::span<std::byte> into = engine_.on_header(1, header);
   ASSERT_GE(into.size(), kEagerLimit);
@@ -409,16 +409,16 @@ TEST_F(P2PMatcherTest, AStrangersLetterThatArrivesWhileTheGroupIsMadeIsDropped) 
   EXPECT_TRUE(done(others, ticket));
   EXPECT_EQ(got, (Bytes{1, 2, 3, 4}));
   EXPECT_EQ(engine_.source(others, ticket), 1) << "global rank 2";
-  // What it took counts no longer: as much as ever may come unasked.
+  // What it took counts no longer: as much as ever may come eagerly.
   group();
   EXPECT_TRUE(message_from(1, 1, Bytes(kEagerLimit)));
   EXPECT_TRUE(message_from(1, 2, Bytes(kEagerLimit)));
 }
 
-TEST_F(P2PMatcherTest, AStrangersDataThatArrivesWhileTheGroupIsMadeIsDropped) {
+TEST_F(P2PMatcherTest, DataOfAForeignRankThatArriveWhileTheGroupIsMadeIsDropped) {
   FrameHeader header;
   header.type = static_cast<std::uint8_t>(FrameType::data);
-  header.flags = 1;  // unasked
+  header.flags = 1;  // eager
   header.group = 5;
   header.seq = 1;
   header.payload_bytes = kEagerLimit;

@@ -47,7 +47,7 @@ class ThreadRendezvous {
   std::map<std::string, std::vector<std::string>> texts_;
 };
 
-void meet_by_exchange(ThreadRendezvous& meeting, std::optional<std::string> master,
+void meet_by_exchange(ThreadRendezvous& rendezvous, std::optional<std::string> master,
                       bool encrypted = false) {
   std::vector<double> sums(2);
   const auto rank_main = [&](int rank) {
@@ -59,7 +59,7 @@ void meet_by_exchange(ThreadRendezvous& meeting, std::optional<std::string> mast
       options.secret.emplace(32, std::byte{7});
     }
     options.exchange = [&, rank](const std::string& name, const std::string& mine) {
-      return meeting.run(rank, name, mine);
+      return rendezvous.run(rank, name, mine);
     };
     ProcessGroup world = init_process_group(options);
     double values[] = {rank + 1.0};
@@ -73,20 +73,20 @@ void meet_by_exchange(ThreadRendezvous& meeting, std::optional<std::string> mast
 }
 
 TEST(InitProcessGroup, MeetsThroughTheExchangeOfTheCaller) {
-  ThreadRendezvous meeting;
-  meet_by_exchange(meeting, std::nullopt);
-  EXPECT_TRUE(meeting.was_asked_for("hosts")) << "so that ranks of other hosts reach us";
+  ThreadRendezvous rendezvous;
+  meet_by_exchange(rendezvous, std::nullopt);
+  EXPECT_TRUE(rendezvous.was_asked_for("hosts")) << "so that ranks of other hosts reach us";
 }
 
 TEST(InitProcessGroup, WithAMasterTheExchangeNeedNotTellWhereTheRanksAre) {
-  ThreadRendezvous meeting;
-  meet_by_exchange(meeting, "127.0.0.1");
-  EXPECT_FALSE(meeting.was_asked_for("hosts"));
+  ThreadRendezvous rendezvous;
+  meet_by_exchange(rendezvous, "127.0.0.1");
+  EXPECT_FALSE(rendezvous.was_asked_for("hosts"));
 }
 
 TEST(InitProcessGroup, TakesTheSecretFromItsCaller) {
-  ThreadRendezvous meeting;
-  meet_by_exchange(meeting, "127.0.0.1", /*encrypted=*/true);
+  ThreadRendezvous rendezvous;
+  meet_by_exchange(rendezvous, "127.0.0.1", /*encrypted=*/true);
   InitOptions options;
   options.rank = 0;
   options.size = 1;
@@ -104,13 +104,13 @@ TEST(InitProcessGroup, TakesTheSecretFromItsCaller) {
 }
 
 /// A rank of a start over TCP; `change` is given where rank 0 listens, before it is used.
-ProcessGroup rank_over_tcp(ThreadRendezvous& meeting, int rank,
+ProcessGroup rank_over_tcp(ThreadRendezvous& rendezvous, int rank,
                            const std::function<void(std::string&)>& change = {}) {
   InitOptions options{.rank = rank, .size = 2, .master_addr = "127.0.0.1", .timeout = 10s};
   options.config.emplace().transport = Config::TransportChoice::tcp;
   options.secret.emplace(32, std::byte{7});
   options.exchange = [&](const std::string& name, const std::string& mine) {
-    auto texts = meeting.run(rank, name, mine);
+    auto texts = rendezvous.run(rank, name, mine);
     if (name == "world") texts->front() = "one name";  // as by hand, where nobody draws one
     const std::string field = "\"address\":\"";
     std::string& worker_address = texts->front();
@@ -314,11 +314,11 @@ TEST(InitProcessGroup, WarnsOnceOfAVariableThatIsMisspelt) {
     ::unsetenv(name);
 }
 
-TEST(InitProcessGroup, TakesNoNameOfAMeetingWithAnExchange) {
+TEST(InitProcessGroup, TakesNoJobNameWithAnExchange) {
   InitOptions options;
   options.rank = 0;
   options.size = 1;
-  options.meeting = "somewhere";
+  options.job_name = "somewhere";
   options.exchange = [](const std::string&, const std::string& mine) {
     return Result<std::vector<std::string>>(std::vector<std::string>{mine});
   };

@@ -204,7 +204,7 @@ void register_with(const std::string& name,
                    const std::function<Result<Backend*>(const WorldOptions&)>& instead) {
   BackendFactory factory = called(name);
   factory.make_world = [instead, make = factory.make_world](const WorldOptions& options) {
-    return options.rank == 1 ? instead(options) : make(options);
+    return options.identity.rank == 1 ? instead(options) : make(options);
   };
   register_backend(factory);
 }

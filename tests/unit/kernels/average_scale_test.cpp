@@ -157,7 +157,7 @@ TEST(Average, NarrowSumsAreDividedBeforeTheyAreRounded) {
 
 TEST(Average, TheCallersDenormalAndRoundingModesDoNotCount) {
   constexpr unsigned kFlushAsZeroUp = 0x8000 | 0x0040 | 0x4000;
-  constexpr std::size_t kBytes = 24'000;  // enough for the form that writes past the cache
+  constexpr std::size_t kBytes = 24'000;  // enough for the form with non-temporal stores
   std::mt19937_64 random(15);
   std::vector<std::vector<std::uint64_t>> rows(9, std::vector<std::uint64_t>(kBytes / 8));
   std::vector<const void*> sources;

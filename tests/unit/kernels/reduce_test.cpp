@@ -176,7 +176,7 @@ TEST(ReduceKernels, TheCallersDenormalAndRoundingModesDoNotCount) {
   constexpr unsigned kFlush = 0x8000;
   constexpr unsigned kAsZero = 0x0040;
   constexpr unsigned kRoundUp = 0x4000;
-  constexpr std::size_t kCount = 6'000;  // enough for the form that writes past the cache
+  constexpr std::size_t kCount = 6'000;  // enough for the form with non-temporal stores
   std::mt19937_64 random(6);
   std::vector<std::vector<float>> rows(9, std::vector<float>(kCount));
   std::vector<const void*> sources;

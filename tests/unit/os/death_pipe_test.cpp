@@ -25,7 +25,7 @@ bool tells(const Fd& fd, int ms) {
   return ::poll(&one, 1, ms) == 1 && one.revents != 0;
 }
 
-/// A process that hands out its death_pipe, forks a child that outlives it, and waits for its end.
+/// A process that hands out its death pipe, forks a child that outlives it, and waits for its end.
 class Watched {
  public:
   explicit Watched(bool pidfds) {

@@ -62,10 +62,10 @@ Variables with(const char* name, const char* value) {
 TEST(FromEnv, OneRankServesItself) {
   auto result = from_env(env_settings(good()));
   ASSERT_TRUE(result) << message_of(result);
-  EXPECT_EQ(result->rank, 0);
-  EXPECT_EQ(result->size, 1);
+  EXPECT_EQ(result->identity.rank, 0);
+  EXPECT_EQ(result->identity.size, 1);
   EXPECT_EQ(result->master_addr, "127.0.0.1");
-  EXPECT_EQ(result->secret, tutti::job_secret()) << "the user's own key";
+  EXPECT_EQ(result->identity.secret, tutti::job_secret()) << "the user's own key";
   EXPECT_TRUE(result->authenticated);
   result->store->set("k", "v");
   EXPECT_EQ(result->store->get("k"), "v");
@@ -135,7 +135,7 @@ TEST(FromEnv, AnEmptyVariableOfOursCountsAsNotSet) {
     variables[name] = "";
   auto result = from_env(env_settings(variables));
   ASSERT_TRUE(result) << message_of(result);
-  EXPECT_EQ(result->secret, tutti::job_secret());
+  EXPECT_EQ(result->identity.secret, tutti::job_secret());
 }
 
 TEST(FromEnv, ArgumentsBeatTheEnvironment) {
@@ -147,7 +147,7 @@ TEST(FromEnv, ArgumentsBeatTheEnvironment) {
   settings.master_port = free_port();
   auto result = from_env(settings);
   ASSERT_TRUE(result) << message_of(result);
-  EXPECT_EQ(result->size, 1);
+  EXPECT_EQ(result->identity.size, 1);
   EXPECT_EQ(result->local_rank, 3);
 }
 
@@ -182,7 +182,7 @@ TEST(FromEnv, ASecretFileIsCheckedAndUsed) {
   write(std::string(32, 's'), 0600);
   auto result = from_env(env_settings(variables));
   ASSERT_TRUE(result) << message_of(result);
-  EXPECT_EQ(result->secret, std::vector<std::byte>(32, std::byte{'s'}));
+  EXPECT_EQ(result->identity.secret, std::vector<std::byte>(32, std::byte{'s'}));
   unlink(path.c_str());
 }
 
@@ -202,7 +202,7 @@ TEST(FromEnv, ASecretDescriptorServesAllRanks) {
   for (std::thread& thread : threads) thread.join();
   for (auto& result : results) {
     ASSERT_TRUE(*result) << message_of(*result);
-    EXPECT_EQ((*result)->secret, made->secret);
+    EXPECT_EQ((*result)->identity.secret, made->secret);
   }
 }
 
@@ -238,7 +238,7 @@ TEST(FromEnv, AgentStoreMakesEveryRankAClient) {
   for (int round = 1; round <= 3; ++round) {
     auto result = from_env(env_settings(variables));
     ASSERT_TRUE(result) << message_of(result);
-    EXPECT_EQ(result->generation, static_cast<std::uint64_t>(round));
+    EXPECT_EQ(result->identity.generation, static_cast<std::uint64_t>(round));
     EXPECT_FALSE(result->store->check("k")) << "keys of an earlier group show";
     result->store->set("k", "v");
   }
@@ -252,7 +252,7 @@ TEST(FromEnv, WorksAgainOnTheSamePort) {
       for (int round = 1; round <= 5; ++round) {
         auto result = from_env(env_settings(good(rank, 3, port)));
         ASSERT_TRUE(result) << message_of(result);
-        EXPECT_EQ(result->generation, static_cast<std::uint64_t>(round));
+        EXPECT_EQ(result->identity.generation, static_cast<std::uint64_t>(round));
         auto blobs = tutti::rendezvous::exchange(*result->store, "init", rank, 3,
                                                  std::to_string(round * 10 + rank),
                                                  std::chrono::steady_clock::now() + 10s);

@@ -88,7 +88,7 @@ TEST(Exchange, MissingRankZeroIsNamedByTheOthers) {
                 AllOf(HasSubstr("rank 0 of 3 has not joined after 1."),
                       HasSubstr("; was it started, with the same MASTER_ADDR and MASTER_PORT (or "
                                 "init_method)? Survivors of a failure that have new ranks need a "
-                                "new name to meet under (InitOptions::meeting, group_name)")));
+                                "new job name (InitOptions::job_name, group_name)")));
   }
 }
 
@@ -138,7 +138,10 @@ class AbruptStore final : public tutti::store::RequestStore<tutti::Store> {
  public:
   explicit AbruptStore(std::uint16_t port)
       : client_(std::move(tutti::store::TcpClient::connect(
-                              {"127.0.0.1", port}, {tutti::job_secret(), "", 0}, Clock::now() + 5s))
+                              {"127.0.0.1", port},
+                              tutti::store::store_party({.job = tutti::store::kUnnamedJob,
+                                                         .secret = tutti::job_secret()}),
+                              Clock::now() + 5s))
                     .value()) {}
 
  protected:
@@ -158,7 +161,7 @@ TEST(Exchange, ARankThatIsLostIsToldToAllAtOnce) {
   for (const bool has_arrived : {false, true}) {
     auto store = tutti::make_tcp_store({.serve = true, .timeout = 20s});
     auto victim = std::make_unique<AbruptStore>(store->port());
-    ASSERT_TRUE(tutti::rendezvous::promise(*victim, "addresses", 2, 4));
+    ASSERT_TRUE(tutti::rendezvous::set_exchange_will(*victim, "addresses", 2, 4));
     if (has_arrived) {
       // All it does in an exchange but for waiting.
       const auto outcome =
@@ -196,8 +199,8 @@ TEST(Exchange, AWillIsTakenBackWhenAllHaveCome) {
 
 TEST(Exchange, WhoCannotComeSaysWhy) {
   auto store = tutti::make_hash_store();
-  tutti::rendezvous::excuse(*store, "addresses", 1, 3,
-                            tutti::Status(Errc::invalid_argument, "no such address"));
+  tutti::rendezvous::report_failure(*store, "addresses", 1, 3,
+                                    tutti::Status(Errc::invalid_argument, "no such address"));
   for (const Outcome& outcome : run(*store, {{0, 3}, {2, 3}}, 15s)) {
     EXPECT_EQ(outcome.status().code(), Errc::peer_left);
     EXPECT_EQ(outcome.status().culprit(), 1);

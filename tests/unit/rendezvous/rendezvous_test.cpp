@@ -65,8 +65,8 @@ std::vector<std::string> meet(int size, const std::function<Settings(int)>& sett
       const Settings settings = settings_of_rank(rank);
       auto found = find_others(settings);
       ASSERT_TRUE(found) << message_of(found);
-      EXPECT_EQ(found->rank, rank);
-      EXPECT_EQ(found->size, size);
+      EXPECT_EQ(found->identity.rank, rank);
+      EXPECT_EQ(found->identity.size, size);
       const auto deadline = Clock::now() + 10s;
       auto address =
           our_address(*found, settings, [&](const std::string& name, const std::string& mine) {
@@ -76,7 +76,7 @@ std::vector<std::string> meet(int size, const std::function<Settings(int)>& sett
       auto all = exchange(*found->store, "test", rank, size,
                           std::to_string(rank) + address->told.host(), deadline);
       ASSERT_TRUE(all) << message_of(all);
-      for (const std::byte byte : found->secret)
+      for (const std::byte byte : found->identity.secret)
         secrets[static_cast<std::size_t>(rank)] += static_cast<char>(byte);
       if (rank == 0) texts = *all;
     });
@@ -91,7 +91,7 @@ class FileUrl : public testing::Test {
   FileUrl() { unlink(path.c_str()); }
   ~FileUrl() override { unlink(path.c_str()); }
   [[nodiscard]] bool there() const { return access(path.c_str(), F_OK) == 0; }
-  const std::string path = testing::TempDir() + "tutti_meeting_" + std::to_string(getpid());
+  const std::string path = testing::TempDir() + "tutti_rendezvous_" + std::to_string(getpid());
   const std::string url = "file://" + path;
 };
 
@@ -113,17 +113,17 @@ TEST_F(FileUrl, AnEmptyFileWillDo) {
   EXPECT_EQ(texts.size(), 2U);
 }
 
-TEST_F(FileUrl, SecretsAreDrawnForEachMeeting) {
+TEST_F(FileUrl, SecretsAreDrawnForEachRendezvous) {
   auto one = find_others(settings_of({}, url + "?rank=0&world_size=1"));
   ASSERT_TRUE(one) << message_of(one);
-  EXPECT_GE(one->secret.size(), 32U);
-  const auto first = one->secret;
-  const std::string job = one->job;
+  EXPECT_GE(one->identity.secret.size(), 32U);
+  const auto first = one->identity.secret;
+  const std::uint64_t job = one->identity.job;
   one = tutti::Status(Errc::timeout, "let go");
   auto two = find_others(settings_of({}, url + "?rank=0&world_size=1"));
   ASSERT_TRUE(two);
-  EXPECT_NE(two->secret, first);
-  EXPECT_NE(two->job, job);
+  EXPECT_NE(two->identity.secret, first);
+  EXPECT_NE(two->identity.job, job);
 }
 
 TEST_F(FileUrl, WhatIsMissingOrWrongIsNamed) {
@@ -200,8 +200,8 @@ TEST(TcpUrl, ArgumentsBeatTheUrlAndTheUrlTheEnvironment) {
   settings.rank = 0;
   auto found = find_others(settings);
   ASSERT_TRUE(found) << message_of(found);
-  EXPECT_EQ(found->rank, 0);
-  EXPECT_EQ(found->size, 1);
+  EXPECT_EQ(found->identity.rank, 0);
+  EXPECT_EQ(found->identity.size, 1);
 }
 
 TEST(TcpUrl, WhatNoHostHasIsNamed) {
@@ -235,7 +235,7 @@ TEST(GivenSecret, IsTheJobsWhateverTheEnvironmentSays) {
   };
   auto server = find_others(rank_of(0));
   ASSERT_TRUE(server) << message_of(server);
-  EXPECT_EQ(server->secret, secret_of('s'));
+  EXPECT_EQ(server->identity.secret, secret_of('s'));
   Settings other = rank_of(1);
   other.secret = secret_of('t');
   const auto wrong = find_others(other);
@@ -254,7 +254,7 @@ TEST(GivenSecret, WithAStoreNoneIsDrawn) {
   settings.tls = true;  // the store cannot tell it to others
   auto found = find_others(settings);
   ASSERT_TRUE(found) << message_of(found);
-  EXPECT_EQ(found->secret, secret_of('s'));
+  EXPECT_EQ(found->identity.secret, secret_of('s'));
 }
 
 /// As a store of others: what goes through it anybody may read.
@@ -276,7 +276,7 @@ TEST(GivenStore, WhatIsDrawnThereCountsIfTheStoreIsClosed) {
     settings.size = 1;
     auto found = find_others(settings);
     EXPECT_TRUE(found) << message_of(found);
-    EXPECT_GE(found->secret.size(), 32U);
+    EXPECT_GE(found->identity.secret.size(), 32U);
     return found->authenticated;
   };
   EXPECT_TRUE(in(tutti::make_hash_store()));
@@ -349,7 +349,7 @@ TEST(GivenStore, OthersMeetUnderANewName) {
       settings.store = store;
       settings.rank = rank;
       settings.size = size;
-      settings.meeting = name;
+      settings.job_name = name;
       return settings;
     });
   };
@@ -364,27 +364,27 @@ TEST(GivenStore, OthersMeetUnderANewName) {
 
 TEST(GivenStore, WorldsOfOtherNamesAreOtherJobs) {
   auto store = tutti::make_hash_store();
-  std::map<std::string, std::string> jobs;
+  std::map<std::uint64_t, std::string> jobs;
   for (const char* const name : {"", "a", "b"}) {
     Settings settings = settings_of({{"TUTTI_JOB", "job"}});
     settings.store = store;
     settings.rank = 0;
     settings.size = 1;
-    settings.meeting = name;
+    settings.job_name = name;
     auto found = find_others(settings);
     ASSERT_TRUE(found) << message_of(found);
-    jobs.emplace(found->job, name);
+    jobs.emplace(found->identity.job, name);
   }
   EXPECT_EQ(jobs.size(), 3U);
 }
 
-TEST(Meeting, ANameThatCannotBeIsRefused) {
+TEST(JobName, ANameThatCannotBeIsRefused) {
   for (const std::string& name : {std::string(129, 'x'), std::string("two\nlines")}) {
     Settings settings = settings_of({}, "tcp://127.0.0.1:1?rank=0&world_size=1");
-    settings.meeting = name;
+    settings.job_name = name;
     auto found = find_others(settings);
     EXPECT_EQ(found.status().code(), Errc::invalid_argument);
-    EXPECT_THAT(message_of(found), HasSubstr("the name of the meeting"));
+    EXPECT_THAT(message_of(found), HasSubstr("the job name"));
   }
 }
 
@@ -405,8 +405,8 @@ TEST(Launchers, TheirVariablesAreUnderstood) {
         {.port = static_cast<std::uint16_t>(std::stoi(port)), .serve = true, .timeout = 5s});
     auto found = find_others(settings_of(all));
     ASSERT_TRUE(found) << name << ": " << message_of(found);
-    EXPECT_EQ(found->rank, 1) << name;
-    EXPECT_EQ(found->size, 3) << name;
+    EXPECT_EQ(found->identity.rank, 1) << name;
+    EXPECT_EQ(found->identity.size, 3) << name;
     EXPECT_EQ(found->local_rank, 1) << name;
   }
 }
@@ -418,7 +418,7 @@ TEST(Launchers, RankGoesBeforeTheirs) {
                                         {"MASTER_ADDR", "127.0.0.1"},
                                         {"MASTER_PORT", a_free_port()}}));
   ASSERT_TRUE(found) << message_of(found);
-  EXPECT_EQ(found->size, 1);
+  EXPECT_EQ(found->identity.size, 1);
 }
 
 TEST(Launchers, OnOneHostNobodyNeedsAMaster) {

@@ -48,8 +48,8 @@ struct Parties {
     Handshake acceptor;
   };
   Outcome run(Refusal verdict = Refusal::none, std::size_t step = 1000) {
-    dialler_party.secret = dialler_secret;
-    acceptor_party.secret = acceptor_secret;
+    dialler_party.identity.secret = dialler_secret;
+    acceptor_party.identity.secret = acceptor_secret;
     Outcome sides{Handshake::dialler(dialler_party, dialled, nonce_of(1)),
                   Handshake::acceptor(acceptor_party, nonce_of(2))};
     for (int i = 0; i < 1000; ++i) {
@@ -114,13 +114,16 @@ struct Mismatch {
 
 TEST(Handshake, RefusesWhoeverDoesNotBelong) {
   const std::vector<Mismatch> cases = {
-      {"job", [](Parties& p) { p.dialler_party.job ^= 1; }, "another job"},
-      {"job, top bit", [](Parties& p) { p.dialler_party.job ^= 1ULL << 63; }, "another job"},
-      {"generation", [](Parties& p) { ++p.dialler_party.generation; }, "another start of this job"},
+      {"job", [](Parties& p) { p.dialler_party.identity.job ^= 1; }, "another job"},
+      {"job, top bit", [](Parties& p) { p.dialler_party.identity.job ^= 1ULL << 63; },
+       "another job"},
+      {"generation", [](Parties& p) { ++p.dialler_party.identity.generation; },
+       "another start of this job"},
       {"dialled the wrong rank", [](Parties& p) { p.dialled = 3; }, "another rank listens"},
-      {"rank outside", [](Parties& p) { p.dialler_party.rank = 4; }, "cannot be"},
-      {"the acceptor's own rank", [](Parties& p) { p.dialler_party.rank = 2; }, "cannot be"},
-      {"negative rank", [](Parties& p) { p.dialler_party.rank = -1; }, "cannot be"},
+      {"rank outside", [](Parties& p) { p.dialler_party.identity.rank = 4; }, "cannot be"},
+      {"the acceptor's own rank", [](Parties& p) { p.dialler_party.identity.rank = 2; },
+       "cannot be"},
+      {"negative rank", [](Parties& p) { p.dialler_party.identity.rank = -1; }, "cannot be"},
       {"other secret", [](Parties& p) { p.dialler_secret[3] ^= std::byte{1}; }, "another secret"},
       {"shorter secret", [](Parties& p) { p.dialler_secret.pop_back(); }, "another secret"},
       {"no secret here", [](Parties& p) { p.dialler_secret.clear(); }, "asks for the job's secret"},
@@ -162,9 +165,9 @@ TEST(Handshake, BelievesNobodyWithoutAProofThatThePeerIsGone) {
   // Said in a reply, by whoever listens there now, and not in a verdict behind the peer's proof.
   for (const Refusal said : {Refusal::leaving, Refusal::gone, Refusal::connected}) {
     auto dialler = Handshake::dialler({1, 4, 77, 5, secret}, 2, nonce_of(1));
-    auto stranger = Handshake::acceptor({2, 4, 78, 5, {}}, nonce_of(2));
-    stranger.feed(take_out(dialler));
-    Bytes reply = take_out(stranger);
+    auto other = Handshake::acceptor({2, 4, 78, 5, {}}, nonce_of(2));
+    other.feed(take_out(dialler));
+    Bytes reply = take_out(other);
     ASSERT_EQ(reply.size(), kReplyBytes);
     ASSERT_NE(reply[kRefusalAt], std::byte{0});
     reply[kRefusalAt] = static_cast<std::byte>(said);
@@ -178,8 +181,8 @@ TEST(Handshake, SeesEveryChangedBit) {
   // A bit is changed on the way, in each message that carries a proof or is signed by one: the two
   // never both believe that they are connected as before.
   Parties pair;
-  pair.dialler_party.secret = pair.dialler_secret;
-  pair.acceptor_party.secret = pair.acceptor_secret;
+  pair.dialler_party.identity.secret = pair.dialler_secret;
+  pair.acceptor_party.identity.secret = pair.acceptor_secret;
   for (int message = 0; message < 3; ++message) {
     const std::size_t size = message == 0 ? kHelloBytes : message == 1 ? kReplyBytes : kProofBytes;
     for (std::size_t bit = 0; bit < size * 8; ++bit) {
@@ -201,8 +204,8 @@ TEST(Handshake, SeesEveryChangedBit) {
 
 TEST(Handshake, IsNotFooledByItsOwnWordsOrByOldOnes) {
   Parties pair;
-  pair.dialler_party.secret = pair.dialler_secret;
-  pair.acceptor_party.secret = pair.acceptor_secret;
+  pair.dialler_party.identity.secret = pair.dialler_secret;
+  pair.acceptor_party.identity.secret = pair.acceptor_secret;
   // Reflected: the acceptor's own proof does not prove the dialler.
   auto dialler = Handshake::dialler(pair.dialler_party, 2, nonce_of(1));
   auto acceptor = Handshake::acceptor(pair.acceptor_party, nonce_of(2));
@@ -236,7 +239,7 @@ TEST(Handshake, DropsForeignProtocolsAtTheFirstWrongByte) {
     acceptor.feed({data, text.size()});
     EXPECT_EQ(acceptor.state(), State::failed) << text;
     EXPECT_TRUE(acceptor.foreign()) << text;
-    EXPECT_TRUE(acceptor.outgoing().empty()) << "strangers get no answer";
+    EXPECT_TRUE(acceptor.outgoing().empty()) << "an unknown peer gets no answer";
   }
   // Its own hello, as when a port is dialled from itself.
   auto dialler = Handshake::dialler(mine, 1, nonce_of(1));
@@ -273,7 +276,7 @@ TEST(Handshake, NamesBothKeysWhereTheyDiffer) {
   }
 }
 
-TEST(Handshake, ShowsNoTerminalWhatAStrangerTells) {
+TEST(Handshake, EscapesTextOfAnUnknownPeer) {
   Parties pair;
   pair.dialler_secret[0] ^= std::byte{1};
   const std::string wild(1000, '\x1b');
@@ -340,7 +343,7 @@ TEST(Handshake, AStoreWaitsForTheProofOnceMoreInsideTheEncryption) {
   }
 }
 
-TEST(Handshake, AStoreAndARankAreStrangers) {
+TEST(Handshake, AStoreAndARankRefuseEachOther) {
   Parties pair;
   pair.dialler_party.purpose = Purpose::store;
   auto [dialler, acceptor] = pair.run();

@@ -69,15 +69,15 @@ inline std::shared_ptr<TcpStore> join_own(std::uint16_t port) {
 }
 
 /// The handshake of a user of a store.
-inline secure::Handshake dialler(const Credentials& mine = {}) {
+inline secure::Handshake dialler(const secure::Party& mine = store_party()) {
   secure::Nonce nonce;
   nonce.fill(std::byte{1});
-  return secure::Handshake::dialler(mine.party(), 0, nonce);
+  return secure::Handshake::dialler(mine, 0, nonce);
 }
-inline secure::Handshake acceptor(const Credentials& mine = {}) {
+inline secure::Handshake acceptor(const secure::Party& mine = store_party()) {
   secure::Nonce nonce;
   nonce.fill(std::byte{2});
-  return secure::Handshake::acceptor(mine.party(), nonce);
+  return secure::Handshake::acceptor(mine, nonce);
 }
 
 /// Says what there is to say.

@@ -57,7 +57,7 @@ int end_of(pid_t child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-TEST(TcpStoreDescriptors, StrangersLeaveSomeToTheProgram) {
+TEST(TcpStoreDescriptors, PendingConnectionsLeaveSomeToTheProgram) {
   std::array<int, 2> port_pipe{};
   std::array<int, 2> gone_pipe{};
   ASSERT_EQ(::pipe2(port_pipe.data(), O_CLOEXEC), 0);
@@ -86,15 +86,15 @@ TEST(TcpStoreDescriptors, StrangersLeaveSomeToTheProgram) {
   std::uint16_t port = 0;
   ASSERT_EQ(::read(port_pipe[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
   ASSERT_TRUE(os::ensure_descriptors(500, "this test"));
-  std::vector<os::Fd> strangers;
+  std::vector<os::Fd> pending;
   for (int i = 0; i < 300; ++i) {
     auto fd = os::connect_tcp(loopback(port), Clock::now() + 5s);
     ASSERT_TRUE(fd) << i;
-    strangers.push_back(std::move(fd).value());
+    pending.push_back(std::move(fd).value());
   }
   ::close(port_pipe[1]);
   EXPECT_EQ(::read(port_pipe[0], &port, sizeof(port)), static_cast<ssize_t>(sizeof(port)));
-  strangers.clear();
+  pending.clear();
   ::close(gone_pipe[1]);
   EXPECT_EQ(end_of(child), 0);
   ::close(port_pipe[0]);

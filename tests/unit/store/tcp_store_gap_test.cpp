@@ -156,7 +156,8 @@ TEST(TcpStoreGap, NameThatBecomesKnownLateIsAskedForAgainEachTime) {
     return std::vector<os::Address>{os::Address::parse(host, port).value()};
   };
   const std::uint16_t port = server->address().port();
-  auto client = TcpClient::connect({"late.example", port, 15s, lookup}, {}, Clock::now() + 30s);
+  auto client =
+      TcpClient::connect({"late.example", port, 15s, lookup}, store_party(), Clock::now() + 30s);
   EXPECT_TRUE(client) << client.status().message();
   EXPECT_EQ(asked, 6);
 }

@@ -40,7 +40,8 @@ Response ask(TcpClient& client, Op op, std::vector<std::string> keys,
 
 // Ends without a good-bye when it goes out of scope, as a process that is killed.
 std::unique_ptr<TcpClient> abrupt(const TcpServer& server) {
-  auto client = TcpClient::connect({"127.0.0.1", server.address().port()}, {}, Clock::now() + 5s);
+  auto client =
+      TcpClient::connect({"127.0.0.1", server.address().port()}, store_party(), Clock::now() + 5s);
   EXPECT_TRUE(client) << client.status().message();
   return std::move(client).value();
 }
@@ -156,9 +157,9 @@ void fill(const os::Fd& fd, std::span<const std::byte> bytes) {
   }
 }
 
-TEST(TcpServer, SaysFarewellBehindAnswersThatAreStillUnread) {
-  // They fill what the kernels hold, so the graceful shutdown cannot be said at once; and what he
-  // asks for meanwhile is unread when the server ends.
+TEST(TcpServer, AnnouncesItsShutdownBehindUnreadAnswers) {
+  // The answers fill the buffers of the kernels, so the shutdown cannot be announced at once; and
+  // what the user asks for meanwhile is unread when the server ends.
   TcpServerOptions options;
   options.shutdown_timeout = 60s;
   auto server = serve(std::move(options));
@@ -176,7 +177,7 @@ TEST(TcpServer, SaysFarewellBehindAnswersThatAreStillUnread) {
   const auto ids = last_words(fd);
   ending.join();
   ASSERT_TRUE(ids) << "cut off";
-  // Nothing is missing, and the graceful shutdown is last. There is no room for request 9: if the
+  // Nothing is missing, and the announcement is last. There is no room for request 9: if the
   // server had begun to read it, it is answered with an error.
   EXPECT_THAT(*ids, testing::AnyOf(testing::ElementsAre(7, 8, kGracefulShutdownId),
                                    testing::ElementsAre(7, 8, 9, kGracefulShutdownId)));
@@ -258,8 +259,8 @@ TEST(TcpStoreWill, MayComeWithTheProof) {
   enroll.keys = {"joined", "gen/", "/lost"};
   enroll.values = {"gone"};
   for (int round = 1; round <= 3; ++round) {
-    auto victim =
-        TcpClient::connect({"127.0.0.1", server->address().port()}, {}, Clock::now() + 5s, &enroll);
+    auto victim = TcpClient::connect({"127.0.0.1", server->address().port()}, store_party(),
+                                     Clock::now() + 5s, &enroll);
     ASSERT_TRUE(victim) << victim.status().message();
     EXPECT_EQ((*victim)->first_answer(Clock::now() + 5s).number, round);
     EXPECT_EQ(ask(**victim, Op::check, {"joined"}).number, 1) << "and goes on as usual";

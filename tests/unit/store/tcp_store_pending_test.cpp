@@ -27,17 +27,17 @@ namespace os = tutti::os;
 
 namespace {
 
-TEST(TcpStore, StrangersDisturbNobody) {
+TEST(TcpStore, PendingConnectionsDisturbNobody) {
   TcpServerOptions options;
   options.hello_timeout = 300ms;
-  options.secret = std::vector<std::byte>(32, std::byte{5});
+  options.identity.secret = std::vector<std::byte>(32, std::byte{5});
   auto server = serve(options);
-  auto store = join(server->address().port(), options.secret);
+  auto store = join(server->address().port(), options.identity.secret);
 
   std::mt19937 random(7);
-  std::vector<os::Fd> strangers;
+  std::vector<os::Fd> pending;
   // Half-open, silent.
-  for (int i = 0; i < 20; ++i) strangers.push_back(dial(*server));
+  for (int i = 0; i < 20; ++i) pending.push_back(dial(*server));
   // Random bytes, huge lengths, half a hello, HTTP.
   for (int i = 0; i < 60; ++i) {
     os::Fd fd = dial(*server);
@@ -56,20 +56,21 @@ TEST(TcpStore, StrangersDisturbNobody) {
     }
     // The server may have hung up already.
     static_cast<void>(os::send_all(fd.get(), bytes, Clock::now() + 5s));
-    strangers.push_back(std::move(fd));
+    pending.push_back(std::move(fd));
     EXPECT_EQ(store->add("work", 1), i + 1) << "the job goes on";
   }
-  for (const os::Fd& stranger : strangers) EXPECT_TRUE(hung_up(stranger, 5s));
+  for (const os::Fd& connection : pending) EXPECT_TRUE(hung_up(connection, 5s));
   EXPECT_EQ(store->add("work", 0), 60);
 }
 
 TEST(TcpStore, AWrongProofIsHungUpOn) {
   TcpServerOptions options;
-  options.secret = std::vector<std::byte>(32, std::byte{5});
+  options.identity.secret = std::vector<std::byte>(32, std::byte{5});
   auto server = serve(options);
   os::Fd fd = dial(*server);
   const auto deadline = Clock::now() + 5s;
-  tutti::secure::Handshake handshake = dialler({options.secret, "", 0});
+  tutti::secure::Handshake handshake =
+      dialler(store_party({.job = kUnnamedJob, .secret = options.identity.secret}));
   ASSERT_TRUE(say(fd, handshake));
   std::array<std::byte, tutti::secure::kReplyBytes> reply{};
   ASSERT_TRUE(os::receive_all(fd.get(), reply, deadline));
@@ -85,17 +86,17 @@ TEST(TcpStore, AWrongProofIsHungUpOn) {
   EXPECT_TRUE(hung_up(fd, 5s));
 }
 
-TEST(TcpStore, StrangersKeepTheirPlacesAndTheRestWaits) {
+TEST(TcpStore, PendingConnectionsKeepTheirPlacesAndTheRestWaits) {
   TcpServerOptions options;
   options.max_pending = 8;
   options.hello_timeout = 10min;
   auto server = serve(options);
-  std::vector<os::Fd> strangers;
-  for (int i = 0; i < 40; ++i) strangers.push_back(dial(*server));
+  std::vector<os::Fd> pending;
+  for (int i = 0; i < 40; ++i) pending.push_back(dial(*server));
   auto store = std::async(std::launch::async, [&] { return join(server->address().port()); });
-  for (const os::Fd& stranger : strangers) EXPECT_FALSE(hung_up(stranger, 1ms));
+  for (const os::Fd& connection : pending) EXPECT_FALSE(hung_up(connection, 1ms));
   // The user comes in behind those who give their places up.
-  for (int i = 0; i < 40; ++i) strangers[static_cast<std::size_t>(i)].reset();
+  for (int i = 0; i < 40; ++i) pending[static_cast<std::size_t>(i)].reset();
   store.get()->set("still", "served");
 }
 
@@ -173,8 +174,8 @@ TEST(SlowTcpServer, IsWaitedForOnceItHasTheProof) {
     hung_up_early = hung_up(*user, 1500ms);  // longer than a hello may take
     (void)say(*user, handshake);
   });
-  auto client =
-      TcpClient::connect({"127.0.0.1", address->port(), 1000ms, {}}, {}, Clock::now() + 12s);
+  auto client = TcpClient::connect({"127.0.0.1", address->port(), 1000ms, {}}, store_party(),
+                                   Clock::now() + 12s);
   EXPECT_TRUE(client) << client.status().message();
   server.join();
   EXPECT_EQ(connections, 1);

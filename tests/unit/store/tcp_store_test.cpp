@@ -166,7 +166,8 @@ TEST(TcpStore, AServerThatStandsStillHoldsNoGoodByeUp) {
 
 TEST(TcpClient, SaysGoodByeWhileAnotherThreadCannotSend) {
   const SilentServer server;
-  auto connected = TcpClient::connect({"127.0.0.1", server.port()}, {}, Clock::now() + 10s);
+  auto connected =
+      TcpClient::connect({"127.0.0.1", server.port()}, store_party(), Clock::now() + 10s);
   ASSERT_TRUE(connected) << connected.status().message();
   TcpClient& client = **connected;
   std::thread sending([&] {
@@ -187,8 +188,8 @@ TEST(TcpClient, SaysGoodByeWhileAnotherThreadCannotSend) {
 TEST(TcpClient, AsksAgainWhereOneRequestCannotTellTheWholeTimeout) {
   auto server = serve({});
   auto store = join(server->address().port());
-  auto connected =
-      TcpClient::connect({"127.0.0.1", server->address().port()}, {}, Clock::now() + 10s);
+  auto connected = TcpClient::connect({"127.0.0.1", server->address().port()}, store_party(),
+                                      Clock::now() + 10s);
   ASSERT_TRUE(connected) << connected.status().message();
   Request get;
   get.op = Op::get;

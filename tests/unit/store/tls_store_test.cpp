@@ -32,7 +32,7 @@ const Secret kOther(32, std::byte{8});
 TcpServerOptions encrypted() {
   TcpServerOptions options;
   options.address = loopback();
-  options.secret = kSecret;
+  options.identity.secret = kSecret;
   options.encrypt = true;
   return options;
 }
@@ -66,7 +66,7 @@ TEST(TlsStore, NamesWhatDiffers) {
   const auto plain = serve(options);
   EXPECT_THAT(refusal_of([&] { join(*plain); }),
               HasSubstr("it does not encrypt its connections, but this process does"));
-  options.secret.clear();
+  options.identity.secret.clear();
   const auto open = serve(options);
   EXPECT_THAT(refusal_of([&] { join(*open); }), HasSubstr("it has no secret"));
 }
@@ -75,7 +75,7 @@ TEST(TlsStore, NeedsASecret) {
   EXPECT_THROW(join_tcp_store({.serve = true, .encrypt = true}, {}), tutti::InvalidArgument);
   EXPECT_THROW(join_tcp_store({.port = 1, .encrypt = true}, {}), tutti::InvalidArgument);
   TcpServerOptions options = encrypted();
-  options.secret.clear();
+  options.identity.secret.clear();
   EXPECT_EQ(TcpServer::start(options).status().code(), Errc::invalid_argument);
 }
 
@@ -107,7 +107,8 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
   first.op = Op::set_will;
   first.keys = {"lost"};
   first.values = {"with the first word"};
-  auto client = TcpClient::connect({"127.0.0.1", server->address().port()}, {kSecret, "", 0, true},
+  auto client = TcpClient::connect({"127.0.0.1", server->address().port()},
+                                   store_party({.job = kUnnamedJob, .secret = kSecret}, true),
                                    Clock::now() + 10s, &first);
   ASSERT_TRUE(client) << client.status().message();
   client.value().reset();  // no good-bye
@@ -117,7 +118,8 @@ TEST(TlsStore, SetsTheWillOfAUserThatIsLost) {
 /// A user that has proven himself, and with whom TLS does not begin.
 os::Fd half_open(const TcpServer& server) {
   os::Fd fd = dial(server);
-  tutti::secure::Handshake handshake = dialler({kSecret, "", 0, true});
+  tutti::secure::Handshake handshake =
+      dialler(store_party({.job = kUnnamedJob, .secret = kSecret}, true));
   EXPECT_TRUE(talk(fd, handshake));
   EXPECT_TRUE(handshake.wants_encryption());
   EXPECT_TRUE(say(fd, handshake));  // the proof
@@ -141,11 +143,11 @@ TEST(TlsStore, DropsWhoSpeaksSomethingElse) {
   const auto server = serve(options);
   const auto store = join(*server);
   for (const std::string word : {"GET / HTTP/1.1\r\n\r\n", "\x16\x03\x01\xff\xff", "tuttist"}) {
-    const os::Fd stranger = half_open(*server);
+    const os::Fd connection = half_open(*server);
     std::string text = word;
     text.resize(2000, 'z');
-    EXPECT_TRUE(os::send_all(stranger.get(), std::as_bytes(std::span(text)), Clock::now() + 5s));
-    EXPECT_TRUE(hung_up(stranger, 5s)) << word;
+    EXPECT_TRUE(os::send_all(connection.get(), std::as_bytes(std::span(text)), Clock::now() + 5s));
+    EXPECT_TRUE(hung_up(connection, 5s)) << word;
   }
   store->set("still", "served");
   EXPECT_EQ(store->get("still"), "served");
@@ -156,11 +158,11 @@ TEST(TlsStore, KeepsAtMostSoManyWithWhomTlsDoesNotBegin) {
   options.hello_timeout = 60s;
   options.max_pending = 8;
   const auto server = serve(options);
-  std::vector<os::Fd> strangers;
-  for (int i = 0; i < 8; ++i) strangers.push_back(half_open(*server));
-  for (int i = 0; i < 22; ++i) strangers.push_back(dial(*server));
-  for (const os::Fd& stranger : strangers) EXPECT_FALSE(hung_up(stranger, 1ms));
-  strangers.clear();
+  std::vector<os::Fd> pending;
+  for (int i = 0; i < 8; ++i) pending.push_back(half_open(*server));
+  for (int i = 0; i < 22; ++i) pending.push_back(dial(*server));
+  for (const os::Fd& connection : pending) EXPECT_FALSE(hung_up(connection, 1ms));
+  pending.clear();
   join(*server)->set("still", "served");
 }
 

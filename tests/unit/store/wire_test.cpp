@@ -1,4 +1,5 @@
 #include "store/wire.hpp"
+#include "base/fnv.hpp"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -217,7 +218,8 @@ std::string head_of(const std::string& frame, const std::string& nonce) {
 // hash of the job were computed with another implementation.
 TEST(StoreWire, TheHandshakeIsFrozen) {
   const Bytes key = {std::byte{'k'}, std::byte{'e'}, std::byte{'y'}};
-  const tutti::secure::Party party = Credentials{key, "job", 9}.party();
+  const tutti::secure::Party party =
+      store_party({.job = tutti::base::fnv_of("job"), .generation = 9, .secret = key});
   tutti::secure::Nonce nonce;
   nonce.fill(std::byte{0x11});
   auto dialler = tutti::secure::Handshake::dialler(party, 0, nonce);

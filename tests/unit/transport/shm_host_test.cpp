@@ -29,12 +29,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Far more than it takes, and far less than waiting for one stranger after the other.
+// Far more than it takes, and far less than waiting for one connection after the other.
 constexpr auto kDeadline = 12s;
 
-void send_hello(const os::Fd& to, const DescriptorHeader& hello, std::size_t descriptors) {
+void send_header(const os::Fd& to, const DescriptorHeader& header, std::size_t descriptors) {
   const std::vector<int> fds(descriptors, 0);
-  const std::span<const DescriptorHeader> one(&hello, 1);
+  const std::span<const DescriptorHeader> one(&header, 1);
   // The other side may have hung up already.
   (void)os::send_fds(to.get(), fds, std::as_bytes(one),
                      std::chrono::steady_clock::now() + kDeadline);
@@ -42,11 +42,11 @@ void send_hello(const os::Fd& to, const DescriptorHeader& hello, std::size_t des
 
 /// What comes, and with how many descriptors; nothing where the other side has hung up.
 std::pair<std::optional<DescriptorHeader>, std::size_t> hear_hello(const os::Fd& from) {
-  DescriptorHeader hello;
-  auto got = os::receive_fds(from.get(), std::as_writable_bytes(std::span(&hello, 1)),
+  DescriptorHeader header;
+  auto got = os::receive_fds(from.get(), std::as_writable_bytes(std::span(&header, 1)),
                              std::chrono::steady_clock::now() + kDeadline);
   if (!got) return {std::nullopt, 0};
-  return {hello, got->fds.size()};
+  return {header, got->fds.size()};
 }
 
 class SharedMemory : public ::testing::Test {
@@ -76,7 +76,7 @@ class SharedMemory : public ::testing::Test {
     for (const Status& outcome : join()) EXPECT_TRUE(outcome.ok()) << outcome.message();
   }
   /// A connection to where rank 0 collects; invalid: its line is full.
-  [[nodiscard]] os::Fd stranger() const {
+  [[nodiscard]] os::Fd connect() const {
     auto connection = os::connect_unix(worker_addresses.front().listener);
     if (connection) return std::move(*connection);
     EXPECT_EQ(connection.status().code(), Errc::timeout) << connection.status().message();
@@ -100,11 +100,11 @@ TEST_F(SharedMemory, IsJoinedByAllRanks) {
   EXPECT_EQ(hosts[1]->regions().peers[2].header().rank, 2);
 }
 
-TEST_F(SharedMemory, SilentStrangersHoldNobodyUp) {
-  std::vector<os::Fd> strangers;
+TEST_F(SharedMemory, SilentConnectionsDelayNobody) {
+  std::vector<os::Fd> connections;
   for (int i = 0; i < 10; ++i) {
-    strangers.push_back(stranger());
-    ASSERT_TRUE(strangers.back().valid());
+    connections.push_back(connect());
+    ASSERT_TRUE(connections.back().valid());
   }
   const auto begin = std::chrono::steady_clock::now();
   expect_joined();
@@ -112,27 +112,27 @@ TEST_F(SharedMemory, SilentStrangersHoldNobodyUp) {
 }
 
 TEST_F(SharedMemory, GarbageIsDropped) {
-  std::vector<os::Fd> strangers;
+  std::vector<os::Fd> connections;
   // Too short, as long as what is expected, too long.
   for (const std::size_t size : {1U, 31U, 32U, 5000U}) {
-    strangers.push_back(stranger());
-    say(strangers.back(), std::string(size, 'x'));
+    connections.push_back(connect());
+    say(connections.back(), std::string(size, 'x'));
   }
-  // A hello that looks right, but comes without descriptors, or of nobody.
+  // A header that looks right, but comes without descriptors, or of no rank.
   for (const std::int64_t rank : {1, 99, -1}) {
-    const DescriptorHeader hello{kMagic, rank, 7};
-    strangers.push_back(stranger());
-    say(strangers.back(), std::string(reinterpret_cast<const char*>(&hello), sizeof hello));
+    const DescriptorHeader header{kMagic, rank, 7};
+    connections.push_back(connect());
+    say(connections.back(), std::string(reinterpret_cast<const char*>(&header), sizeof header));
   }
-  (void)stranger();  // hangs up at once
+  (void)connect();  // hangs up at once
   expect_joined();
 }
 
 TEST_F(SharedMemory, WhoGuessesARankIsNotTakenForIt) {
-  const os::Fd connection = stranger();
-  send_hello(connection, {kMagic, 1, worker_addresses[1].nonce + 1}, 0);
-  const os::Fd at_once = stranger();
-  send_hello(at_once, {kMagic, 1, worker_addresses[1].nonce + 1}, kDescriptors);
+  const os::Fd connection = connect();
+  send_header(connection, {kMagic, 1, worker_addresses[1].nonce + 1}, 0);
+  const os::Fd at_once = connect();
+  send_header(at_once, {kMagic, 1, worker_addresses[1].nonce + 1}, kDescriptors);
   expect_joined();
   for (const os::Fd* const one : {&connection, &at_once}) {
     const auto [words, descriptors] = hear_hello(*one);
@@ -141,7 +141,7 @@ TEST_F(SharedMemory, WhoGuessesARankIsNotTakenForIt) {
   }
 }
 
-TEST_F(SharedMemory, StrangerThatTakesTheNameOfADeadLeaderGetsNothing) {
+TEST_F(SharedMemory, ProcessThatTakesTheNameOfADeadLeaderGetsNothing) {
   hosts.front().reset();
   auto listener = os::listen_unix(worker_addresses.front().listener);
   ASSERT_TRUE(listener) << listener.status().message();
@@ -156,10 +156,10 @@ TEST_F(SharedMemory, StrangerThatTakesTheNameOfADeadLeaderGetsNothing) {
   ASSERT_TRUE(connection && connection->valid());
   const auto [words, descriptors] = hear_hello(*connection);
   EXPECT_EQ(descriptors, 0U) << "before the leader has proven itself";
-  // All that a stranger can know: the rank, and what it has just been told.
-  const DescriptorHeader hello{kMagic, 0, words ? words->nonce : 0};
-  send_hello(*connection, hello, 0);
-  send_hello(*connection, hello, kDescriptors);
+  // All that a foreign process can know: the rank, and what it has just been told.
+  const DescriptorHeader header{kMagic, 0, words ? words->nonce : 0};
+  send_header(*connection, header, 0);
+  send_header(*connection, header, kDescriptors);
   EXPECT_EQ(hear_hello(*connection).second, 0U);
   member.join();
   EXPECT_EQ(joined.code(), Errc::peer_lost) << joined.message();
@@ -179,17 +179,17 @@ class Receiving : public ::testing::Test {
     EXPECT_TRUE(connection) << connection.status().message();
     return connection ? std::move(*connection) : os::Fd();
   }
-  static bool knows(const DescriptorHeader& hello) { return hello.nonce == 7; }
+  static bool knows(const DescriptorHeader& header) { return header.nonce == 7; }
 
   std::string name;
   os::Fd listener;
 };
 
-TEST_F(Receiving, HearsWhoCameBeforeManyStrangers) {
+TEST_F(Receiving, TakesARankThatCameBeforeManyOthers) {
   std::vector<os::Fd> connections;
   const auto prove = [&](std::int64_t rank) {
     connections.push_back(come());
-    send_hello(connections.back(), {kMagic, rank, 7}, 0);
+    send_header(connections.back(), {kMagic, rank, 7}, 0);
     return connections.size() - 1;
   };
   const std::size_t first = prove(1);
@@ -203,19 +203,19 @@ TEST_F(Receiving, HearsWhoCameBeforeManyStrangers) {
     const auto [words, descriptors] = hear_hello(connections[one]);
     ASSERT_TRUE(words);
     EXPECT_EQ(words->nonce, 8U);
-    send_hello(connections[one], {kMagic, one == first ? 1 : 2, 7}, kDescriptors);
+    send_header(connections[one], {kMagic, one == first ? 1 : 2, 7}, kDescriptors);
   }
   for (const std::int64_t rank : {1, 2}) {
     auto heard = descriptor_exchange.next();
     ASSERT_TRUE(heard) << heard.status().message();
     ASSERT_TRUE(*heard) << "rank " << rank;
-    EXPECT_EQ((**heard).hello.rank, rank);
+    EXPECT_EQ((**heard).header.rank, rank);
   }
 }
 
 TEST_F(Receiving, OutlivesThatThereIsNoDescriptorForAConnection) {
   const os::Fd connection = come();
-  send_hello(connection, {kMagic, 1, 7}, 0);
+  send_header(connection, {kMagic, 1, 7}, 0);
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   DescriptorExchange descriptor_exchange(listener.get(), 3, {kMagic, 0, 8}, knows);
@@ -238,14 +238,14 @@ TEST_F(Receiving, OutlivesThatThereIsNoDescriptorForAConnection) {
 }
 
 TEST_F(SharedMemory, FullLineIsWaitedFor) {
-  std::vector<os::Fd> strangers;
+  std::vector<os::Fd> connections;
   for (int i = 0; i < 10'000; ++i) {
-    os::Fd one = stranger();
+    os::Fd one = connect();
     if (!one.valid()) break;
-    strangers.push_back(std::move(one));
+    connections.push_back(std::move(one));
   }
-  ASSERT_GT(strangers.size(), 100U);
-  ASSERT_FALSE(stranger().valid()) << "its line is not full: tests nothing";
+  ASSERT_GT(connections.size(), 100U);
+  ASSERT_FALSE(connect().valid()) << "its line is not full: tests nothing";
   expect_joined();
 }
 
@@ -279,8 +279,8 @@ TEST_F(SharedMemory, TooFewOpenFilesAreNoDeathOfAnother) {
   EXPECT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
-TEST_F(SharedMemory, RankThatHasGoneIsNamedToAllWhateverStrangersDo) {
-  const os::Fd silent = stranger();
+TEST_F(SharedMemory, RankThatHasEndedIsNamedToAllWhateverOthersDo) {
+  const os::Fd silent = connect();
   hosts.pop_back();  // rank 2: its listener is gone
   for (const Status& outcome : join()) {
     EXPECT_EQ(outcome.code(), Errc::peer_lost) << outcome.message();

@@ -172,7 +172,7 @@ TEST(ShmLayout, PeersAreFoundByTheSameOffsets) {
             std::ptrdiff_t{1 * kMiB + 4095 * 4 * kKiB});
   EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.group_id(3)) - arena,
             std::ptrdiff_t{384 * kKiB + 24});
-  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.mail(5)) - arena,
+  EXPECT_EQ(reinterpret_cast<const std::byte*>(&peer.ring_counters(5)) - arena,
             std::ptrdiff_t{256 * kKiB + 5 * 64});
   EXPECT_EQ(peer.ring(3) - arena, std::ptrdiff_t{17 * kMiB + 3 * (4 * kMiB + 4 * kKiB)});
 }

@@ -18,7 +18,7 @@
 
 namespace tutti::launcher {
 
-/// What all workers of this node are told, beside their rank.
+/// The rendezvous as all workers of this node are told it.
 struct JobAddress {
   std::string master_addr;
   /// Left to the program: it may serve there what it likes.
@@ -32,11 +32,11 @@ struct JobAddress {
   std::string secret_file;
 };
 
-/// Where the workers of a job meet: its secret, and the store, which one node serves.
-class Meeting {
+/// The rendezvous of a job's workers: its secret, and the store, which one node serves.
+class NodeRendezvous {
  public:
   /// The options live longer than this.
-  explicit Meeting(const Options& options) : options_(options) {}
+  explicit NodeRendezvous(const Options& options) : options_(options) {}
 
   /// Once, before anything else.
   Status prepare();
@@ -47,7 +47,7 @@ class Meeting {
   /// On several nodes the launchers keep their store, and restarted workers have one of their own.
   /// Its port, on the node that serves it; absent elsewhere and at the first start.
   [[nodiscard]] std::optional<std::uint16_t> workers_port() const;
-  /// What the node that serves has told; 0: nothing.
+  /// The port that the serving node has announced; 0: none.
   void use_workers_port(std::uint16_t port);
   /// Goes on serving for those who are still there, at most `linger`, then ends.
   void close(std::chrono::milliseconds linger);

@@ -1,4 +1,4 @@
-#include "meeting.hpp"
+#include "node_rendezvous.hpp"
 
 #include <fmt/format.h>
 
@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <random>
 
+#include "base/fnv.hpp"
 #include "os/address.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
@@ -22,7 +23,7 @@ constexpr std::string_view kServe = "serve the store";
 
 }  // namespace
 
-Status Meeting::prepare() {
+Status NodeRendezvous::prepare() {
   address_.master_addr = options_.master_addr;
   run_id_ = options_.job_id;
   if (run_id_.empty() && options_.nnodes == 1) {
@@ -36,7 +37,7 @@ Status Meeting::prepare() {
   return prepare_secret();
 }
 
-Status Meeting::prepare_secret() {
+Status NodeRendezvous::prepare_secret() {
   if (!options_.secret_file.empty()) {
     auto secret = store::read_secret_file(options_.secret_file);
     if (!secret) return secret.status();
@@ -67,7 +68,7 @@ Status Meeting::prepare_secret() {
   return {};
 }
 
-Status Meeting::serve(int restart) {
+Status NodeRendezvous::serve(int restart) {
   if (restart > 0) address_.job = fmt::format("{} restart {}", run_id_, restart);
   if (restart > 0 && options_.nnodes > 1) {
     workers_server_.reset();
@@ -105,7 +106,7 @@ Status Meeting::serve(int restart) {
   return {};
 }
 
-Status Meeting::reserve(std::uint16_t port) {
+Status NodeRendezvous::reserve(std::uint16_t port) {
   auto reserved = os::reserve_port(port);
   if (!reserved) return reserved.status();
   auto bound = os::local_address(reserved->get());
@@ -115,7 +116,7 @@ Status Meeting::reserve(std::uint16_t port) {
   return {};
 }
 
-Status Meeting::start_server() {
+Status NodeRendezvous::start_server() {
   auto server = make_server(store_port_);
   if (!server) return server.status();
   server_ = std::move(*server);
@@ -123,7 +124,7 @@ Status Meeting::start_server() {
   return {};
 }
 
-Status Meeting::check_address() const {
+Status NodeRendezvous::check_address() const {
   auto addresses = os::Address::resolve(address_.master_addr, 0);
   if (!addresses) return Status(Errc::store, std::string(addresses.status().message()));
   // A name may be that of a service in front of this host, and an address may be forwarded to it.
@@ -144,32 +145,32 @@ Status Meeting::check_address() const {
   return last;
 }
 
-Result<std::unique_ptr<store::TcpServer>> Meeting::make_server(std::uint16_t port) const {
+Result<std::unique_ptr<store::TcpServer>> NodeRendezvous::make_server(std::uint16_t port) const {
   if (Status status = check_address(); !status) return status;
   store::TcpServerOptions server;
   server.address = store::listening_address(address_.master_addr, port);
-  server.secret = secret_.bytes;
+  server.identity.secret = secret_.bytes;
   server.secret_source = secret_.source;
   server.encrypt = options_.tls;
   server.link_timeout = server.hello_timeout = options_.link_timeout;
-  server.job = address_.job;
+  server.identity.job = base::fnv_of(address_.job);
   return store::TcpServer::start(std::move(server));
 }
 
-std::optional<std::uint16_t> Meeting::workers_port() const {
+std::optional<std::uint16_t> NodeRendezvous::workers_port() const {
   if (!workers_server_) return std::nullopt;
   return workers_server_->address().port();
 }
 
-void Meeting::use_workers_port(std::uint16_t port) {
+void NodeRendezvous::use_workers_port(std::uint16_t port) {
   if (port == 0) return;
   address_.store_port = port;
 }
 
-Status Meeting::explain(const Status& why, std::string_view what, std::uint16_t port) const {
+Status NodeRendezvous::explain(const Status& why, std::string_view what, std::uint16_t port) const {
   const std::string problem = fmt::format("cannot {}: {}; ", what, why.message());
   switch (why.code()) {
-    // What makes no sense anywhere, and must not be taken for another node's address.
+    // Addresses that are senseless on every node must not be taken for those of another node.
     case Errc::unsupported: return Status(Errc::invalid_argument, std::string(why.message()));
     case Errc::resource:
       return Status(
@@ -198,7 +199,7 @@ Status Meeting::explain(const Status& why, std::string_view what, std::uint16_t 
   }
 }
 
-void Meeting::close(std::chrono::milliseconds linger) {
+void NodeRendezvous::close(std::chrono::milliseconds linger) {
   if (workers_server_) workers_server_->close(linger);
   workers_server_.reset();
   if (server_) server_->close(linger);
@@ -206,7 +207,7 @@ void Meeting::close(std::chrono::milliseconds linger) {
   reserved_.reset();
 }
 
-TcpStoreOptions Meeting::store() const {
+TcpStoreOptions NodeRendezvous::store() const {
   TcpStoreOptions store;
   store.host = address_.master_addr;
   store.port = store_port_;

@@ -8,12 +8,12 @@ from typing import Any
 from tutti.distributed.constants import default_store_timeout
 from tutti.distributed.stores import FileStore, PrefixStore, Store, TCPStore
 
-Meeting = tuple[Store, int, int]
+Found = tuple[Store, int, int]
 _OURS = ("env", "tcp", "file")
-handlers: dict[str, Callable[..., Iterator[Meeting]]] = {}
+handlers: dict[str, Callable[..., Iterator[Found]]] = {}
 
 
-def register_rendezvous_handler(scheme: str, handler: Callable[..., Iterator[Meeting]]) -> None:
+def register_rendezvous_handler(scheme: str, handler: Callable[..., Iterator[Found]]) -> None:
     """Make URLs of that scheme known. `handler(url, timeout=...)` yields (store, rank, world_size)."""
     if scheme in handlers or scheme in _OURS:
         raise RuntimeError(f"Rendezvous handler for {scheme}:// already registered")
@@ -71,7 +71,7 @@ def with_rank(url: str, rank: int, world_size: int) -> str:
     return url + ("&" if "?" in url else "?") + "&".join(more)
 
 
-def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Iterator[Meeting]:
+def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -> Iterator[Found]:
     """Yields (store, rank, world_size) for a URL: env://, tcp://host:port?rank=&world_size=,
     file:///path?rank=&world_size=, or a registered scheme. A store over TCP has the job's secret, and is
     encrypted where TUTTI_TLS says so, as that of init_process_group."""
@@ -101,7 +101,7 @@ def _jobs_store(host: str, port: int, size: int | None, serve: bool, timeout: ti
                     encrypt=_tutti.Config.from_environment().tls, job=os.environ.get("TUTTI_JOB", ""))
 
 
-def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Meeting]:
+def _ours(scheme: str, url: str, timeout: timedelta) -> Iterator[Found]:
     parts, query = parsed(url), query_of(url)
 
     def wanted(name: str) -> int:

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tutti {
+
+/// Identifies one rank of one world of a job. Two processes connect only if job, generation, size
+/// and secret are equal. A store and its users are rank 0 of 1.
+struct JobIdentity {
+  int rank = 0;
+  int size = 1;
+  std::uint64_t job = 0;               ///< hash of the job's name
+  std::uint64_t generation = 0;        ///< distinguishes the worlds of a job
+  std::vector<std::byte> secret = {};  ///< empty: the job has none
+};
+
+}  // namespace tutti

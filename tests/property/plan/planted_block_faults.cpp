@@ -1,0 +1,224 @@
+#include <utility>
+
+#include "planted_faults.hpp"
+
+namespace tutti::verify::planted {
+
+using namespace plan;
+
+std::vector<Planted> block_faults() {
+  return {
+      {"not_divided", one_shot_all_reduce,
+       [](All& all) { nth(all[2], StepKind::reduce).last = false; }, Fault::not_divided},
+      {"not_divided_by_the_owner", direct_reduce_scatter,
+       [](All& all) { nth(all[2], StepKind::reduce).last = false; }, Fault::not_divided},
+      {"divided_before_it_is_complete",
+       binomial_all_reduce,
+       [](All& all) { nth(all[0], StepKind::reduce).last = true; },
+       Fault::divided_wrongly,
+       {Fault::wrong_order}},
+      {"divided_twice", two_level_all_reduce,
+       [](All& all) { nth(all[0], StepKind::reduce, 1).last = true; }, Fault::divided_wrongly},
+      {"partial_sums",
+       direct_reduce,
+       [](All& all) { all = build_all(binomial_reduce, one_host(kRanks), 0, kChunkBytes); },
+       Fault::several_passes,
+       {},
+       kCase,
+       {true, false}},
+      {"split_into_chunks",
+       direct_all_to_all,
+       [](All& all) {
+         Slice& slice = nth(all[1], StepKind::send).src.slice;
+         slice = block_chunk(slice.part, 0);
+       },
+       Fault::splits_used,
+       {},
+       kCase,
+       {false, true}},
+      {"split_posted_after_waiting",
+       direct_all_to_all,
+       [](All& all) {
+         const Step wait = take_out(all[1], StepKind::await_recv);
+         put_in(all[1], index_of(all[1], StepKind::recv, 2), wait);
+       },
+       Fault::splits_used,
+       {},
+       kCase,
+       {false, true}},
+      {"input_that_nobody_gave", direct_scatter,
+       [](All& all) {
+         Step copy = made(StepKind::copy);
+         copy.src = input(block(1));
+         copy.dst = output(block(1));
+         put_in(all[1], all[1].steps.size(), copy);
+       },
+       Fault::input_touched},
+      {"output_that_nobody_asked_for", direct_gather,
+       [](All& all) {
+         Step copy = made(StepKind::copy);
+         copy.src = input(block(1));
+         copy.dst = output(block(1));
+         put_in(all[1], all[1].steps.size(), copy);
+       },
+       Fault::output_touched},
+      {"own_block_forgotten", direct_all_gather, [](All& all) { take_out(all[1], StepKind::copy); },
+       Fault::not_written},
+      {"own_block_forgotten_in_place",
+       chunked_all_gather,
+       [](All& all) { take_out(all[1], StepKind::copy, 2); },
+       Fault::not_written,
+       {},
+       kInPlace},
+      {"block_of_another_rank",
+       direct_all_gather,
+       [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); },
+       Fault::out_of_bounds,
+       {Fault::wrong_element}},
+      {"run_of_other_blocks",
+       bruck_all_gather,
+       [](All& all) { nth(all[0], StepKind::send, 1).src.slice.part = 1; },
+       Fault::wrong_element,
+       {Fault::undefined_read, Fault::early_read}},
+      {"block_that_is_not_there",
+       one_shot_all_gather,
+       [](All& all) { nth(all[0], StepKind::copy, 2).src.slice.part = kRanks; },
+       Fault::out_of_bounds,
+       {Fault::not_written}},
+      {"wrong_block", direct_scatter,
+       [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); }, Fault::wrong_element},
+      {"wrong_block_of_uneven_ones",
+       direct_all_to_all,
+       [](All& all) { nth(all[0], StepKind::send).src.slice = block(2); },
+       Fault::size_mismatch,
+       {},
+       {9, 0, 1, false, 3}},
+      {"block_for_somebody_else",
+       one_shot_all_to_all,
+       [](All& all) { nth(all[1], StepKind::copy, 4).src.slice = block(0); },
+       Fault::wrong_element,
+       {Fault::not_written}},
+      {"whole_of_what_is_a_list", direct_all_gather,
+       [](All& all) { nth(all[0], StepKind::send).src.slice = whole(); }, Fault::malformed},
+      {"fewer_slots_of_blocks", chunked_reduce_scatter,
+       [](All& all) {
+         for (Schedule& s : all) {
+           for (Step& step : s.steps) {
+             for (Expr* slot : {&step.dst.slot, &step.src.slot}) {
+               if (slot->mod == 4 * kRanks) slot->mod = 2 * kRanks;
+             }
+           }
+         }
+       },
+       Fault::early_reuse},
+      {"sum_of_a_ring_that_claims_the_tree", ring_reduce_scatter,
+       [](All& all) {
+         for (Schedule& s : all) s.order = OrderClass::binomial;
+       },
+       Fault::wrong_order},
+      {"halves_in_another_order", binomial_reduce,
+       [](All& all) {
+         Step& merge = nth(all[0], StepKind::reduce, 0);
+         merge.ranks.first = kRanks - 1;
+         nth(all[0], StepKind::recv, 0).dst.slot = 0;
+       },
+       Fault::wrong_order},
+      {"pair_that_is_not_waited_for",
+       doubling_all_reduce,
+       [](All& all) { take_out(all[0], StepKind::await_recv, 1); },
+       Fault::undefined_read,
+       {Fault::unmatched_message}},
+      {"pair_that_is_added_again",
+       doubling_all_reduce,
+       [](All& all) { nth(all[0], StepKind::reduce, 1).src.slot = 1; },
+       Fault::added_twice,
+       {Fault::not_added, Fault::divided_wrongly}},
+      {"halves_that_claim_the_tree", halving_reduce_scatter,
+       [](All& all) {
+         for (Schedule& s : all) s.order = OrderClass::binomial;
+       },
+       Fault::wrong_order},
+      {"other_half", halving_reduce_scatter,
+       [](All& all) { nth(all[0], StepKind::send).src.slice = blocks(0, 2); },
+       Fault::wrong_element},
+      {"line_of_a_host_not_awaited",
+       two_level_gather,
+       [](All& all) { take_out(all[0], StepKind::await_line); },
+       Fault::stage_unknown,
+       {Fault::not_written}},
+      {"told_before_it_is_staged",
+       two_level_scatter,
+       [](All& all) {
+         const Step told = take_out(all[0], StepKind::signal);
+         put_in(all[0], index_of(all[0], StepKind::copy), told);
+       },
+       Fault::early_read,
+       {Fault::undefined_read}},
+      {"rank_of_a_host_left_out",
+       two_level_reduce,
+       [](All& all) { nth(all[0], StepKind::reduce).ranks.count = kRanks - 1; },
+       Fault::not_added,
+       {Fault::divided_wrongly}},
+      {"owner_reduces_before_all_have_staged",
+       slice_owner_reduce,
+       [](All& all) { take_out(all[1], StepKind::await); },
+       Fault::early_read,
+       {Fault::early_reuse, Fault::undefined_read}},
+      {"shape_of_another", slice_owner_all_reduce,
+       [](All& all) {
+         for (Schedule& s : all) s.shape = Schedule::Shape::one_shot;
+       },
+       Fault::wrong_shape},
+      {"one_shot_that_takes_its_own_input", one_shot_all_reduce,
+       [](All& all) { nth(all[2], StepKind::reduce).own_input = true; }, Fault::wrong_shape},
+      {"shared_one_shot_with_another_counter", shared_one_shot_all_reduce,
+       [](All& all) {
+         for (Schedule& s : all) {
+           nth(s, StepKind::claim).counter = 0;
+           nth(s, StepKind::signal).counter = 0;
+         }
+       },
+       Fault::wrong_shape},
+      {"rank_too_many_in_a_scan",
+       one_shot_exclusive_scan,
+       [](All& all) { nth(all[2], StepKind::reduce).ranks.count = 3; },
+       Fault::added_twice,
+       {Fault::not_added}},
+      {"rank_left_out_of_a_scan", chunked_scan,
+       [](All& all) { nth(all[3], StepKind::reduce).ranks.count = 3; }, Fault::not_added},
+      {"first_rank_left_out_of_a_scan",
+       exchange_scan,
+       [](All& all) {
+         RankSet& ranks = nth(all[2], StepKind::reduce).ranks;
+         ranks = ranks_from(1, 2);
+         nth(all[2], StepKind::reduce).src.slot = 1;
+       },
+       Fault::not_added,
+       {Fault::divided_wrongly}},
+      {"scan_in_two_steps",
+       exchange_scan,
+       [](All& all) {
+         // Slot 1 becomes the sum of slots 0 and 1, and is added with the others.
+         const std::size_t at = index_of(all[3], StepKind::reduce);
+         Step first = all[3].steps[at];
+         first.dst = scratch(1, whole());
+         first.ranks = ranks_from(0, 2);
+         put_in(all[3], at, first);
+         Step& rest = nth(all[3], StepKind::reduce, 1);
+         rest.ranks = ranks_from(1, 3);
+         rest.src.slot = 1;
+       },
+       Fault::several_passes,
+       {Fault::divided_wrongly, Fault::wrong_order}},
+      {"mean_of_one_rank_in_a_scan", exchange_exclusive_scan,
+       [](All& all) { nth(all[1], StepKind::reduce).last = true; }, Fault::divided_wrongly},
+      {"output_of_an_exclusive_scans_first_rank", one_shot_exclusive_scan,
+       [](All& all) {
+         all[0].steps.push_back(nth(all[1], StepKind::reduce));
+         all[0].steps.back().ranks.count = 1;
+       },
+       Fault::output_touched},
+  };
+}
+
+}  // namespace tutti::verify::planted

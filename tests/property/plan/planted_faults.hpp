@@ -1,0 +1,83 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <ostream>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "plan/program.hpp"
+#include "proof_cases.hpp"
+
+// Right schedules with one thing made wrong. The prover must say of each what it is.
+namespace tutti::verify::planted {
+
+using plan::Expr;
+using plan::Schedule;
+using plan::Shape;
+using plan::Step;
+using plan::StepKind;
+
+using All = std::vector<Schedule>;
+
+inline constexpr int kRanks = 4;
+// Seven chunks of eight elements: every slot is used again, every rank has a part of each chunk.
+inline constexpr ProofCase kCase{56, 8, 1, false};
+inline constexpr ProofCase kInPlace{56, 8, 1, true};
+
+/// Index of the n-th step of a kind.
+inline std::size_t index_of(const Schedule& s, StepKind kind, int n = 0) {
+  for (std::size_t at = 0; at < s.steps.size(); ++at) {
+    if (s.steps[at].kind == kind && n-- == 0) return at;
+  }
+  ADD_FAILURE() << "no such step";
+  return 0;
+}
+
+inline Step& nth(Schedule& s, StepKind kind, int n = 0) { return s.steps[index_of(s, kind, n)]; }
+
+inline void move_targets(Schedule& s, std::size_t from, std::int32_t by) {
+  for (Step& step : s.steps) {
+    if (step.jump > static_cast<std::int32_t>(from)) step.jump += by;
+  }
+}
+
+inline Step take_out(Schedule& s, StepKind kind, int n = 0) {
+  const std::size_t at = index_of(s, kind, n);
+  Step step = s.steps[at];
+  s.steps.erase(s.steps.begin() + static_cast<std::ptrdiff_t>(at));
+  move_targets(s, at, -1);
+  return step;
+}
+
+inline void put_in(Schedule& s, std::size_t at, const Step& step) {
+  move_targets(s, at, 1);
+  s.steps.insert(s.steps.begin() + static_cast<std::ptrdiff_t>(at), step);
+}
+
+inline Step made(StepKind kind) {
+  Step step;
+  step.kind = kind;
+  return step;
+}
+
+struct Planted {
+  std::string_view name;
+  Schedule (*build)(const Shape&);
+  void (*plant)(All& all);
+  Fault fault;
+  std::set<Fault> follows = {};  ///< what comes of it and may be told too
+  ProofCase c = kCase;
+  Claims claims = {};
+};
+
+inline std::ostream& operator<<(std::ostream& out, const Planted& p) { return out << p.name; }
+
+/// Steps that are missing, in another order, or name something else.
+[[nodiscard]] std::vector<Planted> step_faults();
+/// Blocks, sums and shapes that are not those of the collective.
+[[nodiscard]] std::vector<Planted> block_faults();
+
+}  // namespace tutti::verify::planted

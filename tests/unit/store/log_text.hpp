@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "store/log.hpp"
+
+// Records of a file store's log as text.
+namespace tutti::store {
+
+inline std::string text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+inline std::string change(const std::string& key, const std::string& value) {
+  Request request;
+  request.op = Op::set;
+  request.keys = {key};
+  request.values = {value};
+  return text_of(encode_change(request));
+}
+
+}  // namespace tutti::store
