@@ -361,7 +361,8 @@ TEST(TcpDialling, NamesAForeignServer) {
           os::send_some(server.taken.back().get(), std::as_bytes(std::span("HTTP/1.1 400"))));
   });
   EXPECT_EQ(why.code(), Errc::refused) << why.message();
-  EXPECT_NE(why.message().find("does not speak tutti's protocol"), std::string::npos) << why.message();
+  EXPECT_NE(why.message().find("does not speak tutti's protocol"), std::string::npos)
+      << why.message();
 }
 
 TEST(TcpDialling, TriesAgainWhenItIsHungUpOn) {

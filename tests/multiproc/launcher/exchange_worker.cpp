@@ -20,8 +20,8 @@ int main() {
     const auto blob = [&](int rank) {
       return "round " + std::to_string(round) + " rank " + std::to_string(rank);
     };
-    auto all = exchange(*joined->store, "test", joined->identity.rank, joined->identity.size, blob(joined->identity.rank),
-                        Clock::now() + std::chrono::seconds(20));
+    auto all = exchange(*joined->store, "test", joined->identity.rank, joined->identity.size,
+                        blob(joined->identity.rank), Clock::now() + std::chrono::seconds(20));
     if (!all) {
       std::fprintf(stderr, "%s\n", std::string(all.status().message()).c_str());
       return 1;
