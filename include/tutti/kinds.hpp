@@ -83,7 +83,7 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
   return kKindTraits[static_cast<int>(kind)];
 }
 
-/// Moves elements, and is one of the operations that all ranks of a group number alike.
+/// All but send and recv: the operations that all ranks of a group number alike.
 [[nodiscard]] constexpr bool is_collective(Kind kind) noexcept {
   return traits_of(kind).layout != Layout::pair;
 }

@@ -13,7 +13,7 @@ namespace tutti::python {
 /// group that ends calls nobody back.
 ///
 /// The progress thread, which never takes the GIL, puts it into a queue when the operation is done;
-/// whoever calls into the module next with the GIL drops it (decision D5).
+/// whoever calls into the module next with the GIL drops it.
 class Kept {
  public:
   /// Hands over to `work`'s end: afterwards `work` is detached. Needs the GIL.

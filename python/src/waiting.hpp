@@ -19,7 +19,7 @@ inline constexpr auto kSlice = std::chrono::milliseconds(50);
 
 /// Waits until it is done, without the GIL, and throws what went wrong. Ctrl-C, or anything else
 /// that a signal handler throws, breaks the group with the cause "interrupted", because a rank that
-/// leaves an operation is out of step with the others (decision D7), and is thrown on.
+/// leaves an operation is out of step with the others, and is thrown on.
 void wait_interruptibly(ProcessGroup& group, Work& work);
 
 /// Breaks `group`, here and everywhere: this rank was interrupted.

@@ -131,7 +131,8 @@ void ProcessGroup::check_supported(const Collective& call, const TensorView& vie
 
 Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout,
                           bool asynchronous) {
-  if (call.kind == Kind::send || call.kind == Kind::recv) {
+  if (call.kind == Kind::send ||
+      call.kind == Kind::recv) {  // of bindings; C++ has point_to_point.cpp
     check_transfer(call, timeout);
     return start_transfer(call, asynchronous);
   }

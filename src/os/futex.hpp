@@ -18,7 +18,7 @@ void futex_wake(FutexWord& word, int count, bool shared) noexcept;
 /// A full fence of this thread: what it has stored is seen before what it loads next.
 /// (Spelled so in the source because GCC's thread sanitizer has no std::atomic_thread_fence.)
 inline void full_fence() noexcept { __sync_synchronize(); }
-/// A full fence in every thread of every registered process of the machine (C3: whoever goes to
+/// A full fence in every thread of every registered process of the machine (whoever goes to
 /// sleep pays, so that a publisher needs no fence). False where the system does not have it.
 [[nodiscard]] bool global_fence() noexcept;
 /// Takes part in other processes' global_fence. False where the system does not have it.

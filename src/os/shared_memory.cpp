@@ -110,7 +110,7 @@ Result<Mapping> map_shared(const Fd& memfd, std::size_t size, bool writable) {
   const int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
   void* const data = ::mmap(nullptr, size, protection, MAP_SHARED | MAP_NORESERVE, memfd.get(), 0);
   if (data == MAP_FAILED) return failed("mmap of shared memory");
-  ::madvise(data, size, MADV_DONTFORK);  // decisions D8: a forked child must not write our lines
+  ::madvise(data, size, MADV_DONTFORK);  // a forked child must not write our lines
   ::madvise(data, size, MADV_DONTDUMP);  // a core file would be as large as all arenas together
   return Mapping(static_cast<std::byte*>(data), size);
 }

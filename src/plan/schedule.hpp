@@ -134,7 +134,7 @@ struct Operand {
 enum class StepKind : std::uint8_t {
   publish,  ///< write this rank's line: fingerprint, and where its stage lies. Once, region only.
   await_line,  ///< wait for the lines of `ranks` and compare their fingerprints
-  agree,       ///< from here on outputs may be written (decisions A3)
+  agree,       ///< from here on outputs may be written
   copy,        ///< dst <- src (src may be a peer's stage)
   reduce,      ///< dst <- the sources, combined in the order of the binomial tree over them
   signal,      ///< own counter `counter` := value; nothing where value is below 1
@@ -194,14 +194,14 @@ struct Step {
 /// Counters per operation and rank. Each has one writer and only grows.
 inline constexpr int kCounters = 2;
 
-/// Which order of additions a schedule has (decisions A4). Automatic selection takes only
+/// Which order of additions a schedule has. Automatic selection takes only
 /// `binomial` for operations that round.
 enum class OrderClass : std::uint8_t {
   binomial,  ///< the lowest-bit binomial tree over ranks, whatever size and chunking
   other,     ///< exact operations only, unless asked for by name
 };
 
-/// Equal for which ranks? Declared by the builder, checked by the prover up to 64 ranks (B5).
+/// Equal for which ranks? Declared by the builder, checked by the prover up to 64 ranks.
 enum class Symmetry : std::uint8_t { none, rotation, reflection_xor, per_host };
 
 /// What a slot holds, see Schedule::slot_parts.

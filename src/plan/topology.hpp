@@ -11,7 +11,8 @@ struct Topology {
   int hosts = 1;
   int max_per_host = 1;
   /// Every host holds the same power of two of consecutive ranks (the last host may have fewer, a
-  /// single one any number): then a two-level sum has the order of decisions A4.
+  /// single one any number): then a two-level sum has the order of the binomial tree
+  /// (docs/semantics.md).
   bool aligned = true;
   std::uint64_t id = 0;  ///< hash of host_of: equal groupings have equal ones
 

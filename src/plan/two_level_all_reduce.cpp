@@ -2,7 +2,7 @@
 
 // The leader of a host adds what its ranks have staged; the leaders exchange these sums; each
 // leader stages the result for its host. Hosts must be aligned: then a host's sum is a subtree of
-// the tree of decisions A4. Where they are not, the direct algorithm takes its place.
+// the binomial tree (docs/semantics.md). Where they are not, the direct algorithm takes its place.
 namespace tutti::plan {
 namespace {
 

@@ -6,7 +6,7 @@ namespace tutti::plan {
 
 // The ranks of a lane own the lane's blocks: each adds, for each of them, what the ranks of its
 // host have staged, and sends the sum to its owner, who adds the sums of the hosts. Hosts must be
-// aligned: then a host's sum is a subtree of the tree of decisions A4.
+// aligned: then a host's sum is a subtree of the binomial tree (docs/semantics.md).
 // Round i stages chunk i + 1, adds the host's chunk i and finishes chunk i - 1. Why slots are free:
 // - staging as in chunked_reduce_scatter;
 // - a sum of chunk i was sent from where that of chunk i + kBlockSlots is made: what came from its

@@ -19,7 +19,7 @@ struct FrameHeader {
   std::uint8_t type = 0;            ///< FrameType
   std::uint8_t flags = 0;
   std::uint16_t reserved = 0;
-  std::uint64_t group = 0;        ///< group id (decisions E7)
+  std::uint64_t group = 0;        ///< group id
   std::uint64_t seq = 0;          ///< number of the operation in its group
   std::uint64_t fingerprint = 0;  ///< what the sender believes it is doing
   std::uint64_t offset =
@@ -87,11 +87,10 @@ class Transport {
   virtual void send(int peer, const FrameHeader& header, const std::byte* payload,
                     std::uint64_t token) noexcept = 0;
   /// Copies what is queued for this peer into memory of the transport: from here on no payload
-  /// handed over before is read, so a failed operation can give the caller's memory back (decisions
-  /// A6).
+  /// handed over before is read, so a failed operation can give the caller's memory back.
   virtual void keep_payloads(int peer) noexcept = 0;
   /// The rest of the payload that is arriving from this peer is read and dropped, without on_frame:
-  /// from here on the memory that on_header gave is not touched (decisions A6).
+  /// from here on the memory that on_header gave is not touched.
   virtual void drop_arriving(int /*peer*/) noexcept {}
   /// Moves bytes both ways, without blocking; calls the sink. Returns true if anything happened.
   virtual bool poll() noexcept = 0;

@@ -10,7 +10,7 @@
 #include "plan/builders.hpp"
 #include "plan/schedule.hpp"
 
-// Proofs about schedules (decisions B4). Lines, counters with one writer each and channels that are
+// Proofs about schedules. Lines, counters with one writer each and channels that are
 // first in, first out make a set of schedules a Kahn network: what one execution of all ranks does
 // is what every interleaving does, as long as no two accesses to the same memory are unordered; and
 // vector clocks see every such pair in that one execution. A claim is the one step with several

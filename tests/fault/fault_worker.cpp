@@ -208,7 +208,7 @@ void disagree(tutti::ProcessGroup& world, const std::string& what, std::size_t c
     say("unchanged", "%d", unchanged());
     throw;
   }
-  // The root of a broadcast, and who was served by it, may learn it at the next call (A1).
+  // The root of a broadcast, and who was served by it, may learn it at the next call.
   world.barrier().wait();
 }
 

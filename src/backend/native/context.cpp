@@ -26,7 +26,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-/// Contexts that are alive, so that the end of the process is a leave and not a death (A7).
+/// Contexts that are alive, so that the end of the process is a leave and not a death.
 struct Living {
   std::mutex mutex;
   std::set<Context*> contexts;

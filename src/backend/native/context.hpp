@@ -20,7 +20,7 @@
 
 namespace tutti::native {
 
-/// Everything of one rank: mesh, arena, doorbell, liveness, engine (decision D1). Shared by all
+/// Everything of one rank: mesh, arena, doorbell, liveness, engine. Shared by all
 /// groups of a world; ends with the last of them.
 class Context {
  public:
@@ -39,7 +39,7 @@ class Context {
   [[nodiscard]] const std::string& whereabouts(int global) const {
     return engine_->world().whereabouts[static_cast<std::size_t>(global)];
   }
-  /// We are a child of the process that made this context: nothing here may be used (D8).
+  /// We are a child of the process that made this context: nothing here may be used.
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
   /// Contexts of this process.
   [[nodiscard]] static int alive() noexcept;

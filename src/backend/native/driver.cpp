@@ -152,7 +152,7 @@ Driver::~Driver() { ProgressThread::remove(*this); }
 std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
                              bool asynchronous) noexcept {
   driver_lock_.lock();
-  // Somebody who has not waited for the last operation will not wait for this one soon either (D3).
+  // Somebody who has not waited for the last operation will not wait for this one soon either.
   const bool undriven = asynchronous || is_large(call) ||
                         (engine_.busy() && callers_.load(std::memory_order_relaxed) == 0);
   const std::uint64_t ticket = engine_.submit(group, call, asynchronous);
@@ -264,7 +264,7 @@ void Driver::look_around() noexcept {
 }
 
 /// Between the store of the park word and the last look. Publishers look at the word behind their
-/// publication without a fence: membarrier's acts on their CPUs (C3). Without it both sides fence:
+/// publication without a fence: membarrier's acts on their CPUs. Without it both sides fence:
 /// on ARM a later acquire load may else be done before an earlier sequential store is seen.
 void Driver::fence_before_sleep() const noexcept {
   if (options_.sleepers_fence) (void)os::global_fence();

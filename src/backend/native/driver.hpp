@@ -19,7 +19,7 @@ class Host;
 
 namespace tutti::native {
 
-/// Decides which thread runs the engine, and how a caller waits (decisions D2-D4). docs/threads.md
+/// Decides which thread runs the engine, and how a caller waits. docs/threads.md
 /// tells it in prose.
 class Driver {
  public:

@@ -8,7 +8,7 @@
 
 namespace tutti::native {
 
-/// The right to drive the engine: a small lock whose holder can see that others want it (D2).
+/// The right to drive the engine: a small lock whose holder can see that others want it.
 class DriverLock {
  public:
   using Deadline = std::chrono::steady_clock::time_point;

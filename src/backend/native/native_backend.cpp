@@ -133,7 +133,7 @@ Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::stri
   if (ranks.empty()) return static_cast<Backend*>(nullptr);  // nothing here needs the others
   engine::GroupSpec spec;
   spec.name = std::move(name);
-  // Decision E7: equal on all members because the parent's calls are counted alike everywhere.
+  // Equal on all members because the parent's calls are counted alike everywhere.
   const std::uint64_t calls = context_->driver().with([&] { return group_->submitted; });
   std::string identity = std::to_string(group_->id) + "/" + std::to_string(calls);
   for (const int rank : ranks) {

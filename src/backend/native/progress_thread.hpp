@@ -4,7 +4,7 @@ namespace tutti::native {
 
 class Driver;
 
-/// The one thread of the process that advances what nobody waits for (decision D3). Starts with the
+/// The one thread of the process that advances what nobody waits for. Starts with the
 /// first driver that needs it; sleeps in epoll and never spins.
 class ProgressThread {
  public:

@@ -4,7 +4,7 @@
 
 #include "transport/region.hpp"
 
-// How a rank that sleeps is woken by another of its host (decisions C3, D3).
+// How a rank that sleeps is woken by another of its host.
 namespace tutti::transport::shm {
 
 /// Wakes whoever sleeps for this rank: the slow half of `ring`.

@@ -26,7 +26,7 @@ namespace tutti::transport::shm {
 namespace {
 
 // Ranks that are threads of one process use one mapping: a sanitizer that watches addresses would
-// see nothing through two (decisions D1).
+// see nothing through two.
 struct InProcess {
   std::mutex mutex;
   std::map<std::uint64_t, std::pair<std::shared_ptr<os::Mapping>, std::shared_ptr<os::Mapping>>>

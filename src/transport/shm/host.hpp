@@ -37,7 +37,7 @@ struct HostAddress {
   bool fence = false;                 ///< takes part in membarrier
 };
 
-/// This rank's share of the memory of its host, and its view of the others' (decisions C1, C6).
+/// This rank's share of the memory of its host, and its view of the others'.
 class Host {
  public:
   using Deadline = std::chrono::steady_clock::time_point;
@@ -60,7 +60,7 @@ class Host {
   [[nodiscard]] int event_fd() const noexcept { return event_.get(); }
   /// Local indexes of ranks whose process has ended since the last call. Costs one system call.
   [[nodiscard]] const std::vector<int>& ended();
-  /// Says that we end in peace; from now on our end disturbs nobody (decisions A7).
+  /// Says that we end in peace; from now on our end disturbs nobody.
   void leave() noexcept;
 
  private:

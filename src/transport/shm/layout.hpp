@@ -11,7 +11,7 @@
 // Each rank has an *arena*, which only it can write (the others map it over a read-only
 // descriptor), and a *page*, which every rank of the host may write: the doorbell and the break
 // words. There is no lock, list or allocator in shared memory: counters with one writer each that
-// only grow, and one compare-and-swap word per group for the break record (decisions C1-C3).
+// only grow, and one compare-and-swap word per group for the break record.
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
@@ -27,7 +27,7 @@ inline constexpr std::size_t kRingBytes =
 inline constexpr std::size_t kStagingBytes = 4 * 1024 * 1024;
 inline constexpr int kFlightLines = 1024;
 
-/// The hot half of an arrival line (C3). The writer fills payload and fingerprint, then releases
+/// The hot half of an arrival line. The writer fills payload and fingerprint, then releases
 /// `epoch` = the operation's number; the reader acquires it.
 struct alignas(64) Arrival {
   std::atomic<std::uint64_t> epoch;
@@ -91,7 +91,7 @@ struct ArenaHeader {
   std::uint64_t job;
   std::uint64_t generation;
   std::uint64_t start_time;                     ///< reserved: 0 today
-  alignas(64) std::atomic<std::uint32_t> left;  ///< 1: this rank has ended in peace (A7)
+  alignas(64) std::atomic<std::uint32_t> left;  ///< 1: this rank has ended in peace
   std::atomic<std::uint32_t>
       remote_cache;  ///< 1: to take over what others stage in their caches is dear here
 };
@@ -138,7 +138,7 @@ inline constexpr std::size_t kArenaBytes = std::size_t{4} << 30;
 inline constexpr std::size_t kArenaBytes = std::size_t{64} << 30;
 #endif
 
-/// The break record of a group in a page: one compare-and-swap from 0 (E5). Errc 8 bits | 0 8 |
+/// The break record of a group in a page: one compare-and-swap from 0. Errc 8 bits | 0 8 |
 /// reporter's local index 16 | culprit's rank in the group + 1 (0: nobody) 32.
 [[nodiscard]] constexpr std::uint64_t break_word(std::uint8_t code, int reporter,
                                                  int culprit) noexcept {

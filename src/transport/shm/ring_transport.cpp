@@ -196,7 +196,7 @@ bool RingTransport::populate(Peer& to, std::size_t end) noexcept {
 
 void RingTransport::say_written(Peer& to, std::uint64_t word) noexcept {
   to.mine->written.store(word, std::memory_order_release);  // pairs with poll
-  // A full fence, as in Engine::ring_all.
+  // A full fence, as in RegionChannel::ring_all.
   if (options_.publish_fence) __sync_synchronize();
   ring(*to.region);
 }

@@ -12,7 +12,7 @@
 
 namespace tutti::transport {
 
-/// Frames that wait for the socket: few, so that an abort passes soon (decisions E3). No I/O.
+/// Frames that wait for the socket: few, so that an abort passes soon. No I/O.
 class SendQueue {
  public:
   static constexpr std::size_t kFrames = 4;

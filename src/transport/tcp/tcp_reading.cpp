@@ -13,7 +13,7 @@
 namespace tutti::transport {
 namespace {
 
-// Per connection and poll, so that a driver can give way (decisions D2).
+// Per connection and poll, so that a driver can give way.
 constexpr std::size_t kReadPerPoll = 256 * 1024;
 // A payload with at least so much missing is read right into the sink's memory, with no more than
 // the next head behind it: what is read ahead of a head has to be copied.
