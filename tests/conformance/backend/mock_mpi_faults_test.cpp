@@ -253,9 +253,9 @@ TEST(MockMpiFaults, EveryCallWithTensorsInMpiSaysSo) {
   std::vector<float> second(4, 1);
   run_mock_mpi(mpi, impatient(), [&](ProcessGroup& world) {
     if (world.rank() == 0) return until_broken(world);
+    mpi.rank(1).set_cancels(false);
     Work receives = world.irecv(first, 0, {.timeout = 10ms});
     // Its tensor stays in MPI, though it is another call that is late.
-    mpi.rank(1).set_cancels(false);
     Work other = world.irecv(second, 0, {.tag = 1});
     EXPECT_THROW(receives.wait(), TimeoutError);
     EXPECT_THROW(other.wait(), TimeoutError);

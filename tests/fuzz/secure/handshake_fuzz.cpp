@@ -57,7 +57,7 @@ enum class Mismatch { none, no_secret, secret, other_secret, job, generation, pe
 
 /// A rank of the job; for a store all are 0.
 Party party_of(int rank, bool encrypts, Purpose purpose) {
-  return {purpose == Purpose::store ? 0 : rank, 4, 7, 2, kSecret, encrypts, purpose};
+  return {{purpose == Purpose::store ? 0 : rank, 4, 7, 2, kSecret}, encrypts, purpose};
 }
 
 /// The dialler as it would be with that mismatch.
