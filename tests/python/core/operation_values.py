@@ -1,5 +1,7 @@
 """Inputs of the operations that operation_cases.py tests, their layouts, and what comes of them."""
 
+import math
+
 import ml_dtypes
 import numpy as np
 from tutti import ReduceOp
