@@ -250,8 +250,6 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   world.populate = os::populate;
   world.publish_fence = !fences;
   world.algorithms = config_.algorithms;
-  host_->regions().header().job = options.identity.job;
-  host_->regions().header().generation = options.identity.generation;
   engine_ = std::make_unique<engine::Engine>(std::move(world));
   // Ranks that share our CPUs, whatever their network namespace.
   std::vector<const transport::shm::HostAddress*> sharing;

@@ -117,7 +117,6 @@ Result<std::unique_ptr<Host>> Host::prepare(int rank, const std::string& host_id
   header->version = kLayoutVersion;
   header->rank = rank;
   header->pid = worker_address.pid;
-  header->arena_bytes = kArenaBytes;
   {
     const std::lock_guard lock(in_process().mutex);
     in_process().by_nonce[worker_address.nonce] = {host->arena_, host->page_};
@@ -170,6 +169,12 @@ Status Host::map_peer(int local, const HostAddress& worker_address, Shared share
   if (peer.header().magic != kMagic || peer.header().version != kLayoutVersion) {
     return Status(Errc::refused, "rank " + std::to_string(peer.rank) +
                                      " on this host runs another version of tutti");
+  }
+  if (peer.header().rank != peer.rank || peer.header().pid != worker_address.pid) {
+    return Status(Errc::refused, "the memory that came for rank " + std::to_string(peer.rank) +
+                                     " on this host is that of rank " +
+                                     std::to_string(peer.header().rank) + ", process " +
+                                     std::to_string(peer.header().pid));
   }
   death_pipes_[index] = {std::move(shared.process), std::move(shared.pipe)};
   return Status();

@@ -124,7 +124,6 @@ Status Host::join(const std::vector<int>& ranks, const std::vector<HostAddress>&
       return s;
     }
   }
-  reinterpret_cast<ArenaHeader*>(arena_->data())->local_index = regions_.self;
   listener_.reset();
   own_ = Shared{};
   return Status();

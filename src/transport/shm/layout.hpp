@@ -15,7 +15,7 @@
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"
-inline constexpr std::uint32_t kLayoutVersion = 6;
+inline constexpr std::uint32_t kLayoutVersion = 7;
 
 inline constexpr int kWindow = 8;                ///< operations of a group in flight
 inline constexpr int kCounters = 2;              ///< counters of an operation
@@ -45,7 +45,6 @@ static_assert(sizeof(Arrival) == 64);
 /// The cold half: the call itself, read only when fingerprints differ.
 struct alignas(64) CallRecord {
   std::uint64_t call[3];
-  std::uint64_t reserved[5];
 };
 static_assert(sizeof(CallRecord) == 64);
 
@@ -85,12 +84,7 @@ struct ArenaHeader {
   std::uint64_t magic;
   std::uint32_t version;
   std::int32_t rank;  ///< global
-  std::int32_t local_index;
   std::int32_t pid;
-  std::uint64_t arena_bytes;
-  std::uint64_t job;
-  std::uint64_t generation;
-  std::uint64_t start_time;                     ///< reserved: 0 today
   alignas(64) std::atomic<std::uint32_t> left;  ///< 1: this rank has ended in peace
   std::atomic<std::uint32_t>
       remote_cache;  ///< 1: to take over what others stage in their caches is dear here

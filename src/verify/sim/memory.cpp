@@ -75,9 +75,7 @@ Memory::Memory(std::vector<int> host_of) : host_of_(std::move(host_of)) {
     header.magic = shm::kMagic;
     header.version = shm::kLayoutVersion;
     header.rank = static_cast<int>(rank);
-    header.local_index = regions.self;
     header.pid = static_cast<int>(rank) + 1;
-    header.arena_bytes = kBytes;
   }
 }
 

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sched.h>
@@ -98,6 +99,16 @@ TEST_F(SharedMemory, IsJoinedByAllRanks) {
   expect_joined();
   EXPECT_EQ(hosts[1]->regions().peers.size(), 3U);
   EXPECT_EQ(hosts[1]->regions().peers[2].header().rank, 2);
+}
+
+TEST_F(SharedMemory, OfAnotherProcessThanWasToldIsRefused) {
+  worker_addresses[1].pid += 1;
+  const std::vector<Status> outcomes = join();
+  for (const std::size_t rank : {0U, 2U}) {
+    EXPECT_EQ(outcomes[rank].code(), Errc::refused) << outcomes[rank].message();
+    EXPECT_THAT(std::string(outcomes[rank].message()),
+                testing::HasSubstr("is that of rank 1, process " + std::to_string(::getpid())));
+  }
 }
 
 TEST_F(SharedMemory, SilentConnectionsDelayNobody) {
