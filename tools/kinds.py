@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The table of what ranks agree about in each operation, in docs/fingerprint.md, from the table of kinds.
+"""The reference tables of the operations, from the table of kinds: docs/semantics.md and docs/fingerprint.md.
 
-    kinds.py            prints the table
-    kinds.py --write    puts it into the page
+    kinds.py            prints the tables
+    kinds.py --write    puts them into the pages
 
 The numbers are those of `enum class Kind` (include/tutti/collective.hpp), all else the rows of kKindTraits
-(include/tutti/kinds.hpp). check_docs.py looks that the page has this table, and that docs/algorithms.md names
-each algorithm of src/plan/select.cpp; stubs.py reads the rows, too.
+(include/tutti/kinds.hpp). check_docs.py looks that the pages have these tables, that every place of an operation
+(PLACES) has each kind, and that docs/algorithms.md names each algorithm of src/plan/select.cpp. stubs.py reads the
+rows, too; the plug-in for torch has a table of its own, which does not compile without a kind (torch/src/operations.hpp).
 """
 
 import argparse
@@ -18,7 +19,24 @@ import sys
 ALGORITHMS = ("src/plan/select.cpp", "docs/algorithms.md")
 NUMBERS = "include/tutti/collective.hpp"
 TABLE = "include/tutti/kinds.hpp"
-PAGE = "docs/fingerprint.md"
+# Where each kind must stand, in which form, and those that a place leaves out on purpose.
+PLACES = {
+    "include/tutti/process_group.hpp": (r"^  Work .*\b{}\(|^  .* {}\(", ()),
+    "src/plan/select.cpp": ("Kind::{},", ("new_group", "send", "recv")),
+    "python/src/collectives.cpp": (r'def\("{}",', ("new_group", "send", "recv")),
+    "python/tutti/distributed/collectives.py": (r"^def {}\(", ("new_group", "send", "recv")),
+    "bench/operations.cpp": ("Kind::{},", ("new_group", "recv")),
+    "bench/peers/mpi_worker.cpp": ("Operation::{}:", ("new_group", "recv")),
+    "tests/support/operations.hpp": ("Kind::{}[,}]", ("recv",)),
+    "tests/python/core/operation_cases.py": (r"^def {}\(", ("barrier", "new_group", "send", "recv")),
+    "docs/semantics.md": (r"^## .*\b{}\b", ()),
+    "docs/algorithms.md": (r"^\| where \|.*\b{}\b", ("new_group", "send", "recv")),
+    "docs/torch-names.md": (r"`{}[`(]", ()),
+    "README.md": (r"`{}`", ()),
+    "README.zh-CN.md": (r"`{}`", ()),
+    "examples/10_every_operation.cpp": (r"\bi?{}(?:_\w+)?\(", ("new_group",)),
+    "examples/python/10_every_operation.py": (r"\bi?{}(?:_\w+)?\(", ("new_group",)),
+}
 BEGIN = "<!-- The table: tools/kinds.py --write -->"
 END = "<!-- The end of the table. -->"
 
@@ -76,8 +94,8 @@ def agreed(kind):
              FREE + ", a tensor or a list")]
 
 
-def table(root):
-    """The table of the page."""
+def agreement_table(root):
+    """What ranks must agree about."""
     lines = ["| operation | number | agreed by all | pairwise | free on each rank |", "|---|---|---|---|---|"]
     for kind in rows(root):
         if kind.layout != "pair" and kind.name != "new_group":
@@ -86,14 +104,47 @@ def table(root):
     return "\n".join(lines)
 
 
-def page_with(root):
+ELEMENTS = {"none": ("-", "-"), "same": ("all elements", "all elements"), "gather": ("its block", "all blocks"),
+            "scatter": ("all blocks", "its block"), "exchange": ("a block for each rank", "a block from each rank")}
+RANKS = {"all": "", "root": " (the root)", "others": " (all but the root)", "after_first": " (all but rank 0)"}
+UNEVEN = {"no": "-", "agreed": "yes, alike on all ranks", "pairwise": "yes, alike on both ranks of a pair"}
+
+
+def operation_table(root):
+    """What each collective reads and writes."""
+    lines = ["| operation | input of a rank | output of a rank | reduce op | root | blocks of different sizes |",
+             "|---|---|---|---|---|---|"]
+    for kind in rows(root):
+        if kind.layout != "pair":
+            reads, writes = ELEMENTS[kind.layout]
+            cells = [f"`{kind.name}`", reads + RANKS[kind.reads], writes + RANKS[kind.writes],
+                     "yes" if kind.reduces else "-", "yes" if kind.rooted else "-", UNEVEN[kind.uneven]]
+            lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+PAGES = {"docs/semantics.md": operation_table, "docs/fingerprint.md": agreement_table}
+
+
+def page_with(root, page):
     """The page as it must be."""
-    text = (root / PAGE).read_text(encoding="utf-8")
+    text = (root / page).read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
     _, end, behind = rest.partition(END)
     if not begin or not end:
-        raise SystemExit(f"kinds: {PAGE} has no place for the table: {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n\n{table(root)}\n\n{END}{behind}"
+        raise SystemExit(f"kinds: {page} has no place for the table: {BEGIN} ... {END}")
+    return f"{before}{BEGIN}\n\n{PAGES[page](root)}\n\n{END}{behind}"
+
+
+def missing(root):
+    """Places that lack a kind. Programs call an exclusive kind by an option of the other one."""
+    for place, (form, left_out) in PLACES.items():
+        text = (root / place).read_text(encoding="utf-8") if (root / place).exists() else None
+        for kind in rows(root) if text is not None else ():
+            found = any(re.search(form.replace("{}", name), text, re.MULTILINE)
+                        for name in (kind.name, kind.name.removeprefix("exclusive_")))
+            if not found and kind.name not in left_out:
+                yield f"{place}: {kind.name} is missing; this place has each kind of {TABLE} (tools/kinds.py)"
 
 
 def faults(root):
@@ -101,8 +152,10 @@ def faults(root):
     if not (root / TABLE).exists():
         return
     try:
-        if page_with(root) != (root / PAGE).read_text(encoding="utf-8"):
-            yield f"{PAGE}: its table is not that of {TABLE}; run: tools/kinds.py --write"
+        for page in PAGES:
+            if page_with(root, page) != (root / page).read_text(encoding="utf-8"):
+                yield f"{page}: its table is not that of {TABLE}; run: tools/kinds.py --write"
+        yield from missing(root)
     except SystemExit as wrong:
         yield str(wrong)
     table_of_plans, page = (root / name for name in ALGORITHMS)
@@ -118,10 +171,11 @@ def main():
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--root", type=pathlib.Path, default=pathlib.Path(__file__).resolve().parent.parent)
     args = parser.parse_args()
-    if args.write:
-        (args.root / PAGE).write_text(page_with(args.root), encoding="utf-8")
-    else:
-        print(table(args.root))
+    for page, table in PAGES.items():
+        if args.write:
+            (args.root / page).write_text(page_with(args.root, page), encoding="utf-8")
+        else:
+            print(f"{page}\n\n{table(args.root)}\n")
     return 0
 
 

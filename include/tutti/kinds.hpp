@@ -50,12 +50,13 @@ struct KindTraits {
 
 /// Row by row in the order of the numbers. Checks, fingerprints, texts and what the prover expects
 /// follow from a row; tools/kinds.py and tools/stubs.py make tables and stubs of it. What is to be
-/// written for a new kind:
+/// written for a new kind, most of which `./dev check` misses (PLACES in tools/kinds.py):
 /// - the call: process_group.hpp and options.hpp, src/group/process_group.cpp or collectives.cpp;
 ///   only a new Layout touches src/group/call_check.cpp, src/engine/extent.cpp and the prover;
 /// - its algorithms: builders in src/plan, their rows in src/plan/select.cpp; src/backend/mpi;
 /// - its faces: python/src/collectives.cpp, python/tutti/distributed (collectives, methods, names),
-///   bench/operations.cpp and a case in each of bench/peers;
+///   bench/operations.cpp and a case in each of bench/peers; its row or its exception in
+///   torch/src/operations.hpp;
 /// - its tests: tests/support/prepared_call.hpp and operations.hpp (all backends, faults,
 ///   disagreements), tests/property (proof_cases.hpp, engine, group), tests/python;
 /// - its pages: semantics, algorithms, torch-names, the tours in examples.

@@ -1,6 +1,10 @@
+import sys
 import unittest
 
-from planted import PlantedTree
+from planted import ROOT, PlantedTree
+
+sys.path.insert(0, str(ROOT / "tools"))
+import kinds  # noqa: E402
 
 DOCUMENTED = """#pragma once
 
@@ -143,7 +147,7 @@ class CheckDocs(PlantedTree):
                    f"|---|---|---|\n| It is fast | {page} | `IsHigh` |\n\n<!-- The end of the table. -->\n")
 
     def plant_kinds(self, number=1, row='{"scatter", Layout::scatter, false, true, On::root}',
-                    page="kind, root, dtype, number of elements of a block"):
+                    page="kind, root, dtype, number of elements of a block", output="its block"):
         self.plant("include/tutti/collective.hpp",
                    f"/// All.\nenum class Kind {{\n  barrier = 0,\n  scatter = {number},  ///< out\n}};\n")
         self.plant("include/tutti/kinds.hpp",
@@ -153,6 +157,10 @@ class CheckDocs(PlantedTree):
                    "| `barrier` | 0 | kind | - | timeout, sync or async |\n"
                    f"| `scatter` | 1 | {page} | - | shape, strides, address, timeout, sync or async, a tensor or "
                    "a list |\n\n<!-- The end of the table. -->\n")
+        self.plant("docs/semantics.md", "## barrier, scatter\n\n<!-- The table: tools/kinds.py --write -->\n\n"
+                   "| operation | input of a rank | output of a rank | reduce op | root | blocks of different sizes |\n"
+                   "|---|---|---|---|---|---|\n| `barrier` | - | - | - | - | - |\n"
+                   f"| `scatter` | all blocks (the root) | {output} | - | yes | - |\n\n<!-- The end of the table. -->\n")
 
     def test_the_table_of_kinds_is_that_of_the_code(self):
         self.plant_kinds()
@@ -161,14 +169,25 @@ class CheckDocs(PlantedTree):
         self.assert_fault("check_docs", "docs/fingerprint.md: its table is not that of include/tutti/kinds.hpp")
         self.plant_kinds(page="kind")
         self.assert_fault("check_docs", "docs/fingerprint.md: its table")
+        self.plant_kinds(output="all blocks")
+        self.assert_fault("check_docs", "docs/semantics.md: its table is not that of include/tutti/kinds.hpp")
         self.plant_kinds()
         self.plant("src/plan/select.cpp", 'algorithm(Kind::scatter, "deal", deal_scatter),')
-        self.plant("docs/algorithms.md", "scatter `deal`: as cards.\n")
+        choices = "| where | barrier, scatter |\n"
+        self.plant("docs/algorithms.md", choices + "scatter `deal`: as cards.\n")
+        self.assert_fault("check_docs", "src/plan/select.cpp: barrier is missing; this place has each kind")
+        self.plant("src/plan/select.cpp", 'algorithm(Kind::scatter, "deal", deal_scatter), {Kind::barrier, 1},')
         self.assert_clean("check_docs")
-        self.plant("docs/algorithms.md", "scatter deals.\n")
+        self.plant("docs/algorithms.md", choices + "scatter deals.\n")
         self.assert_fault("check_docs", "docs/algorithms.md: scatter's algorithm deal does not stand there")
+        self.plant("docs/algorithms.md", "| where | barrier |\nscatter `deal`\n")
+        self.assert_fault("check_docs", "docs/algorithms.md: scatter is missing")
         self.plant_kinds(number=2)
         self.assert_fault("check_docs", "kinds: the rows of include/tutti/kinds.hpp are not those of Kind")
+
+    def test_the_places_of_kinds_are_there(self):
+        for place in kinds.PLACES:
+            self.assertTrue((ROOT / place).exists(), place)
 
     def test_promises_are_those_of_the_code(self):
         self.plant_promises()
