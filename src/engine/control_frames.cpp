@@ -63,9 +63,7 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
     }
     case FrameType::pong: {
       const auto pong = decode<transport::PongFrame>(header);
-      Peer& from = peers_[static_cast<std::size_t>(peer)];
-      from.pong = world_.now();
-      from.pong_seq = pong.last_seq;
+      detector_.on_pong(peer, pong);
       const int rank = group == nullptr ? -1 : rank_of(*group, peer);
       // Frames come in order, so whatever it had sent in this group has come before.
       if (rank >= 0 && pong.given_up)

@@ -39,13 +39,13 @@ Engine::Engine(World world)
       regions_(*world_.regions, {world_.cpus, world_.publish_fence, world_.now, world_.populate}),
       channel_(world_.route),
       propagation_(*world_.regions, by_id_, world_.size, channel_, *this),
+      detector_(world_, channel_),
       interpreter_(regions_, channel_) {
-  peers_.resize(static_cast<std::size_t>(world_.size));
   groups_.resize(shm::kMaxGroups);
   active_.reserve(256);
   ticked_.reserve(256);
   retired_.reserve(shm::kMaxGroups);
-  waiting_.reserve(peers_.size());
+  waiting_.reserve(static_cast<std::size_t>(world_.size));
   for (transport::Transport* transport : world_.route) {
     if (transport == nullptr) continue;
     if (std::find(transports_.begin(), transports_.end(), transport) == transports_.end()) {

@@ -14,8 +14,8 @@
 #include <tutti/collective.hpp>
 #include <tutti/error.hpp>
 
-#include "engine/blame.hpp"
 #include "engine/completion_queue.hpp"
+#include "engine/failure_detector.hpp"
 #include "engine/failure_propagation.hpp"
 #include "engine/group.hpp"
 #include "engine/interpreter.hpp"
@@ -108,12 +108,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   [[nodiscard]] const StagingPolicy& staging_policy() const noexcept { return regions_.policy(); }
   /// Has this member destroyed its end of the group? Then all that it had sent in it has come.
   [[nodiscard]] bool has_given_up(Group& group, Member& member);
-  /// Of the process of a member, in words; empty: nothing is known against it.
-  [[nodiscard]] std::string state_of(const Member& member) const;
-  /// When this peer answered a ping last.
-  [[nodiscard]] TimePoint last_pong(int peer) const noexcept {
-    return peers_[static_cast<std::size_t>(peer)].pong;
-  }
+  [[nodiscard]] FailureDetector& detector() noexcept { return detector_; }
 
   // transport::Sink
   std::span<std::byte> on_header(int peer, const transport::FrameHeader& header) noexcept override;
@@ -122,11 +117,6 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void on_lost(int peer, const Status& why) noexcept override;
 
  private:
-  struct Peer {                  ///< by global rank
-    TimePoint pong{};            ///< last answer
-    std::uint64_t pong_seq = 0;  ///< of the group that was asked about
-  };
-
   // failures.cpp
   /// Runs what asks for memory. Where there is none, `group` is broken (nullptr: all groups are,
   /// since each may have lost something), and the result is that of a default constructor.
@@ -200,16 +190,10 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void break_if_lost_already(Group& group);
   void lost(int peer, const Status& why);
   [[nodiscard]] Status loss_of(Group& group, int rank, const Status& why);
-  // failure_detector.cpp
-  void time_out(Op& op, TimePoint now);
-  void observe_progress(const Op& op, int rank, Blame& blame);
+  // ticks.cpp
   void check_left(Op& op);
   void ping_blocking(Op& op, TimePoint now);
   bool next_call_differs(const Op& op, int rank);
-  void ping_unconnected(Op& op, TimePoint now);
-  void ping(const Op& op, int rank);
-  bool ping_other_hosts(const Op& op);
-  void check_queue(Group& group, TimePoint now);
   void check_calls(Op& op);
 
   World world_;
@@ -222,10 +206,10 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   std::vector<Op*> active_;   ///< in the order of their start
   std::vector<Op*> ticked_;   ///< of `tick` only
   std::vector<int> waiting_;  ///< of what `tick` calls; kept, as it must not ask for memory
-  std::vector<Peer> peers_;
   std::vector<transport::Transport*> transports_;  ///< each once
   MessageChannel channel_;
   FailurePropagation propagation_;
+  FailureDetector detector_;
   Interpreter interpreter_;
   CompletionQueue completions_;
   P2PShared p2p_{channel_, completions_};

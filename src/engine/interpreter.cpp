@@ -15,10 +15,6 @@ using transport::DataFrame;
 
 namespace {
 
-RankRow row_of(const plan::RankSet& ranks, const Op& op) noexcept {
-  return {ranks, op.group->size, op.program.var};
-}
-
 std::int64_t value_of(const Step& step, const Op& op) noexcept {
   return step.value.at(op.program.var[0], op.program.var[1]);
 }

@@ -10,11 +10,17 @@
 #include "engine/elements.hpp"
 #include "engine/group.hpp"
 #include "engine/message_channel.hpp"
+#include "engine/rank_row.hpp"
 #include "engine/region_channel.hpp"
 #include "engine/scratch.hpp"
 #include "transport/frames.hpp"
 
 namespace tutti::engine {
+
+/// The ranks of a step, as the operation's loops stand.
+[[nodiscard]] inline RankRow row_of(const plan::RankSet& ranks, const Op& op) noexcept {
+  return {ranks, op.group->size, op.program.var};
+}
 
 /// Runs the schedules of operations over the two channels. It knows no sockets, no deadlines, and
 /// not whom to blame: what it finds wrong it says.

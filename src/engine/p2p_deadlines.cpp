@@ -76,7 +76,7 @@ bool P2PMatcher::check_left(const P2PRequest& request) {
 
 void P2PMatcher::ping(int rank) {
   if (rank == group_.rank) return;
-  channel_.control(global(rank), encode(transport::PingFrame{group_.id}));
+  engine_.detector().ping(group_, rank);
 }
 
 void P2PMatcher::note_waited(const P2PRequest& request) noexcept {
@@ -136,8 +136,9 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   for (int rank = 0; rank < group_.size; ++rank) {
     if (rank == group_.rank || (request.rank != kAnySource && request.rank != rank)) continue;
     const Member& member = group_.members[static_cast<std::size_t>(rank)];
-    blame.process(rank, engine_.state_of(member));
-    if (member.local < 0 && engine_.last_pong(member.global) < request.asked) blame.silent(rank);
+    blame.process(rank, engine_.detector().state_of(member));
+    if (member.local < 0 && !engine_.detector().has_answered(member.global, request.asked))
+      blame.silent(rank);
   }
   // Of anybody's, only one that does not run is to blame.
   const int worst = blame.culprit();

@@ -1,0 +1,165 @@
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include "base/deadline.hpp"
+#include "engine/detector_times.hpp"
+#include "engine/engine.hpp"
+#include "engine/names.hpp"
+#include "engine/p2p_matcher.hpp"
+
+// What is looked at now and then while operations wait: deadlines, who has left, who does something
+// else. FailureDetector tells whom to blame.
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+using plan::StepKind;
+using transport::FrameType;
+
+void Engine::tick() noexcept {
+  if (propagation_.untold()) propagation_.tell_the_rest();
+  guarded(nullptr, [&] { look_at_all(); });
+}
+
+void Engine::look_at_all() {
+  propagation_.check_breaks();
+  const TimePoint now = world_.now();
+  if (queued_ > 0) {
+    std::vector<Group*> groups;
+    for (const auto& [id, group] : by_id_) groups.push_back(group);
+    for (Group* const group : groups) {
+      if (const auto cause = detector_.check_queue(*group, now)) break_group(*group, *cause);
+    }
+  }
+  tick_p2p(now);
+  // A copy, as an operation that ends leaves the list; kept, as it must not ask for memory.
+  ticked_.assign(active_.begin(), active_.end());
+  for (Op* const op : ticked_) {
+    if (op->state != Op::State::running) continue;
+    if (op->timer.deadline == TimePoint{}) {
+      op->timer.started = now;
+      op->timer.asked = TimePoint{};
+      op->timer.pinged_unconnected = false;
+      op->timer.pinged_blocking = now + kPingAfter - kPingAgain;
+      op->timer.deadline = base::deadline_after(now, op->call.timeout);
+    }
+    if (op->agreement.disagreeing_rank >= 0) check_history(*op, now);
+    if (op->state == Op::State::running && op->agreement.disagreeing_rank < 0) check_calls(*op);
+    if (op->agreement.disagreeing_rank >= 0) continue;
+    if (op->state == Op::State::running) check_left(*op);
+    if (op->state == Op::State::running) ping_blocking(*op, now);
+    if (op->state == Op::State::running) detector_.ping_unconnected(*op, now);
+    if (op->state != Op::State::running || now < op->timer.deadline) continue;
+    Interpreter::blocked_on(*op, waiting_);
+    if (const auto cause = detector_.time_out(*op, now, waiting_)) break_group(*op->group, *cause);
+  }
+}
+
+TimePoint Engine::next_deadline() const noexcept {
+  TimePoint least = TimePoint::max();
+  for (const Op* const op : active_) {
+    if (op->timer.deadline != TimePoint{}) least = std::min(least, op->timer.deadline);
+  }
+  for (const P2PMatcher* const matcher : matchers_)
+    least = std::min(least, matcher->next_deadline());
+  return least;
+}
+
+/// What nobody may have told us: a local rank has broken the group, or calls something else.
+/// One rank's call may go by messages and another's by shared memory: each then waits for what the
+/// other never sends. So both ways are looked at now and then.
+void Engine::check_calls(Op& op) {
+  if (hear_of_break(*op.group)) return;
+  for (const int rank : op.group->local_members) {
+    Member& member = op.group->members[static_cast<std::size_t>(rank)];
+    if (member.block == nullptr && !find_block(*op.group, member)) continue;
+    const shm::Arrival& line = member.block->slots[op.seq % shm::kWindow].line;
+    // acquire: pairs with the release in publish.
+    if (line.epoch.load(std::memory_order_acquire) != op.seq) continue;
+    if (line.fingerprint == op.fingerprint) continue;
+    disagreement_in_lines(op, rank);
+    return;
+  }
+  if (op.plan->schedule->messages) return;  // frames are compared as they are used
+  for (int rank = 0; rank < op.group->size; ++rank) {
+    const transport::FrameHeader* const held =
+        channel_.find_held(op.group->member(rank).global, FrameType::data, op.group->id, op.seq);
+    if (held == nullptr) continue;
+    const CallCode theirs = transport::decode<transport::DataFrame>(*held).call;
+    disagreement(op, rank, &theirs, op.seq);
+    return;
+  }
+}
+
+/// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
+/// our host show their calls (check_calls).
+void Engine::ping_blocking(Op& op, TimePoint now) {
+  if (!op.plan->schedule->messages && !op.agreement.strict) return;
+  if (!FailureDetector::is_ping_due(op, now)) return;
+  Interpreter::blocked_on(op, waiting_);
+  for (const int rank : waiting_) {
+    if (next_call_differs(op, rank)) {
+      if (ask_history(op, rank)) return;
+      continue;
+    }
+    if (op.group->member(rank).local < 0) detector_.ping(op, rank);
+  }
+}
+
+/// A rank that needed nothing of us for its call may be far beyond it, and has forgotten the call
+/// that a ping asks about. Of its next call a frame may be held here: what is mixed into that
+/// fingerprint is this call.
+bool Engine::next_call_differs(const Op& op, int rank) {
+  const transport::FrameHeader* const held =
+      channel_.find_held(op.group->member(rank).global, FrameType::data, op.group->id, op.seq + 1);
+  if (held == nullptr) return false;
+  const auto data = transport::decode<transport::DataFrame>(*held);
+  return data.fingerprint != chain(op.fingerprint, agreed_part(data.call));
+}
+
+/// Has this member destroyed its end of the group? Then all that it had sent in it has come here.
+/// Of a rank of another host a pong tells it.
+bool Engine::has_given_up(Group& group, Member& member) {
+  if (member.given_up || member.local < 0 || member.local == world_.regions->self)
+    return member.given_up;
+  if (member.block == nullptr && !find_block(group, member)) return false;
+  // acquire: pairs with remove_group.
+  if (!has_closed(*member.block)) return false;
+  if (hear_of_break(group)) return false;  // it may have closed the group for that
+  // What it had sent lies in its ring before that word. A pass takes a part of a full one, and
+  // some 20 take the longest (see local_peer_died).
+  transport::Transport* const transport = world_.route[static_cast<std::size_t>(member.global)];
+  for (int pass = 0; transport != nullptr && pass < 64 && transport->poll(); ++pass) {
+  }
+  member.given_up = true;
+  return true;
+}
+
+void Engine::check_left(Op& op) {
+  // What comes by message may be on its way still: the connection itself tells of its end.
+  const bool by_message = Interpreter::waits_for_frames(op);
+  Interpreter::blocked_on(op, waiting_);
+  for (const int rank : waiting_) {
+    Member& member = op.group->members[static_cast<std::size_t>(rank)];
+    bool left = false;
+    if (member.local >= 0 && !by_message) {
+      const transport::RegionPeer& peer =
+          world_.regions->peers[static_cast<std::size_t>(member.local)];
+      left =
+          peer.header().left.load(std::memory_order_acquire) != 0;  // pairs with leaving (host.cpp)
+    } else {
+      left = channel_.has_left(member.global);
+    }
+    left = left || has_given_up(*op.group, member);
+    if (op.state != Op::State::running) return;  // of what had come meanwhile
+    if (!left) continue;
+    // It may have published just before it left: look once more behind the word.
+    if (advance(op); op.state != Op::State::running) return;
+    const std::vector<int> still = Interpreter::blocked_on(op);
+    if (std::find(still.begin(), still.end(), rank) == still.end()) continue;
+    break_group(*op.group, detector_.gone(op, rank));
+    return;
+  }
+}
+
+}  // namespace tutti::engine

@@ -1,0 +1,199 @@
+#include "engine/failure_detector.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bare_groups.hpp"
+#include "engine/detector_times.hpp"
+
+// Who is late, gone or stopped, without an engine: rank 0 of a group, 1 and 2 on its host, 3 on
+// another one.
+namespace tutti::engine {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr int kMembers = 4;
+constexpr std::uint64_t kOperation = 5;
+
+TimePoint detector_now;
+std::function<std::string(int)> state_of_process;
+
+struct Pings final : ControlChannel {
+  void control(int peer, const transport::FrameHeader& header, std::string /*payload*/) override {
+    EXPECT_EQ(type_of(header), transport::FrameType::ping);
+    sent.emplace_back(peer, transport::decode<transport::PingFrame>(header));
+  }
+  std::vector<std::pair<int, transport::PingFrame>> sent;
+};
+
+class FailureDetectorTest : public testing::Test {
+ protected:
+  FailureDetectorTest() {
+    detector_now = TimePoint(std::chrono::hours(1));
+    state_of_process = [](int) { return std::string(); };
+    groups_.world().now = []() noexcept { return detector_now; };
+    groups_.world().process_state = [](int pid) { return state_of_process(pid); };
+    op_.seq = kOperation;
+    op_.fingerprint = 99;
+    op_.plan = &plan_;
+    op_.call.timeout = seconds(10);
+    op_.timer.started = detector_now;
+    op_.timer.deadline = detector_now + seconds(10);
+    for (const int local : {1, 2}) {
+      BareGroups other(memory_, local, kMembers);
+      call(other.make(7), kOperation);
+    }
+  }
+  ~FailureDetectorTest() override { state_of_process = nullptr; }
+
+  /// The rank has made this call, and all before it.
+  static void call(Group& group, std::uint64_t seq) {
+    group.block->slots[seq % transport::shm::kWindow].line.epoch.store(seq);
+  }
+  void pong(int peer, std::uint64_t last_seq) {
+    detector_.on_pong(peer, transport::PongFrame{7, last_seq, false});
+  }
+  /// What is told at the deadline, and 200 ms later, when the others must have answered.
+  std::optional<Status> time_out(std::vector<int> waited) {
+    detector_now = op_.timer.deadline;
+    return detector_.time_out(op_, detector_now, waited);
+  }
+  static std::string text_of(const std::optional<Status>& cause) {
+    return cause ? std::string(cause->message()) : "nothing";
+  }
+
+  verify::sim::Memory memory_{{0, 0, 0, 1}};
+  BareGroups groups_{memory_, 0, kMembers};
+  Pings pings_;
+  FailureDetector detector_{groups_.world(), pings_};
+  Group& group_ = groups_.make(7);
+  BoundPlan plan_;
+  Op& op_ = group_.op_at(kOperation);
+};
+
+TEST_F(FailureDetectorTest, AsksOtherHostsBeforeItBlames) {
+  EXPECT_EQ(time_out({1, 3}), std::nullopt);
+  ASSERT_EQ(pings_.sent.size(), 1U) << "ranks of our host are looked at";
+  EXPECT_EQ(pings_.sent[0].first, 3);
+  EXPECT_EQ(pings_.sent[0].second.seq, kOperation);
+  EXPECT_EQ(pings_.sent[0].second.fingerprint, 99U);
+  EXPECT_EQ(op_.timer.deadline, detector_now + kAnswerTime);
+  const auto cause = time_out({1, 3});
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->culprit(), 3);
+  EXPECT_NE(text_of(cause).find("rank 3 answers nothing: it is stopped, or cut off; waiting for "
+                                "rank 1, 3."),
+            std::string::npos)
+      << text_of(cause);
+  EXPECT_EQ(pings_.sent.size(), 1U);
+}
+
+TEST_F(FailureDetectorTest, AnAnswerFromBeforeTheQuestionIsNone) {
+  pong(3, kOperation);
+  detector_now += seconds(1);
+  EXPECT_EQ(time_out({3}), std::nullopt);
+  EXPECT_FALSE(detector_.has_answered(3, op_.timer.asked));
+  EXPECT_EQ(time_out({3})->culprit(), 3);
+}
+
+TEST_F(FailureDetectorTest, BlamesWhoeverIsBehindByItsAnswer) {
+  EXPECT_EQ(time_out({1}), std::nullopt);
+  pong(3, kOperation - 2);
+  const auto cause = time_out({1});
+  EXPECT_EQ(cause->culprit(), 3) << text_of(cause);
+  EXPECT_NE(text_of(cause).find("has not made this call yet (its last one here was operation 3)"),
+            std::string::npos)
+      << text_of(cause);
+}
+
+TEST_F(FailureDetectorTest, BlamesAProcessThatIsStopped) {
+  EXPECT_EQ(time_out({1}), std::nullopt);
+  pong(3, 1);
+  // In simulated memory the process of a rank has the number of the rank, plus one.
+  state_of_process = [](int pid) { return std::string(pid == 3 ? "stopped" : ""); };
+  const auto cause = time_out({1});
+  EXPECT_EQ(cause->culprit(), 2);
+  EXPECT_NE(text_of(cause).find("rank 2 is stopped;"), std::string::npos) << text_of(cause);
+}
+
+TEST_F(FailureDetectorTest, BlamesTheOneWhoseCountersAreLeast) {
+  EXPECT_EQ(time_out({1, 2}), std::nullopt);
+  pong(3, kOperation);
+  const auto counters = [&](int rank) -> auto& {
+    return memory_.regions(rank).group(0).slots[kOperation % transport::shm::kWindow].counters;
+  };
+  counters(1)[0].value.store(kOperation << transport::shm::kCounterShift | 9);
+  counters(2)[0].value.store(kOperation << transport::shm::kCounterShift | 2);
+  EXPECT_EQ(time_out({1, 2})->culprit(), 2);
+  EXPECT_EQ(time_out({1, 2})->code(), Errc::timeout);
+}
+
+TEST_F(FailureDetectorTest, ConnectsBeforeTheDeadlineOnce) {
+  detector_.ping_unconnected(op_, op_.timer.deadline - kAskAhead - seconds(1));
+  EXPECT_TRUE(pings_.sent.empty());
+  detector_.ping_unconnected(op_, op_.timer.deadline - kAskAhead);
+  detector_.ping_unconnected(op_, op_.timer.deadline - seconds(1));
+  EXPECT_EQ(pings_.sent.size(), 1U);
+}
+
+TEST_F(FailureDetectorTest, TellsThoseThatAreWaitedForNowAndThen) {
+  op_.timer.pinged_blocking = detector_now;
+  EXPECT_FALSE(FailureDetector::is_ping_due(op_, detector_now + kPingAgain / 2));
+  EXPECT_TRUE(FailureDetector::is_ping_due(op_, detector_now + kPingAgain));
+  EXPECT_FALSE(FailureDetector::is_ping_due(op_, detector_now + kPingAgain));
+}
+
+class FailureDetectorQueue : public FailureDetectorTest {
+ protected:
+  FailureDetectorQueue() {
+    Collective barrier;
+    barrier.timeout = seconds(10);
+    group_.started = transport::shm::kWindow;
+    group_.queue.emplace_back(barrier, false);
+    for (const int local : {1, 2}) done(local, 1);
+  }
+  void done(int rank, std::uint64_t upto) { memory_.regions(rank).group(0).done.value.store(upto); }
+  std::optional<Status> check(seconds later) {
+    detector_now += later;
+    return detector_.check_queue(group_, detector_now);
+  }
+};
+
+TEST_F(FailureDetectorQueue, ACallThatWaitsForItsSlotHasTimeAsWell) {
+  done(2, 0);
+  EXPECT_EQ(check(seconds(0)), std::nullopt);
+  EXPECT_EQ(check(seconds(9)), std::nullopt);
+  EXPECT_EQ(check(seconds(1)), std::nullopt) << "it has made that call itself, and may tell more";
+  const auto cause = check(seconds(11));
+  ASSERT_TRUE(cause);
+  EXPECT_EQ(cause->code(), Errc::timeout);
+  EXPECT_EQ(cause->culprit(), 2);
+  EXPECT_NE(
+      text_of(cause).find("cannot begin: rank 2 is at operation 1, and at most 8 may be under "
+                          "way (waited 21 s)"),
+      std::string::npos)
+      << text_of(cause);
+}
+
+TEST_F(FailureDetectorQueue, ARankThatHasLeftIsNamedAtOnce) {
+  done(1, 0);
+  memory_.regions(1).header().left.store(1);
+  EXPECT_EQ(check(seconds(0)), std::nullopt);
+  const auto cause = check(seconds(1));
+  EXPECT_EQ(cause->code(), Errc::peer_left);
+  EXPECT_EQ(cause->culprit(), 1);
+}
+
+TEST_F(FailureDetectorQueue, WhereAllHavePassedNobodyIsToBlame) {
+  EXPECT_EQ(check(seconds(0)), std::nullopt);
+  EXPECT_EQ(check(seconds(60)), std::nullopt);
+}
+
+}  // namespace
+}  // namespace tutti::engine
