@@ -26,9 +26,9 @@ struct RankProgress {
   [[nodiscard]] bool operator<(const RankProgress& other) const noexcept;
 };
 
-/// Decides which rank is to blame for the end of a call, and says so in words: the first loss
-/// (decisions E5), else the rank that is furthest behind (E6). It is told what was observed, in any
-/// order; only ranks of which something was observed can be to blame.
+/// Decides which rank is to blame for the end of a call, and says so in words: the first loss, else
+/// the rank that is furthest behind. It is told what was observed, in any order; only ranks of
+/// which something was observed can be to blame.
 class Blame {
  public:
   /// `call`: names it in messages, number `seq` of a group of `size` ranks; `name`: of a rank.

@@ -9,7 +9,7 @@
 
 namespace tutti::engine {
 
-/// A call packed into 24 bytes: what is agreed by all ranks (decisions A2; the table stands in
+/// A call packed into 24 bytes: what is agreed by all ranks (the table stands in
 /// docs/fingerprint.md). It travels in cold lines and frame heads, so that an error names both
 /// calls.
 using CallCode = std::array<std::uint64_t, 3>;

@@ -50,7 +50,7 @@ class CreditAccount {
   std::uint64_t reported_ = 0;
 };
 
-// Of operations (decisions E3). Bytes of a stream that may be sent before the peer has said that it
+// Of operations: bytes of a stream that may be sent before the peer has said that it
 // entered the operation ...
 inline constexpr std::uint64_t kEagerPerStream = 64 * 1024;
 // ... and of all streams to one peer together.
@@ -64,7 +64,7 @@ inline constexpr std::uint64_t kEagerLeast = 64;
   return std::max(bytes, kEagerLeast);
 }
 
-// Point to point (decisions A8). The largest message that goes to its receiver before that has
+// Point to point. The largest message that goes to its receiver before that has
 // called recv ...
 inline constexpr std::uint64_t kEagerLimit = 64 * 1024;
 // ... and of all such messages together. More than one, as the receiver reports only now and then.

@@ -7,7 +7,7 @@
 // How long those that watch operations and messages wait before they ask, and how they say it.
 namespace tutti::engine {
 
-/// A process that answers nothing for so long is the one to blame (decisions E6).
+/// A process that answers nothing for so long is the one to blame.
 inline constexpr auto kAnswerTime = std::chrono::milliseconds(200);
 /// So long before its deadline, or half its timeout, an operation asks all once: who is not
 /// connected yet needs some ways there and back more than an answer takes.

@@ -65,7 +65,7 @@ bool Engine::window_has_room(Group& group) noexcept {
 }
 
 std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchronous) noexcept {
-  // A group that others have broken shall not complete one more operation that could.
+  // In a group that another rank has broken no further operation may succeed.
   if (propagation_.breaks_to_see()) [[unlikely]]
     guarded(nullptr, [&] { propagation_.check_breaks(); });
   if (!is_collective(call.kind)) [[unlikely]] {
@@ -108,8 +108,8 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
                            std::to_string(kLastOperation) + " of them; make a new one"));
     return false;
   }
-  // What may lack memory comes before the operation has begun, or after it is known to all that
-  // ends it.
+  // Memory is asked for before the operation is in `active_`, or after all that may end it knows
+  // it.
   const BoundPlan& bound = group.plans->find(call);
   Op& op = group.op_at(group.started + 1);
   active_.push_back(&op);

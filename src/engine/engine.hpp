@@ -62,10 +62,11 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   /// As progress, for one operation only: the spin of a caller that waits for it.
   bool progress_one(Group& group, std::uint64_t ticket) noexcept;
   [[nodiscard]] bool is_done(Group& group, std::uint64_t ticket) noexcept;
-  /// Done, and badly.
-  [[nodiscard]] bool failed(Group& group, std::uint64_t ticket) noexcept {
+  /// False: what is done went well. True: `outcome` tells, since that of a send or recv is not
+  /// looked at here.
+  [[nodiscard]] bool may_have_failed(Group& group, std::uint64_t ticket) noexcept {
     if (is_p2p(ticket)) [[unlikely]]
-      return true;  // or not: `outcome` tells
+      return true;
     const Op& op = group.op_at(ticket);
     return op.seq == ticket ? op.failed : op.seq < ticket;
   }
@@ -98,7 +99,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   [[nodiscard]] const std::vector<transport::Transport*>& transports() const noexcept {
     return transports_;
   }
-  /// Work is in flight. / ... that no local memory can finish: messages.
+  /// Operations run or wait for a slot, or sends or recvs run.
   [[nodiscard]] bool busy() const noexcept {
     return !active_.empty() || queued_ > 0 || p2p_.running > 0;
   }
@@ -201,7 +202,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   std::vector<std::unique_ptr<Group>> groups_;  ///< by slot; empty where free
   FailurePropagation::Groups by_id_;
   std::deque<std::uint64_t> closed_ids_;
-  /// Removed here, but peers may still read our lines and staging (E7).
+  /// Removed here, but peers may still read our lines and staging.
   std::vector<std::unique_ptr<Group>> retired_;
   std::vector<Op*> active_;   ///< in the order of their start
   std::vector<Op*> ticked_;   ///< of `tick` only

@@ -78,7 +78,7 @@ std::string FailureDetector::state_of(const Member& member) const {
   return pid == 0 ? std::string() : world_.process_state(pid);
 }
 
-/// How far a rank has come in an operation, as well as can be known from here (decisions E6).
+/// How far a rank has come in an operation, as well as can be known from here.
 void FailureDetector::observe(const Op& op, int rank, Blame& blame) const {
   Group& group = *op.group;
   Member& member = group.members[static_cast<std::size_t>(rank)];

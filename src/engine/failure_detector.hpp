@@ -17,7 +17,7 @@
 
 namespace tutti::engine {
 
-/// Finds the rank that is late, gone or stopped (decisions E6): it asks ranks of other hosts
+/// Finds the rank that is late, gone or stopped: it asks ranks of other hosts
 /// (pings), reads the lines and the state of the processes of this one, and gives the cause for
 /// which a group is to break. It breaks nothing itself, and is told what a call waits for.
 ///

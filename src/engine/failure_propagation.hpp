@@ -16,7 +16,7 @@
 
 namespace tutti::engine {
 
-/// How a group ends badly: the first cause wins (decisions E5), is shown to the ranks of this host
+/// How a group ends badly: the first cause wins, is shown to the ranks of this host
 /// by break words and notes in shared memory, and told to those of other hosts by abort frames.
 /// Where memory lacks, what asks for it is put off or does without.
 ///

@@ -5,7 +5,7 @@
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 
-// Groups: making and closing them, and when their slots and staging may be used anew (E7).
+// Groups: making and closing them, and when their slots and staging may be used anew.
 namespace tutti::engine {
 
 namespace shm = transport::shm;
@@ -200,7 +200,7 @@ void Engine::remove_group(Group& group) noexcept {
     propagation_.end(group, cause);
   }
   // Peers may still look for our last lines, so these and the id stay until the group has ended for
-  // all (E7).
+  // all.
   guarded(nullptr, [&] {
     closed_ids_.push_back(group.id);
     if (closed_ids_.size() > 4096) closed_ids_.pop_front();

@@ -69,7 +69,7 @@ bool Interpreter::begin(Op& op) noexcept {
   op.region.in_line = bound.inline_stage;
   op.region.mode = regions_.policy().choose(bound.stage_bytes, op.seq);
   if (!bound.inline_stage || bound.schedule->messages) return false;
-  regions_.stage_in_line(*op.group, op.region);
+  regions_.use_line_as_stage(*op.group, op.region);
   return bound.scratch_bytes == 0;
 }
 
@@ -77,7 +77,7 @@ Status Interpreter::take_memory(Op& op) {
   const BoundPlan& bound = *op.plan;
   Group& group = *op.group;
   if (bound.inline_stage) {
-    regions_.stage_in_line(group, op.region);
+    regions_.use_line_as_stage(group, op.region);
   } else {
     const std::size_t bytes = bound.own_stage ? bound.stage_bytes : 0;
     if (Status taken = regions_.take_stage(group, op.region, bytes); !taken.ok()) return taken;

@@ -44,7 +44,7 @@ void Engine::report(Op& op, const Interpreter::Finding& finding) {
   }
 }
 
-/// What a pair of ranks exchanges is compared where the bytes meet (decisions A2).
+/// What a pair of ranks exchanges is compared where the bytes meet.
 void Engine::splits_differ(Op& op, int rank, const DataFrame& data) {
   Group& group = *op.group;
   const std::uint64_t expected = op.streams[rank].receive_end() / op.plan->binding.element;

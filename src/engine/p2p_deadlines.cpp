@@ -9,7 +9,7 @@
 #include "engine/p2p_matcher.hpp"
 
 // What is looked at now and then while sends and recvs wait: deadlines, who has left, and whom to
-// blame (decisions E6; docs/errors.md).
+// blame (docs/errors.md).
 namespace tutti::engine {
 
 using transport::FrameType;
@@ -126,7 +126,7 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
       ping(rank);
       asked = true;
     }
-    if (asked) {  // decisions E6: a process that answers nothing for 200 ms is the one to blame
+    if (asked) {  // a process that answers nothing for 200 ms is the one to blame
       request.deadline = now + kAnswerTime;
       return;
     }

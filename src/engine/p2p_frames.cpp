@@ -84,7 +84,7 @@ void P2PMatcher::transmit(P2PRequest& send, const FrameHeader& header,
   channel_.send(global(send.rank), header, std::move(frame), holds ? this : nullptr, send.ticket);
 }
 
-/// Announces the next message: eager, with its bytes, or by an RTS. False: not now.
+/// Sends the first frame of the next message: eager, with its bytes, or by an RTS. False: not now.
 bool P2PMatcher::announce(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const int peer = global(rank);

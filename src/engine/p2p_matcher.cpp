@@ -10,15 +10,14 @@
 #include "kernels/copy.hpp"
 #include "kernels/pack.hpp"
 
-// Point to point: the slots of sends and recvs, and which message goes to which recv (decisions
-// A8).
+// Point to point: the slots of sends and recvs, and which message goes to which recv.
 namespace tutti::engine {
 
 namespace {
 
 constexpr int kSlotBits = 24;
 constexpr std::uint64_t kSlots = std::uint64_t{1} << kSlotBits;
-constexpr std::uint64_t kMailTicket = std::uint64_t{1} << 63;
+constexpr std::uint64_t kP2PTicket = std::uint64_t{1} << 63;
 
 void fill(const TensorView& to, const std::byte* from, std::uint64_t bytes) noexcept {
   if (bytes == 0) return;
@@ -82,13 +81,13 @@ P2PRequest& P2PMatcher::take_slot() {
     // Each can be given back without memory.
     if (free_.capacity() <= requests_.size()) free_.reserve(2 * requests_.size() + 16);
     requests_.emplace_back();
-    requests_.back().ticket = kMailTicket | (requests_.size() - 1);
+    requests_.back().ticket = kP2PTicket | (requests_.size() - 1);
     return requests_.back();
   }
   P2PRequest& again = requests_[free_.back()];
   free_.pop_back();
   // The next generation: a ticket that this slot has not had for 2^39 operations.
-  again.ticket = kMailTicket | (again.ticket + kSlots);
+  again.ticket = kP2PTicket | (again.ticket + kSlots);
   return again;
 }
 

@@ -62,7 +62,7 @@ struct UnexpectedMessage {
   std::uint64_t bytes = 0;
   std::uint64_t number = 0;  ///< 0: this place is free
   std::uint64_t theirs = 0;  ///< ticket of its send
-  std::uint64_t stamp = 0;   ///< the order of message
+  std::uint64_t stamp = 0;   ///< the order in which messages came
   std::array<std::byte, 64> few{};
   std::vector<std::byte> data;  ///< where `few` is too small
 };

@@ -30,12 +30,12 @@ bool rounds(const Collective& call, DType dtype) noexcept {
   return traits_of(call.kind).reduces && !exact_op && dtype >= DType::float16;
 }
 
-/// Partial sums would have to travel as float32 (decisions A5): one step adds all inputs instead.
+/// Partial sums would have to travel as float32: one step adds all inputs instead.
 bool sums_narrow(const Collective& call, DType dtype) noexcept {
   return traits_of(call.kind).reduces && kernels::is_narrow(dtype);
 }
 
-/// Blocks of several ranks that land in the output with nothing between: see Op::defers_output.
+/// Blocks of several ranks that land in the output with nothing between: see StreamState::deferred.
 bool compares_all_headers(const plan::Schedule& schedule) noexcept {
   const Layout layout = traits_of(schedule.kind).layout;
   if (!schedule.messages || (layout != Layout::gather && layout != Layout::exchange)) return false;

@@ -58,7 +58,7 @@ RegionChannel::RegionChannel(const transport::Regions& regions, const Options& o
                staging_cycle(regions.peers.size())),
       policy_(regions, options.cpus) {}
 
-void RegionChannel::stage_in_line(Group& group, RegionState& state) const noexcept {
+void RegionChannel::use_line_as_stage(Group& group, RegionState& state) const noexcept {
   state.stage = slot_of(group, state).line.payload.data;
   state.stage_of[static_cast<std::size_t>(group.rank)] = state.stage;
 }

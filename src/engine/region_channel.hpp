@@ -48,8 +48,8 @@ class RegionChannel {
   RegionChannel(const transport::Regions& regions, const Options& options);
 
   // Of ours.
-  /// The part of an operation whose staging fits into its line.
-  void stage_in_line(Group& group, RegionState& state) const noexcept;
+  /// Points the operation at its line: its staging fits into it.
+  void use_line_as_stage(Group& group, RegionState& state) const noexcept;
   /// ... of one that stages `bytes` elsewhere; 0: nothing.
   [[nodiscard]] Status take_stage(Group& group, RegionState& state, std::size_t bytes);
   void publish(const Group& group, const RegionState& state) noexcept;

@@ -14,7 +14,7 @@ namespace tutti::engine {
 struct Group;
 
 /// Hands out staging memory of this rank's arena. Mostly a ring that is cycled, because memory that
-/// a peer still caches costs an invalidation per line when it is written again soon (decisions C4).
+/// a peer still caches costs an invalidation per line when it is written again soon.
 /// A piece may be used again when every member of its group on this host has passed the operation.
 class Staging {
  public:

@@ -203,7 +203,7 @@ bool Driver::wait(engine::Group& group, std::uint64_t ticket, std::optional<nano
   callers_.store(callers_.load(std::memory_order_relaxed) - 1, std::memory_order_relaxed);
   if (!done) [[unlikely]]
     waited_in_vain_ = {&group, ticket};
-  if (done && engine_.failed(group, ticket)) [[unlikely]]
+  if (done && engine_.may_have_failed(group, ticket)) [[unlikely]]
     outcome = engine_.outcome(group, ticket).value_or(Status());
   let_go();
   return done;

@@ -217,7 +217,7 @@ void Incident::judge(const Ending& ending) {
   }
 }
 
-/// Where everybody's part is needed, a disagreement leaves the outputs as they were (A1, A3).
+/// Where everybody's part is needed, a disagreement leaves the outputs as they were.
 void Incident::judge_untouched(const Ending& ending) {
   const Item& item = play_->script_of(ending.rank).items[ending.item];
   if (ending.item < changed_ || !ending.output_touched) return;

@@ -21,7 +21,7 @@ TEST(GroupSlots, NumbersOfOperationsEndInsteadOfBeginningAnew) {
   barrier.timeout = std::chrono::seconds(1);
   const std::uint64_t last = engine.submit(group, barrier, false);
   EXPECT_EQ(last, kLastOperation);
-  EXPECT_FALSE(engine.failed(group, last));
+  EXPECT_FALSE(engine.may_have_failed(group, last));
   const std::uint64_t none = engine.submit(group, barrier, false);
   ASSERT_TRUE(engine.is_done(group, none));
   const Status outcome = engine.outcome(group, none).value_or(Status());

@@ -58,7 +58,7 @@ class RegionChannelTest : public testing::Test {
   /// The rank stages a byte and publishes.
   void publish(int rank, RegionState& one, int byte) {
     if (one.in_line) {
-      channel(rank).stage_in_line(group(rank), one);
+      channel(rank).use_line_as_stage(group(rank), one);
     } else {
       ASSERT_TRUE(channel(rank).take_stage(group(rank), one, one.stage_bytes).ok());
     }
