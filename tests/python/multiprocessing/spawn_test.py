@@ -16,6 +16,8 @@ import tutti.multiprocessing as mp
 
 METHODS = ["spawn", "fork", "forkserver"]
 LONG = 30.0  # seconds; nothing of it is waited for when all is well
+# Where programs of their own find this module, and ranks.py.
+PATHS = [os.path.dirname(__file__), os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
 
 
 def note(index, folder):
@@ -250,7 +252,7 @@ mp.spawn(lambda index: None)
 def test_ctrl_c_ends_the_processes(tmp_path):
     source = f"""
 import sys
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path[:0] = {PATHS!r}
 import spawn_test
 import tutti.multiprocessing as mp
 mp.spawn(spawn_test.fail_if, (5, {str(tmp_path)!r}), nprocs=2)
@@ -270,7 +272,7 @@ mp.spawn(spawn_test.fail_if, (5, {str(tmp_path)!r}), nprocs=2)
 def test_processes_end_with_a_killed_parent(method, tmp_path):
     source = f"""
 import sys
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path[:0] = {PATHS!r}
 import spawn_test
 import tutti.multiprocessing as mp
 mp.start_processes(spawn_test.stay, ({str(tmp_path)!r},), nprocs=2, start_method={method!r})
@@ -318,7 +320,7 @@ def wait_for_go(index, folder):
 def test_processes_of_another_thread_end_with_a_killed_parent(method, tmp_path):
     source = f"""
 import sys, threading, time
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path[:0] = {PATHS!r}
 import spawn_test
 import tutti.multiprocessing as mp
 thread = threading.Thread(target=mp.start_processes, args=(spawn_test.stay, ({str(tmp_path)!r},)),
@@ -339,7 +341,7 @@ time.sleep(60)
 def test_a_process_that_begins_after_its_parents_death_ends(tmp_path):
     source = f"""
 import os, sys, time
-sys.path.insert(0, {os.path.dirname(__file__)!r})
+sys.path[:0] = {PATHS!r}
 import spawn_test
 from tutti.multiprocessing import child
 from tutti.multiprocessing.shipping import Shipped
