@@ -110,7 +110,7 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
   if (config.transport == Config::TransportChoice::shm && job.hosts > 1)
     findings.wrong("TUTTI_TRANSPORT=shm refuses to start on several hosts: unset it");
   if (config.agree == Config::Agree::strict)
-    findings.fact("agreement", "strict: nobody writes before the calls of all were compared");
+    findings.fact("agreement", "strict: no rank writes before the calls of all ranks are compared");
   findings.fact("waiting",
                 per_host <= cpus
                     ? fmt::format("spins, then sleeps: {} ranks of a host, {} CPUs", per_host, cpus)

@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
     return app.exit(error);
 #ifdef TUTTI_CLI_HAS_BENCH
   } catch (const tutti::bench::Interrupted&) {
-    fmt::print(stderr, "tutti: interrupted; what was started is ended\n");
+    fmt::print(stderr, "tutti: interrupted; the processes that it started are ended\n");
     return 130;
 #endif
   } catch (const std::exception& error) {

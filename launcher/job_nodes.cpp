@@ -52,10 +52,11 @@ Status Job::meet_nodes_again() {
     if (stopping_) return {};
     if (nodes_->joined()) break;
     if (Clock::now() >= deadline) {
-      return Status(Errc::timeout,
-                    fmt::format("node 0 has not said within {} s where the workers meet; is it "
-                                "stopped, or its --grace longer than ours?",
-                                std::chrono::ceil<std::chrono::seconds>(most).count()));
+      return Status(
+          Errc::timeout,
+          fmt::format("node 0 has not sent the port of the workers' store within {} s; is it "
+                      "stopped, or its --grace longer than ours?",
+                      std::chrono::ceil<std::chrono::seconds>(most).count()));
     }
     if (Status status = events_->run_once(deadline); !status) return status;
   }

@@ -227,7 +227,7 @@ void Nodes::set_will(const State& state, TcpStore& store, int start) {
   }
   const std::string will = message_of(
       1,
-      fmt::format("tuttirun on node {} has ended without a good-bye: it was killed, or its host is "
+      fmt::format("tuttirun on node {} has ended unexpectedly: it was killed, or its host is "
                   "gone",
                   number),
       true);

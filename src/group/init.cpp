@@ -216,7 +216,7 @@ ProcessGroup init_process_group(const InitOptions& given) {
     first_lost = [place, record](int unreachable) {
       if (record->all_registered()) return rendezvous::ask_first_lost(place, unreachable);
       return transport::Question(
-          [] { return Status(Errc::store, "not all ranks would be missed by the store"); });
+          [] { return Status(Errc::store, "not all ranks have a liveness record in the store"); });
     };
   }
   world_options.left = place.leave;

@@ -105,7 +105,7 @@ void Work::finish() noexcept {
   (void)backend_->wait(ticket_, std::nullopt, outcome);
   if (!outcome.ok() && !told_) {
     base::log(base::Level::warning,
-              "an operation failed and nobody asked: " + std::string(outcome.message()));
+              "an operation failed, and nobody waited for it: " + std::string(outcome.message()));
   }
   drop();
 }

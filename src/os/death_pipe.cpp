@@ -25,14 +25,14 @@ class WatchedEnds {
       const base::ForkWatch forks;
       std::array<int, 2> ends{};
       if (pipe2(ends.data(), O_CLOEXEC) != 0)
-        return system_error("cannot make what tells of our end", errno);
+        return system_error("cannot make the death pipe", errno);
       watched_ = Fd(ends[0]);
       held_ = Fd(ends[1]);
       keep_private(held_.get());
       if (forks.forked()) held_.reset();  // a child may hold that one, too
     }
     Fd copy(fcntl(watched_.get(), F_DUPFD_CLOEXEC, 0));
-    if (!copy.valid()) return system_error("cannot copy what tells of our end", errno);
+    if (!copy.valid()) return system_error("cannot copy the death pipe", errno);
     return copy;
   }
 

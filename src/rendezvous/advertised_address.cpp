@@ -47,7 +47,7 @@ Result<AdvertisedAddress> parse_advertised(std::string_view text) {
     const auto [end, error] =
         std::from_chars(digits.data(), digits.data() + digits.size(), advertised.port);
     if (error != std::errc() || end != digits.data() + digits.size() || advertised.port == 0)
-      return bad_advertised(text, "whose port is none from 1 to 65535");
+      return bad_advertised(text, "whose port is not from 1 to 65535");
   }
   if (host.empty()) return bad_advertised(text, "which has no host");
   if (auto address = os::Address::parse(host, 0)) {

@@ -103,8 +103,8 @@ std::string who_we_are() { return fmt::format("process {} on host {}", getpid(),
 std::string will_of(int rank, int size, const std::string& store) {
   Status status(
       Errc::peer_lost,
-      fmt::format("rank {} of {} ({}) was lost during init: its connection to {} ended without a "
-                  "good-bye; look at that rank's output for the cause, and start the job again",
+      fmt::format("rank {} of {} ({}) was lost during init: its connection to {} ended "
+                  "unexpectedly; look at that rank's output for the cause, and start the job again",
                   rank, size, who_we_are(), store));
   return failure_text(status.with_culprit(rank));
 }
@@ -279,7 +279,7 @@ Status Exchange::who_is_missing() {
   const double took = std::chrono::duration<double>(Clock::now() - start_).count();
   if (missing == 0) {
     return Status(Errc::timeout,
-                  fmt::format("all {} ranks have joined {}, but not brought all they have to say "
+                  fmt::format("all {} ranks have joined {}, but not written all their data "
                               "after {:.1f} s; is one stopped, or the timeout too short?",
                               size_, where(), took));
   }

@@ -43,7 +43,7 @@ Result<InterfaceChoice> parse_interfaces(std::string_view variable, std::string_
     if (name.size() >= IFNAMSIZ) return bad("holds a name that is too long for an interface");
     for (const char c : name) {
       if (static_cast<unsigned char>(c) <= ' ' || c == '/' || c == '^' || c == '=')
-        return bad("holds what is no name");
+        return bad("holds a character that no name of an interface has");
     }
     if (choice.names.size() == kMostInterfaces) return bad("holds too many names");
     choice.names.emplace_back(name);

@@ -97,7 +97,7 @@ class AskedStore {
     if (error != std::errc() || end != text.data() + text.size() || rank < 0)
       return Status(Errc::store, "foreign data stands in the store");
     return Status(Errc::peer_lost,
-                  "its connection to the store ended without a good-bye before any other's")
+                  "its connection to the store ended unexpectedly, before any other's")
         .with_culprit(rank);
   }
   /// The store is gone. If rank 0 served it and announced a graceful shutdown, it was not lost.

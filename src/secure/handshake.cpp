@@ -91,13 +91,14 @@ Status to_status(Refusal refusal) {
     case Refusal::wrong_rank:
       return refused("another rank listens there; is its address known under the wrong rank?");
     case Refusal::bad_rank:
-      return refused("it says that our rank cannot be; do all ranks agree on the world size?");
+      return refused("it cannot have a peer with this rank; do all ranks agree on the world size?");
     case Refusal::other_key:
     case Refusal::wrong_secret:
       return refused("it has another secret; give all processes the same TUTTI_SECRET_FILE");
-    case Refusal::crossed: return refused("both sides dialled and the other connection stays");
+    case Refusal::crossed:
+      return refused("both sides have connected, and the other connection is kept");
     case Refusal::connected:
-      return Status(Errc::peer_lost, "it takes the two to be connected, so a connection was cut");
+      return Status(Errc::peer_lost, "it still has a connection to this rank, so that one was cut");
     case Refusal::gone: return Status(Errc::peer_lost, "it has given this rank up");
     case Refusal::leaving: return Status(Errc::peer_left, "it is leaving");
     case Refusal::encryption_needed:

@@ -62,7 +62,7 @@ TEST_P(Blame, TheStoreKnowsWhoWasLostFirst) {
   for (const std::size_t rank : {1U, 0U}) {
     SCOPED_TRACE(rank);
     expect_blame(workers[rank], "peer_lost 2 ",
-                 "its connection to the store ended without a good-bye before any other's");
+                 "its connection to the store ended unexpectedly, before any other's");
   }
 }
 

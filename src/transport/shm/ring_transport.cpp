@@ -119,7 +119,7 @@ bool RingTransport::can_send(int peer) noexcept {
   // acquire: pairs with say_taken; its reads of the ring lie before it.
   const std::uint64_t taken = to->theirs->taken.load(std::memory_order_acquire);
   if (taken < to->room_from || taken > to->written) {
-    break_rules(*to, "says that it took what was not sent");
+    break_rules(*to, "acknowledges bytes that were not sent");
     return true;
   }
   to->room_from = taken;
@@ -242,7 +242,7 @@ void RingTransport::take(Peer& from, std::uint64_t word) noexcept {
   const std::uint64_t written = word & ~kLastWord;
   // Nothing that a peer writes is believed: these bound every access below.
   if (written % kRingAlign != 0 || written < from.taken || written - from.taken > kRingBytes) {
-    break_rules(from, "says that it sent more than there is room for");
+    break_rules(from, "announces more bytes than the ring holds");
     return;
   }
   const std::uint64_t begin = from.taken;

@@ -301,10 +301,11 @@ void TcpTransport::ended(Connection& from, int error) noexcept {
 Status TcpTransport::reason_of_end(const Connection& from, int error) const {
   const int cause = error != 0 ? error : from.write_error;
   if (const std::string& trouble = from.stream.trouble(); !trouble.empty()) {
-    return Status(Errc::refused,
-                  fmt::format("lost the connection to {}: what came is not what it has encrypted "
-                              "({}); does something on the way change packets?",
-                              who(from.peer), trouble));
+    return Status(
+        Errc::refused,
+        fmt::format("lost the connection to {}: the data received is not the data that it "
+                    "encrypted ({}); does something on the way change packets?",
+                    who(from.peer), trouble));
   }
   if (cause == ETIMEDOUT) return silent(from, "", options_.link_timeout);  // keep-alive
   return Status(Errc::peer_lost,

@@ -228,7 +228,7 @@ TEST(Doctor, ShowsWhatWouldBeChosen) {
   EXPECT_THAT(asked.text, HasSubstr("ring"));
   const Answer strict = doctor({"TUTTI_AGREE=strict"}, {"--ranks", "4", "--hosts", "2"});
   EXPECT_EQ(strict.code, 0) << strict.text;
-  EXPECT_THAT(strict.text, HasSubstr("strict: nobody writes before"));
+  EXPECT_THAT(strict.text, HasSubstr("strict: no rank writes before"));
   const Answer refused = doctor({"TUTTI_TRANSPORT=shm"}, {"--ranks", "4", "--hosts", "2"});
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.text, HasSubstr("TUTTI_TRANSPORT=shm refuses"));

@@ -169,7 +169,7 @@ TEST_F(TuttirunRestart, AKilledLauncherEndsTheRestartedOther) {
   second().signal(SIGKILL);
   EXPECT_EQ(second().wait(), 128 + SIGKILL);
   EXPECT_EQ(first().wait(), 1) << first().err;
-  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 has ended without a good-bye"));
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 has ended unexpectedly"));
 }
 
 TEST_F(TuttirunRestart, AKilledServingLauncherEndsTheOneThatWaitsForIt) {
@@ -185,7 +185,7 @@ TEST_F(TuttirunRestart, AKilledLauncherIsNotRestartedWithout) {
   second().signal(SIGKILL);
   EXPECT_EQ(second().wait(), 128 + SIGKILL);
   EXPECT_EQ(first().wait(), 1) << first().err;
-  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 has ended without a good-bye"));
+  EXPECT_THAT(first().err, HasSubstr("tuttirun on node 1 has ended unexpectedly"));
   EXPECT_EQ(Tuttirun::count(first().out, "again"), 0);
 }
 
@@ -202,8 +202,9 @@ TEST_F(TuttirunRestart, AStoppedServingLauncherIsWaitedForNoLongerThanSaid) {
   // What it has to tell the stopped one's store, it tries for some seconds more.
   EXPECT_EQ(second().wait(), 127) << second().err;
   EXPECT_GE(Tuttirun::Clock::now() - begin, std::chrono::seconds(2));
-  EXPECT_THAT(second().err, HasSubstr("node 0 has not said within 3 s where the workers meet; is "
-                                      "it stopped"));
+  EXPECT_THAT(second().err,
+              HasSubstr("node 0 has not sent the port of the workers' store within 3 s; "
+                        "is it stopped"));
   EXPECT_EQ(Tuttirun::count(second().out, "again"), 0);
   // And the stopped one does not start again without the other.
   first().signal(SIGCONT);

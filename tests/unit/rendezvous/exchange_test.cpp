@@ -181,7 +181,7 @@ TEST(Exchange, ARankThatIsLostIsToldToAllAtOnce) {
           std::string(outcome.status().message()),
           AllOf(HasSubstr("rank 2 of 4"),
                 HasSubstr("was lost during init: its connection to the store"),
-                HasSubstr("ended without a good-bye; look at that rank's output for the cause, and "
+                HasSubstr("ended unexpectedly; look at that rank's output for the cause, and "
                           "start the job again")));
     }
     killer.join();
