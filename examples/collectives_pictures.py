@@ -30,7 +30,7 @@ class Picture:
 
 def picture(title: str, given: Sequence[Sequence[Any]], got: Sequence[Sequence[Any]],
             arrows: Sequence[tuple[Place, Place]]) -> Picture:
-    """What each rank gives stands above, what it gets below; arrows go from a (rank, index) above to a
+    """The input of each rank stands above, its output below; arrows go from a (rank, index) above to a
     (rank, index) below. A cell below has the colour of the rank that it comes from; a dashed one is as it was."""
     widths = [CELL * max(len(above), len(below), 1) for above, below in zip(given, got, strict=True)]
     lefts = [MARGIN + sum(widths[:rank]) + GAP * rank for rank in range(len(widths))]

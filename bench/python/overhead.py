@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a blocking 8-byte all_reduce of two ranks costs from Python, and through torch, beside C++.
+"""The cost of a blocking 8-byte all_reduce of two ranks from Python, and through torch, beside C++.
 
     cmake --build build/python --target python_overhead_worker
     PYTHONPATH=build/python/python build/venv/bin/python bench/python/overhead.py \

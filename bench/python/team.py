@@ -33,7 +33,7 @@ class Team:
         return said.rstrip("\n")
 
     def turn(self, order: str) -> list[str]:
-        """What each rank answers to the order."""
+        """The answer of each rank to the order."""
         for rank in self._ranks:
             assert rank.stdin is not None
             rank.stdin.write(order + "\n")

@@ -79,7 +79,7 @@ class Sides:
 
 
 def measure(sides: Sides, dtype: str, elements: int, options: argparse.Namespace) -> dict[str, list[float]]:
-    """Seconds of a call in each round. What is 20 times slower than the best has one round only."""
+    """Seconds of a call in each round. A library that is 20 times slower than the best has one round only."""
     calls = {}
     for variant in sides.variants:
         once = sides.seconds(variant, dtype, elements, 3)

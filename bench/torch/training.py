@@ -61,7 +61,7 @@ def show(ranks: int, seen: dict[str, list[Figures]]) -> None:
 
 
 def trace(team: Team, path: str) -> None:
-    """Writes the events of one step of rank 0, and prints what of the communication ran beside backward."""
+    """Writes the events of one step of rank 0, and prints the share of the communication that ran beside backward."""
     events = json.loads(team.turn(json.dumps({"kind": "trace"}))[0])
     with open(path, "w", encoding="utf-8") as file:
         json.dump({"traceEvents": [

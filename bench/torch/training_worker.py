@@ -17,7 +17,7 @@ Event = tuple[str, float, float]  # what, and when it began and ended
 
 
 def divide(group: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """What DistributedDataParallel does with a bucket, but for the communication."""
+    """The work of DistributedDataParallel on a bucket, without the communication."""
     done: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     done.set_result(bucket.buffer().div_(dist.get_world_size()))
     return done

@@ -43,7 +43,7 @@ if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(work, args=(3, os.path.join(folder, "meet")), nprocs=3)
 
-    # What goes wrong in a process is told here, and the others are ended.
+    # The error of a process is told here, and the others are ended.
     try:
         mp.spawn(fail, nprocs=2)
     except mp.ProcessRaisedException as error:

@@ -16,7 +16,7 @@ ranks = list(range(size))
 
 
 def own() -> np.ndarray:
-    """What rank r gives: r."""
+    """The tensor that rank r gives: r."""
     return np.array([rank])
 
 
@@ -27,7 +27,7 @@ def numbers() -> np.ndarray:
 
 def show(name: str, before: np.ndarray | None, after: np.ndarray | None,
          expected: Callable[[int], list[int]]) -> None:
-    """What each rank had and what it got, as rank 0 sees it; `expected(rank)`: what it must have got."""
+    """Prints the input and output of each rank on rank 0; `expected(rank)` is the output that it must have."""
     got = [] if after is None else after.tolist()
     assert got == expected(rank), (name, rank, got)
     lines = [None] * size if rank == 0 else None

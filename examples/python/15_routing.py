@@ -16,7 +16,7 @@ rank, size = dist.get_rank(), dist.get_world_size()
 i = np.arange(50 + 10 * rank)
 work = (i * i + 7 * rank) % 1000
 
-# What goes to one rank must lie together; `order` says where each piece came from.
+# All pieces for one rank must lie together; `order` says where each piece came from.
 order = np.argsort(work % size, kind="stable")
 to = np.bincount(work % size, minlength=size)
 counts = np.empty_like(to)

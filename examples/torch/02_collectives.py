@@ -14,7 +14,7 @@ ROOT = 0
 
 
 def numbers_of(which):
-    """What a rank begins with."""
+    """The tensor that a rank begins with."""
     return torch.tensor([1.0, 10.0, 100.0]) * (which + 1)
 
 

@@ -48,7 +48,7 @@ class GatherForOwnLoss(GatherForSameLoss):
 
 
 class MeanOverRanks(torch.autograd.Function):
-    """An average that all ranks use. What each does with it comes back to all, divided alike."""
+    """An average that all ranks use. The gradients of all come back to all, divided alike."""
 
     @staticmethod
     def forward(ctx, x):

@@ -99,7 +99,7 @@ class Decoder:
         self._to_logits = weights.column_parallel(options.vocabulary, options.hidden)
 
     def next_token(self, tokens: torch.Tensor, begin: int, reduce: Reduce, group: dist.ProcessGroup) -> torch.Tensor:
-        """What follows the last of `tokens`, the first of which is token `begin` of its text."""
+        """The token that follows the last of `tokens`, the first of which is token `begin` of its text."""
         x = F.embedding(tokens, self._embedding) + self._positions[begin:begin + tokens.shape[1]]
         for layer in self._layers:
             x = layer.forward(x, begin, reduce)

@@ -127,11 +127,11 @@ void bind_backends(nb::module_& module) {
   module.def(
       "is_available",
       [](std::string backend) { return is_available(engine_name(std::move(backend))); },
-      "backend"_a, "Whether a world can be made on that engine here.");
+      "backend"_a, "True if a world can be made on that engine here.");
   module.def(
       "why_unavailable",
       [](std::string backend) { return why_unavailable(engine_name(std::move(backend))); },
-      "backend"_a, "Why none can, and what to do; empty: one can.");
+      "backend"_a, "The reason why none can, and what to do; empty: one can.");
   module.def("available_backends", &available_backends,
              "Names of the engines that a world can be made on here, the default first.");
   module.def(

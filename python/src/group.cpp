@@ -203,10 +203,11 @@ void bind_group(nb::module_& module) {
            "Divide into groups of ranks that follow each other; the one that this rank is in.")
       .def("monitored_barrier", &monitored_barrier, nb::kw_only(), timeout,
            "wait_all_ranks"_a = false,
-           "A barrier that tells who has not come: rank 0 waits so long for the others, and names\n"
+           "A barrier that names the ranks that have not come: rank 0 waits so long for the "
+           "others, and names\n"
            "the first (or all) in its TimeoutError; the group is then broken. Slower; for finding\n"
            "out where a program hangs.")
-      .def("health", &health, "None, or what broke the group.")
+      .def("health", &health, "None, or the error that broke the group.")
       .def("abort", &abort, "reason"_a, "Break the group here and on every other member.")
       .def("close", &GroupHandle::close,
            "Let go of the group, as dropping the last reference does. Local, waits for nobody.")

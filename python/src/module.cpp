@@ -43,7 +43,7 @@ NB_MODULE(_tutti, module) {
         const python::Buffer buffer(array, "dtype_name", "array", python::Use::read);
         return std::string(to_string(buffer.view().dtype()));
       },
-      "array"_a.none(), "What tutti sees in an array: \"float32\".");
+      "array"_a.none(), "The dtype that tutti sees in an array: \"float32\".");
   module.def(
       "count",
       [](nb::handle array) {

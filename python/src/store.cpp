@@ -257,11 +257,11 @@ void bind_store(nb::module_& module) {
       "which must raise TimeoutError; keys are given as str, values as bytes.")
       .def(nb::init<>())
       .def("set", &set, "key"_a.none(), "value"_a.none(), nb::kw_only(), timeout,
-           "Replace what was there, and wake who waits for the key.")
+           "Replace the value, and wake the callers that wait for the key.")
       .def("get", &get, "key"_a.none(), nb::kw_only(), timeout, "Waits until the key is there.")
       .def("add", &add, "key"_a.none(), "amount"_a, nb::kw_only(), timeout,
            "Add to a number (absent: 0); the sum.")
-      .def("check", &check, "keys"_a.none(), nb::kw_only(), timeout, "Whether all keys are there.")
+      .def("check", &check, "keys"_a.none(), nb::kw_only(), timeout, "True if all keys are there.")
       .def("wait", &wait, "keys"_a.none(), timeout, "Until all keys are there.")
       .def(
           "compare_set", &compare_set, "key"_a.none(), "expected"_a.none(), "desired"_a.none(),
@@ -280,7 +280,7 @@ void bind_store(nb::module_& module) {
            "The first value. Waits for one; with block=False an empty queue raises IndexError.")
       .def("queue_len", &queue_len, "queue"_a.none(), nb::kw_only(), timeout)
       .def("set_will", &set_will, "key"_a.none(), "value"_a.none(), nb::kw_only(), timeout,
-           "Set by the store when this process's connection ends without a good-bye. False: it\n"
+           "Set by the store when this process's connection ends unexpectedly. False: it\n"
            "cannot.")
       .def("drop_will", &drop_will, "key"_a.none(), nb::kw_only(), timeout)
       .def_prop_ro("timeout",

@@ -157,7 +157,7 @@ void bind_stores(nb::module_& module) {
 
   nb::class_<TcpStoreHandle, StoreHandle>(
       module, "TCPStore",
-      "Served by one process, reached by the others over TCP. The one who serves returns when all\n"
+      "Served by one process, reached by the others over TCP. The server returns when all\n"
       "`world_size` have connected, unless wait_for_workers is False.")
       .def("__init__", &new_tcp_store, "host_name"_a, "port"_a = 0, "world_size"_a = nb::none(),
            "is_master"_a = false, timeout, "wait_for_workers"_a = true, nb::kw_only(),

@@ -118,11 +118,11 @@ void bind_transfers(nb::class_<GroupHandle>& group) {
       .def("send", &send, "array"_a.none(), "dst"_a, nb::kw_only(), tag, timeout,
            "Send to one rank; return when the array may be used again.")
       .def("recv", &recv, "array"_a.none(), "src"_a = nb::none(), nb::kw_only(), tag, timeout,
-           "Receive from one rank, or from anybody; the rank that sent.")
+           "Receive from one rank, or from any; returns the rank that sent.")
       .def("isend", &isend, "array"_a.none(), "dst"_a, nb::kw_only(), tag, timeout,
            "As send, without waiting. `dst` may be this rank.")
       .def("irecv", &irecv, "array"_a.none(), "src"_a = nb::none(), nb::kw_only(), tag, timeout,
-           "As recv, without waiting; Work.source_rank tells who sent.")
+           "As recv, without waiting; Work.source_rank tells the sender.")
       .def("batch_isend_irecv", &batch_isend_irecv, "operations"_a, nb::kw_only(), timeout,
            "Start all: (\"send\" or \"recv\", array, peer, tag). Where one is wrong none is "
            "started.\n"

@@ -261,14 +261,14 @@ void bind_work(nb::module_& module) {
             const Status status = self.outcome();
             return status.ok() ? nb::none() : exception_of(status);
           },
-          "What went wrong, or None (also while not done). Never blocks.")
+          "The error, or None (also while not done). Never blocks.")
       .def_prop_ro("source_rank", &RunningWork::source_rank,
                    "Of a recv that is done: the rank of the group that sent. Else -1.")
       .def_prop_ro("result", &RunningWork::result,
                    "The arrays that are written, as the caller gave them.")
       .def_prop_ro(
           "group", [](const RunningWork& self) { return object_of(self.group()); },
-          "Whose operation it is.")
+          "The group of the operation.")
       .def(
           "add_done_callback",
           [](nb::pointer_and_handle<RunningWork> self, nb::object callback) {

@@ -10,7 +10,7 @@ from tutti._tutti import Work
 
 
 def result_of(work: Work) -> Generator[Any, None, list[Any]]:
-    """What `Work.__await__` gives: the arrays that were written, or the exception."""
+    """The awaitable of `Work.__await__`: gives the arrays that were written, or raises the exception."""
     if not work.is_completed():
         yield from _end_of(work, asyncio.get_running_loop()).__await__()
     work.wait()
@@ -21,7 +21,7 @@ def _end_of(work: Work, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]
     ended: asyncio.Future[None] = loop.create_future()
 
     def settle() -> None:
-        if not ended.done():  # whoever awaited it may have been cancelled
+        if not ended.done():  # the task that awaited it may have been cancelled
             ended.set_result(None)
 
     def tell(_: Work) -> None:

@@ -27,13 +27,13 @@ Value: TypeAlias = str | bytes | bytearray | memoryview
 __version__: str
 
 ANY_SOURCE: int
-"""As the sender of a recv: whoever's message comes first. None means the same."""
+"""As the sender of a recv: any rank, the one whose message comes first. None means the same."""
 
 def is_available(backend: str) -> bool:
-    """Whether a world can be made on that engine here; case does not matter, "gloo" and "tutti" mean "native"."""
+    """True if a world can be made on that engine here; case does not matter, "gloo" and "tutti" mean "native"."""
 
 def why_unavailable(backend: str) -> str:
-    """Why no world can be made on that engine here, and what to do; empty: one can."""
+    """The reason why no world can be made on that engine here, and what to do; empty: one can."""
 
 def launch_command(backend: str, ranks: int) -> tuple[list[str], list[str]] | None:
     """The command that starts so many ranks on that engine, and "NAME=value" beside the environment; None: any launcher
@@ -147,7 +147,7 @@ class Work:
         waited for there. An exception of the callback goes to sys.unraisablehook."""
 
     def __await__(self) -> Generator[Any, None, list[Array]]:
-        """`await work` in asyncio: the result, or what went wrong."""
+        """`await work` in asyncio: gives the result, or raises the error."""
 
 class ProcessGroup:
     """A group of ranks that call the same operations in the same order."""
@@ -285,7 +285,7 @@ class ProcessGroup:
     # The end of what is made.
 
     def monitored_barrier(self, *, timeout: Timeout = None, wait_all_ranks: bool = False) -> None:
-        """A barrier that tells who has not come: rank 0 waits so long for the others, and names the
+        """A barrier that names the ranks that have not come: rank 0 waits so long for the others, and names the
         first (or all) in its TimeoutError; the group is then broken. Slower than barrier."""
 
     def send(self, array: Array, dst: int, *, tag: int = 0, timeout: Timeout = None) -> None:
@@ -293,14 +293,14 @@ class ProcessGroup:
 
     def recv(self, array: Array, src: int | None = None, *, tag: int = 0,
              timeout: Timeout = None) -> int:
-        """Receive from one rank, or from anybody; the rank that sent."""
+        """Receive from one rank, or from any; returns the rank that sent."""
 
     def isend(self, array: Array, dst: int, *, tag: int = 0, timeout: Timeout = None) -> Work:
         """As send, without waiting. `dst` may be this rank."""
 
     def irecv(self, array: Array, src: int | None = None, *, tag: int = 0,
               timeout: Timeout = None) -> Work:
-        """As recv, without waiting; Work.source_rank tells who sent."""
+        """As recv, without waiting; Work.source_rank tells the sender."""
 
     def batch_isend_irecv(
             self, operations: Sequence[tuple[Literal["send", "recv"], Array, int | None, int]], *,
@@ -321,7 +321,7 @@ class ProcessGroup:
         """Divide into groups of ranks that follow each other; the one that this rank is in."""
 
     def health(self) -> Error | None:
-        """None, or what broke the group."""
+        """None, or the error that broke the group."""
 
     def abort(self, reason: str) -> None:
         """Break the group here and on every other member."""
@@ -373,13 +373,13 @@ class Store:
 
     def __init__(self) -> None: ...
     def set(self, key: Key, value: Value, *, timeout: Timeout = None) -> None:
-        """Replace what was there, and wake who waits for the key."""
+        """Replace the value, and wake the callers that wait for the key."""
     def get(self, key: Key, *, timeout: Timeout = None) -> bytes:
         """Waits until the key is there."""
     def add(self, key: Key, amount: int, *, timeout: Timeout = None) -> int:
         """Add to a number (absent: 0); the sum. The value is decimal text."""
     def check(self, keys: Sequence[Key], *, timeout: Timeout = None) -> bool:
-        """Whether all keys are there."""
+        """True if all keys are there."""
     def wait(self, keys: Sequence[Key], timeout: Timeout = None) -> None:
         """Until all keys are there."""
     def compare_set(self, key: Key, expected: Value, desired: Value, *,
@@ -393,7 +393,7 @@ class Store:
     def list_keys(self, *, timeout: Timeout = None) -> list[str]:
         """All keys, in no order."""
     def append(self, key: Key, value: Value, *, timeout: Timeout = None) -> None:
-        """Put the value behind what is there."""
+        """Append to the value that is there."""
     def multi_get(self, keys: Sequence[Key], *, timeout: Timeout = None) -> list[bytes]:
         """The values of all keys; waits until they are there."""
     def multi_set(self, keys: Sequence[Key], values: Sequence[Value], *,
@@ -406,7 +406,7 @@ class Store:
     def queue_len(self, queue: Key, *, timeout: Timeout = None) -> int:
         """How many values the queue has."""
     def set_will(self, key: Key, value: Value, *, timeout: Timeout = None) -> bool:
-        """Set by the store when this process's connection ends without a good-bye. False: cannot."""
+        """Set by the store when this process's connection ends unexpectedly. False: cannot."""
     def drop_will(self, key: Key, *, timeout: Timeout = None) -> None:
         """Take a will back."""
     @property

@@ -1,4 +1,4 @@
-"""What tutti raises."""
+"""The exceptions that tutti raises."""
 
 import builtins
 

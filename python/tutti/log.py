@@ -15,7 +15,7 @@ _installed = False
 
 
 def install(logger: logging.Logger | None = None, least: _tutti.LogLevel | None = None) -> None:
-    """Hands what the library remarks to `logger` (the one named "tutti", if not told), from the level
+    """Hands the library's log lines to `logger` (the one named "tutti", if not told), from the level
     `least` on (that in TUTTI_LOG_LEVEL, if not told: warning). Replaces another sink. A world that is made
     later changes the level only where TUTTI_LOG_LEVEL is set or a Config is given."""
     global _installed
@@ -29,7 +29,7 @@ def install(logger: logging.Logger | None = None, least: _tutti.LogLevel | None 
 
 
 def install_once() -> None:
-    """`install`, unless that was done before: what `tutti.distributed` does when a world is made."""
+    """`install`, unless that was done before. `tutti.distributed` calls it when a world is made."""
     if not _installed:
         install()
 

@@ -12,10 +12,10 @@ tells which rank failed, with its traceback. `ranks(2, 3, 4)` makes one test for
 stands. `ranks(4, init=False)`: no world, only the environment that init_process_group reads.
 
 Fixtures are set up once, in pytest's own process, before the ranks are forked from it: all ranks see
-the same tmp_path. What a rank changes in memory ends with it.
+the same tmp_path. Changes that a rank makes in memory end with it.
 
-What pytest captures shows the output of one rank after the other's. With -s, and in tests that capture
-for themselves (capsys, capfd and their kin), it goes where it would go without ranks.
+Captured output is shown rank by rank. With -s, and in tests that capture for themselves (capsys, capfd and their
+kin), output goes where it would go without ranks.
 """
 
 import faulthandler
@@ -139,7 +139,7 @@ def _outcomes_of(job: Job, item: pytest.Function, timeout: float, init: bool) ->
 
 
 def _rank_main(rank: int, ticket: Ticket, item: pytest.Function, init: bool) -> None:
-    """In the fork: the test's body, and what became of it."""
+    """In the fork: runs the test's body and returns its outcome."""
     with open(ticket.file("stack", rank), "w", encoding="utf-8") as stack:
         faulthandler.register(signal.SIGUSR1, file=stack)
         ticket.enter(rank)
@@ -149,7 +149,7 @@ def _rank_main(rank: int, ticket: Ticket, item: pytest.Function, init: bool) -> 
 
 
 def _keep_output(rank: int, ticket: Ticket) -> None:
-    """Into files of this rank: what pytest captures is one file, in which the ranks' words would mix."""
+    """Sends output to files of this rank. pytest captures into one file, in which the output of all ranks would mix."""
     for number, name in enumerate(_STREAMS, 1):
         with open(ticket.file(name, rank), "wb") as file:
             os.dup2(file.fileno(), number)
@@ -234,6 +234,6 @@ def _list(ranks: list[int]) -> str:
 
 
 def _last_error(text: str) -> str:
-    """The line of a traceback that says what went wrong."""
+    """The line of a traceback that names the error."""
     errors = [line for line in text.splitlines() if line.startswith("E ")]
     return errors[0] if errors else text

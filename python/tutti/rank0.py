@@ -1,4 +1,4 @@
-"""What only one of all ranks should do: print, show progress, write files; and logs that say who speaks.
+"""Tasks that only one of all ranks should do (print, show progress, write files), and logs that name the rank.
 
     from tutti import rank0
 
@@ -46,7 +46,7 @@ def world_size() -> int:
 
 
 def is_rank0() -> bool:
-    """This process is rank 0 of the world, or of what its launcher has said; without both it is."""
+    """True on rank 0 of the world, or of the launcher's variables; true without both."""
     return rank() == 0
 
 
@@ -84,7 +84,7 @@ def first(group: Any = None) -> Iterator[bool]:
 def progress(iterable: Iterable[T] | None = None, **options: Any) -> Any:
     """`tqdm` with these options, shown on rank 0 only. Without tqdm installed the iterable itself."""
     try:
-        from tqdm.auto import tqdm  # noqa: PLC0415: only who shows bars needs it
+        from tqdm.auto import tqdm  # noqa: PLC0415: needed for bars only
     except ImportError:
         if iterable is None:
             raise ImportError("progress without an iterable needs tqdm: pip install tqdm") from None
@@ -102,7 +102,7 @@ class RankFilter(logging.Filter):
         self._only_rank0 = only_rank0
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the record is let through; it has got its fields then."""
+        """True if the record is let through. Adds the fields rank and world_size to it."""
         own = rank()
         record.__dict__.update(rank=own, world_size=world_size())
         return not self._only_rank0 or own == 0 or record.levelno >= logging.ERROR

@@ -9,12 +9,12 @@
     work.wait()
 
 Tensors are NumPy arrays, torch tensors in CPU memory, anything with DLPack, and buffers; they are used in
-place. What differs from torch.distributed stands in docs/semantics.md, every name in docs/torch-names.md.
+place. The differences from torch.distributed stand in docs/semantics.md, every name in docs/torch-names.md.
 
-What holds for every operation, unless it says otherwise:
+These hold for every operation, unless it says otherwise:
 
 Returns: None when it has ended well; with `async_op=True` a Work at once, whose tensors must not be touched until
-    it is done. Who is not in `group` is warned and gets None.
+    it is done. A process that is not in `group` gets a warning and None.
 Errors: at the call, before anything is sent: ValueError (InvalidArgument) and TypeError for what is wrong with
     it; the group stays usable. From the operation, or its Work: DisagreementError (ranks call different things),
     TimeoutError (`timeout`, or the group's, has passed), NetworkError (a rank has died or left); all are

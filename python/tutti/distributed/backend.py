@@ -52,7 +52,7 @@ class Backend(str):
     backend_type_map: ClassVar[dict[str, BackendType]] = {
         "undefined": BackendType.UNDEFINED, "gloo": BackendType.GLOO, "native": BackendType.CUSTOM,
         "tutti": BackendType.CUSTOM, "mpi": BackendType.MPI}
-    _plugins: ClassVar[dict[str, plugins.Plugin]] = {}  # what is called for a name; that there is one, tutti knows
+    _plugins: ClassVar[dict[str, plugins.Plugin]] = {}  # the function of each name; tutti itself has the list of names
 
     def __new__(cls, name: str) -> Any:
         if not isinstance(name, str):
@@ -100,7 +100,7 @@ class Backend(str):
 
 
 class BackendConfig:
-    """What a backend string says: which engine serves tensors of which device."""
+    """A backend string, parsed: which engine serves tensors of which device."""
 
     def __init__(self, backend: str) -> None:
         if not isinstance(backend, str):
@@ -205,7 +205,7 @@ def is_xccl_available() -> bool:
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether init_process_group takes that name."""
+    """True if init_process_group takes that name."""
     return _tutti.is_available(str(backend))
 
 

@@ -121,7 +121,7 @@ _COALESCED = frozenset({
 
 
 class _CoalescingManager:
-    """What a coalesced block started."""
+    """The Work of the operations that a coalesced block has started."""
 
     def __init__(self) -> None:
         self.works: list[Work] = []

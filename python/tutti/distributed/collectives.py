@@ -1,8 +1,8 @@
 """The operations that every rank of a group calls in the same order.
 
 `src` and `dst` are global ranks, `group_src` and `group_dst` ranks of the group. With `async_op` a call
-returns a Work. `timeout` (a timedelta or seconds) is the operation's own; None is the group's. Who is not
-in the group gets a warning and None.
+returns a Work. `timeout` (a timedelta or seconds) is the operation's own; None is the group's. A process that
+is not in the group gets a warning and None.
 """
 
 import warnings
@@ -304,7 +304,7 @@ def barrier(group: Any = None, async_op: bool = False, device_ids: list[int] | N
 
 
 def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-    """A barrier that tells who has not come. Rank 0 waits for the others for `timeout` (the group's unless given)
+    """A barrier that names the ranks that have not come. Rank 0 waits for the others for `timeout` (the group's unless given)
     and names the first one, or with `wait_all_ranks` all, in its TimeoutError. The group is then broken, so that
     the others fail, too."""
     pg = member_group(group, "monitored_barrier")

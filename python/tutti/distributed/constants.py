@@ -16,7 +16,7 @@ def check_timedelta(timeout: Any) -> None:
 
 
 def timeout_or_default(timeout: timedelta | None) -> timedelta:
-    """What a call gives, else what TUTTI_TIMEOUT says now, else `default_pg_timeout`."""
+    """The timeout of a call, else that of TUTTI_TIMEOUT now, else `default_pg_timeout`."""
     return _tutti.Config.from_environment().timeout if timeout is None else timeout
 
 

@@ -21,7 +21,7 @@ _level: DebugLevel | None = None
 
 
 def get_debug_level() -> DebugLevel:
-    """What was set, or stands in TORCH_DISTRIBUTED_DEBUG."""
+    """The level that was set, or that of TORCH_DISTRIBUTED_DEBUG."""
     if _level is None:
         set_debug_level_from_env()
     assert _level is not None
@@ -47,7 +47,7 @@ _LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """Our place among the ranks of this host: LOCAL_RANK, what mpirun has in its place, or the fallback."""
+    """The rank among those of this host: LOCAL_RANK, or mpirun's variable for it, or the fallback."""
     for name in _LOCAL_RANKS:
         if name in os.environ:
             return int(os.environ[name])

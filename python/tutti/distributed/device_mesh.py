@@ -155,7 +155,7 @@ class DeviceMesh:
         return default_group()._own
 
     def get_coordinate(self) -> Any:
-        """Our place; None for who is not in the mesh."""
+        """The coordinate of this rank; None if it is not in the mesh."""
         return self._coordinate
 
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:

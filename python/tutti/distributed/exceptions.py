@@ -3,7 +3,7 @@
 from tutti import errors
 
 # A failed operation may be a TimeoutError, NetworkError, DisagreementError or BackendError here:
-# whoever catches DistBackendError wants all of them.
+# a program that catches DistBackendError wants all of them.
 DistError = errors.Error
 DistBackendError = errors.Error
 DistNetworkError = errors.NetworkError

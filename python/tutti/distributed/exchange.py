@@ -10,7 +10,7 @@ from tutti.errors import Error
 
 # Tags of our own messages lie above those that programs use.
 FIRST_TAG = 0x7F000000
-OBJECT_TAG = FIRST_TAG  # lists that are sent: who receives from anybody gets only them
+OBJECT_TAG = FIRST_TAG  # of lists that are sent: a recv from any rank matches only them
 OBJECT_PART_TAG = FIRST_TAG + 1  # what gather_object and scatter_object_list send
 RENDEZVOUS_TAG = FIRST_TAG + 0x800000
 _LARGEST_ADDRESS = 1 << 20  # bytes; one has some hundred

@@ -1,6 +1,6 @@
-"""What a group of torch.distributed's has besides operations: its store, its timeout, its parts, the engine behind it.
+"""The attributes of a group of torch.distributed: its store, its timeout, its parts, the engine behind it.
 
-What has no meaning here raises a RuntimeError that says what to do instead.
+An attribute that has no meaning here raises a RuntimeError that says what to do instead.
 """
 
 import zlib
@@ -18,7 +18,7 @@ from tutti.errors import DisagreementError, InvalidArgument
 
 
 class EngineOptions:
-    """What the engine of a group was made with: `backend`, `group_name`, `global_ranks_in_group`, `_timeout`."""
+    """The options of the engine of a group: `backend`, `group_name`, `global_ranks_in_group`, `_timeout`."""
 
     def __init__(self, backend: str, name: str, ranks: list[int], timeout: timedelta) -> None:
         self.backend = backend
@@ -37,7 +37,7 @@ def _device_name(device: Any) -> str:
 
 
 class GroupAttributes(Group):
-    """What a ProcessGroup can be asked, besides operations."""
+    """The attributes of a ProcessGroup."""
 
     __slots__ = ()
 
@@ -75,7 +75,7 @@ class GroupAttributes(Group):
 
     @property
     def group_desc(self) -> str:
-        """What the maker of the group called it; messages tell it."""
+        """The name that the program has given the group; errors tell it."""
         return self._desc
 
     @property
@@ -101,7 +101,7 @@ class GroupAttributes(Group):
 
     @property
     def options(self) -> EngineOptions:
-        """What the engine was made with, as `_get_backend(device).options` tells it."""
+        """The options of the engine, as `_get_backend(device).options` tells them."""
         return EngineOptions(self._backend, self._name, list(self._ranks), self._low.timeout)
 
     @property
@@ -197,7 +197,7 @@ class GroupAttributes(Group):
 
     def split_group(self, ranks: Sequence[int], timeout: timedelta | None = None, opts: Any = None,
                     group_name: str | None = None, group_desc: str | None = None, device_types: Any = None) -> Any:
-        """The group of `ranks` (of this one, in ascending order); None for who is not in its own list. Every rank of
+        """The group of `ranks` (of this one, in ascending order); None on a rank that is not in its own list. Every rank of
         this group calls it, at the same time, with the list of the group that it will be in, or any other: so one
         call makes several. `opts` and `device_types` change nothing.
 

@@ -54,10 +54,10 @@ def _checked_ranks(ranks: Sequence[int] | None, size: int, sort: bool) -> list[i
 def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = None, backend: str | None = None,
               pg_options: Any = None, use_local_synchronization: bool = False, group_desc: str | None = None,
               device_id: Any = None, sort_ranks: bool = True) -> Any:
-    """A group of some ranks of the world (None: all), or NON_GROUP_MEMBER for who is not in it.
+    """A group of some ranks of the world (None: all), or NON_GROUP_MEMBER on a rank that is not in it.
 
     Every rank of the world calls it, in the same order, members or not; with
-    `use_local_synchronization` the members only, and who is not in it may, and gets None.
+    `use_local_synchronization` the members only. Other ranks may, and get None.
     """
     parent = default_group()
     if timeout is not None:
@@ -70,7 +70,7 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
             if parent._own not in listed:
                 return None
             import hashlib
-            # Who is not in the group does not count it: its name comes from its ranks.
+            # Ranks outside the group do not count it, so its name comes from its ranks.
             name = world.free_name(hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest())
         else:
             name = world.next_name()
@@ -163,7 +163,7 @@ def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | No
                 timeout: timedelta | None = None, pg_options: Any = None, group_desc: str | None = None,
                 backend: str | None = None) -> ProcessGroup | None:
     """Divide a group: each list of `split_ranks` (ranks of the parent) becomes a group. Every rank of the
-    parent calls it; who is in no list gets None."""
+    parent calls it; a rank that is in no list gets None."""
     if split_ranks is None or len(split_ranks) == 0:
         raise ValueError("split_ranks cannot be None or empty")
     parent = member_group(parent_pg, "split_group")

@@ -72,9 +72,9 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     (mpi4py's, or its handle; default: MPI_COMM_WORLD); or a name that was registered; None: what TUTTI_BACKEND says,
     which is ours. `init_method`: "env://" (the default: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, read
     now; rank 0 may leave MASTER_ADDR out), "tcp://host:port", "file:///path"; or a `store` with rank and
-    world_size. What is given here beats the environment. `timeout`: of init and of operations that say
+    world_size. Arguments beat the environment. `timeout`: of init and of operations that say
     none; unless given that in TUTTI_TIMEOUT, or 30 minutes. `group_name`: only ranks that give the same one find each other.
-    Survivors of a failure, who have new ranks, take a name that was not used before.
+    Survivors of a failure, which have new ranks, take a name that was not used before.
     """
     if world.default is not None:
         raise ValueError("trying to initialize the default process group twice!")
@@ -132,7 +132,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
 
 
 def _mark_tracebacks(rank: int) -> None:
-    """Uncaught errors of ranks that share a terminal say whose they are."""
+    """Uncaught errors name their rank, since ranks may share a terminal."""
     if world.excepthook is not None:
         return
     before = sys.excepthook

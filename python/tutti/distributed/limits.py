@@ -1,4 +1,4 @@
-"""What reading one pickle may cost beyond its own size. A pickle names its parts again for two bytes, so whatever
+"""Limits of the memory, time and stack that reading one pickle takes. A pickle names its parts again for two bytes, so whatever
 copies, hashes or nests them has to be counted, or a small one takes all memory, all time or the whole stack."""
 
 import collections
@@ -20,7 +20,7 @@ def refused(what: str) -> pickle.UnpicklingError:
 
 
 class Limits:
-    """Of one pickle with the buffers beside it. Each method raises UnpicklingError for what is too much."""
+    """The limits of one pickle with the buffers beside it. Each method raises UnpicklingError beyond a limit."""
 
     def __init__(self, size: int, buffers: Sequence[Any]) -> None:
         sent = size + sum(memoryview(each).nbytes for each in buffers)
@@ -35,7 +35,7 @@ class Limits:
         self._alike: dict[int, dict[int, int]] = {}  # by address of the container: keys by hash
 
     def copy(self, size: int) -> None:
-        """So many bytes of what was sent are copied."""
+        """Counts so many bytes that are copied."""
         self._copied -= size
         if self._copied < 0:
             raise refused("makes much more of its parts than was sent")
@@ -47,13 +47,13 @@ class Limits:
             raise refused("wants much more memory than was sent")
 
     def work(self, steps: int) -> None:
-        """What follows takes so many steps."""
+        """Counts so many steps before they are done."""
         self._steps -= steps
         if self._steps < 0:
             raise refused("takes much more time than its size is worth")
 
     def is_source(self, buffer: Any) -> bool:
-        """Bytes and nothing else, whose owner nobody can change: no objects, and no view of a view of ..."""
+        """True for bytes that have one owner: not for objects, and not for a view of a view."""
         if type(buffer) is memoryview:
             buffer = buffer.obj
         return type(buffer) in (bytes, bytearray) or id(buffer) in self._beside
@@ -124,13 +124,13 @@ class Limits:
                           f"{_DEEPEST_BARE // _ARRAY} arrays of objects")
 
     def _room(self, address: int) -> int:
-        """What it takes of the stack, in deques."""
+        """The stack that it takes, counted in deques."""
         if address not in self._bare:
             return 0
         return 1 if isinstance(self._bare[address][0], (collections.deque, dict)) else _ARRAY
 
     def take_apart(self) -> None:
-        """Empty those that the pickle has made, so that whatever held them may end."""
+        """Empty the containers that the pickle has made, so that their owners can be freed without deep recursion."""
         held = [self._elements(each) for each, _ in self._bare.values()]
         for each, _ in self._bare.values():
             if isinstance(each, (collections.deque, dict)):

@@ -54,7 +54,7 @@ def _row(tensors: Any, what: str) -> Any:
 
 
 class GroupMethods:
-    """What a ProcessGroup can do by itself."""
+    """The operations of a ProcessGroup, as its methods."""
 
     __slots__ = ()
 
@@ -168,7 +168,7 @@ class GroupMethods:
         return Work(self._low.barrier(timeout=_limit(opts, timeout), async_op=True))
 
     def monitored_barrier(self, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
-        """A barrier that tells who has not come; blocks. Rank 0 raises TimeoutError, which names the first one that is
+        """A barrier that names the ranks that have not come; blocks. Rank 0 raises TimeoutError, which names the first one that is
         missing, or all with `wait_all_ranks`; the group is then broken, so that the others fail, too."""
         self._low.monitored_barrier(timeout=timeout, wait_all_ranks=wait_all_ranks)
 
@@ -181,5 +181,5 @@ class GroupMethods:
         return Work(self._low.irecv(_one(tensors, "recv"), srcRank, tag=tag))
 
     def recv_anysource(self, tensors: Any, tag: int = 0) -> Work:
-        """Receive from whoever sends first; Work.source_rank() tells who did."""
+        """Receive the message that comes first; Work.source_rank() tells its sender."""
         return Work(self._low.irecv(_one(tensors, "recv_anysource"), None, tag=tag))

@@ -1,7 +1,7 @@
 """The functions of the first releases that take a list of tensors per process.
 
 Every process gives as many tensors as the others; that is compared first, so these calls wait for all ranks
-even with async_op. What one rank can see to be wrong is told before that.
+even with async_op. An error that one rank can see alone is raised before that.
 """
 
 from collections.abc import Sequence
@@ -36,7 +36,7 @@ def _checked(tensor_list: Sequence[Any], group: Any, operation: str) -> ProcessG
 
 
 def _check_writable(tensors: Sequence[Any], operation: str) -> None:
-    """TypeError for what cannot take the result."""
+    """Raises TypeError for a tensor that cannot take the result."""
     for tensor in tensors:
         flags: Any = getattr(tensor, "flags", None)
         if hasattr(flags, "writeable"):
@@ -60,7 +60,7 @@ def _is_torch(tensor: Any) -> bool:
 
 
 def _array(tensor: Any) -> Any:
-    """What arithmetic works on, in the tensor's memory."""
+    """The tensor as a NumPy array, in the same memory."""
     import numpy
     if isinstance(tensor, numpy.ndarray):
         return tensor
@@ -77,7 +77,7 @@ def copy_into(target: Any, source: Any) -> None:
 
 
 def _sum_here(tensors: Sequence[Any], op: RedOpType) -> Any:
-    """What all tensors of this process give together, in new memory."""
+    """The combination of all tensors of this process, in new memory."""
     name = {RedOpType.SUM: "add", RedOpType.AVG: "add", RedOpType.PRODUCT: "multiply", RedOpType.MIN: "minimum",
             RedOpType.MAX: "maximum", RedOpType.BAND: "bitwise_and", RedOpType.BOR: "bitwise_or",
             RedOpType.BXOR: "bitwise_xor"}[op]

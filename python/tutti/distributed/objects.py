@@ -196,7 +196,7 @@ def recv_object_list(object_list: list[Any], src: int | None = None, group: Any 
                      group_src: int | None = None, use_batch: bool = False, *, weights_only: bool = False,
                      timeout: Any = None) -> int:
     """Receive as many objects as the list has places, from one rank or from anybody; the global rank that
-    sent, -1 for who is not in the group."""
+    sent, or -1 if this process is not in the group."""
     pg = member_group(group, "recv_object_list")
     if pg is None:
         return -1

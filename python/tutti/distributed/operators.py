@@ -137,12 +137,12 @@ _NO_COMPLEX = frozenset({RedOpType.MAX, RedOpType.MIN, RedOpType.BAND, RedOpType
 
 
 def supports_complex(reduceOp: Any) -> bool:
-    """Whether complex numbers can be combined so."""
+    """True if complex numbers can be combined by it."""
     return plain(reduceOp) not in _NO_COMPLEX
 
 
 def plain(op: Any) -> RedOpType:
-    """The operation without its factor; TypeError for what is none."""
+    """The operation without its factor; TypeError if it is no operation."""
     if isinstance(op, RedOpType):
         return op
     if isinstance(op, _Boxed):
@@ -154,7 +154,7 @@ def plain(op: Any) -> RedOpType:
 
 
 def low_of(op: Any) -> tuple[Any, Any]:
-    """What the C++ face wants: its operation and the factor."""
+    """The arguments of the C++ bindings: the operation and the factor."""
     if type(op) is RedOpType and op.pair is not None:
         return op.pair
     kind = plain(op)

@@ -33,7 +33,7 @@ def send(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, g
 
 def recv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None, *,
          timeout: Any = None) -> int:
-    """Receive from one rank, or from anybody; the global rank that sent. -1 for who is not in the group."""
+    """Receive from one rank, or from any; returns the sender's global rank, or -1 if this process is not in the group."""
     if type(tensor) not in known:
         check_single(tensor, "tensor")
     pg = member_group(group, "irecv")

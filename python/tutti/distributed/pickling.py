@@ -42,7 +42,7 @@ META_BYTES = 16
 
 
 def read_meta(meta: Any) -> tuple[int, int]:
-    """How many buffers, how many bytes of body. Error for what cannot be."""
+    """How many buffers, how many bytes of body. Error if the numbers are impossible."""
     buffers = int.from_bytes(meta[:8], "little")
     body = int.from_bytes(meta[8:16], "little")
     if body > _MOST or body == 0 or 8 * buffers >= body:

@@ -1,5 +1,5 @@
-"""The calls that pickles of plain data make, each with the arguments that they have there. What stands in no table
-here is not called."""
+"""The calls that pickles of plain data make, each with the arguments that they have there. A call that stands in no
+table here is not made."""
 
 import collections
 import datetime
@@ -17,7 +17,7 @@ _FRACTION = re.compile(r"-?[0-9]{1,20000}(/[0-9]{1,20000})?")
 
 
 def call_refused(function: Any) -> Exception:
-    """The error of a pickle that calls what it may not."""
+    """The error of a pickle that makes a call that is not allowed."""
     return refused(f"calls {getattr(function, '__qualname__', type(function).__name__)} with strange arguments")
 
 
@@ -101,7 +101,7 @@ CALLS: dict[tuple[str, str], Maker] = {
 }
 NEW = {("builtins", "object"), ("uuid", "UUID")}  # those that are made without a call
 
-# What takes elements one by one, and nothing that looks like it: `+=` of others may do anything.
+# Types that take elements one by one, and no types like them: `+=` of others may do anything.
 LISTS = (list, collections.deque)
 SETS = (set,)
 DICTS = (dict, collections.OrderedDict, collections.Counter, collections.defaultdict)
@@ -115,6 +115,6 @@ def check_uuid_state(state: Any) -> None:
 
 
 def check_module_state(state: Any) -> None:
-    """What torch's modules note beside the tensors of a state_dict: the version of each of their parts."""
+    """The metadata of a state_dict of torch: the version of each part of a module."""
     if type(state) is not dict or list(state) != ["_metadata"] or type(state["_metadata"]) is not collections.OrderedDict:
         raise refused("gives an OrderedDict a state that no state_dict has")

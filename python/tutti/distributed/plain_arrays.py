@@ -12,7 +12,7 @@ from tutti.distributed.tensor_pickles import DTYPES
 
 _DIMENSIONS = 64
 _LARGEST = (1 << 63) - 1
-# What the elements of a structure are in a list: kinds of dtypes, and types for them.
+# The types that elements of a structure have in a list.
 _NUMBERS = (bool, int, float, complex)
 
 
@@ -140,12 +140,12 @@ def array_state(limits: Limits, array: Any, state: Any) -> Any:
     if type(data) is not bytes or len(data) != count * dtype.itemsize:
         raise refused(f"has an array of {count} elements with other data than that")
     limits.copy(len(data))
-    # A copy: the array would be these bytes, which others may hold who trust that they do not change.
+    # A copy: the array would share these bytes, and others may rely on them not to change.
     return 1, shape, dtype, fortran, bytes(memoryview(data))
 
 
 def _objects_of(limits: Limits, dtype: Any, items: list[Any]) -> list[Any]:
-    """Those in a list of structures. What is not an object there must be what its dtype takes without asking:
+    """Those in a list of structures. An element that is no object must have a type that its dtype takes as it is:
     a text is made of anything, and an array of any nested lists."""
     limits.work((parts_of(dtype) + 1) * len(items))
     found: list[Any] = []

@@ -88,7 +88,7 @@ def _dtype_of_state(limits: Limits, kind: Any, state: Any) -> Any:
 
 
 def _is_note(value: Any) -> bool:
-    """What metadata says; no container, since dtypes end without a trashcan."""
+    """True for a value that metadata may have: no container, since dtypes end without a trashcan."""
     return type(value) in (str, bytes, bool, int, float, type(None)) or isinstance(value, type)
 
 

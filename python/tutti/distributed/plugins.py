@@ -12,7 +12,7 @@ Plugin = tuple[Callable[..., Any], bool]  # the function, and whether it takes o
 
 
 class GroupOptions:
-    """What a plug-in that was registered with extended_api is told of the group that it shall make."""
+    """The group that a plug-in shall make, as one that was registered with extended_api is told of it."""
 
     def __init__(self, store: Any, rank: int, size: int, name: str, ranks: list[int], timeout: timedelta) -> None:
         self.store = store
@@ -24,8 +24,8 @@ class GroupOptions:
 
 
 class Wanted:
-    """What a function of torch.distributed's adds to the making of a group: its id, its ranks in the world (None:
-    all of them), and pg_options."""
+    """The arguments that torch.distributed adds when a group is made: its id, its ranks in the world (None: all of
+    them), and pg_options."""
 
     def __init__(self, name: str, ranks: list[int] | None, pg_options: Any) -> None:
         self.name = name
@@ -35,7 +35,7 @@ class Wanted:
 
 def make(plugins: Mapping[str, Plugin], engine: str, store: Store | None, rank: int, size: int, name: str,
          timeout: timedelta, wanted: Wanted | None) -> Any:
-    """What the function that was registered for `engine` gives. tutti calls it, for each world on that engine."""
+    """The result of the function that was registered for `engine`. tutti calls it for each world on that engine."""
     function, extended = plugins[engine]
     if store is None:
         raise RuntimeError(f"backend {engine!r} needs a store, and these ranks have met without one")
@@ -49,8 +49,8 @@ def make(plugins: Mapping[str, Plugin], engine: str, store: Store | None, rank: 
 
 def make_sub_group(engine: str, store: Store, ranks: list[int], rank: int, name: str, shown: str, timeout: timedelta,
                    pg_options: Any) -> _tutti.ProcessGroup | None:
-    """As new_group wants it: of some ranks of the world, whose store is given; None for who is not among them (our
-    own is `rank`), who does nothing."""
+    """As new_group wants it: of some ranks of the world, whose store is given; None on a rank that is not
+    among them (our own is `rank`), which does nothing."""
     if rank not in ranks:
         return None
     part = PrefixStore(f"{name}_{zlib.crc32(repr(ranks).encode()):08x}", store)

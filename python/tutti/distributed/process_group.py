@@ -54,7 +54,7 @@ class ProcessGroup(GroupMethods, GroupAttributes):
         return self._name not in world.groups or world.groups[self._name] is not self
 
     def health(self) -> Exception | None:
-        """None, or what broke it."""
+        """None, or the error that broke the group."""
         return self._low.health()
 
     def abort(self, reason: str = "abort was called") -> None:
@@ -82,7 +82,7 @@ class ProcessGroup(GroupMethods, GroupAttributes):
 
 
 class _NonMember(int):
-    """What new_group gives to who is not in the group: -100. As a context it does nothing."""
+    """The result of new_group on a rank that is not in the group: -100. As a context it does nothing."""
 
     def __enter__(self) -> "_NonMember":
         return self
@@ -112,7 +112,7 @@ class group(metaclass=_WorldMeta):
 
 
 class GroupMember(metaclass=_WorldMeta):
-    """`GroupMember.WORLD`, and what stands for a group that this process is not in."""
+    """`GroupMember.WORLD`, and the value that stands for a group that this process is not in."""
 
     NON_GROUP_MEMBER = NON_GROUP_MEMBER
 

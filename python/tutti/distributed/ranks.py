@@ -4,7 +4,7 @@ from typing import Any
 
 
 def whole_rank(rank: Any) -> int:
-    """A rank as a number; TypeError for what is none, 0.5 and "0" too."""
+    """A rank as a number; TypeError for anything else, 0.5 and "0" too."""
     if not hasattr(rank, "__index__"):
         raise TypeError(f"a rank is a whole number, not {rank!r}")
     return int(rank.__index__())

@@ -26,7 +26,7 @@ def error(scheme: str, what: str) -> ValueError:
 
 
 def no_variable(name: str) -> ValueError:
-    """A variable that is not set, in the words that programs know, and what to do."""
+    """The error of a variable that is not set: torch's words, and what to do."""
     return error("env", f"environment variable {name} expected, but not set; tuttirun sets it for the processes that it "
                         f"starts, or give init_method, rank and world_size")
 
@@ -38,7 +38,7 @@ def no_handler(url: str, scheme: str) -> RuntimeError:
 
 
 def check_place(rank: int, world_size: int) -> None:
-    """RuntimeError for what is no number."""
+    """The number; RuntimeError if the text is none."""
     for value, name in ((rank, "rank"), (world_size, "world_size")):
         if not hasattr(value, "__index__"):
             raise RuntimeError(f"`{name}` must be an integer. {value}")
@@ -64,7 +64,7 @@ def _number(text: str, name: str) -> int:
 
 
 def with_rank(url: str, rank: int, world_size: int) -> str:
-    """The URL with what was given beside it."""
+    """The URL with the arguments that were given beside it."""
     more = [f"{name}={value}" for name, value in (("rank", rank), ("world_size", world_size)) if value != -1]
     if not more:
         return url

@@ -1,4 +1,4 @@
-"""Unpickling what nobody vouches for: plain data, arrays and tensors."""
+"""Unpickling bytes that are not trusted: plain data, arrays and tensors."""
 
 import collections
 import io
@@ -32,7 +32,7 @@ def add_safe_globals(safe: Iterable[Any]) -> None:
 
 
 def clear_safe_globals() -> None:
-    """Forget what add_safe_globals was told."""
+    """Forget all that was given to add_safe_globals."""
     _added.clear()
 
 
@@ -41,7 +41,7 @@ def _is_added(value: Any) -> bool:
 
 
 def read_safely(body: Any, buffers: Sequence[Any]) -> Any:
-    """The object of a pickle with its buffers. UnpicklingError for whatever is no pickle of plain data."""
+    """The object of a pickle with its buffers. UnpicklingError if it is no pickle of plain data."""
     return _SafeUnpickler(io.BytesIO(body), buffers).load()
 
 
@@ -78,7 +78,7 @@ class _SafeUnpickler(pickle._Unpickler):
 
     dispatch = _Opcodes()  # filled below with those that today's picklers write
 
-    # What pickle keeps to itself, for who checks types.
+    # Private parts of pickle's class, declared for the type checker.
     stack: list[Any]
     metastack: list[list[Any]]
     read: Callable[[int], bytes]
@@ -131,7 +131,7 @@ class _SafeUnpickler(pickle._Unpickler):
             f"tutti.distributed.add_safe_globals([{name[:_LONGEST_NAME]}])")
 
     def get_extension(self, code: int) -> None:
-        """Of copyreg: by its name, whatever has been found under its number before."""
+        """An extension of copyreg, looked up by its name and not by its number, which may have changed."""
         key = pickle._inverted_registry.get(code)  # type: ignore[attr-defined]
         if key is None:
             raise refused("has an extension that is not registered")

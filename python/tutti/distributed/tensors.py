@@ -1,4 +1,4 @@
-"""What counts as a tensor here, and what is asked of it before anything is sent."""
+"""The types that count as tensors here, and the checks of them before anything is sent."""
 
 import array
 import mmap

@@ -1,4 +1,4 @@
-"""What an operation that was started gives back."""
+"""The handle of an operation that was started."""
 
 import enum
 import functools
@@ -58,7 +58,7 @@ class Future:
             self._call(callback)
 
     def _call(self, callback: Callable[["Future"], Any]) -> None:
-        """An error of a callback is logged: the other callbacks and who waits have no part in it."""
+        """Logs the error of a callback; other callbacks and waiting threads go on."""
         try:
             callback(self)
         except Exception:
@@ -100,13 +100,13 @@ class Future:
         return self._value
 
     def value(self) -> Any:
-        """The value, if it is there; else RuntimeError, or what went wrong."""
+        """The value. Raises the error of the operation, or RuntimeError if there is no value yet."""
         if not self.done():
             raise RuntimeError("the future has no value yet; wait() for it")
         return self.wait()
 
     def exception(self) -> BaseException | None:
-        """What went wrong; None if nothing has so far."""
+        """The error; None if there is none so far."""
         return self._error if self.done() else None
 
     def add_done_callback(self, callback: Callable[["Future"], Any]) -> None:
@@ -118,7 +118,7 @@ class Future:
         self._call(callback)
 
     def then(self, callback: Callable[["Future"], Any]) -> "Future":
-        """A future of what `callback(self)` returns once this one is done."""
+        """A future of the result of `callback(self)`, which is called once this one is done."""
         after = Future()
 
         def go_on(done: "Future") -> None:
@@ -175,7 +175,7 @@ class Work:
         return self._low.is_success()
 
     def exception(self) -> BaseException | None:
-        """What went wrong, or None. Never blocks."""
+        """The error, or None. Never blocks."""
         return self._low.exception()
 
     def synchronize(self) -> None:

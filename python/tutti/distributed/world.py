@@ -12,7 +12,7 @@ DESTROYED = "Invalid process group specified or has been destroyed."
 
 
 class Group:
-    """What this process knows of a group that it is a member of: the fields of a ProcessGroup."""
+    """The fields of a ProcessGroup: all that this process knows of a group of its own."""
 
     __slots__ = ("_low", "_ranks", "_index", "_own", "_backend", "_config", "_name", "_desc", "__weakref__")
 

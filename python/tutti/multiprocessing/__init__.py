@@ -31,7 +31,7 @@ __all__ = [  # noqa: PLE0604
 
 
 def __getattr__(name: str) -> Any:
-    """What `multiprocessing` has beside its public names, such as its module `shared_memory`."""
+    """Names of `multiprocessing` beside its public ones, such as its module `shared_memory`."""
     if not name.startswith("__"):
         if hasattr(multiprocessing, name):
             return getattr(multiprocessing, name)

@@ -39,7 +39,7 @@ def main(index: int, parent: int | None, call: Shipped, error_file: str) -> None
         fn(index, *args)
     except KeyboardInterrupt:
         pass  # Ctrl-C goes to the parent too, which tells of it
-    except Exception as error:  # noqa: BLE001: whatever it is, the parent tells of it
+    except Exception as error:  # noqa: BLE001: the parent raises it
         failure = Failure(time.monotonic(), is_consequence(error),
                           traceback.format_exc())
         write(error_file, failure)
@@ -47,12 +47,12 @@ def main(index: int, parent: int | None, call: Shipped, error_file: str) -> None
 
 
 def is_consequence(error: BaseException) -> bool:
-    """Whether the error only tells that another rank has failed."""
+    """True if the error only tells that another rank has failed."""
     return getattr(error, "code", None) in _CONSEQUENCES
 
 
 def write(path: str, value: Any) -> None:
-    """Who reads the file finds all of it, or no file."""
+    """Writes the file at once: a reader finds all of it, or no file."""
     partial = path + ".partial"
     with open(partial, "wb") as file:
         pickle.dump(value, file, protocol=pickle.HIGHEST_PROTOCOL)
@@ -60,7 +60,7 @@ def write(path: str, value: Any) -> None:
 
 
 def read_failure(path: str) -> Failure | None:
-    """What the process has written, if it has."""
+    """The failure that the process has written; None if it has written none."""
     if not pathlib.Path(path).exists():
         return None
     with open(path, "rb") as file:
@@ -82,8 +82,8 @@ def _die_with(parent: int | None) -> None:
 
 
 def _ends_of(pid: int, sentinel: int) -> list[int]:
-    """What is readable when the process is gone. The sentinel is a pipe, which all hold open that were forked from the
-    process after this one; the kernel's own handle is not."""
+    """Descriptors that become readable when the process has ended. The sentinel is a pipe, which later forks of that
+    process keep open; a pidfd has no such copies."""
     try:
         return [sentinel, os.pidfd_open(pid)]
     except (AttributeError, OSError):  # an old kernel; or it is gone, and the pipe tells so

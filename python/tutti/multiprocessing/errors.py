@@ -1,4 +1,4 @@
-"""What a process of `spawn` failed with. Names and fields are torch.multiprocessing's."""
+"""The errors that `spawn` raises when a process has failed. Names and fields are torch.multiprocessing's."""
 
 from typing import Any
 

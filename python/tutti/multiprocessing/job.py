@@ -20,7 +20,7 @@ _OF_ANOTHER_JOB = ("TUTTI_INSECURE", "TUTTI_JOB", "TUTTI_SECRET_FD", "TUTTI_SECR
 
 
 class Ticket:
-    """Given to each process: by it, it learns who it is, and hands in its result."""
+    """Given to each process, which learns its rank from it and hands in its result by it."""
 
     def __init__(self, folder: str, size: int, env: Mapping[str, str], ports: Any) -> None:
         self._folder = pathlib.Path(folder)
@@ -31,7 +31,7 @@ class Ticket:
         self.secret_file = self._folder / "secret"
 
     def enter(self, rank: int) -> None:
-        """Tells this process who it is, by the variables that init_process_group reads."""
+        """Sets the variables of this rank that init_process_group reads."""
         store_port, master_port = self._ports.get()
         for name in _OF_ANOTHER_JOB:
             os.environ.pop(name, None)
@@ -45,11 +45,11 @@ class Ticket:
         })
 
     def environment(self) -> dict[str, str]:
-        """That of the processes, but for who they are."""
+        """The variables that all processes have alike."""
         return {**os.environ, **self._env}
 
     def put_result(self, rank: int, value: Any) -> None:
-        """Leave what the function of that rank has returned, for the parent."""
+        """Leave the result of that rank's function for the parent."""
         child.write(self.file("result", rank), shipping.dumps_by_value(value))
 
     def file(self, kind: str, rank: int) -> str:
@@ -58,7 +58,7 @@ class Ticket:
 
 
 class Job:
-    """The parent's side: starts the processes, serves their store, ends what is left at the end."""
+    """The parent's side: starts the processes, serves their store, and ends the rest at the end."""
 
     def __init__(self, size: int, start_method: str, env: Mapping[str, str] | None = None) -> None:
         self._start_method = start_method

@@ -25,7 +25,7 @@ _BEFORE_KILL = 30.0
 
 
 def command_of(backend: str | None, size: int, env: Mapping[str, str] | None) -> Command | None:
-    """What starts so many ranks on the backend that `run` was asked for; None: `run` itself does."""
+    """The command that starts so many ranks on the backend that `run` was asked for; None: `run` itself starts them."""
     from tutti import _tutti  # noqa: PLC0415: `import tutti.multiprocessing` alone stays quick
 
     name = backend or {**os.environ, **(env or {})}.get("TUTTI_BACKEND", "")
@@ -48,7 +48,7 @@ class Launched:
 
     def run(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], init: bool,
             seconds: float | None) -> list[Any]:
-        """The results of all ranks; raises what `run` says."""
+        """The results of all ranks; raises the errors of `run`."""
         with tempfile.TemporaryDirectory(prefix="tutti-job-") as folder:
             # Not multiprocessing's key: it is for processes that are children of this one.
             prepared = multiprocessing.spawn.get_preparation_data("rank")

@@ -13,7 +13,7 @@ from tutti.multiprocessing.launched import RANK_VARIABLES
 
 
 def main(folder: str) -> int:
-    """Calls the function that lies in the folder, and leaves there what it returns or what went wrong."""
+    """Calls the function that lies in the folder, and leaves its result or its exception there."""
     rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
     try:
         with open(os.path.join(folder, "call"), "rb") as file:
@@ -22,7 +22,7 @@ def main(folder: str) -> int:
         multiprocessing.spawn.prepare(prepared)
         fn, args, kwargs = shipping.loads(call)
         if init:
-            from tutti import distributed as dist  # noqa: PLC0415: only who makes a world needs it
+            from tutti import distributed as dist  # noqa: PLC0415: needed for a world only
 
             dist.init_process_group()
             value = fn(*args, **kwargs)
@@ -31,7 +31,7 @@ def main(folder: str) -> int:
         else:
             value = fn(*args, **kwargs)
         child.write(os.path.join(folder, f"result.{rank}"), shipping.dumps_by_value(value))
-    except Exception as error:  # noqa: BLE001: whatever it is, `run` tells of it
+    except Exception as error:  # noqa: BLE001: `run` raises it
         failure = child.Failure(time.monotonic(), child.is_consequence(error), traceback.format_exc(), os.getpid())
         child.write(os.path.join(folder, f"error.{rank}"), failure)
         return 1

@@ -24,7 +24,7 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
     meet each other, and any number may follow each other.
 
     nprocs: one per CPU that this process may use, if not told.
-    timeout: seconds for all of it; what still runs then is ended, and TimeoutError names the ranks.
+    timeout: seconds for all of it; ranks that still run then are ended, and TimeoutError names them.
     env: variables for the processes, beside those that say who they are.
     start_method: "spawn", "fork" or "forkserver"; if not told, "spawn", or "fork" where only that can
         give `fn` to another process (a notebook's function, and cloudpickle is not installed).
@@ -34,7 +34,7 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
     after a time of its own. Arguments are pickled: they cannot hold queues or locks.
 
     Raises what `spawn` raises for the first rank that fails; the other ranks are ended before. TypeError or
-    ValueError for what cannot be, before anything is started.
+    ValueError for an invalid argument, before anything is started.
     """
     check_callable(fn, "run")
     args = checked_args(args)
@@ -80,7 +80,7 @@ def _result(job: Job, rank: int) -> Any:
 
 
 def _seconds(timeout: Any) -> float | None:
-    """A time in seconds. Zero is one, too: what has not ended by then."""
+    """A time in seconds. Zero is allowed: ranks that have not ended at once are too late."""
     if timeout is None:
         return None
     if isinstance(timeout, timedelta):

@@ -1,7 +1,7 @@
 """Functions and their arguments on the way to another process, those of a notebook's cell included.
 
-Python's pickle sends a function as a name. What has no name that another process could look up, because
-it was defined in a notebook's cell, at the prompt or inside a function, is sent whole, with cloudpickle.
+Python's pickle sends a function as a name. A function that was defined in a notebook's cell, at the prompt or inside
+a function has no name that another process could look up. It is sent whole, with cloudpickle.
 """
 
 import collections
@@ -17,7 +17,7 @@ _HINT = ("; what is defined in a notebook's cell, at the prompt or inside a func
 
 
 def main_is_interactive() -> bool:
-    """Whether other processes cannot import our main module: it is a notebook, a prompt or -c."""
+    """True if other processes cannot import our main module: it is a notebook, a prompt or -c."""
     main = sys.modules.get("__main__")
     return getattr(main, "__file__", None) is None and getattr(main, "__spec__", None) is None
 
@@ -25,7 +25,7 @@ def main_is_interactive() -> bool:
 def has_cloudpickle() -> bool:
     """Functions without a name can be sent."""
     try:
-        import cloudpickle  # noqa: F401, PLC0415: only who ships needs it
+        import cloudpickle  # noqa: F401, PLC0415: needed for sending only
     except ImportError:
         return False
     return True
@@ -69,7 +69,7 @@ def _dumps_whole(value: Any) -> bytes:
     import cloudpickle  # noqa: PLC0415: as above
 
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
-        # What multiprocessing knows to send goes its way; everything else as cloudpickle does it.
+        # Types that multiprocessing has a reducer for use it; cloudpickle sends everything else.
         dispatch_table = collections.ChainMap(cloudpickle.CloudPickler.dispatch_table,
                                               ForkingPickler(io.BytesIO()).dispatch_table)
 
@@ -79,12 +79,12 @@ def _dumps_whole(value: Any) -> bytes:
 
 
 def loads(data: bytes) -> Any:
-    """What `dumps` or `dumps_by_value` has made bytes of."""
+    """The object of bytes that `dumps` or `dumps_by_value` has made."""
     return pickle.loads(data)
 
 
 def has_name(fn: Any) -> bool:
-    """Whether another process finds `fn` by its name."""
+    """True if another process finds `fn` by its name."""
     module = sys.modules.get(getattr(fn, "__module__", None) or "")
     found: Any = module
     for part in getattr(fn, "__qualname__", "<none>").split("."):
@@ -106,5 +106,5 @@ class Shipped:
         self._bytes = state
 
     def open(self) -> Any:
-        """The value; raises what unpickling it raises."""
+        """The value; raises the exception that unpickling it raises."""
         return self._value if self._bytes is None else loads(self._bytes)

@@ -70,7 +70,7 @@ class ProcessContext:
         raise error
 
     def end(self, grace_period: float | None = None) -> None:
-        """Ends what still runs, and returns when it has ended."""
+        """Ends the processes that still run, and returns when they have ended."""
         if grace_period is not None:
             self._wait_all(grace_period)
         for process in self._running():
@@ -106,7 +106,7 @@ class ProcessContext:
         return sorted(failed, key=self._time_of_failure)
 
     def _time_of_failure(self, index: int) -> float:
-        # Who wrote nothing was killed, or ended the process: others fail because of that.
+        # A process that wrote nothing was killed or has exited; others fail because of that.
         failure = child.read_failure(self.error_files[index])
         return 0.0 if failure is None else failure.when
 
@@ -200,14 +200,14 @@ def check_callable(fn: Any, who: str) -> None:
 
 
 def checked_args(args: Any) -> tuple[Any, ...]:
-    """The arguments of the function; TypeError for what is one argument and no row of them."""
+    """The arguments of the function; TypeError if they are no tuple or list."""
     if isinstance(args, (str, bytes)) or not hasattr(args, "__iter__"):
         raise TypeError(f"args is {args!r}; it is the tuple of fn's arguments: args=({args!r},)")
     return tuple(args)
 
 
 def checked_count(count: Any, name: str) -> int:
-    """How many processes or threads are to be started: TypeError for what is no whole number, ValueError below one."""
+    """The number of processes or threads to start. TypeError: it is no whole number; ValueError: it is below one."""
     if isinstance(count, bool) or not hasattr(count, "__index__"):
         raise TypeError(f"{name} is {count!r}; it is a whole number")
     number: int = count.__index__()

@@ -39,7 +39,7 @@ def _wanted() -> str:
 
 
 def _why_not() -> str:
-    """Why the compiled part for this torch is not there, and what to do."""
+    """The reason why the compiled part for this torch is missing, and what to do."""
     found = sorted(name.removeprefix(_PREFIX).replace("_", ".") for _, name, _ in pkgutil.iter_modules()
                    if name.startswith(_PREFIX))
     python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
@@ -71,7 +71,7 @@ ProcessGroupTutti = _form.ProcessGroupTutti
 
 
 def _make_backend(given: Any, options: Any) -> Any:
-    """What torch calls for each group."""
+    """Torch calls it for each group."""
     return _form.make_backend(given, options, _by_mpi.backend_of(given.store))
 
 

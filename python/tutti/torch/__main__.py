@@ -15,7 +15,7 @@ from ._replace import replace_backends
 
 
 def main(arguments: list[str]) -> int:
-    """Runs what the command line names; the exit status."""
+    """Runs the program that the command line names; returns the exit status."""
     by_name = arguments[:1] == ["-m"]
     if by_name:
         del arguments[0]

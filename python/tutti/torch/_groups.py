@@ -40,7 +40,7 @@ def size_of(name: str) -> int:
 
 
 def root_of(call: str, rank: int, group: dist.ProcessGroup) -> bool:
-    """Whether this rank is the root; ValueError if the root is not in the group."""
+    """True if this rank is the root; ValueError if the root is not in the group."""
     ranks = dist.get_process_group_ranks(group)
     if rank not in ranks:
         raise ValueError(f"{call}: rank {rank} is not in the group, which has the ranks {ranks}")

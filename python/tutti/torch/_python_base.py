@@ -50,7 +50,7 @@ class BackendBase(Backend):
         return True
 
     def start_coalescing(self) -> None:
-        """What torch's coalescing manager calls first."""
+        """Torch's coalescing manager calls it first."""
         if self._batch is not None:
             raise ValueError("tutti: operations of this group are coalesced already")
         self._batch = PythonWork([], [])
@@ -79,7 +79,7 @@ class BackendBase(Backend):
             self._group.monitored_barrier(timeout=timeout, wait_all_ranks=wait_all_ranks)
 
     def get_error(self) -> Any:
-        """What broke the group, in torch's words."""
+        """The kind of error that broke the group, in torch's words."""
         problem = self._group.health()
         if problem is None:
             return ErrorType.SUCCESS

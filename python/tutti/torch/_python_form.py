@@ -21,7 +21,7 @@ from ._rendezvous import meet
 from ._python_base import BackendBase, GroupBase, derives_from_backend
 from ._python_work import PythonWork, torchs_errors
 
-# What it serves; a test compares this with the methods of the class.
+# The operations that it serves; a test compares them with the methods of the class.
 OPERATIONS = ("allgather", "allgather_coalesced", "allgather_into_tensor_coalesced", "allreduce",
               "allreduce_coalesced", "alltoall", "alltoall_base", "barrier", "broadcast", "gather", "recv", "recv_anysource", "reduce", "reduce_scatter",
               "reduce_scatter_tensor_coalesced", "scatter", "send", "_allgather_base", "_reduce_scatter_base")
@@ -285,17 +285,17 @@ class _Operations:
         return self._run([], lambda: self._group.barrier(timeout=_timeout(opts), async_op=True))
 
     def abort(self) -> None:
-        """Break the group on all ranks: what runs fails there."""
+        """Break the group on all ranks: operations that run fail there."""
         self._check_open()
         self._group.abort("torch's abort() was called")
 
     def shutdown(self) -> None:
-        """Leave the group. What runs goes on; later calls are refused."""
+        """Leave the group. Operations that run go on; later calls are refused."""
         self._was_shut_down = True
         self._group.close()
         self._let_go()
 
-    # What torch calls these from 2.13 on.
+    # Torch's names of these from 2.13 on.
     all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base
     all_to_all_single = alltoall_base
     all_gather_single_coalesced = allgather_into_tensor_coalesced
@@ -314,7 +314,7 @@ _asked = threading.local()  # `several`: the group that this thread makes has se
 
 
 def make_backend(given: Any, options: Any, backend: str) -> ProcessGroupTutti | BackendTutti:
-    """What torch calls for each group."""
+    """Torch calls it for each group."""
     in_detail = dist.get_debug_level() == dist.DebugLevel.DETAIL
     with torchs_errors():
         group = meet(given, backend)
@@ -327,7 +327,7 @@ def make_backend(given: Any, options: Any, backend: str) -> ProcessGroupTutti | 
 
 
 class _Config(distributed_c10d.BackendConfig):  # type: ignore[misc]
-    """What torch makes of a backend's name, for each group that it makes. A group in Python would silently be the only
+    """Torch makes it of a backend's name, for each group. A group in Python would silently be the only
     backend of all its devices."""
 
     def __init__(self, backend: Any) -> None:

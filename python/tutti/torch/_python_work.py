@@ -14,7 +14,7 @@ import tutti
 
 
 def torchs_error(problem: BaseException) -> BaseException:
-    """The exception by which torch's programs know what tutti says."""
+    """The exception of torch that stands for an error of tutti."""
     kind: type[BaseException] = dist.DistBackendError
     text = str(problem)
     if not isinstance(problem, tutti.Error):
@@ -32,7 +32,7 @@ def torchs_error(problem: BaseException) -> BaseException:
 
 @contextlib.contextmanager
 def torchs_errors() -> Iterator[None]:
-    """Raises what tutti raises as torch's."""
+    """Raises exceptions of tutti as torch's."""
     try:
         yield
     except tutti.Error as problem:
@@ -55,7 +55,7 @@ class _Failure:
 
     @staticmethod
     def unwrap(value: "_Failure") -> None:
-        """What the future calls to give its value to Python."""
+        """The future calls it to give its value to Python."""
         raise value.problem
 
 
@@ -91,7 +91,7 @@ class PythonWork(dist.Work):  # type: ignore[misc]
         return all(work.is_success() for work in self.works)
 
     def exception(self) -> BaseException | None:
-        """What went wrong first, or None."""
+        """The first error, or None."""
         problems = [work.exception() for work in self.works]
         return next((torchs_error(one) for one in problems if one is not None), None)
 

@@ -17,7 +17,7 @@ _OURS = ("gloo", "mpi")
 
 
 def named(backend: Any) -> Any:
-    """What a program gives as `backend`, with tutti in place of Gloo and MPI."""
+    """The `backend` that a program gives, with tutti in place of Gloo and MPI."""
     if not isinstance(backend, str):
         return backend
     return ",".join(device + colon + ("tutti" if name.lower() in _OURS else name)
@@ -25,7 +25,7 @@ def named(backend: Any) -> Any:
 
 
 def names_mpi(backend: Any) -> bool:
-    """Whether MPI is asked for."""
+    """True if MPI is asked for."""
     return isinstance(backend, str) and any(name.lower() == "mpi" for _, _, name in _pairs(backend))
 
 

@@ -11,7 +11,7 @@ _libraries: list[torch.library.Library] = []  # an operator lives as long as the
 
 def all_reduce_add_rms_norm_(tensor: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor, eps: float = 1e-6,
                              group: Group = None) -> torch.Tensor:
-    """What follows an all_reduce in a decoder's layer, in the same call. It is done when this returns.
+    """An all_reduce and the step that follows it in a decoder's layer, in one call. It is done when this returns.
 
     In place: `residual` += the sum of the tensors of all ranks; then `tensor` = the RMSNorm of `residual` along the last
     dimension, times `weight`, and is returned. The three are contiguous, of one floating-point dtype, and share no
