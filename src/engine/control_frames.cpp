@@ -10,7 +10,7 @@ using transport::FrameHeader;
 using transport::FrameType;
 
 void Engine::on_control(int peer, const FrameHeader& header, std::span<const std::byte> payload) {
-  Group* const group = group_of(header.group);
+  Group* const group = groups_.find(header.group);
   switch (type_of(header)) {
     case FrameType::eager_credit: {
       channel_.eager_acknowledged(peer, decode<transport::EagerCreditFrame>(header));
@@ -18,10 +18,11 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
     }
     case FrameType::credit: {
       if (group == nullptr) {
-        if (!is_closed(header.group)) channel_.keep_control(peer, header);  // the peer was faster
+        if (!groups_.is_closed(header.group))
+          channel_.keep_control(peer, header);  // the peer was faster
         return;
       }
-      const int rank = rank_of(*group, peer);
+      const int rank = group->rank_of(peer);
       if (rank < 0) return;
       Op& op = group->op_at(header.seq);
       if (op.seq == header.seq && op.state == Op::State::running && op.streams.is_open()) {
@@ -32,22 +33,23 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       return;
     }
     case FrameType::want: {
-      const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+      const int rank = group == nullptr ? -1 : group->rank_of(peer);
       if (group != nullptr && (rank < 0 || group->broken)) return;
       if (group != nullptr && group->op_at(header.seq).seq == header.seq) {
         channel_.control(peer, encode(CreditFrame{header.group, header.seq, kEagerPerStream}));
-      } else if (group != nullptr ? header.seq > group->started : !is_closed(header.group)) {
+      } else if (group != nullptr ? header.seq > group->started
+                                  : !groups_.is_closed(header.group)) {
         channel_.keep_control(peer, header);
       }
       return;
     }
     case FrameType::abort: {
-      if (group != nullptr ? rank_of(*group, peer) < 0 : is_closed(header.group)) return;
+      if (group != nullptr ? group->rank_of(peer) < 0 : groups_.is_closed(header.group)) return;
       propagation_.on_abort(group, decode<transport::AbortFrame>(header), payload);
       return;
     }
     case FrameType::ping: {
-      const int rank = group == nullptr || group->broken ? -1 : rank_of(*group, peer);
+      const int rank = group == nullptr || group->broken ? -1 : group->rank_of(peer);
       const auto ping = decode<transport::PingFrame>(header);
       if (rank >= 0) {
         Op& op = group->op_at(ping.seq);
@@ -58,32 +60,32 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       }
       channel_.control(
           peer, encode(transport::PongFrame{ping.group, group == nullptr ? 0 : group->submitted,
-                                            is_closed(ping.group)}));
+                                            groups_.is_closed(ping.group)}));
       return;
     }
     case FrameType::pong: {
       const auto pong = decode<transport::PongFrame>(header);
       detector_.on_pong(peer, pong);
-      const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+      const int rank = group == nullptr ? -1 : group->rank_of(peer);
       // Frames come in order, so whatever it had sent in this group has come before.
       if (rank >= 0 && pong.given_up)
         group->members[static_cast<std::size_t>(rank)].given_up = true;
       return;
     }
     case FrameType::token: {
-      const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+      const int rank = group == nullptr ? -1 : group->rank_of(peer);
       if (group != nullptr && (rank < 0 || group->broken)) return;
       if (group != nullptr && header.seq <= group->started) {
         Op& op = group->op_at(header.seq);
         if (op.seq == header.seq && op.state == Op::State::running)
           on_token(op, rank, decode<transport::TokenFrame>(header));
-      } else if (group != nullptr || !is_closed(header.group)) {
+      } else if (group != nullptr || !groups_.is_closed(header.group)) {
         channel_.keep_control(peer, header);
       }
       return;
     }
     case FrameType::history: {
-      const int rank = group == nullptr || group->broken ? -1 : rank_of(*group, peer);
+      const int rank = group == nullptr || group->broken ? -1 : group->rank_of(peer);
       if (rank >= 0) on_history(*group, rank, decode<transport::HistoryFrame>(header).seq, payload);
       return;
     }

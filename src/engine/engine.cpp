@@ -37,14 +37,13 @@ void scale(std::byte* row, DType dtype, std::size_t count, const TensorView& fac
 Engine::Engine(World world)
     : world_(std::move(world)),
       regions_(*world_.regions, {world_.cpus, world_.publish_fence, world_.now, world_.populate}),
+      groups_(world_, regions_.staging()),
       channel_(world_.route),
-      propagation_(*world_.regions, by_id_, world_.size, channel_, *this),
+      propagation_(*world_.regions, groups_.by_id(), world_.size, channel_, *this),
       detector_(world_, channel_),
       interpreter_(regions_, channel_) {
-  groups_.resize(shm::kMaxGroups);
   active_.reserve(256);
   ticked_.reserve(256);
-  retired_.reserve(shm::kMaxGroups);
   waiting_.reserve(static_cast<std::size_t>(world_.size));
   for (transport::Transport* transport : world_.route) {
     if (transport == nullptr) continue;
@@ -272,7 +271,7 @@ bool Engine::pass() {
   }
   if (!matchers_.empty()) moved |= push_p2p();
   if (queued_ > 0) {
-    for (const auto& [id, group] : by_id_) moved |= start_queued(*group);
+    for (const auto& [id, group] : groups_.by_id()) moved |= start_queued(*group);
   }
   moved |= channel_.flush_control();
   return moved;

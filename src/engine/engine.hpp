@@ -18,6 +18,7 @@
 #include "engine/failure_detector.hpp"
 #include "engine/failure_propagation.hpp"
 #include "engine/group.hpp"
+#include "engine/group_table.hpp"
 #include "engine/interpreter.hpp"
 #include "engine/message_channel.hpp"
 #include "engine/p2p_shared.hpp"
@@ -27,15 +28,6 @@
 #include "transport/region.hpp"
 
 namespace tutti::engine {
-
-/// A group as its members agree about it.
-struct GroupSpec {
-  std::uint64_t id = 0;
-  std::string name;
-  std::vector<int> ranks;  ///< global, in the group's order
-  std::chrono::nanoseconds timeout{};
-  bool strict = false;
-};
 
 /// Tickets of sends and recvs (P2PMatcher) have their top bit set; others number the operations.
 [[nodiscard]] constexpr bool is_p2p(std::uint64_t ticket) noexcept { return ticket >> 63 != 0; }
@@ -137,10 +129,6 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   [[nodiscard]] bool uses_messages() const noexcept {
     return channel_.operations() > 0 || p2p_.running > 0;
   }
-  [[nodiscard]] int free_slot() noexcept;
-  bool settle(Group& group) noexcept;
-  [[nodiscard]] bool given_up_by_all(const Group& group) const noexcept;
-  void sweep_retired() noexcept;
   bool start(Group& group, const Collective& call, bool asynchronous);
   [[nodiscard]] bool take_memory(Op& op);
   bool advance(Op& op);
@@ -155,9 +143,6 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void splits_differ(Op& op, int rank, const transport::DataFrame& data);
   void deliver_held(Op& op, int rank);
   void report(Op& op, const Interpreter::Finding& finding);
-  [[nodiscard]] bool is_closed(std::uint64_t id) const noexcept;
-  [[nodiscard]] Group* group_of(std::uint64_t id) noexcept;
-  [[nodiscard]] static int rank_of(const Group& group, int global) noexcept;
   [[nodiscard]] std::span<std::byte> place_of_frame(int peer, const transport::FrameHeader& header);
   [[nodiscard]] std::span<std::byte> place_of_data(int peer, const transport::FrameHeader& header);
   void take_frame(int peer, const transport::FrameHeader& header);
@@ -199,11 +184,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
 
   World world_;
   RegionChannel regions_;
-  std::vector<std::unique_ptr<Group>> groups_;  ///< by slot; empty where free
-  FailurePropagation::Groups by_id_;
-  std::deque<std::uint64_t> closed_ids_;
-  /// Removed here, but peers may still read our lines and staging.
-  std::vector<std::unique_ptr<Group>> retired_;
+  GroupTable groups_;
   std::vector<Op*> active_;   ///< in the order of their start
   std::vector<Op*> ticked_;   ///< of `tick` only
   std::vector<int> waiting_;  ///< of what `tick` calls; kept, as it must not ask for memory

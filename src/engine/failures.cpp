@@ -18,7 +18,7 @@ bool Engine::hear_of_break(Group& group) noexcept { return propagation_.hear_of_
 
 void Engine::break_for_memory(Group* group) noexcept {
   if (group != nullptr) return propagation_.break_for_memory(*group);
-  for (const auto& [id, each] : by_id_) propagation_.break_for_memory(*each);
+  for (const auto& [id, each] : groups_.by_id()) propagation_.break_for_memory(*each);
 }
 
 void Engine::end_all(Group& group) noexcept {
@@ -37,7 +37,7 @@ void Engine::end_all(Group& group) noexcept {
   channel_.drop_held(group.id);
   // The handle may be kept for long. It must not hold back slots and staging of others.
   group.done_upto = kClosed;
-  (void)settle(group);
+  (void)groups_.settle(group);
 }
 
 void Engine::local_peer_died(int local_index) noexcept {
@@ -79,8 +79,8 @@ void Engine::break_if_lost_already(Group& group) {
 void Engine::lost(int peer, const Status& why) {
   if (!channel_.set_lost(peer)) return;
   std::vector<FailurePropagation::Break> breaks;
-  for (const auto& [id, group] : by_id_) {
-    const int rank = rank_of(*group, peer);
+  for (const auto& [id, group] : groups_.by_id()) {
+    const int rank = group->rank_of(peer);
     if (!group->broken && rank >= 0) breaks.push_back({group, loss_of(*group, rank, why)});
   }
   propagation_.break_groups(breaks);

@@ -79,7 +79,7 @@ inline constexpr std::uint64_t kSettled = ~std::uint64_t{0};
 /// Has the group ended for the rank whose lines these are? What it did in it lies before that, and
 /// so does the break word, if it was broken.
 [[nodiscard]] inline bool has_closed(const transport::shm::GroupBlock& block) noexcept {
-  // acquire: pairs with Engine::settle.
+  // acquire: pairs with GroupTable::settle.
   return block.done.value.load(std::memory_order_acquire) >= kClosed;
 }
 
@@ -124,6 +124,8 @@ struct Group {
   [[nodiscard]] const Member& member(int of) const noexcept {
     return members[static_cast<std::size_t>(of)];
   }
+  /// Of a rank of the world; -1: it is no member.
+  [[nodiscard]] int rank_of(int global) const noexcept;
   [[nodiscard]] Op& op_at(std::uint64_t seq) noexcept {
     return window[seq % transport::shm::kWindow];
   }

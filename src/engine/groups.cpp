@@ -1,188 +1,13 @@
-#include <algorithm>
-#include <utility>
-
 #include "engine/engine.hpp"
-#include "engine/names.hpp"
-#include "engine/p2p_matcher.hpp"
 
-// Groups: making and closing them, and when their slots and staging may be used anew.
+// A group begins and ends: what the other parts do about it.
 namespace tutti::engine {
 
-namespace shm = transport::shm;
-
-bool find_block(const Group& group, Member& member) noexcept {
-  const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
-  for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
-    // acquire: pairs with the release in add_group, so that the cleared lines are seen.
-    if (peer.group_id(slot).load(std::memory_order_acquire) == group.id) {
-      member.block = &peer.group(slot);
-      member.slot = slot;
-      return true;
-    }
-  }
-  return false;
-}
-
-bool is_gone(const Group& group, const Member& member) noexcept {
-  const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
-  // acquire: pairs with leaving.
-  return peer.died || peer.header().left.load(std::memory_order_acquire) != 0;
-}
-
-bool passed_by_all(Group& group, std::uint64_t seq) {
-  if (group.peers_done >= seq && group.done_upto >= seq) return true;
-  std::uint64_t least = ~std::uint64_t{0};
-  for (const int rank : group.local_members) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(group, member)) return false;
-    // acquire: pairs with the release in finish(): its reads of our memory lie behind it.
-    least = std::min(least, member.block->done.value.load(std::memory_order_acquire));
-  }
-  group.peers_done = least;
-  return least >= seq && group.done_upto >= seq;
-}
-
-bool is_read_by_all(Group& group, std::uint64_t seq) {
-  if (passed_by_all(group, seq)) return true;
-  if (group.done_upto < seq) return false;
-  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (is_gone(group, member)) return true;
-    if (member.block == nullptr && !find_block(group, member)) return false;
-    // acquire: as in passed_by_all.
-    return member.block->done.value.load(std::memory_order_acquire) >= seq;
-  });
-}
-
-/// Looks for the lines of every member of our host, and says so once all are found. Each is looked
-/// for, whatever becomes of the others: one that is passed over could use its slot anew before we
-/// look again.
-bool Engine::settle(Group& group) noexcept {
-  std::atomic<std::uint64_t>& done = group.block->done.value;
-  if (done.load(std::memory_order_relaxed) == kSettled) return true;  // ours alone to write
-  bool all = true;
-  for (const int rank : group.local_members) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(group, member) && !is_gone(group, member))
-      all = false;
-  }
-  // release: pairs with given_up_by_all and has_closed.
-  done.store(all ? kSettled : kClosed, std::memory_order_release);
-  return all;
-}
-
-/// Of a group that is settled.
-bool Engine::given_up_by_all(const Group& group) const noexcept {
-  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
-    const Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (is_gone(group, member)) return true;
-    const transport::RegionPeer& peer =
-        world_.regions->peers[static_cast<std::size_t>(member.local)];
-    // Its slot may serve another group by now: then it has given this one up too.
-    if (peer.group_id(member.slot).load(std::memory_order_acquire) != group.id) return true;
-    // acquire: pairs with settle; its reads of our memory lie before it.
-    return member.block->done.value.load(std::memory_order_acquire) == kSettled;
-  });
-}
-
-void Engine::sweep_retired() noexcept {
-  for (const std::unique_ptr<Group>& group : groups_) {
-    if (group != nullptr && group->broken) (void)settle(*group);
-  }
-  std::erase_if(retired_, [&](const std::unique_ptr<Group>& group) {
-    if (!settle(*group) || !given_up_by_all(*group)) return false;
-    regions_.staging().forget(*group);
-    return true;
-  });
-}
-
-/// A slot for a new group, or -1.
-int Engine::free_slot() noexcept {
-  sweep_retired();
-  for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
-    const bool retired = std::any_of(retired_.begin(), retired_.end(),
-                                     [&](const auto& group) { return group->slot == slot; });
-    if (groups_[static_cast<std::size_t>(slot)] == nullptr && !retired) return slot;
-  }
-  return -1;
-}
-
 Result<Group*> Engine::add_group(const GroupSpec& spec) {
-  const int free = free_slot();
-  if (free < 0) {
-    return Status(Errc::resource, "this rank has " + std::to_string(shm::kMaxGroups) +
-                                      " groups already; destroy some");
-  }
-  auto group = std::make_unique<Group>();
-  group->id = spec.id;
-  group->name = spec.name;
-  group->size = static_cast<int>(spec.ranks.size());
-  group->slot = free;
-  group->timeout = spec.timeout;
-  group->strict = spec.strict;
-  group->regions = world_.regions;
-  std::vector<int> hosts;
-  for (int r = 0; r < group->size; ++r) {
-    Member member;
-    member.global = spec.ranks[static_cast<std::size_t>(r)];
-    member.local = world_.local_of[static_cast<std::size_t>(member.global)];
-    hosts.push_back(world_.host_of[static_cast<std::size_t>(member.global)]);
-    if (member.global == world_.rank)
-      group->rank = r;
-    else if (member.local >= 0)
-      group->local_members.push_back(r);
-    group->members.push_back(member);
-  }
-  group->no_memory =
-      Status(Errc::resource, "group '" + spec.name + "': " + name_of(world_, *group, group->rank) +
-                                 " has no memory for an operation: the system refused it. Allow it "
-                                 "more (ulimit -v, the limit of its cgroup), or use smaller "
-                                 "tensors; the group is broken, make a new one.")
-          .with_culprit(group->rank);
-  group->chain = chain_start(spec.id, world_.settings);
-  group->plans = std::make_unique<PlanCache>(group->rank, plan::make_topology(std::move(hosts)),
-                                             world_.cpus, world_.algorithms);
-  const auto size = static_cast<std::size_t>(group->size);
-  for (Op& op : group->window) {
-    op.group = group.get();
-    op.region.stage_of.resize(size);
-    op.program.sources.resize(size);
-  }
-  group->block = &world_.regions->group(group->slot);
-  // Where memory lacks, a touch would end the process.
-  auto* const word = reinterpret_cast<std::byte*>(&world_.regions->page().break_words[group->slot]);
-  auto* const lines = reinterpret_cast<std::byte*>(group->block);
-  auto* const id = reinterpret_cast<std::byte*>(&world_.regions->group_id(group->slot));
-  for (const auto& [data, bytes] :
-       {std::pair(word, sizeof(std::uint64_t)), std::pair(lines, sizeof(shm::GroupBlock)),
-        std::pair(id, sizeof(std::uint64_t))}) {
-    if (world_.populate == nullptr) break;
-    if (Status s = world_.populate(data, bytes); !s.ok()) return s;
-  }
-  shm::GroupBlock& block = *group->block;
-  // The block may have served another group: its lines must not be taken for ours, so the id goes
-  // first and comes back last.
-  world_.regions->group_id(group->slot).store(0, std::memory_order_seq_cst);
-  // relaxed: published by the release of the id below.
-  for (shm::OperationSlot& slot : block.slots) {
-    slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with RegionChannel::lines
-    for (shm::Counter& counter : slot.counters) {
-      counter.value.store(0, std::memory_order_relaxed);  // pairs with RegionChannel::counters
-    }
-  }
-  block.done.value.store(0, std::memory_order_relaxed);  // pairs with passed_by_all
-  block.note.length = 0;
-  world_.regions->page().break_words[group->slot].store(0, std::memory_order_relaxed);
-  // release: pairs with the acquire in find_block.
-  world_.regions->group_id(group->slot).store(spec.id, std::memory_order_release);
-  Member& self = group->members[static_cast<std::size_t>(group->rank)];
-  self.block = &block;
-  self.slot = group->slot;
-  by_id_[spec.id] = group.get();
-  Group* const made = group.get();
-  groups_[static_cast<std::size_t>(free)] = std::move(group);
-  break_if_lost_already(*made);
-  adopt_early(*made);
+  Result<Group*> made = groups_.make(spec);
+  if (!made.ok()) return made;
+  break_if_lost_already(**made);
+  adopt_early(**made);
   return made;
 }
 
@@ -199,17 +24,10 @@ void Engine::remove_group(Group& group) noexcept {
             [&] { cause = Status(Errc::aborted, "group '" + group.name + "' was destroyed"); });
     propagation_.end(group, cause);
   }
-  // Peers may still look for our last lines, so these and the id stay until the group has ended for
-  // all.
-  guarded(nullptr, [&] {
-    closed_ids_.push_back(group.id);
-    if (closed_ids_.size() > 4096) closed_ids_.pop_front();
-  });
+  guarded(nullptr, [&] { groups_.note_closed(group.id); });
   channel_.drop_held(group.id);
   forget_matcher(group);
-  by_id_.erase(group.id);
-  retired_.push_back(std::move(groups_[static_cast<std::size_t>(group.slot)]));
-  sweep_retired();
+  groups_.retire(group);
 }
 
 }  // namespace tutti::engine

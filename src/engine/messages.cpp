@@ -58,22 +58,6 @@ void Engine::splits_differ(Op& op, int rank, const DataFrame& data) {
                          "group is broken, make a new one."));
 }
 
-bool Engine::is_closed(std::uint64_t id) const noexcept {
-  return std::find(closed_ids_.begin(), closed_ids_.end(), id) != closed_ids_.end();
-}
-
-Group* Engine::group_of(std::uint64_t id) noexcept {
-  const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : found->second;
-}
-
-int Engine::rank_of(const Group& group, int global) noexcept {
-  for (int r = 0; r < group.size; ++r) {
-    if (group.member(r).global == global) return r;
-  }
-  return -1;
-}
-
 std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noexcept {
   channel_.arriving(peer, header);
   try {
@@ -96,11 +80,11 @@ std::span<std::byte> Engine::place_of_frame(int peer, const FrameHeader& header)
 std::span<std::byte> Engine::place_of_data(int peer, const FrameHeader& header) {
   if (!channel_.count_eager(peer, header)) return {};
   const DataFrame data = decode<DataFrame>(header);
-  Group* const group = group_of(data.group);
-  const int rank = group == nullptr ? -1 : rank_of(*group, peer);
+  Group* const group = groups_.find(data.group);
+  const int rank = group == nullptr ? -1 : group->rank_of(peer);
   if (group != nullptr && rank < 0) return {};
   if (group != nullptr && group->broken) return channel_.place_buffered(peer);
-  if (group == nullptr ? !is_closed(data.group) : data.seq > group->started) {
+  if (group == nullptr ? !groups_.is_closed(data.group) : data.seq > group->started) {
     // Before we have begun an operation nobody has credit for it: only eager data is held.
     return data.eager ? channel_.place_kept(peer) : std::span<std::byte>();
   }
@@ -139,9 +123,9 @@ void Engine::take_frame(int peer, const FrameHeader& header) {
 /// group been made (without this peer), or broken.
 void Engine::keep_data(int peer, const FrameHeader& header) {
   const DataFrame data = decode<DataFrame>(header);
-  Group* const group = group_of(data.group);
-  const int rank = group == nullptr ? -1 : rank_of(*group, peer);
-  if (group == nullptr ? is_closed(data.group)
+  Group* const group = groups_.find(data.group);
+  const int rank = group == nullptr ? -1 : group->rank_of(peer);
+  if (group == nullptr ? groups_.is_closed(data.group)
                        : rank < 0 || group->broken.load(std::memory_order_relaxed)) {
     channel_.consumed(peer, header);
     return;

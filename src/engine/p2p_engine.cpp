@@ -39,8 +39,6 @@ bool is_sound(const FrameHeader& header) noexcept {
 
 }  // namespace
 
-void P2PMatcherDeleter::operator()(P2PMatcher* matcher) const noexcept { delete matcher; }
-
 P2PMatcher& Engine::matcher_of(Group& group) {
   if (group.matcher == nullptr) {
     matchers_.reserve(matchers_.size() + 1);
@@ -104,13 +102,13 @@ std::span<std::byte> Engine::place_of_p2p(int peer, const FrameHeader& header) {
     if (type == FrameType::p2p_credit) return channel_.place_buffered(peer);
   }
   if (is_envelope(header) && (!is_sound(header) || !channel_.count_eager(peer, header))) return {};
-  Group* const group = group_of(header.group);
+  Group* const group = groups_.find(header.group);
   // In a group that we have not made only messages come: we have asked for nothing.
   if (group == nullptr) {
-    return is_envelope(header) || is_closed(header.group) ? channel_.place_buffered(peer)
-                                                          : std::span<std::byte>();
+    return is_envelope(header) || groups_.is_closed(header.group) ? channel_.place_buffered(peer)
+                                                                  : std::span<std::byte>();
   }
-  const int rank = rank_of(*group, peer);
+  const int rank = group->rank_of(peer);
   if (rank < 0) return {};
   if (group->broken) return channel_.place_buffered(peer);
   std::span<std::byte> into;
@@ -126,12 +124,12 @@ void Engine::on_p2p_frame(int peer, const FrameHeader& header) {
     channel_.messages_acknowledged(peer, transport::decode<transport::P2PCreditFrame>(header));
     return;
   }
-  Group* const group = group_of(header.group);
-  if (group == nullptr && is_envelope(header) && !is_closed(header.group)) {
+  Group* const group = groups_.find(header.group);
+  if (group == nullptr && is_envelope(header) && !groups_.is_closed(header.group)) {
     channel_.keep_message(peer, header);
     return;
   }
-  const int rank = group == nullptr || group->broken ? -1 : rank_of(*group, peer);
+  const int rank = group == nullptr || group->broken ? -1 : group->rank_of(peer);
   if (rank < 0) {  // perhaps the group was made meanwhile, without this peer
     channel_.consumed(peer, header);
     return;
@@ -157,7 +155,7 @@ void Engine::adopt_early(Group& group) {
   for (int peer = 0; peer < channel_.size(); ++peer) {
     // First all out, as a mismatch breaks the group.
     for (const HeldFrames::Frame& held : channel_.take_messages(peer, group.id)) {
-      const int rank = group.broken ? -1 : rank_of(group, peer);
+      const int rank = group.broken ? -1 : group.rank_of(peer);
       if (rank < 0)
         channel_.consumed(peer, held.header);
       else

@@ -26,7 +26,7 @@ void Engine::look_at_all() {
   const TimePoint now = world_.now();
   if (queued_ > 0) {
     std::vector<Group*> groups;
-    for (const auto& [id, group] : by_id_) groups.push_back(group);
+    for (const auto& [id, group] : groups_.by_id()) groups.push_back(group);
     for (Group* const group : groups) {
       if (const auto cause = detector_.check_queue(*group, now)) break_group(*group, *cause);
     }

@@ -1,0 +1,187 @@
+#include "engine/group_table.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "engine/names.hpp"
+#include "engine/p2p_matcher.hpp"
+
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+
+namespace {
+
+constexpr std::size_t kClosedIds = 4096;  // so many are remembered
+
+}  // namespace
+
+GroupTable::GroupTable(const World& world, Staging& staging) : world_(world), staging_(staging) {
+  groups_.resize(shm::kMaxGroups);
+  retired_.reserve(shm::kMaxGroups);
+}
+
+Group* GroupTable::find(std::uint64_t id) const noexcept {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+bool GroupTable::is_closed(std::uint64_t id) const noexcept {
+  return std::find(closed_ids_.begin(), closed_ids_.end(), id) != closed_ids_.end();
+}
+
+/// Each is looked for, whatever becomes of the others: one that is passed over could use its slot
+/// anew before we look again.
+bool GroupTable::settle(Group& group) noexcept {
+  std::atomic<std::uint64_t>& done = group.block->done.value;
+  if (done.load(std::memory_order_relaxed) == kSettled) return true;  // ours alone to write
+  bool all = true;
+  for (const int rank : group.local_members) {
+    Member& member = group.member(rank);
+    if (member.block == nullptr && !find_block(group, member) && !is_gone(group, member))
+      all = false;
+  }
+  // release: pairs with given_up_by_all and has_closed.
+  done.store(all ? kSettled : kClosed, std::memory_order_release);
+  return all;
+}
+
+/// Of a group that is settled.
+bool GroupTable::given_up_by_all(const Group& group) const noexcept {
+  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
+    const Member& member = group.member(rank);
+    if (is_gone(group, member)) return true;
+    const transport::RegionPeer& peer =
+        world_.regions->peers[static_cast<std::size_t>(member.local)];
+    // Its slot may serve another group by now: then it has given this one up too.
+    if (peer.group_id(member.slot).load(std::memory_order_acquire) != group.id) return true;
+    // acquire: pairs with settle; its reads of our memory lie before it.
+    return member.block->done.value.load(std::memory_order_acquire) == kSettled;
+  });
+}
+
+void GroupTable::sweep_retired() noexcept {
+  for (const std::unique_ptr<Group>& group : groups_) {
+    if (group != nullptr && group->broken) (void)settle(*group);
+  }
+  std::erase_if(retired_, [&](const std::unique_ptr<Group>& group) {
+    if (!settle(*group) || !given_up_by_all(*group)) return false;
+    staging_.forget(*group);
+    return true;
+  });
+}
+
+/// A slot for a new group, or -1.
+int GroupTable::free_slot() noexcept {
+  sweep_retired();
+  for (int slot = 0; slot < shm::kMaxGroups; ++slot) {
+    const bool retired = std::any_of(retired_.begin(), retired_.end(),
+                                     [&](const auto& group) { return group->slot == slot; });
+    if (groups_[static_cast<std::size_t>(slot)] == nullptr && !retired) return slot;
+  }
+  return -1;
+}
+
+Result<Group*> GroupTable::make(const GroupSpec& spec) {
+  const int free = free_slot();
+  if (free < 0) {
+    return Status(Errc::resource, "this rank has " + std::to_string(shm::kMaxGroups) +
+                                      " groups already; destroy some");
+  }
+  auto group = describe(spec, free);
+  if (Status s = touch(*group); !s.ok()) return s;
+  Group* const made = group.get();
+  by_id_[spec.id] = made;  // before it is shown: it may lack memory
+  show(*group);
+  groups_[static_cast<std::size_t>(free)] = std::move(group);
+  return made;
+}
+
+std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) const {
+  auto group = std::make_unique<Group>();
+  group->id = spec.id;
+  group->name = spec.name;
+  group->size = static_cast<int>(spec.ranks.size());
+  group->slot = slot;
+  group->timeout = spec.timeout;
+  group->strict = spec.strict;
+  group->regions = world_.regions;
+  group->block = &world_.regions->group(slot);
+  std::vector<int> hosts;
+  for (int r = 0; r < group->size; ++r) {
+    Member member;
+    member.global = spec.ranks[static_cast<std::size_t>(r)];
+    member.local = world_.local_of[static_cast<std::size_t>(member.global)];
+    hosts.push_back(world_.host_of[static_cast<std::size_t>(member.global)]);
+    if (member.global == world_.rank)
+      group->rank = r;
+    else if (member.local >= 0)
+      group->local_members.push_back(r);
+    group->members.push_back(member);
+  }
+  group->no_memory =
+      Status(Errc::resource, "group '" + spec.name + "': " + name_of(world_, *group, group->rank) +
+                                 " has no memory for an operation: the system refused it. Allow it "
+                                 "more (ulimit -v, the limit of its cgroup), or use smaller "
+                                 "tensors; the group is broken, make a new one.")
+          .with_culprit(group->rank);
+  group->chain = chain_start(spec.id, world_.settings);
+  group->plans = std::make_unique<PlanCache>(group->rank, plan::make_topology(std::move(hosts)),
+                                             world_.cpus, world_.algorithms);
+  const auto size = static_cast<std::size_t>(group->size);
+  for (Op& op : group->window) {
+    op.group = group.get();
+    op.region.stage_of.resize(size);
+    op.program.sources.resize(size);
+  }
+  return group;
+}
+
+/// Takes the pages that the group uses: where memory lacks, a touch would end the process.
+Status GroupTable::touch(const Group& group) const {
+  if (world_.populate == nullptr) return Status();
+  auto* const word = reinterpret_cast<std::byte*>(&world_.regions->page().break_words[group.slot]);
+  auto* const lines = reinterpret_cast<std::byte*>(group.block);
+  auto* const id = reinterpret_cast<std::byte*>(&world_.regions->group_id(group.slot));
+  for (const auto& [data, bytes] :
+       {std::pair(word, sizeof(std::uint64_t)), std::pair(lines, sizeof(shm::GroupBlock)),
+        std::pair(id, sizeof(std::uint64_t))}) {
+    if (Status s = world_.populate(data, bytes); !s.ok()) return s;
+  }
+  return Status();
+}
+
+void GroupTable::show(Group& group) noexcept {
+  shm::GroupBlock& block = *group.block;
+  // The block may have served another group: its lines must not be taken for ours, so the id goes
+  // first and comes back last.
+  world_.regions->group_id(group.slot).store(0, std::memory_order_seq_cst);
+  // relaxed: published by the release of the id below.
+  for (shm::OperationSlot& slot : block.slots) {
+    slot.line.epoch.store(0, std::memory_order_relaxed);  // pairs with RegionChannel::lines
+    for (shm::Counter& counter : slot.counters) {
+      counter.value.store(0, std::memory_order_relaxed);  // pairs with RegionChannel::counters
+    }
+  }
+  block.done.value.store(0, std::memory_order_relaxed);  // pairs with passed_by_all
+  block.note.length = 0;
+  world_.regions->page().break_words[group.slot].store(0, std::memory_order_relaxed);
+  // release: pairs with the acquire in find_block.
+  world_.regions->group_id(group.slot).store(group.id, std::memory_order_release);
+  Member& self = group.member(group.rank);
+  self.block = &block;
+  self.slot = group.slot;
+}
+
+void GroupTable::note_closed(std::uint64_t id) {
+  closed_ids_.push_back(id);
+  if (closed_ids_.size() > kClosedIds) closed_ids_.pop_front();
+}
+
+void GroupTable::retire(Group& group) noexcept {
+  by_id_.erase(group.id);
+  retired_.push_back(std::move(groups_[static_cast<std::size_t>(group.slot)]));
+  sweep_retired();
+}
+
+}  // namespace tutti::engine
