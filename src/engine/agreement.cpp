@@ -21,7 +21,7 @@ namespace {
 
 /// The window keeps the calls of the last kWindow that have begun.
 std::uint64_t oldest_kept(const Group& group) noexcept {
-  return group.started > shm::kWindow ? group.started - shm::kWindow + 1 : 1;
+  return group.window.started() > shm::kWindow ? group.window.started() - shm::kWindow + 1 : 1;
 }
 
 /// One of the last calls, as it stands in the payload of a history.
@@ -119,7 +119,8 @@ void Engine::on_history(Group& group, int rank, std::uint64_t seq,
     PastCall past;
     std::memcpy(&past.seq, payload.data() + at, sizeof(past.seq));
     std::memcpy(past.code.data(), payload.data() + at + sizeof(past.seq), sizeof(past.code));
-    if (past.seq > group.started || past.seq + shm::kWindow <= group.started || past.seq == 0)
+    if (past.seq > group.window.started() || past.seq + shm::kWindow <= group.window.started() ||
+        past.seq == 0)
       continue;
     const auto& ours = group.block->slots[past.seq % shm::kWindow].cold.call;
     if (std::equal(past.code.begin(), past.code.end(), std::begin(ours))) continue;
@@ -128,7 +129,7 @@ void Engine::on_history(Group& group, int rank, std::uint64_t seq,
   }
   // Of older calls no text is left.
   tell_disagreement(group, rank, nullptr,
-                    std::min(std::max(seq, oldest_kept(group)), group.started));
+                    std::min(std::max(seq, oldest_kept(group)), group.window.started()));
 }
 
 // --- The calls of another rank differ from ours: which ones, in words.

@@ -24,10 +24,10 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       }
       const int rank = group->rank_of(peer);
       if (rank < 0) return;
-      Op& op = group->op_at(header.seq);
+      Op& op = group->window.at(header.seq);
       if (op.seq == header.seq && op.state == Op::State::running && op.streams.is_open()) {
         op.streams[rank].take_credit(decode<CreditFrame>(header).end);
-      } else if (header.seq > group->started && !group->broken) {
+      } else if (header.seq > group->window.started() && !group->broken) {
         channel_.keep_control(peer, header);
       }
       return;
@@ -35,9 +35,9 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
     case FrameType::want: {
       const int rank = group == nullptr ? -1 : group->rank_of(peer);
       if (group != nullptr && (rank < 0 || group->broken)) return;
-      if (group != nullptr && group->op_at(header.seq).seq == header.seq) {
+      if (group != nullptr && group->window.at(header.seq).seq == header.seq) {
         channel_.control(peer, encode(CreditFrame{header.group, header.seq, kEagerPerStream}));
-      } else if (group != nullptr ? header.seq > group->started
+      } else if (group != nullptr ? header.seq > group->window.started()
                                   : !groups_.is_closed(header.group)) {
         channel_.keep_control(peer, header);
       }
@@ -52,15 +52,15 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       const int rank = group == nullptr || group->broken ? -1 : group->rank_of(peer);
       const auto ping = decode<transport::PingFrame>(header);
       if (rank >= 0) {
-        Op& op = group->op_at(ping.seq);
+        Op& op = group->window.at(ping.seq);
         if (op.seq == ping.seq && op.seq > 0 && op.fingerprint != ping.fingerprint) {
           disagreement(op, rank, &ping.call, ping.seq);
           return;
         }
       }
-      channel_.control(
-          peer, encode(transport::PongFrame{ping.group, group == nullptr ? 0 : group->submitted,
-                                            groups_.is_closed(ping.group)}));
+      channel_.control(peer, encode(transport::PongFrame{
+                                 ping.group, group == nullptr ? 0 : group->window.submitted(),
+                                 groups_.is_closed(ping.group)}));
       return;
     }
     case FrameType::pong: {
@@ -75,8 +75,8 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
     case FrameType::token: {
       const int rank = group == nullptr ? -1 : group->rank_of(peer);
       if (group != nullptr && (rank < 0 || group->broken)) return;
-      if (group != nullptr && header.seq <= group->started) {
-        Op& op = group->op_at(header.seq);
+      if (group != nullptr && header.seq <= group->window.started()) {
+        Op& op = group->window.at(header.seq);
         if (op.seq == header.seq && op.state == Op::State::running)
           on_token(op, rank, decode<transport::TokenFrame>(header));
       } else if (group != nullptr || !groups_.is_closed(header.group)) {

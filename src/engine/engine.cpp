@@ -56,13 +56,6 @@ Engine::Engine(World world)
 
 Engine::~Engine() = default;
 
-bool Engine::window_has_room(Group& group) noexcept {
-  const std::uint64_t seq = group.started + 1;
-  if (group.op_at(seq).state == Op::State::running) return false;
-  if (seq <= shm::kWindow || group.local_members.empty()) return true;
-  return passed_by_all(group, seq - shm::kWindow);
-}
-
 std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchronous) noexcept {
   // In a group that another rank has broken no further operation may succeed.
   if (propagation_.breaks_to_see()) [[unlikely]]
@@ -72,12 +65,12 @@ std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchro
     guarded(&group, [&] { request = submit_p2p(group, call); });
     return request;
   }
-  const std::uint64_t ticket = ++group.submitted;
+  const std::uint64_t ticket = group.window.number_call();
   if (group.broken) [[unlikely]]
     return ticket;
   guarded(&group, [&] {
-    if (!group.queue.empty() || !window_has_room(group)) [[unlikely]] {
-      group.queue.emplace_back(call, asynchronous);
+    if (group.window.must_wait()) [[unlikely]] {
+      group.window.enqueue(call, asynchronous);
       ++queued_;
       start_queued(group);
     } else {
@@ -89,9 +82,8 @@ std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchro
 
 bool Engine::start_queued(Group& group) {
   bool moved = false;
-  while (!group.queue.empty() && !group.broken && window_has_room(group)) {
-    Queued next = std::move(group.queue.front());
-    group.queue.pop_front();
+  while (group.window.has_queued() && !group.broken && group.window.has_room()) {
+    Queued next = group.window.dequeue();
     --queued_;
     start(group, next.call(), next.asynchronous());
     moved = true;
@@ -100,7 +92,7 @@ bool Engine::start_queued(Group& group) {
 }
 
 bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
-  if (group.started == kLastOperation) [[unlikely]] {
+  if (group.window.is_exhausted()) [[unlikely]] {
     break_group(group,
                 Status(Errc::resource,
                        "group '" + group.name + "' has no numbers left for operations, after " +
@@ -110,16 +102,10 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   // Memory is asked for before the operation is in `active_`, or after all that may end it knows
   // it.
   const BoundPlan& bound = group.plans->find(call);
-  Op& op = group.op_at(group.started + 1);
+  Op& op = group.window.next();
   active_.push_back(&op);
-  const std::uint64_t seq = ++group.started;
-  group.chain = chain(group.chain, bound.code);
-  op.state = Op::State::running;
-  op.seq = seq;
-  op.fingerprint = group.chain;
-  op.plan = &bound;
+  group.window.begin_next(bound);
   op.call = call;
-  op.failed = false;
   op.agreement.begin(bound.forwards_output || (group.strict && !group.one_host()));
   const bool messages = bound.schedule->messages || op.agreement.strict;
   if (messages) channel_.operation_began();
@@ -127,18 +113,12 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
     take_details(op, call.details);
   op.asynchronous = asynchronous;
   op.timer.deadline = TimePoint{};
-  shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
+  shm::OperationSlot& slot = group.block->slots[op.seq % shm::kWindow];
   // Mostly the slot holds the same call already; a line that is not written need not be fetched.
   if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))
     std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
   if (!interpreter_.begin(op) && !take_memory(op)) return false;
-  op.callbacks.reserve(group.queued_callbacks.size());  // or none of them is moved
-  for (auto& [ticket, callback] : group.queued_callbacks) {
-    if (ticket == seq) op.callbacks.push_back(callback);
-  }
-  if (!group.queued_callbacks.empty()) {
-    std::erase_if(group.queued_callbacks, [&](const auto& entry) { return entry.first == seq; });
-  }
+  group.window.take_callbacks(op);
   if (op.agreement.strict && op.state == Op::State::running) begin_agreement(op);
   if (op.state == Op::State::running) advance(op);
   return true;
@@ -210,12 +190,8 @@ bool Engine::advance(Op& op) {
 void Engine::finish(Op& op) noexcept {
   Group& group = *op.group;
   end(op);
-  while (group.done_upto < group.started) {
-    const Op& next = group.op_at(group.done_upto + 1);
-    if (next.seq != group.done_upto + 1 || next.state != Op::State::done) break;
-    ++group.done_upto;
-  }
-  regions_.tell_passed(group, group.done_upto);
+  group.window.note_done();
+  regions_.tell_passed(group, group.window.done_upto());
   if (!op.callbacks.empty()) call_back(op, Status());
 }
 
@@ -247,7 +223,7 @@ void Engine::call_back(Op& op, const Status& status) noexcept {
 
 bool Engine::progress_one(Group& group, std::uint64_t ticket) noexcept {
   if (active_.size() != 1 || uses_messages()) return progress();
-  Op& op = group.op_at(ticket);
+  Op& op = group.window.at(ticket);
   if (op.seq != ticket || op.state != Op::State::running) return progress();
   return guarded(&group, [&] { return advance(op); });
 }
@@ -280,7 +256,7 @@ bool Engine::pass() {
 bool Engine::is_done(Group& group, std::uint64_t ticket) noexcept {
   if (is_p2p(ticket)) [[unlikely]]
     return p2p_done(group, ticket);
-  const Op& op = group.op_at(ticket);
+  const Op& op = group.window.at(ticket);
   if (op.seq == ticket) return op.state == Op::State::done;
   return op.seq > ticket || group.broken;
 }
@@ -288,7 +264,7 @@ bool Engine::is_done(Group& group, std::uint64_t ticket) noexcept {
 std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexcept {
   if (is_p2p(ticket)) [[unlikely]]
     return p2p_outcome(group, ticket);
-  const Op& op = group.op_at(ticket);
+  const Op& op = group.window.at(ticket);
   if (op.seq == ticket) {
     if (op.state != Op::State::done) return std::nullopt;
     return op.failed ? group.cause : Status();
@@ -307,10 +283,10 @@ bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noex
     }
     if (is_p2p(ticket)) {
       group.matcher->on_done(ticket, callback);
-    } else if (Op& op = group.op_at(ticket); op.seq == ticket) {
+    } else if (Op& op = group.window.at(ticket); op.seq == ticket) {
       op.callbacks.push_back(callback);
     } else {
-      group.queued_callbacks.emplace_back(ticket, callback);
+      group.window.on_done_later(ticket, callback);
     }
     completions_.registered();
     return true;

@@ -59,7 +59,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   [[nodiscard]] bool may_have_failed(Group& group, std::uint64_t ticket) noexcept {
     if (is_p2p(ticket)) [[unlikely]]
       return true;
-    const Op& op = group.op_at(ticket);
+    const Op& op = group.window.at(ticket);
     return op.seq == ticket ? op.failed : op.seq < ticket;
   }
   [[nodiscard]] std::optional<Status> outcome(Group& group, std::uint64_t ticket) noexcept;
@@ -133,7 +133,6 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   [[nodiscard]] bool take_memory(Op& op);
   bool advance(Op& op);
   static void take_details(Op& op, const Details* details);
-  bool window_has_room(Group& group) noexcept;
   bool start_queued(Group& group);
   void finish(Op& op) noexcept;
   void end(Op& op) noexcept;

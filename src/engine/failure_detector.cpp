@@ -120,15 +120,17 @@ std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
 }
 
 std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) const {
-  const std::uint64_t seq = group.started + 1;
-  if (group.broken || group.queue.empty() || group.op_at(seq).state == Op::State::running)
+  const std::uint64_t seq = group.window.started() + 1;
+  QueueTimer& timer = group.queue_timer;
+  if (group.broken || !group.window.has_queued() ||
+      group.window.at(seq).state == Op::State::running)
     return std::nullopt;
-  if (std::exchange(group.waiting_seq, seq) != seq) {
-    group.waiting_since = now;
-    group.waiting_for = -1;
+  if (std::exchange(timer.seq, seq) != seq) {
+    timer.since = now;
+    timer.waiting_for = -1;
     return std::nullopt;
   }
-  const Collective& call = group.queue.front().call();
+  const Collective& call = group.window.first_queued().call();
   Blame blame(
       "group '" + group.name + "', operation " + std::to_string(seq) + " " + tutti::describe(call),
       seq, group.size, [&](int rank) { return name_of(world_, group, rank); });
@@ -150,19 +152,19 @@ std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) 
   if (culprit < 0) return std::nullopt;
   const RankProgress& progress = blame.progress_of(culprit);
   if (!progress.left) {
-    TimePoint until = base::deadline_after(group.waiting_since, call.timeout);
+    TimePoint until = base::deadline_after(timer.since, call.timeout);
     const Member& member = group.members[static_cast<std::size_t>(culprit)];
-    if (std::exchange(group.waiting_for, culprit) != culprit) group.begun_since = TimePoint{};
+    if (std::exchange(timer.waiting_for, culprit) != culprit) timer.begun_since = TimePoint{};
     if (progress.runs && member.block != nullptr && last_call_of(*member.block) > progress.seq) {
       // It waits itself, perhaps for a rank of another host that we see nothing of, and names that
       // one when its own time is up: it asks before.
-      if (group.begun_since == TimePoint{}) group.begun_since = now;
+      if (timer.begun_since == TimePoint{}) timer.begun_since = now;
       until =
-          std::max(until, base::deadline_after(group.begun_since + 2 * kAnswerTime, call.timeout));
+          std::max(until, base::deadline_after(timer.begun_since + 2 * kAnswerTime, call.timeout));
     }
     if (now < until) return std::nullopt;
   }
-  return blame.cannot_begin(now - group.waiting_since, shm::kWindow);
+  return blame.cannot_begin(now - timer.since, shm::kWindow);
 }
 
 Status FailureDetector::gone(const Op& op, int rank) const {

@@ -29,14 +29,9 @@ void Engine::end_all(Group& group) noexcept {
     call_back(op, group.cause);
   }
   if (group.matcher != nullptr) group.matcher->fail();
-  for (const auto& [ticket, callback] : group.queued_callbacks)
-    completions_.complete({&callback, 1}, group.cause);
-  group.queued_callbacks.clear();
-  queued_ -= static_cast<int>(group.queue.size());
-  group.queue.clear();
+  queued_ -= group.window.fail_queue(completions_, group.cause);
   channel_.drop_held(group.id);
-  // The handle may be kept for long. It must not hold back slots and staging of others.
-  group.done_upto = kClosed;
+  group.window.close();
   (void)groups_.settle(group);
 }
 

@@ -36,29 +36,4 @@ bool is_gone(const Group& group, const Member& member) noexcept {
   return peer.died || peer.header().left.load(std::memory_order_acquire) != 0;
 }
 
-bool passed_by_all(Group& group, std::uint64_t seq) {
-  if (group.peers_done >= seq && group.done_upto >= seq) return true;
-  std::uint64_t least = ~std::uint64_t{0};
-  for (const int rank : group.local_members) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(group, member)) return false;
-    // acquire: pairs with the release in finish(): its reads of our memory lie behind it.
-    least = std::min(least, member.block->done.value.load(std::memory_order_acquire));
-  }
-  group.peers_done = least;
-  return least >= seq && group.done_upto >= seq;
-}
-
-bool is_read_by_all(Group& group, std::uint64_t seq) {
-  if (passed_by_all(group, seq)) return true;
-  if (group.done_upto < seq) return false;
-  return std::all_of(group.local_members.begin(), group.local_members.end(), [&](int rank) {
-    Member& member = group.members[static_cast<std::size_t>(rank)];
-    if (is_gone(group, member)) return true;
-    if (member.block == nullptr && !find_block(group, member)) return false;
-    // acquire: as in passed_by_all.
-    return member.block->done.value.load(std::memory_order_acquire) >= seq;
-  });
-}
-
 }  // namespace tutti::engine

@@ -125,12 +125,11 @@ std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) con
                                  "more (ulimit -v, the limit of its cgroup), or use smaller "
                                  "tensors; the group is broken, make a new one.")
           .with_culprit(group->rank);
-  group->chain = chain_start(spec.id, world_.settings);
+  group->window.start_chain(chain_start(spec.id, world_.settings));
   group->plans = std::make_unique<PlanCache>(group->rank, plan::make_topology(std::move(hosts)),
                                              world_.cpus, world_.algorithms);
   const auto size = static_cast<std::size_t>(group->size);
   for (Op& op : group->window) {
-    op.group = group.get();
     op.region.stage_of.resize(size);
     op.program.sources.resize(size);
   }
@@ -163,7 +162,7 @@ void GroupTable::show(Group& group) noexcept {
       counter.value.store(0, std::memory_order_relaxed);  // pairs with RegionChannel::counters
     }
   }
-  block.done.value.store(0, std::memory_order_relaxed);  // pairs with passed_by_all
+  block.done.value.store(0, std::memory_order_relaxed);  // pairs with is_passed_by_all
   block.note.length = 0;
   world_.regions->page().break_words[group.slot].store(0, std::memory_order_relaxed);
   // release: pairs with the acquire in find_block.

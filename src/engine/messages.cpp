@@ -84,12 +84,12 @@ std::span<std::byte> Engine::place_of_data(int peer, const FrameHeader& header) 
   const int rank = group == nullptr ? -1 : group->rank_of(peer);
   if (group != nullptr && rank < 0) return {};
   if (group != nullptr && group->broken) return channel_.place_buffered(peer);
-  if (group == nullptr ? !groups_.is_closed(data.group) : data.seq > group->started) {
+  if (group == nullptr ? !groups_.is_closed(data.group) : data.seq > group->window.started()) {
     // Before we have begun an operation nobody has credit for it: only eager data is held.
     return data.eager ? channel_.place_kept(peer) : std::span<std::byte>();
   }
   if (group == nullptr) return channel_.place_buffered(peer);  // and forgotten
-  Op& op = group->op_at(data.seq);
+  Op& op = group->window.at(data.seq);
   if (op.seq != data.seq) return channel_.place_buffered(peer);
   if (op.fingerprint != data.fingerprint) {
     disagreement(op, rank, &data.call, data.seq);
@@ -130,7 +130,7 @@ void Engine::keep_data(int peer, const FrameHeader& header) {
     channel_.consumed(peer, header);
     return;
   }
-  Op* const op = group == nullptr ? nullptr : &group->op_at(data.seq);
+  Op* const op = group == nullptr ? nullptr : &group->window.at(data.seq);
   if (op == nullptr || op->seq != data.seq || !op->streams.is_open())
     channel_.keep(peer, header);
   else if (channel_.keep_in_stream(peer, op->streams, rank, data))

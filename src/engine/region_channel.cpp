@@ -54,8 +54,10 @@ RegionChannel::RegionChannel(const transport::Regions& regions, const Options& o
     : regions_(regions),
       publish_fence_(options.publish_fence),
       now_(options.now),
-      staging_(regions.arena, is_read_by_all, options.populate,
-               staging_cycle(regions.peers.size())),
+      staging_(
+          regions.arena,
+          [](Group& group, std::uint64_t seq) { return group.window.is_read_by_all(seq); },
+          options.populate, staging_cycle(regions.peers.size())),
       policy_(regions, options.cpus) {}
 
 void RegionChannel::use_line_as_stage(Group& group, RegionState& state) const noexcept {
@@ -106,7 +108,8 @@ void RegionChannel::signal(const Group& group, const RegionState& state, int cou
 }
 
 void RegionChannel::tell_passed(const Group& group, std::uint64_t seq) noexcept {
-  // release: pairs with the acquire in passed_by_all: our reads of peers' memory lie before it.
+  // release: pairs with the acquire in is_passed_by_all: our reads of peers' memory lie
+  // before it.
   group.block->done.value.store(seq, std::memory_order_release);
   ring_all(group);  // somebody may sleep until a slot of the window is free
 }

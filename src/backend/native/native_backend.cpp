@@ -134,7 +134,7 @@ Result<Backend*> NativeBackend::make_child(std::span<const int> ranks, std::stri
   engine::GroupSpec spec;
   spec.name = std::move(name);
   // Equal on all members because the parent's calls are counted alike everywhere.
-  const std::uint64_t calls = context_->driver().with([&] { return group_->submitted; });
+  const std::uint64_t calls = context_->driver().with([&] { return group_->window.submitted(); });
   std::string identity = std::to_string(group_->id) + "/" + std::to_string(calls);
   for (const int rank : ranks) {
     const int global = group_->members[static_cast<std::size_t>(rank)].global;

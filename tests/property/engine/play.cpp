@@ -78,7 +78,7 @@ bool Play::has_pending(int rank) const {
 
 const Op* Play::running(int rank) const {
   for (const auto& call : players_[static_cast<std::size_t>(rank)].pending) {
-    const Op& op = call->group->op_at(call->ticket);
+    const Op& op = call->group->window.at(call->ticket);
     if (op.seq == call->ticket && op.state == Op::State::running) return &op;
   }
   return nullptr;
@@ -288,7 +288,7 @@ std::string Play::standing() const {
       text += " [" + std::to_string(call->item) + ": group " + std::to_string(item.group) + " op " +
               std::to_string(call->ticket) + " " + std::string(to_string(item.kind)) + " count " +
               std::to_string(item.count) + " x " + std::to_string(size_of(item.dtype)) +
-              " started " + std::to_string(call->group->started) + "]";
+              " started " + std::to_string(call->group->window.started()) + "]";
     }
   }
   return text;

@@ -51,7 +51,6 @@ class BareGroups {
       if (rank != rank_ && member.local >= 0) group->local_members.push_back(rank);
       group->members.push_back(member);
     }
-    for (Op& op : group->window) op.group = group.get();
     Member& self = group->members[static_cast<std::size_t>(rank_)];
     self.block = group->block;
     self.slot = group->slot;

@@ -74,7 +74,7 @@ class FailureDetectorTest : public testing::Test {
   FailureDetector detector_{groups_.world(), pings_};
   Group& group_ = groups_.make(7);
   BoundPlan plan_;
-  Op& op_ = group_.op_at(kOperation);
+  Op& op_ = group_.window.at(kOperation);
 };
 
 TEST_F(FailureDetectorTest, AsksOtherHostsBeforeItBlames) {
@@ -154,8 +154,8 @@ class FailureDetectorQueue : public FailureDetectorTest {
   FailureDetectorQueue() {
     Collective barrier;
     barrier.timeout = seconds(10);
-    group_.started = transport::shm::kWindow;
-    group_.queue.emplace_back(barrier, false);
+    group_.window.skip_to(transport::shm::kWindow);
+    group_.window.enqueue(barrier, false);
     for (const int local : {1, 2}) done(local, 1);
   }
   void done(int rank, std::uint64_t upto) { memory_.regions(rank).group(0).done.value.store(upto); }

@@ -15,7 +15,7 @@ TEST(GroupSlots, NumbersOfOperationsEndInsteadOfBeginningAnew) {
   host.make(0, 1);
   Engine& engine = host.engine(0);
   Group& group = host.group(0, 1);
-  group.submitted = group.started = group.done_upto = kLastOperation - 1;
+  group.window.skip_to(kLastOperation - 1);
   Collective barrier;
   barrier.kind = Kind::barrier;
   barrier.timeout = std::chrono::seconds(1);
@@ -120,7 +120,7 @@ TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoStaging) {
     }
   };
   all_reduce(1);  // rank 2 does not come to it
-  ASSERT_GT(host.group(0, 1).op_at(1).region.stage_offset, 0U);
+  ASSERT_GT(host.group(0, 1).window.at(1).region.stage_offset, 0U);
   for (int rank = 0; rank < 2; ++rank) host.engine(rank).local_peer_died(2);
   ASSERT_TRUE(host.group(0, 1).broken);
   for (std::uint64_t seq = 1; seq <= 64; ++seq) {  // several times round the ring
@@ -128,7 +128,7 @@ TEST(GroupSlots, AKeptHandleOfABrokenGroupHoldsNoStaging) {
     while (host.engine(0).busy() || host.engine(1).busy()) {
       for (int rank = 0; rank < 2; ++rank) host.engine(rank).progress();
     }
-    ASSERT_LT(host.group(0, 2).op_at(seq).region.stage_offset, transport::shm::kHeapOffset)
+    ASSERT_LT(host.group(0, 2).window.at(seq).region.stage_offset, transport::shm::kHeapOffset)
         << "operation " << seq;
   }
 }

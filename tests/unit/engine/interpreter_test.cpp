@@ -44,7 +44,7 @@ struct InterpretedRank {
     call.kind = Kind::all_reduce;
     call.input = view_of(data);
     call.output = call.input;
-    Op& op = group.op_at(seq);
+    Op& op = group.window.at(seq);
     op.state = Op::State::running;
     op.seq = seq;
     op.fingerprint = fingerprint;

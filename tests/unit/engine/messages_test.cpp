@@ -268,13 +268,13 @@ TEST_F(MessagesTest, TheNinthOperationWaitsInTheQueue) {
   std::vector<std::vector<float>> values(12, std::vector<float>(4));
   std::vector<std::uint64_t> tickets;
   for (auto& one : values) tickets.push_back(broadcast(world, one, 1));
-  EXPECT_EQ(world.started, 8u);
-  EXPECT_EQ(world.submitted, 12u);
+  EXPECT_EQ(world.window.started(), 8u);
+  EXPECT_EQ(world.window.submitted(), 12u);
   // The first one ends: the ninth begins.
   EXPECT_TRUE(hear(data(world, 1, fingerprint_of(1, 4, 1), 16), std::vector<std::byte>(16)));
   settle();
   EXPECT_TRUE(engine_.is_done(world, tickets[0]));
-  EXPECT_EQ(world.started, 9u);
+  EXPECT_EQ(world.window.started(), 9u);
   EXPECT_FALSE(engine_.is_done(world, tickets[8]));
   // All that are left fail together, those in the queue too.
   engine_.break_group(world, Status(Errc::aborted, "stopped"));

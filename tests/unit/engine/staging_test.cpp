@@ -16,7 +16,7 @@ namespace shm = transport::shm;
 constexpr std::size_t kRing = shm::kStagingBytes;
 
 /// Passed by all: what `done_upto` says.
-bool passed(Group& group, std::uint64_t seq) { return group.done_upto >= seq; }
+bool passed(Group& group, std::uint64_t seq) { return group.window.done_upto() >= seq; }
 
 std::vector<std::pair<std::size_t, std::size_t>>& populated() {
   static std::vector<std::pair<std::size_t, std::size_t>> ranges;
@@ -54,7 +54,7 @@ TEST_F(StagingTest, CyclesThroughTheRing) {
   std::vector<std::size_t> offsets;
   for (std::uint64_t seq = 1; seq <= 8; ++seq) {
     offsets.push_back(take(group_, seq, piece));
-    group_.done_upto = seq;
+    group_.window.skip_to(seq);
   }
   for (int i = 0; i < 4; ++i) {
     const auto at = static_cast<std::size_t>(i);
@@ -70,15 +70,15 @@ TEST_F(StagingTest, CyclesThroughLessWhileItsStartIsFree) {
   EXPECT_EQ(take(group_, 1, piece), place(0));
   EXPECT_EQ(take(group_, 2, piece), place(1));
   EXPECT_EQ(take(group_, 3, piece), place(2));  // the first is still in use
-  group_.done_upto = 1;
+  group_.window.skip_to(1);
   EXPECT_EQ(take(group_, 4, piece), place(0));
   EXPECT_EQ(take(group_, 5, piece), shm::kHeapOffset);  // behind it lies the second, in use
-  group_.done_upto = 4;
+  group_.window.skip_to(4);
   EXPECT_EQ(take(group_, 6, piece), place(1));
   EXPECT_EQ(take(group_, 7, 2 * piece), place(2));  // two pieces do not fit below: 6 is in use
-  group_.done_upto = 7;
+  group_.window.skip_to(7);
   EXPECT_EQ(take(group_, 8, 3 * piece), place(0));  // more than the cycle, from its start
-  group_.done_upto = 8;
+  group_.window.skip_to(8);
   EXPECT_EQ(take(group_, 9, piece), place(0));
 }
 
@@ -88,7 +88,7 @@ TEST_F(StagingTest, WhatIsInUseIsNotHandedOutAgain) {
   for (std::uint64_t seq = 2; seq <= 4; ++seq) take(group_, seq, piece);
   const std::size_t beside = take(group_, 5, piece);
   EXPECT_FALSE(in_ring(beside));
-  group_.done_upto = 1;
+  group_.window.skip_to(1);
   EXPECT_EQ(take(group_, 6, piece), first);
 }
 
@@ -101,17 +101,17 @@ TEST_F(StagingTest, SmallPiecesStartAtLines) {
 TEST_F(StagingTest, WhatDoesNotFitAtTheEndGoesToTheStart) {
   take(group_, 1, kRing / 2);
   take(group_, 2, kRing / 4);
-  group_.done_upto = 2;
+  group_.window.skip_to(2);
   EXPECT_EQ(take(group_, 3, kRing / 2), shm::kStagingOffset);
 }
 
 TEST_F(StagingTest, ASkippedEndIsNotOverwritten) {
   take(group_, 1, kRing / 2);
   take(late_, 1, kRing / 4);  // its peers are late
-  group_.done_upto = 1;
+  group_.window.skip_to(1);
   const std::size_t third = take(group_, 2, kRing / 2);
   EXPECT_EQ(third, shm::kStagingOffset);
-  group_.done_upto = 2;
+  group_.window.skip_to(2);
   const std::size_t fourth = take(group_, 3, kRing / 2);
   EXPECT_FALSE(in_ring(fourth)) << "the late group's piece lies in the way";
 }
@@ -119,7 +119,7 @@ TEST_F(StagingTest, ASkippedEndIsNotOverwritten) {
 TEST_F(StagingTest, GoingRoundDoesNotPassOverALatePieceAtTheEnd) {
   take(group_, 1, kRing / 8 * 7);
   take(late_, 1, kRing / 8);  // at the end of the ring; its peers are late
-  group_.done_upto = 1;
+  group_.window.skip_to(1);
   EXPECT_EQ(take(group_, 2, kRing / 4), shm::kStagingOffset);
   const std::size_t third = take(group_, 3, kRing / 8 * 7);
   EXPECT_FALSE(in_ring(third)) << "it would lie over the second, which is in use";
@@ -129,7 +129,7 @@ TEST_F(StagingTest, ALateGroupDoesNotBlockAnother) {
   take(late_, 1, kRing);
   const std::size_t beside = take(group_, 1, 4096);
   EXPECT_FALSE(in_ring(beside));
-  group_.done_upto = 1;
+  group_.window.skip_to(1);
   EXPECT_EQ(take(group_, 2, 4096), beside) << "memory beside the ring is used again";
 }
 
@@ -151,7 +151,7 @@ TEST_F(StagingTest, AForgottenGroupHoldsNothing) {
 TEST_F(StagingTest, EveryPageIsTakenOnceBeforeItIsUsed) {
   for (std::uint64_t seq = 1; seq <= 40; ++seq) {
     take(group_, seq, kRing / 8);
-    group_.done_upto = seq;
+    group_.window.skip_to(seq);
   }
   std::size_t end = shm::kStagingOffset;
   for (const auto& [offset, size] : populated()) {

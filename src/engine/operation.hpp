@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/collective.hpp>
+
+#include "engine/agreement_state.hpp"
+#include "engine/elements.hpp"
+#include "engine/plan_cache.hpp"
+#include "engine/program_state.hpp"
+#include "engine/region_channel.hpp"
+#include "engine/streams.hpp"
+#include "engine/timer_state.hpp"
+
+namespace tutti::engine {
+
+struct Group;
+
+/// One operation in flight: a slot of its group's window. A part for each component, which gets no
+/// other. What a one-shot operation looks at while it waits stands in the first two cache lines.
+struct alignas(64) Op {
+  enum class State : std::uint8_t { free, running, done };
+  State state = State::free;
+  bool failed = false;
+  bool detailed = false;  ///< has some of what comes from Details
+  bool asynchronous = false;
+  AgreementState agreement;
+  std::uint64_t seq = 0;
+  Group* group = nullptr;
+  const BoundPlan* plan = nullptr;
+  RegionState region;
+  ProgramState program;  ///< its first 16 bytes
+  StreamState streams;
+  TimerState timer;
+  std::uint64_t fingerprint = 0;
+  Collective call;
+  // What the call has beside its two views.
+  std::vector<TensorView> inputs;  ///< a view per rank's block; empty: call.input
+  std::vector<TensorView> outputs;
+  Pieces input_pieces;  ///< several tensors as one; empty: call.input
+  Pieces output_pieces;
+  std::vector<std::byte> scaled;  ///< PREMUL_SUM: the input times its factor
+  std::vector<Callback> callbacks;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,91 @@
+#include "engine/operation_window.hpp"
+
+#include <algorithm>
+
+#include "engine/group.hpp"
+
+namespace tutti::engine {
+
+namespace shm = transport::shm;
+
+OperationWindow::OperationWindow(Group& group) noexcept : group_(group) {
+  for (Op& op : slots_) op.group = &group;
+}
+
+bool OperationWindow::has_room() noexcept {
+  const std::uint64_t seq = started_ + 1;
+  if (at(seq).state == Op::State::running) return false;
+  if (seq <= shm::kWindow || group_.local_members.empty()) return true;
+  return is_passed_by_all(seq - shm::kWindow);
+}
+
+void OperationWindow::begin_next(const BoundPlan& plan) noexcept {
+  Op& op = next();
+  op.seq = ++started_;
+  chain_ = chain(chain_, plan.code);
+  op.state = Op::State::running;
+  op.fingerprint = chain_;
+  op.plan = &plan;
+  op.failed = false;
+}
+
+void OperationWindow::note_done() noexcept {
+  while (done_upto_ < started_) {
+    const Op& op = at(done_upto_ + 1);
+    if (op.seq != done_upto_ + 1 || op.state != Op::State::done) break;
+    ++done_upto_;
+  }
+}
+
+/// The handle may be kept for long. It must not hold back slots and staging of others.
+void OperationWindow::close() noexcept { done_upto_ = kClosed; }
+
+bool OperationWindow::is_passed_by_all(std::uint64_t seq) noexcept {
+  if (peers_done_ >= seq && done_upto_ >= seq) return true;
+  std::uint64_t least = ~std::uint64_t{0};
+  for (const int rank : group_.local_members) {
+    Member& member = group_.member(rank);
+    if (member.block == nullptr && !find_block(group_, member)) return false;
+    // acquire: pairs with the release in tell_passed: its reads of our memory lie behind it.
+    least = std::min(least, member.block->done.value.load(std::memory_order_acquire));
+  }
+  peers_done_ = least;
+  return least >= seq && done_upto_ >= seq;
+}
+
+bool OperationWindow::is_read_by_all(std::uint64_t seq) noexcept {
+  if (is_passed_by_all(seq)) return true;
+  if (done_upto_ < seq) return false;
+  return std::all_of(group_.local_members.begin(), group_.local_members.end(), [&](int rank) {
+    Member& member = group_.member(rank);
+    if (is_gone(group_, member)) return true;
+    if (member.block == nullptr && !find_block(group_, member)) return false;
+    // acquire: as in is_passed_by_all.
+    return member.block->done.value.load(std::memory_order_acquire) >= seq;
+  });
+}
+
+Queued OperationWindow::dequeue() noexcept {
+  Queued first = std::move(queue_.front());
+  queue_.pop_front();
+  return first;
+}
+
+void OperationWindow::take_callbacks(Op& op) {
+  op.callbacks.reserve(callbacks_.size());
+  if (callbacks_.empty()) return;
+  for (const auto& [seq, callback] : callbacks_) {
+    if (seq == op.seq) op.callbacks.push_back(callback);
+  }
+  std::erase_if(callbacks_, [&](const auto& entry) { return entry.first == op.seq; });
+}
+
+int OperationWindow::fail_queue(CompletionQueue& completions, const Status& cause) noexcept {
+  for (const auto& [seq, callback] : callbacks_) completions.complete({&callback, 1}, cause);
+  callbacks_.clear();
+  const auto waiting = static_cast<int>(queue_.size());
+  queue_.clear();
+  return waiting;
+}
+
+}  // namespace tutti::engine

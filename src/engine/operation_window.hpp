@@ -1,0 +1,100 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include <tutti/collective.hpp>
+
+#include "engine/completion_queue.hpp"
+#include "engine/operation.hpp"
+#include "engine/queued.hpp"
+#include "transport/shm/layout.hpp"
+
+namespace tutti::engine {
+
+/// The number of the last possible operation of a group. Counters hold the number beside their
+/// count, and never go back.
+inline constexpr std::uint64_t kLastOperation =
+    (std::uint64_t{1} << (64 - transport::shm::kCounterShift)) - 1;
+
+/// The operations of one group: their numbers, the slots of those that run, and the calls that wait
+/// for a slot. How an operation runs is not known here.
+///
+/// Threads: none; under the driver lock.
+class OperationWindow {
+ public:
+  explicit OperationWindow(Group& group) noexcept;
+  OperationWindow(const OperationWindow&) = delete;
+  OperationWindow& operator=(const OperationWindow&) = delete;
+
+  // Numbers. The first operation is 1.
+  /// Of the last call.
+  [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
+  /// The last operation that has got a slot.
+  [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
+  /// Every operation up to this one has ended.
+  [[nodiscard]] std::uint64_t done_upto() const noexcept { return done_upto_; }
+  /// A new call: its number.
+  std::uint64_t number_call() noexcept { return ++submitted_; }
+  /// As if all operations up to this one had run.
+  void skip_to(std::uint64_t seq) noexcept { submitted_ = started_ = done_upto_ = seq; }
+
+  // Slots.
+  /// The slot of this operation, which may have another one's, before or after it.
+  [[nodiscard]] Op& at(std::uint64_t seq) noexcept { return slots_[seq % slots_.size()]; }
+  [[nodiscard]] auto begin() noexcept { return slots_.begin(); }
+  [[nodiscard]] auto end() noexcept { return slots_.end(); }
+  /// No number is left for one more operation.
+  [[nodiscard]] bool is_exhausted() const noexcept { return started_ == kLastOperation; }
+  /// The slot of the next operation is free, here and for the ranks of our host.
+  [[nodiscard]] bool has_room() noexcept;
+  [[nodiscard]] Op& next() noexcept { return at(started_ + 1); }
+  /// The next operation begins: its slot gets number, plan and fingerprint.
+  void begin_next(const BoundPlan& plan) noexcept;
+  /// An operation is done.
+  void note_done() noexcept;
+  /// The group has ended here: as if all operations had.
+  void close() noexcept;
+  /// The fingerprint before the first operation.
+  void start_chain(std::uint64_t fingerprint) noexcept { chain_ = fingerprint; }
+
+  // What others may still read.
+  /// Have all members of the group that share our host passed `seq`?
+  [[nodiscard]] bool is_passed_by_all(std::uint64_t seq) noexcept;
+  /// ... or will never read what we staged for it? (See Staging.)
+  [[nodiscard]] bool is_read_by_all(std::uint64_t seq) noexcept;
+
+  // The queue.
+  /// A new call may not begin at once: there is no room, or another waits already.
+  [[nodiscard]] bool must_wait() noexcept { return !queue_.empty() || !has_room(); }
+  void enqueue(const Collective& call, bool asynchronous) {
+    queue_.emplace_back(call, asynchronous);
+  }
+  [[nodiscard]] bool has_queued() const noexcept { return !queue_.empty(); }
+  [[nodiscard]] Queued& first_queued() noexcept { return queue_.front(); }
+  [[nodiscard]] Queued dequeue() noexcept;
+  /// For an operation that has no slot yet.
+  void on_done_later(std::uint64_t seq, Callback callback) {
+    callbacks_.emplace_back(seq, callback);
+  }
+  /// Gives an operation that has begun what `on_done_later` noted. Without memory nothing changes.
+  void take_callbacks(Op& op);
+  /// Ends all calls that wait; how many there were.
+  int fail_queue(CompletionQueue& completions, const Status& cause) noexcept;
+
+ private:
+  std::array<Op, transport::shm::kWindow> slots_;
+  Group& group_;
+  std::uint64_t submitted_ = 0;
+  std::uint64_t started_ = 0;
+  std::uint64_t done_upto_ = 0;
+  std::uint64_t peers_done_ = 0;  ///< least `done` of all local members, as last seen
+  std::uint64_t chain_ = 0;       ///< fingerprint of the last operation that got a slot
+  std::deque<Queued> queue_;
+  std::vector<std::pair<std::uint64_t, Callback>> callbacks_;
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,157 @@
+#include "engine/operation_window.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "bare_groups.hpp"
+
+// Numbers, slots and the queue of one group, without an engine: rank 0, with 1 and 2 on its host.
+namespace tutti::engine {
+namespace {
+
+constexpr std::uint64_t kSlots = transport::shm::kWindow;
+
+class OperationWindowTest : public testing::Test {
+ protected:
+  OperationWindowTest() {
+    for (const int local : {1, 2}) BareGroups(memory_, local, 3).make(7);
+  }
+  /// The next operation begins; its slot.
+  Op& begin() {
+    Op& op = window_.next();
+    window_.number_call();
+    window_.begin_next(plan_);
+    return op;
+  }
+  void end(std::uint64_t seq) {
+    window_.at(seq).state = Op::State::done;
+    window_.note_done();
+  }
+  /// A rank of our host has passed all operations up to this one.
+  void passed(int rank, std::uint64_t seq) { memory_.regions(rank).group(0).done.value.store(seq); }
+  static Collective barrier(int tag) {
+    Collective call;
+    call.kind = Kind::barrier;
+    call.tag = tag;
+    return call;
+  }
+
+  verify::sim::Memory memory_{{0, 0, 0}};
+  BareGroups groups_{memory_, 0, 3};
+  Group& group_ = groups_.make(7);
+  OperationWindow& window_ = group_.window;
+  BoundPlan plan_;
+};
+
+TEST_F(OperationWindowTest, AnOperationGetsTheNextNumberAndSlot) {
+  Op& first = begin();
+  Op& second = begin();
+  EXPECT_EQ(first.seq, 1U);
+  EXPECT_EQ(second.seq, 2U);
+  EXPECT_EQ(&window_.at(1), &first);
+  EXPECT_EQ(first.group, &group_);
+  EXPECT_EQ(first.state, Op::State::running);
+  EXPECT_EQ(window_.submitted(), 2U);
+  EXPECT_EQ(window_.started(), 2U);
+  EXPECT_NE(first.fingerprint, second.fingerprint) << "equal calls, after others";
+}
+
+TEST_F(OperationWindowTest, FingerprintsFollowFromAllCallsBefore) {
+  BareGroups others(memory_, 1, 3);
+  Group& other = others.make(7);
+  other.window.start_chain(1);
+  other.window.begin_next(plan_);
+  EXPECT_NE(begin().fingerprint, other.window.at(1).fingerprint) << "it began elsewhere";
+}
+
+TEST_F(OperationWindowTest, OperationsEndInAnyOrderAndArePassedInTheirs) {
+  for (int i = 0; i < 3; ++i) begin();
+  end(2);
+  EXPECT_EQ(window_.done_upto(), 0U);
+  end(1);
+  EXPECT_EQ(window_.done_upto(), 2U);
+  end(3);
+  EXPECT_EQ(window_.done_upto(), 3U);
+}
+
+TEST_F(OperationWindowTest, ASlotIsFreeOnceAllRanksOfTheHostHavePassedIt) {
+  for (std::uint64_t seq = 1; seq <= kSlots; ++seq) {
+    ASSERT_TRUE(window_.has_room()) << seq;
+    begin();
+  }
+  EXPECT_FALSE(window_.has_room()) << "the first still runs";
+  end(1);
+  EXPECT_FALSE(window_.has_room()) << "others may read it";
+  passed(1, 1);
+  EXPECT_FALSE(window_.has_room());
+  passed(2, 3);
+  EXPECT_TRUE(window_.has_room());
+  begin();
+  end(2);
+  EXPECT_FALSE(window_.has_room()) << "rank 1 has not passed the second";
+}
+
+TEST_F(OperationWindowTest, StagingIsReadByAllThoughARankIsGone) {
+  begin();
+  EXPECT_FALSE(window_.is_read_by_all(1)) << "it runs here";
+  end(1);
+  passed(1, 1);
+  EXPECT_FALSE(window_.is_read_by_all(1));
+  memory_.regions(2).header().left.store(1);
+  EXPECT_TRUE(window_.is_read_by_all(1));
+  EXPECT_FALSE(window_.is_passed_by_all(1)) << "its lines stay as they are";
+}
+
+TEST_F(OperationWindowTest, ACallWaitsBehindThoseThatWait) {
+  EXPECT_FALSE(window_.must_wait());
+  window_.enqueue(barrier(1), true);
+  EXPECT_TRUE(window_.must_wait()) << "there is room, but one waits";
+  window_.enqueue(barrier(2), false);
+  EXPECT_EQ(window_.first_queued().call().tag, 1);
+  Queued first = window_.dequeue();
+  EXPECT_EQ(first.call().tag, 1);
+  EXPECT_TRUE(first.asynchronous());
+  EXPECT_EQ(window_.dequeue().call().tag, 2);
+  EXPECT_FALSE(window_.has_queued());
+}
+
+TEST_F(OperationWindowTest, CallbacksOfQueuedCallsGoToTheirOperation) {
+  const Callback callback{nullptr, nullptr};
+  window_.on_done_later(2, callback);
+  window_.on_done_later(1, callback);
+  window_.on_done_later(2, callback);
+  Op& first = begin();
+  window_.take_callbacks(first);
+  EXPECT_EQ(first.callbacks.size(), 1U);
+  Op& second = begin();
+  window_.take_callbacks(second);
+  EXPECT_EQ(second.callbacks.size(), 2U);
+  window_.take_callbacks(second);
+  EXPECT_EQ(second.callbacks.size(), 2U) << "each once";
+}
+
+TEST_F(OperationWindowTest, WhenTheGroupBreaksAllThatWaitEnds) {
+  CompletionQueue completions;
+  completions.reserve();
+  completions.registered();
+  window_.enqueue(barrier(1), true);
+  window_.enqueue(barrier(2), true);
+  window_.on_done_later(1, Callback{nullptr, nullptr});
+  EXPECT_EQ(window_.fail_queue(completions, Status(Errc::aborted, "enough of it")), 2);
+  EXPECT_FALSE(window_.has_queued());
+  EXPECT_EQ(completions.size(), 1U);
+  window_.close();
+  EXPECT_EQ(window_.done_upto(), kClosed) << "no number of an operation is larger";
+}
+
+TEST_F(OperationWindowTest, NumbersEnd) {
+  window_.skip_to(kLastOperation - 1);
+  EXPECT_FALSE(window_.is_exhausted());
+  begin();
+  EXPECT_EQ(window_.started(), kLastOperation);
+  EXPECT_TRUE(window_.is_exhausted());
+}
+
+}  // namespace
+}  // namespace tutti::engine
