@@ -1,16 +1,18 @@
+#include "engine/agreement.hpp"
+
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 
 #include <tutti/kinds.hpp>
 
 #include "base/agreed_settings.hpp"
 #include "engine/detector_times.hpp"
-#include "engine/engine.hpp"
 #include "engine/names.hpp"
 
-// What is agreed beyond the lines and the heads of frames, which each step compares by itself:
-// strict agreement between hosts, and which calls differ where a difference lies further back.
-// Blocks that come right from many ranks are the interpreter's (Interpreter::all_heard).
+// docs/fingerprint.md tells what is compared when. Blocks that come right from many ranks are the
+// interpreter's (Interpreter::all_heard).
 namespace tutti::engine {
 
 namespace shm = transport::shm;
@@ -34,12 +36,7 @@ static_assert(sizeof(CallCode) + sizeof(std::uint64_t) == kPastBytes);
 
 }  // namespace
 
-// --- Strict, and where blocks are handed on (BoundPlan::forwards_output): tokens. In round k every
-// rank tells the rank 2^k further on that it has entered the call, and that all it has heard of
-// have too. A token says its sender's call; each is compared with ours before the next is sent, so
-// whoever has those of all rounds knows that all calls are equal.
-
-void Engine::begin_agreement(Op& op) {
+Agreement::Cause Agreement::begin(Op& op) {
   Group& group = *op.group;
   op.agreement.token_round = 0;
   op.agreement.token_sent = false;
@@ -49,21 +46,20 @@ void Engine::begin_agreement(Op& op) {
     const auto token =
         channel_.take_held(group.member(rank).global, FrameType::token, group.id, op.seq);
     if (!token) continue;
-    on_token(op, rank, transport::decode<TokenFrame>(*token));
-    if (op.state != Op::State::running || op.agreement.disagreeing_rank >= 0) return;
+    if (Cause cause = on_token(op, rank, transport::decode<TokenFrame>(*token))) return cause;
+    if (op.state != Op::State::running || op.agreement.disagreeing_rank >= 0) break;
   }
+  return std::nullopt;
 }
 
-void Engine::on_token(Op& op, int rank, const TokenFrame& token) {
-  if (token.fingerprint != op.fingerprint) {
-    disagreement(op, rank, &token.call, token.seq);
-    return;
-  }
+Agreement::Cause Agreement::on_token(Op& op, int rank, const TokenFrame& token) {
+  if (token.fingerprint != op.fingerprint) return differs(op, rank, token.call, token.seq);
   if (token.round < static_cast<std::uint64_t>(AgreementState::rounds_of(op.group->size)))
     op.agreement.tokens |= std::uint32_t{1} << token.round;
+  return std::nullopt;
 }
 
-bool Engine::advance_tokens(Op& op) {
+bool Agreement::advance(Op& op) {
   Group& group = *op.group;
   bool moved = false;
   while (!op.agreement.has_all_tokens(group.size)) {
@@ -85,11 +81,7 @@ bool Engine::advance_tokens(Op& op) {
   return moved;
 }
 
-// --- History. The calls are equal, but something before is not. Whoever finds that tells the other
-// rank its last calls and waits a moment: the other one finds the first that differs, and breaks
-// the group with both names and both calls.
-
-bool Engine::ask_history(Op& op, int rank) {
+bool Agreement::ask_history(Op& op, int rank) {
   Group& group = *op.group;
   const int peer = group.member(rank).global;
   if (!channel_.is_open(peer)) return false;
@@ -105,16 +97,17 @@ bool Engine::ask_history(Op& op, int rank) {
   return true;
 }
 
-void Engine::check_history(Op& op, TimePoint now) {
-  Group& group = *op.group;
+Agreement::Cause Agreement::check_history(const Op& op, TimePoint now) const {
+  const Group& group = *op.group;
   const bool left = channel_.has_left(group.member(op.agreement.disagreeing_rank).global);
-  if (now < op.timer.history_until && now < op.timer.deadline && !left) return;
-  tell_disagreement(group, op.agreement.disagreeing_rank, nullptr, op.seq);
+  if (now < op.timer.history_until && now < op.timer.deadline && !left) return std::nullopt;
+  return cause_of(group, op.agreement.disagreeing_rank, nullptr, op.seq);
 }
 
-void Engine::on_history(Group& group, int rank, std::uint64_t seq,
-                        std::span<const std::byte> payload) {
-  if (payload.size() > kPastBytes * shm::kWindow || payload.size() % kPastBytes != 0) return;
+Agreement::Cause Agreement::on_history(Group& group, int rank, std::uint64_t seq,
+                                       std::span<const std::byte> payload) const {
+  if (payload.size() > kPastBytes * shm::kWindow || payload.size() % kPastBytes != 0)
+    return std::nullopt;
   for (std::size_t at = 0; at < payload.size(); at += kPastBytes) {
     PastCall past;
     std::memcpy(&past.seq, payload.data() + at, sizeof(past.seq));
@@ -124,17 +117,14 @@ void Engine::on_history(Group& group, int rank, std::uint64_t seq,
       continue;
     const auto& ours = group.block->slots[past.seq % shm::kWindow].cold.call;
     if (std::equal(past.code.begin(), past.code.end(), std::begin(ours))) continue;
-    tell_disagreement(group, rank, &past.code, past.seq);
-    return;
+    return cause_of(group, rank, &past.code, past.seq);
   }
   // Of older calls no text is left.
-  tell_disagreement(group, rank, nullptr,
-                    std::min(std::max(seq, oldest_kept(group)), group.window.started()));
+  return cause_of(group, rank, nullptr,
+                  std::min(std::max(seq, oldest_kept(group)), group.window.started()));
 }
 
-// --- The calls of another rank differ from ours: which ones, in words.
-
-void Engine::disagreement_in_lines(Op& op, int other) {
+Agreement::Cause Agreement::differs_in_lines(Op& op, int other) {
   Group& group = *op.group;
   const shm::GroupBlock& theirs = *group.members[static_cast<std::size_t>(other)].block;
   // The chain differs: find the first call of the window that does.
@@ -146,37 +136,73 @@ void Engine::disagreement_in_lines(Op& op, int other) {
     CallCode code;
     std::copy(std::begin(slot.cold.call), std::end(slot.cold.call), code.begin());
     if (!std::equal(code.begin(), code.end(), std::begin(ours.cold.call))) {
-      disagreement(op, other, &code, seq);
-      return;
+      return differs(op, other, code, seq);
     }
   }
-  if (op.state != Op::State::running || !ask_history(op, other))
-    tell_disagreement(group, other, nullptr, op.seq);
+  if (op.state == Op::State::running && ask_history(op, other)) return std::nullopt;
+  return cause_of(group, other, nullptr, op.seq);
 }
 
-void Engine::disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq) {
-  if (op.agreement.disagreeing_rank >= 0) return;  // the answer will tell
+Agreement::Cause Agreement::differs(Op& op, int other, const CallCode& theirs, std::uint64_t seq) {
+  if (op.agreement.disagreeing_rank >= 0) return std::nullopt;  // the answer will tell
   Group& group = *op.group;
-  Member& member = group.members[static_cast<std::size_t>(other)];
-  CallCode agreed{};
-  if (theirs != nullptr) {
-    agreed = agreed_part(*theirs);
-    theirs = &agreed;
-  }
-  if (theirs != nullptr && *theirs == op.plan->code && their_seq == op.seq) {
+  Member& member = group.member(other);
+  const CallCode agreed = agreed_part(theirs);
+  if (agreed == op.plan->code && seq == op.seq) {
     // The difference lies further back.
-    if (member.local >= 0 && (member.block != nullptr || find_block(group, member))) {
-      disagreement_in_lines(op, other);
-      return;
-    }
-    if (op.state == Op::State::running && ask_history(op, other)) return;
+    if (member.local >= 0 && (member.block != nullptr || find_block(group, member)))
+      return differs_in_lines(op, other);
+    if (op.state == Op::State::running && ask_history(op, other)) return std::nullopt;
   }
-  tell_disagreement(group, other, theirs, their_seq);
+  return cause_of(group, other, &agreed, seq);
 }
 
-/// Breaks the group: as operation `seq` the other rank called `theirs`; nullptr: it is not known
+/// What a pair of ranks exchanges is compared where the bytes meet.
+Status Agreement::splits_differ(const Op& op, int rank, const transport::DataFrame& data) const {
+  const Group& group = *op.group;
+  const std::uint64_t expected = op.streams[rank].receive_end() / op.plan->binding.element;
+  return Status(Errc::disagreement,
+                "ranks disagree in " + op_text(op) + ": " + name_of(world_, group, rank) +
+                    " sends " + std::to_string(data.call[2]) + " elements to " +
+                    name_of(world_, group, group.rank) + ", which expects " +
+                    std::to_string(expected) +
+                    ". What a rank sends another must be what that one expects from it; the "
+                    "group is broken, make a new one.");
+}
+
+Agreement::Cause Agreement::compare_both_ways(Op& op) {
+  Group& group = *op.group;
+  for (const int rank : group.local_members) {
+    Member& member = group.member(rank);
+    if (member.block == nullptr && !find_block(group, member)) continue;
+    const shm::Arrival& line = member.block->slots[op.seq % shm::kWindow].line;
+    // acquire: pairs with the release in publish.
+    if (line.epoch.load(std::memory_order_acquire) != op.seq) continue;
+    if (line.fingerprint != op.fingerprint) return differs_in_lines(op, rank);
+  }
+  if (op.plan->schedule->messages) return std::nullopt;  // frames are compared as they are used
+  for (int rank = 0; rank < group.size; ++rank) {
+    const transport::FrameHeader* const held =
+        channel_.find_held(group.member(rank).global, FrameType::data, group.id, op.seq);
+    if (held == nullptr) continue;
+    const CallCode theirs = transport::decode<transport::DataFrame>(*held).call;
+    return differs(op, rank, theirs, op.seq);
+  }
+  return std::nullopt;
+}
+
+bool Agreement::next_call_differs(const Op& op, int rank) {
+  const transport::FrameHeader* const held =
+      channel_.find_held(op.group->member(rank).global, FrameType::data, op.group->id, op.seq + 1);
+  if (held == nullptr) return false;
+  const auto data = transport::decode<transport::DataFrame>(*held);
+  return data.fingerprint != chain(op.fingerprint, agreed_part(data.call));
+}
+
+/// As operation `seq` the other rank called `theirs`; nullptr: it is not known
 /// which call before it differs.
-void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs, std::uint64_t seq) {
+Status Agreement::cause_of(const Group& group, int other, const CallCode* theirs,
+                           std::uint64_t seq) const {
   std::string text = "ranks disagree in group '" + group.name + "': ";
   const shm::OperationSlot& slot = group.block->slots[seq % shm::kWindow];
   CallCode ours;
@@ -199,7 +225,7 @@ void Engine::tell_disagreement(Group& group, int other, const CallCode* theirs, 
   text +=
       ". All ranks must call the same operations in the same order with the same dtype, count, "
       "root and reduce op; the group is broken, make a new one.";
-  break_group(group, Status(Errc::disagreement, std::move(text)));
+  return Status(Errc::disagreement, std::move(text));
 }
 
 }  // namespace tutti::engine

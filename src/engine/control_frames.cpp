@@ -54,7 +54,7 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       if (rank >= 0) {
         Op& op = group->window.at(ping.seq);
         if (op.seq == ping.seq && op.seq > 0 && op.fingerprint != ping.fingerprint) {
-          disagreement(op, rank, &ping.call, ping.seq);
+          break_for(*group, agreement_.differs(op, rank, ping.call, ping.seq));
           return;
         }
       }
@@ -78,7 +78,7 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
       if (group != nullptr && header.seq <= group->window.started()) {
         Op& op = group->window.at(header.seq);
         if (op.seq == header.seq && op.state == Op::State::running)
-          on_token(op, rank, decode<transport::TokenFrame>(header));
+          break_for(*group, agreement_.on_token(op, rank, decode<transport::TokenFrame>(header)));
       } else if (group != nullptr || !groups_.is_closed(header.group)) {
         channel_.keep_control(peer, header);
       }
@@ -86,7 +86,8 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
     }
     case FrameType::history: {
       const int rank = group == nullptr || group->broken ? -1 : group->rank_of(peer);
-      if (rank >= 0) on_history(*group, rank, decode<transport::HistoryFrame>(header).seq, payload);
+      const auto history = decode<transport::HistoryFrame>(header);
+      if (rank >= 0) break_for(*group, agreement_.on_history(*group, rank, history.seq, payload));
       return;
     }
     case FrameType::data:

@@ -41,6 +41,7 @@ Engine::Engine(World world)
       channel_(world_.route),
       propagation_(*world_.regions, groups_.by_id(), world_.size, channel_, *this),
       detector_(world_, channel_),
+      agreement_(world_, channel_),
       interpreter_(regions_, channel_) {
   active_.reserve(256);
   ticked_.reserve(256);
@@ -119,7 +120,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
     std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
   if (!interpreter_.begin(op) && !take_memory(op)) return false;
   group.window.take_callbacks(op);
-  if (op.agreement.strict && op.state == Op::State::running) begin_agreement(op);
+  if (op.agreement.strict && op.state == Op::State::running) break_for(group, agreement_.begin(op));
   if (op.state == Op::State::running) advance(op);
   return true;
 }
@@ -166,7 +167,7 @@ bool Engine::take_memory(Op& op) {
   for (int rank = 0; rank < group.size && op.state == Op::State::running; ++rank) {
     if (rank != group.rank) deliver_held(op, rank);
   }
-  // For the ranks of our host to compare (check_calls), and to see how far we are.
+  // For the ranks of our host to compare (Agreement::compare_both_ways), and to see how far we are.
   const bool shown = op.plan->schedule->region || group.local_members.empty();
   if (!shown && op.state == Op::State::running) regions_.publish(group, op.region);
   return true;
@@ -177,7 +178,7 @@ bool Engine::advance(Op& op) {
     return false;
   bool moved = false;
   if (op.agreement.strict) [[unlikely]]
-    moved = advance_tokens(op);
+    moved = agreement_.advance(op);
   switch (interpreter_.run(op)) {
     case Interpreter::Outcome::waits: return moved;
     case Interpreter::Outcome::moved: return true;

@@ -1,19 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
-#include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <span>
 #include <string>
 #include <type_traits>
-#include <unordered_map>
 #include <vector>
 
 #include <tutti/collective.hpp>
 #include <tutti/error.hpp>
 
+#include "engine/agreement.hpp"
 #include "engine/completion_queue.hpp"
 #include "engine/failure_detector.hpp"
 #include "engine/failure_propagation.hpp"
@@ -139,7 +138,6 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void release_memory(Op& op) noexcept;
   void call_back(Op& op, const Status& status) noexcept;
   // messages.cpp
-  void splits_differ(Op& op, int rank, const transport::DataFrame& data);
   void deliver_held(Op& op, int rank);
   void report(Op& op, const Interpreter::Finding& finding);
   [[nodiscard]] std::span<std::byte> place_of_frame(int peer, const transport::FrameHeader& header);
@@ -148,16 +146,6 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void keep_data(int peer, const transport::FrameHeader& header);
   void on_control(int peer, const transport::FrameHeader& header,
                   std::span<const std::byte> payload);
-  // agreement.cpp
-  void begin_agreement(Op& op);
-  bool advance_tokens(Op& op);
-  void on_token(Op& op, int rank, const transport::TokenFrame& token);
-  [[nodiscard]] bool ask_history(Op& op, int rank);
-  void check_history(Op& op, TimePoint now);
-  void on_history(Group& group, int rank, std::uint64_t seq, std::span<const std::byte> payload);
-  void disagreement(Op& op, int other, const CallCode* theirs, std::uint64_t their_seq);
-  void disagreement_in_lines(Op& op, int other);
-  void tell_disagreement(Group& group, int other, const CallCode* theirs, std::uint64_t seq);
   // p2p_engine.cpp
   std::uint64_t submit_p2p(Group& group, const Collective& call);
   [[nodiscard]] static bool p2p_done(Group& group, std::uint64_t ticket) noexcept;
@@ -172,13 +160,13 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void adopt_early(Group& group);
   // failures.cpp
   void end_all(Group& group) noexcept override;
+  void break_for(Group& group, const std::optional<Status>& cause) noexcept;
   void break_if_lost_already(Group& group);
   void lost(int peer, const Status& why);
   [[nodiscard]] Status loss_of(Group& group, int rank, const Status& why);
   // ticks.cpp
   void check_left(Op& op);
   void ping_blocking(Op& op, TimePoint now);
-  bool next_call_differs(const Op& op, int rank);
   void check_calls(Op& op);
 
   World world_;
@@ -191,6 +179,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   MessageChannel channel_;
   FailurePropagation propagation_;
   FailureDetector detector_;
+  Agreement agreement_;
   Interpreter interpreter_;
   CompletionQueue completions_;
   P2PShared p2p_{channel_, completions_};

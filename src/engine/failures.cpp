@@ -14,6 +14,10 @@ void Engine::break_group(Group& group, const Status& cause) noexcept {
   propagation_.break_group(group, cause);
 }
 
+void Engine::break_for(Group& group, const std::optional<Status>& cause) noexcept {
+  if (cause) break_group(group, *cause);
+}
+
 bool Engine::hear_of_break(Group& group) noexcept { return propagation_.hear_of_break(group); }
 
 void Engine::break_for_memory(Group* group) noexcept {

@@ -32,30 +32,21 @@ void Engine::deliver_held(Op& op, int rank) {
 /// Ends an operation that cannot go on, or asks who is wrong.
 void Engine::report(Op& op, const Interpreter::Finding& finding) {
   using What = Interpreter::Finding::What;
+  Group& group = *op.group;
   switch (finding.what) {
-    case What::line: disagreement_in_lines(op, finding.rank); break;
-    case What::frame: disagreement(op, finding.rank, &finding.frame.call, finding.frame.seq); break;
-    case What::splits: splits_differ(op, finding.rank, finding.frame); break;
+    case What::line: break_for(group, agreement_.differs_in_lines(op, finding.rank)); break;
+    case What::frame:
+      break_for(group, agreement_.differs(op, finding.rank, finding.frame.call, finding.frame.seq));
+      break;
+    case What::splits:
+      break_group(group, agreement_.splits_differ(op, finding.rank, finding.frame));
+      break;
     case What::outside:
-      break_group(*op.group, Status(Errc::internal, op_text(op) + ": " +
-                                                        name_of(world_, *op.group, finding.rank) +
-                                                        " exposes staging outside its arena"));
+      break_group(group,
+                  Status(Errc::internal, op_text(op) + ": " + name_of(world_, group, finding.rank) +
+                                             " exposes staging outside its arena"));
       break;
   }
-}
-
-/// What a pair of ranks exchanges is compared where the bytes meet.
-void Engine::splits_differ(Op& op, int rank, const DataFrame& data) {
-  Group& group = *op.group;
-  const std::uint64_t expected = op.streams[rank].receive_end() / op.plan->binding.element;
-  break_group(group,
-              Status(Errc::disagreement,
-                     "ranks disagree in " + op_text(op) + ": " + name_of(world_, group, rank) +
-                         " sends " + std::to_string(data.call[2]) + " elements to " +
-                         name_of(world_, group, group.rank) + ", which expects " +
-                         std::to_string(expected) +
-                         ". What a rank sends another must be what that one expects from it; the "
-                         "group is broken, make a new one."));
 }
 
 std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noexcept {
@@ -92,11 +83,11 @@ std::span<std::byte> Engine::place_of_data(int peer, const FrameHeader& header) 
   Op& op = group->window.at(data.seq);
   if (op.seq != data.seq) return channel_.place_buffered(peer);
   if (op.fingerprint != data.fingerprint) {
-    disagreement(op, rank, &data.call, data.seq);
+    break_for(*group, agreement_.differs(op, rank, data.call, data.seq));
   } else if (op.streams.is_open() && op.agreement.disagreeing_rank < 0) {
     if (!MessageChannel::splits_differ(op.streams, rank, data))
       return channel_.place_in_stream(peer, op.streams, rank, data);
-    splits_differ(op, rank, data);
+    break_group(*group, agreement_.splits_differ(op, rank, data));
   }
   return channel_.place_buffered(peer);
 }

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "base/deadline.hpp"
@@ -12,10 +11,6 @@
 // else. FailureDetector tells whom to blame.
 namespace tutti::engine {
 
-namespace shm = transport::shm;
-using plan::StepKind;
-using transport::FrameType;
-
 void Engine::tick() noexcept {
   if (propagation_.untold()) propagation_.tell_the_rest();
   guarded(nullptr, [&] { look_at_all(); });
@@ -27,9 +22,7 @@ void Engine::look_at_all() {
   if (queued_ > 0) {
     std::vector<Group*> groups;
     for (const auto& [id, group] : groups_.by_id()) groups.push_back(group);
-    for (Group* const group : groups) {
-      if (const auto cause = detector_.check_queue(*group, now)) break_group(*group, *cause);
-    }
+    for (Group* const group : groups) break_for(*group, detector_.check_queue(*group, now));
   }
   tick_p2p(now);
   // A copy, as an operation that ends leaves the list; kept, as it must not ask for memory.
@@ -43,7 +36,8 @@ void Engine::look_at_all() {
       op->timer.pinged_blocking = now + kPingAfter - kPingAgain;
       op->timer.deadline = base::deadline_after(now, op->call.timeout);
     }
-    if (op->agreement.disagreeing_rank >= 0) check_history(*op, now);
+    if (op->agreement.disagreeing_rank >= 0)
+      break_for(*op->group, agreement_.check_history(*op, now));
     if (op->state == Op::State::running && op->agreement.disagreeing_rank < 0) check_calls(*op);
     if (op->agreement.disagreeing_rank >= 0) continue;
     if (op->state == Op::State::running) check_left(*op);
@@ -51,7 +45,7 @@ void Engine::look_at_all() {
     if (op->state == Op::State::running) detector_.ping_unconnected(*op, now);
     if (op->state != Op::State::running || now < op->timer.deadline) continue;
     Interpreter::blocked_on(*op, waiting_);
-    if (const auto cause = detector_.time_out(*op, now, waiting_)) break_group(*op->group, *cause);
+    break_for(*op->group, detector_.time_out(*op, now, waiting_));
   }
 }
 
@@ -65,30 +59,9 @@ TimePoint Engine::next_deadline() const noexcept {
   return least;
 }
 
-/// What nobody may have told us: a local rank has broken the group, or calls something else.
-/// One rank's call may go by messages and another's by shared memory: each then waits for what the
-/// other never sends. So both ways are looked at now and then.
+/// What nobody may have told us: a rank of our host has broken the group, or calls something else.
 void Engine::check_calls(Op& op) {
-  if (hear_of_break(*op.group)) return;
-  for (const int rank : op.group->local_members) {
-    Member& member = op.group->members[static_cast<std::size_t>(rank)];
-    if (member.block == nullptr && !find_block(*op.group, member)) continue;
-    const shm::Arrival& line = member.block->slots[op.seq % shm::kWindow].line;
-    // acquire: pairs with the release in publish.
-    if (line.epoch.load(std::memory_order_acquire) != op.seq) continue;
-    if (line.fingerprint == op.fingerprint) continue;
-    disagreement_in_lines(op, rank);
-    return;
-  }
-  if (op.plan->schedule->messages) return;  // frames are compared as they are used
-  for (int rank = 0; rank < op.group->size; ++rank) {
-    const transport::FrameHeader* const held =
-        channel_.find_held(op.group->member(rank).global, FrameType::data, op.group->id, op.seq);
-    if (held == nullptr) continue;
-    const CallCode theirs = transport::decode<transport::DataFrame>(*held).call;
-    disagreement(op, rank, &theirs, op.seq);
-    return;
-  }
+  if (!hear_of_break(*op.group)) break_for(*op.group, agreement_.compare_both_ways(op));
 }
 
 /// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
@@ -98,23 +71,12 @@ void Engine::ping_blocking(Op& op, TimePoint now) {
   if (!FailureDetector::is_ping_due(op, now)) return;
   Interpreter::blocked_on(op, waiting_);
   for (const int rank : waiting_) {
-    if (next_call_differs(op, rank)) {
-      if (ask_history(op, rank)) return;
+    if (agreement_.next_call_differs(op, rank)) {
+      if (agreement_.ask_history(op, rank)) return;
       continue;
     }
     if (op.group->member(rank).local < 0) detector_.ping(op, rank);
   }
-}
-
-/// A rank that needed nothing of us for its call may be far beyond it, and has forgotten the call
-/// that a ping asks about. Of its next call a frame may be held here: what is mixed into that
-/// fingerprint is this call.
-bool Engine::next_call_differs(const Op& op, int rank) {
-  const transport::FrameHeader* const held =
-      channel_.find_held(op.group->member(rank).global, FrameType::data, op.group->id, op.seq + 1);
-  if (held == nullptr) return false;
-  const auto data = transport::decode<transport::DataFrame>(*held);
-  return data.fingerprint != chain(op.fingerprint, agreed_part(data.call));
 }
 
 /// Has this member destroyed its end of the group? Then all that it had sent in it has come here.
