@@ -279,7 +279,7 @@ void Job::loop() {
     if (all_ended()) {
       const bool success = !stopping_ && first_failed_ == nullptr;
       if (!nodes_ || verdict_noted_) return;
-      // Whether all start again is what the verdict tells.
+      // The verdict tells if all workers start again.
       if (!success && !restarts_left()) return;
       // The other nodes may still need our store, and may still fail.
       if (success && !std::exchange(told_done, true)) nodes_->report_done();

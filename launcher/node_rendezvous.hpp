@@ -63,7 +63,7 @@ class NodeRendezvous {
   Status start_server();
   /// Keeps a port of this host for the program until `close`; 0: any.
   Status reserve(std::uint16_t port);
-  /// Whether the store can be served here that others know by --master-addr.
+  /// An error unless this host can serve the store at --master-addr.
   [[nodiscard]] Status check_address() const;
   Result<std::unique_ptr<store::TcpServer>> make_server(std::uint16_t port) const;
   /// Why we cannot do `what` with this port, and what helps.

@@ -70,7 +70,7 @@ Nodes::Verdict parse_verdict(std::string_view text) {
   return verdict;
 }
 
-/// Says good-bye to the server and ends the calls of all threads.
+/// Leaves the server and ends the calls of all threads.
 void hang_up(const TcpStore& store) {
   if (const auto served = store.served())
     served->client->leave(TcpStore::Clock::now() + kGoodByeTimeout);

@@ -55,8 +55,8 @@ class Nodes {
   [[nodiscard]] std::optional<Verdict> verdict() const;
   /// The final one of a start that is still to come: there will be none.
   [[nodiscard]] std::optional<Verdict> end_of_job() const;
-  /// The number of this node; absent until it has joined the others in this start. What is reported
-  /// before the first start was joined reaches nobody.
+  /// The number of this node; absent until it has joined the others in this start. Reports
+  /// before the first start was joined reach no other node.
   [[nodiscard]] std::optional<int> joined() const;
   /// Port of the store that restarted workers use; known once joined, 0 at the first start.
   [[nodiscard]] std::uint16_t workers_port() const;

@@ -330,7 +330,7 @@ Status convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   return convert_output(raw, options);
 }
 
-/// Whether one of the launcher's own options is spelled with an underscore.
+/// True if one of the launcher's own options is spelled with an underscore.
 bool has_underscore(int count, const char* const* arguments) {
   return std::any_of(arguments, arguments + count, [](std::string_view argument) {
     return argument.starts_with("--") &&

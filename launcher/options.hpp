@@ -85,8 +85,8 @@ struct Parsed {
   std::optional<std::string> text;
 };
 
-/// invalid_argument, one line with a suggestion, for what makes no sense. What is not on the line
-/// is looked for in torchrun's variables PET_<OPTION>.
+/// invalid_argument, one line with a suggestion, for options that make no sense. Options that are
+/// not on the line are looked for in torchrun's variables PET_<OPTION>.
 Result<Parsed> parse_options(int argc, const char* const* argv);
 
 }  // namespace tutti::launcher

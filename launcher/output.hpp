@@ -50,9 +50,9 @@ class Output {
 
   /// `fd` is 1 or 2.
   void write(int fd, std::string bytes);
-  /// Whether so much waits that workers should not be read any more.
+  /// True if so much output waits that workers should not be read any more.
   [[nodiscard]] bool full() const noexcept;
-  /// Whether nobody reads the stream any more.
+  /// True if the reader of the stream is gone.
   [[nodiscard]] bool broken(int fd) const noexcept;
   /// Waits until all is written, or until the deadline.
   void flush(std::chrono::steady_clock::time_point deadline);

@@ -12,14 +12,14 @@ namespace tutti::launcher {
 /// the kernel's own parent-death signal reaches direct children only.
 ///
 /// It reads process ids (and, negative, those to forget) from a pipe whose other end only we (and
-/// workers about to start) hold; the end of the pipe without our good-bye means that we are gone.
+/// workers about to start) hold; if the pipe ends without a message, tuttirun was killed.
 class Reaper {
  public:
   /// Call it before any thread is started.
   static Result<Reaper> start();
   Reaper(Reaper&&) = default;
   Reaper& operator=(Reaper&&) = delete;
-  /// Says good-bye: the reaper ends and touches nobody.
+  /// Tells the reaper to end without ending any process.
   ~Reaper();
 
   /// Where a worker announces itself: its process id, which is its process group's.

@@ -38,7 +38,7 @@ struct Worker {
   /// How and when it ended, if it has.
   std::optional<os::ExitStatus> end;
   std::chrono::steady_clock::time_point end_time;
-  /// Whether we had asked it to end by then.
+  /// True if tuttirun had asked it to end by then.
   bool was_asked = false;
 };
 

@@ -29,7 +29,7 @@ enum class On : std::uint8_t {
   after_first,  ///< all but rank 0
 };
 
-/// Whether the blocks of the ranks may differ in size.
+/// May the blocks of the ranks differ in size?
 enum class Uneven : std::uint8_t {
   no,
   agreed,    ///< all ranks give the same sizes
@@ -49,8 +49,8 @@ struct KindTraits {
 };
 
 /// Row by row in the order of the numbers. Checks, fingerprints, texts and what the prover expects
-/// follow from a row; tools/kinds.py and tools/stubs.py make tables and stubs of it. What is to be
-/// written for a new kind, most of which `./dev check` misses (PLACES in tools/kinds.py):
+/// follow from a row; tools/kinds.py and tools/stubs.py make tables and stubs of it. A new kind
+/// needs these, most of which `./dev check` misses (PLACES in tools/kinds.py):
 /// - the call: process_group.hpp and options.hpp, src/group/process_group.cpp or collectives.cpp;
 ///   only a new Layout touches src/group/call_check.cpp, src/engine/extent.cpp and the prover;
 /// - its algorithms: builders in src/plan, their rows in src/plan/select.cpp; src/backend/mpi;

@@ -27,7 +27,7 @@ void run_threads(int size, const std::function<void(ProcessGroup&)>& body,
 struct SpawnOptions {
   /// After a failure: between asking the others to end (SIGTERM) and ending them (SIGKILL).
   std::chrono::milliseconds grace = std::chrono::seconds(5);
-  /// For all of it; absent: as long as it takes. What still runs then is ended.
+  /// For all of it; absent: as long as it takes. Processes that still run then are ended.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 

@@ -36,7 +36,7 @@ enum class Promise : std::uint8_t {
   several_worlds,
 };
 
-/// Whether one backend keeps a promise. The tests of all backends expect what stands here.
+/// Says if one backend keeps a promise. The tests of all backends expect what stands here.
 struct PromiseRow {
   Promise promise = Promise::same_bits;
   bool kept = false;

@@ -53,7 +53,7 @@ class Store {
   std::string get(std::string_view key, Timeout timeout = {});
   /// Adds to a number (absent: 0) and returns the sum. The value is decimal text.
   std::int64_t add(std::string_view key, std::int64_t amount, Timeout timeout = {});
-  /// Whether all keys are there. Does not wait for them.
+  /// True if all keys are there. Does not wait for them.
   bool check(std::span<const std::string> keys, Timeout timeout = {});
   bool check(std::initializer_list<std::string> keys, Timeout timeout = {});
   bool check(std::string_view key, Timeout timeout = {});

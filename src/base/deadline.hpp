@@ -5,8 +5,8 @@
 
 namespace tutti::base {
 
-/// `now` and `limit` later, without overflow: who gives the longest time there is wants no end, and
-/// a hundred years are none. What others add to the deadline has room, too.
+/// `now` and `limit` later, without overflow. The longest time means no end and becomes a hundred
+/// years, so callers can still add to the deadline.
 template <class Rep, class Period>
 [[nodiscard]] constexpr std::chrono::steady_clock::time_point deadline_after(
     std::chrono::steady_clock::time_point now, std::chrono::duration<Rep, Period> limit) noexcept {

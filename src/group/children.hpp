@@ -35,7 +35,7 @@ struct ChildFailure {
   /// Of the tutti::Error that left the function.
   std::optional<Errc> code;
 
-  /// Whether it only tells of another one's failure.
+  /// True if it only tells of another process's failure.
   [[nodiscard]] bool is_consequence() const noexcept {
     return code && group::is_consequence(*code);
   }

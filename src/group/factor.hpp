@@ -8,7 +8,7 @@
 
 namespace tutti {
 
-/// Whether a factor for each element is there: a tensor without elements is one, a default-made
+/// True if a factor for each element is given. A tensor without elements is one, a default-made
 /// view is none.
 [[nodiscard]] inline bool is_given(const TensorView& factors) noexcept {
   return factors.dims() > 0 || factors.count() > 0;

@@ -55,7 +55,7 @@ std::string reached(int rank) {
       rank);
 }
 
-/// Throws `why` behind these words. Whoever has the works was told herewith: not to be logged.
+/// Throws `why` behind these words, and takes the errors of the works, so that none is logged.
 [[noreturn]] void raise_behind(const std::string& words, const Status& why,
                                std::span<const Work> works) {
   for (const Work& work : works) (void)work.error();

@@ -7,7 +7,7 @@
 namespace tutti {
 namespace {
 
-/// Bytes of one piece that are in a row. What has strides is not judged.
+/// Bytes of one piece that are in a row. Views with strides are not judged.
 struct Bytes {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;

@@ -8,7 +8,7 @@
 
 namespace tutti::kernels {
 
-/// Whether the pair has a meaning: the table stands in docs/semantics.md.
+/// True if the pair has a meaning: the table stands in docs/semantics.md.
 [[nodiscard]] bool is_supported(ReduceOp op, DType dtype) noexcept;
 
 /// dst[i] = the combination of sources[0..k-1][i] in the order of the lowest-bit binomial tree over
@@ -22,7 +22,8 @@ namespace tutti::kernels {
 ///           floats and k >= 2: MIN and MAX yield NaN when any value is NaN, and -0 < +0; every NaN
 ///           result is the one of quiet_nan_bits below, in each component of a complex number.
 /// Narrow:   float16, bfloat16, float8: combined as float32, whatever k, and rounded once, to the
-///           nearest, ties to even. What is too large becomes infinity, in float8_e4m3 NaN.
+///           nearest, ties to even. A value that is too large becomes infinity, in
+///           float8_e4m3 NaN.
 /// Complex:  (a + bi)(c + di) = (ac - bd) + (ad + bc)i, every operation rounded.
 using ReduceFn = void (*)(void* dst, const void* const* sources, int k, std::size_t count);
 

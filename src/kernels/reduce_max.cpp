@@ -12,9 +12,9 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 namespace {
 
-// What is neither less nor greater is equal (then only the signs of zeros can differ, and +0 is the
-// greater) or holds a NaN (and stays one): the bits of both together, but the sign only if both
-// have it.
+// Values of which none is greater are equal, or one is NaN. Of equal ones only the signs of zeros
+// can differ, and +0 is the greater; a NaN stays one. So the answer is the bits of both together,
+// but the sign only if both have it.
 struct Max {
   static constexpr bool kBitwise = false;
   template <class D, class V>

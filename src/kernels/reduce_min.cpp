@@ -12,8 +12,9 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti::kernels::HWY_NAMESPACE {
 namespace {
 
-// What is neither less nor greater is equal (then only the signs of zeros can differ, and -0 is the
-// less) or holds a NaN (and stays one): in both cases the bits of both together are the answer.
+// Values of which none is less are equal, or one is NaN. Of equal ones only the signs of zeros can
+// differ, and -0 is the less; a NaN stays one. In both cases the bits of both together are the
+// answer.
 struct Min {
   static constexpr bool kBitwise = false;
   template <class D, class V>

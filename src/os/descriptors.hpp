@@ -18,7 +18,7 @@ namespace tutti::os {
 /// lacks. resource: the hard limit does not allow it; `what` begins the text, "... takes".
 [[nodiscard]] Status ensure_descriptors(std::size_t needed, const std::string& what);
 
-/// Whether the next descriptor would be one of the last `spare`, or of the last quarter of few.
+/// True if the next descriptor would be one of the last `spare`, or of the last quarter of few.
 [[nodiscard]] bool descriptors_run_out(std::size_t spare) noexcept;
 
 /// Lets this process open as many as the system allows it at all, and gives the limits that it had.

@@ -9,7 +9,7 @@
 // docs/algorithms.md tells each algorithm with rounds, volume and source.
 namespace tutti::plan {
 
-/// What a builder may look at. Nothing local to one rank, no byte count below a size class.
+/// The arguments of a builder: nothing local to one rank, no byte count below a size class.
 struct Shape {
   int rank = 0;
   int size = 1;

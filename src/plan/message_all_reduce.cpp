@@ -11,7 +11,7 @@
 // could not have been sent before the old one had arrived.
 namespace tutti::plan {
 
-// What is sent is a copy: nobody tells when the others have read it, and the result may go over it.
+// A copy is sent: nothing tells when the others have read it, and the result may go over the input.
 Schedule exchange_all_reduce(const Shape& s) {
   Program p = Program::by_messages("exchange", Kind::all_reduce, s);
   if (s.size == 1) return alone(p);
@@ -100,7 +100,7 @@ Schedule binomial_all_reduce(const Shape& s) {
   p.end_loop();
   p.loop(chunks(is_root ? 0 : kWindow));
   if (!is_root) {
-    // What comes down also tells that the parent has our sum of that chunk: its slot is free.
+    // A chunk from the parent also tells that it has our sum of that chunk: its slot is free.
     p.recv(parent, output(chunk(i)));
     p.await_recv(only(parent), kWindow);
     for (int k = m - 1; k >= 0; --k) p.send(child(k), output(chunk(i - kWindow)));

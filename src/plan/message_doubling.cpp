@@ -45,8 +45,8 @@ std::vector<Round> rounds_of(int rank, int size) {
 }  // namespace
 
 // After the round of width w every rank has the sum of its 2 w neighbours in the tree, made by
-// itself out of the same two halves as on all others: so all get the same bits. What is sent is a
-// copy: the result may go over the input.
+// itself out of the same two halves as on all others: so all get the same bits. A copy is
+// sent: the result may go over the input.
 Schedule doubling_all_reduce(const Shape& s) {
   Program p = Program::by_messages("recursive_doubling", Kind::all_reduce, s);
   const std::vector<Round> rounds = rounds_of(s.rank, s.size);

@@ -20,7 +20,7 @@ struct Merge {
   bool on_left;  ///< the other half's ranks are lower
 };
 
-/// What a rank adds, and whom it sends the result to (-1: it is the root).
+/// The additions of a rank, and the rank that it sends the result to (-1: it is the root).
 struct Duty {
   std::vector<Merge> merges;
   int parent = -1;

@@ -2,12 +2,12 @@
 
 #include "plan/program.hpp"
 
-// What the algorithms through shared memory have in common.
+// Parts that the algorithms through shared memory have in common.
 namespace tutti::plan {
 
 inline constexpr int kSlots = 4;  ///< chunks of a rank that may be staged at a time
 
-// Their counters. Who counts, and what a counter tells besides, stands with each.
+// Their counters. Each algorithm says which rank counts, and what else the counter tells.
 inline constexpr int kStaged = 0;  ///< chunks staged since the first
 inline constexpr int kTaken = 1;   ///< chunks copied out
 inline constexpr int kSummed = 1;  ///< chunks of which a rank's own part is added up

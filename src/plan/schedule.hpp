@@ -88,9 +88,9 @@ struct Expr {
 /// Operations of blocks (include/tutti/kinds.hpp) have P blocks, one for each rank, and `count` is
 /// the sum of them. block: block `part`. block_chunk: chunk c of that block. In all_to_all a block
 /// is the one for rank `part` in the input and in stages, and the one from rank `part` in the
-/// output and in scratch. What may be a list of tensors, or a tensor that differs in length from
-/// the operation (see Layout), is only touched by these two shapes. blocks: `parts` blocks from
-/// `part` on, of what lies in one piece: stages and scratch.
+/// output and in scratch. A side that may be a list of tensors, or a tensor that differs in length
+/// from the operation (see Layout), is only touched by these two shapes. blocks: `parts` blocks
+/// from `part` on, of what lies in one piece: stages and scratch.
 struct Slice {
   enum class Shape : std::uint8_t {
     whole,
@@ -204,7 +204,7 @@ enum class OrderClass : std::uint8_t {
 /// Equal for which ranks? Declared by the builder, checked by the prover up to 64 ranks.
 enum class Symmetry : std::uint8_t { none, rotation, reflection_xor, per_host };
 
-/// What a slot holds, see Schedule::slot_parts.
+/// The contents of a slot, see Schedule::slot_parts.
 inline constexpr std::int32_t kSlotOfBlock = -1;
 inline constexpr std::int32_t kSlotOfAll = 0;
 inline constexpr std::int32_t kSlotOfChunk = 1;

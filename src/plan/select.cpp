@@ -21,7 +21,7 @@ constexpr int kAnyRanks = std::numeric_limits<int>::max();
 constexpr auto kExact = OrderClass::other;
 constexpr auto kTree = OrderClass::binomial;
 
-/// What can be said of an algorithm beside its order.
+/// The properties of an algorithm beside its order.
 enum Traits : unsigned {
   kPlain = 0,
   kOneHost = 1,
@@ -148,7 +148,7 @@ constexpr Row kTable[] = {
     // Leaders exchange everything where it is little (no chunks), else parts of chunks.
     {Kind::all_reduce, Where::mixed, kAnyRanks, 8 * kKiB, "two_level", 0},
     {Kind::all_reduce, Where::mixed, kAnyRanks, kAny, "two_level", 256 * kKiB},
-    // What may not take partial sums.
+    // For sums that must not be made of partial sums.
     {Kind::all_reduce, Where::mixed, 16, 8 * kKiB, "exchange", 0},
     {Kind::all_reduce, Where::mixed, kAnyRanks, kAny, "direct", 256 * kKiB},
 
@@ -249,7 +249,8 @@ Choice choose(const Algorithm& a, std::size_t chunk_bytes) noexcept {
   return {a.name, chunk_bytes, a.build};
 }
 
-/// What an algorithm asked for by name gets. For two_level no chunks mean another exchange.
+/// The chunk of an algorithm that was asked for by name. For two_level no chunks mean another
+/// exchange.
 std::size_t default_chunk(const Query& q) noexcept {
   if (q.uneven || q.bytes <= 8 * kKiB) return 0;
   return q.bytes < 2 * kMiB ? 128 * kKiB : 256 * kKiB;

@@ -31,15 +31,15 @@ struct Algorithm {
 /// nullptr where there is none of that name for that kind.
 [[nodiscard]] const Algorithm* find_algorithm(Kind kind, std::string_view name) noexcept;
 
-/// What to do for one operation.
+/// The algorithm for one operation.
 struct Choice {
   std::string_view algorithm;
   std::size_t chunk_bytes = 0;
   Schedule (*build)(const Shape&) = nullptr;
 };
 
-/// What is to be done and where. All of it is agreed by all ranks, `bytes` of uneven all_to_all
-/// excepted, where it is not looked at.
+/// The call, and the ranks that make it. All of it is agreed by all ranks, `bytes` of uneven
+/// all_to_all excepted, where it is not looked at.
 struct Query {
   Kind kind = Kind::barrier;
   std::size_t bytes = 0;                ///< of the whole operation (see Binding::count)

@@ -14,7 +14,8 @@ namespace tutti::plan {
 inline constexpr int kLocal = 0;
 inline constexpr int kLeader = 1;
 
-/// Who stands where, as the two-level algorithms see it. The first rank of a host leads it.
+/// Which rank is on which host, as the two-level algorithms see it. The first rank of a host leads
+/// it.
 struct Hosts {
   explicit Hosts(const Shape& s);
 

@@ -58,7 +58,7 @@ struct Place {
   std::string launcher_job;
 };
 Status complete(Place& place, const Environment& environment);
-/// Whether these numbers make sense together.
+/// An error unless these numbers make sense together.
 Status check_place(const Place& place);
 
 /// TUTTI_AGENT_STORE.

@@ -82,7 +82,7 @@ class AskedStore {
     first_ = std::move(first);
     key_ = part_ + key_of(unreachable_);
   }
-  /// Whether the unreachable rank was lost, too.
+  /// The answer to the second question: was the unreachable rank lost, too?
   [[nodiscard]] Status read_second(const store::Response& response) const {
     if (response.code != Errc::timeout) return *first_;
     return Status(Errc::peer_left, std::string(first_->message()))

@@ -48,7 +48,7 @@ struct Rendezvous {
   std::string part = {};
   /// It is the caller's, who may keep it longer than this world.
   bool given = false;
-  /// Says good-bye to such a store, for a process that ends without destroying it (store.hpp).
+  /// Leaves such a store, for a process that ends without destroying it (store.hpp).
   /// While `store` lives.
   std::function<void()> leave = {};
 };

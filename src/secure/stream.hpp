@@ -15,11 +15,11 @@
 
 namespace tutti::secure {
 
-/// Whether connections of a job with this secret can be encrypted here: invalid_argument without a
-/// secret, unsupported where libssl cannot be loaded.
+/// An error unless connections of a job with this secret can be encrypted here: invalid_argument
+/// without a secret, unsupported where libssl cannot be loaded.
 Status check_can_encrypt(std::span<const std::byte> secret);
 
-/// Owns a connected, non-blocking socket, plain at first, encrypted from `encrypt` on. Who uses it
+/// Owns a connected, non-blocking socket, plain at first, encrypted from `encrypt` on. Its user
 /// does not see the difference, except that `unsent` and `may_have_unread` must be heeded before
 /// waiting for the socket. Belongs to one thread at a time.
 class Stream {
@@ -53,8 +53,8 @@ class Stream {
   Moved read(std::span<iovec> pieces) noexcept {
     return tls_ != nullptr ? tls_->read(pieces) : read_plain(pieces);
   }
-  /// As writev. What was taken may still wait here: see `unsent`. Without pieces it only sends
-  /// that.
+  /// As writev. Bytes that were taken may still wait here: see `unsent`. Without pieces it only
+  /// sends those.
   Moved write(std::span<iovec> pieces) noexcept {
     return tls_ != nullptr ? tls_->write(pieces) : write_plain(pieces);
   }

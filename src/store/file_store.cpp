@@ -128,7 +128,7 @@ class FileStore final : public RequestStore<Store> {
   /// The answer, or nothing if the request has to wait.
   Result<std::optional<Response>> attempt(const Request& request, Deadline deadline);
   Response run(Request request);
-  /// Whether the request has to be written down.
+  /// True if the request has to be written down.
   bool would_change(const Request& request);
   bool has(const std::string& key);
   [[nodiscard]] bool unchanged() const;

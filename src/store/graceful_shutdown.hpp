@@ -14,10 +14,10 @@ struct ClosingConnection {
   AnswerQueue out;
 };
 
-/// Announces the shutdown to all of them, behind what waits, and hangs up on each when his host has
-/// all of it; on those who do not take it when the time is over. What they still send is read and
-/// forgotten: closing a socket with unread bytes resets the connection, and throws away what is on
-/// the way to them.
+/// Announces the shutdown to all users, behind the answers that wait. Closes each connection when
+/// the user's host has received all of it, at the latest when the time is over. Requests that still
+/// come are read and dropped: closing a socket with unread bytes resets the connection, and throws
+/// away what is on the way to them.
 void shut_down_gracefully(std::vector<ClosingConnection> users,
                           std::chrono::milliseconds at_most) noexcept;
 

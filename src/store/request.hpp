@@ -29,7 +29,7 @@ enum class Op : std::uint8_t {
   queue_try_pop = 15,
   queue_len = 16,
   // TCP only, since they concern a connection:
-  leave = 17,  // the user says good-bye
+  leave = 17,  // the user leaves: its wills are withdrawn
   set_will = 18,
   drop_will = 19,
   // Adds 1 to a counter and leaves a will whose key holds the sum, in one step: whoever the counter
@@ -59,7 +59,7 @@ struct Response {
   std::vector<std::string> values;
 };
 
-/// Whether an operation can change keys or queues at once; `queue_pop`, which may wait, is not one.
+/// True if an operation can change keys or queues at once; `queue_pop`, which may wait, is not one.
 [[nodiscard]] bool changes(Op op) noexcept;
 
 struct Limits {

@@ -15,7 +15,7 @@ inline constexpr std::size_t kMadeSecretBytes = 32;
 inline constexpr std::size_t kLeastSecretBytes = 32;
 inline constexpr std::size_t kMostSecretBytes = 4096;
 
-/// Whether a secret may have so many bytes; `what` says where it comes from.
+/// An error unless a secret may have so many bytes; `what` says where it comes from.
 Status check_secret(std::string_view what, std::size_t bytes);
 
 /// A new secret in memory that children can inherit and nobody can change.

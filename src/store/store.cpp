@@ -221,7 +221,7 @@ void Store::do_multi_set(std::span<const KeyValue> pairs, Deadline deadline) {
 }
 
 // The built-in queue: a pusher takes the next number of `tail`, a popper the next of `head`, and
-// they meet at the key of that number. What stands there is "v" and the value, or "x" where a
+// they meet at the key of that number. The key holds "v" and the value, or "x" where a
 // popper gave up: then the pusher goes on to the next number.
 void Store::do_queue_push(std::string_view queue, std::string_view value, Deadline deadline) {
   const std::string marked = "v" + std::string(value);

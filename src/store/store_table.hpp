@@ -58,7 +58,7 @@ class StoreTable {
   /// The next answer to a request that had to wait. It is made here, so that not all who wait for
   /// one key get their copies at once.
   std::optional<Answer> take_answer();
-  /// Whether so many bytes more fit the bound of all that is kept.
+  /// True if so many bytes more fit the bound of all that is kept.
   [[nodiscard]] bool has_room(std::size_t more) const noexcept {
     return used_bytes_ <= limits_.total_bytes && more <= limits_.total_bytes - used_bytes_;
   }

@@ -449,7 +449,7 @@ void TcpClient::break_locked(std::string why) {
 void TcpClient::leave(os::Deadline deadline) {
   Request request;
   request.op = Op::leave;
-  // No slack: who stands still finds the good-bye when he goes on.
+  // No slack: a stopped server reads the request to leave when it goes on.
   ask(request, deadline, milliseconds::zero());
   const Lock lock = lock_until(mutex_, deadline);
   if (!lock.owns_lock()) return;

@@ -18,8 +18,8 @@ struct JoinedStore {
   std::shared_ptr<TcpStore> store;
   Response answer;                    ///< of the first request
   std::shared_ptr<TcpClient> client;  ///< that the store uses
-  /// Says good-bye, as the end of the store does: for a process that ends and does not destroy it.
-  /// Waits for other users as that does, if this process serves. Call it while `store` lives.
+  /// Leaves the server, as the end of the store does: for a process that ends and does not destroy
+  /// it. Waits for other users as that does, if this process serves. Call it while `store` lives.
   std::function<void()> leave;
 };
 

@@ -12,8 +12,8 @@
 // context), not of a group.
 namespace tutti::transport {
 
-/// Fixed head of every frame, 64 bytes, little endian; docs/wire.md freezes it. What the fields
-/// mean depends on the type: frames.hpp has a struct for each.
+/// Fixed head of every frame, 64 bytes, little endian; docs/wire.md freezes it. The type decides
+/// what the fields mean: frames.hpp has a struct for each.
 struct FrameHeader {
   std::uint32_t payload_bytes = 0;  ///< at most kMaxFramePayload
   std::uint8_t type = 0;            ///< FrameType

@@ -128,7 +128,7 @@ void Machine::copy(int r, const Step& step) {
   if (!same_elements(r, step, nothing) || nothing) return;
   std::vector<int> sums;
   if (!read(r, step.src, 0, nullptr, sums)) return;
-  // What is already there is not moved, and may be sent meanwhile.
+  // Elements that are in their place are not moved, and may be sent meanwhile.
   Place from;
   Place to;
   const bool users = step.src.space == Space::input && step.dst.space == Space::output;

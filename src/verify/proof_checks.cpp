@@ -7,7 +7,7 @@
 #include "verify/proof_machine.hpp"
 #include "verify/text.hpp"
 
-// What must hold at the end, and how it is told.
+// The checks at the end, and the texts of their findings.
 namespace tutti::verify::proof {
 
 using namespace plan;
@@ -194,7 +194,7 @@ void Machine::tell(const std::vector<Memory::Race>& races, int r) {
 }
 
 void Machine::check_end() {
-  // Who waits for a rank that could not go on is no fault of its own.
+  // A rank that waits for one that could not go on is no finding of its own.
   const bool failed =
       std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.failed; });
   bool ended = !failed;

@@ -32,7 +32,7 @@ class Machine {
   [[nodiscard]] std::vector<Finding> run();
 
  private:
-  /// What a rank makes known by a line, a counter or a message.
+  /// All that a rank makes known by a line, a counter or a message.
   struct Release {
     std::int64_t value = 0;
     Clock clock;
@@ -147,7 +147,7 @@ class Machine {
   std::set<std::tuple<Fault, int, std::size_t>> told_;
 };
 
-/// What can be said without running it.
+/// The findings that need no run.
 [[nodiscard]] std::vector<Finding> check_form(const Schedule& schedule, int rank, int size);
 /// For each other rank exactly one receive of its block of the output and one send of its block of
 /// the input, all receives posted before anything is awaited, the own block copied, nothing else.

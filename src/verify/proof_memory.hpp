@@ -8,7 +8,7 @@
 
 #include "verify/prover.hpp"
 
-// What the prover knows about memory: who wrote and read each element when, and what it stands for.
+// The prover's knowledge of memory: which rank wrote and read each element when, and its value.
 namespace tutti::verify::proof {
 
 /// Time of each rank as far as known: what happened on rank q up to clock[q] happened before.
@@ -30,7 +30,7 @@ class Sums {
   [[nodiscard]] int combine(const std::vector<int>& sources);
   /// The sum of the ranks 0 to count - 1.
   [[nodiscard]] int first_ranks(int count);
-  /// What a reduce step that is marked as the last makes of it.
+  /// The value after a reduce step that is marked as the last.
   [[nodiscard]] int divided(int sum) { return add(sum, kDivided); }
   [[nodiscard]] bool is_divided(int sum) const;
   [[nodiscard]] int undivided(int sum) const;
@@ -90,13 +90,13 @@ struct Place {
   std::size_t element = 0;  ///< the first
 };
 
-/// Who reads or writes, and what happened before for sure.
+/// The rank that reads or writes, and the steps that came before for sure.
 struct Access {
   int rank = 0;
   const Clock* clock = nullptr;
 };
 
-/// All accesses go through here. What is found out is told in `report`.
+/// All accesses go through here. Findings go to `report`.
 class Memory {
  public:
   /// kind, rank concerned, whether the memory's other user, and the element
@@ -112,7 +112,7 @@ class Memory {
             std::vector<Race>& races);
   void write(const Place& place, const Access& by, std::uint32_t time, const std::vector<int>& sums,
              std::vector<Race>& races);
-  /// What is still doubtful: undefined_read or wrong_element, with the reader.
+  /// A finding that is still doubtful: undefined_read or wrong_element, with the reader.
   struct Doubt {
     Fault kind;
     int rank;

@@ -21,7 +21,7 @@ using plan::Schedule;
 using plan::Shape;
 using plan::Topology;
 
-/// What can be wrong with a set of schedules.
+/// The faults that a set of schedules can have.
 enum class Fault : std::uint8_t {
   malformed,          ///< no program: jumps or loops astray, steps that its flags exclude, no end
   missing_publish,    ///< steps on shared memory, but no line (or two)
@@ -73,7 +73,7 @@ struct ProofCase {
   std::uint32_t uneven = 0;
 };
 
-/// What is said of an algorithm beside what its schedules say (see Algorithm).
+/// The properties that an algorithm claims, beside those of its schedules (see Algorithm).
 struct Claims {
   bool single_pass = false;
   bool any_splits = false;

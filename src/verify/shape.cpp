@@ -34,7 +34,7 @@ Step sum_into(const Operand& dst, const Schedule& schedule) {
   return s;
 }
 
-/// What an engine does that runs the shape in one go, step by step.
+/// The steps of an engine that runs the shape in one go.
 std::vector<Step> steps_of(const Schedule& schedule) {
   const auto stage = [&](int slot) { return Program::stage_of(schedule.rank, slot, whole()); };
   const RankSet others{(schedule.rank + 1) % schedule.size, schedule.size - 1, 1};

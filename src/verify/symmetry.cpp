@@ -15,7 +15,7 @@ using namespace plan;
 
 namespace {
 
-/// What one rank does, one text for each step that it comes by, with ranks renamed.
+/// The steps that one rank takes, a text for each, with ranks renamed.
 class Trace {
  public:
   /// rename(rank) gives the number to be compared.

@@ -237,7 +237,7 @@ void Driver::let_go() noexcept {
   const bool kick = has_thread_ && idle && (engine_.busy() || engine_.has_finished());
   if (!has_thread_ && (engine_.has_finished() || (idle && engine_.busy()))) [[unlikely]]
     need_thread();
-  // relaxed: as above. What we have moved on may be what another of our callers sleeps for.
+  // relaxed: as above. Another caller of this rank may sleep for an operation that has moved on.
   const bool sleepers = parked_.load(std::memory_order_relaxed) > 0;
   driver_lock_.unlock();
   if (kick) ProgressThread::kick();

@@ -115,8 +115,8 @@ class Driver {
   int spin_penalty_ = 0;      ///< waits that shall yield although there is a CPU each; driver lock
   CpuContention contention_;  ///< driver lock
   engine::TimePoint last_look_{};  ///< driver lock
-  /// The operation of the last wait that ended by its limit; driver lock. Who waits in slices, as
-  /// Python does, shall not spin at the start of each.
+  /// The operation of the last wait that ended by its limit; driver lock. A caller that waits in
+  /// slices, as Python does, shall not spin at the start of each.
   std::pair<const engine::Group*, std::uint64_t> waited_in_vain_{nullptr, 0};
 };
 

@@ -81,7 +81,7 @@ class TcpTransport final : public Transport {
     std::uint64_t rests = 0;  ///< times that the listener rested: no descriptor, or no place
   };
   [[nodiscard]] const Counters& counters() const noexcept { return counters_; }
-  /// Whether there is an open connection with this peer.
+  /// True if there is an open connection with this peer.
   [[nodiscard]] bool connected(int peer) const noexcept;
 
  private:

@@ -22,7 +22,7 @@ class Memory {
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
 
-  /// What a rank sees of its host. Lives as long as this.
+  /// The memory of a rank's host, as the rank sees it. Lives as long as this.
   [[nodiscard]] Regions& regions(int rank) noexcept { return base::at(regions_, rank); }
   /// Index of each rank among the ranks of `rank`'s host, -1 for those of other hosts.
   [[nodiscard]] std::vector<int> local_of(int rank) const;

@@ -125,7 +125,7 @@ class Network {
     std::size_t arrived = 0;
     bool in_frame = false;
     bool dropping = false;
-    // What the receiver knows of the sender.
+    // The receiver's knowledge of the sender.
     TimePoint lost_at = TimePoint::max();
     bool deliver_first = false;  ///< what is on the wire arrives before the loss is seen
     bool told = false;
