@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-/// What two cores of this machine cost each other right now. A host may move the CPUs of a virtual
-/// machine between chiplets, which changes every figure several times: a measurement means nothing
-/// without the state it was taken in.
+/// The time that a cache line takes between two cores of this machine right now. A host may move
+/// the CPUs of a virtual machine between chiplets, which changes every figure several times: a
+/// measurement means nothing without the state it was taken in.
 namespace tutti::bench {
 
 /// CPUs that this process may use.
@@ -41,7 +41,7 @@ double copy_bandwidth(CpuPair cpus, std::size_t bytes, int repetitions);
 /// How close two cores are.
 enum class Nearness { near, middle, far };
 
-/// What was seen on virtual machines: near 0.02-0.06 us; far 0.12-0.28 us; and in between, cores as
+/// Times seen on virtual machines: near 0.02-0.06 us; far 0.12-0.28 us; and in between, cores as
 /// fast as ever that hand lines over half as fast as in the near state.
 constexpr std::chrono::duration<double> kNearHop = std::chrono::nanoseconds(60);
 constexpr std::chrono::duration<double> kFarHop = std::chrono::nanoseconds(100);

@@ -40,7 +40,7 @@ enum class State { near, middle, far, mixed, unknown };
 /// Of hops in seconds.
 State state_of(const std::vector<double>& hops);
 
-/// What one library did at one point.
+/// The times of one library at one point.
 struct Series {
   std::string name;
   std::vector<double> seconds;  ///< per call, one figure per round

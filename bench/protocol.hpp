@@ -8,7 +8,7 @@
 
 #include "bench/operations.hpp"
 
-/// What the harness and the ranks of a measured library say to each other over a unix socket. Every
+/// The messages between the harness and the ranks of a measured library, over a unix socket. Every
 /// rank of every library has a connection of its own and sleeps in recv() between commands, so that
 /// all libraries are alive at once while one measures. Both ends come from the same build, or from
 /// two

@@ -4,8 +4,8 @@
 
 namespace tutti::bench {
 
-/// A folder of this run, gone with everything in it when the object is. What a run that was killed
-/// left behind goes with the next one.
+/// A folder of this run, gone with everything in it when the object is. The next run
+/// removes the folder of a run that was killed.
 class ScratchFolder {
  public:
   ScratchFolder();

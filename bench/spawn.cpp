@@ -94,8 +94,8 @@ void end_orphans() noexcept {
 }
 
 void prepare_process() {
-  // What outlives the launcher that started it becomes our child, so that we can end and collect
-  // it.
+  // Processes that outlive the launcher that started them become children of this process, which
+  // can then end and collect them.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   struct sigaction action {};
   action.sa_handler = [](int) { interrupt_seen = 1; };

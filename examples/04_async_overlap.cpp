@@ -1,4 +1,4 @@
-// An operation starts when it is called. Whoever does not wait at once can compute meanwhile;
+// An operation starts when it is called. A rank that does not wait at once can compute meanwhile;
 // several operations may be on their way, up to 8 per group (more are queued). The buffers must
 // live and stay untouched until the Work is done.
 //

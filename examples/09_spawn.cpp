@@ -29,7 +29,7 @@ int main() {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
-  // What goes wrong in a process is told here, and the others are ended.
+  // The error of a process is told here, and the others are ended.
   try {
     tutti::spawn(
         [](int rank) {

@@ -25,7 +25,7 @@ std::string text(const Row& row) {
   return all.empty() ? "   -" : all;
 }
 
-/// What a rank had and what it got, put together on rank 0 and printed there.
+/// The inputs and outputs of all ranks, collected and printed on rank 0.
 class Table {
  public:
   explicit Table(tutti::ProcessGroup& world) : world_(world) {}

@@ -97,7 +97,7 @@ class Tour {
 
  private:
   [[nodiscard]] Matrix matrix() const { return {n_, form_}; }
-  /// What rank r puts at a place.
+  /// The number that rank r puts at a place.
   [[nodiscard]] static int number(int rank, int place) { return 10 * rank + place; }
   [[nodiscard]] int sum_at(int place) const { return 10 * n_ * (n_ - 1) / 2 + n_ * place; }
 

@@ -41,7 +41,7 @@ int main() {
   std::vector<std::uint32_t> work(50 + 10 * me);
   for (std::uint32_t i = 0; i < work.size(); ++i) work[i] = (i * i + 7 * me) % 1000;
 
-  // What goes to one rank must lie together; `order` says where each piece came from.
+  // All pieces for one rank must lie together; `order` says where each piece came from.
   std::vector<std::size_t> order(work.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),

@@ -33,7 +33,7 @@ void call_as_value(benchmark::State& state) {
 }
 BENCHMARK(call_as_value);
 
-// What may be wrong with it.
+// The checks of its arguments.
 void argument_checks(benchmark::State& state) {
   std::vector<float> buffer(2);
   const Collective call = small_call(buffer);

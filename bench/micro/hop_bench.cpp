@@ -1,4 +1,4 @@
-// What the two cores of this machine cost each other: the bound of everything else.
+// The time of a cache line between the two cores of this machine: the bound of everything else.
 
 #include "bench/hop.hpp"
 

@@ -1,4 +1,4 @@
-// What local reductions and copies cost: a few nanoseconds for a few elements, the speed of the
+// The cost of local reductions and copies: a few nanoseconds for a few elements, the speed of the
 // cache or the memory for many.
 
 #include <benchmark/benchmark.h>

@@ -107,7 +107,7 @@ void stream(benchmark::State& state) {
   state.counters["best_GB_s"] = best;
 }
 
-// What a poll costs that finds nothing.
+// The cost of a poll that finds nothing.
 void idle_poll(benchmark::State& state) {
   Pair pair;
   for (auto _ : state) benchmark::DoNotOptimize(pair.ranks[0].transport->poll());

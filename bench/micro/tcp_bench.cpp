@@ -1,4 +1,4 @@
-// What the TCP transport costs between two ranks on this host: the wire below every engine.
+// The cost of the TCP transport between two ranks on this host: the wire below every engine.
 
 #include <benchmark/benchmark.h>
 
@@ -100,7 +100,7 @@ void stream(benchmark::State& state, bool encrypted) {
   state.counters["best_GB_s"] = best;
 }
 
-// What a poll costs that finds nothing.
+// The cost of a poll that finds nothing.
 void idle_poll(benchmark::State& state, bool encrypted) {
   Pair pair(encrypted);
   for (auto _ : state) benchmark::DoNotOptimize(pair.ranks[0].transport->poll());

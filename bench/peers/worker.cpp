@@ -117,8 +117,8 @@ class Server {
 
   static float* floats(std::byte* data) { return reinterpret_cast<float*>(data); }
 
-  /// What the library would find unchanged in the next call of a loop, if nobody wrote it anew:
-  /// handing over what nobody touched since would flatter whoever reads directly.
+  /// The memory that the next call of a loop would find unchanged. It is written anew: data that
+  /// stays in caches would flatter a library that reads the memory of others directly.
   [[nodiscard]] std::span<std::byte> unwritten() const {
     if (input_bytes_ > 0) return {reinterpret_cast<std::byte*>(buffers_.input), input_bytes_};
     const int rank = library_.rank();
@@ -219,7 +219,7 @@ class Server {
     return static_cast<int>(i % 1021) + 7 * block + rank + 1;
   }
 
-  /// What the output must hold after the call of `verify`.
+  /// The value that the output must have after the call of `verify`.
   [[nodiscard]] int expected(int block, std::size_t i) const {
     const int rank = library_.rank();
     const int n = ranks_combined(operation_, rank, library_.size());

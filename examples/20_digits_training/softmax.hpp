@@ -10,8 +10,8 @@
 inline constexpr int kParameters = kClasses * (kPixels + 1);
 using Parameters = std::vector<float>;
 
-/// What one batch, or a part of one, says: the gradient summed over its rows, and behind it the
-/// summed loss: one buffer, so that one all_reduce carries both.
+/// The result of one batch, or of a part of one: the gradient summed over its rows, and behind it
+/// the summed loss: one buffer, so that one all_reduce carries both.
 using Gradient = std::vector<float>;
 inline constexpr int kGradient = kParameters + 1;
 

@@ -29,7 +29,7 @@ using namespace nb::literals;
 namespace tutti::python {
 namespace {
 
-// What the function gave, as a backend of `world`. Needs the GIL.
+// The result of the function, as a backend of `world`. Needs the GIL.
 Group checked(nb::handle made, const std::string& name, const WorldOptions& world) {
   const std::string function = "the function of the registered backend '" + name + "'";
   if (!nb::isinstance<GroupHandle>(made)) {
@@ -51,8 +51,8 @@ Group checked(nb::handle made, const std::string& name, const WorldOptions& worl
 // says would come to itself again.
 thread_local const std::string* in_function = nullptr;
 
-// What Python has registered. The library keeps backends for good, but their functions must not
-// outlive the interpreter.
+// The backends that Python has registered. The library keeps backends for good, but their functions
+// must not outlive the interpreter.
 std::vector<std::shared_ptr<Owned>>& functions() {
   static auto* const kFunctions = new std::vector<std::shared_ptr<Owned>>;  // never destroyed
   return *kFunctions;

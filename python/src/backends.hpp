@@ -9,8 +9,8 @@
 
 namespace tutti::python {
 
-/// What one call of init_process_group gives to a backend that was registered in Python, and what
-/// comes back (InitOptions::backend_options).
+/// The arguments of one call of init_process_group for a backend that was registered in Python, and
+/// its result (InitOptions::backend_options).
 struct ForBackend {
   Owned options;              ///< what the caller of init gave
   std::exception_ptr raised;  ///< by the function that makes the group

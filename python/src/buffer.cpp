@@ -59,7 +59,7 @@ bool is_lazy_view(nb::handle tensor) {
   return false;
 }
 
-// What an exception says, without the stack that torch puts below.
+// The text of an exception, without the stack that torch puts below.
 std::string first_line(const nb::python_error& problem) {
   const std::string text = nb::cast<std::string>(nb::str(problem.value()));
   return text.substr(0, text.find('\n'));

@@ -10,7 +10,7 @@
 
 namespace tutti::python {
 
-/// What an operation does with an array.
+/// The use that an operation makes of an array.
 enum class Use : unsigned char {
   read,   ///< it may be read-only
   write,  ///< it is a result; it may be read as well
@@ -27,7 +27,7 @@ class Buffer {
   Buffer(nanobind::handle array, const char* operation, const char* what, Use use);
 
   [[nodiscard]] const TensorView& view() const noexcept { return view_; }
-  /// What the caller gave, if it is a result; else null.
+  /// The array that the caller gave, if it is a result; else null.
   [[nodiscard]] nanobind::handle result() const noexcept {
     return use_ == Use::read ? nanobind::handle() : nanobind::handle(array_);
   }

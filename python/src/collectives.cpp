@@ -140,7 +140,7 @@ nb::object barrier(const GroupHandle& self, nb::handle timeout, bool asynchronou
 }  // namespace
 
 void bind_collectives(nb::class_<GroupHandle>& group) {
-  // What all of them end with.
+  // The parameters at the end of all of them.
   const auto timeout = "timeout"_a = nb::none();
   const auto async_op = "async_op"_a = false;
   const auto op = "op"_a = ReduceOp::sum;

@@ -8,7 +8,7 @@
 
 #include <tutti/dtype.hpp>
 
-// What the dtypes of others are called here. Absent: nothing that tutti knows.
+// The dtypes of other libraries, as tutti's. Absent: tutti has no such dtype.
 namespace tutti::python {
 
 /// A format of the buffer protocol (struct's letters, and "Zf", "Zd"), e.g. "<f".

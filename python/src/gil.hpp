@@ -34,8 +34,8 @@ nanobind::object call_python(nanobind::handle function, const Arguments&... argu
   return nanobind::steal(result);
 }
 
-/// What a thread has let go of by WithoutGil: null while it has the GIL, and on threads that are
-/// not Python's.
+/// The state that a thread has let go of by WithoutGil: null while it has the GIL, and on threads
+/// that are not Python's.
 inline thread_local PyThreadState* released = nullptr;
 
 /// Without the GIL until its end.

@@ -9,7 +9,7 @@
 
 namespace tutti::python {
 
-/// What an operation that Python has dropped still needs: its memory, and its group, because a
+/// Keeps all that an operation needs which Python has dropped: its memory, and its group, because a
 /// group that ends calls nobody back.
 ///
 /// The progress thread, which never takes the GIL, puts it into a queue when the operation is done;

@@ -6,7 +6,7 @@
 namespace tutti::python {
 namespace {
 
-// What arithmetic needs; a complex number is two floats.
+// The alignment that arithmetic needs; a complex number is two floats.
 std::size_t alignment_of(DType dtype) noexcept {
   return dtype == DType::complex64 || dtype == DType::complex128 ? size_of(dtype) / 2
                                                                  : size_of(dtype);

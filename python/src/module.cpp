@@ -22,7 +22,7 @@ namespace nb = nanobind;
 using namespace nb::literals;
 namespace python = tutti::python;
 
-// What NB_MODULE makes is called by the function below, under the name that Python looks for.
+// The function below calls the one that NB_MODULE makes, and has the name that Python looks for.
 #define PyInit__tutti inner_init
 NB_MODULE(_tutti, module) {
   // An operation that still runs at exit keeps its arrays: that is no mistake. It tells of them

@@ -217,7 +217,7 @@ StoreHandle::StoreHandle(std::shared_ptr<Store> store, bool remote)
 StoreHandle::~StoreHandle() {
   if (store_ == nullptr) return;
   if (owner_ != getpid()) {
-    // The connection, and the thread behind it, are the parent's: saying good-bye is not for us.
+    // The connection, and the thread behind it, are the parent's: only the parent may leave.
     (void)new std::shared_ptr<Store>(std::move(store_));
     return;
   }

@@ -14,7 +14,7 @@ namespace tutti::python {
 /// thread, and only when it is asked to.
 inline constexpr auto kSlice = std::chrono::milliseconds(50);
 
-/// What a signal handler threw, if one did. Without the GIL.
+/// The exception that a signal handler threw, if one did. Without the GIL.
 [[nodiscard]] std::optional<nanobind::python_error> raised_by_signal();
 
 /// Waits until it is done, without the GIL, and throws what went wrong. Ctrl-C, or anything else

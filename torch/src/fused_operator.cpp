@@ -17,7 +17,7 @@ namespace {
 
 constexpr const char* kName = "tutti: all_reduce_add_rms_norm_: ";
 
-/// What is wrong with the tensors themselves, with or without values.
+/// Checks the shapes and dtypes, for tensors with and without values.
 void check_shapes(const at::Tensor& tensor, const at::Tensor& residual, const at::Tensor& weight) {
   TORCH_CHECK_VALUE(tensor.dim() > 0, kName, "the tensor has no last dimension to normalise");
   TORCH_CHECK_VALUE(residual.sizes() == tensor.sizes(), kName, "the residual must have the shape ",

@@ -19,7 +19,7 @@ using tutti::torch_plugin::InterpreterUse;
 using tutti::torch_plugin::ProcessGroupTutti;
 using Options = ProcessGroupTutti::Options;
 
-/// What torch calls for each group, but for the name of tutti's backend. Options of other backends
+/// Torch calls it for each group, but for the name of tutti's backend. Options of other backends
 /// are theirs: torch hands the same object to all backends of a group.
 c10::intrusive_ptr<ProcessGroupTutti> make_backend(const c10d::DistributedBackendOptions& given,
                                                    const py::object& pg_options,

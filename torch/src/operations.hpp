@@ -16,7 +16,7 @@ namespace tutti::torch_plugin {
 
 using c10d::OpType;
 
-/// What c10d shall know of an operation beside its end.
+/// An operation, as c10d is told of it when it starts.
 struct Operation {
   OpType type = OpType::UNKNOWN;
   const char* title = nullptr;  ///< for the profiler

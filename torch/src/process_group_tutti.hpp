@@ -19,8 +19,8 @@
 #include "completion_hook.hpp"
 #include "work_tutti.hpp"
 
-// What c10d::Backend has in some versions of torch only; all else is in each version that is
-// served.
+// Parts of c10d::Backend that only some versions of torch have; each version that is served has
+// all else.
 #define TUTTI_TORCH_HAS_GATHER_SINGLE (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14)
 #define TUTTI_TORCH_CLONES_OPTIONS (TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 14)
 
@@ -135,7 +135,7 @@ class ProcessGroupTutti final : public c10d::Backend {
   c10d::ErrorType getError() override;
   /// Breaks the group on all ranks: what runs fails there.
   void abort() override;
-  /// Leaves the group. What runs goes on; later calls are refused.
+  /// Leaves the group. Operations that run go on; later calls are refused.
   void shutdown() override;
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using Limit = std::optional<std::chrono::nanoseconds>;
 
-/// What every rank has: one row for each.
+/// The tensors of all ranks: one row for each.
 at::Tensor rows_of_all(ProcessGroup& group, const at::Tensor& mine, const Limit& timeout) {
   at::Tensor all = at::empty({group.size(), mine.numel()}, mine.options());
   group

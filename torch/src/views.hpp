@@ -14,8 +14,8 @@
 
 #include "operations.hpp"
 
-// What torch hands over, checked and in tutti's words. Errors are ValueError and TypeError, and
-// name the operation.
+// The arguments of torch's calls, checked and in tutti's words. Errors are ValueError and
+// TypeError, and name the operation.
 namespace tutti::torch_plugin {
 
 /// The view of a tensor. If the operation combines elements, their dtype must have arithmetic here;

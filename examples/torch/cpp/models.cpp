@@ -131,7 +131,7 @@ struct Transformer : nn::Module {
   nn::Linear last{register_module("last", nn::Linear(kWidth, kWords))};
 };
 
-/// What a rank trains on in a step.
+/// The data that a rank trains on in a step.
 struct Batch {
   Tensor inputs;
   Tensor classes;

@@ -155,7 +155,7 @@ Map own_block_map(const ProcessGroup& group) {
           [group] { return padded_map(group); }};
 }
 
-/// What a gather gives on the other ranks: nothing (0 rows), or zeros in place of all blocks.
+/// The result of a gather on the other ranks: nothing (0 rows), or zeros in place of all blocks.
 enum class Elsewhere { nothing, zeros };
 
 Map scatter_map(const ProcessGroup& group, std::int64_t rows, int root, Elsewhere elsewhere);

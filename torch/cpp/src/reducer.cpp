@@ -337,7 +337,8 @@ void Reducer::wait_for_all() {
 }
 
 void Reducer::hand_out(std::size_t number, const at::Tensor& view) {
-  // What no rank has used keeps the gradient that it had: optimizers then leave it alone.
+  // A parameter that no rank has used keeps the gradient that it had: optimizers then leave it
+  // alone.
   if (tracks_usage() && usage_[number] == 0) return;
   at::Tensor& gradient = parameters_[number].mutable_grad();
   if (options_.gradient_as_bucket_view)

@@ -61,7 +61,7 @@ class Reducer : public std::enable_shared_from_this<Reducer> {
   // A counted pointer, whose kind differs between versions of torch.
   using Accumulator = decltype(::torch::autograd::impl::grad_accumulator(at::Tensor()));
 
-  /// What a gradient means that comes now.
+  /// The meaning of a gradient that comes now.
   enum class Awaits {
     nothing,    ///< it is this rank's own, as no_sync asks
     gradients,  ///< it is one of the step

@@ -24,7 +24,7 @@ struct GradBucket {
 /// elements as the buffer has, averaged over the ranks. Of another dtype they are converted.
 using FinishBucket = std::function<at::Tensor()>;
 
-/// What averages a bucket instead of one all_reduce: begins it while backward goes on. It runs in
+/// Averages a bucket in place of one all_reduce: begins it while backward goes on. It runs in
 /// backward, on every rank for the same buckets in the same order, and must not use the model.
 using CommHook = std::function<FinishBucket(ProcessGroup& group, const GradBucket& bucket)>;
 

@@ -18,7 +18,7 @@ class Module;
 
 namespace tutti::torch {
 
-/// What a DistributedDataParallel may be told. Equal on all ranks.
+/// The options of a DistributedDataParallel. Equal on all ranks.
 struct DataParallelOptions {
   std::size_t first_bucket_bytes = std::size_t{1} << 20;  ///< small, so that it leaves early
   std::size_t bucket_bytes = std::size_t{25} << 20;       ///< of all other buckets
@@ -34,7 +34,7 @@ struct DataParallelOptions {
   bool gradient_as_bucket_view = false;
 };
 
-/// What a join may be told. Equal on all ranks.
+/// The options of a join. Equal on all ranks.
 struct JoinOptions {
   /// Divide gradients by the size of the group; else by the number of ranks that have inputs.
   bool divide_by_initial_world_size = true;
@@ -42,7 +42,7 @@ struct JoinOptions {
   bool throw_on_early_termination = false;
 };
 
-/// What the last step that was reduced did.
+/// The counts of the last step that was reduced.
 struct StepCounts {
   std::size_t buckets = 0;
   /// Buckets that were on their way while other gradients were still being computed.

@@ -11,7 +11,7 @@
 
 namespace tutti::torch {
 
-/// What a DistributedSampler may be told beside the size of the data set.
+/// The options of a DistributedSampler, beside the size of the data set.
 struct DistributedSamplerOptions {
   bool shuffle = true;     ///< a new order for each epoch
   std::uint64_t seed = 0;  ///< equal on all ranks

@@ -13,7 +13,7 @@
 // one after the other along dimension 0. c10::ValueError at the call if an argument is wrong.
 namespace tutti::torch::nn {
 
-/// What each rank gets in the backward of an all_gather.
+/// The gradient that each rank gets in the backward of an all_gather.
 enum class GatherBackward {
   sum,  ///< the sum of all ranks' gradients of its block: the true gradient of the ranks' sum
   avg,  ///< the same, divided by the number of ranks
