@@ -49,7 +49,7 @@ class NodeRendezvous {
   [[nodiscard]] std::optional<std::uint16_t> workers_port() const;
   /// The port that the serving node has announced; 0: none.
   void use_workers_port(std::uint16_t port);
-  /// Goes on serving for those who are still there, at most `linger`, then ends.
+  /// Goes on serving for users that are still there, at most `linger`, then ends.
   void close(std::chrono::milliseconds linger);
 
   [[nodiscard]] const JobAddress& address() const noexcept { return address_; }

@@ -18,7 +18,7 @@
 //   verdict    set once: how that start has ended
 //   done       how many nodes are done
 // The thread waits for one key at a time: verdict, the next start's port, its verdict, and so on.
-// So who ends the job at a start that is still to come sets both, the verdict first.
+// So a node that ends the job at a start that is still to come sets both, the verdict first.
 namespace tutti::launcher {
 namespace {
 
@@ -35,7 +35,7 @@ constexpr auto kGoodByeTimeout = 250ms;
 // A node that was started with the others may dial a moment later. If the job has failed by then,
 // it still hears of that.
 constexpr auto kLateNodes = 1s;
-// A worker may fail before this node has joined the others, who shall hear of it, and tell what
+// A worker may fail before this node has joined the others, which shall hear of it, and tell what
 // failed before.
 constexpr auto kJoinFirst = 1s;
 // A job may run for as long as it likes; this outlives every machine.

@@ -23,8 +23,8 @@ namespace tutti::launcher {
 /// another by the wills it has left with the store.
 ///
 /// Each start has a verdict, which is put once. A final one ends the job. It may be put for a start
-/// that is still to come, when the present one has been judged already: whoever comes there finds
-/// it, and whoever is still busy with the present one hears of it at once.
+/// that is still to come, when the present one has been judged already: a node that comes there
+/// finds it, and one that is still busy with the present one hears of it at once.
 class Nodes {
  public:
   struct Verdict {
@@ -36,7 +36,7 @@ class Nodes {
 
   /// `on_news` is called from a thread of ours when this node has joined a start and when there is
   /// a verdict.
-  /// `node_rank`: ours, if it is known; otherwise the store counts who comes, from 1.
+  /// `node_rank`: ours, if it is known; otherwise the store counts the nodes that come, from 1.
   Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank,
         std::function<void()> on_news);
   ~Nodes();

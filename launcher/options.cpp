@@ -177,7 +177,7 @@ Status convert_conf(const std::string& text, Options& options) {
   return {};
 }
 
-/// Where the store is and who has which number.
+/// The place of the store, and the numbers of the nodes.
 Status convert_rendezvous(const RawOptions& raw, const CLI::App& app, Options& options) {
   const bool c10d = raw.rdzv_backend == "c10d";
   if (raw.rdzv_backend.starts_with("etcd")) {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 // Texts for people that hold what others gave: names, keys, values, reasons. Such bytes may be
-// anything, and a message that is not UTF-8 cannot be shown by whoever gets it (Python refuses it).
+// anything, and a message that is not UTF-8 cannot be shown by its receiver (Python refuses it).
 namespace tutti::base {
 
 /// The beginning of a text in UTF-8: at most `most` bytes, none of a character that does not fit

@@ -25,8 +25,8 @@ using std::chrono::nanoseconds;
 /// break has 1020 bytes.
 constexpr std::size_t kMostPlaces = 4;
 
-/// How long a message may take. Rank 0 waits `limit`; who waits for a rank 0 that comes more than
-/// `limit` later may call that one missing. A second, so that rank 0's word comes first.
+/// How long a message may take. Rank 0 waits `limit`; a rank that waits for a rank 0 that comes
+/// more than `limit` later may call that one missing. A second, so that rank 0's word comes first.
 nanoseconds patience(nanoseconds limit) {
   return limit < nanoseconds::max() / 4 ? 2 * limit + std::chrono::seconds(1) : limit;
 }

@@ -46,7 +46,7 @@ fs::path own_file() {
   return error ? fs::canonical("/proc/self/exe", error) : file;
 }
 
-/// Ours, root's, or of whoever owns the program: and nobody else can write it.
+/// The file belongs to this user, root or the owner of the program, and nobody else can write it.
 bool is_trusted(const fs::path& path, uid_t programs_owner) {
   struct stat about {};
   if (::stat(path.c_str(), &about) != 0) return false;

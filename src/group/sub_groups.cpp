@@ -27,7 +27,7 @@ void check_options(const NewGroupOptions& options, const char* what, std::string
 }  // namespace
 
 /// Makes the group of `ranks`, of which we are one; of none: takes part while others make theirs.
-/// It is made before all have agreed, so that whoever is faster finds our lines; then all ranks of
+/// It is made before all have agreed, so that a faster rank finds our lines; then all ranks of
 /// this group compare `digest`.
 std::optional<ProcessGroup> ProcessGroup::make_sub_group(std::span<const int> ranks,
                                                          std::uint64_t digest,

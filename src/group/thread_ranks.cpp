@@ -152,7 +152,8 @@ void run_thread_ranks(int size, const std::function<void(ProcessGroup&)>& body,
   std::vector<std::thread> threads;
   try {
     for (int rank = 0; rank < size; ++rank) threads.emplace_back(rank_main, rank);
-  } catch (const std::system_error&) {  // no more threads: who runs must not wait for the rest
+  } catch (const std::system_error&) {
+    // No more threads: ranks that run must not wait for the rest.
     (void)failure.keep();
     exchange.fail();
   }

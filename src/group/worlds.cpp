@@ -35,7 +35,7 @@ Known& known() {
   return *kKnown;
 }
 
-/// A copy: who is asked may take its time, and others may be registered meanwhile.
+/// A copy: the backend that is asked may take its time, and others may be registered meanwhile.
 std::vector<BackendFactory> factories() {
   const std::lock_guard lock(known().mutex);
   return known().factories;

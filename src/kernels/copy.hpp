@@ -17,7 +17,7 @@ void copy_in_runs(void* dst, const void* src, std::size_t bytes) noexcept;
 /// ends with a store fence, so that a release store afterwards publishes what was written.
 void copy_nt(void* dst, const void* src, std::size_t bytes) noexcept;
 
-/// The two halves of copy_nt, for who copies in pieces.
+/// The two halves of copy_nt, for callers that copy in pieces.
 void stream(void* dst, const void* src, std::size_t bytes) noexcept;
 void stream_fence() noexcept;
 

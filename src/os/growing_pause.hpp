@@ -5,7 +5,7 @@
 namespace tutti::os {
 
 /// Pauses between attempts: each about twice the one before, up to a quarter of a second. Their
-/// lengths differ from process to process, so that those who failed together do not return
+/// lengths differ from process to process, so that processes that failed together do not return
 /// together.
 class GrowingPause {
  public:

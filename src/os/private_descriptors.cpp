@@ -81,7 +81,8 @@ void keep_private(int fd) noexcept {
 
 void close_descriptor(int fd) noexcept {
   const Place place = place_of(fd, false);
-  // Before the number can be another file's. relaxed: whoever made it private handed it over.
+  // Before the number can be another file's. relaxed: the thread that made it private handed it
+  // over.
   if (place.word != nullptr && (place.word->load(std::memory_order_relaxed) & place.bit) != 0)
     place.word->fetch_and(~place.bit);
   ::close(fd);

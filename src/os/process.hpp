@@ -28,7 +28,7 @@ struct SpawnOptions {
   /// Sent to the child when the thread that spawned it ends.
   std::optional<int> parent_death_signal;
   /// The child writes its process id (sizeof(pid_t) bytes) here before the program starts, so that
-  /// whoever reads knows of it even if we die at once. -1: nowhere.
+  /// the reader knows of it even if we die at once. -1: nowhere.
   int announce_fd = -1;
   /// How many descriptors the child may open, if not as many as we (a program that uses select
   /// cannot have more than 1024).

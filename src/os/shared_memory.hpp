@@ -28,7 +28,7 @@ class Mapping {
 };
 
 /// Anonymous shared memory of `size` bytes (sparse: only touched pages cost), sealed against
-/// shrinking and growing, so that whoever maps it can rely on its size.
+/// shrinking and growing, so that a process that maps it can rely on its size.
 [[nodiscard]] Result<Fd> make_memfd(const char* name, std::size_t size);
 /// A second descriptor of the same memory that can only be mapped for reading.
 [[nodiscard]] Result<Fd> reopen_read_only(const Fd& memfd);

@@ -60,7 +60,7 @@ Result<bool> wait_ready(int fd, short events, Deadline deadline);
 
 /// A unix stream socket on an abstract name (no file; gone with its last descriptor).
 Result<Fd> listen_unix(std::string_view abstract_name, int backlog = 128);
-/// Does not wait; timeout: the line of those who wait to be taken is full, try again.
+/// Does not wait; timeout: the backlog is full, try again.
 Result<Fd> connect_unix(std::string_view abstract_name);
 
 inline constexpr std::size_t kMaxFdsPerMessage = 64;

@@ -45,7 +45,7 @@ StallWatch::Verdict StallWatch::look(int fd, TimePoint now, milliseconds limit) 
   }
   silence_ = std::min(answered, std::chrono::ceil<milliseconds>(now - since_));
   // Nothing asks a peer with a closed window for minutes, so only the time since an unanswered
-  // question counts there: whoever is stopped has a kernel that answers each.
+  // question counts there: the kernel of a stopped process answers each.
   const bool closed = info.tcpi_snd_wnd == 0 || info.tcpi_unacked == 0;
   if (closed)
     silence_ = std::min(silence_, asked_ ? std::chrono::ceil<milliseconds>(now - asked_since_)

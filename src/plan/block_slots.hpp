@@ -6,7 +6,7 @@
 #include "base/index.hpp"
 #include "plan/program.hpp"
 
-// Staging of a chunk of several blocks at once: by whoever gives something to each rank.
+// Staging of a chunk of several blocks at once: by a rank that gives something to each rank.
 namespace tutti::plan {
 
 inline constexpr int kBlockSlots = 4;  ///< chunks that are staged at a time

@@ -37,7 +37,7 @@ struct Shape {
 [[nodiscard]] Schedule region_broadcast_chunked(const Shape& s);
 /// all_reduce: everybody stages, everybody reduces everything.
 [[nodiscard]] Schedule one_shot_all_reduce(const Shape& s);
-/// all_reduce: everybody stages; whoever finds all lines and no result reduces for all.
+/// all_reduce: each rank stages; one that finds all lines and no result reduces for all.
 [[nodiscard]] Schedule shared_one_shot_all_reduce(const Shape& s);
 /// all_reduce: in chunks; each rank owns a slice of each chunk, reduces it, all copy it out.
 [[nodiscard]] Schedule slice_owner_all_reduce(const Shape& s);

@@ -13,9 +13,9 @@ namespace {
 
 /// One round of doubling for one rank.
 struct Round {
-  int from = 0;          ///< who sends us the sum of the other half
+  int from = 0;          ///< the rank that sends us the sum of the other half
   bool on_left = false;  ///< the other half's ranks are lower
-  std::vector<int> to;   ///< to whom we send ours
+  std::vector<int> to;   ///< the ranks that we send ours to
 };
 
 /// The ranks of lo..lo+width-1 that exist, of which `rank` is one, and those beside them, are two

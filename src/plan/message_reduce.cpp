@@ -16,7 +16,7 @@ int place_of_sum(int lo, int width, int root) {
 }
 
 struct Merge {
-  int peer;      ///< who sends the other half
+  int peer;      ///< the rank that sends the other half
   bool on_left;  ///< the other half's ranks are lower
 };
 

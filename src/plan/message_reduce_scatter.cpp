@@ -3,7 +3,7 @@
 #include "plan/program.hpp"
 
 namespace tutti::plan {
-// Everybody sends each rank its block in chunks; who has all of a chunk adds it.
+// Each rank sends every other its block in chunks; a rank that has all of a chunk adds it.
 Schedule direct_reduce_scatter(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::by_messages("direct", Kind::reduce_scatter, s);

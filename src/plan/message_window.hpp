@@ -11,9 +11,9 @@ namespace tutti::plan {
 
 inline constexpr int kWindow = 4;  ///< chunks that may be on their way from one rank
 
-/// For who keeps a window of every rank's chunks: shorter ones in larger groups, so that all of
-/// them together take 2 MiB (but no shorter than is worth a message). So much is on its way to a
-/// rank at a time: at 12 GB/s enough for 170 us there and back.
+/// For a rank that keeps a window of every rank's chunks: shorter ones in larger groups, so that
+/// all of them together take 2 MiB (but no shorter than is worth a message). So much is on its way
+/// to a rank at a time: at 12 GB/s enough for 170 us there and back.
 [[nodiscard]] inline std::size_t window_chunk(const Shape& s) noexcept {
   constexpr std::size_t kTogether = std::size_t{2} << 20;
   constexpr std::size_t kLeast = std::size_t{16} * 1024;

@@ -58,11 +58,12 @@ Schedule shared_one_shot_all_reduce(const Shape& s) {
 // round i a rank
 // - adds up its part of chunk i as soon as all have staged that (kStaged i; the lines stand for
 //   chunk 0) and says so (kSummed i + 1);
-// - stages chunk i + 1 in the slot of chunk i + 1 - kSlots: who has staged chunk i has added up
+// - stages chunk i + 1 in the slot of chunk i + 1 - kSlots: a rank that has staged chunk i has
+// added up
 //   chunk i - 1, and kSlots >= 2;
 // - takes the others' parts, each as soon as it is there.
-// The result of chunk i takes the slot of that of chunk i - kSlots: who has staged chunk i has
-// taken everything up to chunk i - 2.
+// The result of chunk i takes the slot of that of chunk i - kSlots: a rank that has staged chunk i
+// has taken everything up to chunk i - 2.
 Schedule slice_owner_all_reduce(const Shape& s) {
   const Expr i = Expr::loop();
   Program p = Program::on_region("slice_owner", Kind::all_reduce, s);

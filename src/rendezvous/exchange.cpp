@@ -31,7 +31,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// For telling the others, and for asking who is missing, when the time itself is over.
+// For telling the others, and for asking which are missing, when the time itself is over.
 constexpr milliseconds kLastWords{500};
 // Without wills, how often to look whether a process has died; with them, whether he who brought
 // the last blob was stopped before he made the table.
@@ -176,7 +176,8 @@ std::optional<Status> Exchange::claim() {
                     "of {}, but {} of {}; give all processes the same WORLD_SIZE",
                     where(), rank_, who_, size_, first.substr(space + 1), others));
   }
-  // The random part tells two threads of one process apart; the rest says who can see the process.
+  // The random part tells two threads of one process apart; the rest says which processes can see
+  // this one.
   const std::string claim =
       fmt::format("{}#{}#{}#{}", who_, std::random_device()(), getpid(), process_table());
   const std::string stands = store_.compare_set(rank_key(rank_), "", claim, left_until(deadline_));

@@ -11,7 +11,7 @@
 
 // The store sees every rank's end first-hand and in one order; ranks see only those they are
 // connected with. So each rank leaves a will under one key, which is carried out for the first that
-// is lost, and one under a key of its own: who was lost later has not left in peace.
+// is lost, and one under a key of its own: a rank that was lost later has not left in peace.
 namespace tutti::rendezvous {
 namespace {
 
@@ -114,7 +114,7 @@ class AskedStore {
   bool rank_0_serves_;
   Clock::time_point until_;
   std::optional<std::uint64_t> id_;
-  std::optional<Status> first_;  ///< who was lost first
+  std::optional<Status> first_;  ///< the rank that was lost first
   std::optional<Status> answer_;
 };
 

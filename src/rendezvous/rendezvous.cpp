@@ -302,14 +302,14 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
   if (!agent) {
     options.serve = result_.identity.rank == 0;
     options.users = result_.identity.size;
-    // When our time is over, so is that of whoever has not come: we do not stay for them.
+    // When our time is over, so is that of ranks that have not come: we do not stay for them.
     options.come_within = settings_.timeout;
     options.generation = settings_.job_name.empty()
                              ? static_cast<std::uint32_t>(result_.identity.generation)
                              : number_of_job_name(settings_.job_name, result_.identity.generation);
   }
   try {
-    // The will goes with us into the store: whoever is killed later is missed at once.
+    // The will goes with us into the store: a rank that is killed later is missed at once.
     auto [key_of_will, text] =
         will_before(kWorldExchange, result_.identity.rank, result_.identity.size,
                     fmt::format("the store at {}:{}", result_.master_addr, result_.master_port));
@@ -365,8 +365,8 @@ Result<Rendezvous> RendezvousHandler::over_store(const std::shared_ptr<Store>& s
   const std::string key = counter(place);
   result_.identity.generation = generations().next(key);
   take_part_of(store);
-  // Tells this job from others and, unless one was given, proves that a peer belongs to it: nobody
-  // knows it who cannot read the store.
+  // Tells this job from others and, unless one was given, proves that a peer belongs to it: only
+  // processes that can read the store know it.
   std::string drawn;
   {
     auto made = store::make_secret();

@@ -46,7 +46,7 @@ struct Rendezvous {
   /// there.
   std::shared_ptr<store::TcpClient> client = {};
   std::string part = {};
-  /// It is the caller's, who may keep it longer than this world.
+  /// It belongs to the caller, which may keep it longer than this world.
   bool given = false;
   /// Leaves such a store, for a process that ends without destroying it (store.hpp).
   /// While `store` lives.
@@ -129,8 +129,8 @@ Result<Rendezvous> from_env(const Settings& settings);
 /// Gathers one blob per rank; every rank gets all of them, in order. One `name` serves once per
 /// store. All ranks give the same `size`.
 /// Where the store takes wills, a rank that is killed meanwhile is told to all at once.
-/// Errors, each naming who is concerned, on every rank that waits: timeout (who has not come),
-/// disagreement (a rank given twice, unequal sizes), peer_lost (whose process ended), store.
+/// Errors, each naming the ranks concerned, on every rank that waits: timeout (ranks have not
+/// come), disagreement (a rank given twice, unequal sizes), peer_lost (a process ended), store.
 Result<std::vector<std::string>> exchange(Store& store, std::string_view name, int rank, int size,
                                           const std::string& mine, Deadline deadline);
 

@@ -26,7 +26,7 @@
 // A proof is HMAC-SHA256(secret, role label, hello, head of the reply): each side's nonce is in
 // what the other one signs, so nothing can be replayed, and the labels differ, so nothing can be
 // reflected. Without a secret the key is all zeros: other jobs and protocols are still told apart.
-// Where the ids of the keys differ an origin follows the reply: whose key it is, for people.
+// Where the ids of the keys differ an origin follows the reply: it names the key, for people.
 //
 // Where both sides encrypt, everything behind the proof of the dialler travels in TLS, the verdict
 // first. A peer that has not proven itself so never gets to speak TLS.
@@ -88,7 +88,7 @@ class Handshake {
  public:
   enum class State : unsigned char {
     running,   ///< send outgoing(), feed what comes
-    proven,    ///< acceptor only: the dialler is who it says it is; call conclude()
+    proven,    ///< acceptor only: the dialler has proven its identity; call conclude()
     accepted,  ///< the connection stands once outgoing() is sent; what follows are frames
     crossed,   ///< dialler only: the peer's own connection will come
     failed,    ///< see failure(); outgoing() may hold a last word

@@ -43,7 +43,7 @@ constexpr std::size_t kMostLogBytes = std::size_t{4} << 30;
 constexpr long kNfs = 0x6969;
 constexpr mode_t kOthers = 077;
 // Bytes that are locked and never written: locks need no bytes beneath them.
-constexpr off_t kTurnAt = off_t{1} << 60;   // exclusive: who may write; shared: who reads
+constexpr off_t kTurnAt = off_t{1} << 60;   // exclusive: to write; shared: to read
 constexpr off_t kPresenceAt = kTurnAt + 1;  // shared: held by each user as long as he lives
 
 Status io_error(std::string_view what) {
@@ -134,7 +134,7 @@ class FileStore final : public RequestStore<Store> {
   [[nodiscard]] bool unchanged() const;
 
   /// One thread at a time reads and writes: the right to, or nothing when the time is over. Not
-  /// simply a mutex, as whoever has it may wait long for another process.
+  /// simply a mutex, as its holder may wait long for another process.
   class Use {
    public:
     Use(FileStore& store, Deadline deadline) : store_(store) {
@@ -162,7 +162,7 @@ class FileStore final : public RequestStore<Store> {
   std::mutex mutex_;
   std::condition_variable free_;
   bool in_use_ = false;
-  // Everything below belongs to who has the use of it.
+  // Everything below belongs to the thread that uses the store.
   os::Fd fd_;
   bool on_nfs_ = false;
   bool closed_to_others_ = false;
@@ -213,7 +213,7 @@ Result<bool> FileStore::open_once(Deadline deadline) {
   const LogHead kind = check_head(std::span(head).first(base::as_size(got)));
   if (kind == LogHead::foreign)
     return failed("is not the file of a store; it is left as it is, name another one");
-  // Nobody lives who uses it: what stands there was left by a run that was killed.
+  // No living process uses it: a run that was killed has left it.
   auto alone = try_lock(fd_.get(), kPresenceAt, F_WRLCK);
   if (!alone) return alone.status();
   if (options_.own_only && (info.st_mode & kOthers) != 0) {
@@ -420,7 +420,7 @@ Result<std::optional<Response>> FileStore::attempt(const Request& request, Deadl
   }
   if (would_change(now)) {
     // Into the file first: what cannot be written has not happened. A change that the table refuses
-    // is refused alike by everybody who reads it.
+    // is refused alike by every reader.
     if (Status s = write_at_end(encode_change(now)); !s) return s;
   }
   return std::optional<Response>(run(std::move(now)));

@@ -25,7 +25,7 @@ struct JobSecret {
 using Lookup = std::function<const char*(const char* name)>;
 
 /// The first of: what the caller gives, if it can be one; TUTTI_SECRET_FD; TUTTI_SECRET_FILE.
-/// Nothing: none of them. `taker` is whom the caller gives it to, for errors.
+/// Nothing: none of them. `taker` names the receiver of the secret, for errors.
 Result<std::optional<JobSecret>> given_secret(
     const Lookup& lookup, const std::optional<std::vector<std::byte>>& given = {},
     std::string_view taker = "init_process_group");
@@ -35,7 +35,7 @@ Result<JobSecret> job_secret(const Lookup& lookup,
                              const std::optional<std::vector<std::byte>>& given = {},
                              std::string_view taker = "init_process_group");
 
-/// 16 letters that belong to `text` and that nobody can guess who does not know the secret.
+/// 16 letters that follow from `text`; nobody can guess them without the secret.
 Result<std::string> private_name(const JobSecret& secret, std::string_view text);
 
 }  // namespace tutti::store

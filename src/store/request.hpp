@@ -32,8 +32,8 @@ enum class Op : std::uint8_t {
   leave = 17,  // the user leaves: its wills are withdrawn
   set_will = 18,
   drop_will = 19,
-  // Adds 1 to a counter and leaves a will whose key holds the sum, in one step: whoever the counter
-  // knows has left his will. Keys: counter, what stands before the sum, what behind it.
+  // Adds 1 to a counter and leaves a will whose key holds the sum, in one step: a user that the
+  // counter knows has left his will. Keys: counter, what stands before the sum, what behind it.
   enroll = 20,
 };
 inline constexpr std::uint8_t kLastOp = 20;

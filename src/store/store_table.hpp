@@ -16,7 +16,8 @@
 
 namespace tutti::store {
 
-/// An answer that is shorter always finds room; others are kept once for all who get them.
+/// An answer that is shorter always finds room; others are kept once for all requests that get
+/// them.
 inline constexpr std::size_t kShortAnswer = std::size_t{16} << 10;
 
 /// The bytes that a key counts.
@@ -25,8 +26,8 @@ std::size_t cost_of_key(const std::string& key, const std::string& value) noexce
 /// The error of what would not fit the bound of all that is kept.
 Response no_room(std::string_view what);
 
-/// The table behind a store, and who waits for what in it. No locks, no threads, no clock of its
-/// own: HashStore and the TCP server bring these.
+/// The table behind a store, and the requests that wait in it. No locks, no threads, no clock of
+/// its own: HashStore and the TCP server bring these.
 class StoreTable {
  public:
   using Clock = std::chrono::steady_clock;
@@ -38,7 +39,7 @@ class StoreTable {
     std::shared_ptr<const Response> response;  ///< null: there was no memory for it
   };
 
-  /// `keeps_answers`: whoever takes the answers keeps and counts them, so they need room, too.
+  /// `keeps_answers`: the caller keeps and counts the answers, so they need room, too.
   explicit StoreTable(Limits limits = {}, bool keeps_answers = false)
       : limits_(limits), keeps_answers_(keeps_answers) {}
   StoreTable(const StoreTable&) = delete;
@@ -47,7 +48,8 @@ class StoreTable {
   /// Carries out a checked request. Nothing if it has to wait: its answer comes out of
   /// `take_answer` later, under this ticket (chosen by the caller, unique among those waiting).
   std::optional<Response> submit(Request request, Ticket ticket, Clock::time_point now);
-  /// Sets the key unless it is there, and wakes who waits for it. An error if the table is full.
+  /// Sets the key unless it is there, and wakes the requests that wait for it. An error if the
+  /// table is full.
   Status set_if_absent(const std::string& key, std::string text);
   /// Forgets a waiting request.
   void cancel(Ticket ticket) noexcept;
@@ -55,7 +57,7 @@ class StoreTable {
   void expire(Clock::time_point now) noexcept;
   /// When `expire` has something to do next.
   [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
-  /// The next answer to a request that had to wait. It is made here, so that not all who wait for
+  /// The next answer to a request that had to wait. It is made here, so that not all that wait for
   /// one key get their copies at once.
   std::optional<Answer> take_answer();
   /// True if so many bytes more fit the bound of all that is kept.
@@ -119,8 +121,8 @@ class StoreTable {
 
   const Limits limits_;
   const bool keeps_answers_;
-  // Of keys, queues and who waits, as they are counted in store_table.cpp, and what `hold` was
-  // told.
+  // Of keys, queues and waiting requests, as they are counted in store_table.cpp, and what `hold`
+  // was told.
   std::size_t used_bytes_ = 0;
   std::unordered_map<std::string, std::string> table_;
   std::unordered_map<std::string, std::deque<std::string>> queues_;

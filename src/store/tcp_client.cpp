@@ -239,7 +239,7 @@ void TcpClient::send_alone(std::span<const std::byte> bytes, os::Deadline deadli
 Status TcpClient::send(std::span<const std::byte> bytes, os::Deadline deadline) {
   while (true) {
     {
-      // Only while nothing waits: who reads needs it, too.
+      // Only while nothing waits: the reading thread needs it, too.
       const Lock lock = lock_until(stream_mutex_, deadline);
       if (!lock.owns_lock()) break;
       const secure::Moved moved = stream_.write_some(bytes);

@@ -87,8 +87,8 @@ class TcpClient {
   void send_alone(std::span<const std::byte> bytes, os::Deadline deadline, Lock& lock);
   Status send(std::span<const std::byte> bytes, os::Deadline deadline);
   Response await(std::uint64_t id, os::Deadline give_up, Lock& lock);
-  /// Reads for all who wait, until the deadline or until something came. Nobody else may be
-  /// reading.
+  /// Reads for all threads that wait, until the deadline or until something came. Nobody else may
+  /// be reading.
   void read_for_all(os::Deadline deadline, Lock& lock);
   /// Reads what is there, waiting until the deadline; ok also when nothing came.
   Status read_some(os::Deadline deadline, std::vector<std::pair<std::uint64_t, Response>>& answers);
@@ -115,7 +115,7 @@ class TcpClient {
   bool server_left_ = false;
   std::unordered_map<std::uint64_t, std::optional<Response>> slots_;
 
-  std::vector<std::byte> in_;  // belongs to whoever reads
+  std::vector<std::byte> in_;  // belongs to the thread that reads
 };
 
 }  // namespace tutti::store

@@ -60,7 +60,7 @@ class TcpServer {
   [[nodiscard]] const os::Address& address() const noexcept;
 
   /// Goes on serving until every user has left (all `users` of them, where that was told and it is
-  /// not later than `come_by`; else all who are connected), at most `linger`, then ends. So an
+  /// not later than `come_by`; else all that are connected), at most `linger`, then ends. So an
   /// early close disturbs no user that is still busy with the store.
   void close(std::chrono::milliseconds linger);
 

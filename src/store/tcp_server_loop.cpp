@@ -14,14 +14,15 @@
 #include "os/socket.hpp"
 #include "store/graceful_shutdown.hpp"
 
-// The turns of a server: who comes, who is lost, when it ends. Requests: tcp_server_requests.cpp.
+// The turns of a server: users that come or are lost, and its end. Requests:
+// tcp_server_requests.cpp.
 namespace tutti::store {
 namespace {
 
 using std::chrono::milliseconds;
 
 constexpr std::size_t kAcceptsPerTurn = 32;
-// The program has them, whoever comes.
+// The program has them open, whatever connections come.
 constexpr std::size_t kSpareDescriptors = 64;
 constexpr milliseconds kPauseWithoutDescriptors{100};
 constexpr milliseconds kPauseWithoutMemory{10};

@@ -53,8 +53,8 @@ class TcpServer::Loop {
     events_->wake();
   }
   [[nodiscard]] const os::Address& address() const noexcept { return address_; }
-  /// Frees the port, Announces the shutdown to those who are left and hangs up; when the thread has
-  /// ended.
+  /// Frees the port, announces the shutdown to the remaining users and hangs up; when the thread
+  /// has ended.
   void shut() noexcept;
 
  private:
@@ -132,7 +132,7 @@ class TcpServer::Loop {
   void update_watch_on_loop(Connection& connection);
   void doom_on_loop(Connection& connection, std::string_view why);
   void bury_on_loop();
-  /// Takes leave of all who are doomed, and keeps their wills.
+  /// Drops all connections that are marked as lost, and keeps their wills.
   void bury_doomed_on_loop();
 
   TcpServerOptions options_;

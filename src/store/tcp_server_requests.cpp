@@ -244,7 +244,7 @@ void TcpServer::Loop::deliver_on_loop() {
   }
 }
 
-/// `frame`: the response, encoded for all who get it.
+/// `frame`: the response, encoded for all users that get it.
 void TcpServer::Loop::answer_on_loop(StoreTable::Ticket ticket, const Response& response,
                                      const AnswerQueue::Bytes& frame) {
   const auto owner = owners_.find(ticket);

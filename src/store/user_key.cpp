@@ -62,7 +62,8 @@ Result<std::vector<std::byte>> read_key(int folder, const std::string& path) {
   return read_own_secret(fd.get(), fmt::format("the user's key {}", path), path, Readers::owner);
 }
 
-/// A file of its own with a new key, then a link: whoever links first has made the key of all.
+/// A file of its own with a new key, then a link: the process that links first has made the key of
+/// all.
 Status make_key(int folder, const std::string& path) {
   std::array<std::byte, kMadeSecretBytes + 8> random{};
   if (Status s = secure::random_bytes(random); !s) return s;

@@ -7,7 +7,7 @@
 #include <tutti/error.hpp>
 
 // How messages travel between two ranks. Implemented by TCP, by the rings of shared memory
-// (shm), and by the simulated network. Everything here is called by whoever holds the context's
+// (shm), and by the simulated network. Everything here is called by the holder of the context's
 // driver lock: one thread at a time, and never blocks. "peer" is a rank of the world (the
 // context), not of a group.
 namespace tutti::transport {

@@ -203,7 +203,7 @@ void Machine::check_end() {
     if (rank.pc >= rank.schedule->steps.size()) continue;
     ended = false;
     const Step& step = rank.schedule->steps[rank.pc];
-    (void)execute(r, step);  // says for whom it waits
+    (void)execute(r, step);  // says for which rank it waits
     if (waits_for_ < 0) continue;
     const Rank& other = base::at(ranks_, waits_for_);
     tell(Fault::deadlock, r,

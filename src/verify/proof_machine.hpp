@@ -26,7 +26,7 @@ using plan::Step;
 /// make.
 class Machine {
  public:
-  /// winner[r]: whom rank r's claims find; -1: nobody. Empty: nobody claims.
+  /// winner[r]: the rank that rank r's claims find; -1: none. Empty: nobody claims.
   Machine(std::span<const Schedule> all, const ProofCase& c, const Claims& claims,
           std::vector<int> winner);
   [[nodiscard]] std::vector<Finding> run();
@@ -90,7 +90,7 @@ class Machine {
   void set_up_blocks(int r);
   void set_up_memory(int r);
   bool advance(int r);
-  /// False where it must wait; waits_for_ says for whom.
+  /// False where it must wait; waits_for_ says for which rank.
   bool execute(int r, const Step& step);
   void control(int r, const Step& step);
   bool await_lines(int r, const Step& step);

@@ -46,7 +46,7 @@ constexpr auto kTellTime = std::chrono::milliseconds(200);
 void leave_all() {
   const auto deadline = Clock::now() + kLeaveTime;
   // All the time: another thread may be about to end one of them. A signal handler that exits may
-  // have interrupted whoever holds it.
+  // have interrupted the thread that holds it.
   const auto lock = base::lock_until(living().mutex, deadline);
   if (!lock.owns_lock()) return;
   for (Context* const context : living().contexts) context->leave(deadline);
@@ -263,7 +263,8 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
   driver_ = std::make_unique<Driver>(
       *engine_, *host_, Driver::Options{cpus, ranks, fences, remote, std::move(processes)});
   kept_ = options.store;
-  tell_left_ = options.left;  // not before: who fails to be part of a world does not leave in peace
+  // Not before: a rank that fails to join a world does not leave in peace.
+  tell_left_ = options.left;
   return Status();
 }
 
@@ -277,7 +278,7 @@ void Context::leave(engine::TimePoint deadline) noexcept {
   if (tcp_ || ring_) {
     const auto drained_by = deadline - kTellTime;
     bool unsent = true;
-    bool driving = true;  // else: whoever holds the driver's lock does not let go
+    bool driving = true;  // else: the holder of the driver's lock does not let go
     while (driving && unsent && Clock::now() < drained_by) {
       driving = driver_->with_until(drained_by, [&] {
         engine_->progress();

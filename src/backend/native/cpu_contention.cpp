@@ -66,7 +66,7 @@ bool CpuContention::after_long_yield(TimePoint now) noexcept {
   }
   waits_ = next_waits_;
   next_waits_ = std::min(2 * next_waits_, kMostWaits);
-  last_.reset();  // who sleeps uses no CPU
+  last_.reset();  // a thread that sleeps uses no CPU
   return true;
 }
 

@@ -152,7 +152,7 @@ Driver::~Driver() { ProgressThread::remove(*this); }
 std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
                              bool asynchronous) noexcept {
   driver_lock_.lock();
-  // Somebody who has not waited for the last operation will not wait for this one soon either.
+  // A caller that has not waited for the last operation will not wait for this one soon either.
   const bool undriven = asynchronous || is_large(call) ||
                         (engine_.busy() && callers_.load(std::memory_order_relaxed) == 0);
   const std::uint64_t ticket = engine_.submit(group, call, asynchronous);
@@ -305,7 +305,7 @@ bool Driver::drive(std::vector<engine::Finished>& due) noexcept {
   // relaxed: only our own process writes `eventfd` here, and publishers only clear it.
   page.park.compare_exchange_strong(eventfd, number(shm::Park::awake), std::memory_order_relaxed);
   bool moved = false;
-  // Bounded, so that a caller who wants the driver lock gets it within one pass.
+  // Bounded, so that a caller that wants the driver lock gets it within one pass.
   for (int pass = 0; pass < 16 && engine_.progress() && !driver_lock_.wanted(); ++pass)
     moved = true;
   const TimePoint now = engine_.world().now();
@@ -328,7 +328,7 @@ nanoseconds Driver::prepare_sleep() noexcept {
   if (!driver_lock_.try_lock()) return kLookEvery;
   nanoseconds most = std::chrono::seconds(10);
   if (engine_.busy()) {
-    // Callers who sleep look around themselves; two clocks would cost twice. relaxed: a hint.
+    // Callers that sleep look around themselves; two clocks would cost twice. relaxed: a hint.
     most = parked_.load(std::memory_order_relaxed) > 0 ? 10 * kLookEvery : kLookEvery;
     shm::Page& page = host_.regions().page();
     std::uint32_t awake = number(shm::Park::awake);

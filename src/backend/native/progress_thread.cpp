@@ -192,7 +192,7 @@ class Loop {
       for (Entry& entry : entries_) {
         const std::uint64_t calls = entry.driver->calls();
         const bool driven = entry.driver->has_callers() && !entry.driver->all_parked();
-        // Callers who sleep leave the sockets to us; callers who come and go do not.
+        // Callers that sleep leave the sockets to us; callers that come and go do not.
         if (driven || (calls != entry.calls && !entry.driver->has_callers())) standby = true;
         entry.calls = calls;
         if (!driven) (void)entry.driver->drive(entry.due);
@@ -255,7 +255,8 @@ class Loop {
     for (int i = 0; i < n; ++i) {
       // Eventfds are drained; a transport's own epoll is level-triggered and drained by poll().
       std::uint64_t value = 0;
-      // Under the lock: whoever is removed closes its descriptor, and the number may serve another.
+      // Under the lock: a driver that is removed closes its descriptor, and the number may serve
+      // another.
       const std::lock_guard lock(mutex_);
       if (events[i].data.fd == kick_.get() || is_event_fd(events[i].data.fd)) {
         [[maybe_unused]] const auto got = ::read(events[i].data.fd, &value, sizeof(value));

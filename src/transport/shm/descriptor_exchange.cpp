@@ -80,15 +80,16 @@ Result<std::optional<DescriptorExchange::HandIn>> DescriptorExchange::first_who_
 }
 
 Result<std::optional<DescriptorExchange::HandIn>> DescriptorExchange::next() {
-  // Bounded: who connects as fast as we look is not to keep the caller from its deadline.
+  // Bounded: a process that connects as fast as we look is not to keep the caller from its
+  // deadline.
   for (std::size_t turn = 0; turn < most_; ++turn) {
     const bool full = accept_some();
-    // Before those who are silent: a rank may have hung up, and come again.
+    // Before the silent ones are looked at: a rank may have hung up, and come again.
     Result<std::optional<HandIn>> one = first_who_hands_in();
     if (!one || *one) return one;
     answer_first_words();
     if (!full) return one;
-    // Only now: of who came in one go with many, the first may have said all it has to say.
+    // Only now: of many that came in one go, the first may have sent all its data.
     if (silent_.size() == most_) silent_.erase(silent_.begin());
   }
   return std::optional<HandIn>();

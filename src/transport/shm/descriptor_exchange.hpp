@@ -62,7 +62,7 @@ class DescriptorExchange {
     os::Fd connection;
     DescriptorHeader header;
   };
-  /// True: there may be more, for whom there is no room.
+  /// True: there may be more, which have no place here.
   [[nodiscard]] bool accept_some();
   /// Answers connections that have proven their rank. Drops those that sent something else, or
   /// have been silent for too long.

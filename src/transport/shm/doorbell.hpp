@@ -7,7 +7,7 @@
 // How a rank that sleeps is woken by another of its host.
 namespace tutti::transport::shm {
 
-/// Wakes whoever sleeps for this rank: the slow half of `ring`.
+/// Wakes the thread that sleeps for this rank: the slow half of `ring`.
 void wake(const RegionPeer& peer) noexcept;
 
 /// After a publication: wakes the peer if it sleeps. Costs one load where nobody does. The

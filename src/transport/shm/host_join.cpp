@@ -247,7 +247,7 @@ Status Host::collect(const std::vector<int>& ranks,
       const Status sent = os::send_fds(connections[to].get(), fds, bytes_of(header), deadline);
       if (sent.ok()) continue;
       if (sent.code() == Errc::timeout) return sent;
-      break;  // it is dead: all who have its descriptors, we too, learn that in a moment
+      break;  // it is dead: all holders of its descriptors, we too, learn that in a moment
     }
   }
   return Status();

@@ -54,7 +54,7 @@ constexpr std::size_t kLeastFull =
 constexpr std::size_t kPiece = 4096;
 constexpr std::size_t kPieceFar = 16 * 1024;  // each ends with a fence that waits for memory
 static_assert(kPiece % kRingAlign == 0);
-// From one peer in one poll, so that whoever wants the driver lock gets it soon.
+// From one peer in one poll, so that a thread that wants the driver lock gets it soon.
 constexpr std::size_t kTakePerPoll = 256 * 1024;
 
 constexpr std::uint64_t frame_bytes(std::uint32_t payload) noexcept {

@@ -55,7 +55,7 @@ class RingTransport final : public Transport {
   void keep_payloads(int /*peer*/) noexcept override {}
   void drop_arriving(int peer) noexcept override;
   bool poll() noexcept override;
-  /// None: peers ring the page, which wakes whoever sleeps for this rank.
+  /// None: peers ring the page, which wakes the thread that sleeps for this rank.
   [[nodiscard]] int wait_fd() const noexcept override { return -1; }
   /// Says that this was all. Waits for nobody: what was sent can be read after our end.
   void close(std::uint64_t drain_ns) noexcept override;

@@ -15,7 +15,8 @@
 namespace tutti::transport {
 namespace {
 
-// A first dial without an answer for so long may mean that its host is lost: time to ask who was.
+// A first dial without an answer for so long may mean that its host is lost: time to ask which rank
+// was.
 constexpr auto kAskAfter = std::chrono::milliseconds(200);
 // How long a peer that said that its own dial is on its way has for it.
 constexpr auto kPromiseTime = std::chrono::milliseconds(50);
@@ -82,7 +83,7 @@ void TcpTransport::watch_dial(Connection& to) noexcept {
 }
 
 /// Of one that has taken the connection. Its process may stand still, for as long as it will: then
-/// those who wait for it have deadlines. Where a cut took its answer, keep-alive tells.
+/// operations that wait for it have deadlines. Where a cut took its answer, keep-alive tells.
 void TcpTransport::await_handshake(Connection& to, TimePoint now) {
   const auto verdict = to.stall.look(to.stream.fd(), now, options_.link_timeout);
   if (verdict == os::StallWatch::Verdict::idle) to.stood_still = true;
@@ -139,13 +140,13 @@ bool TcpTransport::matters_who_was_lost(const Connection& to) const noexcept {
   return !closing_ && (first_lost_ < 0 || to.refused);
 }
 
-/// Gives it up, unless the answer to who was lost first has not come.
+/// Gives it up, unless the question which rank was lost first is still open.
 bool TcpTransport::judge_unreachable(Connection& to) {
   if (to.question && matters_who_was_lost(to)) {
     const std::optional<Status> first = to.question();
     if (!first && Clock::now() < to.verdict_by) return false;
-    // Where those who would know of a loss know of none it has ended in peace; then it owes us
-    // nothing that we had not got over a connection.
+    // If the store, which would know of a loss, knows of none, it has ended in peace; then it owes
+    // us nothing that we had not got over a connection.
     const bool in_peace = first && (first->ok() || first->code() == Errc::peer_left);
     if (in_peace && to.refused)
       to.unreachable = Status(Errc::peer_left, std::string(to.unreachable.message()));
@@ -235,7 +236,7 @@ void TcpTransport::on_dial(Connection& to) {
   }
   Status trouble;
   if (!talk(to.stream, *to.handshake, secure::Tls::Role::client, trouble)) {
-    // Of no use where it cannot be encrypted: nobody is there who would do it otherwise.
+    // Of no use where it cannot be encrypted: nothing else would do it.
     if (to.stream.encrypted() && trouble.code() != Errc::peer_lost)
       return give_up_dial(to, trouble);
     return dial_again(to, trouble);

@@ -12,7 +12,7 @@
 #include "transport/tcp/tag.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
-// Those who have dialled us, until they have proven who they are.
+// Connections that others have dialled, until they have proven their rank.
 namespace tutti::transport {
 namespace {
 

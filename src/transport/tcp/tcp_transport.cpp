@@ -170,7 +170,7 @@ bool TcpTransport::report() {
         dial_again(connection, no_memory_);
       }
       moved = true;
-      continue;  // whom it has lost at once is told next time, in the order of their loss
+      continue;  // a peer that it has lost at once is told next time, in the order of their loss
     }
     if (connection.queue.finished() > connection.reported) {
       connection.reported = connection.queue.finished();

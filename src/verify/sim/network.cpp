@@ -54,7 +54,7 @@ void Network::advance_to(TimePoint when) noexcept {
 TimePoint Network::next_event() const noexcept {
   TimePoint next = TimePoint::max();
   const auto consider = [&](TimePoint when) {
-    if (when > virtual_now) next = std::min(next, when);  // the past waits for whoever sleeps
+    if (when > virtual_now) next = std::min(next, when);  // the past waits for the rank that sleeps
   };
   for (const Link& one : links_) {
     if (!one.flight.empty()) consider(one.flight.front().arrives);

@@ -56,7 +56,7 @@ class SimTransport final : public Transport {
 };
 
 /// A network in virtual time: everything that happens follows from the seed and from the order of
-/// the calls. One thread; ranks are driven by whoever runs the simulation.
+/// the calls. One thread; the caller of the simulation drives the ranks.
 class Network {
  public:
   Network(int ranks, std::uint64_t seed);
