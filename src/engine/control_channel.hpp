@@ -6,12 +6,14 @@
 
 namespace tutti::engine {
 
-/// Sends frames that carry no data of operations, in order to each rank of the world.
+/// Frames that carry no data of operations, in order to and from each rank of the world.
 class ControlChannel {
  public:
   /// Sends nothing to a rank that is lost or has left. `payload`: in words.
   virtual void control(int peer, const transport::FrameHeader& header,
                        std::string payload = {}) = 0;
+  /// Takes in some of what has come from this rank, and perhaps from others. False: nothing has.
+  virtual bool take_in(int peer) = 0;
 
  protected:
   ~ControlChannel() = default;

@@ -98,9 +98,6 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   [[nodiscard]] bool has_unsent() const noexcept;
   [[nodiscard]] const World& world() const noexcept { return world_; }
   [[nodiscard]] const StagingPolicy& staging_policy() const noexcept { return regions_.policy(); }
-  /// Has this member destroyed its end of the group? Then all that it had sent in it has come.
-  [[nodiscard]] bool has_given_up(Group& group, Member& member);
-  [[nodiscard]] FailureDetector& detector() noexcept { return detector_; }
 
   // transport::Sink
   std::span<std::byte> on_header(int peer, const transport::FrameHeader& header) noexcept override;
@@ -182,7 +179,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   Agreement agreement_;
   Interpreter interpreter_;
   CompletionQueue completions_;
-  P2PShared p2p_{channel_, completions_};
+  P2PShared p2p_{world_, channel_, detector_, propagation_, completions_};
   std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
   int queued_ = 0;                     ///< calls that wait for a slot, over all groups
 };

@@ -184,6 +184,20 @@ bool FailurePropagation::hear_of_break(Group& group) noexcept {
   return true;
 }
 
+bool FailurePropagation::has_given_up(Group& group, Member& member) {
+  if (member.given_up || member.local < 0 || member.local == regions_.self) return member.given_up;
+  if (member.block == nullptr && !find_block(group, member)) return false;
+  // acquire: pairs with GroupTable::settle.
+  if (!has_closed(*member.block)) return false;
+  if (hear_of_break(group)) return false;  // it may have closed the group for that
+  // What it had sent lies in its ring before that word. A pass takes a part of a full one, and
+  // some 20 take the longest.
+  for (int pass = 0; pass < 64 && channel_.take_in(member.global); ++pass) {
+  }
+  member.given_up = true;
+  return true;
+}
+
 void FailurePropagation::on_abort(Group* group, const AbortFrame& abort,
                                   std::span<const std::byte> reason) {
   if (group != nullptr && group->broken) return;

@@ -70,6 +70,10 @@ class FailurePropagation {
   /// it is broken.
   bool hear_of_break(Group& group) noexcept;
 
+  /// Has this member destroyed its end of the group, which is not broken? Then all that it had sent
+  /// in it has come here. Of a rank of another host a pong tells it.
+  [[nodiscard]] bool has_given_up(Group& group, Member& member);
+
   /// A rank of another host says that the group is broken. `group`: ours of that id, which may be
   /// none yet.
   void on_abort(Group* group, const transport::AbortFrame& abort,

@@ -93,6 +93,11 @@ void MessageChannel::push_control(int peer, Control frame) {
 }
 
 /// A pass costs what there is to send, however large the world is.
+bool MessageChannel::take_in(int peer) {
+  transport::Transport* const transport = at(peer).transport;
+  return transport != nullptr && transport->poll();
+}
+
 bool MessageChannel::flush_control() {
   bool moved = false;
   // By index: a transport that finds a peer lost makes frames for others.

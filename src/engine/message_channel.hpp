@@ -56,6 +56,7 @@ class MessageChannel final : public ControlChannel {
   // Control frames: sent as soon as the transport takes them, before all payloads.
   /// To a peer that is gone: dropped.
   void control(int peer, const transport::FrameHeader& header, std::string payload = {}) override;
+  bool take_in(int peer) override;
   /// Forgets those that wait.
   void clear_control(int peer) noexcept { at(peer).control.clear(); }
   bool flush_control();

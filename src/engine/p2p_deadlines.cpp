@@ -1,18 +1,14 @@
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include "base/deadline.hpp"
 #include "engine/detector_times.hpp"
-#include "engine/engine.hpp"
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 
 // What is looked at now and then while sends and recvs wait: deadlines, who has left, and whom to
 // blame (docs/errors.md).
 namespace tutti::engine {
-
-using transport::FrameType;
 
 std::string P2PMatcher::text_of(const P2PRequest& request) const {
   Collective call;
@@ -41,7 +37,7 @@ bool P2PMatcher::has_left(int rank) const noexcept {
 /// Looks for ranks of our host that have destroyed the group: what they had sent then comes in.
 void P2PMatcher::find_given_up() {
   for (const int rank : group_.local_members) {
-    (void)engine_.has_given_up(group_, group_.members[static_cast<std::size_t>(rank)]);
+    (void)shared_.propagation.has_given_up(group_, group_.members[static_cast<std::size_t>(rank)]);
     if (group_.broken) return;
   }
 }
@@ -64,19 +60,20 @@ bool P2PMatcher::check_left(const P2PRequest& request) {
   text += anybody ? "all other ranks have ended, or destroyed the group, and sent nothing for it, "
                     "the last of them "
                   : "";
-  text += name_of(engine_.world(), group_, who);
+  text += name_of(shared_.world, group_, who);
   if (!anybody) {
     text += " has ended, or destroyed the group, ";
     text += request.kind == Kind::send ? "without receiving it" : "and sent nothing for it";
   }
   text += ". Every send needs its recv before either rank does; the group is broken.";
-  engine_.break_group(group_, Status(Errc::peer_left, std::move(text)).with_culprit(who));
+  shared_.propagation.break_group(group_,
+                                  Status(Errc::peer_left, std::move(text)).with_culprit(who));
   return true;
 }
 
 void P2PMatcher::ping(int rank) {
   if (rank == group_.rank) return;
-  engine_.detector().ping(group_, rank);
+  shared_.detector.ping(group_, rank);
 }
 
 void P2PMatcher::note_waited(const P2PRequest& request) noexcept {
@@ -88,7 +85,7 @@ void P2PMatcher::note_waited(const P2PRequest& request) noexcept {
 
 void P2PMatcher::tick(TimePoint now) {
   next_deadline_ = TimePoint::max();
-  if (running_ == 0 || engine_.hear_of_break(group_)) return;
+  if (running_ == 0 || shared_.propagation.hear_of_break(group_)) return;
   find_given_up();
   if (running_ == 0 || group_.broken) return;
   std::fill(waited_.begin(), waited_.end(), false);
@@ -132,12 +129,12 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
     }
   }
   Blame blame(text_of(request), 0, group_.size,
-              [&](int rank) { return name_of(engine_.world(), group_, rank); });
+              [&](int rank) { return name_of(shared_.world, group_, rank); });
   for (int rank = 0; rank < group_.size; ++rank) {
     if (rank == group_.rank || (request.rank != kAnySource && request.rank != rank)) continue;
     const Member& member = group_.members[static_cast<std::size_t>(rank)];
-    blame.process(rank, engine_.detector().state_of(member));
-    if (member.local < 0 && !engine_.detector().has_answered(member.global, request.asked))
+    blame.process(rank, shared_.detector.state_of(member));
+    if (member.local < 0 && !shared_.detector.has_answered(member.global, request.asked))
       blame.silent(rank);
   }
   // Of anybody's, only one that does not run is to blame.
@@ -148,7 +145,7 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   const bool silent = !runs && state.empty();
   std::string text = text_of(request) + " timed out after " + seconds_text(now - request.started) +
                      " (timeout " + seconds_text(request.timeout) + "): ";
-  text += culprit == kAnySource ? "no rank" : name_of(engine_.world(), group_, culprit);
+  text += culprit == kAnySource ? "no rank" : name_of(shared_.world, group_, culprit);
   if (!state.empty())
     text += " is " + state;
   else if (silent)
@@ -163,7 +160,7 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   text += ". See where that rank is, or raise the timeout; the group is broken.";
   Status cause(Errc::timeout, std::move(text));
   if (culprit != kAnySource) cause.with_culprit(culprit);
-  engine_.break_group(group_, cause);
+  shared_.propagation.break_group(group_, cause);
 }
 
 }  // namespace tutti::engine

@@ -42,7 +42,7 @@ bool is_sound(const FrameHeader& header) noexcept {
 P2PMatcher& Engine::matcher_of(Group& group) {
   if (group.matcher == nullptr) {
     matchers_.reserve(matchers_.size() + 1);
-    group.matcher.reset(new P2PMatcher(*this, p2p_, group));
+    group.matcher.reset(new P2PMatcher(p2p_, group));
     matchers_.push_back(group.matcher.get());
   }
   return *group.matcher;

@@ -2,7 +2,6 @@
 #include <cstring>
 #include <utility>
 
-#include "engine/engine.hpp"
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 #include "kernels/pack.hpp"
@@ -173,9 +172,10 @@ void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byt
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const auto envelope = transport::decode<Envelope>(header);
   if (envelope.number != pair.in + 1) {  // of one that was held until there was a group
-    engine_.break_group(group_, Status(Errc::internal, "group '" + group_.name + "': " +
-                                                           name_of(engine_.world(), group_, rank) +
-                                                           " numbers its messages wrongly"));
+    shared_.propagation.break_group(
+        group_, Status(Errc::internal, "group '" + group_.name +
+                                           "': " + name_of(shared_.world, group_, rank) +
+                                           " numbers its messages wrongly"));
     return;
   }
   pair.in = envelope.number;

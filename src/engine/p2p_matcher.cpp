@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "engine/elements.hpp"
-#include "engine/engine.hpp"
 #include "engine/names.hpp"
 #include "kernels/copy.hpp"
 #include "kernels/pack.hpp"
@@ -57,9 +56,8 @@ std::string tensor_text(DType dtype, std::uint64_t bytes) {
 
 }  // namespace
 
-P2PMatcher::P2PMatcher(Engine& engine, P2PShared& shared, Group& group)
-    : engine_(engine),
-      shared_(shared),
+P2PMatcher::P2PMatcher(P2PShared& shared, Group& group)
+    : shared_(shared),
       channel_(shared.channel),
       group_(group),
       pairs_(static_cast<std::size_t>(group.size)),
@@ -95,7 +93,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   // relaxed: the driver lock is ours.
   if (group_.broken.load(std::memory_order_relaxed)) return kRefusedTicket;
   if (free_.empty() && requests_.size() >= kSlots - 1) {
-    engine_.break_group(
+    shared_.propagation.break_group(
         group_, Status(Errc::resource, "group '" + group_.name + "': " + std::to_string(kSlots) +
                                            " sends and recvs are outstanding on this rank; wait "
                                            "for some. The group is broken."));
@@ -265,14 +263,14 @@ void P2PMatcher::post_recv(P2PRequest& recv) {
 bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) {
   if (recv.view.dtype() == message.dtype && recv.bytes == message.bytes) return true;
   std::string text = "ranks disagree in group '" + group_.name +
-                     "': " + name_of(engine_.world(), group_, group_.rank) + " receives " +
+                     "': " + name_of(shared_.world, group_, group_.rank) + " receives " +
                      tensor_text(recv.view.dtype(), recv.bytes) + " with tag " +
                      std::to_string(recv.tag) + ", but " +
-                     name_of(engine_.world(), group_, message.source) + " sent it " +
+                     name_of(shared_.world, group_, message.source) + " sent it " +
                      tensor_text(message.dtype, message.bytes) +
                      ". A recv must have the dtype and the number of elements of its send; the "
                      "group is broken, make a new one.";
-  engine_.break_group(group_, Status(Errc::disagreement, std::move(text)));
+  shared_.propagation.break_group(group_, Status(Errc::disagreement, std::move(text)));
   return false;
 }
 

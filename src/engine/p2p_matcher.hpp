@@ -22,8 +22,6 @@
 
 namespace tutti::engine {
 
-class Engine;
-
 /// The ticket of an operation that a broken group has refused.
 inline constexpr std::uint64_t kRefusedTicket = ~std::uint64_t{0};
 
@@ -73,7 +71,7 @@ struct UnexpectedMessage {
 /// Threads: under the driver lock.
 class P2PMatcher final : public FrameOwner {
  public:
-  P2PMatcher(Engine& engine, P2PShared& shared, Group& group);
+  P2PMatcher(P2PShared& shared, Group& group);
 
   std::uint64_t submit(const Collective& call);
   [[nodiscard]] bool is_done(std::uint64_t ticket) noexcept;
@@ -155,7 +153,6 @@ class P2PMatcher final : public FrameOwner {
   void note_waited(const P2PRequest& request) noexcept;
   void time_out(P2PRequest& request, TimePoint now);
 
-  Engine& engine_;
   P2PShared& shared_;
   MessageChannel& channel_;
   Group& group_;

@@ -79,24 +79,6 @@ void Engine::ping_blocking(Op& op, TimePoint now) {
   }
 }
 
-/// Has this member destroyed its end of the group? Then all that it had sent in it has come here.
-/// Of a rank of another host a pong tells it.
-bool Engine::has_given_up(Group& group, Member& member) {
-  if (member.given_up || member.local < 0 || member.local == world_.regions->self)
-    return member.given_up;
-  if (member.block == nullptr && !find_block(group, member)) return false;
-  // acquire: pairs with remove_group.
-  if (!has_closed(*member.block)) return false;
-  if (hear_of_break(group)) return false;  // it may have closed the group for that
-  // What it had sent lies in its ring before that word. A pass takes a part of a full one, and
-  // some 20 take the longest (see local_peer_died).
-  transport::Transport* const transport = world_.route[static_cast<std::size_t>(member.global)];
-  for (int pass = 0; transport != nullptr && pass < 64 && transport->poll(); ++pass) {
-  }
-  member.given_up = true;
-  return true;
-}
-
 void Engine::check_left(Op& op) {
   // What comes by message may be on its way still: the connection itself tells of its end.
   const bool by_message = Interpreter::waits_for_frames(op);
@@ -112,7 +94,7 @@ void Engine::check_left(Op& op) {
     } else {
       left = channel_.has_left(member.global);
     }
-    left = left || has_given_up(*op.group, member);
+    left = left || propagation_.has_given_up(*op.group, member);
     if (op.state != Op::State::running) return;  // of what had come meanwhile
     if (!left) continue;
     // It may have published just before it left: look once more behind the word.

@@ -29,6 +29,7 @@ struct Pings final : ControlChannel {
     EXPECT_EQ(type_of(header), transport::FrameType::ping);
     sent.emplace_back(peer, transport::decode<transport::PingFrame>(header));
   }
+  bool take_in(int /*peer*/) override { return false; }
   std::vector<std::pair<int, transport::PingFrame>> sent;
 };
 

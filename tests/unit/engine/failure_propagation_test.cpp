@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <memory>
 #include <new>
 #include <string>
@@ -46,12 +47,14 @@ class TestedRank final : private ControlChannel, private FailurePropagation::Ope
   std::vector<Sent> sent;
   std::vector<std::uint64_t> ended;  ///< groups whose operations were ended
   bool has_memory = true;
+  std::map<int, int> to_take_in;  ///< by rank: how often something has come
 
  private:
   void control(int peer, const transport::FrameHeader& header, std::string payload) override {
     if (!has_memory) throw std::bad_alloc();
     sent.push_back({peer, header, std::move(payload)});
   }
+  bool take_in(int peer) override { return to_take_in.contains(peer) && to_take_in[peer]-- > 0; }
   void end_all(Group& group) noexcept override {
     EXPECT_TRUE(group.broken) << "whoever looks sees why";
     ended.push_back(group.id);
@@ -113,6 +116,28 @@ TEST_F(FailurePropagationTest, ARankThatMakesTheGroupLaterHearsOfTheBreak) {
   EXPECT_TRUE(rank(1).propagation.hear_of_break(rank(1).group()));
   expect(rank(1).group(), late());
   EXPECT_FALSE(rank(3).propagation.hear_of_break(rank(3).group())) << "is on another host";
+}
+
+TEST_F(FailurePropagationTest, WhatAMemberHadSentComesBeforeItHasGivenUp) {
+  for (const int which : {0, 1}) rank(which).groups.make(kTested);
+  Group& group = rank(0).group();
+  Member& member = group.member(1);
+  rank(0).to_take_in[1] = 5;
+  EXPECT_FALSE(rank(0).propagation.has_given_up(group, member));
+  // release: pairs with has_closed.
+  rank(1).group().block->done.value.store(kClosed, std::memory_order_release);
+  EXPECT_TRUE(rank(0).propagation.has_given_up(group, member));
+  EXPECT_LE(rank(0).to_take_in[1], 0);
+  EXPECT_TRUE(member.given_up);
+  EXPECT_FALSE(rank(0).propagation.has_given_up(group, group.member(3))) << "a pong tells it";
+}
+
+TEST_F(FailurePropagationTest, AMemberThatClosedABrokenGroupHasNotGivenUp) {
+  for (const int which : {0, 1}) rank(which).groups.make(kTested);
+  rank(1).propagation.break_group(rank(1).group(), late());
+  rank(1).group().block->done.value.store(kClosed, std::memory_order_release);  // as above
+  EXPECT_FALSE(rank(0).propagation.has_given_up(rank(0).group(), rank(0).group().member(1)));
+  expect(rank(0).group(), late());
 }
 
 TEST_F(FailurePropagationTest, AnAbortMayComeBeforeTheGroupIsMade) {

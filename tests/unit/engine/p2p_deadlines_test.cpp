@@ -1,0 +1,116 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "bare_groups.hpp"
+#include "engine/detector_times.hpp"
+#include "engine/p2p_matcher.hpp"
+#include "noting_transport.hpp"
+
+// What a P2PMatcher tells of sends and recvs that do not end, without an engine: rank 0 of a group,
+// 1 on its host, 2 on another one.
+namespace tutti::engine {
+namespace {
+
+using std::chrono::seconds;
+
+TimePoint p2p_now;
+int stopped_pid = 0;
+
+class P2PDeadlines : public testing::Test, private FailurePropagation::Operations {
+ protected:
+  P2PDeadlines() {
+    p2p_now = TimePoint(std::chrono::hours(1));
+    stopped_pid = 0;
+    World& world = groups_.world();
+    world.now = []() noexcept { return p2p_now; };
+    world.process_state = [](int pid) { return std::string(pid == stopped_pid ? "stopped" : ""); };
+    BareGroups(memory_, 1, 3).make(7);
+  }
+  std::uint64_t recv(int from) {
+    Collective call;
+    call.kind = Kind::recv;
+    call.root = from;
+    call.timeout = seconds(10);
+    call.output = TensorView(data_.data(), DType::float32, data_.size());
+    const std::uint64_t ticket = matcher_.submit(call);
+    matcher_.tick(p2p_now);
+    return ticket;
+  }
+  /// What is looked at at the deadline, and then when it is said to end.
+  void wait() {
+    p2p_now = matcher_.next_deadline();
+    matcher_.tick(p2p_now);
+  }
+  [[nodiscard]] std::string cause() const {
+    return group_.broken ? std::string(group_.cause.message()) : "nothing";
+  }
+  int pings() {
+    channel_.flush_control();
+    return transport_.frames(transport::FrameType::ping);
+  }
+  void end_all(Group& /*group*/) noexcept override { matcher_.fail(); }
+
+  verify::sim::Memory memory_{{0, 0, 1}};
+  BareGroups groups_{memory_, 0, 3};
+  NotingTransport transport_;
+  std::vector<transport::Transport*> route_{nullptr, &transport_, &transport_};
+  MessageChannel channel_{std::span<transport::Transport* const>(route_)};
+  FailureDetector detector_{groups_.world(), channel_};
+  FailurePropagation propagation_{*groups_.world().regions, groups_.by_id(), 3, channel_, *this};
+  CompletionQueue completions_;
+  P2PShared shared_{groups_.world(), channel_, detector_, propagation_, completions_};
+  Group& group_ = groups_.make(7);
+  P2PMatcher matcher_{shared_, group_};
+  std::vector<float> data_ = std::vector<float>(4);
+};
+
+TEST_F(P2PDeadlines, ARankThatIsStoppedIsNamedAtTheDeadline) {
+  stopped_pid = memory_.regions(1).header().pid;
+  recv(1);
+  wait();
+  EXPECT_EQ(p2p_now - TimePoint(std::chrono::hours(1)), seconds(10));
+  EXPECT_EQ(group_.cause.culprit(), 1);
+  EXPECT_NE(cause().find("rank 1 is stopped"), std::string::npos) << cause();
+}
+
+TEST_F(P2PDeadlines, ARankOfAnotherHostIsAskedFirst) {
+  recv(2);
+  wait();
+  EXPECT_EQ(cause(), "nothing");
+  EXPECT_GT(pings(), 0);
+  wait();
+  EXPECT_EQ(group_.cause.culprit(), 2);
+  EXPECT_NE(cause().find("rank 2 answers nothing: it is stopped, or cut off"), std::string::npos)
+      << cause();
+}
+
+TEST_F(P2PDeadlines, ARankThatHasLeftIsNamedAtOnce) {
+  recv(2);
+  channel_.set_left(2);
+  matcher_.tick(p2p_now);
+  EXPECT_EQ(group_.cause.code(), Errc::peer_left);
+  EXPECT_EQ(group_.cause.culprit(), 2);
+}
+
+TEST_F(P2PDeadlines, NobodyIsToBlameForARecvOfAnybody) {
+  recv(kAnySource);
+  wait();
+  detector_.on_pong(2, transport::PongFrame{7, 0, false});
+  wait();
+  EXPECT_EQ(group_.cause.code(), Errc::timeout);
+  EXPECT_EQ(group_.cause.culprit(), std::nullopt);
+  EXPECT_NE(cause().find("no rank has sent it"), std::string::npos) << cause();
+}
+
+TEST_F(P2PDeadlines, ARankThatRunsIsToBlameIfNothingElseIs) {
+  recv(1);
+  for (int i = 0; i < 5 && !group_.broken; ++i) wait();
+  EXPECT_EQ(group_.cause.culprit(), 1);
+  EXPECT_NE(cause().find("rank 1 has not sent it"), std::string::npos) << cause();
+}
+
+}  // namespace
+}  // namespace tutti::engine
