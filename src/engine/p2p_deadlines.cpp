@@ -141,6 +141,13 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   const int worst = blame.culprit();
   const bool runs = worst < 0 || blame.progress_of(worst).runs;
   const int culprit = runs ? request.rank : worst;
+  const bool may_wait_itself =
+      runs && culprit != kAnySource && culprit != group_.rank && group_.size > 2;
+  if (may_wait_itself && !std::exchange(request.spared, true)) {
+    // For a third rank, which is stopped: then it names that one when its own time is up.
+    request.deadline = now + 2 * kAnswerTime;
+    return;
+  }
   const std::string state = runs ? std::string() : blame.progress_of(worst).state;
   const bool silent = !runs && state.empty();
   std::string text = text_of(request) + " timed out after " + seconds_text(now - request.started) +

@@ -102,7 +102,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   P2PRequest& request = take_slot();
   request.state = P2PRequest::State::running;
   request.kind = call.kind;
-  request.failed = request.released = request.matched = false;
+  request.failed = request.released = request.matched = request.spared = false;
   request.rank = call.root;
   request.any = call.kind == Kind::recv && call.root == kAnySource;
   request.tag = call.tag;

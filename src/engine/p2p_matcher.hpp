@@ -48,6 +48,7 @@ struct P2PRequest {
   TimePoint started{};
   TimePoint deadline{};  ///< unset until a clock is read for the first time
   TimePoint asked{};     ///< when the deadline had passed and the other end was asked
+  bool spared = false;   ///< the other end has had time to name another rank
   std::vector<Callback> callbacks;
 };
 

@@ -171,7 +171,7 @@ TEST(ToldTexts, MessagesThatDoNotCome) {
     ranks.message(Kind::recv, 0, view_of(few), 1, 7);
     EXPECT_EQ(ranks.told(0),
               std::string("group 'world' of 4 ranks, recv(from 1, tag 7, float32 x 6) timed out "
-                          "after 5 s (timeout 5 s): rank 1 has not sent it") +
+                          "after 5.4 s (timeout 5 s): rank 1 has not sent it") +
                   kAfterTimeout);
     EXPECT_EQ(ranks.culprit, 1);
   }

@@ -21,13 +21,15 @@ int stopped_pid = 0;
 
 class P2PDeadlines : public testing::Test, private FailurePropagation::Operations {
  protected:
-  P2PDeadlines() {
+  P2PDeadlines() : P2PDeadlines({0, 0, 1}) {}
+  explicit P2PDeadlines(const std::vector<int>& host_of)
+      : size_(static_cast<int>(host_of.size())), memory_(host_of) {
     p2p_now = TimePoint(std::chrono::hours(1));
     stopped_pid = 0;
     World& world = groups_.world();
     world.now = []() noexcept { return p2p_now; };
     world.process_state = [](int pid) { return std::string(pid == stopped_pid ? "stopped" : ""); };
-    BareGroups(memory_, 1, 3).make(7);
+    BareGroups(memory_, 1, size_).make(7);
   }
   std::uint64_t recv(int from) {
     Collective call;
@@ -53,13 +55,16 @@ class P2PDeadlines : public testing::Test, private FailurePropagation::Operation
   }
   void end_all(Group& /*group*/) noexcept override { matcher_.fail(); }
 
-  verify::sim::Memory memory_{{0, 0, 1}};
-  BareGroups groups_{memory_, 0, 3};
+  int size_;
+  verify::sim::Memory memory_;
+  BareGroups groups_{memory_, 0, size_};
   NotingTransport transport_;
-  std::vector<transport::Transport*> route_{nullptr, &transport_, &transport_};
+  std::vector<transport::Transport*> route_{nullptr, &transport_,
+                                            &transport_};  // the last unused of two
   MessageChannel channel_{std::span<transport::Transport* const>(route_)};
   FailureDetector detector_{groups_.world(), channel_};
-  FailurePropagation propagation_{*groups_.world().regions, groups_.by_id(), 3, channel_, *this};
+  FailurePropagation propagation_{*groups_.world().regions, groups_.by_id(), size_, channel_,
+                                  *this};
   CompletionQueue completions_;
   P2PShared shared_{groups_.world(), channel_, detector_, propagation_, completions_};
   Group& group_ = groups_.make(7);
@@ -105,11 +110,49 @@ TEST_F(P2PDeadlines, NobodyIsToBlameForARecvOfAnybody) {
   EXPECT_NE(cause().find("no rank has sent it"), std::string::npos) << cause();
 }
 
-TEST_F(P2PDeadlines, ARankThatRunsIsToBlameIfNothingElseIs) {
+TEST_F(P2PDeadlines, ARankThatRunsHasTimeToNameTheOneThatItWaitsFor) {
   recv(1);
-  for (int i = 0; i < 5 && !group_.broken; ++i) wait();
-  EXPECT_EQ(group_.cause.culprit(), 1);
+  wait();
+  EXPECT_EQ(cause(), "nothing");
+  EXPECT_EQ(matcher_.next_deadline(), p2p_now + 2 * kAnswerTime);
+  wait();
+  EXPECT_EQ(group_.cause.culprit(), 1) << "it has named nobody";
   EXPECT_NE(cause().find("rank 1 has not sent it"), std::string::npos) << cause();
+}
+
+TEST_F(P2PDeadlines, ARankOfAnotherHostThatAnswersHasThatTimeToo) {
+  recv(2);
+  wait();
+  detector_.on_pong(2, transport::PongFrame{7, 0, false});
+  wait();
+  EXPECT_EQ(cause(), "nothing");
+  wait();
+  EXPECT_EQ(group_.cause.culprit(), 2);
+  EXPECT_NE(cause().find("rank 2 has not sent it"), std::string::npos) << cause();
+}
+
+TEST_F(P2PDeadlines, EachRequestSparesAnew) {
+  recv(1);
+  const TimePoint first = matcher_.next_deadline();
+  p2p_now += seconds(5);
+  recv(1);
+  p2p_now = first;
+  matcher_.tick(p2p_now);
+  EXPECT_EQ(cause(), "nothing");
+  EXPECT_EQ(matcher_.next_deadline(), first + 2 * kAnswerTime);
+}
+
+/// Rank 1 can only wait for us.
+class P2PDeadlinesOfTwo : public P2PDeadlines {
+ protected:
+  P2PDeadlinesOfTwo() : P2PDeadlines({0, 0}) {}
+};
+
+TEST_F(P2PDeadlinesOfTwo, TheOtherRankIsNamedAtTheDeadline) {
+  recv(1);
+  wait();
+  EXPECT_EQ(p2p_now - TimePoint(std::chrono::hours(1)), seconds(10));
+  EXPECT_EQ(group_.cause.culprit(), 1);
 }
 
 }  // namespace
