@@ -104,7 +104,7 @@ std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
   Group& group = *op.group;
   if (op.timer.asked == TimePoint{}) {
     op.timer.asked = now;
-    // decisions E6: a process that answers nothing for 200 ms is the one to blame
+    // A process that answers nothing for 200 ms is the one to blame
     if (ping_other_hosts(op)) {
       op.timer.deadline = now + kAnswerTime;
       return std::nullopt;

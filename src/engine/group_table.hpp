@@ -26,7 +26,7 @@ struct GroupSpec {
 };
 
 /// The groups of this rank: which there are, in which slots of shared memory, and when a slot and
-/// the staging of a closed group may be used anew (E7). How a group breaks is not known here.
+/// the staging of a closed group may be used anew. How a group breaks is not known here.
 ///
 /// Threads: none; under the driver lock.
 class GroupTable {
