@@ -29,8 +29,10 @@ constexpr auto kSpinTime = microseconds(200);
 constexpr auto kShortPause = microseconds(50);
 constexpr auto kLongPause = microseconds(500);
 constexpr auto kLongWait = std::chrono::milliseconds(50);
-/// Time for MPI_Finalize if requests were abandoned.
+/// Time for MPI_Finalize if requests were abandoned, and for the others to leave broken groups.
 constexpr auto kFinalizeTime = std::chrono::seconds(5);
+/// For a call that has the lock, at the end of the process.
+constexpr auto kLockTime = std::chrono::seconds(1);
 
 void pause_for(microseconds time) noexcept {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(time);
@@ -120,9 +122,13 @@ void Driver::finalize(int status) noexcept {
   if (forks_ != base::fork_generation()) return;  // a forked child's exit: MPI is its parent's
   std::unique_lock lock(mutex_, std::defer_lock);
   // exit() in a signal handler may stand above a call that has the lock.
-  const auto given_up = steady_clock::now() + kFinalizeTime;
+  const auto given_up = steady_clock::now() + kLockTime;
   while (!lock.try_lock()) {
-    if (steady_clock::now() > given_up) return;
+    if (steady_clock::now() > given_up) {
+      ending_ = true;
+      finalized_.store(true, std::memory_order_relaxed);  // handles that end now must not lock
+      return;
+    }
     pause_for(kShortPause);
   }
   ending_ = true;
@@ -136,12 +142,15 @@ void Driver::finalize(int status) noexcept {
   }
   if (api_.finalized()) return;
   lock.lock();
+  const bool notes_work =
+      std::none_of(notes_.begin(), notes_.end(), [](const auto& one) { return one->broken(); });
+  const bool may_hang = has_abandoned_ || !idle() || !notes_work;
   std::chrono::nanoseconds timeout = kFinalizeTime;
   for (const auto& world : worlds_) {
     timeout = std::max(timeout, world->config().timeout);
     world->leave_all();
   }
-  if (has_abandoned_) {
+  if (may_hang) {
     // Other ranks may never do their part of the operations that MPI was given.
     try {
       std::thread([status] {
@@ -154,8 +163,10 @@ void Driver::finalize(int status) noexcept {
   }
   // MPI_Finalize may neither send what is left nor answer the others: with MPICH on UCX they would
   // wait for each other there for ever. So ranks wait for each other here, as they would there.
-  const TimePoint until = base::deadline_after(steady_clock::now(), timeout);
-  while (!may_finalize() && steady_clock::now() < until) {
+  const TimePoint begun = steady_clock::now();
+  const TimePoint until = base::deadline_after(begun, timeout);
+  for (TimePoint now = begun; now < until; now = steady_clock::now()) {
+    if (may_finalize(now < begun + kFinalizeTime)) break;
     progress(true);
     lock.unlock();
     pause_for(kShortPause);
@@ -214,11 +225,12 @@ void Driver::delete_ended_worlds() {
   });
 }
 
-bool Driver::may_finalize() const noexcept {
-  const bool sent =
-      std::all_of(notes_.begin(), notes_.end(), [](const auto& one) { return one->all_sent(); });
-  return sent && (has_abandoned_ || std::all_of(worlds_.begin(), worlds_.end(),
-                                                [](const auto& one) { return one->all_left(); }));
+bool Driver::may_finalize(bool broken_too) const noexcept {
+  return std::all_of(notes_.begin(), notes_.end(),
+                     [](const auto& one) { return one->all_sent(); }) &&
+         std::all_of(worlds_.begin(), worlds_.end(), [broken_too](const auto& one) {
+           return one->notes().broken() || one->all_left(broken_too);
+         });
 }
 
 bool Driver::idle() const noexcept {

@@ -92,8 +92,9 @@ class Driver {
   void finalize(int status) noexcept;
   void run() noexcept;
   [[nodiscard]] bool idle() const noexcept;
-  /// All notes were sent, and the other ranks have left all groups, too.
-  [[nodiscard]] bool may_finalize() const noexcept;
+  /// All notes were sent, and the other ranks have left all groups, too: `broken_too`, or only
+  /// those that are whole.
+  [[nodiscard]] bool may_finalize(bool broken_too) const noexcept;
   void delete_ended_worlds();
 
   Api& api_;
@@ -113,7 +114,7 @@ class Driver {
   std::atomic<int> callers_{0};  ///< that wait, and drive
   std::condition_variable wake_;
   bool needed_ = false;
-  bool ending_ = false;
+  std::atomic<bool> ending_{false};
   std::thread thread_;
 };
 

@@ -93,6 +93,7 @@ class Group {
   /// It has left, and its communicators are freed or kept for ever: a message that nobody receives
   /// must not reach a communicator that MPI gives the same number.
   [[nodiscard]] bool over() const noexcept { return gone_ && released_; }
+  [[nodiscard]] bool was_broken() const noexcept { return was_broken_; }
   /// They are freed.
   [[nodiscard]] bool freed() const noexcept { return freed_; }
 
@@ -156,6 +157,7 @@ class Group {
   bool leaves_later_ = false;
   Status fails_later_;
   bool gone_ = false;
+  bool was_broken_ = false;  ///< here when this rank left it, or for another rank
   bool released_ = false;
   bool freed_ = false;
   bool unfinished_ = false;  ///< MPI has not ended all that it was given

@@ -254,7 +254,7 @@ void Group::on_note(const Note& note, int from) {
   switch (note.kind) {
     case Note::Kind::broken:
       fail(cause_of(note, size()), false);
-      released_ = released_ || gone_;  // its sender never tells that it has left
+      was_broken_ = true;
       return;
     case Note::Kind::left:
       left_[rank] = {note.seq, std::chrono::steady_clock::now()};
@@ -284,18 +284,15 @@ void Group::leave() {
   }
   tidy();
   queue_.clear();
-  if (cause_.ok()) {
-    cause_ = gone;
-    Note note;
-    note.kind = Note::Kind::left;
-    note.group = id();
-    note.seq = seq_;
-    for (int rank = 0; rank < size(); ++rank) {
-      note.messages = sent_[static_cast<std::size_t>(rank)];
-      if (rank != this->rank()) world_.send(world_rank(rank), note);
-    }
-  } else if (size() > 1) {
-    released_ = true;  // broken: messages may be on their way for ever
+  was_broken_ = !cause_.ok();
+  if (!was_broken_) cause_ = gone;
+  Note note;
+  note.kind = Note::Kind::left;
+  note.group = id();
+  note.seq = seq_;
+  for (int rank = 0; rank < size(); ++rank) {
+    note.messages = sent_[static_cast<std::size_t>(rank)];
+    if (rank != this->rank()) world_.send(world_rank(rank), note);
   }
   gone_ = true;
   free_communicators();
@@ -303,17 +300,20 @@ void Group::leave() {
 
 void Group::free_communicators() {
   if (released_) return;
-  if (!spec_.made || unfinished_) {
+  if (!spec_.made) {
     released_ = true;
     return;
   }
+  bool arrived = true;
   for (int rank = 0; rank < size(); ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     if (rank != this->rank() && !left_[at]) return;  // later
     const std::uint64_t sent = rank == this->rank() ? sent_[at] : sent_us_[at];
-    released_ = released_ || sent != received_[at];
+    arrived = arrived && sent == received_[at];
   }
-  if (std::exchange(released_, true)) return;
+  released_ = true;
+  // Messages may be on their way for ever.
+  if (!arrived || was_broken_ || unfinished_) return;
   freed_ = place_.api.free(spec_.data) == 0;
   freed_ = place_.api.free(spec_.compare) == 0 && freed_;
 }

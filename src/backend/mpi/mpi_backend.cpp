@@ -238,7 +238,7 @@ int MpiBackend::source(std::uint64_t ticket) noexcept {
 }
 
 int MpiBackend::release(std::uint64_t ticket) noexcept {
-  if (forked() || ticket == kBarred) return -1;
+  if (forked() || driver_.finalized() || ticket == kBarred) return -1;
   return driver_.with([&] { return group_->release(ticket); });
 }
 

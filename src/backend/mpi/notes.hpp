@@ -59,6 +59,8 @@ class Notes {
   void remove(std::uint64_t id) noexcept { groups_.erase(id); }
   /// Begins to send; `progress` ends it. `to`: a rank of the communicator.
   void send(int to, const Note& note) noexcept;
+  /// MPI has failed: no note is sent or received any more.
+  [[nodiscard]] bool broken() const noexcept { return broken_; }
   [[nodiscard]] bool all_sent() const noexcept { return sent_.empty() || broken_; }
   /// Gives notes that have arrived to their groups, and frees those that were sent.
   void progress();
@@ -84,8 +86,8 @@ class Notes {
   std::unique_ptr<Note> incoming_ = std::make_unique<Note>();
   Request receiving_{};
   bool receives_ = false;
-  bool broken_ = false;  ///< MPI has failed: no more notes
-  bool asked_ = false;   ///< a question was sent or answered, so an answer may be under way
+  bool broken_ = false;
+  bool asked_ = false;  ///< a question was sent or answered, so an answer may be under way
 };
 
 /// A note that tells a cause.

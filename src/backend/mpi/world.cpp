@@ -40,8 +40,10 @@ void World::leave_all() {
   for (const auto& group : groups_) group->leave();
 }
 
-bool World::all_left() const noexcept {
-  return std::all_of(groups_.begin(), groups_.end(), [](const auto& one) { return one->over(); });
+bool World::all_left(bool broken_too) const noexcept {
+  return std::all_of(groups_.begin(), groups_.end(), [broken_too](const auto& one) {
+    return one->over() || (!broken_too && one->was_broken());
+  });
 }
 
 bool World::idle() const noexcept {

@@ -38,7 +38,8 @@ class World {
   void progress(bool look);
   /// The process ends: leaves all groups. They stay, since handles and threads may hold them.
   void leave_all();
-  [[nodiscard]] bool all_left() const noexcept;  ///< by the other ranks, too
+  /// Whether the other ranks have left its groups, too: `broken_too`, or only those that are whole.
+  [[nodiscard]] bool all_left(bool broken_too) const noexcept;
   /// Nothing of it runs.
   [[nodiscard]] bool idle() const noexcept;
   /// Its last handle is gone. It may be deleted when it is `over`.

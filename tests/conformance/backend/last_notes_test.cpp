@@ -10,6 +10,11 @@
 namespace tutti::test {
 namespace {
 
+TEST(MpiRanks, EndThoughTheirGroupIsBroken) {
+  ProcessGroup world = launched_world("mpi");
+  if (world.rank() == 0) world.abort("it is a test");
+}
+
 TEST(MpiRanks, EndThoughTheirLastNotesOpenConnections) {
   ProcessGroup world = launched_world("mpi");
   std::vector<int> even;
