@@ -233,8 +233,9 @@ TEST(BenchCommand, MeasuresOursOnAnMpiBesideThatMpi) {
   fs::remove(path);
   ASSERT_EQ(json.at("points").size(), 3U);
   for (const auto& point : json.at("points")) {
+    // Of a library that is hopelessly slow at first, as on a busy machine, one round is measured.
     for (const std::string ours : {"tutti", "unchecked"})
-      EXPECT_EQ(point.at("libraries").at(ours).at("us_per_round").size(), 2U) << point;
+      EXPECT_GE(point.at("libraries").at(ours).at("us_per_round").size(), 1U) << point;
     if (!HAS_OPENMPI_WORKER) continue;
     EXPECT_EQ(point.at("best_peer"), "openmpi");
     EXPECT_GT(point.at("ratio").get<double>(), 0);
