@@ -7,7 +7,7 @@
 The numbers are those of `enum class Kind` (include/tutti/collective.hpp), all else the rows of kKindTraits
 (include/tutti/kinds.hpp). check_docs.py looks that the pages have these tables, that every place of an operation
 (PLACES) has each kind, and that docs/algorithms.md names each algorithm of src/plan/select.cpp. stubs.py reads the
-rows, too; the plug-in for torch has a table of its own, which does not compile without a kind (torch/src/operations.hpp).
+rows, too.
 """
 
 import argparse

@@ -17,8 +17,8 @@ std::vector<TensorView> chosen(const std::vector<TensorView>& views,
   return some;
 }
 
-void check_counterparts(std::size_t outputs, std::size_t inputs, const TorchOperation& operation) {
-  TORCH_CHECK_VALUE(outputs == inputs && inputs > 0, "tutti: ", operation.name, ": ", outputs,
+void check_counterparts(std::size_t outputs, std::size_t inputs, const char* operation) {
+  TORCH_CHECK_VALUE(outputs == inputs && inputs > 0, "tutti: ", operation, ": ", outputs,
                     " outputs do not fit to ", inputs, " inputs");
 }
 
@@ -26,12 +26,13 @@ void check_counterparts(std::size_t outputs, std::size_t inputs, const TorchOper
 
 TorchWork ProcessGroupTutti::allreduce_coalesced(std::vector<at::Tensor>& tensors,
                                                  const c10d::AllreduceCoalescedOptions& options) {
-  static constexpr TorchOperation kThis = torch_operation("all_reduce_coalesced");
-  TORCH_CHECK_VALUE(!tensors.empty(), "tutti: ", kThis.name, ": the list of tensors is empty");
-  const std::vector<TensorView> views = views_of(tensors, kThis);
-  const Reduction how = reduction_of(options.reduceOp, kThis);
+  constexpr const char* kName = "all_reduce_coalesced";
+  TORCH_CHECK_VALUE(!tensors.empty(), "tutti: ", kName, ": the list of tensors is empty");
+  const std::vector<TensorView> views = views_to_reduce(tensors, kName);
+  const Reduction how = reduction_of(options.reduceOp, kName);
   return run_each(
-      kThis.on(tensors, tensors), options.asyncOp, [&](ProcessGroup& group, const auto& add) {
+      {OpType::ALLREDUCE_COALESCED, "tutti:all_reduce", tensors, tensors}, options.asyncOp,
+      [&](ProcessGroup& group, const auto& add) {
         for (const auto& positions : by_dtype(tensors)) {
           add(group.all_reduce_coalesced(
               chosen(views, positions),
@@ -43,15 +44,15 @@ TorchWork ProcessGroupTutti::allreduce_coalesced(std::vector<at::Tensor>& tensor
 TorchWork ProcessGroupTutti::allgather_coalesced(std::vector<std::vector<at::Tensor>>& outputs,
                                                  std::vector<at::Tensor>& inputs,
                                                  const c10d::AllgatherOptions& options) {
-  static constexpr TorchOperation kThis = torch_operation("all_gather_coalesced");
-  TORCH_CHECK_VALUE(outputs.size() == static_cast<std::size_t>(getSize()), "tutti: ", kThis.name,
-                    ": ", outputs.size(), " lists of outputs are given for ", getSize(), " ranks");
-  const std::vector<TensorView> from = views_of(inputs, kThis);
+  constexpr const char* kName = "all_gather_coalesced";
+  TORCH_CHECK_VALUE(outputs.size() == static_cast<std::size_t>(getSize()), "tutti: ", kName, ": ",
+                    outputs.size(), " lists of outputs are given for ", getSize(), " ranks");
+  const std::vector<TensorView> from = views_to_move(inputs, kName);
   std::vector<std::vector<TensorView>> to;
-  Operation operation = kThis.on(inputs);
+  Operation operation{OpType::ALLGATHER_COALESCED, "tutti:all_gather", inputs};
   for (const std::vector<at::Tensor>& list : outputs) {
-    check_counterparts(list.size(), inputs.size(), kThis);
-    to.push_back(views_of(list, kThis));
+    check_counterparts(list.size(), inputs.size(), kName);
+    to.push_back(views_to_move(list, kName));
     operation.outputs.insert(operation.outputs.end(), list.begin(), list.end());
   }
   return run_each(std::move(operation), options.asyncOp, [&](ProcessGroup& group, const auto& add) {
@@ -69,12 +70,12 @@ TorchWork ProcessGroupTutti::allgather_coalesced(std::vector<std::vector<at::Ten
 TorchWork ProcessGroupTutti::allgather_into_tensor_coalesced(
     std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
     const c10d::AllgatherOptions& options) {
-  static constexpr TorchOperation kThis = torch_operation("all_gather_into_tensor_coalesced");
-  check_counterparts(outputs.size(), inputs.size(), kThis);
-  const std::vector<TensorView> to = views_of(outputs, kThis);
-  const std::vector<TensorView> from = views_of(inputs, kThis);
-  return run_each(kThis.on(inputs, outputs), options.asyncOp,
-                  [&](ProcessGroup& group, const auto& add) {
+  constexpr const char* kName = "all_gather_into_tensor_coalesced";
+  check_counterparts(outputs.size(), inputs.size(), kName);
+  const std::vector<TensorView> to = views_to_move(outputs, kName);
+  const std::vector<TensorView> from = views_to_move(inputs, kName);
+  return run_each({OpType::ALLGATHER_COALESCED, "tutti:all_gather", inputs, outputs},
+                  options.asyncOp, [&](ProcessGroup& group, const auto& add) {
                     for (const auto& positions : by_dtype(inputs)) {
                       add(group.all_gather_coalesced(chosen(to, positions), chosen(from, positions),
                                                      {.timeout = timeout_of(options.timeout)}));
@@ -85,13 +86,14 @@ TorchWork ProcessGroupTutti::allgather_into_tensor_coalesced(
 TorchWork ProcessGroupTutti::reduce_scatter_tensor_coalesced(
     std::vector<at::Tensor>& outputs, std::vector<at::Tensor>& inputs,
     const c10d::ReduceScatterOptions& options) {
-  static constexpr TorchOperation kThis = torch_operation("reduce_scatter_tensor_coalesced");
-  check_counterparts(outputs.size(), inputs.size(), kThis);
-  const std::vector<TensorView> to = views_of(outputs, kThis);
-  const std::vector<TensorView> from = views_of(inputs, kThis);
-  const Reduction how = reduction_of(options.reduceOp, kThis);
+  constexpr const char* kName = "reduce_scatter_tensor_coalesced";
+  check_counterparts(outputs.size(), inputs.size(), kName);
+  const std::vector<TensorView> to = views_to_reduce(outputs, kName);
+  const std::vector<TensorView> from = views_to_reduce(inputs, kName);
+  const Reduction how = reduction_of(options.reduceOp, kName);
   return run_each(
-      kThis.on(inputs, outputs), options.asyncOp, [&](ProcessGroup& group, const auto& add) {
+      {OpType::REDUCE_SCATTER_TENSOR_COALESCED, "tutti:reduce_scatter", inputs, outputs},
+      options.asyncOp, [&](ProcessGroup& group, const auto& add) {
         for (const auto& positions : by_dtype(inputs)) {
           add(group.reduce_scatter_coalesced(
               chosen(to, positions), chosen(from, positions),

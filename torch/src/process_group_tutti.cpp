@@ -38,30 +38,26 @@ void ProcessGroupTutti::give_up_batch() {
 }
 
 TorchWork ProcessGroupTutti::send(std::vector<at::Tensor>& tensors, int to, int tag) {
-  static constexpr TorchOperation kThis = torch_operation("send");
-  const TensorView view = view_of(single(tensors, kThis), kThis);
-  return run(kThis.on(tensors, tensors), false,
+  const TensorView view = view_to_move(single(tensors, "send"), "send");
+  return run({OpType::SEND, "tutti:send", tensors, tensors}, false,
              [&](ProcessGroup& group) { return group.isend(view, to, {.tag = tag}); });
 }
 
 TorchWork ProcessGroupTutti::recv(std::vector<at::Tensor>& tensors, int from, int tag) {
-  static constexpr TorchOperation kThis = torch_operation("recv");
   TORCH_CHECK_VALUE(from >= 0, "tutti: recv: the sender must be a rank of the group, not ", from);
-  const TensorView view = view_of(single(tensors, kThis), kThis);
-  return run(kThis.on(tensors, tensors), false,
+  const TensorView view = view_to_move(single(tensors, "recv"), "recv");
+  return run({OpType::RECV, "tutti:recv", tensors, tensors}, false,
              [&](ProcessGroup& group) { return group.irecv(view, from, {.tag = tag}); });
 }
 
 TorchWork ProcessGroupTutti::recvAnysource(std::vector<at::Tensor>& tensors, int tag) {
-  static constexpr TorchOperation kThis = torch_operation("recv from any source");
-  const TensorView view = view_of(single(tensors, kThis), kThis);
-  return run(kThis.on(tensors, tensors), false,
+  const TensorView view = view_to_move(single(tensors, "recv"), "recv");
+  return run({OpType::RECVANYSOURCE, "tutti:recvAnySource", tensors, tensors}, false,
              [&](ProcessGroup& group) { return group.irecv(view, any_source, {.tag = tag}); });
 }
 
 TorchWork ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
-  static constexpr TorchOperation kThis = torch_operation("barrier");
-  return run(kThis.on(), options.asyncOp, [&](ProcessGroup& group) {
+  return run({OpType::BARRIER, "tutti:barrier"}, options.asyncOp, [&](ProcessGroup& group) {
     return group.barrier({.timeout = timeout_of(options.timeout)});
   });
 }

@@ -7,6 +7,7 @@
 
 namespace tutti::torch_plugin {
 
+using c10d::OpType;
 using TorchWork = c10::intrusive_ptr<c10d::Work>;
 
 template <class Start>

@@ -14,11 +14,11 @@ namespace {
 
 using Limit = std::optional<std::chrono::nanoseconds>;
 
-/// The tensors of all ranks: one row for each.
+/// What every rank has: one row for each.
 at::Tensor rows_of_all(ProcessGroup& group, const at::Tensor& mine, const Limit& timeout) {
   at::Tensor all = at::empty({group.size(), mine.numel()}, mine.options());
   group
-      .all_gather(view_of(all, kSparseAllReduce), view_of(mine, kSparseAllReduce),
+      .all_gather(view_to_move(all, "all_reduce"), view_to_move(mine, "all_reduce"),
                   {.timeout = timeout})
       .wait();
   return all;
@@ -33,8 +33,8 @@ at::Tensor blocks_of_all(ProcessGroup& group, const at::Tensor& mine, const at::
     shape[static_cast<std::size_t>(dim)] = lengths[r].item<std::int64_t>();
     blocks.push_back(at::empty(shape, mine.options()));
   }
-  const std::vector<TensorView> views = views_of(blocks, kSparseAllReduce);
-  group.all_gather(std::span(views), view_of(mine, kSparseAllReduce), {.timeout = timeout}).wait();
+  const std::vector<TensorView> views = views_to_move(blocks, "all_reduce");
+  group.all_gather(std::span(views), view_to_move(mine, "all_reduce"), {.timeout = timeout}).wait();
   return at::cat(blocks, dim);
 }
 
@@ -42,7 +42,7 @@ at::Tensor blocks_of_all(ProcessGroup& group, const at::Tensor& mine, const at::
 
 TorchWork ProcessGroupTutti::allreduce_sparse(std::vector<at::Tensor>& tensors,
                                               const c10d::AllreduceOptions& options) {
-  const at::Tensor& tensor = single(tensors, kSparseAllReduce);
+  const at::Tensor& tensor = single(tensors, "all_reduce");
   TORCH_CHECK_VALUE(tensor.layout() == at::kSparse, "tutti: all_reduce: the tensor is ",
                     tensor.layout(), "; of the sparse layouts torch.sparse_coo is taken");
   TORCH_CHECK_VALUE(tensor.device().is_cpu(), "tutti: all_reduce: the tensor is on ",
@@ -67,8 +67,9 @@ TorchWork ProcessGroupTutti::allreduce_sparse(std::vector<at::Tensor>& tensors,
         blocks_of_all(group, ours.indices().contiguous(), lengths, 1, timeout);
     const at::Tensor values = blocks_of_all(group, ours.values().contiguous(), lengths, 0, timeout);
     tensor.copy_(at::sparse_coo_tensor(indices, values, ours.sizes()).coalesce());
-    auto work = c10::make_intrusive<WorkTutti>(getRank(), kSparseAllReduce.on(tensors, tensors),
-                                               ++sequence_);
+    auto work = c10::make_intrusive<WorkTutti>(
+        getRank(), Operation{OpType::_ALLREDUCE_SPARSE, "tutti:all_reduce", tensors, tensors},
+        ++sequence_);
     (void)work->isCompleted();
     if (CompletionHook* const hook = watching_.load()) hook->watch(*work, began);
     return work;

@@ -46,13 +46,13 @@ std::optional<DType> as_wide_as(at::ScalarType type) noexcept {
   }
 }
 
-void check(const at::Tensor& tensor, const TorchOperation& operation) {
-  TORCH_CHECK_VALUE(tensor.defined(), "tutti: ", operation.name, ": a tensor is undefined");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "tutti: ", operation.name, ": the tensor is on ",
+void check(const at::Tensor& tensor, const char* operation) {
+  TORCH_CHECK_VALUE(tensor.defined(), "tutti: ", operation, ": a tensor is undefined");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "tutti: ", operation, ": the tensor is on ",
                     tensor.device(), ", and this backend takes CPU tensors");
-  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "tutti: ", operation.name, ": the tensor is ",
+  TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "tutti: ", operation, ": the tensor is ",
                     tensor.layout(), "; in torch.distributed only all_reduce takes sparse ones");
-  TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "tutti: ", operation.name,
+  TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "tutti: ", operation,
                     ": the tensor is a conjugated or negated view; call resolve_conj() and "
                     "resolve_neg() first");
 }
@@ -78,56 +78,71 @@ struct Layout {
   }
 };
 
-TensorView view_as(const at::Tensor& tensor, DType dtype, const TorchOperation& operation) {
+TensorView view_as(const at::Tensor& tensor, DType dtype, const char* operation) {
   if (tensor.is_contiguous()) {
     return {tensor.data_ptr(), dtype, static_cast<std::size_t>(tensor.numel())};
   }
   const Layout layout(tensor);
-  TORCH_CHECK_VALUE(layout.sizes.size() <= static_cast<std::size_t>(kMaxDims),
-                    "tutti: ", operation.name, ": the tensor has strides in ", layout.sizes.size(),
+  TORCH_CHECK_VALUE(layout.sizes.size() <= static_cast<std::size_t>(kMaxDims), "tutti: ", operation,
+                    ": the tensor has strides in ", layout.sizes.size(),
                     " dimensions, and at most ", kMaxDims, " are taken; call contiguous() first");
   return {tensor.data_ptr(), dtype, std::span(layout.sizes), std::span(layout.strides)};
 }
 
 }  // namespace
 
-TensorView view_of(const at::Tensor& tensor, const TorchOperation& operation) {
+TensorView view_to_reduce(const at::Tensor& tensor, const char* operation) {
   check(tensor, operation);
-  std::optional<DType> dtype = dtype_of(tensor.scalar_type());
-  if (!dtype && !operation.reduces()) dtype = as_wide_as(tensor.scalar_type());
-  TORCH_CHECK_TYPE(dtype.has_value(), "tutti: ", operation.name, ": ",
-                   operation.reduces() ? "values" : "tensors", " of ", tensor.scalar_type(),
-                   operation.reduces() ? " cannot be combined" : " cannot be sent");
+  const std::optional<DType> dtype = dtype_of(tensor.scalar_type());
+  TORCH_CHECK_TYPE(dtype.has_value(), "tutti: ", operation, ": values of ", tensor.scalar_type(),
+                   " cannot be combined");
   return view_as(tensor, *dtype, operation);
 }
 
-std::vector<TensorView> views_of(const std::vector<at::Tensor>& tensors,
-                                 const TorchOperation& operation) {
+TensorView view_to_move(const at::Tensor& tensor, const char* operation) {
+  check(tensor, operation);
+  std::optional<DType> dtype = dtype_of(tensor.scalar_type());
+  if (!dtype) dtype = as_wide_as(tensor.scalar_type());
+  TORCH_CHECK_TYPE(dtype.has_value(), "tutti: ", operation, ": tensors of ", tensor.scalar_type(),
+                   " cannot be sent");
+  return view_as(tensor, *dtype, operation);
+}
+
+std::vector<TensorView> views_to_reduce(const std::vector<at::Tensor>& tensors,
+                                        const char* operation) {
   std::vector<TensorView> views;
   views.reserve(tensors.size());
-  for (const at::Tensor& tensor : tensors) views.push_back(view_of(tensor, operation));
+  for (const at::Tensor& tensor : tensors) views.push_back(view_to_reduce(tensor, operation));
   return views;
 }
 
-const at::Tensor& single(const std::vector<at::Tensor>& tensors, const TorchOperation& operation) {
-  TORCH_CHECK_VALUE(tensors.size() == 1, "tutti: ", operation.name, ": one tensor is wanted, ",
+std::vector<TensorView> views_to_move(const std::vector<at::Tensor>& tensors,
+                                      const char* operation) {
+  std::vector<TensorView> views;
+  views.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) views.push_back(view_to_move(tensor, operation));
+  return views;
+}
+
+const at::Tensor& single(const std::vector<at::Tensor>& tensors, const char* operation) {
+  TORCH_CHECK_VALUE(tensors.size() == 1, "tutti: ", operation, ": one tensor is wanted, ",
                     tensors.size(), " are given");
   return tensors.front();
 }
 
 const std::vector<at::Tensor>& one_per_rank(const std::vector<std::vector<at::Tensor>>& lists,
-                                            int size, const TorchOperation& operation) {
-  TORCH_CHECK_VALUE(lists.size() == 1, "tutti: ", operation.name,
-                    ": one list of tensors is wanted, ", lists.size(), " are given");
-  TORCH_CHECK_VALUE(lists.front().size() == static_cast<std::size_t>(size),
-                    "tutti: ", operation.name, ": the list has ", lists.front().size(),
+                                            int size, const char* operation) {
+  TORCH_CHECK_VALUE(lists.size() == 1, "tutti: ", operation, ": one list of tensors is wanted, ",
+                    lists.size(), " are given");
+  TORCH_CHECK_VALUE(lists.front().size() == static_cast<std::size_t>(size), "tutti: ", operation,
+                    ": the list has ", lists.front().size(),
                     " tensors; it must have one for each "
                     "of the ",
                     size, " ranks");
   return lists.front();
 }
 
-Reduction reduction_of(const c10d::ReduceOp& op, const TorchOperation& operation) {
+Reduction reduction_of(const c10d::ReduceOp& op, const char* operation) {
   switch (op) {
     case c10d::ReduceOp::SUM: return {ReduceOp::sum};
     case c10d::ReduceOp::AVG: return {ReduceOp::avg};
@@ -139,21 +154,20 @@ Reduction reduction_of(const c10d::ReduceOp& op, const TorchOperation& operation
     case c10d::ReduceOp::BXOR: return {ReduceOp::bxor};
     case c10d::ReduceOp::PREMUL_SUM: {
       const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
-      TORCH_CHECK_VALUE(given != nullptr, "tutti: ", operation.name,
-                        ": PREMUL_SUM without a factor");
+      TORCH_CHECK_VALUE(given != nullptr, "tutti: ", operation, ": PREMUL_SUM without a factor");
       if (!given->tensor_factor.defined()) return {ReduceOp::premul_sum, given->double_factor};
-      TORCH_CHECK_TYPE(!given->tensor_factor.is_complex(), "tutti: ", operation.name,
+      TORCH_CHECK_TYPE(!given->tensor_factor.is_complex(), "tutti: ", operation,
                        ": the factor of PREMUL_SUM must be real");
       return {ReduceOp::premul_sum, given->tensor_factor.item<double>()};
     }
     default:
-      TORCH_CHECK_VALUE(false, "tutti: ", operation.name, ": there is no reduce op ",
+      TORCH_CHECK_VALUE(false, "tutti: ", operation, ": there is no reduce op ",
                         static_cast<int>(op.op_));
   }
 }
 
-int root_of(std::int64_t rank, const TorchOperation& operation) {
-  TORCH_CHECK_VALUE(std::in_range<int>(rank), "tutti: ", operation.name,
+int root_of(std::int64_t rank, const char* operation) {
+  TORCH_CHECK_VALUE(std::in_range<int>(rank), "tutti: ", operation,
                     ": the root must be a rank of the group, not ", rank);
   return static_cast<int>(rank);
 }

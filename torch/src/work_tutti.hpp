@@ -13,13 +13,19 @@
 #include <tutti/error.hpp>
 #include <tutti/work.hpp>
 
-#include "operations.hpp"
-
 namespace tutti::torch_plugin {
 
 /// True while this thread runs what is chained to a future. Until it returns, no other future
 /// completes on the progress thread.
 [[nodiscard]] bool in_chain() noexcept;
+
+/// What c10d shall know of an operation beside its end.
+struct Operation {
+  c10d::OpType type = c10d::OpType::UNKNOWN;
+  const char* title = nullptr;  ///< for the profiler
+  std::vector<at::Tensor> inputs = {};
+  std::vector<at::Tensor> outputs = {};  ///< the result, and the value of the future
+};
 
 /// Operations that c10d sees as one. It owns their tensors until they are done, even if nobody
 /// holds it any more. Any thread may wait, poll or ask for the future.
