@@ -208,14 +208,15 @@ def test_tensors_that_mpi_still_uses_stay(tmp_path):
         import torch.distributed as dist
         import tutti.torch
 
-        dist.init_process_group("tutti", "mpi://", timedelta(seconds=1))
+        dist.init_process_group("tutti", "mpi://")
         rank = dist.get_rank()
+        group = dist.new_group(timeout=timedelta(seconds=1))
         dist.barrier()
         if rank == 0:
             array = np.empty(1 << 28, dtype=np.uint8)  # more than MPI sends before there is a recv
             memory = weakref.ref(array)
             try:
-                dist.send(torch.from_numpy(array), 1)
+                dist.send(torch.from_numpy(array), 1, group)
                 raise SystemExit("no error")
             except dist.DistBackendError as problem:
                 assert "keep them until the process ends" in str(problem)
@@ -223,7 +224,7 @@ def test_tensors_that_mpi_still_uses_stay(tmp_path):
             assert memory() is not None
         else:
             try:
-                dist.recv(torch.empty(1), 0, tag=1)
+                dist.recv(torch.empty(1), 0, group, tag=1)
                 raise SystemExit("no error")
             except dist.DistBackendError:
                 pass
