@@ -157,7 +157,7 @@ Agreement::Cause Agreement::differs(Op& op, int other, const CallCode& theirs, s
   return cause_of(group, other, &agreed, seq);
 }
 
-/// What a pair of ranks exchanges is compared where the bytes meet.
+/// Sizes between a pair of ranks are compared where the bytes meet.
 Status Agreement::splits_differ(const Op& op, int rank, const transport::DataFrame& data) const {
   const Group& group = *op.group;
   const std::uint64_t expected = op.streams[rank].receive_end() / op.plan->binding.element;
@@ -166,7 +166,7 @@ Status Agreement::splits_differ(const Op& op, int rank, const transport::DataFra
                     " sends " + std::to_string(data.call[2]) + " elements to " +
                     name_of(world_, group, group.rank) + ", which expects " +
                     std::to_string(expected) +
-                    ". What a rank sends another must be what that one expects from it; the "
+                    ". A rank must send another what that one expects from it; the "
                     "group is broken, make a new one.");
 }
 

@@ -15,7 +15,7 @@
 
 namespace tutti::engine {
 
-/// What ranks agree about beyond the lines and the heads of frames, which each step compares by
+/// Compares calls beyond the lines and the heads of frames, which each step compares by
 /// itself: strict agreement between hosts, calls that are compared now and then, and which calls
 /// differ where a difference lies further back. It gives the cause and breaks nothing.
 ///

@@ -4,7 +4,7 @@
 
 namespace tutti::engine {
 
-/// What an operation has agreed about beyond lines and the heads of frames (Agreement).
+/// The agreement of an operation beyond lines and the heads of frames (Agreement).
 struct AgreementState {
   bool strict = false;           ///< tokens go round before anything is written
   bool token_sent = false;       ///< the token of the round that is not complete has gone out

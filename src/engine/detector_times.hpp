@@ -18,7 +18,7 @@ inline constexpr auto kPingAfter = std::chrono::milliseconds(40);
 /// when the network is cut: that is to be told within Config::link_timeout and 1 s.
 inline constexpr auto kPingAgain = std::chrono::milliseconds(200);
 
-/// Who is asked for its last calls has so long to answer.
+/// A rank that is asked for its last calls has so long to answer.
 inline constexpr auto kHistoryTime = std::chrono::seconds(2);
 
 [[nodiscard]] inline std::string seconds_text(std::chrono::nanoseconds duration) {

@@ -125,7 +125,7 @@ bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
   return true;
 }
 
-/// What the caller need not keep until the operation is done.
+/// Copies the details that the caller need not keep until the operation is done.
 void Engine::take_details(Op& op, const Details* details) {
   op.call.details = nullptr;
   op.detailed = details != nullptr;

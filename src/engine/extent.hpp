@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kSplits = ~std::uint64_t{0};
 /// How many elements a call is about, as one rank sees it.
 struct Extent {
   DType dtype = DType::uint8;
-  /// What all ranks must agree about: elements of the whole operation (Layout::same, uneven
+  /// All ranks must agree about it: elements of the whole operation (Layout::same, uneven
   /// blocks), of a block, or kSplits.
   std::uint64_t agreed = 0;
   std::uint64_t digest = 0;  ///< of the numbers of uneven blocks, or of several tensors; else 0

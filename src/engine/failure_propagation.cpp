@@ -136,7 +136,7 @@ void FailurePropagation::tell_remote(Group& group, const Status& cause) {
   }
 }
 
-/// What a break word (see claim) and the note of its reporter say.
+/// The cause that a break word (see claim) and the note of its reporter tell.
 Status FailurePropagation::cause_of(Group& group, std::uint64_t word) const {
   const auto reporter = static_cast<int>(word >> 16 & 0xffff);
   std::string text = "group '" + group.name + "' was broken by another rank";
@@ -190,7 +190,7 @@ bool FailurePropagation::has_given_up(Group& group, Member& member) {
   // acquire: pairs with GroupTable::settle.
   if (!has_closed(*member.block)) return false;
   if (hear_of_break(group)) return false;  // it may have closed the group for that
-  // What it had sent lies in its ring before that word. A pass takes a part of a full one, and
+  // Its frames lie in its ring before that word. A pass takes a part of a full one, and
   // some 20 take the longest.
   for (int pass = 0; pass < 64 && channel_.take_in(member.global); ++pass) {
   }
@@ -228,7 +228,7 @@ bool FailurePropagation::break_if_aborted_early(Group& group) {
   return true;
 }
 
-/// What finds no memory is tried again at the next pass.
+/// A frame that finds no memory is tried again at the next pass.
 void FailurePropagation::try_tell_remote(Group& group, const Status& cause) noexcept {
   try {
     group.untold = false;

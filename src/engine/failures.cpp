@@ -7,7 +7,7 @@
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 
-// What becomes of operations when a group breaks, and which groups break when a rank is lost.
+// Ends operations when a group breaks, and breaks groups when a rank is lost.
 namespace tutti::engine {
 
 void Engine::break_group(Group& group, const Status& cause) noexcept {
@@ -41,7 +41,7 @@ void Engine::end_all(Group& group) noexcept {
 
 void Engine::local_peer_died(int local_index) noexcept {
   transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(local_index)];
-  // What it had published or sent whole still counts; a pass takes a part of a full ring, and
+  // All that it had published or sent whole still counts; a pass takes a part of a full ring, and
   // some 20 take the longest one.
   for (int pass = 0; pass < 64 && progress(); ++pass) {
   }

@@ -25,7 +25,7 @@ class FrameBuffers {
   FrameBuffers();
   /// size_for(bytes) bytes, whatever is in them.
   [[nodiscard]] std::vector<std::byte> take(std::size_t bytes);
-  /// For the next one who takes. What is of another size is given to the system.
+  /// For the next call of `take`. A buffer of another size is given to the system.
   void give(std::vector<std::byte> buffer) noexcept;
 
  private:

@@ -11,7 +11,8 @@
 
 namespace tutti::engine {
 
-/// What came from one peer before it can be used, oldest first, and how much memory it takes.
+/// Frames that came from one peer before they can be used, oldest first, and how much memory it
+/// takes.
 class HeldFrames {
  public:
   struct Frame {
@@ -23,7 +24,7 @@ class HeldFrames {
   /// Of each frame, whatever it holds: itself, and its share of what std::deque does not use of its
   /// blocks.
   static constexpr std::size_t kBookkeeping = sizeof(Frame) + 24;
-  /// What a frame with this head takes while it is held, all in all.
+  /// Memory that a frame with this head takes while it is held, all in all.
   [[nodiscard]] static constexpr std::size_t memory_of(
       const transport::FrameHeader& header) noexcept {
     const std::size_t bytes = header.payload_bytes;

@@ -34,7 +34,7 @@ bool must_hear(const Op& op, int rank) noexcept {
   return op.plan->splits || stream.receive_end() > 0;  // who has nothing for us sends nothing
 }
 
-/// What an await_recv step waits for from this rank.
+/// True if this rank has sent all that an await_recv step waits for.
 bool has_received(const Op& op, const Step& step, int rank) noexcept {
   const Stream& stream = op.streams[rank];
   if (op.plan->splits && !stream.heard) return false;

@@ -22,12 +22,12 @@ namespace {
 constexpr std::size_t kControlQueue = 4096;
 // A larger frame that is held keeps the buffer into which it came; a smaller one is copied.
 constexpr std::size_t kCopied = std::size_t{16} * 1024;
-// What may be held of one peer, in bytes of memory with the bookkeeping of each frame: so much at
-// any time, and so much more for each operation with messages that runs here. A peer that keeps to
-// the rules stays below, whatever the sizes of its frames: eager frames take at most 9 times
-// what they count, of an operation that we have not begun there are three control frames at most
-// (want, credit, token) from each of those that the peer has under way, and of one that runs here
-// no more is held than comes without credit for its receives.
+// Bound of the frames held of one peer, in bytes of memory with the bookkeeping of each frame: so
+// much at any time, and so much more for each operation with messages that runs here. A peer that
+// keeps to the rules stays below, whatever the sizes of its frames: eager frames take at most 9
+// times what they count, of an operation that we have not begun there are three control frames at
+// most (want, credit, token) from each of those that the peer has under way, and of one that runs
+// here no more is held than comes without credit for its receives.
 constexpr std::size_t kMostHeld = std::size_t{16} << 20;
 constexpr std::size_t kMostHeldOfEach = std::size_t{1} << 20;
 constexpr std::size_t kMostPerByte = 9;
@@ -282,7 +282,7 @@ FrameOwner* MessageChannel::take_owner(int peer) noexcept {
 void MessageChannel::keep(int peer, const FrameHeader& header) {
   Peer& from = at(peer);
   std::vector<std::byte> data;
-  // What it takes is counted by size_for (HeldFrames::memory_of).
+  // Its memory is counted by size_for (HeldFrames::memory_of).
   if (header.payload_bytes > kCopied &&
       from.buffer.size() == FrameBuffers::size_for(header.payload_bytes)) {
     data = std::exchange(from.buffer, {});

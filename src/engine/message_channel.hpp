@@ -88,7 +88,7 @@ class MessageChannel final : public ControlChannel {
   void operation_ended() noexcept { --operations_; }
   [[nodiscard]] int operations() const noexcept { return operations_; }
   void post_send(StreamState& state, int rank, Stream::Post post, std::uint64_t bytes);
-  /// What was held is delivered by deliver_held.
+  /// Frames that were held are delivered by deliver_held.
   static void post_receive(StreamState& state, int rank, Stream::Post post, std::uint64_t bytes);
   /// Sends what may be sent. True if something was.
   bool pump(StreamState& state);
@@ -141,7 +141,7 @@ class MessageChannel final : public ControlChannel {
   /// It is used or dropped: its sender may send as much again.
   void consumed(int peer, const transport::FrameHeader& header) noexcept;
 
-  // What is held.
+  // Frames that are held.
   [[nodiscard]] const transport::FrameHeader* find_held(int peer, transport::FrameType type,
                                                         std::uint64_t group,
                                                         std::uint64_t seq) const noexcept;

@@ -45,7 +45,7 @@ bool MessageChannel::pump(StreamState& state, Stream& stream) {
   CreditAccount& pool = at(stream.peer).eager;
   bool moved = false;
   while (state.is_open() && !stream.all_sent()) {
-    // What cannot be sent any more, as the peer is gone, is found when it is looked for.
+    // A frame that cannot be sent any more, as the peer is gone, is found when it is looked for.
     if (!can_send(stream.peer)) break;
     const Stream::Post& post = stream.sends[stream.send_at];
     if (post.data == nullptr && !may_bounce(stream.peer)) break;

@@ -20,7 +20,8 @@ namespace tutti::engine {
 struct Group;
 
 /// One operation in flight: a slot of its group's window. A part for each component, which gets no
-/// other. What a one-shot operation looks at while it waits stands in the first two cache lines.
+/// other. The fields that a one-shot operation reads while it waits stand in the first two cache
+/// lines.
 struct alignas(64) Op {
   enum class State : std::uint8_t { free, running, done };
   State state = State::free;
@@ -37,7 +38,7 @@ struct alignas(64) Op {
   TimerState timer;
   std::uint64_t fingerprint = 0;
   Collective call;
-  // What the call has beside its two views.
+  // The rest of the call beside its two views.
   std::vector<TensorView> inputs;  ///< a view per rank's block; empty: call.input
   std::vector<TensorView> outputs;
   Pieces input_pieces;  ///< several tensors as one; empty: call.input

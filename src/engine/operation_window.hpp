@@ -61,7 +61,7 @@ class OperationWindow {
   /// The fingerprint before the first operation.
   void start_chain(std::uint64_t fingerprint) noexcept { chain_ = fingerprint; }
 
-  // What others may still read.
+  // Memory that others may still read.
   /// Have all members of the group that share our host passed `seq`?
   [[nodiscard]] bool is_passed_by_all(std::uint64_t seq) noexcept;
   /// ... or will never read what we staged for it? (See Staging.)

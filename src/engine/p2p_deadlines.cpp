@@ -6,7 +6,7 @@
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 
-// What is looked at now and then while sends and recvs wait: deadlines, who has left, and whom to
+// Looks at these now and then while sends and recvs wait: deadlines, who has left, and whom to
 // blame (docs/errors.md).
 namespace tutti::engine {
 

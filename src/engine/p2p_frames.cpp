@@ -43,7 +43,7 @@ bool P2PMatcher::push_to(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   bool moved = false;
   while (!pair.idle()) {
-    // What cannot be sent any more, as the peer is gone, is found by tick.
+    // A frame that cannot be sent any more, as the peer is gone, is found by tick.
     if (!channel_.can_send(global(rank)) || !channel_.may_bounce(global(rank))) break;
     if (!pair.grants.empty()) {
       grant(rank);

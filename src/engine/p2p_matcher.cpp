@@ -331,7 +331,7 @@ void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::by
 
 void P2PMatcher::fail() noexcept {
   channel_.let_go(*this);
-  // What had come counts no longer against those who sent it.
+  // Messages that had come count no longer against their senders.
   for (UnexpectedMessage& message : unexpected_messages_) {
     if (message.number == 0) continue;  // free
     if (message.source != group_.rank) {

@@ -10,7 +10,7 @@
 
 namespace tutti::engine {
 
-/// What the P2P matchers of all groups of a rank share.
+/// State that the P2P matchers of all groups of a rank share.
 struct P2PShared {
   const World& world;
   MessageChannel& channel;

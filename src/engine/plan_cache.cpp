@@ -168,7 +168,7 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
                         step.kind == plan::StepKind::recv;
     if (writes && step.dst.space == plan::Space::stage) bound.own_stage = true;
   }
-  // What else would be done to values on their way (means, factors) is not fused. The kernels take
+  // Other work on values on their way (means, factors) is not fused. The kernels take
   // all ranks' values in one pass there, so the dtype does not matter.
   const bool plain = call.op != ReduceOp::avg && call.op != ReduceOp::premul_sum;
   if (plain && bound.reduce != nullptr && count > 0) bound.shape = schedule.shape;

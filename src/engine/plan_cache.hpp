@@ -21,7 +21,7 @@ namespace tutti::engine {
 /// Small reductions whose steps are taken in one go (one_shot.cpp).
 using Shape = plan::Schedule::Shape;
 
-/// What the next call with the same signature needs: bound once, found by a compare.
+/// A plan for the next calls with the same signature: bound once, found by a compare.
 struct BoundPlan {
   // The signature.
   Kind kind = Kind::barrier;
@@ -33,7 +33,7 @@ struct BoundPlan {
   bool by_output = false;            ///< the output tells the number of elements, not the input
   std::vector<std::size_t> in_ends;  ///< of uneven blocks
   std::vector<std::size_t> out_ends;
-  // What follows from it.
+  // Derived from it.
   const plan::Schedule* schedule = nullptr;  ///< nullptr: this entry is empty
   kernels::ReduceFn reduce = nullptr;
   kernels::ReduceFn reduce_past = nullptr;  ///< the same, with non-temporal stores

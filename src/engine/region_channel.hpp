@@ -29,13 +29,13 @@ struct RegionState {
   std::vector<const std::byte*> stage_of;  ///< of each rank, once its line was seen
 };
 
-/// What the ranks of a host tell each other in shared memory: arrival lines with fingerprint and
+/// Reads and writes what the ranks of a host share in memory: arrival lines with fingerprint and
 /// staging, counters, and how far each has come (docs/shared-memory.md). Nothing here waits.
 ///
 /// Threads: under the driver lock.
 class RegionChannel {
  public:
-  /// What the lines of some ranks say. `differs`: a rank calls something else; `outside`: a rank
+  /// State of the lines of some ranks. `differs`: a rank calls something else; `outside`: a rank
   /// exposes staging that does not lie in its arena.
   enum class Lines : std::uint8_t { missing, here, differs, outside };
   struct Options {

@@ -20,19 +20,19 @@ class Scratch {
   std::size_t size_ = 0;
 };
 
-/// What large operations pass on to each other: each slot of each group's window would else keep
-/// its own, and the next operation would run in memory that no cache has seen lately.
+/// Memory that large operations pass on to each other: each slot of each group's window would else
+/// keep its own, and the next operation would run in memory that no cache has seen lately.
 class ScratchPool {
  public:
   /// Up to this size an operation's slot keeps what it has.
   static constexpr std::size_t kSmall = std::size_t{64} * 1024;
-  /// Of all that is kept here together. What the automatic choice takes is not more at 2 to 32
+  /// Of all that is kept here together. The automatic choice takes no more at 2 to 32
   /// ranks.
   static constexpr std::size_t kMostKept = std::size_t{2} << 20;
 
   ScratchPool() { free_.reserve(kMostKept / kSmall); }
 
-  /// At least so many bytes. What `scratch` was is given.
+  /// At least so many bytes. The earlier memory of `scratch` is given.
   void fit(Scratch& scratch, std::size_t bytes);
   /// For the next one who takes, or for the system.
   void give(Scratch scratch) noexcept;

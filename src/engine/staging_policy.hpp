@@ -9,7 +9,7 @@
 
 namespace tutti::engine {
 
-/// What an operation looks at to learn how dear handing memory over is, once.
+/// A sample that an operation takes to learn how dear handing memory over is, once.
 enum class Sample : std::uint8_t { none, line, staged };
 
 /// How an operation stages its bytes, and what it looks at.
@@ -38,8 +38,8 @@ class StagingPolicy {
   [[nodiscard]] StagingMode choose(std::size_t bytes, std::uint64_t seq) noexcept {
     return bytes < kLeastBytes ? StagingMode{} : choose_for_many(bytes, seq);
   }
-  /// Whose memory operation `seq` may look at. Another rank each time, for those that sample every
-  /// operation and for those that rarely do.
+  /// The rank at whose memory operation `seq` may look. Another rank each time, for those that
+  /// sample every operation and for those that rarely do.
   [[nodiscard]] static int sampled_rank(std::uint64_t seq, int rank, int size) noexcept {
     const auto others = static_cast<std::uint64_t>(size - 1);
     const std::uint64_t turn =

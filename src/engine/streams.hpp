@@ -57,7 +57,7 @@ struct Stream {
   void clear() noexcept;
 };
 
-/// What the frames of an operation say of it.
+/// Facts that the frames of an operation tell of it.
 struct StreamCall {
   std::uint64_t group = 0;
   std::uint64_t seq = 0;

@@ -7,7 +7,7 @@
 #include "engine/names.hpp"
 #include "engine/p2p_matcher.hpp"
 
-// What is looked at now and then while operations wait: deadlines, who has left, who does something
+// Looks at these now and then while operations wait: deadlines, who has left, who does something
 // else. FailureDetector tells whom to blame.
 namespace tutti::engine {
 
@@ -59,7 +59,8 @@ TimePoint Engine::next_deadline() const noexcept {
   return least;
 }
 
-/// What nobody may have told us: a rank of our host has broken the group, or calls something else.
+/// Finds what no rank may have told us: one of our host has broken the group, or calls something
+/// else.
 void Engine::check_calls(Op& op) {
   if (!hear_of_break(*op.group)) break_for(*op.group, agreement_.compare_both_ways(op));
 }
@@ -80,7 +81,7 @@ void Engine::ping_blocking(Op& op, TimePoint now) {
 }
 
 void Engine::check_left(Op& op) {
-  // What comes by message may be on its way still: the connection itself tells of its end.
+  // A message may be on its way still: the connection itself tells of its end.
   const bool by_message = Interpreter::waits_for_frames(op);
   Interpreter::blocked_on(op, waiting_);
   for (const int rank : waiting_) {

@@ -13,7 +13,7 @@
 
 namespace tutti::engine {
 
-/// What the engine stands on. Everything may be simulated.
+/// The surroundings of an engine. All of them may be simulated.
 struct World {
   int rank = 0;
   int size = 1;

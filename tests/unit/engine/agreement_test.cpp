@@ -11,7 +11,7 @@
 #include "engine/detector_times.hpp"
 #include "noting_transport.hpp"
 
-// What ranks agree about, without an engine: rank 0 of a group, 1 on its host, 2 on another one.
+// Agreement without an engine: rank 0 of a group, 1 on its host, 2 on another one.
 namespace tutti::engine {
 namespace {
 

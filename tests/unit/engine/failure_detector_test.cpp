@@ -11,7 +11,7 @@
 #include "bare_groups.hpp"
 #include "engine/detector_times.hpp"
 
-// Who is late, gone or stopped, without an engine: rank 0 of a group, 1 and 2 on its host, 3 on
+// FailureDetector without an engine: rank 0 of a group, 1 and 2 on its host, 3 on
 // another one.
 namespace tutti::engine {
 namespace {
@@ -60,7 +60,7 @@ class FailureDetectorTest : public testing::Test {
   void pong(int peer, std::uint64_t last_seq) {
     detector_.on_pong(peer, transport::PongFrame{7, last_seq, false});
   }
-  /// What is told at the deadline, and 200 ms later, when the others must have answered.
+  /// The cause at the deadline, and 200 ms later, when the others must have answered.
   std::optional<Status> time_out(std::vector<int> waited) {
     detector_now = op_.timer.deadline;
     return detector_.time_out(op_, detector_now, waited);

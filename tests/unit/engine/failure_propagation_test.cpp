@@ -30,7 +30,7 @@ class TestedRank final : private ControlChannel, private FailurePropagation::Ope
       : groups(memory, rank, kWorldSize),
         propagation(*groups.world().regions, groups.by_id(), kWorldSize, *this, *this) {}
 
-  /// What `other` has sent to this rank arrives.
+  /// All that `other` has sent to this rank arrives.
   void receive(TestedRank& other, int self) {
     for (const Sent& one : other.sent) {
       if (one.peer != self) continue;

@@ -5,7 +5,7 @@
 
 #include "engine/group.hpp"
 
-// What a one-shot operation looks at while it waits.
+// The fields that a one-shot operation reads while it waits.
 namespace tutti::engine {
 namespace {
 

@@ -9,7 +9,7 @@
 #include "engine/p2p_matcher.hpp"
 #include "noting_transport.hpp"
 
-// What a P2PMatcher tells of sends and recvs that do not end, without an engine: rank 0 of a group,
+// Deadlines of a P2PMatcher without an engine: rank 0 of a group,
 // 1 on its host, 2 on another one.
 namespace tutti::engine {
 namespace {
@@ -41,7 +41,7 @@ class P2PDeadlines : public testing::Test, private FailurePropagation::Operation
     matcher_.tick(p2p_now);
     return ticket;
   }
-  /// What is looked at at the deadline, and then when it is said to end.
+  /// The cause at the deadline, and at the time that is given then.
   void wait() {
     p2p_now = matcher_.next_deadline();
     matcher_.tick(p2p_now);
