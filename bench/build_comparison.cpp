@@ -10,9 +10,9 @@
 #include "bench/call_timer.hpp"
 #include "bench/cpu_use.hpp"
 #include "bench/hop.hpp"
-#include "bench/job.hpp"
 #include "bench/scratch_folder.hpp"
 #include "bench/spawn.hpp"
+#include "bench/started_job.hpp"
 
 namespace tutti::bench {
 
@@ -86,7 +86,7 @@ class Comparer {
         for (auto& cell : result_.cells) {
           if (cell.ranks == ranks) measure(cell, static_cast<std::size_t>(pair));
         }
-        others += others_between(before, cpu_use(processes()), usable_cpus().size());
+        others += others_between(before, cpu_use(processes()));
         for (auto& job : jobs_) job.reset();
       }
     }
@@ -121,9 +121,10 @@ class Comparer {
                                 programs_of(side),
                                 folder,
                                 folder / "socket",
-                                settings_.common.mpi};
+                                settings_.common.mpi,
+                                settings_.common.gpu};
     auto& job = jobs_[index(side)];
-    job = of(side, [&] { return std::make_unique<Job>(request, settings_.common.timeout); });
+    job = of(side, [&] { return std::make_unique<StartedJob>(request, settings_.common.timeout); });
     result_.versions[index(side)] = job->version();
   }
 
@@ -209,14 +210,6 @@ Verdict Comparison::overall() const {
 int Comparison::needed() const {
   return cells.empty() ? 1
                        : needed_pairs(static_cast<int>(cells.front().pairs.size()), questions());
-}
-
-int cell_count(const Settings& settings) {
-  std::size_t count = 0;
-  for (const Operation operation : settings.operations) {
-    count += sizes_of(settings, operation).size();
-  }
-  return static_cast<int>(count * settings.ranks.size());
 }
 
 Comparison compare_builds(const BuildSettings& settings, const std::function<void(int)>& on_pair) {

@@ -49,9 +49,6 @@ struct Comparison {
   [[nodiscard]] int questions() const { return static_cast<int>(cells.size()) + 1; }
 };
 
-/// The number of cells that these settings make.
-int cell_count(const Settings& settings);
-
 /// Each pair starts all three sides anew. Within a pair each point is measured in short windows
 /// that take turns. Throws JobError if a side fails; `on_pair` is told the number of each pair.
 Comparison compare_builds(const BuildSettings& settings, const std::function<void(int)>& on_pair);

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "bench/sizes.hpp"
+#include "bench/units.hpp"
 
 namespace tutti::bench {
 
@@ -13,11 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr double kMicro = 1e6;
-constexpr double kNano = 1e9;
 constexpr double kPercent = 100;
 
-const char* name_of(Finding finding) {
+const char* phrase_of(Finding finding) {
   switch (finding) {
     case Finding::none: return "no difference";
     case Finding::slower: return "slower";
@@ -48,7 +47,7 @@ std::vector<double> seconds_of(const std::vector<Pair>& pairs, double Pair::*sid
 }
 
 std::string cell_text(const CellPairs& cell) {
-  return fmt::format("{:<15}{:>5} {:>6}", bench::name_of(cell.operation), cell.ranks,
+  return fmt::format("{:<15}{:>5} {:>6}", name_of(cell.operation), cell.ranks,
                      size_text(cell.bytes));
 }
 
@@ -59,7 +58,7 @@ std::string ratios_text(const Verdict& verdict) {
 
 std::string finding_text(const Verdict& verdict) {
   if (verdict.finding == Finding::none) return "\n";
-  return fmt::format("  {}\n", name_of(verdict.finding));
+  return fmt::format("  {}\n", phrase_of(verdict.finding));
 }
 
 std::string row(const CellPairs& cell, const Verdict& verdict) {
@@ -75,7 +74,7 @@ std::string row(const CellPairs& cell, const Verdict& verdict) {
 nlohmann::json to_json(const Verdict& verdict) {
   return {{"ratio", verdict.ratio},         {"control", verdict.control},
           {"band", verdict.band},           {"slower_pairs", verdict.slower},
-          {"faster_pairs", verdict.faster}, {"finding", name_of(verdict.finding)}};
+          {"faster_pairs", verdict.faster}, {"finding", phrase_of(verdict.finding)}};
 }
 
 std::vector<double> micros(const std::vector<Pair>& pairs, double Pair::*side) {
@@ -88,7 +87,7 @@ std::vector<double> micros(const std::vector<Pair>& pairs, double Pair::*side) {
 
 std::string describe(const BuildSettings& settings) {
   const fs::path& programs = settings.common.programs;
-  const int cells = cell_count(settings.common);
+  const int cells = point_count(settings.common);
   std::string text = fmt::format(
       "A:  {}, and once more as A'\nB:  {}, this build\n\n"
       "{} cells, {} pairs; each starts A, B and A' anew and measures them in turns, in windows of "
@@ -121,9 +120,9 @@ std::string describe(const BuildSettings& settings, const Comparison& comparison
     text += row(cell, verdicts[i]);
     if (verdicts[i].finding == Finding::none) continue;
     ++found;
-    beyond += fmt::format("  {}  {} by {:.0f} ns, {:.1f} %\n", cell_text(cell),
-                          name_of(verdicts[i].finding), std::abs(verdicts[i].difference_s) * kNano,
-                          std::abs(verdicts[i].ratio - 1) * kPercent);
+    beyond += fmt::format(
+        "  {}  {} by {:.0f} ns, {:.1f} %\n", cell_text(cell), phrase_of(verdicts[i].finding),
+        std::abs(verdicts[i].difference_s) * kNano, std::abs(verdicts[i].ratio - 1) * kPercent);
   }
   text += fmt::format("{:<55}", "geometric mean of all cells") + ratios_text(overall) +
           finding_text(overall);
@@ -131,7 +130,7 @@ std::string describe(const BuildSettings& settings, const Comparison& comparison
                       comparison.others * kPercent);
   if (overall.finding != Finding::none) {
     text += fmt::format("Beyond the noise: B as a whole is {} by {:.1f} %.\n",
-                        name_of(overall.finding), std::abs(overall.ratio - 1) * kPercent);
+                        phrase_of(overall.finding), std::abs(overall.ratio - 1) * kPercent);
   }
   text += fmt::format("Beyond the noise: {} of {} cells{}\n{}", found, verdicts.size(),
                       found == 0 ? "." : ":", beyond);
@@ -155,7 +154,7 @@ nlohmann::json to_json(const BuildSettings& settings, const Comparison& comparis
   for (std::size_t i = 0; i < verdicts.size(); ++i) {
     const auto& cell = comparison.cells[i];
     nlohmann::json entry = to_json(verdicts[i]);
-    entry["operation"] = bench::name_of(cell.operation);
+    entry["operation"] = name_of(cell.operation);
     entry["ranks"] = cell.ranks;
     entry["bytes"] = cell.bytes;
     entry["state"] = name_of(state_of(cell.hops));

@@ -14,6 +14,28 @@ namespace {
 constexpr std::uint64_t kMostIterations = 1'000'000;
 constexpr std::uint64_t kMostSamples = 5000;  ///< of a sync command
 
+/// Of the seconds of each call on each rank: those of each call, the mean over the ranks.
+std::vector<double> means_of(const std::vector<RankAnswer>& answers, std::uint64_t iterations) {
+  std::vector<double> calls(iterations);
+  for (const auto& rank : answers) {
+    if (rank.samples.size() != iterations) {
+      throw JobError(
+          "its worker does not tell the time of each call: build it from the commit of this "
+          "program");
+    }
+    for (std::size_t i = 0; i < calls.size(); ++i) calls[i] += rank.samples[i];
+  }
+  for (double& call : calls) call /= static_cast<double>(answers.size());
+  return calls;
+}
+
+/// `each`: what a call takes each rank on average.
+void spread(Measured& measured, const std::vector<double>& each) {
+  measured.fastest = *std::min_element(each.begin(), each.end());
+  measured.slowest = *std::max_element(each.begin(), each.end());
+  measured.mean = mean(each);
+}
+
 }  // namespace
 
 CallTimer::CallTimer(Operation operation, std::uint64_t bytes, Mode mode,
@@ -30,7 +52,7 @@ Command CallTimer::command(Task task) const {
 
 void CallTimer::verify(Job& job) const {
   const auto answers = job.ask(command(Task::verify), timeout_);
-  if (operation_ != Operation::barrier) return;
+  if (operation_ != Operation::barrier || !job.has_one_clock()) return;
   // Samples: entered, left, entered, left ... by one clock.
   for (std::size_t call = 0; call < answers.size(); ++call) {
     double last_entered = 0;
@@ -45,14 +67,27 @@ void CallTimer::verify(Job& job) const {
   }
 }
 
+std::chrono::nanoseconds CallTimer::patience(const Command& command, double estimate) const {
+  const double expected = estimate * static_cast<double>(command.warmup + command.iterations) * 4;
+  return timeout_ + std::chrono::seconds(static_cast<int>(expected));
+}
+
+std::vector<double> CallTimer::single_calls(Job& job, std::uint64_t iterations,
+                                            double estimate) const {
+  Command what = command(Task::single);
+  what.warmup = 1;
+  what.iterations = std::min(iterations, kMostSamples);
+  return means_of(job.ask(what, patience(what, estimate)), what.iterations);
+}
+
 Measured CallTimer::time(Job& job, std::uint64_t warmup, std::uint64_t iterations,
                          double estimate) const {
   Command what = command(mode_ == Mode::loop ? Task::loop : Task::sync);
   what.warmup = warmup;
   what.iterations = iterations;
-  const double expected = estimate * static_cast<double>(warmup + iterations) * 4;
-  const auto answers = job.ask(what, timeout_ + std::chrono::seconds(static_cast<int>(expected)));
+  const auto answers = job.ask(what, patience(what, estimate));
   Measured measured;
+  std::vector<double> each;  // of a rank
   for (const auto& rank : answers) measured.switches += rank.answer.involuntary_switches;
   if (mode_ == Mode::loop) {
     double slowest = 0;
@@ -63,12 +98,20 @@ Measured CallTimer::time(Job& job, std::uint64_t warmup, std::uint64_t iteration
     }
     measured.total = slowest;
     measured.seconds = (slowest - rewriting) / static_cast<double>(iterations);
+    for (const auto& rank : answers) {
+      each.push_back(std::max(0.0, rank.answer.seconds - rewriting) /
+                     static_cast<double>(iterations));
+    }
+    spread(measured, each);
     return measured;
   }
+  measured.calls = means_of(answers, iterations);
   std::vector<double> calls(iterations);
   for (const auto& rank : answers) {
     for (std::size_t i = 0; i < calls.size(); ++i) calls[i] = std::max(calls[i], rank.samples[i]);
+    each.push_back(mean(rank.samples));
   }
+  spread(measured, each);
   for (const double call : calls) measured.total += call;
   measured.seconds = median(std::move(calls));
   return measured;

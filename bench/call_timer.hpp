@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <vector>
 
 #include "bench/job.hpp"
 #include "bench/operations.hpp"
@@ -14,8 +15,14 @@ enum class Mode {
 };
 
 struct Measured {
-  double seconds = 0;  ///< per call
+  double seconds = 0;  ///< per call, as the mode says
   double total = 0;    ///< of the command
+  /// The time of a call of a rank on average: of the fastest rank, of all, of the slowest.
+  double fastest = 0;
+  double mean = 0;
+  double slowest = 0;
+  /// sync: seconds of each call, the mean over the ranks.
+  std::vector<double> calls = {};
   std::uint64_t switches = 0;
 };
 
@@ -31,6 +38,10 @@ class CallTimer {
   /// `estimate`: seconds that a call should take, as far as is known.
   Measured time(Job& job, std::uint64_t warmup, std::uint64_t iterations, double estimate) const;
 
+  /// Seconds of each of so many calls back to back, the mean over the ranks. A reading of the clock
+  /// (about 20 ns) is part of each.
+  std::vector<double> single_calls(Job& job, std::uint64_t iterations, double estimate) const;
+
   struct Calibration {
     double seconds = 0;  ///< per call
     std::uint64_t iterations = 0;
@@ -40,6 +51,7 @@ class CallTimer {
 
  private:
   [[nodiscard]] Command command(Task task) const;
+  [[nodiscard]] std::chrono::nanoseconds patience(const Command& command, double estimate) const;
 
   Operation operation_;
   std::uint64_t bytes_;

@@ -49,14 +49,18 @@ double machine_cpu_seconds() {
 
 CpuUse cpu_use(std::vector<pid_t> processes) {
   processes.push_back(::getpid());
+  std::sort(processes.begin(), processes.end());
+  processes.erase(std::unique(processes.begin(), processes.end()), processes.end());
   const std::chrono::duration<double> now = std::chrono::steady_clock::now().time_since_epoch();
   CpuUse use{now.count(), machine_cpu_seconds(), 0};
   for (const pid_t process : processes) use.ours += cpu_seconds_of(process);
   return use;
 }
 
-double others_between(const CpuUse& before, const CpuUse& after, std::size_t cpus) {
-  const double all = (after.when - before.when) * static_cast<double>(cpus);
+double others_between(const CpuUse& before, const CpuUse& after) {
+  // All CPUs, as in machine_cpu_seconds: this process may be bound to some of them.
+  const auto cpus = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
+  const double all = (after.when - before.when) * cpus;
   const double others = (after.machine - before.machine) - (after.ours - before.ours);
   return all > 0 ? std::clamp(others / all, 0.0, 1.0) : 0;
 }

@@ -2,7 +2,6 @@
 
 #include <sys/types.h>
 
-#include <cstddef>
 #include <vector>
 
 /// CPU time of this process and of others: figures taken while others worked are noisy, and say so.
@@ -15,10 +14,10 @@ struct CpuUse {
   double ours = 0;     ///< by this process and those it was asked about
 };
 
-/// Processes that are gone count as 0.
+/// Each counts once, processes that are gone as 0.
 CpuUse cpu_use(std::vector<pid_t> processes);
 
 /// The part of the CPU time between two moments, 0 to 1, that went to processes of others.
-double others_between(const CpuUse& before, const CpuUse& after, std::size_t cpus);
+double others_between(const CpuUse& before, const CpuUse& after);
 
 }  // namespace tutti::bench

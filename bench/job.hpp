@@ -3,12 +3,10 @@
 #include <sys/types.h>
 
 #include <chrono>
-#include <filesystem>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "bench/library.hpp"
 #include "bench/protocol.hpp"
 
 namespace tutti::bench {
@@ -23,49 +21,28 @@ struct RankAnswer {
   std::vector<double> samples;
 };
 
-/// All ranks of one library, alive and asleep between commands. Ends them when it goes.
+/// All ranks of one library, alive and asleep between commands.
 class Job {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Starts the programs and waits until all ranks have said hello. Throws JobError.
-  Job(const LaunchRequest& request, Clock::duration timeout);
+  Job() = default;
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
-  ~Job();
+  /// Ends what the job has started; ranks that somebody else started go on without it.
+  virtual ~Job() = default;
 
-  [[nodiscard]] const std::string& version() const { return version_; }
-  [[nodiscard]] const std::string& settings() const { return settings_; }
-
-  /// The processes of the ranks.
-  [[nodiscard]] std::vector<pid_t> processes() const;
+  /// The library's name and version.
+  [[nodiscard]] virtual std::string version() const = 0;
+  /// The settings it was started with, for the report.
+  [[nodiscard]] virtual std::string settings() const = 0;
+  /// The processes of its ranks on this host.
+  [[nodiscard]] virtual std::vector<pid_t> processes() const = 0;
+  /// True if all ranks read the same clock: times of different ranks can be compared.
+  [[nodiscard]] virtual bool has_one_clock() const = 0;
 
   /// Has all ranks do it; the answers in order of rank. Throws JobError.
-  std::vector<RankAnswer> ask(const Command& command, Clock::duration timeout);
-
- private:
-  struct Rank {
-    int socket = -1;
-    pid_t pid = 0;
-    int pidfd = -1;  ///< a process started by the library's launcher may outlive it
-  };
-
-  void start(const Launch& launch);
-  void greet(Clock::time_point deadline);
-  void welcome(int connection);
-  [[nodiscard]] bool launcher_ended();
-  [[nodiscard]] JobError failure(const std::string& what);
-  void end() noexcept;
-  bool wait_for_launchers(Clock::duration timeout) noexcept;
-
-  LaunchRequest request_;
-  std::string settings_;
-  std::string version_;
-  std::filesystem::path log_;
-  bool failed_ = false;  ///< not worth asking to end
-  int listener_ = -1;
-  std::vector<pid_t> launchers_;  ///< each leads a process group of its own
-  std::vector<Rank> ranks_;
+  virtual std::vector<RankAnswer> ask(const Command& command, Clock::duration timeout) = 0;
 };
 
 }  // namespace tutti::bench

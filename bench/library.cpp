@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 #include <stdexcept>
 
 namespace tutti::bench {
@@ -15,11 +16,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where the build found it; a program that stands elsewhere now can be named by its root.
+/// The first such program in PATH; the name alone if there is none.
+std::string in_path(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  std::istringstream folders(path == nullptr ? "" : path);
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const fs::path program = fs::path(folder) / name;
+    if (::access(program.c_str(), X_OK) == 0) return program.string();
+  }
+  return name;
+}
+
+/// `found`: where the build found it. A build that looked for none, as of a wheel, asks PATH.
+std::string mpiexec_or_in_path(const std::string& found, const char* name) {
+  return found.empty() ? in_path(name) : found;
+}
+
 std::string mpiexec_of(const std::string& library) {
-  if (library == "openmpi") return TUTTI_BENCH_OPENMPI_MPIEXEC;
-  if (library == "mpich") return TUTTI_BENCH_MPICH_MPIEXEC;
-  return TUTTI_BENCH_IMPI_MPIEXEC;
+  if (library == "openmpi")
+    return mpiexec_or_in_path(TUTTI_BENCH_OPENMPI_MPIEXEC, "mpiexec.openmpi");
+  if (library == "mpich") return mpiexec_or_in_path(TUTTI_BENCH_MPICH_MPIEXEC, "mpiexec.mpich");
+  return mpiexec_or_in_path(TUTTI_BENCH_IMPI_MPIEXEC, "mpiexec.hydra");
 }
 
 /// The file that its worker is linked with. Where there was nothing to link with, the name by which
@@ -30,8 +47,13 @@ std::string library_file_of(const std::string& library) {
   return TUTTI_BENCH_IMPI_FILE;
 }
 
+/// NCCL is measured through our backend on it.
+bool has_our_worker(const std::string& library) {
+  return is_ours(library) || library == kOursOnNccl;
+}
+
 fs::path worker_of(const std::string& library, const fs::path& programs) {
-  return programs / ("tutti_bench_" + (is_ours(library) ? kOurs : library));
+  return programs / ("tutti_bench_" + (has_our_worker(library) ? kOurs : library));
 }
 
 bool is_mpi(const std::string& library) {
@@ -139,6 +161,9 @@ std::uint16_t free_port() {
   return ntohs(address.sin_port);
 }
 
+constexpr const char* kBackend = "TUTTI_BACKEND";
+constexpr const char* kOnNccl = "cpu:native,cuda:nccl";
+
 /// By tuttirun where it stands beside us, else by hand with what env:// reads.
 Launch ours(const LaunchRequest& request, const std::vector<std::string>& arguments) {
   Launch launch;
@@ -146,11 +171,14 @@ Launch ours(const LaunchRequest& request, const std::vector<std::string>& argume
   std::vector<std::string> worker{worker_of(kOurs, request.programs).string()};
   worker.insert(worker.end(), arguments.begin(), arguments.end());
   if (core_per_rank) worker.push_back("--pin");
+  if (request.gpu) worker.push_back("--gpu");
+  const bool on_nccl = request.name == kOursOnNccl;
   const fs::path tuttirun = request.programs / "tuttirun";
   if (fs::exists(tuttirun)) {
     Program program;
     program.argv = {tuttirun.string(), "--nproc-per-node", std::to_string(request.ranks)};
     program.argv.insert(program.argv.end(), worker.begin(), worker.end());
+    if (on_nccl) program.environment.emplace_back(kBackend, kOnNccl);
     launch.programs.push_back(std::move(program));
     launch.settings = "tuttirun";
   } else {
@@ -165,6 +193,7 @@ Launch ours(const LaunchRequest& request, const std::vector<std::string>& argume
                                   {"LOCAL_WORLD_SIZE", size},
                                   {"MASTER_ADDR", "127.0.0.1"},
                                   {"MASTER_PORT", port}}});
+      if (on_nccl) launch.programs.back().environment.emplace_back(kBackend, kOnNccl);
     }
     launch.settings = "started directly";
   }
@@ -174,7 +203,9 @@ Launch ours(const LaunchRequest& request, const std::vector<std::string>& argume
 
 }  // namespace
 
-std::vector<std::string> known_libraries() { return {kOurs, "openmpi", "mpich", "impi", "gloo"}; }
+std::vector<std::string> known_libraries() {
+  return {kOurs, "openmpi", "mpich", "impi", "gloo", kOursOnNccl};
+}
 
 std::vector<std::string> known_mpis() { return {"openmpi", "mpich", "impi"}; }
 
@@ -183,7 +214,9 @@ bool is_ours(const std::string& library) { return library == kOurs || library ==
 bool installed(const std::string& library, const fs::path& programs, std::string& why,
                const std::string& mpi) {
   if (!fs::exists(worker_of(library, programs))) {
-    why = is_ours(library) ? "this build has no worker for it" : "not installed";
+    why = has_our_worker(library) ? "this build has no worker for it"
+                                  : "not installed, or no build of tutti bench for it: " +
+                                        worker_of(library, programs).string() + " is not there";
     return false;
   }
   const std::string& launched_by = is_ours(library) ? mpi : library;
@@ -197,7 +230,7 @@ bool installed(const std::string& library, const fs::path& programs, std::string
 Launch plan_launch(const LaunchRequest& request) {
   const fs::path worker = worker_of(request.name, request.programs);
   const std::vector<std::string> arguments{"--socket", request.socket.string()};
-  if (is_ours(request.name))
+  if (has_our_worker(request.name))
     return request.mpi.empty() ? ours(request, arguments)
                                : by_mpiexec(request.mpi, request, arguments);
   if (is_mpi(request.name)) return by_mpiexec(request.name, request, arguments);

@@ -11,8 +11,10 @@ namespace tutti::bench {
 /// The name of our own in commands and tables, and that of our own with TUTTI_AGREE=off.
 inline constexpr const char* kOurs = "tutti";
 inline constexpr const char* kOursUnchecked = "unchecked";
+/// Our own on the backend nccl, for tensors of GPUs.
+inline constexpr const char* kOursOnNccl = "nccl";
 
-/// tutti, openmpi, mpich, impi, gloo.
+/// tutti, openmpi, mpich, impi, gloo, nccl.
 std::vector<std::string> known_libraries();
 /// Those of them that our backend mpi can run on.
 std::vector<std::string> known_mpis();
@@ -27,6 +29,8 @@ struct LaunchRequest {
   std::filesystem::path socket;     ///< where the ranks reach the harness
   /// The MPI that ours runs on, started as that MPI itself is; empty: the backend native.
   std::string mpi = {};
+  /// Ours: the tensors are on GPUs.
+  bool gpu = false;
 };
 
 /// A program to start.

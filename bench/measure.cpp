@@ -9,30 +9,54 @@
 
 #include "bench/cpu_use.hpp"
 #include "bench/hop.hpp"
-#include "bench/job.hpp"
 #include "bench/scratch_folder.hpp"
 #include "bench/spawn.hpp"
+#include "bench/started_job.hpp"
 
 namespace tutti::bench {
 
 namespace {
 
 constexpr std::uint64_t kLeastIterations = 2;
+/// Mode loop: after each round this part of its calls is repeated, each timed by itself.
+constexpr std::uint64_t kSinglePart = 4;
 /// A library this many times slower than the best is measured in one round only: it decides nothing
 /// and would take most of the time.
 constexpr double kHopelesslySlow = 20;
 
+/// Starts the jobs of a run.
+class Starter {
+ public:
+  explicit Starter(const Settings& settings) : settings_(settings) {}
+  Starter(const Starter&) = delete;
+  Starter& operator=(const Starter&) = delete;
+  ~Starter() { end_orphans(); }
+
+  std::unique_ptr<Job> open(const std::string& library, int ranks) {
+    std::string why;
+    if (!installed(library, settings_.programs, why, settings_.mpi)) throw JobError(why);
+    const auto folder = scratch_.path() / fmt::format("{}.{}", library, ranks);
+    std::filesystem::create_directory(folder);
+    const LaunchRequest request{library,
+                                ranks,
+                                static_cast<int>(usable_cpus().size()),
+                                settings_.programs,
+                                folder,
+                                folder / "socket",
+                                settings_.mpi,
+                                settings_.gpu};
+    return std::make_unique<StartedJob>(request, settings_.timeout);
+  }
+
+ private:
+  const Settings& settings_;
+  ScratchFolder scratch_;  // outlives the jobs
+};
+
 class Runner {
  public:
-  Runner(const Settings& settings, const Observer& observer)
-      : settings_(settings), observer_(observer), cpus_(first_cpu_pair()) {}
-
-  Runner(const Runner&) = delete;
-  Runner& operator=(const Runner&) = delete;
-  ~Runner() {
-    jobs_.clear();
-    end_orphans();
-  }
+  Runner(const Settings& settings, const OpenJob& open, const Observer& observer)
+      : settings_(settings), open_(open), observer_(observer), cpus_(first_cpu_pair()) {}
 
   Results run() {
     for (const int ranks : settings_.ranks) {
@@ -55,26 +79,15 @@ class Runner {
     for (const auto& library : settings_.libraries) {
       check_interrupt();
       Started started{library, ranks, {}, {}, {}};
-      if (installed(library, settings_.programs, started.failure, settings_.mpi)) {
-        const auto folder = scratch_.path() / fmt::format("{}.{}", library, ranks);
-        std::filesystem::create_directory(folder);
-        LaunchRequest request{library,
-                              ranks,
-                              static_cast<int>(usable_cpus().size()),
-                              settings_.programs,
-                              folder,
-                              folder / "socket",
-                              settings_.mpi};
-        try {
-          auto job = std::make_unique<Job>(request, settings_.timeout);
-          started.version = job->version();
-          started.settings = job->settings();
-          jobs_[library] = std::move(job);
-        } catch (const Interrupted&) {
-          throw;
-        } catch (const std::exception& error) {
-          started.failure = error.what();
-        }
+      try {
+        auto job = open_(library, ranks);
+        started.version = job->version();
+        started.settings = job->settings();
+        jobs_[library] = std::move(job);
+      } catch (const Interrupted&) {
+        throw;
+      } catch (const std::exception& error) {
+        started.failure = error.what();
       }
       results_.started.push_back(started);
       if (observer_.on_started) observer_.on_started(results_.started.back());
@@ -82,9 +95,10 @@ class Runner {
   }
 
   Point measure(Point point) {
+    tell_round(point);
     for (const auto& library : settings_.libraries) {
       if (!jobs_.contains(library)) continue;
-      point.series.push_back({library, {}, 0, {}, {}});
+      point.series.push_back({.name = library, .seconds = {}});
       guarded(point.series.back(), [&](Job& job) {
         const CallTimer calls = timer_of(point);
         calls.verify(job);
@@ -104,10 +118,17 @@ class Runner {
         if (!series.failure.empty() || (hopeless && round > 0)) continue;
         guarded(series, [&](Job& job) { one_round(job, point, series); });
       }
+      ++rounds_done_;
+      tell_round(point);
     }
     probe(point);
-    point.others = others_between(before, usage(), usable_cpus().size());
+    point.others = others_between(before, usage());
     return point;
+  }
+
+  void tell_round(const Point& point) const {
+    if (!observer_.on_round) return;
+    observer_.on_round(point, rounds_done_, point_count(settings_) * settings_.rounds);
   }
 
   [[nodiscard]] CpuUse usage() const {
@@ -125,8 +146,7 @@ class Runner {
     try {
       action(*jobs_.at(series.name));
     } catch (const JobError& error) {
-      series.failure = error.what();
-      series.seconds.clear();
+      series = {.name = series.name, .seconds = {}, .failure = error.what()};
       jobs_.erase(series.name);
     }
   }
@@ -151,17 +171,27 @@ class Runner {
 
   void one_round(Job& job, const Point& point, Series& series) {
     const std::uint64_t warmup = std::clamp<std::uint64_t>(series.iterations / 10, 1, 1000);
-    const Measured measured =
+    Measured measured =
         timer_of(point).time(job, warmup, series.iterations, estimates_.at(series.name));
     series.seconds.push_back(measured.seconds);
+    series.fastest.push_back(measured.fastest);
+    series.means.push_back(measured.mean);
+    series.slowest.push_back(measured.slowest);
     series.involuntary_switches.push_back(measured.switches);
+    if (settings_.mode == Mode::loop) {
+      measured.calls = timer_of(point).single_calls(
+          job, std::max(kLeastIterations, series.iterations / kSinglePart),
+          estimates_.at(series.name));
+    }
+    series.calls.insert(series.calls.end(), measured.calls.begin(), measured.calls.end());
   }
 
   const Settings& settings_;
+  const OpenJob& open_;
   const Observer& observer_;
   std::optional<CpuPair> cpus_;
-  ScratchFolder scratch_;  // outlives the jobs
   Jobs jobs_;
+  int rounds_done_ = 0;
   std::map<std::string, double> estimates_;  ///< seconds per call, of the current point
   Results results_;
 };
@@ -221,8 +251,23 @@ std::optional<double> Point::ratio(const std::string& ours) const {
   return bench::median(ratios);
 }
 
+Results run(const Settings& settings, const OpenJob& open, const Observer& observer) {
+  return Runner(settings, open, observer).run();
+}
+
 Results run(const Settings& settings, const Observer& observer) {
-  return Runner(settings, observer).run();
+  Starter starter(settings);
+  return run(
+      settings, [&](const std::string& library, int ranks) { return starter.open(library, ranks); },
+      observer);
+}
+
+int point_count(const Settings& settings) {
+  std::size_t count = 0;
+  for (const Operation operation : settings.operations) {
+    count += sizes_of(settings, operation).size();
+  }
+  return static_cast<int>(count * settings.ranks.size());
 }
 
 const char* name_of(State state) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,7 @@ struct Settings {
   std::vector<int> ranks;
   std::vector<std::string> libraries;  ///< ours first, if it takes part
   std::string mpi;                     ///< that ours runs on; empty: the backend native
+  bool gpu = false;                    ///< the tensors are on GPUs
   int rounds = 5;
   Mode mode = Mode::loop;
   /// About what one library may take per round of one point.
@@ -44,10 +46,16 @@ State state_of(const std::vector<double>& hops);
 struct Series {
   std::string name;
   std::vector<double> seconds;  ///< per call, one figure per round
+  /// Seconds of a call on average, of the fastest rank, of all ranks and of the slowest, per round.
+  std::vector<double> fastest = {};
+  std::vector<double> means = {};
+  std::vector<double> slowest = {};
+  /// Seconds of single calls of all rounds, each the mean over the ranks.
+  std::vector<double> calls = {};
   std::uint64_t iterations = 0;
   /// How often somebody else took a core from one of its ranks, per round.
-  std::vector<std::uint64_t> involuntary_switches;
-  std::string failure;  ///< why there are no figures
+  std::vector<std::uint64_t> involuntary_switches = {};
+  std::string failure = {};  ///< why there are no figures
   [[nodiscard]] std::optional<double> median() const;
 };
 
@@ -87,9 +95,20 @@ struct Results {
 struct Observer {
   std::function<void(const Started&)> on_started;
   std::function<void(const Point&)> on_point;
+  /// Before each round of the point that is being measured: `done` rounds of `all` are behind us.
+  std::function<void(const Point&, int done, int all)> on_round;
 };
 
+/// Gives the job of a library with so many ranks, or throws JobError, which tells why it cannot.
+using OpenJob = std::function<std::unique_ptr<Job>(const std::string& library, int ranks)>;
+
+Results run(const Settings& settings, const OpenJob& open, const Observer& observer);
+
+/// The same with jobs that are started here, by the programs of `settings`.
 Results run(const Settings& settings, const Observer& observer);
+
+/// The points of a run: operations, sizes, numbers of ranks.
+int point_count(const Settings& settings);
 
 const char* name_of(State state);
 const char* name_of(Mode mode);

@@ -28,6 +28,7 @@ enum class Task : std::uint32_t {
   sync,    ///< the library's barrier before each call; the answer holds the time of each
   verify,  ///< one call, result compared with what it must be, element by element
   quit,
+  single,  ///< calls back to back; the answer holds the time of each
 };
 
 /// To a rank.
@@ -56,7 +57,8 @@ struct Answer {
   double seconds = 0;          ///< loop: all timed calls together
   double rewrite_seconds = 0;  ///< part of `seconds` in which the input was written anew
   std::uint64_t involuntary_switches = 0;  ///< how often somebody else took the core meanwhile
-  /// sync: seconds of each call. verify of a barrier: time of entering and leaving, for each call.
+  /// sync, single: seconds of each call. verify of a barrier: time of entering and leaving, for
+  /// each call.
   std::uint64_t samples = 0;
   char message[120] = {};  ///< what is wrong, if not ok; ends with a zero
 };

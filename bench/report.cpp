@@ -2,19 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 #include <utility>
 
+#include "bench/figures.hpp"
 #include "bench/library.hpp"
 #include "bench/sizes.hpp"
+#include "bench/units.hpp"
 
 namespace tutti::bench {
 
 namespace {
-
-constexpr double kMicro = 1e6;
-constexpr double kNano = 1e9;
 
 /// Three digits that mean something.
 std::string figure(double value) {
@@ -23,11 +21,10 @@ std::string figure(double value) {
   return fmt::format("{:.0f}", value);
 }
 
-std::string cell(const Series* series) {
-  if (series == nullptr) return "-";
-  if (!series->failure.empty()) return "failed";
-  const auto middle = series->median();
-  return middle ? figure(*middle * kMicro) : "-";
+std::string rate(std::optional<double> bytes_per_second) {
+  if (!bytes_per_second) return "-";
+  const double value = *bytes_per_second * kGiga;
+  return value < 0.1 ? fmt::format("{:.4f}", value) : figure(value);
 }
 
 std::vector<double> micros(const std::vector<double>& seconds) {
@@ -40,6 +37,7 @@ nlohmann::json to_json(const Point& point) {
   nlohmann::json json{{"operation", bench::name_of(point.operation)},
                       {"ranks", point.ranks},
                       {"bytes", point.bytes},
+                      {"count", element_count(point)},
                       {"state", name_of(point.state())},
                       {"hops_us", micros(point.hops)},
                       {"others_cpu", point.others}};
@@ -48,6 +46,15 @@ nlohmann::json to_json(const Point& point) {
                          {"iterations", series.iterations},
                          {"involuntary_switches", series.involuntary_switches}};
     if (const auto middle = series.median()) entry["us"] = *middle * kMicro;
+    if (const auto figures = figures_of(point, series)) {
+      entry["avg_us"] = figures->avg * kMicro;
+      entry["min_us"] = figures->min * kMicro;
+      entry["max_us"] = figures->max * kMicro;
+      entry["p50_us"] = figures->p50 * kMicro;
+      entry["p99_us"] = figures->p99 * kMicro;
+      if (figures->algbw) entry["algbw_gb_s"] = *figures->algbw * kGiga;
+      if (figures->busbw) entry["busbw_gb_s"] = *figures->busbw * kGiga;
+    }
     if (!series.failure.empty()) entry["failure"] = series.failure;
     json["libraries"][series.name] = std::move(entry);
   }
@@ -59,34 +66,42 @@ nlohmann::json to_json(const Point& point) {
 
 }  // namespace
 
-Table::Table(std::vector<std::string> libraries)
-    : libraries_(std::move(libraries)),
-      unchecked_(std::find(libraries_.begin(), libraries_.end(), kOursUnchecked) !=
-                 libraries_.end()) {}
-
-std::string Table::head() const {
-  std::string line = fmt::format("{:<15}{:>5} {:>6}  {:<7}{:>7}{:>8}", "operation", "ranks",
-                                 "bytes", "cores", "hop ns", "others");
-  for (const auto& library : libraries_) line += fmt::format("{:>10}", library);
-  line += fmt::format("  {:<8}{:>6}", "best", "ratio");
-  return line + (unchecked_ ? fmt::format("{:>17}\n", "unchecked ratio") : "\n");
+std::string table_head(const Point& point) {
+  return fmt::format(
+      "{}, {} ranks\n{:<10}{:>6}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>8}{:>8}{:>7}  {:<7}{:>7}{:>8}\n",
+      bench::name_of(point.operation), point.ranks, "library", "size", "count", "avg", "min", "max",
+      "p50", "p99", "algbw", "busbw", "ratio", "cores", "hop ns", "others");
 }
 
-std::string Table::row(const Point& point) const {
+std::string table_rows(const Point& point) {
   const std::string hop =
       point.hops.empty() ? "-" : fmt::format("{:.0f}", median(point.hops) * kNano);
-  std::string line = fmt::format(
-      "{:<15}{:>5} {:>6}  {:<7}{:>7}{:>7.0f}%", bench::name_of(point.operation), point.ranks,
-      size_text(point.bytes), name_of(point.state()), hop, point.others * 100);
-  for (const auto& library : libraries_) line += fmt::format("{:>10}", cell(point.of(library)));
+  const std::string state =
+      fmt::format("  {:<7}{:>7}{:>7.0f}%", name_of(point.state()), hop, point.others * 100);
   const Series* best = point.best_peer();
-  const auto text = [](std::optional<double> ratio) { return ratio ? figure(*ratio) : "-"; };
-  line += fmt::format("  {:<8}{:>6}", best == nullptr ? "-" : best->name, text(point.ratio()));
-  line += unchecked_ ? fmt::format("{:>17}\n", text(point.ratio(kOursUnchecked))) : "\n";
+  std::string rows;
   for (const auto& series : point.series) {
-    if (!series.failure.empty()) line += fmt::format("  {}\n", series.failure);
+    rows +=
+        fmt::format("{:<10}{:>6}{:>10}", series.name, size_text(point.bytes), element_count(point));
+    if (const auto figures = figures_of(point, series)) {
+      std::string ratio = &series == best ? "best" : "";
+      if (is_ours(series.name)) {
+        if (const auto own = point.ratio(series.name)) ratio = figure(*own);
+      }
+      for (const double time :
+           {figures->avg, figures->min, figures->max, figures->p50, figures->p99}) {
+        rows += fmt::format("{:>9}", figure(time * kMicro));
+      }
+      rows += fmt::format("{:>8}{:>8}{:>7}", rate(figures->algbw), rate(figures->busbw), ratio);
+      // They hold for the whole point.
+      if (&series == point.series.data()) rows += state;
+    } else {
+      rows += "  " + (series.failure.empty() ? "not measured" : series.failure);
+    }
+    while (rows.back() == ' ') rows.pop_back();
+    rows += '\n';
   }
-  return line;
+  return rows;
 }
 
 std::string describe(const Started& started) {

@@ -2,23 +2,15 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "bench/measure.hpp"
 
 namespace tutti::bench {
 
-/// The lines of the table, one library per column; peers in the order they were asked for.
-class Table {
- public:
-  explicit Table(std::vector<std::string> libraries);
-  [[nodiscard]] std::string head() const;
-  [[nodiscard]] std::string row(const Point& point) const;
-
- private:
-  std::vector<std::string> libraries_;
-  bool unchecked_;  ///< kOursUnchecked is one of them, with a ratio of its own
-};
+/// The lines above the rows of an operation with a number of ranks.
+std::string table_head(const Point& point);
+/// A row per library: microseconds and GB/s. `ratio` of ours: to the best peer, round by round.
+std::string table_rows(const Point& point);
 
 /// One line about a library that was started, or was not.
 std::string describe(const Started& started);

@@ -3,20 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <numeric>
 
 namespace tutti::bench {
 
 namespace {
-
-/// The value below which `part` of the sorted values lie, between two of them in proportion.
-double quantile(std::vector<double> values, double part) {
-  if (values.empty()) return NAN;
-  std::sort(values.begin(), values.end());
-  const double at = part * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
-}
 
 /// The distance of a ratio from 1, the same for r and 1 / r.
 double distance(double ratio) { return std::max(ratio, 1 / ratio) - 1; }
@@ -32,6 +23,19 @@ double chance(int pairs, int least) {
 }
 
 }  // namespace
+
+double quantile(std::vector<double> values, double part) {
+  if (values.empty()) return NAN;
+  std::sort(values.begin(), values.end());
+  const double at = part * static_cast<double>(values.size() - 1);
+  const auto below = static_cast<std::size_t>(at);
+  const std::size_t above = std::min(below + 1, values.size() - 1);
+  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+}
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+}
 
 double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }
 

@@ -5,7 +5,12 @@
 /// Computes results from the times of a run; no clock, no process.
 namespace tutti::bench {
 
+/// The value below which `part` of the values lie, between two of them in proportion. NaN of
+/// nothing.
+double quantile(std::vector<double> values, double part);
+
 /// NaN of nothing.
+double mean(const std::vector<double>& values);
 double median(std::vector<double> values);
 
 /// The value at the lower quarter: what calls take when nobody disturbs them.

@@ -1,6 +1,7 @@
 #include "cli/bench_command.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -9,17 +10,27 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <system_error>
+#include <tutti/error.hpp>
+#include <tutti/init.hpp>
+#include <utility>
 #include <vector>
 
 #include "bench/build_comparison.hpp"
 #include "bench/build_report.hpp"
+#include "bench/csv_report.hpp"
+#include "bench/html_report.hpp"
+#include "bench/joined_job.hpp"
 #include "bench/library.hpp"
 #include "bench/measure.hpp"
 #include "bench/report.hpp"
 #include "bench/sizes.hpp"
 #include "bench/spawn.hpp"
+#include "cli/progress_bar.hpp"
+#include "rendezvous/environment.hpp"
 
 namespace tutti::cli {
 
@@ -42,12 +53,15 @@ struct BenchOptions {
   bool without_ours = false;
   std::string backend = "native";
   std::string mpi;
+  std::string device = "cpu";
   std::string against_build;
   int pairs = 11;
   int rounds = 5;
   int budget_ms = 60;
   std::string mode = "loop";
   std::string json;
+  std::string csv;
+  std::string html;
   int timeout_s = 30;
   std::string programs;
 };
@@ -73,7 +87,8 @@ std::string installed_mpi(const fs::path& programs) {
   throw std::invalid_argument("the backend mpi cannot be measured" + all);
 }
 
-bench::Settings settings_of(const BenchOptions& options, bool range_given) {
+/// The operations, sizes and rounds that are measured; not by whom.
+bench::Settings measured_settings(const BenchOptions& options, bool range_given) {
   bench::Settings settings;
   for (const auto& name : options.operations) {
     settings.operations.push_back(bench::operation_of(name));
@@ -90,9 +105,21 @@ bench::Settings settings_of(const BenchOptions& options, bool range_given) {
           fmt::format("a size of {} bytes is no whole number of float32", size));
     }
   }
+  settings.rounds = options.rounds;
+  settings.budget = std::chrono::milliseconds(options.budget_ms);
+  settings.mode = options.mode == "sync" ? bench::Mode::sync : bench::Mode::loop;
+  settings.timeout = std::chrono::seconds(options.timeout_s);
+  settings.gpu = options.device == "cuda";
+  return settings;
+}
+
+/// With the libraries and numbers of ranks that are started here.
+bench::Settings settings_of(const BenchOptions& options, bool range_given) {
+  bench::Settings settings = measured_settings(options, range_given);
   settings.ranks = options.ranks;
   settings.programs = options.programs.empty() ? own_folder() : fs::absolute(options.programs);
   if (options.backend == "mpi") {
+    if (settings.gpu) throw std::invalid_argument("the backend mpi takes no tensors of GPUs");
     if (!options.against.empty() || options.without_ours) {
       throw std::invalid_argument(
           "--backend mpi measures ours beside the MPI below it: leave --against and --without-ours "
@@ -113,13 +140,14 @@ bench::Settings settings_of(const BenchOptions& options, bool range_given) {
           fmt::format("no such library: {}; there are {}, and {} for no other", name,
                       fmt::join(known, ", "), kNone));
     }
+    if (settings.gpu != (name == bench::kOursOnNccl) && name != bench::kOurs) {
+      throw std::invalid_argument(
+          settings.gpu ? fmt::format("{} takes no tensors of GPUs here: --against nccl", name)
+                       : "nccl takes tensors of GPUs: --device cuda --against nccl");
+    }
     auto& list = settings.libraries;
     if (std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
   }
-  settings.rounds = options.rounds;
-  settings.budget = std::chrono::milliseconds(options.budget_ms);
-  settings.mode = options.mode == "sync" ? bench::Mode::sync : bench::Mode::loop;
-  settings.timeout = std::chrono::seconds(options.timeout_s);
   return settings;
 }
 
@@ -128,11 +156,27 @@ void print(const std::string& text) {
   std::fflush(stdout);
 }
 
-void write_json(const std::string& path, const nlohmann::json& json) {
+/// Refuses a file that cannot be written, before anything is measured.
+void check_writable(const std::string& path) {
+  if (path.empty()) return;
+  const fs::path folder = fs::absolute(path).parent_path();
+  std::error_code error;  // what cannot be looked at cannot be written
+  const bool exists = fs::exists(path, error);
+  if (error || fs::is_directory(path, error) ||
+      ::access(exists ? path.c_str() : folder.c_str(), exists ? W_OK : W_OK | X_OK) != 0) {
+    throw std::invalid_argument("cannot write " + path);
+  }
+}
+
+void write_file(const std::string& path, const std::string& text) {
   if (path.empty()) return;
   std::ofstream file(path);
-  file << json.dump(2) << '\n';
+  file << text;
   if (!file.flush()) throw std::runtime_error("cannot write " + path);
+}
+
+void write_json(const std::string& path, const nlohmann::json& json) {
+  write_file(path, json.dump(2) + '\n');
 }
 
 /// `--against-build`: this build and another one in turns.
@@ -149,11 +193,11 @@ void compare(const BenchOptions& options, bool range_given) {
           programs.string()));
     }
   }
-  const int fewest = bench::fewest_pairs(bench::cell_count(settings.common) + 1);
+  const int fewest = bench::fewest_pairs(bench::point_count(settings.common) + 1);
   if (options.pairs < fewest) {
     throw std::invalid_argument(
         fmt::format("{} pairs prove nothing about {} cells: take --pairs {} or more", options.pairs,
-                    bench::cell_count(settings.common), fewest));
+                    bench::point_count(settings.common), fewest));
   }
   bench::prepare_process();
   print(bench::describe(settings) + "\npairs:");
@@ -163,40 +207,95 @@ void compare(const BenchOptions& options, bool range_given) {
   write_json(options.json, bench::to_json(settings, comparison));
 }
 
-void run_bench(const BenchOptions& options, bool range_given) {
-  const bench::Settings settings = settings_of(options, range_given);
-  bench::prepare_process();
-  const bench::Table table(settings.libraries);
-  bool head = false;
+/// Measures, prints the table as it grows and writes the files. Throws if ours failed.
+void measure(const BenchOptions& options, const bench::Settings& settings,
+             const bench::OpenJob& open) {
+  ProgressBar bar;
+  std::optional<std::pair<bench::Operation, int>> headed;
   bench::Observer observer;
   observer.on_started = [&](const bench::Started& started) {
-    head = false;
+    headed.reset();
+    bar.clear();
     print(bench::describe(started));
   };
   observer.on_point = [&](const bench::Point& point) {
-    if (!std::exchange(head, true)) print("\n" + table.head());
-    print(table.row(point));
+    const std::pair now(point.operation, point.ranks);
+    bar.clear();
+    if (headed != now) print("\n" + bench::table_head(point));
+    headed = now;
+    print(bench::table_rows(point));
+  };
+  observer.on_round = [&](const bench::Point& point, int done, int all) {
+    bar.show(done, all,
+             fmt::format("{} {}, {} ranks", bench::name_of(point.operation),
+                         bench::size_text(point.bytes), point.ranks));
   };
   print(
-      fmt::format("Microseconds per call ({}), median of {} interleaved rounds. Only the ratio "
-                  "holds beyond this run:\nours / best peer, round by round.\n\n",
+      fmt::format("Microseconds per call of float32 and GB/s; mode {}, {} rounds in turns. "
+                  "ratio: ours / best peer,\nround by round; only it holds beyond this run.\n\n",
                   options.mode, settings.rounds));
-  const bench::Results results = bench::run(settings, observer);
+  const bench::Results results =
+      open ? bench::run(settings, open, observer) : bench::run(settings, observer);
   write_json(options.json, bench::to_json(settings, results));
-  const bool measured =
-      std::any_of(results.points.begin(), results.points.end(), [](const bench::Point& point) {
-        return std::any_of(point.series.begin(), point.series.end(),
-                           [](const bench::Series& series) { return !series.seconds.empty(); });
-      });
-  if (!measured) throw std::runtime_error("nothing was measured");
-  const bool wrong =
-      std::any_of(results.points.begin(), results.points.end(), [](const bench::Point& point) {
-        return std::any_of(point.series.begin(), point.series.end(),
-                           [](const bench::Series& series) {
-                             return bench::is_ours(series.name) && !series.failure.empty();
-                           });
-      });
-  if (wrong) throw std::runtime_error("our own library failed: see above");
+  write_file(options.csv, bench::to_csv(results));
+  write_file(options.html, bench::to_html(settings, results));
+  const auto any = [&](auto holds) {
+    return std::any_of(results.points.begin(), results.points.end(), [&](const auto& point) {
+      return std::any_of(point.series.begin(), point.series.end(), holds);
+    });
+  };
+  if (!any([](const auto& series) { return !series.seconds.empty(); })) {
+    throw std::runtime_error("nothing was measured");
+  }
+  if (any([](const auto& series) {
+        return bench::is_ours(series.name) && !series.failure.empty();
+      })) {
+    throw std::runtime_error("our own library failed: see above");
+  }
+}
+
+/// Starts what it measures.
+void run_bench(const BenchOptions& options, bool range_given) {
+  const bench::Settings settings = settings_of(options, range_given);
+  bench::prepare_process();
+  measure(options, settings, {});
+}
+
+/// The place of this process in a job, if the environment tells of one.
+std::optional<rendezvous::Place> place_in_job() {
+  rendezvous::Place place;
+  if (const Status s = rendezvous::complete(place, rendezvous::Environment(nullptr)); !s) {
+    throw Error(s);
+  }
+  if (!place.rank || !place.size) return std::nullopt;
+  return place;
+}
+
+/// Refuses options that are about processes to be started.
+void refuse_in_job(const CLI::App& command, const rendezvous::Place& place) {
+  for (const char* name :
+       {"--ranks", "--against", "--without-ours", "--mpi", "--against-build", "--programs"}) {
+    if (command.get_option(name)->count() == 0) continue;
+    throw std::invalid_argument(fmt::format(
+        "{} cannot be used here: the environment says that this process is rank {} of a job of {}, "
+        "so these ranks are measured and none is started; take the variables away (env -u RANK -u "
+        "WORLD_SIZE ...) to start others",
+        name, *place.rank, *place.size));
+  }
+}
+
+/// Measures the job that this process is a rank of. Rank 0 prints and writes.
+void run_in_job(const BenchOptions& options, bool range_given, bool backend_given) {
+  bench::Settings settings = measured_settings(options, range_given);
+  settings.libraries = {bench::kOurs};
+  InitOptions init;
+  init.timeout = settings.timeout;
+  if (backend_given) init.backend = options.backend;
+  auto job = std::make_unique<bench::JoinedJob>(init_process_group(init),
+                                                settings.gpu ? DeviceType::cuda : DeviceType::cpu);
+  if (job->rank() != 0) return job->follow();
+  settings.ranks = {job->size()};
+  measure(options, settings, [&](const std::string&, int) { return std::move(job); });
 }
 
 }  // namespace
@@ -204,7 +303,10 @@ void run_bench(const BenchOptions& options, bool range_given) {
 void add_bench_command(CLI::App& app) {
   auto options = std::make_shared<BenchOptions>();
   auto* command = app.add_subcommand(
-      "bench", "Measures collectives, beside other libraries in the same run if asked");
+      "bench",
+      "Measures collectives, beside other libraries in the same run if asked. In a job (mpirun, "
+      "srun, tuttirun on several hosts) all ranks call it: it measures that job, and rank 0 "
+      "prints");
   command
       ->add_option("operations", options->operations,
                    fmt::format("{} (default: all_reduce)", fmt::join(operation_names(), ", ")))
@@ -231,7 +333,7 @@ void add_bench_command(CLI::App& app) {
       command
           ->add_option("--against", options->against,
                        "Other libraries, measured in turns with ours: openmpi, mpich, impi, gloo; "
-                       "none: ours only")
+                       "with --device cuda nccl; none: ours only")
           ->delimiter(',')
           ->allow_extra_args(false);
   auto* without_ours =
@@ -248,6 +350,12 @@ void add_bench_command(CLI::App& app) {
                    "With --backend mpi: which MPI; the default is the first that is installed")
       ->check(CLI::IsMember(bench::known_mpis()))
       ->needs(backend);
+  command
+      ->add_option("--device", options->device,
+                   "Where the tensors are. cuda: each rank's on the GPU of its number on the host, "
+                   "in turn; each call finds them cold")
+      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->capture_default_str();
   auto* rounds =
       command->add_option("--rounds", options->rounds, "Turns of every library per point")
           ->check(CLI::Range(1, 1000))
@@ -283,6 +391,12 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::IsMember({"loop", "sync"}))
       ->capture_default_str();
   command->add_option("--json", options->json, "Writes every figure to this file");
+  command->add_option("--csv", options->csv, "Writes a line per point and library to this file")
+      ->excludes(against_build);
+  command
+      ->add_option("--html", options->html,
+                   "Writes a page with plots and tables to this file; it needs no other file")
+      ->excludes(against_build);
   command
       ->add_option(
           "--timeout", options->timeout_s,
@@ -295,7 +409,11 @@ void add_bench_command(CLI::App& app) {
       ->check(CLI::ExistingDirectory);
   command->callback([=] {
     const bool range_given = begin->count() + end->count() + factor->count() > 0;
-    if (options->against_build.empty()) {
+    for (const auto* path : {&options->json, &options->csv, &options->html}) check_writable(*path);
+    if (const auto place = place_in_job()) {
+      refuse_in_job(*command, *place);
+      run_in_job(*options, range_given, backend->count() > 0);
+    } else if (options->against_build.empty()) {
       run_bench(*options, range_given);
     } else {
       compare(*options, range_given);

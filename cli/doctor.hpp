@@ -16,6 +16,8 @@ struct DoctorJob {
 void look_at_machine(Findings& findings);
 /// Nodes of memory, and the caches that CPUs share: what the kernel's own files tell.
 void look_at_topology(Findings& findings);
+/// The driver of NVIDIA's GPUs, and the GPUs; nothing where there are none.
+void look_at_gpus(Findings& findings);
 /// Interfaces, names and TCP.
 void look_at_network(Findings& findings);
 /// Other programs of the kind.

@@ -82,8 +82,11 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
   findings.section(fmt::format("Choices for {} rank{} on {} host{}", job.ranks,
                                job.ranks == 1 ? "" : "s", job.hosts, job.hosts == 1 ? "" : "s"));
   const std::vector<std::string> backends = available_backends();
-  if (std::ranges::find(backends, config.backend) != backends.end())
-    findings.fact("backend", config.backend);
+  if (is_available(config.backend))
+    findings.fact("backend", config.backend == "auto"
+                                 ? "auto (native; collectives on GPUs go to nccl in groups whose "
+                                   "ranks can use it)"
+                                 : config.backend);
   else
     findings.wrong(fmt::format(
         "TUTTI_BACKEND is \"{}\": only programs that register a backend of this name can start; "
@@ -93,8 +96,10 @@ void look_at_choices(const DoctorJob& job, const Config& config, Findings& findi
     if (const std::string about = about_backend(name); !about.empty())
       findings.fact("there is also " + name, about);
   }
-  if (std::ranges::find(backends, "mpi") == backends.end())
-    findings.fact("mpi", "no: " + why_unavailable("mpi"));
+  for (const char* const name : {"mpi", "nccl"}) {
+    if (std::ranges::find(backends, name) == backends.end())
+      findings.fact(name, "no: " + why_unavailable(name));
+  }
   switch (config.transport) {
     case Config::TransportChoice::tcp:
       findings.fact("transport", "TCP for everything, as TUTTI_TRANSPORT says");

@@ -30,6 +30,7 @@ void add_doctor_command(CLI::App& app, int& exit_code) {
     Findings findings;
     findings.section(fmt::format("tutti {}", tutti::version()));
     look_at_machine(findings);
+    look_at_gpus(findings);
     look_at_network(findings);
     look_at_peers(findings);
     const Config config = look_at_settings(findings);

@@ -142,12 +142,6 @@ void look_at_kernel(Findings& findings) {
   const auto tls = secure::Tls::library();
   findings.fact("TLS 1.3", tls ? fmt::format("{}; on with TUTTI_TLS=1", tls.value())
                                : std::string("no: TUTTI_TLS=1 will not work"));
-  std::error_code none;
-  const fs::directory_iterator gpus("/proc/driver/nvidia/gpus", none);
-  if (!none) {
-    findings.fact("gpus", fmt::format("{}; tutti does not touch their memory yet",
-                                      std::distance(begin(gpus), end(gpus))));
-  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-# cmake --install: library, public headers, programs, tuttiConfig.cmake.
+# cmake --install: library, public headers, programs, tuttiConfig.cmake, tutti.pc.
 
 include(CMakePackageConfigHelpers)
 
@@ -10,15 +10,20 @@ install(
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
   INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/tutti" "${PROJECT_BINARY_DIR}/include/tutti"
-        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp")
-foreach(program IN ITEMS tuttirun tutti_cli)
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+if(TARGET tutti_c)
+  install(TARGETS tutti_c EXPORT tuttiTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
+foreach(program IN ITEMS tuttirun tutti_cli tutti_bench_tutti)
   if(TARGET ${program})
     install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()
 endforeach()
-if(TARGET tutti_backend_mpi)
-  install(TARGETS tutti_backend_mpi LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tutti")
-endif()
+foreach(plugin tutti_backend_mpi tutti_backend_nccl)
+  if(TARGET ${plugin})
+    install(TARGETS ${plugin} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/tutti")
+  endif()
+endforeach()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 install(EXPORT tuttiTargets NAMESPACE tutti:: DESTINATION "${tutti_config_dir}")
@@ -29,3 +34,10 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/tuttiConfig.cmake"
               "${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake" DESTINATION "${tutti_config_dir}")
+
+# Found from where it lies, so that an installed folder can be moved. The library is a static one: what it needs is
+# not private.
+set(pc_folder "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+file(RELATIVE_PATH tutti_prefix_of_pc "/${pc_folder}" "/")
+configure_file("${CMAKE_CURRENT_LIST_DIR}/tutti.pc.in" "${PROJECT_BINARY_DIR}/tutti.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/tutti.pc" DESTINATION "${pc_folder}")

@@ -108,21 +108,36 @@ function(tutti_require_one_thread name)
   endforeach()
 endfunction()
 
-# tutti_test_program(target MAIN library [SOURCES ...] [LIBRARIES ...] [OPTIMIZED])
-function(tutti_test_program target)
-  cmake_parse_arguments(arg "OPTIMIZED" "MAIN" "SOURCES;LIBRARIES" ${ARGN})
-  add_executable(${target} ${arg_SOURCES})
+# Compiles a target as tests are compiled.
+function(tutti_compile_as_test target optimized)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
-  target_link_libraries(${target} PRIVATE tutti_internal tutti_warnings ${arg_LIBRARIES} ${arg_MAIN}
-                                          tutti_verify GTest::gmock)
   set(headers tutti_optimized_test_headers)
-  if(NOT arg_OPTIMIZED)
+  if(NOT optimized)
     set(headers tutti_test_headers)
     tutti_compile_fast(${target})
   endif()
   if(TUTTI_PRECOMPILE)
     target_precompile_headers(${target} REUSE_FROM ${headers})
   endif()
+endfunction()
+
+# tutti_test_program(target MAIN library [SOURCES ...] [LIBRARIES ...] [OPTIMIZED])
+function(tutti_test_program target)
+  cmake_parse_arguments(arg "OPTIMIZED" "MAIN" "SOURCES;LIBRARIES" ${ARGN})
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE tutti_internal tutti_warnings ${arg_LIBRARIES} ${arg_MAIN}
+                                          tutti_verify GTest::gmock)
+  tutti_compile_as_test(${target} ${arg_OPTIMIZED})
+endfunction()
+
+# tutti_add_test_objects(target SOURCES ... [LIBRARIES ...]): what several test programs hold (LIBRARIES target),
+# compiled once. OBJECT, so that tests in it are linked though nothing calls them.
+function(tutti_add_test_objects target)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
+  add_library(${target} OBJECT ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE tutti_internal tutti_warnings ${arg_LIBRARIES} GTest::gmock)
+  tutti_compile_as_test(${target} ON)
+  tutti_unite_folders(${target})
 endfunction()
 
 # tutti_add_test(NAME name SOURCES a.cpp ... [LIBRARIES ...] [DEFINITIONS ...] [DEPENDS targets...]

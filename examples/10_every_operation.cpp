@@ -74,6 +74,12 @@ int main() {
   table.show("send to the next rank, recv from the one before", own, value,
              [&](int r) { return Row{(r + size - 1) % size}; });
 
+  sent = world.isend(own, (rank + 1) % size);
+  value = world.probe((rank + size - 1) % size).recv<Row::value_type>();
+  sent.wait();
+  table.show("probe, for a message of unknown size", own, value,
+             [&](int r) { return Row{(r + size - 1) % size}; });
+
   value = own;
   world.broadcast(value, {.root = 0}).wait();
   table.show("broadcast from rank 0", own, value, [](int) { return Row{0}; });

@@ -48,8 +48,8 @@ std::optional<int> collect_if_first() {
   while (!collect(worker, code)) {
     siginfo_t signal{};
     if (sigwaitinfo(&all, &signal) < 0) continue;
-    // Signals of the terminal reach the worker as well: it is of the same process group.
-    if (signal.si_signo != SIGCHLD && signal.si_code != SI_KERNEL)
+    // Signals of the terminal, and its own, reach the worker as well: it is of the same group.
+    if (signal.si_signo != SIGCHLD && signal.si_code != SI_KERNEL && signal.si_pid != worker)
       (void)kill(worker, signal.si_signo);
   }
   return code;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <system_error>
 
 #include "os/descriptors.hpp"
@@ -21,11 +22,19 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kReadBytes = std::size_t{64} << 10;
 // For other nodes' workers that still take leave of each other through our store.
-constexpr auto kStoreLinger = 1s;
-constexpr auto kFlushTimeout = 10s;
-constexpr auto kFlushTimeoutInterrupted = 1s;
+constexpr auto kStoreLinger = 5s;
+// For the last words of a worker whose children may write on.
+constexpr auto kMostRest = 100ms;
+// For the kernel, which takes a killed worker apart: much memory, few CPUs.
+constexpr auto kMostExit = 2s;
+
+/// By a signal that no error of the program itself turns into, as an uncaught exception does into
+/// SIGABRT.
+bool was_killed(const os::ExitStatus& end) {
+  constexpr std::array kSignals = {SIGKILL, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+  return std::ranges::find(kSignals, end.signal) != kSignals.end();
+}
 
 }  // namespace
 
@@ -39,13 +48,15 @@ int Job::run() {
   }
   events_ = std::move(*events);
   output_ = std::make_unique<Output>([loop = events_.get()] { loop->wake(); });
-  tag_ = options_.tag.value_or(isatty(STDOUT_FILENO) != 0 && options_.world_size() > 1);
+  prepare_terminal();
+  prepare_output();
   Status status = watch_signals();
   if (status) status = prepare();
   if (status) status = meet_nodes();
   if (!status) {
     say(fmt::format("tuttirun: {}", status.message()));
-    output_->flush(Clock::now() + kFlushTimeout);
+    output_->flush(flush_deadline());
+    leave_nodes();
     return status.code() == Errc::invalid_argument ? 2 : EXIT_FAILURE;
   }
   while (!stopping_) {
@@ -75,6 +86,16 @@ int Job::run() {
   return status ? code : 127;
 }
 
+namespace {
+
+bool asks_for_details() {
+  const char* const level = std::getenv("TUTTI_LOG_LEVEL");
+  const std::string_view least = level == nullptr ? "" : level;
+  return least == "info" || least == "debug";
+}
+
+}  // namespace
+
 Status Job::prepare() {
   if (Status status = rendezvous_.prepare(); !status) return status;
   if (!options_.redirect.empty() || !options_.tee.empty()) {
@@ -84,8 +105,13 @@ Status Job::prepare() {
     if (options_.log_dir.empty())
       say(fmt::format("tuttirun: the workers' output goes to {}", logs_->folder()));
   }
+  if (!options_.record_dir.empty()) {
+    if (Status status = prepare_records(options_.record_dir); !status) return status;
+  }
   if (Status status = rendezvous_.serve(0); !status) return status;
-  if (options_.nproc_per_node > 1 && std::getenv("OMP_NUM_THREADS") == nullptr) {
+  // Most programs have no OpenMP: it is told where somebody asks for details.
+  const bool sets_omp = options_.nproc_per_node > 1 && std::getenv("OMP_NUM_THREADS") == nullptr;
+  if (sets_omp && asks_for_details()) {
     say("tuttirun: OMP_NUM_THREADS is set to 1 for each worker, so that they do not fight for the "
         "CPUs; set it yourself for another number");
   }
@@ -106,10 +132,13 @@ Status Job::start_workers() {
   start.address = rendezvous_.address();
   start.run_id = rendezvous_.run_id();
   start.restart = restart_;
-  start.tag = tag_;
+  describe_output(start);
   start.announce_fd = reaper_.announce_fd();
   start.descriptors = descriptors_;
   start.logs = logs_ ? &*logs_ : nullptr;
+  prepare_input(start);
+  records_ = Records::make(options_);
+  start.records = &records_;
   for (int local_rank = 0; local_rank < options_.nproc_per_node; ++local_rank) {
     auto worker = start_worker(options_, start, local_rank);
     if (!worker) return worker.status();
@@ -129,7 +158,8 @@ bool Job::should_restart() const {
 
 Status Job::restart() {
   if (first_failed_ != nullptr)
-    output_->write(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
+    print(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
+  write_records();
   for (const auto& worker : workers_) {
     reaper_.forget(worker->process.pid());
     if (Status status = worker->process.collect(); !status) return status;
@@ -149,65 +179,6 @@ Status Job::restart() {
   return meet_nodes_again();
 }
 
-void Job::watch(Worker& worker) {
-  const auto check = [this](const Status& status) {
-    if (!status) say(fmt::format("tuttirun: {}", status.message()));
-  };
-  check(events_->add(worker.process.pidfd(), EPOLLIN,
-                     [this, &worker](std::uint32_t) { note_end(worker); }));
-  for (Stream* stream : {&worker.out, &worker.err}) {
-    if (!stream->fd.valid()) continue;
-    check(events_->add(stream->fd.get(), EPOLLIN,
-                       [this, stream](std::uint32_t) { read_stream(*stream); }));
-  }
-}
-
-void Job::read_stream(Stream& stream) {
-  if (!stream.fd.valid()) return;
-  if (output_->broken(stream.to) && !stream.log.valid()) {
-    // Nobody reads us: let the worker see that, as it would without us.
-    close_stream(stream);
-    return;
-  }
-  std::array<char, kReadBytes> buffer;
-  const ssize_t got = read(stream.fd.get(), buffer.data(), buffer.size());
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) {
-    close_stream(stream);
-    return;
-  }
-  take(stream, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
-  pause_or_resume_streams();
-}
-
-void Job::take(Stream& stream, std::string_view bytes) {
-  if (stream.log.valid() && !append(stream.log.get(), bytes)) {
-    say(fmt::format("tuttirun: cannot write {}: {}; going on without it", stream.log_path,
-                    std::generic_category().message(errno)));
-    stream.log.reset();
-  }
-  if (stream.shown) output_->write(stream.to, stream.lines.add(bytes));
-}
-
-void Job::close_stream(Stream& stream) {
-  if (!stream.fd.valid()) return;
-  events_->remove(stream.fd.get());
-  stream.fd.reset();
-  // Alone, a program's output is handed on as it is; among others its last line must end.
-  output_->write(stream.to, stream.lines.finish(options_.world_size() > 1));
-}
-
-void Job::pause_or_resume_streams() {
-  const bool full = output_->full();
-  for (const auto& worker : workers_) {
-    for (Stream* stream : {&worker->out, &worker->err}) {
-      if (!stream->fd.valid() || stream->paused == full) continue;
-      if (events_->modify(stream->fd.get(), full ? 0U : static_cast<std::uint32_t>(EPOLLIN)))
-        stream->paused = full;
-    }
-  }
-}
-
 void Job::note_end(Worker& worker) {
   if (worker.end) return;
   auto end = worker.process.peek();
@@ -216,13 +187,33 @@ void Job::note_end(Worker& worker) {
   worker.end = **end;
   worker.end_time = Clock::now();
   worker.was_asked = stopping_;
+  const bool had_terminal = take_terminal_back();
+  // What it has told of its error is part of the report.
+  if (!worker.end->success()) {
+    read_rest(worker, Clock::now() + kMostRest);
+    if (!worker.err.fd.valid() && !worker.err.log_path.empty())
+      worker.error.add(tail_of(worker.err.log_path));
+  }
   if (worker.end->success() || first_failed_ != nullptr || stopping_) return;
+  if (!was_killed(*worker.end)) {
+    // One that was killed is the cause where both have ended before we looked. The kernel closes
+    // what it had open, which others see, before it tells us of its end.
+    const auto soon = Clock::now() + kMostExit;
+    for (const auto& other : workers_) {
+      if (other->end) continue;
+      auto its_end =
+          other->process.is_exiting() ? other->process.wait(soon) : other->process.peek();
+      if (its_end && its_end->has_value() && was_killed(**its_end)) return note_end(*other);
+    }
+  }
+  if (had_terminal && (worker.end->signal == SIGINT || worker.end->signal == SIGQUIT))
+    return interrupt_from_terminal(worker.end->signal);
   first_failed_ = &worker;
   if (nodes_ && !std::exchange(reported_, true)) {
     earlier_ =
         nodes_->report_failure(worker.end->shell_code(),
                                fmt::format("rank {} on node {} failed first: {}", worker.rank,
-                                           options_.node_rank, describe(*worker.end)),
+                                           options_.node_rank, describe_failure(worker)),
                                !restarts_left());
   }
   stop(SIGTERM);
@@ -231,17 +222,20 @@ void Job::note_end(Worker& worker) {
 void Job::note_signal() {
   signalfd_siginfo info{};
   while (read(signals_.get(), &info, sizeof info) == static_cast<ssize_t>(sizeof info)) {
-    const int signal = static_cast<int>(info.ssi_signo);
-    if (interrupted_by_ != 0) {
-      // Somebody is impatient.
-      kill_all();
-      continue;
+    switch (const int signal = static_cast<int>(info.ssi_signo)) {
+      case SIGCHLD: note_stops(); break;
+      case SIGTSTP: suspend(); break;
+      default: interrupt(signal);
     }
-    interrupted_by_ = signal;
-    // Also where a failure was reported before, after which all would start again.
-    tell_interrupt();
-    stop(signal);
   }
+}
+
+void Job::interrupt(int signal) {
+  if (interrupted_by_ != 0) return kill_all();  // somebody is impatient
+  interrupted_by_ = signal;
+  // Also where a failure was reported before, after which all would start again.
+  tell_interrupt();
+  stop(signal);
 }
 
 void Job::stop(int signal) {
@@ -284,42 +278,38 @@ void Job::loop() {
       // The other nodes may still need our store, and may still fail.
       if (success && !std::exchange(told_done, true)) nodes_->report_done();
     }
-    if (Status status = events_->run_once(kill_at_); !status) {
+    if (Status status = events_->run_once(next_deadline()); !status) {
       say(fmt::format("tuttirun: {}", status.message()));
       kill_all();
     }
     pause_or_resume_streams();
+    if (typed_) typed_->look_again();
+    print_what_is_due();
     if (kill_at_ && Clock::now() >= *kill_at_) kill_all();
   }
 }
 
-void Job::drain() {
-  // Processes that workers have left running in their process groups end with the job.
-  send_to_groups(SIGKILL);
-  const auto deadline =
-      Clock::now() + (interrupted_by_ != 0 ? kFlushTimeoutInterrupted : kFlushTimeout);
-  for (const auto& worker : workers_) {
-    for (Stream* stream : {&worker->out, &worker->err}) {
-      // Until it is empty, not until it is closed: a process that has left its group may hold it.
-      std::array<char, kReadBytes> buffer;
-      ssize_t got = 0;
-      while (stream->fd.valid() &&
-             (got = read(stream->fd.get(), buffer.data(), buffer.size())) > 0) {
-        take(*stream, std::string_view(buffer.data(), static_cast<std::size_t>(got)));
-        if (output_->full()) output_->flush(deadline);
-        if (Clock::now() >= deadline) break;
-      }
-      close_stream(*stream);
-    }
-  }
+void Job::write_records() {
+  // Where another node has failed first, ours tell what they waited for.
+  const bool failed = first_failed_ != nullptr || (verdict_ && !verdict_->success);
+  if (options_.record_dir.empty() && (!failed || is_cut_short())) return;
+  auto folder = records_.write(options_.record_dir);
+  if (!folder)
+    say(fmt::format("tuttirun: {}", folder.status().message()));
+  else if (*folder)
+    say(fmt::format("tuttirun: what each rank did last: tutti trace {} -o trace.json", **folder));
+}
+
+bool Job::is_cut_short() const {
+  return first_failed_ != nullptr && first_failed_->end->signal == SIGPIPE &&
+         output_->error(STDOUT_FILENO) == EPIPE;
 }
 
 int Job::finish() {
-  const auto deadline =
-      Clock::now() + (interrupted_by_ != 0 ? kFlushTimeoutInterrupted : kFlushTimeout);
+  const auto deadline = flush_deadline();
   int code = EXIT_SUCCESS;
   if (first_failed_ != nullptr) {
-    output_->write(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
+    if (!is_cut_short()) print(STDERR_FILENO, failure_table(workers_, *first_failed_, start_));
     code = code_of_first_failure();
   } else if (interrupted_by_ != 0) {
     say(fmt::format("tuttirun: ended by {}", describe({0, interrupted_by_})));
@@ -327,16 +317,24 @@ int Job::finish() {
   } else if (verdict_ && !verdict_->success) {
     code = verdict_->exit_code;
   }
+  write_records();
   output_->flush(deadline);
   for (const auto& worker : workers_) {
     if (Status status = worker->process.collect(); !status) say(std::string(status.message()));
   }
-  nodes_.reset();
-  rendezvous_.close(options_.nnodes > 1 ? kStoreLinger : 0s);
+  if (const int error = output_->error(STDOUT_FILENO); error != 0 && error != EPIPE) {
+    say(fmt::format("tuttirun: cannot write the output of the workers: {}", std::strerror(error)));
+    if (code == EXIT_SUCCESS) code = EXIT_FAILURE;
+  }
+  leave_nodes();
   output_->flush(deadline);
   return code;
 }
 
-void Job::say(const std::string& line) { output_->write(STDERR_FILENO, line + "\n"); }
+/// Other nodes may still read in our store why the job ends.
+void Job::leave_nodes() {
+  nodes_.reset();
+  rendezvous_.close(options_.nnodes > 1 ? kStoreLinger : 0s);
+}
 
 }  // namespace tutti::launcher

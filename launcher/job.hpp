@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -19,6 +20,8 @@
 #include "os/fd.hpp"
 #include "output.hpp"
 #include "reaper.hpp"
+#include "records.hpp"
+#include "screen.hpp"
 #include "workers.hpp"
 
 namespace tutti::launcher {
@@ -54,13 +57,45 @@ class Job {
   Status restart();
   void watch(Worker& worker);
 
-  void read_stream(Stream& stream);
-  void take(Stream& stream, std::string_view bytes);
-  void close_stream(Stream& stream);
+  /// How the workers' output is shown: with tags, on a screen, or as it comes.
+  void prepare_output();
+  void describe_output(Start& start) const;
+  void read_stream(Worker& worker, Stream& stream);
+  /// All that is there now, and no more after the deadline.
+  void read_rest(Worker& worker, Clock::time_point deadline);
+  void take(Worker& worker, Stream& stream, std::string_view bytes);
+  void show(Worker& worker, Stream& stream, std::string lines);
+  void close_stream(Worker& worker, Stream& stream);
+  /// Whole lines, of workers or ours, to `fd`.
+  void print(int fd, std::string lines);
+  void print_pieces(std::vector<Burst::Piece> pieces);
+  void print_what_is_due();
+  /// Somebody has typed this; the terminal has shown it behind the reader's prompt.
+  void note_typed(std::string_view typed);
+  [[nodiscard]] int screen_key(const Worker& worker, const Stream& stream) const;
+  [[nodiscard]] Clock::time_point flush_deadline() const;
   void pause_or_resume_streams();
   void note_end(Worker& worker);
   void note_signal();
+  void interrupt(int signal);
   void note_verdict();
+
+  /// Whether the only worker gets the terminal itself, and who reads it otherwise.
+  void prepare_terminal();
+  void prepare_input(Start& start);
+  /// Stops the job until somebody continues it, as the shell's `fg` and `bg` do.
+  void suspend();
+  void note_stops();
+  /// The terminal has stopped a worker that used it from the background.
+  void note_use_of_terminal(Worker& worker);
+  /// The only worker gets the terminal, if we have it: true.
+  bool give_terminal() const;
+  /// We have again what the only worker had: true.
+  bool take_terminal_back() const;
+  /// The only worker has had the terminal, and was ended by a signal of it. That went to its group
+  /// alone; a script that has started us waits for it, too.
+  void interrupt_from_terminal(int signal);
+  [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
 
   /// Asks all workers to end; `signal` is SIGTERM or what we were sent.
   void stop(int signal);
@@ -71,20 +106,33 @@ class Job {
   /// Ends what workers have left behind and takes what they have written.
   void drain();
   int finish();
+  void leave_nodes();
+  /// The reader of our output went away, as `| head` does, and a worker ended by that. There is
+  /// nothing to tell then.
+  [[nodiscard]] bool is_cut_short() const;
+  /// Files of the flight recorders, where they are wanted or something has failed.
+  void write_records();
   void say(const std::string& line);
 
   Options options_;
   Reaper& reaper_;
   NodeRendezvous rendezvous_;
   std::optional<Logs> logs_;
+  Records records_;
   std::unique_ptr<os::EventLoop> events_;
   std::unique_ptr<Output> output_;
+  std::unique_ptr<TerminalInput> typed_;  ///< null: nobody reads the terminal through us
   std::unique_ptr<Nodes> nodes_;
   os::Fd signals_;
   rlimit descriptors_{};  ///< as we were started: the workers' own limits
 
   int restart_ = 0;
   bool tag_ = false;
+  std::optional<Screen> screen_;     ///< where several workers write to a terminal
+  std::array<bool, 3> on_screen_{};  ///< by number of the stream
+  int stdin_rank_ = Options::kNoRank;
+  bool on_terminal_ = false;      ///< our standard input is a terminal
+  bool passes_terminal_ = false;  ///< the only worker has it to itself
   std::vector<std::unique_ptr<Worker>> workers_;
   Clock::time_point start_;
   const Worker* first_failed_ = nullptr;   ///< of this node

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
@@ -51,6 +52,18 @@ Result<Logs> Logs::make(const Options& options, const std::string& run_id) {
                      as_file_name(run_id) + "_XXXXXX";
   if (mkdtemp(name.data()) == nullptr) return folder_error(name, errno);
   return Logs(name);
+}
+
+std::string tail_of(const std::string& path) {
+  constexpr std::size_t kMost = std::size_t{64} << 10;
+  const os::Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const off_t size = file.valid() ? lseek(file.get(), 0, SEEK_END) : 0;
+  std::string text(std::min(kMost, static_cast<std::size_t>(std::max<off_t>(size, 0))), '\0');
+  const ssize_t got = text.empty() ? 0
+                                   : pread(file.get(), text.data(), text.size(),
+                                           size - static_cast<off_t>(text.size()));
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  return text;
 }
 
 Result<Logs::File> Logs::open(int restart, int local_rank, int stream) const {

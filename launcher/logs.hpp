@@ -31,4 +31,7 @@ class Logs {
   std::filesystem::path folder_;
 };
 
+/// The last part of a file that a worker has written itself; empty where it cannot be read.
+std::string tail_of(const std::string& path);
+
 }  // namespace tutti::launcher

@@ -36,8 +36,8 @@ int run(int argc, char** argv) {
     }
   }
   // Before any thread is there: they inherit the mask, and the reaper is a fork.
-  const sigset_t watched = watched_signals();
-  sigprocmask(SIG_BLOCK, &watched, nullptr);
+  const sigset_t blocked = blocked_signals();
+  sigprocmask(SIG_BLOCK, &blocked, nullptr);
   std::signal(SIGPIPE, SIG_IGN);
   auto reaper = Reaper::start();
   if (!reaper) {
@@ -47,13 +47,27 @@ int run(int argc, char** argv) {
   return Job(std::move(parsed->options), *reaper).run();
 }
 
+/// Ends as an interrupted program does, since a shell whose script has started us goes on to its
+/// next command where we end by an exit code.
+int end_interrupted() {
+  std::signal(SIGINT, SIG_DFL);
+  sigset_t interrupt;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  std::raise(SIGINT);
+  sigprocmask(SIG_UNBLOCK, &interrupt, nullptr);
+  return 128 + SIGINT;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   // Where it was ignored when we were started, the kernel would keep no ends of children for us.
   std::signal(SIGCHLD, SIG_DFL);
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    std::fflush(nullptr);
+    return code == 128 + SIGINT ? end_interrupted() : code;
   } catch (const std::exception& error) {
     fmt::print(stderr, "tuttirun: {}\n", error.what());
     return EXIT_FAILURE;

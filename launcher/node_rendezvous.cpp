@@ -39,14 +39,17 @@ Status NodeRendezvous::prepare() {
 
 Status NodeRendezvous::prepare_secret() {
   if (!options_.secret_file.empty()) {
-    auto secret = store::read_secret_file(options_.secret_file);
-    if (!secret) return secret.status();
-    secret_ = {std::move(*secret), std::string(store::kGivenSecret)};
     // Workers may change their directory before they read it.
     std::array<char, PATH_MAX> path{};
     if (realpath(options_.secret_file.c_str(), path.data()) == nullptr)
       return os::system_error("cannot find " + options_.secret_file, errno);
     address_.secret_file = path.data();
+    // Ours as well, so that a store that has another secret is told where this one lies.
+    setenv("TUTTI_SECRET_FILE", path.data(), 1);
+    unsetenv("TUTTI_SECRET_FD");
+    auto secret = store::job_secret({});
+    if (!secret) return secret.status();
+    secret_ = std::move(*secret);
     return {};
   }
   if (options_.nnodes > 1) {  // the launchers of other nodes must find the same one

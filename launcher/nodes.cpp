@@ -12,6 +12,7 @@
 #include "store/served.hpp"
 
 // Keys, all under "tuttirun", or "tuttirun/<start>" for the workers that were started again:
+//   settings   of the first node that has come, which all must have (first start)
 //   nodes      how many nodes without a number have come (first start)
 //   nodes/<n>  how many nodes with this number have come (first start)
 //   port       of the workers' store, told by the node that serves; "none": that start will not be
@@ -27,6 +28,7 @@ using namespace std::chrono_literals;
 constexpr std::string_view kVerdictKey = "/verdict";
 constexpr std::string_view kDoneKey = "/done";
 constexpr std::string_view kNodesKey = "/nodes";
+constexpr std::string_view kSettingsKey = "/settings";
 constexpr std::string_view kPortKey = "/port";
 constexpr std::string_view kFinal = "final ";
 constexpr std::string_view kNoPort = "none";
@@ -83,6 +85,7 @@ bool ends_job(const Nodes::Verdict& verdict) { return verdict.success || verdict
 Nodes::Nodes(const Options& options, TcpStoreOptions store, std::optional<int> node_rank,
              std::function<void()> on_news) {
   state_->nnodes = options.nnodes;
+  state_->nproc_per_node = options.nproc_per_node;
   state_->max_restarts = options.max_restarts;
   state_->join_timeout = options.join_timeout;
   state_->node_rank = node_rank;
@@ -182,6 +185,7 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
   // The node that serves is number 0.
   const std::string nodes = key_of(0, kNodesKey);
   if (!number) number = static_cast<int>(store->add(nodes, 1));
+  if (std::string other = compare_settings(state, *store, *number); !other.empty()) return other;
   if (*number >= state.nnodes)
     return fmt::format("{} nodes have come already, as many as --nnodes says", state.nnodes);
   if (store->add(fmt::format("{}/{}", nodes, *number), 1) > 1) {
@@ -200,6 +204,21 @@ std::string Nodes::join(State& state, const std::shared_ptr<TcpStore>& store) {
   state.ports = {0};
   if (state.on_news) state.on_news();
   return {};
+}
+
+std::string Nodes::compare_settings(const State& state, TcpStore& store, int number) {
+  const std::string ours =
+      fmt::format("--nnodes {} --nproc-per-node {}", state.nnodes, state.nproc_per_node);
+  constexpr std::string_view kBehind = " on node ";
+  const std::string first =
+      store.compare_set(key_of(0, kSettingsKey), "", fmt::format("{}{}{}", ours, kBehind, number));
+  if (first.starts_with(ours + std::string(kBehind))) return {};
+  const std::string objection =
+      fmt::format("node {} was started with {}, but it is {}; give all nodes the same", number,
+                  ours, base::shown_on_line(first, kMostText));
+  // The others would wait for this node, or for ranks that will never be.
+  put_end(store, message_of(1, objection, true), 0, state.max_restarts + 1);
+  return objection;
 }
 
 std::string Nodes::await_port(State& state, TcpStore& store, int start) {

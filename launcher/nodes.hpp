@@ -65,6 +65,7 @@ class Nodes {
   // Shared with the thread, which may still look for node 0 when this object goes.
   struct State {
     int nnodes = 1;
+    int nproc_per_node = 1;
     int max_restarts = 0;
     std::chrono::milliseconds join_timeout{0};
     mutable std::mutex mutex;
@@ -85,6 +86,8 @@ class Nodes {
   /// Of the node that serves, when the job has ended.
   static void await_late_nodes(const State& state, TcpStore& store);
   static std::string join(State& state, const std::shared_ptr<TcpStore>& store);
+  /// What speaks against this node's --nnodes and --nproc-per-node, which must be those of all.
+  static std::string compare_settings(const State& state, TcpStore& store, int number);
   static std::string await_port(State& state, TcpStore& store, int start);
   /// The text that the others read if we are killed during `start` or on the way to the next one.
   static void set_will(const State& state, TcpStore& store, int start);

@@ -11,6 +11,7 @@
 
 #include <tutti/config.hpp>
 
+#include "cli/option_text.hpp"
 #include "os/cpu.hpp"
 #include "raw_options.hpp"
 
@@ -249,6 +250,19 @@ Status convert_security(const RawOptions& raw, Options& options) {
   return {};
 }
 
+Status convert_input(const RawOptions& raw, Options& options) {
+  if (raw.input.empty()) return {};
+  if (raw.input == "none") {
+    options.stdin_rank = Options::kNoRank;
+    return {};
+  }
+  auto rank = number("--stdin", raw.input, 0, options.world_size() - 1);
+  if (!rank)
+    return invalid(std::string(rank.status().message()) + ", the ranks of this job, or none");
+  options.stdin_rank = *rank;
+  return {};
+}
+
 Status convert_output(const RawOptions& raw, Options& options) {
   if (raw.tag) options.tag = true;
   if (raw.no_tag) options.tag = false;
@@ -260,6 +274,7 @@ Status convert_output(const RawOptions& raw, Options& options) {
   if (!tee) return tee.status();
   options.tee = std::move(*tee);
   options.log_dir = raw.log_dir;
+  options.record_dir = raw.record_dir;
   if (!raw.log_dir.empty() && options.redirect.empty() && options.tee.empty())
     options.tee.everybody = 3;
   if (raw.shown.empty()) return {};
@@ -327,6 +342,7 @@ Status convert(const RawOptions& raw, const CLI::App& app, Options& options) {
   if (raw.module) options.runner = Runner::module;
   if (raw.no_python) options.runner = Runner::as_is;
   if (raw.run_path) options.runner = Runner::python;
+  if (Status status = convert_input(raw, options); !status) return status;
   return convert_output(raw, options);
 }
 
@@ -336,6 +352,21 @@ bool has_underscore(int count, const char* const* arguments) {
     return argument.starts_with("--") &&
            argument.substr(0, argument.find('=')).find('_') != std::string_view::npos;
   });
+}
+
+/// The arguments with mpirun's -np as -n, which CLI11 would read as -n p. Those of the program
+/// stay.
+std::vector<const char*> without_np(const CLI::App& app, int argc, const char* const* argv) {
+  std::vector<const char*> arguments(argv, argv + argc);
+  for (std::size_t i = 1; i < arguments.size(); ++i) {
+    std::string_view name = arguments[i];
+    if (!name.starts_with('-') || name == "--") break;
+    if (name == "-np") arguments[i] = "-n";
+    if (name.find('=') != std::string_view::npos) continue;
+    const CLI::Option* const option = app.get_option_no_throw(arguments[i]);
+    if (option != nullptr && option->get_items_expected_max() > 0) ++i;  // its value
+  }
+  return arguments;
 }
 
 }  // namespace
@@ -351,7 +382,8 @@ Result<Parsed> parse_options(int argc, const char* const* argv) {
   RawOptions raw;
   declare_options(app, raw);
   try {
-    app.parse(argc, argv);
+    const std::vector<const char*> arguments = without_np(app, argc, argv);
+    app.parse(argc, arguments.data());
   } catch (const CLI::CallForHelp&) {
     parsed.text = app.help();
     return parsed;
@@ -359,9 +391,7 @@ Result<Parsed> parse_options(int argc, const char* const* argv) {
     parsed.text = std::string(version.what()) + "\n";
     return parsed;
   } catch (const CLI::ParseError& error) {
-    std::string text = error.what();
-    std::ranges::replace(text, '\n', ' ');
-    return invalid(text + "; see tuttirun --help");
+    return invalid(cli::option_text(error) + "; see tuttirun --help");
   }
   std::vector<std::string> rest = app.remaining();
   const int own = argc - static_cast<int>(rest.size());

@@ -63,9 +63,16 @@ struct Options {
   std::chrono::milliseconds grace = std::chrono::seconds(5);
   std::string role = "default";
 
+  /// The rank that has our standard input, kNoRank for none. Absent: rank 0 where that is a
+  /// terminal, else the first rank of this node.
+  std::optional<int> stdin_rank;
+  static constexpr int kNoRank = -1;
+
   /// Absent: tag if the output is a terminal and there are several workers.
   std::optional<bool> tag;
   std::string log_dir;
+  /// Where files of the flight recorders go at the end; empty: a temporary folder, after a failure.
+  std::string record_dir;
   StreamChoice redirect;  ///< to a file only
   StreamChoice tee;       ///< to a file too; goes before `redirect`
   /// Local ranks whose output is shown; empty: all.

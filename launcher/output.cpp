@@ -30,37 +30,6 @@ bool append(int fd, std::string_view bytes) {
   return true;
 }
 
-void LineBuffer::put(std::string& to, std::string_view text) {
-  if (!inside_line_) to += tag_;
-  to += text;
-  inside_line_ = text.empty() || text.back() != '\n';
-}
-
-std::string LineBuffer::add(std::string_view bytes) {
-  std::string ready;
-  while (!bytes.empty()) {
-    const std::size_t end = bytes.find('\n');
-    const bool whole = end != std::string_view::npos;
-    const std::string_view piece = whole ? bytes.substr(0, end + 1) : bytes;
-    bytes.remove_prefix(piece.size());
-    partial_ += piece;
-    if (whole || partial_.size() > kLongestLine) {
-      put(ready, partial_);
-      partial_.clear();
-    }
-  }
-  return ready;
-}
-
-std::string LineBuffer::finish(bool close_line) {
-  std::string ready;
-  if (!partial_.empty()) put(ready, partial_);
-  partial_.clear();
-  if (inside_line_ && close_line) ready += '\n';
-  inside_line_ = false;
-  return ready;
-}
-
 Output::Output(std::function<void()> on_change) {
   state_->on_change = std::move(on_change);
   thread_ = std::thread([state = state_] { run(*state); });
@@ -85,7 +54,7 @@ Output::~Output() {
 void Output::write(int fd, std::string bytes) {
   if (bytes.empty()) return;
   const std::lock_guard lock(state_->mutex);
-  if (state_->broken[static_cast<std::size_t>(fd)]) return;
+  if (state_->errors[static_cast<std::size_t>(fd)] != 0) return;
   state_->waiting_bytes += bytes.size();
   state_->pieces.push_back({fd, std::move(bytes)});
   state_->changed.notify_all();
@@ -96,9 +65,9 @@ bool Output::full() const noexcept {
   return state_->waiting_bytes > kFullBytes;
 }
 
-bool Output::broken(int fd) const noexcept {
+int Output::error(int fd) const noexcept {
   const std::lock_guard lock(state_->mutex);
-  return state_->broken[static_cast<std::size_t>(fd)];
+  return state_->errors[static_cast<std::size_t>(fd)];
 }
 
 void Output::flush(std::chrono::steady_clock::time_point deadline) {
@@ -118,11 +87,12 @@ void Output::run(State& state) {
     state.writing = true;
     lock.unlock();
     const bool good = append(piece.fd, piece.bytes);
+    const int error = good ? 0 : errno;
     lock.lock();
     state.writing = false;
     const bool was_full = state.waiting_bytes > kFullBytes;
     state.waiting_bytes -= piece.bytes.size();
-    if (!good) state.broken[static_cast<std::size_t>(piece.fd)] = true;
+    if (!good) state.errors[static_cast<std::size_t>(piece.fd)] = error;
     const bool room = was_full && state.waiting_bytes <= kFullBytes;
     // Under the lock: after `stop` nothing that `on_change` touches need be there any more.
     if ((room || !good) && !state.stop) state.on_change();

@@ -14,27 +14,6 @@
 
 namespace tutti::launcher {
 
-/// Cuts one worker's stream into lines, so that lines of several workers are never mixed.
-class LineBuffer {
- public:
-  explicit LineBuffer(std::string tag) : tag_(std::move(tag)) {}
-
-  /// Takes what was read and returns what is ready: whole lines, each behind the tag. A line longer
-  /// than kLongestLine is handed on in pieces.
-  std::string add(std::string_view bytes);
-  /// The rest at the end of the stream; `close_line` adds the missing end of the last line.
-  std::string finish(bool close_line);
-
-  static constexpr std::size_t kLongestLine = std::size_t{1} << 20;
-
- private:
-  void put(std::string& to, std::string_view text);
-
-  std::string tag_;
-  std::string partial_;
-  bool inside_line_ = false;  // a piece of the current line is out already
-};
-
 /// Writes all of it, waiting where it must. False, with errno, when that is not possible.
 bool append(int fd, std::string_view bytes);
 
@@ -52,8 +31,8 @@ class Output {
   void write(int fd, std::string bytes);
   /// True if so much output waits that workers should not be read any more.
   [[nodiscard]] bool full() const noexcept;
-  /// True if the reader of the stream is gone.
-  [[nodiscard]] bool broken(int fd) const noexcept;
+  /// Why the stream could not be written, as errno: EPIPE where its reader is gone; 0: it could.
+  [[nodiscard]] int error(int fd) const noexcept;
   /// Waits until all is written, or until the deadline.
   void flush(std::chrono::steady_clock::time_point deadline);
 
@@ -69,7 +48,7 @@ class Output {
     std::condition_variable changed;
     std::deque<Piece> pieces;
     std::size_t waiting_bytes = 0;
-    std::array<bool, 3> broken{};
+    std::array<int, 3> errors{};
     bool writing = false;
     bool stop = false;
   };

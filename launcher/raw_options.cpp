@@ -58,9 +58,9 @@ class Declaration {
 
 void declare_job(Declaration& declare, RawOptions& raw) {
   declare
-      .value("--nproc-per-node", raw.nproc,
+      .value("-n,--nproc-per-node", raw.nproc,
              "Workers on this node; cpu: one per CPU; gpu: one per GPU; auto: one per GPU, or per "
-             "CPU where there is none")
+             "CPU where there is none. -np is understood, too")
       ->capture_default_str();
   declare.value("--backend", raw.backend,
                 "Backend of the workers (TUTTI_BACKEND); mpi: they are started by the mpiexec of "
@@ -123,6 +123,7 @@ void declare_watching(CLI::App& app, Declaration& declare, RawOptions& raw) {
 }
 
 void declare_output(CLI::App& app, Declaration& declare, RawOptions& raw) {
+  app.add_option("--stdin", raw.input, "The rank that reads standard input, or none [rank 0]");
   auto* tag =
       app.add_flag("--tag", raw.tag, "Put [rank]: before each line of output [on a terminal]");
   app.add_flag("--no-tag,--no_tag", raw.no_tag, "Print lines without [rank]:")->excludes(tag);
@@ -132,6 +133,9 @@ void declare_output(CLI::App& app, Declaration& declare, RawOptions& raw) {
       "-r,--redirects", raw.redirects,
       "Streams that go to files only: 1 stdout, 2 stderr, 3 both; or by local rank: 0:3,1:2");
   declare.value("-t,--tee", raw.tee, "Streams that go to files, too; numbered in the same way");
+  declare.value("--record", raw.record_dir,
+                "Folder for a file of each rank's last operations (`tutti trace`); without it they "
+                "are written after a failure, to a folder that is told");
   declare.value("--local-ranks-filter", raw.shown,
                 "Show the output of these local ranks only, e.g. 0,2");
 }
@@ -158,6 +162,7 @@ void declare_program(CLI::App& app, Declaration& declare, RawOptions& raw) {
 
 void declare_options(CLI::App& app, RawOptions& raw) {
   app.prefix_command();
+  app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
   app.set_version_flag("--version", fmt::format("tuttirun {}", kVersion));
   Declaration declare(app);
   declare_job(declare, raw);

@@ -29,9 +29,11 @@ struct RawOptions {
   double grace = 5;
   std::string role = "default";
 
+  std::string input;
   bool tag = false;
   bool no_tag = false;
   std::string log_dir;
+  std::string record_dir;
   std::string redirects = "0";
   std::string tee = "0";
   std::string shown;

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -31,12 +32,24 @@ struct Group {
   os::Fd pidfd;  // of its leader
 };
 
-void end_groups(const std::vector<Group>& groups) {
+/// A worker that had the terminal to itself leaves it to a group that has ended: the script that
+/// started the launcher could not read any more.
+void return_terminal(const std::vector<Group>& groups, pid_t launcher) {
+  const os::Fd terminal(open("/dev/tty", O_RDWR | O_NOCTTY | O_CLOEXEC));
+  if (!terminal.valid()) return;
+  const pid_t owner = tcgetpgrp(terminal.get());
+  if (std::ranges::find(groups, owner, &Group::pid) == groups.end()) return;
+  if (tcsetpgrp(terminal.get(), launcher) == 0) kill(-launcher, SIGCONT);  // it may have tried
+}
+
+void end_groups(const std::vector<Group>& groups, pid_t launcher) {
   const auto deadline = Clock::now() + kOrphanGrace;
   for (const Group& group : groups) {
     kill(-group.pid, SIGTERM);
     kill(-group.pid, SIGCONT);
   }
+  // Not before: a worker that waits in a read would take the next line, whoever has the terminal.
+  return_terminal(groups, launcher);
   for (const Group& group : groups) {
     if (!group.pidfd.valid()) continue;
     if (auto ended = os::wait_ready(group.pidfd.get(), POLLIN, deadline); !ended) break;
@@ -46,8 +59,9 @@ void end_groups(const std::vector<Group>& groups) {
 }
 
 [[noreturn]] void guard(int pipe) {
-  // A session of its own: what is sent to the launcher's group or terminal does not reach us.
-  setsid();
+  // A group of its own: what is sent to the launcher's, or by its terminal, does not reach us.
+  const pid_t launcher = getpgrp();
+  setpgid(0, 0);
   prctl(PR_SET_NAME, "tuttirun-guard");
   sigset_t all;
   sigfillset(&all);
@@ -73,7 +87,7 @@ void end_groups(const std::vector<Group>& groups) {
     auto pidfd = os::open_pidfd(pid);
     groups.push_back({pid, pidfd ? std::move(*pidfd) : os::Fd()});
   }
-  end_groups(groups);
+  end_groups(groups, launcher);
   _exit(0);
 }
 

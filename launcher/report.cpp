@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "os/host.hpp"
+#include "rank_errors.hpp"
 
 namespace tutti::launcher {
 namespace {
@@ -30,11 +31,63 @@ std::string describe(const os::ExitStatus& end) {
   return fmt::format("exit code {}", end.code);
 }
 
+namespace {
+
+/// The error that the worker has ended with; empty: it has told none.
+std::string told_by(const Worker& worker) {
+  if (worker.end->success()) return {};
+  const ErrorText& told = worker.error;
+  const std::string last_line = "its last line on stderr: " + told.last_line();
+  if (told.error().empty()) {
+    // Of a worker that was killed its last line tells nothing.
+    const bool killed = worker.end->signal != 0 || worker.was_asked;
+    return killed || told.last_line().empty() ? "" : last_line;
+  }
+  if (told.is_crash() || worker.was_asked) return told.error();
+  // An exception of Python ends no process by a signal, but by exit code 1: others have handled it.
+  if (worker.end->signal != 0) return "last error, earlier: " + told.error();
+  if (!told.followed()) return told.error();
+  return worker.end->code == 1 ? told.error() + "; " + last_line
+                               : last_line + "; last error, earlier: " + told.error();
+}
+
+std::vector<std::string> errors_of(const std::vector<std::unique_ptr<Worker>>& workers) {
+  std::vector<RankError> errors;
+  std::vector<const Worker*> asked;
+  std::vector<int> lost;
+  for (const auto& worker : workers) {
+    if (!worker->end) continue;
+    const std::string told = told_by(*worker);
+    if (told.empty()) continue;
+    if (worker->was_asked && worker->end->signal != 0) {
+      asked.push_back(worker.get());
+      continue;
+    }
+    if (const auto rank = lost_rank_of(told)) lost.push_back(*rank);
+    errors.push_back({worker->rank, told});
+  }
+  // Others hear of a rank's end before its process has ended; then tuttirun may be what ends that.
+  // Of others that were ended the error may be an old one, from which they had gone on.
+  for (const Worker* worker : asked)
+    if (std::ranges::count(lost, worker->rank) > 0)
+      errors.push_back({worker->rank, told_by(*worker)});
+  return summary_of(errors);
+}
+
+}  // namespace
+
+std::string describe_failure(const Worker& worker) {
+  const std::string told = told_by(worker);
+  return describe(*worker.end) + (told.empty() ? "" : ": " + told);
+}
+
 std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first,
                           std::chrono::steady_clock::time_point start) {
-  std::string text = fmt::format(
-      "tuttirun: rank {} failed first: {} after {:.3f} s (process {} on {})\n", first.rank,
-      describe(*first.end), seconds(first.end_time - start), first.process.pid(), os::host_name());
+  std::string text;
+  for (const std::string& line : errors_of(workers)) text += fmt::format("tuttirun: {}\n", line);
+  text += fmt::format("tuttirun: rank {} failed first: {} after {:.3f} s (process {} on {})\n",
+                      first.rank, describe(*first.end), seconds(first.end_time - start),
+                      first.process.pid(), os::host_name());
   for (const Stream* stream : {&first.err, &first.out}) {
     if (stream->log_path.empty()) continue;
     text += fmt::format("tuttirun: its {} is in {}\n",

@@ -12,7 +12,11 @@ namespace tutti::launcher {
 /// "exit code 3", "SIGKILL".
 std::string describe(const os::ExitStatus& end);
 
-/// A report for people: the worker that failed first, and how all others ended.
+/// How it ended, with the error that it has told: "exit code 1: ValueError: my bug (train.py:42)".
+std::string describe_failure(const Worker& worker);
+
+/// A report for people: the errors that the workers have told, the worker that failed first, and
+/// how all others ended.
 std::string failure_table(const std::vector<std::unique_ptr<Worker>>& workers, const Worker& first,
                           std::chrono::steady_clock::time_point start);
 

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -51,8 +52,15 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
   set("TUTTI_STORE_PORT", start.address.store_port);
   variables["TUTTI_AGENT_STORE"] = "1";
   // A launcher started by another launcher's worker must not hand on that one's.
-  for (const char* name : {"TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_JOB"})
+  for (const char* name :
+       {"TUTTI_SECRET_FD", "TUTTI_SECRET_FILE", "TUTTI_JOB", "TUTTI_RECORD_FD", "TUTTI_STDIN"})
     variables.erase(name);
+  if (start.on_terminal) {
+    variables["TUTTI_STDIN"] =
+        start.stdin_rank == Options::kNoRank ? "none" : std::to_string(start.stdin_rank);
+  }
+  if (start.records->fd_of(local_rank) >= 0)
+    set("TUTTI_RECORD_FD", start.records->fd_of(local_rank));
   if (start.address.secret_fd >= 0) set("TUTTI_SECRET_FD", start.address.secret_fd);
   if (!start.address.secret_file.empty())
     variables["TUTTI_SECRET_FILE"] = start.address.secret_file;
@@ -61,6 +69,11 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
   if (!options.local_addr.empty()) variables["TUTTI_ADVERTISE"] = options.local_addr;
   // Its output goes through a pipe, where Python would keep it back until the end.
   variables.try_emplace("PYTHONUNBUFFERED", "1");
+  // Its output is a pipe, so this is where progress bars look.
+  if (start.columns > 0) {
+    variables.try_emplace("COLUMNS", std::to_string(start.columns));
+    variables.try_emplace("LINES", std::to_string(start.rows));
+  }
   // Several workers with a thread per CPU each would fight for the CPUs; torchrun does the same.
   if (options.nproc_per_node > 1) variables.try_emplace("OMP_NUM_THREADS", "1");
 
@@ -68,6 +81,8 @@ std::vector<std::string> environment_for(const Options& options, const Start& st
   for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
   return entries;
 }
+
+std::string tag_of(int rank) { return fmt::format("[{}]: ", rank); }
 
 struct Pipe {
   os::Fd ours;
@@ -97,13 +112,24 @@ Result<os::Fd> prepare_stream(const Options& options, const Start& start, int lo
     if (redirected) return std::move(file->fd);
     stream.log = std::move(file->fd);
   }
+  if (start.passes_terminal && isatty(number) != 0)
+    return os::Fd(fcntl(number, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   auto pipe = make_pipe();
   if (!pipe) return pipe.status();
   stream.fd = std::move(pipe->ours);
-  stream.lines = LineBuffer(start.tag ? fmt::format("[{}]: ", rank) : "");
+  stream.lines = LineBuffer(start.forms[static_cast<std::size_t>(number)],
+                            start.tag ? tag_of(rank) : "", fmt::format("[rank{}]: ", rank));
   stream.shown =
       options.shown.empty() || std::ranges::find(options.shown, local_rank) != options.shown.end();
   return std::move(pipe->theirs);
+}
+
+/// The worker's standard input; invalid: ours.
+Result<os::Fd> prepare_input(const Start& start, int rank) {
+  if (rank == start.stdin_rank) return start.typed != nullptr ? start.typed->connect() : os::Fd();
+  os::Fd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!null.valid()) return os::system_error("cannot open /dev/null", errno);
+  return null;
 }
 
 bool runs_python(const Options& options) {
@@ -146,32 +172,34 @@ Result<std::unique_ptr<Worker>> start_worker(const Options& options, const Start
   if (!out) return out.status();
   auto err = prepare_stream(options, start, local_rank, worker->rank, STDERR_FILENO, worker->err);
   if (!err) return err.status();
-  os::Fd null;
-  // A terminal is not for us to share: a worker's process group is never in its foreground, and
-  // reading would stop the worker.
-  if (local_rank != 0 || isatty(STDIN_FILENO) != 0) {
-    null = os::Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
-    if (!null.valid()) return os::system_error("cannot open /dev/null", errno);
-  }
+  auto input = prepare_input(start, worker->rank);
+  if (!input) return input.status();
 
   os::SpawnOptions spawn;
   spawn.argv = command_of(options, local_rank);
   spawn.environment = environment_for(options, start, local_rank);
-  if (null.valid()) spawn.fds.emplace_back(null.get(), STDIN_FILENO);
+  if (input->valid()) spawn.fds.emplace_back(input->get(), STDIN_FILENO);
   spawn.fds.emplace_back(out->get(), STDOUT_FILENO);
   spawn.fds.emplace_back(err->get(), STDERR_FILENO);
   const int secret = start.address.secret_fd;
   if (secret >= 0) spawn.fds.emplace_back(secret, secret);
+  if (start.passes_terminal && start.in_foreground) spawn.terminal = STDIN_FILENO;
+  const int record = start.records->fd_of(local_rank);
+  if (record >= 0) spawn.fds.emplace_back(record, record);
   spawn.parent_death_signal = SIGKILL;
   spawn.announce_fd = start.announce_fd;
   spawn.descriptors = start.descriptors;
   auto process = os::spawn(spawn);
   if (!process) {
+    // The child may have had it.
+    if (spawn.terminal >= 0) (void)tcsetpgrp(spawn.terminal, getpgrp());
     const Status& status = process.status();
     std::string hint;
     const std::string& program = options.program.front();
     if (runs_python(options)) {
       hint = "; the variable PYTHON_EXEC says which Python to take";
+    } else if (struct stat found; ::stat(program.c_str(), &found) == 0 && S_ISDIR(found.st_mode)) {
+      hint = "; it is a folder";
     } else if (status.code() == Errc::refused && access(program.c_str(), F_OK) == 0) {
       hint = "; make it executable, or give its interpreter too (--run-path: Python)";
     } else if (status.code() == Errc::invalid_argument && program.find('/') == std::string::npos &&

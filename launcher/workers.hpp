@@ -2,6 +2,7 @@
 
 #include <sys/resource.h>
 
+#include <array>
 #include <chrono>
 #include <memory>
 #include <optional>
@@ -10,19 +11,24 @@
 
 #include <tutti/error.hpp>
 
+#include "burst.hpp"
+#include "error_text.hpp"
+#include "line_buffer.hpp"
 #include "logs.hpp"
 #include "node_rendezvous.hpp"
 #include "options.hpp"
 #include "os/fd.hpp"
 #include "os/process.hpp"
 #include "output.hpp"
+#include "records.hpp"
+#include "terminal_input.hpp"
 
 namespace tutti::launcher {
 
 /// One of a worker's two output streams.
 struct Stream {
-  os::Fd fd;  ///< invalid where the worker writes to its file itself
-  LineBuffer lines{""};
+  os::Fd fd;  ///< invalid where the worker writes to its file or to the terminal itself
+  LineBuffer lines;
   int to = 1;  ///< 1 or 2
   bool shown = true;
   bool paused = false;
@@ -35,6 +41,8 @@ struct Worker {
   os::Process process;
   Stream out;
   Stream err;
+  Burst burst;      ///< of both
+  ErrorText error;  ///< why it ends, if it has said so
   /// How and when it ended, if it has.
   std::optional<os::ExitStatus> end;
   std::chrono::steady_clock::time_point end_time;
@@ -48,8 +56,22 @@ struct Start {
   std::string run_id;
   int restart = 0;
   bool tag = false;
+  /// By number of the stream.
+  std::array<LineBuffer::Form, 3> forms{};
+  /// Of the screen that the workers share, without the room for the tag; 0: there is none.
+  int columns = 0;
+  int rows = 0;
   int announce_fd = -1;
+  /// The rank that has our standard input, of this node or another; Options::kNoRank: none.
+  int stdin_rank = Options::kNoRank;
+  bool on_terminal = false;        ///< our standard input is one
+  TerminalInput* typed = nullptr;  ///< hands it on; null: the worker inherits it
+  /// The only worker has the terminal to itself, with its output...
+  bool passes_terminal = false;
+  /// ... and begins in the foreground.
+  bool in_foreground = false;
   const Logs* logs = nullptr;  ///< null: no files
+  const Records* records = nullptr;
   rlimit descriptors{};
 };
 

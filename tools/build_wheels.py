@@ -7,6 +7,9 @@ Pythons before 3.12 get a wheel each, the others share one (the stable ABI). Eac
 virtual environment of every Python that it is for, and two ranks add up a number, started by the installed
 tuttirun with nothing in PATH that could compile. Without names: python3.10 to python3.14, those found in PATH.
 
+A wheel is named for the oldest C library that it runs with, as auditwheel finds it (manylinux_2_35: Ubuntu 22.04, Debian 12
+and newer). One that needs a newer C library than that is an error.
+
 With --torch each Python gets a wheel of tutti-torch, too. It holds a module for each of --torch-versions, by default
 for those of the section [torch-wheels] of tools/pip-packages.txt that pip can get. Two ranks add up a number with each
 of them. A torch for GPUs (540 MB) is installed without CUDA's libraries (4 GB): its module is then compiled, but not
@@ -19,6 +22,7 @@ import hashlib
 import itertools
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -29,6 +33,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUPPORTED = ["python3.10", "python3.11", "python3.12", "python3.13", "python3.14"]
 BUILD_LIMIT = 3600
 TRY_LIMIT = 120
+OLDEST_GLIBC = (2, 35)  # of Ubuntu 22.04
 FOR_GPUS = ("cuda-", "nvidia-", "triton")  # what a torch for GPUs wants besides
 PROGRAM = """
 import array
@@ -87,7 +92,27 @@ def build(python, version, folder, scratch):
     run(pip, "install", "-q", "--disable-pip-version-check", "scikit-build-core>=0.11,<2", "nanobind>=3,<4")
     run(pip, "wheel", ROOT, "-q", "--disable-pip-version-check", "--no-build-isolation", "--no-deps", "-w",
         folder, limit=BUILD_LIMIT, env=build_settings())
-    return sorted(folder.glob(f"tutti-*-{tag}*.whl"))[-1]
+    run(pip, "install", "-q", "--disable-pip-version-check", "auditwheel", "wheel")
+    return tagged(sorted(folder.glob(f"tutti-*-{tag}*.whl"))[-1], pip.with_name("python"))
+
+
+def platform_of(wheel, python):
+    """The platform tag that auditwheel finds for it, such as manylinux_2_35_x86_64; `python` has auditwheel."""
+    said = subprocess.run([python, "-m", "auditwheel", "show", wheel], check=True, capture_output=True, text=True,
+                          timeout=TRY_LIMIT).stdout
+    return re.search(r'platform tag:\s+"(\w+)"', said)[1]
+
+
+def tagged(wheel, python):
+    """The wheel, renamed to its platform. SystemExit if it needs a newer C library than OLDEST_GLIBC, or a library of
+    this machine."""
+    platform = platform_of(wheel, python)
+    version = re.fullmatch(r"manylinux_(\d+)_(\d+)_\w+", platform)
+    if version is None or tuple(map(int, version.groups())) > OLDEST_GLIBC:
+        raise SystemExit(f"{wheel.name} is for {platform} only; it must run with glibc {OLDEST_GLIBC[0]}.{OLDEST_GLIBC[1]}. "
+                         f"`auditwheel show -v` names the symbols that are newer")
+    run(python, "-m", "wheel", "tags", "--remove", "--platform-tag", platform, wheel, stdout=subprocess.DEVNULL)
+    return next(wheel.parent.glob(wheel.name.replace("-linux_x86_64", f"-{platform}")))
 
 
 def environment(python, folder):
@@ -169,13 +194,15 @@ def build_torch(python, tutti_wheel, args, scratch):
 
 
 def attempt(python, wheel, scratch):
-    """Two ranks with the wheel alone."""
+    """Two ranks with the wheel alone, and its benchmark."""
     fresh = environment(python, scratch / "try")
     run(fresh / "bin" / "pip", "install", "-q", "--disable-pip-version-check", "--no-index", wheel)
     program = scratch / "program.py"
     program.write_text(PROGRAM, encoding="utf-8")
-    run(fresh / "bin" / "tuttirun", "--nproc-per-node", 2, program,
-        env={"PATH": str(fresh / "bin"), "HOME": str(scratch)})
+    alone = {"PATH": str(fresh / "bin"), "HOME": str(scratch)}
+    run(fresh / "bin" / "tuttirun", "--nproc-per-node", 2, program, env=alone)
+    run(fresh / "bin" / "tutti", "bench", "--ranks", 2, "--sizes", 8, "--rounds", 1, "--budget", 2, env=alone,
+        stdout=subprocess.DEVNULL)
 
 
 def main():

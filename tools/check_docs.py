@@ -37,7 +37,7 @@ RENDEZVOUS_FOLDER = "src/rendezvous"
 # Stores need a secret, too, so what says it is read below that folder.
 SECRETS = "src/store/job_secret.cpp"
 # Where libraries are looked for, before there is a world that has settings.
-LIBRARIES = ("src/group/plugins.cpp", "src/backend/mpi/library.cpp")
+LIBRARIES = ("src/group/plugins.cpp", "src/cuda/library.cpp", "src/backend/mpi/library.cpp", "src/backend/nccl/library.cpp")
 RENDEZVOUS_LIST = re.compile(r"kRendezvousVariables = \{([^}]*)\}")
 OTHERS = re.compile(r'"((?:OMPI|PMIX?|MPI(?!_(?:THREAD_|[A-Z][a-z]))|SLURM|TORCH|GLOO|NCCL)_[A-Za-z0-9_]+)"')
 AGREED = "src/base/agreed_settings.hpp"
@@ -149,13 +149,23 @@ def is_setter(node):
                for each in getattr(node, "decorator_list", []))
 
 
+def is_overload(node):
+    return any(isinstance(each, ast.Name) and each.id == "overload" for each in node.decorator_list)
+
+
 def undocumented_in(where, body, prefix, inherited, classes):
-    """Classes and functions of a body without a docstring; `inherited`: names that a base class documents."""
+    """Classes and functions of a body without a docstring; `inherited`: names that a base class documents. Of overloads
+    the first one has it."""
+    overloaded = set()
     for node in body:
         if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         if node.name.startswith(("_", "pytest_")) or is_setter(node):
             continue
+        if is_overload(node):
+            if node.name in overloaded:
+                continue
+            overloaded.add(node.name)
         if not ast.get_docstring(node) and node.name not in inherited:
             yield f"{where}:{node.lineno}: {prefix}{node.name} has no docstring"
         if isinstance(node, ast.ClassDef):

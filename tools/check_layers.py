@@ -11,7 +11,7 @@ import sys
 import tomllib
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
-# A row of the table of rooms: | `src/base` | 0 | ...
+# A row of the table of modules: | `src/base` | 0 | ...
 ROW = re.compile(r"^\| `src/([a-z/]+)` \| (\d+) \|", re.MULTILINE)
 SUFFIXES = {".hpp", ".cpp", ".h", ".cc"}
 
@@ -20,8 +20,8 @@ class Layers:
     def __init__(self, table):
         self.vocabulary = set(table["vocabulary"])
         self.facade = table["facade"]
-        self.facade_rooms = set(table["facade_rooms"])
-        self.rooms = table["rooms"]
+        self.facade_modules = set(table["facade_modules"])
+        self.modules = table["modules"]
         self.outside = table["outside"]
         self.everything = table["everything"]["folders"]
         self.foreign = table["foreign"]
@@ -29,25 +29,25 @@ class Layers:
 
     def table_faults(self):
         """The table itself must point downwards."""
-        for name, room in self.rooms.items():
-            for other in room["may"]:
-                if other not in self.rooms:
-                    yield f"tools/layers.toml: {name} may include {other}, which is no room"
-                elif self.rooms[other]["level"] >= room["level"]:
+        for name, module in self.modules.items():
+            for other in module["may"]:
+                if other not in self.modules:
+                    yield f"tools/layers.toml: {name} may include {other}, which is no module"
+                elif self.modules[other]["level"] >= module["level"]:
                     yield f"tools/layers.toml: {name} may include {other}, which is not below it"
 
     def page_faults(self, page):
-        """The table of rooms in ARCHITECTURE.md has every room, with the same level."""
+        """The table of modules in ARCHITECTURE.md has every module, with the same level."""
         told = {name: int(level) for name, level in ROW.findall(page)}
-        for name in sorted(self.rooms.keys() | told.keys()):
-            level = self.rooms[name]["level"] if name in self.rooms else "none"
+        for name in sorted(self.modules.keys() | told.keys()):
+            level = self.modules[name]["level"] if name in self.modules else "none"
             if told.get(name, "none") != level:
                 yield (f"ARCHITECTURE.md: src/{name} has level {told.get(name, 'none')}, "
                        f"tools/layers.toml says {level}")
 
-    def room_of(self, path):
-        """The longest room name that `path` (below src/) begins with."""
-        names = [name for name in self.rooms if path.startswith(name + "/")]
+    def module_of(self, path):
+        """The longest module name that `path` (below src/) begins with."""
+        names = [name for name in self.modules if path.startswith(name + "/")]
         return max(names, key=len, default=None)
 
     def is_facade(self, header):
@@ -72,15 +72,15 @@ class Layers:
             return None
         if header.startswith("tutti/"):
             return self.public_fault(path, top, header.removeprefix("tutti/"))
-        room = self.room_of(path.removeprefix("src/")) if top == "src" else None
-        if room in self.pure["rooms"]:
+        module = self.module_of(path.removeprefix("src/")) if top == "src" else None
+        if module in self.pure["modules"]:
             for name in self.pure["forbidden"]:
                 if header == name or (name.endswith("/") and header.startswith(name)):
-                    return f"{room} is pure and may not include <{header}>"
-        target = self.room_of(header)
+                    return f"{module} is pure and may not include <{header}>"
+        target = self.module_of(header)
         if target is None or (style == "<" and top != "src"):
             return None
-        return self.room_fault(path, top, room, target, header)
+        return self.module_fault(path, top, module, target, header)
 
     def foreign_fault(self, path, header):
         for prefix, folders in self.foreign.items():
@@ -95,22 +95,22 @@ class Layers:
                 own = path.removeprefix("include/tutti/")
                 return None if self.is_facade(own) else f"vocabulary may not include {header}"
             if top == "src":
-                room = self.room_of(path.removeprefix("src/"))
-                if room not in self.facade_rooms:
-                    return f"{room or 'src'} may not include the facade header {header}"
+                module = self.module_of(path.removeprefix("src/"))
+                if module not in self.facade_modules:
+                    return f"{module or 'src'} may not include the facade header {header}"
             return None
         if header not in self.vocabulary:
             return f"<tutti/{header}> stands in no list of tools/layers.toml"
         return None
 
-    def room_fault(self, path, top, room, target, header):
+    def module_fault(self, path, top, module, target, header):
         if top == "include":
             return f"a public header may not include {header}"
         if top == "src":
-            if room is None:
+            if module is None:
                 return f"src/ itself may include public headers only, not {header}"
-            if target != room and target not in self.rooms[room]["may"]:
-                return f"{room} may not include {target} ({header})"
+            if target != module and target not in self.modules[module]["may"]:
+                return f"{module} may not include {target} ({header})"
             return None
         if target not in self.outside.get(top, []):
             return f"{top} may not include {target} ({header})"
@@ -139,8 +139,8 @@ def main():
     count = 0
     for path in source_files(args.root):
         name = path.relative_to(args.root).as_posix()
-        if name.startswith("src/") and name.count("/") > 1 and not layers.room_of(name[4:]):
-            faults.append(f"{name}: its folder is no room of tools/layers.toml")
+        if name.startswith("src/") and name.count("/") > 1 and not layers.module_of(name[4:]):
+            faults.append(f"{name}: its folder is no module of tools/layers.toml")
         faults += layers.faults(name, path.read_text(encoding="utf-8"))
         count += 1
     print("\n".join(faults + [f"{count} files, {len(faults)} layer faults"]))

@@ -6,9 +6,9 @@
 A folder is a CMake build folder: its ctest.xml is read, and for a GoogleTest program also
 test-results/<test>.xml, so that every case counts and none skips unseen. A file is JUnit XML as
 pytest writes it. Anything missing, unreadable or empty counts as one failure, and so does a skip that
-tools/allowed_skips.toml does not allow. Exit status 1 when something failed, or nothing passed. Why
-a case failed is told with its name: a reader who sees only the end of a long log has it there. The
-slowest tests and compilations stand before the last line.
+tools/allowed_skips.toml does not allow. Exit status 1 when something failed, or nothing passed. Skips
+come first, then the slowest tests and compilations. Failures stand right before the last line, each
+with its reason: a reader who sees only the end of a long log has them there.
 """
 
 import argparse
@@ -119,6 +119,7 @@ def main():
 
     allowed = AllowedSkips(args.skips)
     total = collections.Counter(failed=args.broken)
+    failures = []
     for path in args.results:
         try:
             cases = count_ctest(path) if os.path.isdir(path) else count_junit(path)
@@ -128,15 +129,15 @@ def main():
         cases = cases or [("no test ran", "failed", "")]
         for name, result, why in judged(cases, path, allowed):
             total[result] += 1
-            if result != "passed":
-                print(f"{result}: {path}: {name}")
             if result == "skipped":
-                print(f"    {' '.join(why.split())}")
+                print(f"skipped: {path}: {name}\n    {' '.join(why.split())}")
             if result == "failed":
-                for line in why.splitlines()[-REASON_LINES:]:
-                    print(f"    {line}")
+                failures.append(f"failed: {path}: {name}")
+                failures += [f"    {line}" for line in why.splitlines()[-REASON_LINES:]]
 
     slowest.print_all(args.results, args.builds)
+    if failures:
+        print("\n".join(failures))
     line = f"{total['passed']} passed, {total['failed']} failed"
     if total["skipped"]:
         line += f", {total['skipped']} skipped"

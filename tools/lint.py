@@ -15,8 +15,8 @@ import subprocess
 import sys
 
 MAX_LINES = 500
-TEXT_SUFFIXES = {".hpp", ".cpp", ".h", ".py", ".md", ".txt", ".toml", ".cmake", ".json", ".sh",
-                 ".in", ".yml", ""}
+TEXT_SUFFIXES = {".hpp", ".cpp", ".h", ".c", ".inc", ".py", ".pyi", ".md", ".txt", ".toml", ".cmake", ".json",
+                 ".sh", ".in", ".yml", ".yaml", ".sbatch", ""}
 # What stands in no file of ours: places of one machine, and work that is not finished.
 FORBIDDEN = [
     (re.compile(r"(?<![\w.])/(?:root|home)/"), "a path of one machine"),

@@ -4,7 +4,8 @@
     must_not_compile.py --source a.cpp --cases temporary const_target -- g++ -std=c++20 ...
 
 A misuse stands between `#ifdef TUTTI_CASE_<case>` and `#endif`. Somewhere in the source a line
-`// <case>: text` says what the compiler must tell: a refusal for another reason is a failure. What the source includes is read
+`// <case>: text` says what the compiler must tell: a refusal for another reason is a failure, and so are further errors
+beside a static assertion: it is the one line that a user is to read. The headers of the source are read
 once for all cases, as a precompiled header: it takes far longer than they do.
 """
 
@@ -67,6 +68,9 @@ def check(command, source, cases, text):
             faults += 1
         elif expected.group(1).strip() not in done.stderr:
             print(f"{case}: refused, but not with: {expected.group(1)}\n{done.stderr}")
+            faults += 1
+        elif "static assertion failed" in done.stderr and done.stderr.count(": error: ") != 1:
+            print(f"{case}: refused with other errors beside the assertion\n{done.stderr}")
             faults += 1
         else:
             print(f"{case}: refused as it must be")

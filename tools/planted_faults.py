@@ -3,7 +3,7 @@
 
     planted_faults.py check                       the list in tests/faults fits the sources and tests/README.md
     planted_faults.py table [--write]             the table of the list; --write puts it into tests/README.md
-    planted_faults.py run [ids] [--room NAME]     plants them one after the other and runs their tests
+    planted_faults.py run [ids] [--module NAME]     plants them one after the other and runs their tests
 """
 
 import argparse
@@ -32,8 +32,8 @@ TIMES_SLOWER = 8  # than without the fault
 class Fault:
     """One row. Without `find` it stands in the tests themselves, which plant it in every run."""
 
-    def __init__(self, room, row):
-        self.room = room
+    def __init__(self, module, row):
+        self.module = module
         self.id = row.get("id", "")
         self.file = row.get("file", "")
         self.what = row.get("what", "")
@@ -100,7 +100,7 @@ def list_troubles(root, faults):
     tests = Tests(root)
     seen = set()
     for fault in faults:
-        name = f"{FOLDER}/{fault.room}.toml: {fault.id}"
+        name = f"{FOLDER}/{fault.module}.toml: {fault.id}"
         missing, unknown = NEEDED - fault.keys, fault.keys - NEEDED - OPTIONAL
         if missing or unknown:
             yield f"{name}: misses {sorted(missing)}, does not know {sorted(unknown)}"
@@ -109,7 +109,7 @@ def list_troubles(root, faults):
             yield f"{name}: stands there twice"
         seen.add(fault.id)
         if not re.fullmatch(r"[a-z_]+(\.[a-z0-9]+(-[a-z0-9]+)*)", fault.id):
-            yield f"{name}: an id is room.some-words"
+            yield f"{name}: an id is module.some-words"
         if not fault.what.endswith("."):
             yield f"{name}: `what` is a sentence"
         if fault.preset not in PRESETS or fault.runs not in ("gating", "long"):
@@ -330,8 +330,8 @@ def plant(copy, fault, limit):
     return f"found by {outcome.first_failure()}", outcome.output
 
 
-def cmd_run(root, ids, room):
-    chosen = [fault for fault in read_faults(root) if fault.is_planted and (not room or fault.room == room)]
+def cmd_run(root, ids, module):
+    chosen = [fault for fault in read_faults(root) if fault.is_planted and (not module or fault.module == module)]
     if unknown := set(ids) - {fault.id for fault in chosen}:
         raise SystemExit(f"planted_faults: no such fault: {', '.join(sorted(unknown))}")
     chosen = [fault for fault in chosen if not ids or fault.id in ids]
@@ -377,13 +377,13 @@ def main():
     commands.add_parser("table").add_argument("--write", action="store_true")
     run = commands.add_parser("run")
     run.add_argument("ids", nargs="*")
-    run.add_argument("--room", help="a file of tests/faults")
+    run.add_argument("--module", help="a file of tests/faults")
     args = parser.parse_args()
     if args.command == "check":
         return cmd_check(args.root)
     if args.command == "table":
         return cmd_table(args.root, args.write)
-    return cmd_run(args.root, args.ids, args.room)
+    return cmd_run(args.root, args.ids, args.module)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""The table of what the backend on MPI promises, in docs/backends.md, from what the code declares.
+"""The tables of docs/backends.md, from what the code declares: the operations that each backend has, on tensors of the
+CPU and of a GPU, and what the backends on MPI and NCCL promise.
 
-    promises.py            prints the table
-    promises.py --write    puts it into the page
+    promises.py            prints the tables
+    promises.py --write    puts them into the page
 
-The titles are the comments of `enum class Promise` (include/tutti/promises.hpp), the answers the rows of
+The operations are the rows of kinds.py, and kTakes and kLacks in src/backend/<name>/promises.hpp. The titles are the comments of `enum class Promise` (include/tutti/promises.hpp), the answers the rows of
 kPromises (src/backend/<name>/promises.hpp). check_docs.py looks that the page has this table, that each
 backend has one row for each promise, and that the tests exist that the rows name.
 """
@@ -14,11 +15,17 @@ import pathlib
 import re
 import sys
 
+import kinds
+
 HEADER = "include/tutti/promises.hpp"
-BACKENDS = ("native", "mpi")
+BACKENDS = ("native", "mpi", "nccl")
+SHOWN = ("mpi", "nccl")
 PAGE = "docs/backends.md"
-BEGIN = "<!-- The table: tools/promises.py --write -->"
+BEGIN = "<!-- The table{}: tools/promises.py --write -->"
 END = "<!-- The end of the table. -->"
+DEVICES = {"cpu": "CPU", "cuda": "GPU"}
+# Operations of a backend that no run on a GPU has shown: mocks of the driver have.
+NOT_RUN = {("native", "cuda"): ("probe",)}
 
 ENUM = re.compile(r"enum class Promise[^{]*\{(.*?)\};", re.DOTALL)
 TITLED = re.compile(r"((?:^ *///.*\n)+) *(\w+)", re.MULTILINE)
@@ -49,22 +56,55 @@ def rows(root, backend):
 
 
 def table(root):
-    lines = ["| promise | on mpi | test |", "|---|---|---|"]
-    known = titles(root)
-    for name, kept, how, test in rows(root, "mpi"):
-        answer = ("yes" if kept else "no") + (f": {how}" if how else "")
-        lines.append(f"| {known[name]} | {answer} | {'`' + test.split()[-1] + '`' if test else 'none'} |")
+    lines = ["| promise | on " + " | on ".join(SHOWN) + " | test |", "|---|" + "---|" * len(SHOWN) + "---|"]
+    for (name, title), *declared in zip(titles(root).items(), *(rows(root, one) for one in SHOWN), strict=True):
+        answers = [("yes" if kept else "no") + (f": {how}" if how else "") for _, kept, how, _ in declared]
+        tests = list(dict.fromkeys(f"`{test.split()[-1]}`" for *_, test in declared if test)) or ["none"]
+        assert all(row[0] == name for row in declared), name
+        lines.append(f"| {title} | {' | '.join(answers)} | {', '.join(tests)} |")
     return "\n".join(lines)
+
+
+def declared_list(root, backend, name):
+    """The names in an array of a backend's promises.hpp; a backend without that array lists nothing."""
+    text = (root / f"src/backend/{backend}/promises.hpp").read_text(encoding="utf-8")
+    found = re.search(rf"\b{name}\[\] = \{{([^}}]*)\}}", text)
+    return re.findall(r"::(\w+)", found.group(1)) if found else []
+
+
+def operation_cell(kind, backend, device, takes, lacks):
+    if kind.name in lacks or (kind.layout != "none" and device not in takes):
+        return "-"
+    return "mock" if kind.name in NOT_RUN.get((backend, device), ()) else "yes"
+
+
+def operation_table(root):
+    """Operation x backend x device."""
+    columns = [(backend, device) for backend in BACKENDS for device in DEVICES]
+    lines = ["| operation | " + " | ".join(f"{backend}, {DEVICES[device]}" for backend, device in columns) + " |",
+             "|---|" + "---|" * len(columns)]
+    takes, lacks = ({backend: declared_list(root, backend, name) for backend in BACKENDS}
+                    for name in ("kTakes", "kLacks"))
+    for kind in kinds.rows(root):
+        cells = [operation_cell(kind, backend, device, takes[backend], lacks[backend]) for backend, device in columns]
+        lines.append(f"| `{kind.name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+TABLES = {"": table, " of operations": operation_table}
 
 
 def page_with(root):
     """The page as it must be."""
     text = (root / PAGE).read_text(encoding="utf-8")
-    before, begin, rest = text.partition(BEGIN)
-    _, end, behind = rest.partition(END)
-    if not begin or not end:
-        raise SystemExit(f"promises: {PAGE} has no place for the table: {BEGIN} ... {END}")
-    return f"{before}{BEGIN}\n\n{table(root)}\n\n{END}{behind}"
+    for name, made in TABLES.items():
+        start = BEGIN.format(name)
+        before, begin, rest = text.partition(start)
+        _, end, behind = rest.partition(END)
+        if not begin or not end:
+            raise SystemExit(f"promises: {PAGE} has no place for the table: {start} ... {END}")
+        text = f"{before}{start}\n\n{made(root)}\n\n{END}{behind}"
+    return text
 
 
 def faults(root):
@@ -95,7 +135,7 @@ def main():
     if args.write:
         (args.root / PAGE).write_text(page_with(args.root), encoding="utf-8")
     else:
-        print(table(args.root))
+        print("\n\n".join(made(args.root) for made in TABLES.values()))
     return 0
 
 

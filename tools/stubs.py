@@ -1,11 +1,16 @@
 #!/usr/bin/env python3
-"""The collectives in python/tutti/_tutti.pyi, from the bindings: names, parameters and docstrings.
+"""The stubs of the collectives, as overloads by `async_op` (overloads.py).
 
     stubs.py            prints them; `tutti` must be importable (PYTHONPATH=build/dev/python)
-    stubs.py --write    puts them into the stubs
+    stubs.py --write    puts them into their files
 
-A collective is a method of ProcessGroup with `async_op`. Which array a rank may leave out follows from the
-table of kinds (kinds.py). The test module_test.py looks that the stubs have this text.
+In python/tutti/_tutti.pyi: names, parameters and docstrings of the bindings. A collective is a public method of
+ProcessGroup with `async_op`. Which array a rank may leave out follows from the table of kinds (kinds.py).
+
+python/tutti/distributed/_overloads.pyi is whole from here: the functions of tutti.distributed that give a Work, whose
+text is in MODULES. `tutti.distributed` takes them from it where types are checked, and from those modules where it runs.
+
+The test module_test.py looks that the files have these texts.
 """
 
 import argparse
@@ -16,11 +21,14 @@ import sys
 import textwrap
 
 import kinds
+import overloads
 
 STUBS = "python/tutti/_tutti.pyi"
 BEGIN = "    # Made from the bindings by tools/stubs.py --write.\n"
 END = "    # The end of what is made.\n"
-WIDTH = 100
+FACE = "python/tutti/distributed/_overloads.pyi"
+GIVES = ("Work | None", "Future | None")
+MODULES = ("collectives", "coalesced", "multigpu", "p2p")
 
 TYPES = {"op": "ReduceOp", "root": "int", "factor": "Factor", "timeout": "Timeout", "async_op": "bool",
          "counts": "Sequence[int] | None", "output_splits": "Sequence[int] | None",
@@ -41,34 +49,17 @@ def annotation(kind, name):
     return ("Sequence[Array]" if name.endswith("s") else "Array") + (" | None" if absent(kind, name) else "")
 
 
-def parameters(kind, text):
-    """Of a signature as the module tells it: each parameter with its type."""
-    tree = ast.parse("def f(" + re.sub(r"tutti\._tutti\.|<|>", "", text) + "): 0").body[0].args
-    defaults = [None] * (len(tree.args) - len(tree.defaults)) + tree.defaults
-    shown = []
-    for argument, default in [*zip(tree.args, defaults), ("*", None), *zip(tree.kwonlyargs, tree.kw_defaults)]:
-        if argument == "*":
-            shown.append("*")
-        elif argument.arg == "self":
-            shown.append("self")
-        else:
-            end = f" = {ast.unparse(default)}" if default is not None else ""
-            shown.append(f"{argument.arg}: {annotation(kind, argument.arg)}{end}")
-    return shown
-
-
 def method(name, doc, table):
-    """The stub of a method with that documentation."""
+    """The stubs of a method with that documentation, whose first line is its signature as the module tells it."""
     kind = next((row for row in sorted(table, key=lambda row: -len(row.name)) if name.startswith(row.name)), None)
-    signature, _, told = doc.partition("\n\n")
-    given = parameters(kind, signature[signature.index("(") + 1:signature.rindex(") ->")])
-    head = f"    def {name}("
-    lines = textwrap.wrap(", ".join(word.replace(" ", "\0") for word in given) + ")\0->\0Work\0|\0None:", WIDTH,
-                          initial_indent=head, subsequent_indent=" " * len(head), break_long_words=False,
-                          break_on_hyphens=False)
-    body = textwrap.wrap(f'"""{" ".join(told.split())}"""', WIDTH, initial_indent=" " * 8,
-                         subsequent_indent=" " * 8)
-    return "\n".join(lines).replace("\0", " ") + "\n" + "\n".join(body) + "\n"
+    head, _, told = doc.partition("\n\n")
+    text = re.sub(r"tutti\._tutti\.|<|>", "", head[head.index("(") + 1:head.rindex(") ->")])
+    function = ast.parse(f"def {name}({text}) -> 'Work | None': 0").body[0]
+    function.returns = ast.parse("Work | None", mode="eval").body
+    for each in function.args.args + function.args.kwonlyargs:
+        if each.arg != "self":
+            each.annotation = ast.parse(annotation(kind, each.arg), mode="eval").body
+    return overloads.overloads(function, "    ", told)
 
 
 def made(root):
@@ -76,7 +67,7 @@ def made(root):
     from tutti import _tutti
     table = [row for row in kinds.rows(root) if row.layout != "pair"]
     methods = {name: each.__doc__ for name, each in vars(_tutti.ProcessGroup).items()
-               if "async_op" in (each.__doc__ or "").partition("\n")[0]}
+               if not name.startswith("_") and "async_op" in (each.__doc__ or "").partition("\n")[0]}
     return "\n".join(method(name, doc, table) for name, doc in methods.items())
 
 
@@ -89,6 +80,35 @@ def stubs_with(text, root):
     return f"{before}{BEGIN}\n{made(root)}\n{END}{behind}"
 
 
+def face(root):
+    """The text of _overloads.pyi."""
+    functions = []
+    imports = ["from collections.abc import Sequence\n", "from typing import Any, Literal, overload\n\n",
+               "from tutti._times import Timeout\n", "from tutti.distributed.futures import Future\n",
+               "from tutti.distributed.operators import Op, RedOpType\n",
+               "from tutti.distributed.process_group import AnyGroup\n", "from tutti.distributed.work import Work\n"]
+    names, also = [], []
+    for module in MODULES:
+        tree = ast.parse((root / FACE).with_name(f"{module}.py").read_text(encoding="utf-8"))
+        for node in tree.body:
+            if isinstance(node, ast.FunctionDef) and _gives_later(node):
+                functions.append(overloads.overloads(node, doc=ast.get_docstring(node)))
+                names.append(node.name)
+            elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Name) and node.value.id in names:
+                also.append(f"{node.targets[0].id} = {node.value.id}\n")
+                names.append(node.targets[0].id)
+    told = ", ".join(f'"{name}"' for name in names)
+    listed = textwrap.fill(told, overloads.WIDTH, initial_indent="    ", subsequent_indent="    ")
+    return (f'"""Made by tools/stubs.py --write: what a call gives, by `async_op`.\n\n'
+            f"A process that is not in the group gets None in any case, after a warning; the types leave that out.\n"
+            f'"""\n\n{"".join(imports)}\n__all__ = [\n{listed},\n]\n\n' + "\n".join(functions) + "\n" + "".join(also))
+
+
+def _gives_later(node):
+    """A public function whose result, a Work or a Future, is None where it has waited or is not in the group."""
+    return not node.name.startswith("_") and ast.unparse(node.returns or ast.Constant(None)) in GIVES
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--write", action="store_true")
@@ -97,8 +117,10 @@ def main():
     file = args.root / STUBS
     if args.write:
         file.write_text(stubs_with(file.read_text(encoding="utf-8"), args.root), encoding="utf-8")
+        (args.root / FACE).write_text(face(args.root), encoding="utf-8")
     else:
         print(made(args.root))
+        print(face(args.root))
     return 0
 
 

@@ -17,7 +17,7 @@ ranks = list(range(size))
 
 def own() -> np.ndarray:
     """The tensor that rank r gives: r."""
-    return np.array([rank])
+    return np.full(1, rank)
 
 
 def numbers() -> np.ndarray:
@@ -46,6 +46,11 @@ sent = dist.isend(own(), (rank + 1) % size)
 dist.recv(value, (rank - 1) % size)
 sent.wait()
 show("send to the next rank, recv from the one before", own(), value, lambda r: [(r - 1) % size])
+
+sent = dist.isend(own(), (rank + 1) % size)
+value = dist.probe((rank - 1) % size).recv(np.array([-1]))
+sent.wait()
+show("probe, for a message of unknown size", own(), value, lambda r: [(r - 1) % size])
 
 value = own()
 dist.broadcast(value, src=0)

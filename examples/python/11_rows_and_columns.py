@@ -27,7 +27,7 @@ def tour(form: str) -> None:
         cells = np.full((size, size), EMPTY)
         return cells, list(cells if form == "rows" else cells.T)
 
-    def with_line(values: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+    def with_line(values: np.ndarray | int) -> tuple[np.ndarray, list[np.ndarray]]:
         cells, lines = matrix()
         lines[middle][:] = values
         return cells, lines

@@ -23,6 +23,7 @@ y = 3 * x + 2 + random.normal(0, 0.1, POINTS)
 model = np.array([-1.0, 1.0]) if rank == 0 else np.zeros(2)  # w and b
 dist.broadcast(model, src=0)  # all start at the same place
 
+mean = np.zeros(3)
 for _ in range(STEPS):
     error = model[0] * x + model[1] - y
     mean = np.array([(2 * error * x).mean(), (2 * error).mean(), (error * error).mean()])  # gradient, and loss

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -14,6 +15,15 @@
 #include <tutti/work.hpp>
 
 namespace tutti {
+
+/// A message that a probe has found.
+struct ProbedMessage {
+  int source = 0;  ///< the rank of the group that sent it
+  DType dtype = DType::uint8;
+  std::size_t count = 0;  ///< elements
+  /// The backend knows how many bytes it has, but not their dtype: it tells them as uint8.
+  bool is_bytes = false;
+};
 
 /// Runs the operations of one group. One entry point for all of them.
 ///
@@ -35,7 +45,8 @@ class Backend {
   /// it.
   virtual std::uint64_t submit(const Collective& call, bool asynchronous) noexcept = 0;
   /// Waits until done or `limit` (absent: until done; the operation's own deadline ends it). True
-  /// when done; then `outcome` says how.
+  /// when done; then `outcome` says how. A backend on streams of a GPU needs to wait only with a
+  /// limit: without one it orders the call's stream behind the operation.
   [[nodiscard]] virtual bool wait(std::uint64_t ticket,
                                   std::optional<std::chrono::nanoseconds> limit,
                                   Status& outcome) noexcept = 0;
@@ -45,7 +56,15 @@ class Backend {
   virtual void on_done(std::uint64_t ticket, Callback callback) noexcept = 0;
   /// A recv that is done: the rank of the group that sent. Anything else: -1.
   [[nodiscard]] virtual int source(std::uint64_t /*ticket*/) noexcept { return -1; }
-  /// As `source`; and nobody will ask for this ticket again (its operation may still run).
+  /// Does it have Kind::probe, `probed`, and recvs with Details::probed?
+  [[nodiscard]] virtual bool can_probe() const noexcept { return false; }
+  /// A probe that is done: its message, which is kept for a recv with this ticket as
+  /// Details::probed. Absent: it has found none, or is none.
+  [[nodiscard]] virtual std::optional<ProbedMessage> probed(std::uint64_t /*ticket*/) noexcept {
+    return std::nullopt;
+  }
+  /// Gives the ticket up; its operation may still run. The message of a probe that no recv has
+  /// taken goes back to where it was. Returns what `source` returns.
   virtual int release(std::uint64_t /*ticket*/) noexcept { return -1; }
   /// Breaks the group with this cause, here and on every other member.
   virtual void abort(const Status& cause) noexcept = 0;
@@ -54,7 +73,7 @@ class Backend {
   /// Begins to make the group of `ranks` of this group, in its new order. Every rank of this group
   /// calls it, in the order of its other calls, each with the ranks of the group that it will be
   /// in: this rank among them, or none if it will be in no new group; then the answer is nullptr.
-  /// Lists of two ranks are equal, or have nothing in common: what a communicator's split takes.
+  /// Lists of two ranks are equal, or have no rank in common, as MPI_Comm_split needs them.
   /// Never blocks. The caller runs Kind::new_group over this group right afterwards, whose digest
   /// tells whether all ranks mean the same: what takes the other ranks, a backend does there, once
   /// the digests were compared. Before that one ended well nothing is called on the new group.

@@ -10,7 +10,7 @@ namespace tutti {
 
 /// Changes with every change of what a plug-in and the library pass to each other: Backend,
 /// BackendFactory, and what is in them.
-inline constexpr std::uint32_t kBackendAbi = 3;
+inline constexpr std::uint32_t kBackendAbi = 6;
 
 /// The sizes of these as this compiler and standard library lay them out.
 [[nodiscard]] constexpr std::uint64_t backend_layout() noexcept {

@@ -86,6 +86,13 @@ struct BackendFactory {
   /// The group of all ranks, as this rank has it; the caller takes over the reference. Blocks until
   /// it can be used. A failure is the caller's to tell the other ranks.
   std::function<Result<Backend*>(const WorldOptions& options)> make_world;
+  /// Makes its part of a world on several backends ("cpu:native,cuda:nccl"): for tensors of a GPU,
+  /// beside a group of our own engine of the same ranks, which is for it alone. It takes over the
+  /// reference of that group. Tickets of its groups are below 2^61. No function: it cannot.
+  std::function<Result<Backend*>(Backend* cpus, const WorldOptions& options)> make_beside = {};
+  /// The version of the library that it stands on here; 0: it cannot be used. Ranks whose versions
+  /// differ cannot have a group on it. Asks no driver. No function: not told.
+  std::function<int()> version = {};
   /// How many worlds of this process live, be it by their groups or Works. No function: not told.
   std::function<int()> alive = {};
   /// The command that starts so many ranks on this host, where only a launcher of its own can. No

@@ -13,7 +13,8 @@
 namespace tutti {
 
 /// How values of different ranks are combined. Numbers are part of fingerprints: only append.
-/// A new one has its name in src/base/status.cpp, kernels and `is_supported` in src/kernels,
+/// A new one has its name in src/base/status.cpp, kernels and `is_supported` in src/kernels and, of
+/// GPUs, in src/cuda/kernels,
 /// `rounds` in src/engine/plan_cache.cpp, names in python/src/group.cpp and torch/src/views.cpp.
 enum class ReduceOp : std::uint8_t {
   sum = 0,      ///< of bool: or
@@ -50,10 +51,11 @@ enum class Kind : std::uint8_t {
   recv = 12,
   scan = 13,            ///< what the ranks up to each have, combined
   exclusive_scan = 14,  ///< the same without its own; rank 0 gets nothing
+  probe = 15,           ///< a message is found and set aside for its caller, without its bytes
 };
 
 /// Number of kinds; every valid Kind is below it.
-inline constexpr int kKindCount = 15;
+inline constexpr int kKindCount = 16;
 
 /// "all_reduce", ...
 [[nodiscard]] std::string_view to_string(Kind kind) noexcept;
@@ -85,6 +87,13 @@ struct Details {
   /// PREMUL_SUM: what this rank's input is multiplied by: one value, or one for each element. Of
   /// the input's dtype.
   TensorView factor;
+  /// Tensors of a GPU: the stream of the caller (CUstream, cudaStream_t; 0: that of the thread,
+  /// StreamGuard).
+  /// The operation begins after what the stream was given before, and `Work::wait` orders it behind
+  /// the operation.
+  std::uintptr_t stream = 0;
+  /// recv: the ticket of the probe whose message it gets; 0: whichever is the next.
+  std::uint64_t probed = 0;
 };
 
 /// One call as a value: what to do with which memory. Plain data; can be printed, hashed, compared
@@ -92,20 +101,27 @@ struct Details {
 struct Collective {
   Kind kind = Kind::barrier;
   ReduceOp op = ReduceOp::sum;
-  int root = 0;  ///< of the rooted ones; send: to whom; recv: from whom, kAnySource: from anybody
-  int tag = 0;   ///< send and recv
-  std::uint64_t digest = 0;             ///< new_group: hash of the ranks; otherwise 0
-  std::chrono::nanoseconds timeout{0};  ///< always set by the group before submit
-  TensorView input;                     ///< what is read; see Layout in include/tutti/kinds.hpp
-  TensorView output;                    ///< what is written
-  const Details* details = nullptr;     ///< lists of tensors, uneven blocks, factors
+  /// Of the rooted ones; send: to whom; recv, probe: from whom, kAnySource: from anybody.
+  int root = 0;
+  int tag = 0;  ///< send, recv and probe
+  /// new_group: hash of the ranks; what moves the inputs of a UserOp: its id; otherwise 0.
+  std::uint64_t digest = 0;
+  /// Always set by the group before submit; a probe of 0 does not wait.
+  std::chrono::nanoseconds timeout{0};
+  TensorView input;                  ///< what is read; see Layout in include/tutti/kinds.hpp
+  TensorView output;                 ///< what is written
+  const Details* details = nullptr;  ///< lists of tensors, uneven blocks, factors
 };
 
-/// As `root` of a recv.
+/// As `root` of a recv or probe.
 inline constexpr int kAnySource = -1;
 
-/// The tag of the messages of monitored_barrier; those of callers are not negative.
-inline constexpr int kMonitoredBarrierTag = std::numeric_limits<int>::min();
+/// The tag of what the library itself does between the CPUs of the ranks, on every backend: the
+/// messages of monitored_barrier, the exchange of `split`. Tags of callers are not negative.
+inline constexpr int kLibraryTag = std::numeric_limits<int>::min();
+/// Those of a backend that has a group of our own engine beside it: so many from here on.
+inline constexpr int kFirstBackendTag = kLibraryTag + 1;
+inline constexpr int kBackendTags = 2;
 
 /// One line for people: "all_reduce(SUM, float32 x 1000)".
 [[nodiscard]] std::string describe(const Collective& call);

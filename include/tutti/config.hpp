@@ -18,9 +18,11 @@ struct Config {
   /// Default 1800 (torch.distributed's 30 minutes).
   std::chrono::nanoseconds timeout = std::chrono::minutes(30);
 
-  /// TUTTI_BACKEND. The engine of the operations: a name of available_backends(). Must be equal on
+  /// TUTTI_BACKEND. The engine of the operations: a name of available_backends(), or one for each
+  /// device of tensors, "cpu:native,cuda:nccl". "auto": native, but collectives on GPUs go to NCCL
+  /// in each group whose ranks can use it (docs/backends.md). Must be equal on
   /// all ranks. init_process_group and run_threads refuse one that there is not.
-  std::string backend = "native";
+  std::string backend = "auto";
 
   enum class Agree { normal, strict, off };
   /// TUTTI_AGREE = normal | strict | off. strict: nobody returns before the calls of all ranks were
@@ -42,9 +44,22 @@ struct Config {
   /// all ranks and where the store is served.
   bool tls = false;
 
+  /// TUTTI_CUDA_IPC = on | off. on: where all ranks of a group are on one host, elements of tensors
+  /// of GPUs go from GPU to GPU in most collectives, by memory that the processes share
+  /// (docs/backends.md). Must be equal on all ranks.
+  bool cuda_ipc = false;
+
   /// TUTTI_LINK_TIMEOUT, seconds, 1 to 32767. How long a rank's host, or the store's, may answer
   /// nothing before it counts as lost. Shorter gaps of the network are survived.
   std::chrono::milliseconds link_timeout = std::chrono::seconds(15);
+
+  /// TUTTI_STALL_WARNING, seconds; 0: never. An operation that has waited so long is told in the
+  /// log, as a warning, by one rank of its group, and again at growing intervals.
+  std::chrono::nanoseconds stall_warning = std::chrono::seconds(30);
+
+  /// TUTTI_FLIGHT_RECORDER = on | off. on: the last 1,024 operations of each rank are noted in
+  /// memory that tuttirun, or another process of the same user, can read (docs/flight-recorder.md).
+  bool flight_recorder = true;
 
   /// TUTTI_CPUS. CPUs that the ranks of this host have together; default: the union of the
   /// ranks' affinities, capped by cgroup quotas. Decides between spinning and yielding, and between

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -22,7 +23,7 @@ enum class Errc : unsigned char {
   store,             ///< the store is gone or answered nonsense
   interrupted,       ///< Ctrl-C in a blocking call; group broken
   aborted,           ///< a rank aborted the group, left an operation by an exception, or destroyed
-                     ///< the group under a running one
+                     ///< the group under a running one; a UserOp's function threw (Status::thrown)
   resource,          ///< the system refused memory, descriptors or threads
   unsupported,       ///< this build or backend cannot do it
   internal,          ///< our bug
@@ -35,15 +36,21 @@ enum class Errc : unsigned char {
 class [[nodiscard]] Status {
  public:
   Status() noexcept = default;
-  Status(Errc code, std::string message)
-      : code_(code), message_(std::make_shared<const std::string>(std::move(message))) {}
+  /// `thrown`: the exception of the program's code that the failure is, which `raise` throws on.
+  Status(Errc code, std::string message, std::exception_ptr thrown = nullptr)
+      : code_(code),
+        told_(std::make_shared<const Told>(Told{std::move(message), std::move(thrown)})) {}
 
   [[nodiscard]] bool ok() const noexcept { return code_ == Errc::ok; }
   explicit operator bool() const noexcept { return ok(); }
   [[nodiscard]] Errc code() const noexcept { return code_; }
   /// The text for people: what, which, who, how long, what to try. Empty when ok.
   [[nodiscard]] std::string_view message() const noexcept {
-    return message_ ? std::string_view(*message_) : std::string_view();
+    return told_ ? std::string_view(told_->message) : std::string_view();
+  }
+  /// The exception of the program's code (a UserOp's function) that the failure is; null: none is.
+  [[nodiscard]] std::exception_ptr thrown() const noexcept {
+    return told_ ? told_->thrown : nullptr;
   }
   /// The rank (in the group concerned) that caused it, if one is to blame.
   [[nodiscard]] std::optional<int> culprit() const noexcept { return culprit_; }
@@ -60,10 +67,15 @@ class [[nodiscard]] Status {
   }
 
  private:
+  struct Told {
+    std::string message;
+    std::exception_ptr thrown;
+  };
+
   Errc code_ = Errc::ok;
   bool tensors_in_use_ = false;
   std::optional<int> culprit_;
-  std::shared_ptr<const std::string> message_;
+  std::shared_ptr<const Told> told_;
 };
 
 /// A value or the Status that says why there is none.
@@ -127,7 +139,8 @@ class BackendError : public Error {
   using Error::Error;
 };
 
-/// Throws the exception class that belongs to `status.code()`. `status` must not be ok.
+/// Throws the exception class that belongs to `status.code()`, or the program's own exception
+/// (Status::thrown). `status` must not be ok.
 [[noreturn]] void raise(const Status& status);
 /// Throws if `status` is not ok.
 inline void raise_if(const Status& status) {

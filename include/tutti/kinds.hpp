@@ -76,6 +76,7 @@ inline constexpr KindTraits kKindTraits[] = {
     {"recv", Layout::pair, false, false},
     {"scan", Layout::same, true, false, On::all, On::all, Uneven::no, true},
     {"exclusive_scan", Layout::same, true, false, On::all, On::after_first, Uneven::no, true},
+    {"probe", Layout::pair, false, false},
 };
 static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
 
@@ -84,7 +85,7 @@ static_assert(sizeof(kKindTraits) / sizeof(kKindTraits[0]) == kKindCount);
   return kKindTraits[static_cast<int>(kind)];
 }
 
-/// All but send and recv: the operations that all ranks of a group number alike.
+/// All but send, recv and probe: the operations that all ranks of a group number alike.
 [[nodiscard]] constexpr bool is_collective(Kind kind) noexcept {
   return traits_of(kind).layout != Layout::pair;
 }

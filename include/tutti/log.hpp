@@ -12,8 +12,9 @@ enum class LogLevel : unsigned char { debug, info, warning, error, off };
 /// back into tutti.
 using LogSink = std::function<void(LogLevel, std::string_view)>;
 
-/// Installs a sink and the least level it wants; with none, as at the start, warnings and errors go
-/// to standard error. init_process_group sets the level where TUTTI_LOG_LEVEL or a Config says one.
+/// Installs a sink and the least level it wants; with none, as at the start, remarks go to standard
+/// error. init_process_group sets the level where TUTTI_LOG_LEVEL or a Config says one. When it
+/// returns, the sink before is not called any more: it waits for lines under way, at most for 1 s.
 void set_log_sink(LogSink sink, LogLevel least = LogLevel::warning);
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include <tutti/buffers.hpp>
 #include <tutti/collective.hpp>
 #include <tutti/tensor.hpp>
 
@@ -102,7 +103,12 @@ struct RecvOptions {  ///< Options of a recv.
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 
-/// As the sender of a recv: whoever's message comes first.
+struct ProbeOptions {  ///< Options of a probe.
+  int tag = 0;
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+/// As the sender of a recv or probe: whoever's message comes first.
 inline constexpr int any_source = kAnySource;
 
 /// One send or recv of a batch.
@@ -117,14 +123,14 @@ class P2POp {
     return {Kind::recv, buffer, src, tag};
   }
   /// The same for a contiguous range.
-  template <ReadableRange R>
+  template <detail::NotView R>
   [[nodiscard]] static P2POp isend(R&& buffer, int dst, int tag = 0) noexcept {
-    return isend(bytes_view_to_read(buffer), dst, tag);
+    return isend(detail::read<R>(buffer), dst, tag);
   }
   /// The same for a contiguous range.
-  template <MovableRange R>
+  template <detail::NotView R>
   [[nodiscard]] static P2POp irecv(R&& buffer, int src, int tag = 0) noexcept {
-    return irecv(bytes_view_of(buffer), src, tag);
+    return irecv(detail::written<R>(buffer), src, tag);
   }
   [[nodiscard]] Kind kind() const noexcept { return kind_; }
   [[nodiscard]] const TensorView& buffer() const noexcept { return buffer_; }

@@ -8,14 +8,17 @@
 #include <string_view>
 #include <vector>
 
+#include <tutti/buffers.hpp>
 #include <tutti/collective.hpp>
 #include <tutti/options.hpp>
 #include <tutti/tensor.hpp>
+#include <tutti/user_op.hpp>
 #include <tutti/work.hpp>
 
 namespace tutti {
 
 class Backend;
+class Message;
 class Store;
 
 /// A group of ranks that call the same operations in the same order.
@@ -23,12 +26,13 @@ class Store;
 /// A handle: copies mean the same group; one that was moved from may only be destroyed or assigned
 /// to. Ranks are the group's own, 0 .. size()-1.
 ///
-/// Collectives start when they are called, in that order, and give a Work, whose `wait` returns
-/// when this rank's buffers are usable: its destructor waits, too, so a call whose Work is dropped
-/// blocks.
+/// Collectives run in the order of their calls, at most 8 of a group at a time, and give a Work,
+/// whose `wait` returns when this rank's buffers are usable. The destructor of a Work waits, too
+/// (see Work), so a call whose Work is dropped blocks.
 ///
-/// Lifetime: the group lives as long as a handle or a Work of it; its end is local and never waits
-///           for others. Messages that this rank has sent still arrive.
+/// Lifetime: the group lives as long as a handle or a Work of it. Its end is local: it does not
+///           wait for other ranks, except that the end of the last group of a world may take up to
+///           a second. Messages that this rank has sent still arrive.
 /// Buffers:  are the caller's, in the memory that the backend takes. Until the Work is done, what
 ///           is read must not be written to and what is written not be touched; afterwards nobody
 ///           else touches them, however it ended. Lists of tensors and of counts are read during
@@ -39,7 +43,7 @@ class Store;
 ///           then nothing was sent and the group is usable. Everything else comes through the Work
 ///           (DisagreementError, TimeoutError, NetworkError, BackendError), on every member, and
 ///           leaves the group broken: see `health`. docs/semantics.md and docs/errors.md have all.
-class ProcessGroup {
+class ProcessGroup : private detail::PointersAndCounts {
  public:
   /// Takes over a reference to the backend. For init and tests.
   ProcessGroup(Backend* backend, std::string name, std::vector<int> global_ranks,
@@ -55,10 +59,10 @@ class ProcessGroup {
   [[nodiscard]] int global_rank(int rank) const;
   /// Rank of this group for a rank of the world; absent for a non-member.
   [[nodiscard]] std::optional<int> group_rank(int global_rank) const noexcept;
-  /// Of operations that say none.
+  /// The timeout of operations that give none.
   [[nodiscard]] std::chrono::nanoseconds timeout() const noexcept;
-  /// Of operations that this rank starts from now on and that say none; operations that run keep
-  /// theirs. Local: ranks may differ. InvalidArgument unless it is positive.
+  /// Sets it for operations that this rank starts from now on; operations that run keep theirs.
+  /// Local: ranks may differ. InvalidArgument unless it is positive.
   void set_timeout(std::chrono::nanoseconds timeout);
   /// A part of the store of the rendezvous for the program's own keys, which
   /// all groups of the world share. Null if the rendezvous had no store (ranks as threads, an
@@ -67,6 +71,21 @@ class ProcessGroup {
   /// Every rank has proved that it belongs to the job (docs/security.md). If not, read nothing from
   /// the others that may run code, such as a pickle.
   [[nodiscard]] bool authenticated() const noexcept;
+
+  // What MPI's calls look like: an error that says how it is done here.
+  using PointersAndCounts::all_gather;
+  using PointersAndCounts::all_reduce;
+  using PointersAndCounts::all_to_all;
+  using PointersAndCounts::broadcast;
+  using PointersAndCounts::gather;
+  using PointersAndCounts::irecv;
+  using PointersAndCounts::isend;
+  using PointersAndCounts::recv;
+  using PointersAndCounts::reduce;
+  using PointersAndCounts::reduce_scatter;
+  using PointersAndCounts::scan;
+  using PointersAndCounts::scatter;
+  using PointersAndCounts::send;
 
   /// Combines the buffers of all ranks, element by element, into each of them.
   ///
@@ -78,9 +97,9 @@ class ProcessGroup {
   ///           (buffer undefined).
   Work all_reduce(const TensorView& buffer, const AllReduceOptions& options = {});
   /// The same for a contiguous range of numbers.
-  template <NumberRange R>
+  template <detail::NotView R>
   Work all_reduce(R&& buffer, const AllReduceOptions& options = {}) {
-    return all_reduce(view_of(buffer), options);
+    return all_reduce(detail::numbers<R>(buffer), options);
   }
 
   /// Copies the root's buffer to every other rank's.
@@ -90,9 +109,9 @@ class ProcessGroup {
   /// Errors:   as all_reduce; a DisagreementError leaves the buffer unchanged on ranks that differ
   ///           from the root, others may hear of it in their next call.
   Work broadcast(const TensorView& buffer, const BroadcastOptions& options = {});
-  template <MovableRange R>
+  template <detail::NotView R>
   Work broadcast(R&& buffer, const BroadcastOptions& options = {}) {
-    return broadcast(bytes_view_of(buffer), options);
+    return broadcast(detail::written<R>(buffer), options);
   }
 
   /// Combines the buffers of all ranks into the root's; the others' stay as they are.
@@ -100,9 +119,9 @@ class ProcessGroup {
   /// Shapes, order, values and errors: as all_reduce. A rank that is not the root may return before
   ///           others have arrived.
   Work reduce(const TensorView& buffer, const ReduceOptions& options = {});
-  template <NumberRange R>
+  template <detail::NotView R>
   Work reduce(R&& buffer, const ReduceOptions& options = {}) {
-    return reduce(view_of(buffer), options);
+    return reduce(detail::numbers<R>(buffer), options);
   }
 
   /// Combines on rank r the buffers of the ranks 0 to r; with `exclusive`, of the ranks 0 to r - 1:
@@ -112,22 +131,22 @@ class ProcessGroup {
   /// the
   ///           same bits. A rank may return before higher ranks have arrived.
   Work scan(const TensorView& buffer, const ScanOptions& options = {});
-  template <NumberRange R>
+  template <detail::NotView R>
   Work scan(R&& buffer, const ScanOptions& options = {}) {
-    return scan(view_of(buffer), options);
+    return scan(detail::numbers<R>(buffer), options);
   }
 
   /// Puts the inputs of all ranks, in the order of the ranks, into everybody's output.
   ///
   /// Shapes:   equal dtype; equal count on every rank, or what `output_counts` says; the output has
   ///           as many elements as all inputs together. The input may be this rank's block of the
-  ///           output; other overlaps are not allowed.
+  ///           output; where it overlaps otherwise it is copied first.
   /// Order:    collective.
   Work all_gather(const TensorView& output, const TensorView& input,
                   const AllGatherOptions& options = {});
-  template <MovableRange Out, ReadableRange In>
+  template <detail::NotView Out, detail::NotView In>
   Work all_gather(Out&& output, In&& input, const AllGatherOptions& options = {}) {
-    return all_gather(bytes_view_of(output), bytes_view_to_read(input), options);
+    return all_gather(detail::written<Out>(output), detail::read<In>(input), options);
   }
   /// The same into a list of tensors, one for each rank, of any sizes (the same on every rank). The
   /// list itself is read during the call only.
@@ -141,9 +160,9 @@ class ProcessGroup {
   ///           the root the input may be its own block of the output.
   /// Order:    collective; ranks other than the root may return before others have arrived.
   Work gather(const TensorView& output, const TensorView& input, const GatherOptions& options = {});
-  template <MovableRange Out, ReadableRange In>
+  template <detail::NotView Out, detail::NotView In>
   Work gather(Out&& output, In&& input, const GatherOptions& options = {}) {
-    return gather(bytes_view_of(output), bytes_view_to_read(input), options);
+    return gather(detail::written<Out>(output), detail::read<In>(input), options);
   }
   /// The same into a list of tensors, one for each rank; empty but on the root.
   Work gather(std::span<const TensorView> outputs, const TensorView& input,
@@ -156,9 +175,9 @@ class ProcessGroup {
   /// Order:    collective; the root may return before others have arrived.
   Work scatter(const TensorView& output, const TensorView& input,
                const ScatterOptions& options = {});
-  template <MovableRange Out, ReadableRange In>
+  template <detail::NotView Out, detail::NotView In>
   Work scatter(Out&& output, In&& input, const ScatterOptions& options = {}) {
-    return scatter(bytes_view_of(output), bytes_view_to_read(input), options);
+    return scatter(detail::written<Out>(output), detail::read<In>(input), options);
   }
   /// The same from a list of tensors, one for each rank; empty but on the root.
   Work scatter(const TensorView& output, std::span<const TensorView> inputs,
@@ -172,25 +191,62 @@ class ProcessGroup {
   /// Order:    collective. Values: as all_reduce.
   Work reduce_scatter(const TensorView& output, const TensorView& input,
                       const ReduceScatterOptions& options = {});
-  template <NumberRange Out, ReadableRange In>
+  template <detail::NotView Out, detail::NotView In>
   Work reduce_scatter(Out&& output, In&& input, const ReduceScatterOptions& options = {}) {
-    return reduce_scatter(view_of(output), bytes_view_to_read(input), options);
+    return reduce_scatter(detail::numbers<Out>(output), detail::read<In>(input), options);
   }
   /// The same from a list of tensors, one for each rank, of any sizes (the same on every rank).
   Work reduce_scatter(const TensorView& output, std::span<const TensorView> inputs,
                       const ReduceScatterOptions& options = {});
 
+  /// all_reduce by an op of the caller's.
+  ///
+  /// Shapes:   as all_reduce, of any dtype, or a range of trivially copyable structs; on the CPU.
+  /// Order:    collective. Values: (((0 op 1) op 2) op 3)..., in the order of the ranks: all ranks
+  ///           hold the same bits.
+  /// Memory:   takes that of the inputs of all ranks until it is done, as an all_gather. For large
+  ///           buffers on many ranks a reduce_scatter and an all_gather take and move less.
+  /// Threads:  see UserOp: without an executor the function runs when the Work is waited for or
+  ///           looked at, which then takes its time, whatever the limit.
+  /// Errors:   as all_reduce, DisagreementError too where the names of the ops differ; `wait`
+  /// throws
+  ///           what the function throws. Until the function runs, the buffer is as it was.
+  Work all_reduce(const TensorView& buffer, const UserOp& op, const UserOpOptions& options = {});
+  template <detail::NotView R>
+  Work all_reduce(R&& buffer, const UserOp& op, const UserOpOptions& options = {}) {
+    return all_reduce(detail::written<R>(buffer), op, options);
+  }
+  /// reduce by an op of the caller's, which runs on the root. As all_reduce by one. The root takes
+  /// memory for the inputs of all ranks meanwhile.
+  Work reduce(const TensorView& buffer, const UserOp& op, const UserReduceOptions& options = {});
+  template <detail::NotView R>
+  Work reduce(R&& buffer, const UserOp& op, const UserReduceOptions& options = {}) {
+    return reduce(detail::written<R>(buffer), op, options);
+  }
+  /// reduce_scatter by an op of the caller's. As all_reduce by one, but it takes only as much
+  /// memory as its input; the blocks are of one size.
+  Work reduce_scatter(const TensorView& output, const TensorView& input, const UserOp& op,
+                      const UserOpOptions& options = {});
+  template <detail::NotView Out, detail::NotView In>
+  Work reduce_scatter(Out&& output, In&& input, const UserOp& op,
+                      const UserOpOptions& options = {}) {
+    return reduce_scatter(detail::written<Out>(output), detail::read<In>(input), op, options);
+  }
+  /// The same from a list of tensors, one for each rank.
+  Work reduce_scatter(const TensorView& output, std::span<const TensorView> inputs,
+                      const UserOp& op, const UserOpOptions& options = {});
+
   /// Sends block r of the input to rank r, and gets the block from rank r as block r of the output.
   ///
-  /// Shapes:   equal dtype; blocks of count / size() elements on every rank, or the splits. Input
-  ///           and output must not overlap.
+  /// Shapes:   equal dtype; blocks of count / size() elements on every rank, or the splits. Where
+  ///           input and output overlap, in place too, the input is copied first.
   /// Order:    collective.
   /// Errors:   also DisagreementError where a rank sends another than that one expects.
   Work all_to_all(const TensorView& output, const TensorView& input,
                   const AllToAllOptions& options = {});
-  template <MovableRange Out, ReadableRange In>
+  template <detail::NotView Out, detail::NotView In>
   Work all_to_all(Out&& output, In&& input, const AllToAllOptions& options = {}) {
-    return all_to_all(bytes_view_of(output), bytes_view_to_read(input), options);
+    return all_to_all(detail::written<Out>(output), detail::read<In>(input), options);
   }
   /// The same with lists of tensors of any sizes, one for each rank.
   Work all_to_all(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
@@ -201,7 +257,8 @@ class ProcessGroup {
   ///
   /// Shapes:   one dtype; the same number of tensors, of the same counts, on every rank; strides
   /// are
-  ///           free. No two overlap. `factors`: one for each element of all tensors in a row.
+  ///           free. Where two overlap, the later one stays. `factors`: one for each element of all
+  ///           tensors in a row.
   /// Lifetime: as all_reduce; the list itself is read during the call only. So for all of them.
   Work all_reduce_coalesced(std::span<const TensorView> buffers,
                             const AllReduceOptions& options = {});
@@ -233,9 +290,9 @@ class ProcessGroup {
   ///           rank that has not called recv; a send beyond that waits for its recv.
   /// Errors:   TimeoutError, NetworkError, BackendError; the group is then broken.
   void send(const TensorView& buffer, int dst, const SendOptions& options = {});
-  template <ReadableRange R>
+  template <detail::NotView R>
   void send(R&& buffer, int dst, const SendOptions& options = {}) {
-    send(bytes_view_to_read(buffer), dst, options);
+    send(detail::read<R>(buffer), dst, options);
   }
   /// Receives a buffer from one rank, or with `any_source` whoever's message has come first.
   /// Returns the rank of this group that sent it.
@@ -243,26 +300,38 @@ class ProcessGroup {
   /// Errors:   DisagreementError (the message has another dtype or count; buffer unchanged) and as
   ///           `send` (buffer undefined).
   int recv(const TensorView& buffer, int src, const RecvOptions& options = {});
-  template <MovableRange R>
+  template <detail::NotView R>
   int recv(R&& buffer, int src, const RecvOptions& options = {}) {
-    return recv(bytes_view_of(buffer), src, options);
+    return recv(detail::written<R>(buffer), src, options);
   }
   /// As `send`, without waiting. Thousands may be outstanding.
   ///
   /// Lifetime: the buffer must not be written to until the Work is done.
   Work isend(const TensorView& buffer, int dst, const SendOptions& options = {});
-  template <ReadableRange R>
+  template <detail::NotView R>
   Work isend(R&& buffer, int dst, const SendOptions& options = {}) {
-    return isend(bytes_view_to_read(buffer), dst, options);
+    return isend(detail::read<R>(buffer), dst, options);
   }
   /// As `recv`, without waiting; Work::source_rank tells who sent.
   ///
   /// Lifetime: the buffer must not be touched until the Work is done.
   Work irecv(const TensorView& buffer, int src, const RecvOptions& options = {});
-  template <MovableRange R>
+  template <detail::NotView R>
   Work irecv(R&& buffer, int src, const RecvOptions& options = {}) {
-    return irecv(bytes_view_of(buffer), src, options);
+    return irecv(detail::written<R>(buffer), src, options);
   }
+  /// Waits for a message from one rank, or with `any_source` for the first from anybody, and takes
+  /// it without its bytes: the Message (tutti/message.hpp) tells sender, dtype and count, and
+  /// receives it. For messages whose size the receiver does not know. A matched probe, as
+  /// MPI_Mprobe: safe with threads, because no other recv or probe gets this message.
+  ///
+  /// Order:    that of the recvs: of recvs and probes that wait, the one called first gets the
+  ///           message.
+  /// Errors:   as `recv`, when the timeout has passed, too. InvalidArgument where the backend has
+  ///           none: mpi and nccl.
+  [[nodiscard]] Message probe(int source, const ProbeOptions& options = {});
+  /// The same without waiting: absent if no such message has come. A loop of it makes progress.
+  [[nodiscard]] std::optional<Message> try_probe(int source, int tag = 0);
   /// Starts all of them, in the order of the list, which may be any on each rank. A Work for each.
   /// Where one is wrong, InvalidArgument is thrown and none is started.
   [[nodiscard]] std::vector<Work> batch_isend_irecv(std::span<const P2POp> operations,

@@ -18,6 +18,8 @@ enum class Promise : std::uint8_t {
   sizes_compared,
   /// A message that is longer than its recv expects is an error there, however long it is.
   lengths_compared,
+  /// A recv of another dtype than was sent is an error there, and a probe tells the dtype.
+  dtypes_compared,
   /// A timeout ends the operation: the tensors are free.
   timeout_frees_tensors,
   /// A rank that has not come is named.

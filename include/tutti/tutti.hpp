@@ -11,8 +11,10 @@
 #include <tutti/init.hpp>
 #include <tutti/launch.hpp>
 #include <tutti/log.hpp>
+#include <tutti/message.hpp>
 #include <tutti/process_group.hpp>
 #include <tutti/promises.hpp>
 #include <tutti/store.hpp>
+#include <tutti/stream.hpp>
 #include <tutti/tensor.hpp>
 #include <tutti/work.hpp>

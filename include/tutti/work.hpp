@@ -3,6 +3,7 @@
 #include <chrono>
 #include <coroutine>
 #include <cstdint>
+#include <optional>
 #include <utility>
 
 #include <tutti/error.hpp>
@@ -22,9 +23,10 @@ struct Callback {
 /// The caller's end of one operation.
 ///
 /// Lifetime: the buffers of the operation must stay valid until it is done. Destroying a Work waits
-///           for it, bounded by its deadline; while an exception unwinds it aborts the group
-///           instead, because a rank that skips the rest of its calls is out of step with the
-///           others.
+///           for it, bounded by its deadline; not if it is empty, detached, in a forked child, or
+///           if its success was told. While an exception unwinds it aborts the group instead,
+///           because a rank that skips the rest of its calls is out of step with the others. A
+///           Work that is the last of its world leaves it, which may take a second.
 /// Threads:  one thread at a time per Work; different Works from different threads.
 /// Errors:   a failure of the world stays in the Work and in its group: `wait` throws it, `error`
 /// tells it.
@@ -48,16 +50,21 @@ class [[nodiscard]] Work {
     if (backend_ != nullptr) finish();
   }
 
-  /// Returns when the local buffers are usable. Throws what went wrong: DisagreementError,
+  /// Returns when the local buffers are usable: those of a GPU in the order of the caller's stream
+  /// (Details::stream). Throws what went wrong: DisagreementError,
   /// TimeoutError, NetworkError, BackendError. Repeating it gives the same answer.
   void wait();
+  /// As `wait`, and the host waits, too: an operation on a GPU is over, and not only ordered before
+  /// what the caller's stream gets next.
+  void synchronize();
   /// Waits at most `limit`: true when done (well or badly), false when not yet. Cancels nothing.
   [[nodiscard]] bool wait_for(std::chrono::nanoseconds limit);
-  /// Done, well or badly? Never blocks.
+  /// Done, well or badly? Does not wait for the operation.
   [[nodiscard]] bool done() const;
-  /// The failure, or ok (also while not done). Never blocks.
+  /// The failure, or ok (also while not done). Does not wait for the operation.
   [[nodiscard]] Status error() const;
-  /// Of a recv that is done: the rank of the group that sent. Anything else: -1. Never blocks.
+  /// Of a recv that is done: the rank of the group that sent. Anything else: -1. Does not
+  /// wait for the operation.
   [[nodiscard]] int source_rank() const noexcept;
   /// Calls back once when done, on the progress thread (or at once, in a forked child). Keep a
   /// handle or a Work of the group until then: who drops the last one ends what still runs of the
@@ -65,8 +72,8 @@ class [[nodiscard]] Work {
   /// on the thread that drops it. A success that was waited for has let go of its operation:
   /// InvalidArgument, as for an empty Work.
   void on_done(const Callback& callback);
-  /// Gives the operation up: the destructor will not wait. The buffers must then outlive the
-  /// operation by other means (Python and torch keep them alive).
+  /// Lets go of the operation, which goes on: the destructor will not wait. The buffers must then
+  /// outlive the operation by other means (Python and torch keep them alive).
   void detach() noexcept;
   /// False for a default-made, moved-from or detached Work.
   [[nodiscard]] bool valid() const noexcept { return backend_ != nullptr || succeeded_; }
@@ -79,6 +86,7 @@ class [[nodiscard]] Work {
  private:
   void finish() noexcept;
   void drop() noexcept;
+  void wait_until(std::optional<std::chrono::nanoseconds> limit);
 
   Backend* backend_ = nullptr;  ///< a reference is held; dropped as soon as the outcome is ok
   std::uint64_t ticket_ = 0;

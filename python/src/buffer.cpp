@@ -4,10 +4,13 @@
 
 #include <optional>
 #include <span>
+#include <vector>
 
+#include "cuda_array.hpp"
 #include "dtypes.hpp"
 #include "exchange.hpp"
 #include "layout.hpp"
+#include "shown.hpp"
 
 namespace nb = nanobind;
 
@@ -32,7 +35,8 @@ constexpr int kWriteable = 0x400;
 
 constexpr const char* kReadOnly =
     "is read-only, and the result would be written into it; pass a copy";
-constexpr const char* kElsewhere = "is not in the memory of the CPU; copy it there first";
+constexpr const char* kElsewhere =
+    "is not in the memory of the CPU or of an NVIDIA GPU; copy it there first";
 
 static_assert(sizeof(Py_ssize_t) == sizeof(std::int64_t));
 const std::int64_t* wide(const Py_ssize_t* values) noexcept {
@@ -77,7 +81,7 @@ std::string unknown_elements(nb::handle array, const std::string& format) {
   return "has elements of a type that tutti does not know (" + shown + ")";
 }
 
-// A torch tensor of a torch that has no C exchange. Never imports it.
+// A torch tensor. Never imports torch.
 bool is_torch_tensor(nb::handle array) {
   const nb::object modules = nb::module_::import_("sys").attr("modules");
   // A folder of that name may lie where Python looks for modules, and be one without anything in
@@ -93,10 +97,13 @@ void Buffer::Release::operator()(Py_buffer* pinned) const noexcept {
   delete pinned;
 }
 
+bool Buffer::is_torch() const { return is_torch_tensor(array_); }
+
 void Buffer::refuse(const Call& call, const std::string& why) const {
   const std::string type = nb::cast<std::string>(nb::str(array_.type().attr("__name__")));
-  throw nb::type_error(
-      (std::string(call.operation) + ": the " + call.what + ", a " + type + ", " + why).c_str());
+  const nb::object unusable = nb::module_::import_("tutti.errors").attr("UnusableArrayError");
+  raise_shown(unusable.ptr(),
+              std::string(call.operation) + ": the " + call.what + ", a " + type + ", " + why);
 }
 
 void Buffer::take(const Call& call, void* data, DType dtype, int dims, const std::int64_t* shape,
@@ -105,17 +112,40 @@ void Buffer::take(const Call& call, void* data, DType dtype, int dims, const std
   std::string why;
   if (!make_view(data, dtype, std::span(shape, count),
                  strides == nullptr ? std::span<const std::int64_t>() : std::span(strides, count),
-                 unit, view_, why)) {
+                 unit, device_, view_, why)) {
     refuse(call, why);
   }
 }
 
 void Buffer::take(const Call& call, const nb::dlpack::dltensor& tensor) {
-  if (!in_cpu_memory(tensor.device)) refuse(call, kElsewhere);
+  if (tensor.device.device_type == nb::device::cuda::value) {
+    device_ = {DeviceType::cuda, static_cast<std::int16_t>(tensor.device.device_id)};
+    stream_ = stream_of(array_, tensor.device.device_id);
+  } else if (!in_cpu_memory(tensor.device)) {
+    refuse(call, kElsewhere);
+  }
+  if (tensor.dtype.code == static_cast<std::uint8_t>(nb::dlpack::dtype_code::Complex) &&
+      tensor.dtype.bits == 32 && tensor.dtype.lanes == 1)
+    return take_halves(call, tensor);
   const std::optional<DType> dtype = dtype_of_dlpack(tensor.dtype);
   if (!dtype) refuse(call, "has elements of a type that tutti does not know");
   take(call, static_cast<std::byte*>(tensor.data) + tensor.byte_offset, *dtype, tensor.ndim,
        tensor.shape, tensor.strides, static_cast<std::int64_t>(size_of(*dtype)));
+}
+
+void Buffer::take_halves(const Call& call, const nb::dlpack::dltensor& tensor) {
+  const auto dims = static_cast<std::size_t>(tensor.ndim);
+  std::vector<std::int64_t> shape(tensor.shape, tensor.shape + dims);
+  shape.push_back(2);
+  std::vector<std::int64_t> strides;
+  if (tensor.strides != nullptr) {
+    for (std::size_t d = 0; d < dims; ++d) strides.push_back(2 * tensor.strides[d]);
+    strides.push_back(1);
+  }
+  halves_ = true;
+  take(call, static_cast<std::byte*>(tensor.data) + tensor.byte_offset, DType::float16,
+       tensor.ndim + 1, shape.data(), strides.empty() ? nullptr : strides.data(),
+       static_cast<std::int64_t>(size_of(DType::float16)));
 }
 
 nb::object Buffer::resolved(nb::handle tensor) {
@@ -131,6 +161,8 @@ bool Buffer::from_buffer(const Call& call) {
   if (PyObject_GetBuffer(array_.ptr(), view.get(), PyBUF_FULL_RO) != 0) {
     const nb::python_error problem;
     if (from_array_struct(call)) return true;
+    // CuPy's arrays have the buffer protocol, and refuse it for memory of a GPU.
+    if (nb::hasattr(array_, "__cuda_array_interface__")) return false;
     refuse(call, "cannot be used in place: " + first_line(problem));
   }
   pinned_.reset(view.release());
@@ -209,6 +241,20 @@ bool Buffer::from_dlpack(const Call& call) {
   return true;
 }
 
+bool Buffer::from_cuda_interface(const Call& call) {
+  const CudaArray array(array_);
+  if (!array.known()) return false;
+  kept_ = array.owner();
+  if (!array.dtype())
+    refuse(call, "has elements of a type that tutti does not know (" + array.code() + ")");
+  if (array.read_only() && use_ == Use::write) refuse(call, kReadOnly);
+  device_ = {DeviceType::cuda, array.device()};
+  stream_ = array.stream();
+  take(call, array.data(), *array.dtype(), static_cast<int>(array.shape().size()),
+       array.shape().data(), array.strides(), 1);
+  return true;
+}
+
 Buffer::Buffer(nb::handle array, const char* operation, const char* what, Use use)
     : array_(nb::borrow(array)), use_(use) {
   const Call call{operation, what};
@@ -232,7 +278,7 @@ Buffer::Buffer(nb::handle array, const char* operation, const char* what, Use us
     take(call, tensor);
     return;
   }
-  if (from_dlpack(call)) return;
+  if (from_dlpack(call) || from_cuda_interface(call)) return;
   refuse(
       call,
       "is no array that can be used in place; pass a NumPy array, a torch tensor, an object with "

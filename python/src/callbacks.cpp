@@ -83,6 +83,10 @@ void Callbacks::start() {
         const WithGil locked;
         run_all(next);
       }
+      {
+        const WithGil locked;  // what was left while the last ones ran
+        run_all(next);
+      }
       state.store(State::stopped);
     }).detach();
   } catch (...) {

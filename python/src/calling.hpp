@@ -85,6 +85,7 @@ class Call {
  private:
   void take(nanobind::handle factor) {
     if constexpr (traits_of(kind).reduces) {
+      memory_.check_op(options_.op);
       if (factor.is_valid()) take_factor(factor, memory_, options_);
     }
   }

@@ -142,8 +142,21 @@ void bind_config(nb::module_& module) {
             self.link_timeout = std::chrono::floor<std::chrono::milliseconds>(*timeout);
           },
           "How long a host may answer nothing before it counts as lost.")
+      .def_prop_rw(
+          "stall_warning", [](const Config& self) { return self.stall_warning; },
+          [](Config& self, nb::handle value) {
+            const Timeout after = timeout_of(value);
+            if (!after || *after < std::chrono::nanoseconds(0))
+              throw nb::value_error("Config.stall_warning must be 0 or more");
+            self.stall_warning = *after;
+          },
+          "An operation that has waited so long is told in the log; 0: none is.")
+      .def_rw("flight_recorder", &Config::flight_recorder,
+              "The last operations of each rank are noted, for tuttirun and `tutti status`.")
+      .def_rw("cuda_ipc", &Config::cuda_ipc,
+              "Tensors of GPUs go from GPU to GPU where all ranks of a group are on one host.")
       .def_rw("backend", &Config::backend,
-              "The backend that runs the operations: one of available_backends().")
+              "The backend that runs the operations: \"auto\", or one of available_backends().")
       .def_prop_rw(
           "agree",
           [](const Config& self) {

@@ -30,8 +30,21 @@ const char* class_of(Errc code) noexcept {
 }  // namespace
 
 nb::object exception_of(const Status& status) {
-  nb::object type = nb::module_::import_("tutti.errors").attr(class_of(status.code()));
-  nb::object problem = type(shown_object(status.message()));
+  return exception_of(status, class_of(status.code()));
+}
+
+void raise_exception(const nb::object& problem) {
+  PyErr_SetObject(problem.type().ptr(), problem.ptr());
+  throw nb::python_error();
+}
+
+void raise_as(const char* type, const Status& status) {
+  raise_exception(exception_of(status, type));
+}
+
+nb::object exception_of(const Status& status, const char* type) {
+  nb::object problem =
+      nb::module_::import_("tutti.errors").attr(type)(shown_object(status.message()));
   problem.attr("code") = std::string(to_string(status.code()));
   problem.attr("culprit") = status.culprit();
   return problem;

@@ -8,6 +8,12 @@ namespace tutti::python {
 
 /// The Python exception (tutti/errors.py) that belongs to a failure. Needs the GIL.
 [[nodiscard]] nanobind::object exception_of(const Status& status);
+/// The same as an exception of another class of tutti/errors.py, which is derived from that one.
+[[nodiscard]] nanobind::object exception_of(const Status& status, const char* type);
+/// Raises an exception. Needs the GIL.
+[[noreturn]] void raise_exception(const nanobind::object& problem);
+/// Raises that of another class. Needs the GIL.
+[[noreturn]] void raise_as(const char* type, const Status& status);
 /// From now on tutti's C++ exceptions reach Python as these.
 void bind_errors(nanobind::module_& module);
 

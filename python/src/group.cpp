@@ -218,6 +218,8 @@ void bind_group(nb::module_& module) {
   bind_collectives(group);
   bind_coalesced(group);
   bind_transfers(group);
+  bind_probes(module, group);
+  bind_user_ops(module, group);
 }
 
 }  // namespace tutti::python

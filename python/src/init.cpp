@@ -18,6 +18,7 @@
 #include <tutti/init.hpp>
 
 #include "backends.hpp"
+#include "errors.hpp"
 #include "gil.hpp"
 #include "group.hpp"
 #include "kept.hpp"
@@ -114,8 +115,10 @@ nb::object init(std::optional<std::string> init_method, nb::handle store, std::o
   try {
     run_interruptibly([options, made] { *made = init_process_group(options); },
                       [] { return false; });
-  } catch (const Error&) {
+  } catch (const Error& error) {
     if (given->raised) std::rethrow_exception(given->raised);  // our own function's, as it was
+    if (error.code() == Errc::timeout) raise_as("RendezvousTimeoutError", error.status());
+    if (error.code() == Errc::store) raise_as("ServeError", error.status());
     throw;
   }
   return object_of(share(std::move(**made)));

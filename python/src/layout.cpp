@@ -15,13 +15,13 @@ std::size_t alignment_of(DType dtype) noexcept {
 }  // namespace
 
 bool make_view(void* data, DType dtype, std::span<const std::int64_t> shape,
-               std::span<const std::int64_t> strides, std::int64_t unit, TensorView& view,
-               std::string& why) {
+               std::span<const std::int64_t> strides, std::int64_t unit, Device device,
+               TensorView& view, std::string& why) {
   const auto bytes = static_cast<std::int64_t>(size_of(dtype));
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) count *= extent;  // it exists, so it does not overflow
   if (count == 0) {
-    view = TensorView(data, dtype, 0);
+    view = TensorView(data, dtype, 0, device);
     return true;
   }
   if (reinterpret_cast<std::uintptr_t>(data) % alignment_of(dtype) != 0) {
@@ -53,12 +53,12 @@ bool make_view(void* data, DType dtype, std::span<const std::int64_t> shape,
     ++dims;
   }
   if (dims == 0 || (dims == 1 && steps[0] == bytes)) {
-    view = TensorView(data, dtype, static_cast<std::size_t>(count));
+    view = TensorView(data, dtype, static_cast<std::size_t>(count), device);
     return true;
   }
   for (std::size_t d = 0; d < dims; ++d) steps[d] /= bytes;
   view = TensorView(data, dtype, std::span<const std::int64_t>(kept.data(), dims),
-                    std::span<const std::int64_t>(steps.data(), dims));
+                    std::span<const std::int64_t>(steps.data(), dims), device);
   return true;
 }
 

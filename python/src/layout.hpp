@@ -13,6 +13,6 @@ namespace tutti::python {
 /// row-major. False, and `why` says it for people, where tutti cannot use it in place.
 [[nodiscard]] bool make_view(void* data, DType dtype, std::span<const std::int64_t> shape,
                              std::span<const std::int64_t> strides, std::int64_t unit,
-                             TensorView& view, std::string& why);
+                             Device device, TensorView& view, std::string& why);
 
 }  // namespace tutti::python

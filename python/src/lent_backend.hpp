@@ -42,6 +42,10 @@ class LentBackend final : public Backend {
     inner_.on_done(ticket, callback);
   }
   [[nodiscard]] int source(std::uint64_t ticket) noexcept override { return inner_.source(ticket); }
+  [[nodiscard]] bool can_probe() const noexcept override { return inner_.can_probe(); }
+  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override {
+    return inner_.probed(ticket);
+  }
   int release(std::uint64_t ticket) noexcept override { return inner_.release(ticket); }
   void abort(const Status& cause) noexcept override { inner_.abort(cause); }
   [[nodiscard]] Status health() noexcept override { return inner_.health(); }

@@ -2,7 +2,11 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
 #include <string>
+#include <utility>
+
+#include "errors.hpp"
 
 namespace nb = nanobind;
 
@@ -26,7 +30,48 @@ std::vector<TensorView> Memory::list(nb::handle arrays, const char* what, Use us
   return views;
 }
 
+void Memory::check_op(ReduceOp op) const {
+  if (op == ReduceOp::sum || op == ReduceOp::avg) return;
+  for (const Buffer& buffer : buffers_) {
+    if (!buffer.halves()) continue;
+    tutti::raise(Status(Errc::invalid_argument, std::string(operation_) + " does not support " +
+                                                    std::string(to_string(op)) + " on complex32"));
+  }
+}
+
+nb::handle Memory::keep(nb::object object) { return kept_.emplace_back(std::move(object)); }
+
+void Memory::let_go() { const std::vector<nb::object> dropped = std::move(kept_); }
+
+Memory::Calls& Memory::calls() {
+  if (!calls_) calls_ = std::make_unique<Calls>();
+  return *calls_;
+}
+
+std::uintptr_t Memory::stream() const noexcept {
+  for (const Buffer& buffer : buffers_) {
+    if (buffer.stream() != 0) return buffer.stream();
+  }
+  return 0;
+}
+
+std::optional<bool> Memory::has_tensors() const {
+  if (buffers_.empty()) return has_tensors_;
+  const nb::error_scope kept;  // a Work may be freed while an exception is on its way
+  return std::ranges::any_of(buffers_, &Buffer::is_torch);
+}
+
+nb::object Memory::exception_of(const Status& status) const {
+  if (has_raised().is_valid()) return nb::borrow(has_raised());
+  nb::object problem = python::exception_of(status);
+  if (const std::optional<bool> tensors = has_tensors()) problem.attr("of_tensors") = *tensors;
+  return problem;
+}
+
+void Memory::raise(const Status& status) const { raise_exception(exception_of(status)); }
+
 void Memory::finish(const Status& outcome) {
+  if (!outcome.ok()) has_tensors_ = has_tensors();
   std::vector<Buffer> buffers = std::move(buffers_);
   buffers_.clear();
   for (Buffer& buffer : buffers) {

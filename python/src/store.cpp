@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "errors.hpp"
 #include "gil.hpp"
 #include "kept.hpp"
 #include "python_store.hpp"
@@ -38,8 +39,8 @@ Store::Timeout store_timeout_of(nb::handle value) {
 
 // Calls a method of the store behind `self` without the GIL, ended by Ctrl-C. `action` must own all
 // that it uses but the store.
-template <class Result = void, class Action>
-Result call(nb::handle self, const char* method, Waits waits, Action action) {
+template <class Result, class Action>
+Result run(nb::handle self, const char* method, Waits waits, Action action) {
   Kept::release_done();
   const auto& handle = nb::cast<const StoreHandle&>(self);
   std::shared_ptr<Store> store = handle.inner();
@@ -60,6 +61,16 @@ Result call(nb::handle self, const char* method, Waits waits, Action action) {
     run_interruptibly([store, action, result] { result->emplace(action(*store)); },
                       [] { return false; });
     return std::move(**result);
+  }
+}
+
+// A timeout of a store is a failure of the store, too.
+template <class Result = void, class Action>
+Result call(nb::handle self, const char* method, Waits waits, Action action) {
+  try {
+    return run<Result>(self, method, waits, std::move(action));
+  } catch (const TimeoutError& error) {
+    raise_as("StoreTimeoutError", error.status());
   }
 }
 
@@ -152,9 +163,10 @@ void multi_set(nb::handle self, nb::handle keys, nb::handle values, nb::handle t
   std::vector<Store::KeyValue> pairs;
   for (std::string& key : keys_of(keys)) pairs.emplace_back(std::move(key), std::string());
   if (nb::len(values) != pairs.size()) {
-    throw nb::value_error(("multi_set: " + std::to_string(pairs.size()) + " keys, but " +
-                           std::to_string(nb::len(values)) + " values")
-                              .c_str());
+    raise_as("InvalidStoreArgument",
+             Status(Errc::invalid_argument, "multi_set: " + std::to_string(pairs.size()) +
+                                                " keys, but " + std::to_string(nb::len(values)) +
+                                                " values"));
   }
   std::size_t at = 0;
   for (const nb::handle value : values) pairs[at++].second = text_of(value, "value");
@@ -182,7 +194,10 @@ nb::object queue_pop(nb::handle self, nb::handle queue, bool block, nb::handle t
   const auto value = call<std::optional<std::string>>(
       self, "queue_pop", Waits::no,
       [name, limit](Store& store) { return store.queue_try_pop(name, limit); });
-  if (!value) raise_shown(PyExc_IndexError, "queue_pop: the queue '" + name + "' is empty");
+  if (!value) {
+    raise_as("QueueEmptyError",
+             Status(Errc::store, "queue_pop: the queue '" + name + "' is empty"));
+  }
   return value_object(*value);
 }
 
@@ -276,8 +291,9 @@ void bind_store(nb::module_& module) {
       .def("multi_get", &multi_get, "keys"_a.none(), nb::kw_only(), timeout)
       .def("multi_set", &multi_set, "keys"_a.none(), "values"_a.none(), nb::kw_only(), timeout)
       .def("queue_push", &queue_push, "queue"_a.none(), "value"_a.none(), nb::kw_only(), timeout)
-      .def("queue_pop", &queue_pop, "queue"_a.none(), "block"_a = true, nb::kw_only(), timeout,
-           "The first value. Waits for one; with block=False an empty queue raises IndexError.")
+      .def(
+          "queue_pop", &queue_pop, "queue"_a.none(), "block"_a = true, nb::kw_only(), timeout,
+          "The first value. Waits for one; with block=False an empty queue raises QueueEmptyError.")
       .def("queue_len", &queue_len, "queue"_a.none(), nb::kw_only(), timeout)
       .def("set_will", &set_will, "key"_a.none(), "value"_a.none(), nb::kw_only(), timeout,
            "Set by the store when this process's connection ends unexpectedly. False: it\n"

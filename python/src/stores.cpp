@@ -11,6 +11,7 @@
 
 #include <tutti/config.hpp>
 
+#include "errors.hpp"
 #include "store.hpp"
 #include "timeout.hpp"
 #include "waiting.hpp"
@@ -92,23 +93,40 @@ void new_file_store(FileStoreHandle* self, std::string file_name, std::optional<
   new (self) FileStoreHandle(std::move(*made), options.path);
 }
 
-// Joined at all; the one who serves waits until everybody has.
-std::shared_ptr<TcpStore> join(const TcpStoreOptions& options, bool wait_for_workers) {
-  const auto end = Store::Clock::now() + options.timeout;
-  std::shared_ptr<TcpStore> store = make_tcp_store(options);
-  if (!options.users || !wait_for_workers) return store;
-  std::int64_t joined = store->add(kJoined, 1);
+// The one who serves waits until everybody has joined.
+void await_workers(TcpStore& store, const TcpStoreOptions& options, Store::Clock::time_point end) {
+  std::int64_t joined = store.add(kJoined, 1);
   while (options.serve && joined < *options.users) {
     if (Store::Clock::now() >= end) {
       raise(Status(Errc::timeout, "TCPStore: " + std::to_string(joined) + " of " +
                                       std::to_string(*options.users) + " users have joined " +
-                                      store->describe() + " within " +
+                                      store.describe() + " within " +
                                       std::to_string(options.timeout.count()) + " ms"));
     }
     std::this_thread::sleep_for(milliseconds(2));
-    joined = store->add(kJoined, 0);
+    joined = store.add(kJoined, 0);
   }
-  return store;
+}
+
+// Ended by Ctrl-C; of errors, those are what torch.distributed's are as well.
+std::shared_ptr<TcpStore> join(const TcpStoreOptions& options, bool wait_for_workers) {
+  const auto end = Store::Clock::now() + options.timeout;
+  const auto made = std::make_shared<std::shared_ptr<TcpStore>>();
+  try {
+    run_interruptibly([made, options] { *made = make_tcp_store(options); }, [] { return false; });
+  } catch (const TimeoutError& error) {
+    raise_as("UnreachableError", error.status());
+  } catch (const StoreError& error) {
+    raise_as("ServeError", error.status());
+  }
+  if (!options.users || !wait_for_workers) return *made;
+  try {
+    run_interruptibly([made, options, end] { await_workers(**made, options, end); },
+                      [] { return false; });
+  } catch (const TimeoutError& error) {
+    raise_as("StoreTimeoutError", error.status());
+  }
+  return *made;
 }
 
 void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
@@ -132,10 +150,7 @@ void new_tcp_store(TcpStoreHandle* self, std::string host_name, int port,
   const Result<Config> config = Config::from_environment();
   raise_if(config.status());
   options.link_timeout = config.value().link_timeout;
-  auto made = std::make_shared<std::shared_ptr<TcpStore>>();
-  run_interruptibly([made, options, wait_for_workers] { *made = join(options, wait_for_workers); },
-                    [] { return false; });
-  new (self) TcpStoreHandle(*made);
+  new (self) TcpStoreHandle(join(options, wait_for_workers));
 }
 
 }  // namespace

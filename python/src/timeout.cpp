@@ -12,7 +12,8 @@ Timeout timeout_of(nb::handle value) {
   using Seconds = std::chrono::duration<double>;
   if (value.is_none()) return std::nullopt;
   double seconds = 0;
-  if (PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr())) {
+  const bool number = PyFloat_Check(value.ptr()) || PyLong_Check(value.ptr());
+  if (number && !PyBool_Check(value.ptr())) {
     seconds = PyFloat_AsDouble(value.ptr());
     if (seconds == -1.0 && PyErr_Occurred() != nullptr) throw nb::python_error();
   } else if (std::chrono::nanoseconds exact{}; nb::try_cast(value, exact, false)) {

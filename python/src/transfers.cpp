@@ -9,6 +9,7 @@
 #include "gil.hpp"
 #include "group.hpp"
 #include "running.hpp"
+#include "tag.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -30,38 +31,42 @@ Work start(ProcessGroup& group, Kind kind, const TensorView& view, int peer, int
   return group.submit(call, timeout, false);
 }
 
-void send(const GroupHandle& self, nb::handle array, int dst, int tag, nb::handle timeout) {
+void send(const GroupHandle& self, nb::handle array, int dst, nb::handle tag, nb::handle timeout) {
+  const int number = tag_of(tag);
   Memory memory("send");
   const TensorView view = memory.one(array, "array", Use::read);
   const Timeout limit = timeout_of(timeout);
-  (void)run(self.open(), std::move(memory), false,
-            [&](ProcessGroup& group) { return start(group, Kind::send, view, dst, tag, limit); });
+  (void)run(self.open(), std::move(memory), false, [&](ProcessGroup& group) {
+    return start(group, Kind::send, view, dst, number, limit);
+  });
 }
 
-int recv(const GroupHandle& self, nb::handle array, std::optional<int> src, int tag,
+int recv(const GroupHandle& self, nb::handle array, std::optional<int> src, nb::handle tag,
          nb::handle timeout) {
+  const int number = tag_of(tag);
   const Group group = self.open();
   Memory memory("recv");
   const TensorView view = memory.one(array, "array", Use::write);
   const Timeout limit = timeout_of(timeout);
   return run_blocking(group, std::move(memory), [&](ProcessGroup& one) {
-    return start(one, Kind::recv, view, source_of(src), tag, limit);
+    return start(one, Kind::recv, view, source_of(src), number, limit);
   });
 }
 
-nb::object isend(const GroupHandle& self, nb::handle array, int dst, int tag, nb::handle timeout) {
+nb::object isend(const GroupHandle& self, nb::handle array, int dst, nb::handle tag,
+                 nb::handle timeout) {
   Memory memory("isend");
   const TensorView view = memory.one(array, "array", Use::read);
-  const SendOptions options{.tag = tag, .timeout = timeout_of(timeout)};
+  const SendOptions options{.tag = tag_of(tag), .timeout = timeout_of(timeout)};
   return run(self.open(), std::move(memory), true,
              [&](ProcessGroup& group) { return group.isend(view, dst, options); });
 }
 
-nb::object irecv(const GroupHandle& self, nb::handle array, std::optional<int> src, int tag,
+nb::object irecv(const GroupHandle& self, nb::handle array, std::optional<int> src, nb::handle tag,
                  nb::handle timeout) {
   Memory memory("irecv");
   const TensorView view = memory.one(array, "array", Use::write);
-  const RecvOptions options{.tag = tag, .timeout = timeout_of(timeout)};
+  const RecvOptions options{.tag = tag_of(tag), .timeout = timeout_of(timeout)};
   return run(self.open(), std::move(memory), true,
              [&](ProcessGroup& group) { return group.irecv(view, source_of(src), options); });
 }
@@ -72,6 +77,7 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
   Kept::release_done();
   std::vector<P2POp> ops;
   std::vector<Memory> memories;
+  std::uintptr_t stream = 0;  // all messages of a batch are on one
   for (const nb::handle one : operations) {
     std::string kind;
     nb::object array;
@@ -83,7 +89,7 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
       kind = nb::cast<std::string>(fields[0]);
       array = fields[1];
       if (!nb::handle(fields[2]).is_none()) peer = nb::cast<int>(fields[2]);
-      tag = nb::cast<int>(fields[3]);
+      tag = tag_of(fields[3]);
       if (kind != "send" && kind != "recv") throw nb::cast_error();
     } catch (const nb::cast_error&) {
       throw nb::type_error(
@@ -92,14 +98,19 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
     }
     Memory memory("batch_isend_irecv");
     const TensorView view = memory.one(array, "array", kind == "send" ? Use::read : Use::write);
+    if (stream == 0) stream = memory.stream();
     memories.push_back(std::move(memory));
     ops.push_back(kind == "send" ? P2POp::isend(view, source_of(peer), tag)
                                  : P2POp::irecv(view, source_of(peer), tag));
   }
   std::vector<Work> works;
-  {
+  try {
     const WithoutGil unlocked;
+    const StreamGuard guard(stream);
     works = group->batch_isend_irecv(ops, options);
+  } catch (const Error& error) {
+    if (memories.empty()) throw;
+    memories.front().raise(error.status());
   }
   nb::list all;
   for (std::size_t i = 0; i < works.size(); ++i) {
@@ -112,7 +123,7 @@ nb::list batch_isend_irecv(const GroupHandle& self, nb::sequence operations, nb:
 }  // namespace
 
 void bind_transfers(nb::class_<GroupHandle>& group) {
-  const auto tag = "tag"_a = 0;
+  const auto tag = "tag"_a.none() = 0;
   const auto timeout = "timeout"_a = nb::none();
   group
       .def("send", &send, "array"_a.none(), "dst"_a, nb::kw_only(), tag, timeout,

@@ -25,6 +25,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
+/// The exception of a UserOp's function knows frames, which know the Work that keeps it: a cycle
+/// that Python's collector has to see.
+int traverse(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (nb::inst_ready(self)) Py_VISIT(nb::inst_ptr<RunningWork>(self)->memory().has_raised().ptr());
+  return 0;
+}
+
+int clear(PyObject* self) {
+  if (!nb::inst_ready(self)) return 0;
+  const nb::object dropped = std::move(nb::inst_ptr<RunningWork>(self)->memory().raised());
+  return 0;
+}
+
+PyType_Slot collected[] = {{Py_tp_traverse, reinterpret_cast<void*>(&traverse)},
+                           {Py_tp_clear, reinterpret_cast<void*>(&clear)},
+                           {0, nullptr}};
+
 }  // namespace
 
 /// Brings the end of an operation from the progress thread to Python. Made and destroyed with the
@@ -84,7 +102,9 @@ RunningWork::RunningWork(Work work, Memory memory, Group group)
 RunningWork::~RunningWork() {
   // acquire: pairs with the release of who settled it. Nobody else has this object any more.
   const bool running = stage_.load(std::memory_order_acquire) == Stage::running;
-  if (running && work_.valid() && !work_.done()) {
+  const nb::error_scope kept;  // it may be freed while an exception is on its way
+  // A look would run the function of a UserOp here, where whoever drops it expects no such call.
+  if (running && work_.valid() && (memory_.may_call() || !work_.done())) {
     Kept::until_done(work_, std::move(memory_), std::move(group_));
     return;
   }
@@ -98,7 +118,10 @@ RunningWork::~RunningWork() {
 bool RunningWork::settle(nanoseconds limit) {
   // relaxed: whoever settled it held the mutex, as we do.
   if (stage_.load(std::memory_order_relaxed) != Stage::running) return true;
-  if (!(limit > limit.zero() ? work_.wait_for(limit) : work_.done())) return false;
+  settling_.store(std::this_thread::get_id());
+  const bool done = limit > limit.zero() ? work_.wait_for(limit) : work_.done();
+  settling_.store(std::thread::id());
+  if (!done) return false;
   outcome_ = work_.error();
   if (outcome_.ok()) work_.wait();  // lets go of the backend
   source_ = outcome_.ok() ? work_.source_rank() : -1;
@@ -113,6 +136,7 @@ void RunningWork::finish() {
     const auto tell = [this] {
       stage_.store(Stage::done);
       stage_.notify_all();
+      memory_.let_go();  // a __del__ that this calls may look at the Work
     };
     try {
       memory_.finish(outcome_);
@@ -132,6 +156,7 @@ bool RunningWork::look() {
   // acquire: pairs with the release of who finished it.
   if (stage_.load(std::memory_order_acquire) == Stage::done) return true;
   // Where another thread waits, it will tell.
+  if (settles_here()) return false;
   if (mutex_.try_lock()) {
     const std::lock_guard<std::timed_mutex> locked(mutex_, std::adopt_lock);
     (void)settle(nanoseconds(0));
@@ -142,8 +167,16 @@ bool RunningWork::look() {
   return true;
 }
 
+void RunningWork::refuse_own_op(const char* method) const {
+  if (!settles_here()) return;
+  raise(Status(Errc::invalid_argument,
+               std::string(method) +
+                   ": called by the op of the same operation, which would wait for itself"));
+}
+
 bool RunningWork::wait(nb::handle limit) {
   Kept::release_done();
+  refuse_own_op("Work.wait");
   const Timeout timeout = timeout_of(limit);
   if (timeout && *timeout < timeout->zero()) {
     raise(Status(Errc::invalid_argument, "Work.wait: the timeout must not be negative"));
@@ -174,13 +207,18 @@ bool RunningWork::wait(nb::handle limit) {
                                   " s; it goes on, and can be waited for again"));
   }
   finish();
-  raise_if(outcome_);
+  if (!outcome_.ok()) memory_.raise(outcome_);
   return true;
 }
 
 bool RunningWork::is_completed() { return look(); }
 
 Status RunningWork::outcome() { return look() ? outcome_ : Status(); }
+
+nb::object RunningWork::exception() {
+  const Status status = outcome();
+  return status.ok() ? nb::none() : memory_.exception_of(status);
+}
 
 int RunningWork::source_rank() { return look() ? source_ : -1; }
 
@@ -190,6 +228,7 @@ void RunningWork::add_done_callback(nb::object self, nb::object callback) {
   if (PyCallable_Check(callback.ptr()) == 0) {
     throw nb::type_error("Work.add_done_callback: the callback must be callable");
   }
+  refuse_own_op("Work.add_done_callback");
   Callbacks::start();
   if (!look()) {
     auto done = std::make_unique<Done>(*this, self);  // before the GIL goes, and after it is back
@@ -243,7 +282,7 @@ void end_callbacks() noexcept {
 }
 
 void bind_work(nb::module_& module) {
-  nb::class_<RunningWork>(module, "Work", nb::is_weak_referenceable(),
+  nb::class_<RunningWork>(module, "Work", nb::is_weak_referenceable(), nb::type_slots(collected),
                           "An operation under way. Dropping it cancels nothing and waits for "
                           "nothing: what it needs is\n"
                           "kept until it is done. Any thread may use it.")
@@ -255,13 +294,8 @@ void bind_work(nb::module_& module) {
           "is_success",
           [](RunningWork& self) { return self.is_completed() && self.outcome().ok(); },
           "Done, and well? Never blocks.")
-      .def(
-          "exception",
-          [](RunningWork& self) {
-            const Status status = self.outcome();
-            return status.ok() ? nb::none() : exception_of(status);
-          },
-          "The error, or None (also while not done). Never blocks.")
+      .def("exception", &RunningWork::exception,
+           "The error, or None (also while not done). Never blocks.")
       .def_prop_ro("source_rank", &RunningWork::source_rank,
                    "Of a recv that is done: the rank of the group that sent. Else -1.")
       .def_prop_ro("result", &RunningWork::result,

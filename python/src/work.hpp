@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "group.hpp"
@@ -15,8 +16,9 @@ namespace tutti::python {
 /// An operation under way, with what it needs: dropping it waits for nothing. Any thread may use
 /// it.
 ///
-/// Locking: `mutex_` is taken without the GIL, and the GIL never while it is held, since a thread
-/// that waits holds it without the GIL.
+/// Locking: a thread that has the GIL only tries to take `mutex_`, and waits for it without the
+///          GIL, because a thread that waits for the operation holds it, and may take the GIL for
+///          the function of a UserOp.
 class RunningWork {
  public:
   RunningWork(Work work, Memory memory, Group group);
@@ -28,9 +30,12 @@ class RunningWork {
   [[nodiscard]] bool is_completed();
   /// Ok while not done.
   [[nodiscard]] Status outcome();
+  /// Its error for Python; None while not done, and if it ended well.
+  [[nodiscard]] nanobind::object exception();
   [[nodiscard]] int source_rank();
   [[nodiscard]] nanobind::list result() const;
   [[nodiscard]] const Group& group() const noexcept { return group_; }
+  [[nodiscard]] Memory& memory() noexcept { return memory_; }
   /// `self` is the Python object of this one; it lives until the callback has been called.
   void add_done_callback(nanobind::object self, nanobind::object callback);
 
@@ -45,6 +50,11 @@ class RunningWork {
   };
   /// Is it done? Waits at most `limit`. Without the GIL, with mutex_.
   bool settle(std::chrono::nanoseconds limit);
+  /// Is this called by its own op? That may run where the Work is settled, or elsewhere.
+  [[nodiscard]] bool settles_here() const noexcept {
+    return settling_.load() == std::this_thread::get_id() || memory_.called_here();
+  }
+  void refuse_own_op(const char* method) const;
   /// After it is settled: the results are whole when this returns. With the GIL.
   void finish();
   /// One look, without waiting. With the GIL.
@@ -60,6 +70,7 @@ class RunningWork {
   int source_ = -1;
   bool registered_ = false;  ///< a Done is on its way
   std::atomic<Stage> stage_{Stage::running};
+  std::atomic<std::thread::id> settling_;  ///< the thread in `settle`
 };
 
 /// At exit, with the GIL: callbacks of operations that are done are called; nobody is called after.

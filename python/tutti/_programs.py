@@ -35,8 +35,9 @@ def start(name: str, arguments: list[str]) -> NoReturn:
     """Becomes the program `name`. Programs that it starts with Python get this one."""
     program = path_of(name)
     os.environ.update(_environment())
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:  # as the shell's >&- makes it
+            stream.flush()
     os.execv(program, [name, *arguments])
 
 

@@ -10,19 +10,26 @@ None is the group's (or the store's) own. Wrong arguments raise InvalidArgument 
 anything is sent. `async_op=True`: the call returns a Work, else it has ended well when it returns.
 """
 
-import enum
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Executor
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, overload
 
+from tutti._settings import Config as Config
+from tutti._settings import LogLevel as LogLevel
+from tutti._settings import ReduceOp as ReduceOp
+from tutti._stores import FileStore as FileStore
+from tutti._stores import HashStore as HashStore
+from tutti._stores import PrefixStore as PrefixStore
+from tutti._stores import Store as Store
+from tutti._stores import TCPStore as TCPStore
+from tutti._times import Timeout
 from tutti.errors import Error
 
 Array: TypeAlias = Any  # NumPy array, torch tensor, object with __dlpack__, or buffer
-Timeout: TypeAlias = float | timedelta | None
 Factor: TypeAlias = float | Array | None
-Key: TypeAlias = str | bytes
-Value: TypeAlias = str | bytes | bytearray | memoryview
+Combine: TypeAlias = Callable[[memoryview, memoryview], None]
 
 __version__: str
 
@@ -63,54 +70,13 @@ def dtype_name(array: Array) -> str:
 def count(array: Array) -> int:
     """Number of elements that tutti sees."""
 
-class ReduceOp(enum.Enum):
-    """How values of different ranks are combined."""
-
-    SUM = 0
-    AVG = 1
-    PRODUCT = 2
-    MIN = 3
-    MAX = 4
-    BAND = 5
-    BOR = 6
-    BXOR = 7
-    PREMUL_SUM = 8
-
-class LogLevel(enum.IntEnum):
-    """How much a remark of the library matters."""
-
-    DEBUG = 0
-    INFO = 1
-    WARNING = 2
-    ERROR = 3
-    OFF = 4
+def know_op(name: str, block: int) -> None:
+    """Errors of this process tell such an op by its name from now on, whichever rank uses it."""
 
 def set_log_sink(sink: Callable[[LogLevel, str], object] | None,
                  least: LogLevel = LogLevel.WARNING) -> None:
     """Where the library's remarks go. The sink is called soon after, on a thread of its own. None, as at the
     start: warnings and errors to standard error; with OFF nothing."""
-
-class Config:
-    """Every setting that an environment variable can give; see docs/configuration.md."""
-
-    timeout: timedelta
-    link_timeout: timedelta
-    backend: str
-    agree: Literal["normal", "strict", "off"]
-    transport: Literal["auto", "shm", "tcp"]
-    algorithms: str
-    tls: bool
-    cpus: int | None
-    host_id: str
-    interfaces: str
-    advertise: str
-    port: int | None
-    log_level: LogLevel
-
-    def __init__(self) -> None: ...
-    @staticmethod
-    def from_environment(environment: Mapping[str, str] | None = None) -> Config:
-        """Read from os.environ, or from a mapping."""
 
 class Work:
     """An operation under way. Dropping it cancels nothing and waits for nothing: what it needs is
@@ -148,6 +114,26 @@ class Work:
 
     def __await__(self) -> Generator[Any, None, list[Array]]:
         """`await work` in asyncio: gives the result, or raises the error."""
+
+class Message:
+    """A message that a probe has found: no other recv or probe gets it. One that is dropped before its recv goes back
+    to its place."""
+
+    @property
+    def source(self) -> int:
+        """The rank of the group that sent it."""
+    @property
+    def tag(self) -> int:
+        """The tag that it was sent with."""
+    @property
+    def dtype(self) -> str:
+        """"float32", ..."""
+    @property
+    def numel(self) -> int:
+        """How many elements it has."""
+
+    def recv(self, array: Array, *, timeout: Timeout = None) -> None:
+        """Receive it into an array of its dtype and number of elements."""
 
 class ProcessGroup:
     """A group of ranks that call the same operations in the same order."""
@@ -194,95 +180,243 @@ class ProcessGroup:
 
     # Made from the bindings by tools/stubs.py --write.
 
+    @overload
     def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
-                   timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """Combine the arrays of all ranks, element by element, into each of them, in place.
-        `factor`: with PREMUL_SUM, a number, or an array of one element or as many as `array`."""
+                   timeout: Timeout = None, async_op: Literal[False] = False) -> None:
+        """Combine the arrays of all ranks, element by element, into each of them, in place. `factor`: with
+        PREMUL_SUM, a number, or an array of one element or as many as `array`."""
+    @overload
+    def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
+                   timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def all_reduce(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
+                   timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
+    @overload
     def broadcast(self, array: Array, root: int = 0, *, timeout: Timeout = None,
-                  async_op: bool = False) -> Work | None:
+                  async_op: Literal[False] = False) -> None:
         """Copy the root's array into every other rank's. The root's may be read-only."""
+    @overload
+    def broadcast(self, array: Array, root: int = 0, *, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def broadcast(self, array: Array, root: int = 0, *, timeout: Timeout = None,
+                  async_op: bool = False) -> Work | None: ...
 
-    def reduce(self, array: Array, root: int = 0, op: ReduceOp = ReduceOp.SUM, *,
-               factor: Factor = None, timeout: Timeout = None,
-               async_op: bool = False) -> Work | None:
+    @overload
+    def reduce(self, array: Array, root: int = 0, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
+               timeout: Timeout = None, async_op: Literal[False] = False) -> None:
         """Combine the arrays of all ranks into the root's. The others' may be read-only."""
+    @overload
+    def reduce(self, array: Array, root: int = 0, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
+               timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def reduce(self, array: Array, root: int = 0, op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
+               timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
-    def scan(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, exclusive: bool = False,
-             factor: Factor = None, timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """Combine on rank r the arrays of the ranks 0 to r, in place; `exclusive`: of the ranks 0
-        to r - 1, and rank 0's array stays as it is. AVG divides by the number of these ranks."""
+    @overload
+    def scan(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, exclusive: bool = False, factor: Factor = None,
+             timeout: Timeout = None, async_op: Literal[False] = False) -> None:
+        """Combine on rank r the arrays of the ranks 0 to r, in place; `exclusive`: of the ranks 0 to r - 1, and
+        rank 0's array stays as it is. AVG divides by the number of these ranks."""
+    @overload
+    def scan(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, exclusive: bool = False, factor: Factor = None,
+             timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def scan(self, array: Array, op: ReduceOp = ReduceOp.SUM, *, exclusive: bool = False, factor: Factor = None,
+             timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
+    @overload
     def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None,
-                   timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """Put the inputs of all ranks, one after the other, into everybody's output. `counts`: the
-        elements of each rank's block where they differ, the same numbers on every rank."""
+                   timeout: Timeout = None, async_op: Literal[False] = False) -> None:
+        """Put the inputs of all ranks, one after the other, into everybody's output. `counts`: the elements of
+        each rank's block where they differ, the same numbers on every rank."""
+    @overload
+    def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None,
+                   timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def all_gather(self, output: Array, input: Array, *, counts: Sequence[int] | None = None,
+                   timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
+    @overload
     def all_gather_list(self, outputs: Sequence[Array], input: Array, *, timeout: Timeout = None,
-                        async_op: bool = False) -> Work | None:
+                        async_op: Literal[False] = False) -> None:
         """The same into one array for each rank, of any sizes."""
+    @overload
+    def all_gather_list(self, outputs: Sequence[Array], input: Array, *, timeout: Timeout = None,
+                        async_op: Literal[True]) -> Work: ...
+    @overload
+    def all_gather_list(self, outputs: Sequence[Array], input: Array, *, timeout: Timeout = None,
+                        async_op: bool = False) -> Work | None: ...
 
+    @overload
     def gather(self, output: Array | None, input: Array, root: int = 0, *, timeout: Timeout = None,
-               async_op: bool = False) -> Work | None:
+               async_op: Literal[False] = False) -> None:
         """Put the inputs of all ranks into the root's output; the others' is not looked at."""
+    @overload
+    def gather(self, output: Array | None, input: Array, root: int = 0, *, timeout: Timeout = None,
+               async_op: Literal[True]) -> Work: ...
+    @overload
+    def gather(self, output: Array | None, input: Array, root: int = 0, *, timeout: Timeout = None,
+               async_op: bool = False) -> Work | None: ...
 
-    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *,
-                    timeout: Timeout = None, async_op: bool = False) -> Work | None:
+    @overload
+    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *, timeout: Timeout = None,
+                    async_op: Literal[False] = False) -> None:
         """The same into one array for each rank; not looked at but on the root."""
+    @overload
+    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *, timeout: Timeout = None,
+                    async_op: Literal[True]) -> Work: ...
+    @overload
+    def gather_list(self, outputs: Sequence[Array] | None, input: Array, root: int = 0, *, timeout: Timeout = None,
+                    async_op: bool = False) -> Work | None: ...
 
+    @overload
     def scatter(self, output: Array, input: Array | None, root: int = 0, *, timeout: Timeout = None,
-                async_op: bool = False) -> Work | None:
+                async_op: Literal[False] = False) -> None:
         """Hand out the root's input: block r goes to rank r; the others' is not looked at."""
+    @overload
+    def scatter(self, output: Array, input: Array | None, root: int = 0, *, timeout: Timeout = None,
+                async_op: Literal[True]) -> Work: ...
+    @overload
+    def scatter(self, output: Array, input: Array | None, root: int = 0, *, timeout: Timeout = None,
+                async_op: bool = False) -> Work | None: ...
 
+    @overload
     def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
-                     timeout: Timeout = None, async_op: bool = False) -> Work | None:
+                     timeout: Timeout = None, async_op: Literal[False] = False) -> None:
         """The same from one array for each rank."""
+    @overload
+    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
+                     timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def scatter_list(self, output: Array, inputs: Sequence[Array] | None, root: int = 0, *,
+                     timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
+    @overload
     def reduce_scatter(self, output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, *,
-                       counts: Sequence[int] | None = None, factor: Factor = None,
-                       timeout: Timeout = None, async_op: bool = False) -> Work | None:
+                       counts: Sequence[int] | None = None, factor: Factor = None, timeout: Timeout = None,
+                       async_op: Literal[False] = False) -> None:
         """Combine the inputs of all ranks and give block r of the result to rank r."""
+    @overload
+    def reduce_scatter(self, output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, *,
+                       counts: Sequence[int] | None = None, factor: Factor = None, timeout: Timeout = None,
+                       async_op: Literal[True]) -> Work: ...
+    @overload
+    def reduce_scatter(self, output: Array, input: Array, op: ReduceOp = ReduceOp.SUM, *,
+                       counts: Sequence[int] | None = None, factor: Factor = None, timeout: Timeout = None,
+                       async_op: bool = False) -> Work | None: ...
 
-    def reduce_scatter_list(self, output: Array, inputs: Sequence[Array],
-                            op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
-                            timeout: Timeout = None, async_op: bool = False) -> Work | None:
+    @overload
+    def reduce_scatter_list(self, output: Array, inputs: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *,
+                            factor: Factor = None, timeout: Timeout = None,
+                            async_op: Literal[False] = False) -> None:
         """The same from one array for each rank, of any sizes."""
+    @overload
+    def reduce_scatter_list(self, output: Array, inputs: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *,
+                            factor: Factor = None, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def reduce_scatter_list(self, output: Array, inputs: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *,
+                            factor: Factor = None, timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
+    @overload
     def all_to_all(self, output: Array, input: Array, *, output_splits: Sequence[int] | None = None,
                    input_splits: Sequence[int] | None = None, timeout: Timeout = None,
-                   async_op: bool = False) -> Work | None:
-        """Send block r of the input to rank r, get block r of the output from it. The splits count
-        elements; both or none, and if one rank gives them all must."""
+                   async_op: Literal[False] = False) -> None:
+        """Send block r of the input to rank r, get block r of the output from it. The splits count elements; both
+        or none, and if one rank gives them all must."""
+    @overload
+    def all_to_all(self, output: Array, input: Array, *, output_splits: Sequence[int] | None = None,
+                   input_splits: Sequence[int] | None = None, timeout: Timeout = None,
+                   async_op: Literal[True]) -> Work: ...
+    @overload
+    def all_to_all(self, output: Array, input: Array, *, output_splits: Sequence[int] | None = None,
+                   input_splits: Sequence[int] | None = None, timeout: Timeout = None,
+                   async_op: bool = False) -> Work | None: ...
 
-    def all_to_all_list(self, outputs: Sequence[Array], inputs: Sequence[Array], *,
-                        timeout: Timeout = None, async_op: bool = False) -> Work | None:
+    @overload
+    def all_to_all_list(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
+                        async_op: Literal[False] = False) -> None:
         """The same with one array for each rank, of any sizes."""
+    @overload
+    def all_to_all_list(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
+                        async_op: Literal[True]) -> Work: ...
+    @overload
+    def all_to_all_list(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
+                        async_op: bool = False) -> Work | None: ...
 
-    def barrier(self, *, timeout: Timeout = None, async_op: bool = False) -> Work | None:
+    @overload
+    def barrier(self, *, timeout: Timeout = None, async_op: Literal[False] = False) -> None:
         """Done when every rank has called it."""
+    @overload
+    def barrier(self, *, timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def barrier(self, *, timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
-    def all_reduce_coalesced(self, arrays: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *,
-                             factor: Factor = None, timeout: Timeout = None,
-                             async_op: bool = False) -> Work | None:
-        """all_reduce of several arrays of one dtype in one operation: many small ones in the time
-        of one. The same number, of the same sizes, on every rank."""
+    @overload
+    def all_reduce_coalesced(self, arrays: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
+                             timeout: Timeout = None, async_op: Literal[False] = False) -> None:
+        """all_reduce of several arrays of one dtype in one operation: many small ones in the time of one. The same
+        number, of the same sizes, on every rank."""
+    @overload
+    def all_reduce_coalesced(self, arrays: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
+                             timeout: Timeout = None, async_op: Literal[True]) -> Work: ...
+    @overload
+    def all_reduce_coalesced(self, arrays: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
+                             timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
 
-    def broadcast_coalesced(self, arrays: Sequence[Array], root: int = 0, *,
-                            timeout: Timeout = None, async_op: bool = False) -> Work | None:
+    @overload
+    def broadcast_coalesced(self, arrays: Sequence[Array], root: int = 0, *, timeout: Timeout = None,
+                            async_op: Literal[False] = False) -> None:
         """broadcast of several arrays in one operation."""
+    @overload
+    def broadcast_coalesced(self, arrays: Sequence[Array], root: int = 0, *, timeout: Timeout = None,
+                            async_op: Literal[True]) -> Work: ...
+    @overload
+    def broadcast_coalesced(self, arrays: Sequence[Array], root: int = 0, *, timeout: Timeout = None,
+                            async_op: bool = False) -> Work | None: ...
 
-    def all_gather_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], *,
-                             timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """all_gather of several arrays in one operation: outputs[t] has size times the elements of
-        inputs[t], or outputs[r * len(inputs) + t] is where inputs[t] of rank r goes."""
+    @overload
+    def all_gather_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
+                             async_op: Literal[False] = False) -> None:
+        """all_gather of several arrays in one operation: outputs[t] has size times the elements of inputs[t], or
+        outputs[r * len(inputs) + t] is where inputs[t] of rank r goes."""
+    @overload
+    def all_gather_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
+                             async_op: Literal[True]) -> Work: ...
+    @overload
+    def all_gather_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
+                             async_op: bool = False) -> Work | None: ...
 
+    @overload
     def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array],
-                                 op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None,
-                                 timeout: Timeout = None, async_op: bool = False) -> Work | None:
-        """reduce_scatter of several arrays in one operation: inputs[t] has size times the elements
-        of outputs[t]."""
+                                 op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None, timeout: Timeout = None,
+                                 async_op: Literal[False] = False) -> None:
+        """reduce_scatter of several arrays in one operation: inputs[t] has size times the elements of
+        outputs[t]."""
+    @overload
+    def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array],
+                                 op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None, timeout: Timeout = None,
+                                 async_op: Literal[True]) -> Work: ...
+    @overload
+    def reduce_scatter_coalesced(self, outputs: Sequence[Array], inputs: Sequence[Array],
+                                 op: ReduceOp = ReduceOp.SUM, *, factor: Factor = None, timeout: Timeout = None,
+                                 async_op: bool = False) -> Work | None: ...
 
     # The end of what is made.
+
+    def _all_reduce_by(self, array: Array, *, name: str, block: int, combine: Combine, executor: Executor | None = None,
+                       timeout: Timeout = None, async_op: bool = False) -> Work | None:
+        """all_reduce by `combine(result, next)`, which is called with the bytes of both and writes the first: in the
+        executor, else on a thread that waits for the Work or looks at it, else on the thread of callbacks."""
+
+    def _reduce_by(self, array: Array, root: int, *, name: str, block: int, combine: Combine,
+                   executor: Executor | None = None, timeout: Timeout = None, async_op: bool = False) -> Work | None:
+        """reduce, as _all_reduce_by."""
+
+    def _reduce_scatter_by(self, output: Array, input: Array | Sequence[Array], *, name: str, block: int,
+                           combine: Combine, executor: Executor | None = None, timeout: Timeout = None,
+                           async_op: bool = False) -> Work | None:
+        """reduce_scatter, as _all_reduce_by; `input` is an array, or a list of one for each rank."""
 
     def monitored_barrier(self, *, timeout: Timeout = None, wait_all_ranks: bool = False) -> None:
         """A barrier that names the ranks that have not come: rank 0 waits so long for the others, and names the
@@ -306,6 +440,12 @@ class ProcessGroup:
             self, operations: Sequence[tuple[Literal["send", "recv"], Array, int | None, int]], *,
             timeout: Timeout = None) -> list[Work]:
         """Start all: (kind, array, peer, tag). Where one is wrong none is started. A Work each."""
+
+    def probe(self, src: int | None = None, *, tag: int = 0, timeout: Timeout = None) -> Message:
+        """Wait for a message from one rank, or from any, and take it without its bytes: a Message."""
+
+    def try_probe(self, src: int | None = None, *, tag: int = 0) -> Message | None:
+        """As probe, without waiting: None if no such message has come."""
 
     def new_group(self, ranks: Sequence[int], *, name: str = "",
                   timeout: Timeout = None) -> ProcessGroup | None:
@@ -358,101 +498,3 @@ def init_process_group(
 def job_secret() -> bytes:
     """The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set.
     InvalidArgument: it is too short, another user's, open to others, or not there."""
-
-class Store:
-    """A small table that the ranks of a job share: keys and values are bytes (str: UTF-8).
-
-    Derive from it in Python for a store of your own: define set, get, add, check, wait, compare_set,
-    delete_key and list_keys; the others have a correct, slower form built on these. C++ calls them
-    with these parameters by position and without timeouts, but for `wait(keys, timeout)`, which
-    must raise TimeoutError; values are given as bytes, keys as str.
-
-    TimeoutError when the time is over, StoreError when the store is gone, InvalidArgument for a key
-    or value that is too long.
-    """
-
-    def __init__(self) -> None: ...
-    def set(self, key: Key, value: Value, *, timeout: Timeout = None) -> None:
-        """Replace the value, and wake the callers that wait for the key."""
-    def get(self, key: Key, *, timeout: Timeout = None) -> bytes:
-        """Waits until the key is there."""
-    def add(self, key: Key, amount: int, *, timeout: Timeout = None) -> int:
-        """Add to a number (absent: 0); the sum. The value is decimal text."""
-    def check(self, keys: Sequence[Key], *, timeout: Timeout = None) -> bool:
-        """True if all keys are there."""
-    def wait(self, keys: Sequence[Key], timeout: Timeout = None) -> None:
-        """Until all keys are there."""
-    def compare_set(self, key: Key, expected: Value, desired: Value, *,
-                    timeout: Timeout = None) -> bytes:
-        """Set to `desired` if the value is `expected`, or absent and `expected` empty. The value
-        that stands afterwards; `expected` if the key is absent and stays so."""
-    def delete_key(self, key: Key, *, timeout: Timeout = None) -> bool:
-        """False if it was not there."""
-    def num_keys(self, *, timeout: Timeout = None) -> int:
-        """How many keys there are; of a PrefixStore those of its part."""
-    def list_keys(self, *, timeout: Timeout = None) -> list[str]:
-        """All keys, in no order."""
-    def append(self, key: Key, value: Value, *, timeout: Timeout = None) -> None:
-        """Append to the value that is there."""
-    def multi_get(self, keys: Sequence[Key], *, timeout: Timeout = None) -> list[bytes]:
-        """The values of all keys; waits until they are there."""
-    def multi_set(self, keys: Sequence[Key], values: Sequence[Value], *,
-                  timeout: Timeout = None) -> None:
-        """Set each key to its value."""
-    def queue_push(self, queue: Key, value: Value, *, timeout: Timeout = None) -> None:
-        """Put the value at the end of a queue."""
-    def queue_pop(self, queue: Key, block: bool = True, *, timeout: Timeout = None) -> bytes:
-        """The first value. Waits for one; with block=False an empty queue raises IndexError."""
-    def queue_len(self, queue: Key, *, timeout: Timeout = None) -> int:
-        """How many values the queue has."""
-    def set_will(self, key: Key, value: Value, *, timeout: Timeout = None) -> bool:
-        """Set by the store when this process's connection ends unexpectedly. False: cannot."""
-    def drop_will(self, key: Key, *, timeout: Timeout = None) -> None:
-        """Take a will back."""
-    @property
-    def timeout(self) -> timedelta:
-        """Of calls that say none."""
-    def set_timeout(self, timeout: float | timedelta) -> None:
-        """Of calls from now on that say none."""
-
-class HashStore(Store):
-    """Inside this process, for threads and tests."""
-
-    def __init__(self) -> None: ...
-
-class FileStore(Store):
-    """In a file, for processes that share a file system. `world_size`: how many will use it; the last
-    of them removes the file. None: it stays."""
-
-    def __init__(self, file_name: str, world_size: int | None = None, *, timeout: Timeout = None,
-                 linger: float | timedelta = 1.0, fresh: bool = False,
-                 own_only: bool = False) -> None: ...
-    @property
-    def path(self) -> str:
-        """Where the file is."""
-
-class TCPStore(Store):
-    """Served by one process, reached by the others over TCP."""
-
-    def __init__(self, host_name: str, port: int = 0, world_size: int | None = None,
-                 is_master: bool = False, timeout: Timeout = None,
-                 wait_for_workers: bool = True, *, secret: bytes = b"", encrypt: bool = False, job: str = "",
-                 generation: int = 0, linger: float | timedelta = 1.0) -> None:
-        """`wait_for_workers`: the master returns when all `world_size` have connected."""
-    @property
-    def host(self) -> str:
-        """As it was given."""
-    @property
-    def port(self) -> int:
-        """The one that is served, also where 0 was given."""
-
-class PrefixStore(Store):
-    """A part of another store: every key k is `<prefix>/k` there."""
-
-    def __init__(self, prefix: str, store: Store) -> None: ...
-    @property
-    def prefix(self) -> str:
-        """The text before our keys there, without the slash."""
-    @property
-    def underlying_store(self) -> Store:
-        """The store that this is a part of."""

@@ -1,6 +1,7 @@
 """The library's remarks, through Python's `logging`."""
 
 import logging
+import os
 
 from tutti import _tutti
 
@@ -20,12 +21,27 @@ def install(logger: logging.Logger | None = None, least: _tutti.LogLevel | None 
     later changes the level only where TUTTI_LOG_LEVEL is set or a Config is given."""
     global _installed
     to = logging.getLogger(NAME) if logger is None else logger
+    if least is None:
+        least = _tutti.Config.from_environment().log_level
+        if os.environ.get("TUTTI_LOG_LEVEL") and least < _tutti.LogLevel.WARNING:
+            _show(to, _LEVELS[least])
 
     def sink(level: _tutti.LogLevel, text: str) -> None:
         to.log(_LEVELS.get(level, logging.ERROR), "%s", text)
 
-    _tutti.set_log_sink(sink, _tutti.Config.from_environment().log_level if least is None else least)
+    _tutti.set_log_sink(sink, least)
     _installed = True
+
+
+def _show(logger: logging.Logger, level: int) -> None:
+    """Who asks for more in the environment sees it, though the program has not set `logging` up: that
+    shows warnings only, then."""
+    if logger.level == logging.NOTSET:
+        logger.setLevel(level)
+    if not logger.hasHandlers():
+        handler = logging.StreamHandler()
+        handler.setFormatter(logging.Formatter("tutti: %(levelname)s: %(message)s"))
+        logger.addHandler(handler)
 
 
 def install_once() -> None:

@@ -8,11 +8,14 @@
 
 The function runs in 4 processes that have a world, and passes if it passes on all of them. A failure
 tells which rank failed, with its traceback. `ranks(2, 3, 4)` makes one test for each number.
-`ranks(4, timeout=10)`: seconds, 60 if not told; when they are over the failure shows where each rank
+`ranks(4, timeout=10)`: seconds or a timedelta, 60 s if not told; when they are over the failure shows where each rank
 stands. `ranks(4, init=False)`: no world, only the environment that init_process_group reads.
 
 Fixtures are set up once, in pytest's own process, before the ranks are forked from it: all ranks see
 the same tmp_path. Changes that a rank makes in memory end with it.
+
+The summary and JUnit files name the failed assertion and its rank ("rank 1 of 4: assert 3 == 4"). Frames of this
+library are left out of tracebacks, unless --full-trace is given.
 
 Captured output is shown rank by rank. With -s, and in tests that capture for themselves (capsys, capfd and their
 kin), output goes where it would go without ranks.
@@ -25,13 +28,17 @@ import pathlib
 import signal
 import sys
 import time
+import traceback
 import unittest
 import warnings
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import pytest
+from _pytest._code.code import ReprEntryNative, ReprExceptionInfo, ReprFileLocation, ReprTraceback
 
+import tutti
+from tutti._times import seconds
 from tutti.multiprocessing import child
 from tutti.multiprocessing.errors import ProcessException
 from tutti.multiprocessing.job import Job, Ticket
@@ -51,6 +58,26 @@ class Outcome(NamedTuple):
     text: str = ""
     when: float = 0.0
     is_consequence: bool = False  # it only tells that another rank has failed
+    crash: tuple[str, int, str] | None = None  # file, line and error of the failure, where they are known
+
+
+class RanksFailed(pytest.fail.Exception):  # type: ignore[misc]  # pytest is not looked into
+    """A test has failed on some ranks: with all that is shown of it, and what the summary says."""
+
+    def __init__(self, text: str, crash: tuple[str, int, str]) -> None:
+        super().__init__(text, pytrace=False)
+        self.crash = crash
+
+
+@pytest.hookimpl(hookwrapper=True)  # type: ignore[untyped-decorator]  # pytest is not looked into
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    """The summary and JUnit files take their message from the place of the crash."""
+    outcome: Any = yield
+    problem = call.excinfo.value if call.excinfo is not None else None
+    if isinstance(problem, RanksFailed):
+        entries = [ReprEntryNative([f"{problem.msg}\n"])]
+        outcome.get_result().longrepr = ReprExceptionInfo(
+            reprtraceback=ReprTraceback(entries, None, style="native"), reprcrash=ReprFileLocation(*problem.crash))
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -92,8 +119,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     callspec = getattr(pyfuncitem, "callspec", None)
     size = marker.args[0] if callspec is None else callspec.params.get(_PARAMETER, marker.args[0])
-    _judge(_outcomes(pyfuncitem, size, marker.kwargs.get("timeout", _TIMEOUT),
-                     marker.kwargs.get("init", True)))
+    path, line, _ = pyfuncitem.location
+    _judge(_outcomes(pyfuncitem, size, seconds(marker.kwargs.get("timeout", _TIMEOUT)),
+                     marker.kwargs.get("init", True)), (path, (line or 0) + 1))
     return True
 
 
@@ -182,9 +210,23 @@ def _call(item: pytest.Function, init: bool) -> Outcome:
     except pytest.xfail.Exception as reason:
         return Outcome("xfailed", str(reason))
     except BaseException as error:  # noqa: BLE001: the parent tells of it
-        text = str(item.repr_failure(pytest.ExceptionInfo.from_current()))
-        return Outcome("failed", text, time.monotonic(), child.is_consequence(error))
+        if not item.config.getoption("fulltrace"):
+            _hide_library(error)
+        shown = item.repr_failure(pytest.ExceptionInfo.from_current())
+        at = getattr(shown, "reprcrash", None)
+        return Outcome("failed", str(shown), time.monotonic(), child.is_consequence(error),
+                       (at.path, at.lineno, at.message) if at is not None else None)
     return Outcome("passed")
+
+
+def _hide_library(problem: BaseException) -> None:
+    """pytest leaves out the frames of this library, if there are others. For the rest of this process."""
+    package = pathlib.Path(tutti.__file__).parent.resolve()
+    frames = [frame for frame, _ in traceback.walk_tb(problem.__traceback__)]
+    ours = [frame for frame in frames if package in pathlib.Path(frame.f_code.co_filename).resolve().parents]
+    if len(ours) < len(frames):
+        for frame in ours:
+            frame.f_globals["__tracebackhide__"] = True
 
 
 def _stacks(job: Job, ranks: list[int], pids: list[int]) -> Iterator[tuple[int, str]]:
@@ -207,7 +249,8 @@ def _without_machinery(stack: str) -> str:
     return "\n".join(lines[:own[0]] if own else lines)
 
 
-def _judge(outcomes: list[Outcome]) -> None:
+def _judge(outcomes: list[Outcome], place: tuple[str, int]) -> None:
+    """`place`: of the test, where that of a failure is not known."""
     failed = sorted((rank for rank, one in enumerate(outcomes) if one.kind == "failed"),
                     key=lambda rank: (outcomes[rank].is_consequence, outcomes[rank].when))
     for rank, one in enumerate(outcomes):
@@ -223,10 +266,23 @@ def _judge(outcomes: list[Outcome]) -> None:
                 pieces.append(f"---- rank {rank}, because of it ----\n{_last_error(one.text)}")
             else:
                 pieces.append(f"---- rank {rank} ----\n{one.text}")
-        pytest.fail("\n".join(pieces), pytrace=False)
+        raise RanksFailed("\n".join(pieces), _crash(outcomes, failed, place))
     for rank, one in enumerate(outcomes):
         if one.kind == "skipped":
             pytest.skip(f"rank {rank}: {one.text}")
+
+
+def _crash(outcomes: list[Outcome], failed: list[int], place: tuple[str, int]) -> tuple[str, int, str]:
+    """Where the first rank has failed, and the error with all ranks that have the same."""
+    error = _error(outcomes[failed[0]])
+    same = sorted(rank for rank in failed if _error(outcomes[rank]) == error)
+    path, line, _ = outcomes[failed[0]].crash or (*place, "")
+    return path, line, f"{_list(same)} of {len(outcomes)}: {error}"
+
+
+def _error(outcome: Outcome) -> str:
+    message = outcome.crash[2] if outcome.crash is not None else outcome.text
+    return message.strip().split("\n", 1)[0].removesuffix("; it stood here:")
 
 
 def _list(ranks: list[int]) -> str:

@@ -47,6 +47,18 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
       return bad("TUTTI_LINK_TIMEOUT", *value, "seconds, 1 to 32767");
     config.link_timeout = std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1e3));
   }
+  if (const auto value = get("TUTTI_STALL_WARNING")) {
+    char* end = nullptr;
+    const double seconds = std::strtod(value->c_str(), &end);
+    if (*end != '\0' || !(seconds >= 0) || seconds > 1e9)
+      return bad("TUTTI_STALL_WARNING", *value, "seconds, 0 for never");
+    config.stall_warning = std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+  }
+  if (const auto value = get("TUTTI_FLIGHT_RECORDER")) {
+    const int at = position(*value, {"off", "on"});
+    if (at < 0) return bad("TUTTI_FLIGHT_RECORDER", *value, "on, off");
+    config.flight_recorder = at == 1;
+  }
   if (const auto value = get("TUTTI_BACKEND")) config.backend = *value;
   if (const auto value = get("TUTTI_AGREE")) {
     const int at = position(*value, {"normal", "strict", "off"});
@@ -62,6 +74,11 @@ Result<Config> Config::from_environment(const Lookup& lookup) {
     const int at = position(*value, {"0", "1"});
     if (at < 0) return bad("TUTTI_TLS", *value, "0, 1");
     config.tls = at == 1;
+  }
+  if (const auto value = get("TUTTI_CUDA_IPC")) {
+    const int at = position(*value, {"off", "on"});
+    if (at < 0) return bad("TUTTI_CUDA_IPC", *value, "on, off");
+    config.cuda_ipc = at == 1;
   }
   if (const auto value = get("TUTTI_CPUS")) {
     char* end = nullptr;

@@ -4,7 +4,10 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
+#include <future>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -14,9 +17,22 @@
 namespace tutti::base {
 namespace {
 
+/// Tells when the last line of a sink is over.
+struct Lines {
+  ~Lines() { over.set_value(); }
+  std::promise<void> over;
+  const std::uint64_t generation = fork_generation();  ///< a parent's lines never end in its child
+};
+
+/// A sink of the program. Each line under way has a copy, whose part in `lines` goes last.
+struct Sink {
+  std::shared_ptr<Lines> lines;
+  std::shared_ptr<const LogSink> call;
+};
+
 struct State {
   ForkMutex mutex;
-  LogSink sink;
+  Sink sink;
   Level least = Level::warning;
   std::map<std::string, std::pair<std::chrono::steady_clock::time_point, long>, std::less<>> keys;
 };
@@ -26,11 +42,11 @@ State& state() {
   return *kState;
 }
 
-// Where remarks go while the program has set no sink: what matters, in one piece.
+constexpr const char* kLevelNames[] = {"debug", "info", "warning", "error"};
+
+// Where remarks go while the program has set no sink: in one piece.
 void to_standard_error(Level level, std::string_view text) {
-  if (level < Level::warning) return;
-  std::string line = level == Level::warning ? "tutti: warning: " : "tutti: error: ";
-  line.append(text).push_back('\n');
+  std::string line = fmt::format("tutti: {}: {}\n", kLevelNames[static_cast<int>(level)], text);
   (void)!::write(STDERR_FILENO, line.data(), line.size());
 }
 
@@ -41,15 +57,20 @@ void set_log_level(Level least) {
   state().least = least;
 }
 
+bool is_logged(Level level) noexcept {
+  const std::lock_guard lock(state().mutex);
+  return level >= state().least && level < Level::off;
+}
+
 void log(Level level, std::string_view text) noexcept {
   try {
-    LogSink sink;
+    Sink sink;
     {
       const std::lock_guard lock(state().mutex);
       if (level < state().least || level >= Level::off) return;
       sink = state().sink;
     }
-    sink ? sink(level, text) : to_standard_error(level, text);
+    sink.call != nullptr ? (*sink.call)(level, text) : to_standard_error(level, text);
   } catch (...) {  // a sink that throws has nobody to tell
   }
 }
@@ -78,11 +99,26 @@ void log_limited(Level level, const char* key, std::string_view text) noexcept {
 }  // namespace tutti::base
 
 namespace tutti {
+namespace {
+
+constexpr std::chrono::seconds kLinesEnd{1};
+
+}  // namespace
 
 void set_log_sink(LogSink sink, LogLevel least) {
-  const std::lock_guard lock(base::state().mutex);
-  base::state().sink = std::move(sink);
-  base::state().least = least;
+  base::Sink other;  // the new one, and then the one before
+  if (sink) {
+    other = {std::make_shared<base::Lines>(), std::make_shared<const LogSink>(std::move(sink))};
+  }
+  {
+    const std::lock_guard lock(base::state().mutex);
+    std::swap(base::state().sink, other);
+    base::state().least = least;
+  }
+  if (other.lines == nullptr || other.lines->generation != base::fork_generation()) return;
+  const std::future<void> over = other.lines->over.get_future();
+  other.lines.reset();
+  (void)over.wait_for(kLinesEnd);
 }
 
 }  // namespace tutti

@@ -11,6 +11,8 @@ using tutti::set_log_sink;
 
 /// The least level that reaches the sink from now on.
 void set_log_level(Level least);
+/// Is a line of this level written? For texts that cost something to make.
+[[nodiscard]] bool is_logged(Level level) noexcept;
 void log(Level level, std::string_view text) noexcept;
 /// At most one line per second for one `key` (a literal): for events that foreign peers can
 /// provoke.

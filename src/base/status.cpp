@@ -29,6 +29,7 @@ std::string_view to_string(Errc code) noexcept {
 }
 
 void raise(const Status& status) {
+  if (const std::exception_ptr thrown = status.thrown()) std::rethrow_exception(thrown);
   switch (status.code()) {
     case Errc::invalid_argument: throw InvalidArgument(status);
     case Errc::disagreement: throw DisagreementError(status);
@@ -79,8 +80,7 @@ std::string_view to_string(Kind kind) noexcept {
 
 std::string describe(const Collective& call) {
   const KindTraits& traits = traits_of(call.kind);
-  if (traits.layout == Layout::pair && call.tag == kMonitoredBarrierTag)
-    return "monitored_barrier()";
+  if (traits.layout == Layout::pair && call.tag == kLibraryTag) return "monitored_barrier()";
   std::string text(traits.name);
   text += '(';
   if (traits.reduces) text += fmt::format("{}, ", to_string(call.op));
@@ -90,6 +90,7 @@ std::string describe(const Collective& call) {
     text += call.root == kAnySource ? "anybody" : fmt::to_string(call.root);
     text += fmt::format(", tag {}, ", call.tag);
   }
+  if (call.kind == Kind::probe) return text.substr(0, text.size() - 2) + ')';
   if (traits.layout == Layout::none) return text + ')';
   const bool from_output = call.kind == Kind::recv || call.input.count() == 0;
   const TensorView& view = from_output ? call.output : call.input;

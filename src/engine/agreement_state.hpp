@@ -6,14 +6,14 @@ namespace tutti::engine {
 
 /// The agreement of an operation beyond lines and the heads of frames (Agreement).
 struct AgreementState {
-  bool strict = false;           ///< tokens go round before anything is written
+  bool uses_tokens = false;      ///< tokens go round before anything is written
   bool token_sent = false;       ///< the token of the round that is not complete has gone out
   std::int16_t token_round = 0;  ///< rounds that are complete
   std::uint32_t tokens = 0;      ///< bit k: that of round k has come
   int disagreeing_rank = -1;     ///< a rank whose calls differ further back: it was asked which
 
   void begin(bool with_tokens) noexcept {
-    strict = with_tokens;
+    uses_tokens = with_tokens;
     disagreeing_rank = -1;
   }
   /// Rounds among so many ranks: ceil(log2).

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/deadline.hpp"
 #include "engine/detector_times.hpp"
 
 namespace tutti::engine {
@@ -10,6 +11,7 @@ namespace tutti::engine {
 namespace {
 
 constexpr std::size_t kMostNamed = 8;  // of the ranks that are waited for
+constexpr std::size_t kMostTold = 4;   // of the ranks of which it is said where they are
 
 }  // namespace
 
@@ -61,6 +63,8 @@ void Blame::process(int rank, std::string state) {
   if (!one.state.empty()) one.runs = false;
 }
 
+void Blame::doing(int rank, std::string what) { told_of(rank).doing = std::move(what); }
+
 void Blame::left(int rank) { told_of(rank).left = true; }
 
 void Blame::lost(int rank, const Status& why, int culprit) {
@@ -84,24 +88,53 @@ const RankProgress& Blame::progress_of(int rank) const {
   return one ? *one : kNothing;
 }
 
+/// "rank 2 on node-1, pid 503 is stopped; has not made this call yet (...)". `behind`: what is said
+/// of one that has made it.
+std::string Blame::text_of(int rank, const char* behind) const {
+  const RankProgress& progress = progress_of(rank);
+  std::string text = name_(rank);
+  if (!progress.state.empty()) text += " is " + progress.state + ";";
+  if (!progress.runs && progress.state.empty()) {
+    text += " answers nothing: it is stopped, or cut off";
+  } else if (progress.seq < seq_) {
+    text += " has not made this call yet (its last one here was operation " +
+            std::to_string(progress.seq) + ")";
+  } else {
+    text += std::string(" has made the call but is ") + behind;
+  }
+  return text;
+}
+
+std::string Blame::doing_text(const std::optional<std::string>& doing) {
+  if (!doing) return {};
+  if (doing->empty()) return " and is in no call: it computes, or waits for something else";
+  return " and is in " + *doing;
+}
+
+std::string Blame::waiting(std::chrono::nanoseconds waited) const {
+  std::vector<int> late;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const auto& one = ranks_[rank];
+    if (one && (!one->runs || one->seq < seq_)) late.push_back(static_cast<int>(rank));
+  }
+  if (late.empty() && culprit() >= 0) late.push_back(culprit());
+  std::string text = call_ + " has waited for " + base::seconds_text(waited);
+  for (std::size_t i = 0; i < late.size() && i < kMostTold; ++i) {
+    const RankProgress& progress = progress_of(late[i]);
+    text += (i == 0 ? ": " : "; ") + text_of(late[i], "not through with it");
+    if (progress.runs && progress.seq < seq_) text += doing_text(progress.doing);
+  }
+  if (late.size() > kMostTold)
+    text += "; and " + std::to_string(late.size() - kMostTold) + " more ranks";
+  return text;
+}
+
 Status Blame::timed_out(std::chrono::nanoseconds waited, std::chrono::nanoseconds limit) const {
   if (loss_) return loss();
   const int rank = culprit();
-  std::string text =
-      call_ + " timed out after " + seconds_text(waited) + " (timeout " + seconds_text(limit) + ")";
-  if (rank >= 0) {
-    const RankProgress& worst = progress_of(rank);
-    text += ": " + name_(rank);
-    if (!worst.state.empty()) text += " is " + worst.state + ";";
-    if (!worst.runs && worst.state.empty()) {
-      text += " answers nothing: it is stopped, or cut off";
-    } else if (worst.seq < seq_) {
-      text += " has not made this call yet (its last one here was operation " +
-              std::to_string(worst.seq) + ")";
-    } else {
-      text += " has made the call but is furthest behind in it";
-    }
-  }
+  std::string text = call_ + " timed out after " + base::seconds_text(waited) + " (timeout " +
+                     base::seconds_text(limit) + ")";
+  if (rank >= 0) text += ": " + text_of(rank, "furthest behind in it");
   if (!waited_.empty()) {
     text += "; waiting for rank";
     for (std::size_t i = 0; i < waited_.size() && i < kMostNamed; ++i)
@@ -114,18 +147,33 @@ Status Blame::timed_out(std::chrono::nanoseconds waited, std::chrono::nanosecond
   return cause;
 }
 
-Status Blame::cannot_begin(std::chrono::nanoseconds waited, int most_under_way) const {
-  if (loss_) return loss();
-  const int rank = culprit();
+/// "rank 2 on node-1, pid 503 is at operation 4, and at most 8 may be under way".
+std::string Blame::place_of(int rank, int most_under_way) const {
   const RankProgress& worst = progress_of(rank);
-  std::string text = call_ + " cannot begin: " + name_(rank);
+  std::string text = name_(rank);
   if (worst.left)
     text += " has ended with";
   else
     text += worst.runs ? " is at" : " is " + worst.state + " at";
-  text += " operation " + std::to_string(worst.seq + 1) + ", and at most " +
-          std::to_string(most_under_way) + " may be under way";
-  if (!worst.left) text += " (waited " + seconds_text(waited) + ")";
+  return text + " operation " + std::to_string(worst.seq + 1) + ", and at most " +
+         std::to_string(most_under_way) + " may be under way";
+}
+
+std::string Blame::waiting_to_begin(std::chrono::nanoseconds waited, int most_under_way) const {
+  const int rank = culprit();
+  std::string text = call_ + " has waited for " + base::seconds_text(waited) + " to begin";
+  if (rank < 0) return text;
+  text += ": " + place_of(rank, most_under_way);
+  if (progress_of(rank).runs) text += doing_text(progress_of(rank).doing);
+  return text;
+}
+
+Status Blame::cannot_begin(std::chrono::nanoseconds waited, int most_under_way) const {
+  if (loss_) return loss();
+  const int rank = culprit();
+  const RankProgress& worst = progress_of(rank);
+  std::string text = call_ + " cannot begin: " + place_of(rank, most_under_way);
+  if (!worst.left) text += " (waited " + base::seconds_text(waited) + ")";
   text += ". See where that rank is, or raise the timeout; the group is broken.";
   return Status(worst.left ? Errc::peer_left : Errc::timeout, std::move(text)).with_culprit(rank);
 }

@@ -22,6 +22,8 @@ struct RankProgress {
   /// Of its counters in the call. Unknown: it has come nowhere if it is waited for, else it has
   /// done all.
   std::optional<std::uint64_t> count = {};
+  /// What it has under way, in words; empty text: nothing. Unknown: it has not told.
+  std::optional<std::string> doing = {};
 
   [[nodiscard]] bool operator<(const RankProgress& other) const noexcept;
 };
@@ -45,6 +47,8 @@ class Blame {
   void silent(int rank);
   /// The state of its process ("stopped"); empty: it runs, or cannot be seen from here.
   void process(int rank, std::string state);
+  /// It has told what it has under way; empty: nothing, it is in no call.
+  void doing(int rank, std::string what);
   /// It has ended in peace.
   void left(int rank);
   /// It was lost: its connection, its process, or the store's note of who was lost first says so.
@@ -59,10 +63,18 @@ class Blame {
   /// The cause where the call has not ended in time.
   [[nodiscard]] Status timed_out(std::chrono::nanoseconds waited,
                                  std::chrono::nanoseconds limit) const;
+  /// What is to be said of the call while it goes on waiting: the ranks that have not come, or are
+  /// furthest behind, and what each of them does.
+  [[nodiscard]] std::string waiting(std::chrono::nanoseconds waited) const;
   /// The cause where it could not even begin, since a rank has not passed the calls before it.
   [[nodiscard]] Status cannot_begin(std::chrono::nanoseconds waited, int most_under_way) const;
+  /// What is to be said of it while it waits to begin.
+  [[nodiscard]] std::string waiting_to_begin(std::chrono::nanoseconds waited,
+                                             int most_under_way) const;
   /// The cause where a rank was lost.
   [[nodiscard]] Status loss() const;
+  /// "; it is in ..." of a rank that has told what it does.
+  [[nodiscard]] static std::string doing_text(const std::optional<std::string>& doing);
 
  private:
   struct Loss {
@@ -71,6 +83,8 @@ class Blame {
     int culprit = 0;
   };
   RankProgress& told_of(int rank);
+  [[nodiscard]] std::string text_of(int rank, const char* behind) const;
+  [[nodiscard]] std::string place_of(int rank, int most_under_way) const;
 
   std::string call_;
   std::uint64_t seq_;

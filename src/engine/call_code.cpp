@@ -4,6 +4,8 @@
 
 #include <tutti/kinds.hpp>
 #include "engine/extent.hpp"
+#include "engine/gpu_calls.hpp"
+#include "engine/user_ops.hpp"
 
 namespace tutti::engine {
 namespace {
@@ -59,7 +61,12 @@ std::string describe(const CallCode& code) {
     const bool uneven = (code[2] & 1) != 0;
     if (traits.layout != Layout::same && code[1] != kSplits)
       text += uneven ? " in uneven blocks" : " per rank";
-    if (code[1] != kSplits && code[2] != 0 && !uneven) text += " in several tensors";
+    if (code[1] != kSplits && is_gpu_call(code[2]))
+      text += ", on GPUs";
+    else if (code[1] != kSplits && is_user_op(code[2]))
+      text += ", for " + describe_user_op(code[2]);
+    else if (code[1] != kSplits && code[2] != 0 && !uneven)
+      text += " in several tensors";
   }
   return text + ')';
 }

@@ -14,6 +14,8 @@ class ControlChannel {
                        std::string payload = {}) = 0;
   /// Takes in some of what has come from this rank, and perhaps from others. False: nothing has.
   virtual bool take_in(int peer) = 0;
+  /// It has ended in peace, and everything that it had to say has come.
+  [[nodiscard]] virtual bool has_left(int peer) const noexcept = 0;
 
  protected:
   ~ControlChannel() = default;

@@ -58,18 +58,25 @@ void Engine::on_control(int peer, const FrameHeader& header, std::span<const std
           return;
         }
       }
-      channel_.control(peer, encode(transport::PongFrame{
-                                 ping.group, group == nullptr ? 0 : group->window.submitted(),
-                                 groups_.is_closed(ping.group)}));
+      transport::PongFrame pong{ping.group};
+      if (group != nullptr) {
+        pong.last_seq = group->window.submitted();
+        pong.passed = group->window.done_upto();
+      }
+      pong.given_up = groups_.is_closed(ping.group);
+      pong.tells_doing = ping.asks_doing;
+      std::string doing = ping.asks_doing ? running_text() : std::string();
+      if (doing.size() > transport::kMostDoing) doing.resize(transport::kMostDoing);
+      channel_.control(peer, encode(pong), std::move(doing));
       return;
     }
     case FrameType::pong: {
       const auto pong = decode<transport::PongFrame>(header);
-      detector_.on_pong(peer, pong);
       const int rank = group == nullptr ? -1 : group->rank_of(peer);
+      if (rank < 0) return;
       // Frames come in order, so whatever it had sent in this group has come before.
-      if (rank >= 0 && pong.given_up)
-        group->members[static_cast<std::size_t>(rank)].given_up = true;
+      if (pong.given_up) group->members[static_cast<std::size_t>(rank)].given_up = true;
+      detector_.on_pong(*group, rank, pong, payload);
       return;
     }
     case FrameType::token: {

@@ -1,10 +1,8 @@
 #pragma once
 
 #include <chrono>
-#include <cstdio>
-#include <string>
 
-// How long those that watch operations and messages wait before they ask, and how they say it.
+// How long those that watch operations and messages wait before they ask.
 namespace tutti::engine {
 
 /// A process that answers nothing for so long is the one to blame.
@@ -18,13 +16,15 @@ inline constexpr auto kPingAfter = std::chrono::milliseconds(40);
 /// when the network is cut: that is to be told within Config::link_timeout and 1 s.
 inline constexpr auto kPingAgain = std::chrono::milliseconds(200);
 
+/// A rank that is asked what it is doing has so long to answer: nothing ends over that, and a busy
+/// machine is not to be taken for a rank that computes.
+inline constexpr auto kDoingTime = std::chrono::seconds(1);
+
+/// Before a rank tells of an operation that waits it asks at most so many lower ones whether they
+/// do, so that a large job does not connect each rank with each.
+inline constexpr int kMostAsked = 31;
+
 /// A rank that is asked for its last calls has so long to answer.
 inline constexpr auto kHistoryTime = std::chrono::seconds(2);
-
-[[nodiscard]] inline std::string seconds_text(std::chrono::nanoseconds duration) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g s", std::chrono::duration<double>(duration).count());
-  return text;
-}
 
 }  // namespace tutti::engine

@@ -7,7 +7,6 @@
 
 #include <tutti/kinds.hpp>
 #include "base/log.hpp"
-#include "engine/p2p_matcher.hpp"
 #include "kernels/reduce.hpp"
 
 namespace tutti::engine {
@@ -41,8 +40,10 @@ Engine::Engine(World world)
       channel_(world_.route),
       propagation_(*world_.regions, groups_.by_id(), world_.size, channel_, *this),
       detector_(world_, channel_),
+      stalls_(world_, detector_),
       agreement_(world_, channel_),
-      interpreter_(regions_, channel_) {
+      interpreter_(regions_, channel_),
+      p2p_({world_, channel_, detector_, stalls_, propagation_, completions_}, groups_) {
   active_.reserve(256);
   ticked_.reserve(256);
   waiting_.reserve(static_cast<std::size_t>(world_.size));
@@ -63,19 +64,25 @@ std::uint64_t Engine::submit(Group& group, const Collective& call, bool asynchro
     guarded(nullptr, [&] { propagation_.check_breaks(); });
   if (!is_collective(call.kind)) [[unlikely]] {
     std::uint64_t request = kRefusedTicket;
-    guarded(&group, [&] { request = submit_p2p(group, call); });
+    guarded(&group, [&] { request = p2p_.submit(group, call); });
     return request;
   }
   const std::uint64_t ticket = group.window.number_call();
   if (group.broken) [[unlikely]]
     return ticket;
   guarded(&group, [&] {
-    if (group.window.must_wait()) [[unlikely]] {
-      group.window.enqueue(call, asynchronous);
+    const bool waits = group.window.must_wait();
+    const std::uint64_t record = world_.recorder == nullptr
+                                     ? 0
+                                     : world_.recorder->called(group.record_place, ticket, call,
+                                                               waits ? record::EntryState::queued
+                                                                     : record::EntryState::running);
+    if (waits) [[unlikely]] {
+      group.window.enqueue(call, asynchronous, record);
       ++queued_;
       start_queued(group);
     } else {
-      start(group, call, asynchronous);
+      start(group, call, asynchronous, record);
     }
   });
   return ticket;
@@ -86,43 +93,45 @@ bool Engine::start_queued(Group& group) {
   while (group.window.has_queued() && !group.broken && group.window.has_room()) {
     Queued next = group.window.dequeue();
     --queued_;
-    start(group, next.call(), next.asynchronous());
+    if (world_.recorder != nullptr) world_.recorder->began(next.record());
+    start(group, next.call(), next.asynchronous(), next.record());
     moved = true;
   }
   return moved;
 }
 
-bool Engine::start(Group& group, const Collective& call, bool asynchronous) {
+void Engine::start(Group& group, const Collective& call, bool asynchronous, std::uint64_t record) {
   if (group.window.is_exhausted()) [[unlikely]] {
     break_group(group,
                 Status(Errc::resource,
                        "group '" + group.name + "' has no numbers left for operations, after " +
                            std::to_string(kLastOperation) + " of them; make a new one"));
-    return false;
+    return;
   }
-  // Memory is asked for before the operation is in `active_`, or after all that may end it knows
-  // it.
+  // If memory is missing, nothing has begun yet, or the operation is in `active_` and its end is
+  // that of its group.
   const BoundPlan& bound = group.plans->find(call);
   Op& op = group.window.next();
   active_.push_back(&op);
   group.window.begin_next(bound);
   op.call = call;
   op.agreement.begin(bound.forwards_output || (group.strict && !group.one_host()));
-  const bool messages = bound.schedule->messages || op.agreement.strict;
+  const bool messages = bound.schedule->messages || op.agreement.uses_tokens;
   if (messages) channel_.operation_began();
   if (call.details != nullptr || op.detailed) [[unlikely]]
     take_details(op, call.details);
   op.asynchronous = asynchronous;
   op.timer.deadline = TimePoint{};
+  op.timer.record = record;
   shm::OperationSlot& slot = group.block->slots[op.seq % shm::kWindow];
   // Mostly the slot holds the same call already; a line that is not written need not be fetched.
   if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))
     std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
-  if (!interpreter_.begin(op) && !take_memory(op)) return false;
+  if (!interpreter_.begin(op) && !take_memory(op)) return;
   group.window.take_callbacks(op);
-  if (op.agreement.strict && op.state == Op::State::running) break_for(group, agreement_.begin(op));
+  if (op.agreement.uses_tokens && op.state == Op::State::running)
+    break_for(group, agreement_.begin(op));
   if (op.state == Op::State::running) advance(op);
-  return true;
 }
 
 /// Copies the details that the caller need not keep until the operation is done.
@@ -177,7 +186,7 @@ bool Engine::advance(Op& op) {
   if (op.agreement.disagreeing_rank >= 0) [[unlikely]]
     return false;
   bool moved = false;
-  if (op.agreement.strict) [[unlikely]]
+  if (op.agreement.uses_tokens) [[unlikely]]
     moved = agreement_.advance(op);
   switch (interpreter_.run(op)) {
     case Interpreter::Outcome::waits: return moved;
@@ -198,12 +207,14 @@ void Engine::finish(Op& op) noexcept {
 
 void Engine::end(Op& op) noexcept {
   op.state = Op::State::done;
+  if (world_.recorder != nullptr)
+    world_.recorder->ended(op.timer.record, op.failed, op.timer.deadline != TimePoint{});
   if (op.streams.is_open()) {
     op.streams.close();
     if (op.failed) channel_.let_go(op.streams);  // else nothing is on its way
   }
   release_memory(op);
-  if (op.plan->schedule->messages || op.agreement.strict) channel_.operation_ended();
+  if (op.plan->schedule->messages || op.agreement.uses_tokens) channel_.operation_ended();
   if (active_.size() == 1)
     active_.clear();
   else
@@ -246,7 +257,7 @@ bool Engine::pass() {
     moved |= advance(*op);
     if (i < active_.size() && active_[i] == op) ++i;
   }
-  if (!matchers_.empty()) moved |= push_p2p();
+  moved |= p2p_.push();
   if (queued_ > 0) {
     for (const auto& [id, group] : groups_.by_id()) moved |= start_queued(*group);
   }
@@ -256,7 +267,7 @@ bool Engine::pass() {
 
 bool Engine::is_done(Group& group, std::uint64_t ticket) noexcept {
   if (is_p2p(ticket)) [[unlikely]]
-    return p2p_done(group, ticket);
+    return P2PTable::is_done(group, ticket);
   const Op& op = group.window.at(ticket);
   if (op.seq == ticket) return op.state == Op::State::done;
   return op.seq > ticket || group.broken;
@@ -264,7 +275,7 @@ bool Engine::is_done(Group& group, std::uint64_t ticket) noexcept {
 
 std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexcept {
   if (is_p2p(ticket)) [[unlikely]]
-    return p2p_outcome(group, ticket);
+    return P2PTable::outcome(group, ticket);
   const Op& op = group.window.at(ticket);
   if (op.seq == ticket) {
     if (op.state != Op::State::done) return std::nullopt;
@@ -275,6 +286,12 @@ std::optional<Status> Engine::outcome(Group& group, std::uint64_t ticket) noexce
   return std::nullopt;
 }
 
+int Engine::release(Group& group, std::uint64_t ticket) noexcept {
+  int source = -1;
+  if (is_p2p(ticket)) guarded(&group, [&] { source = P2PTable::release(group, ticket); });
+  return source;
+}
+
 bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept {
   try {
     completions_.reserve();
@@ -283,7 +300,7 @@ bool Engine::on_done(Group& group, std::uint64_t ticket, Callback callback) noex
       return true;
     }
     if (is_p2p(ticket)) {
-      group.matcher->on_done(ticket, callback);
+      P2PTable::on_done(group, ticket, callback);
     } else if (Op& op = group.window.at(ticket); op.seq == ticket) {
       op.callbacks.push_back(callback);
     } else {

@@ -20,16 +20,14 @@
 #include "engine/group_table.hpp"
 #include "engine/interpreter.hpp"
 #include "engine/message_channel.hpp"
-#include "engine/p2p_shared.hpp"
+#include "engine/p2p_table.hpp"
 #include "engine/region_channel.hpp"
+#include "engine/stall_reporter.hpp"
 #include "engine/world.hpp"
 #include "transport/frames.hpp"
 #include "transport/region.hpp"
 
 namespace tutti::engine {
-
-/// Tickets of sends and recvs (P2PMatcher) have their top bit set; others number the operations.
-[[nodiscard]] constexpr bool is_p2p(std::uint64_t ticket) noexcept { return ticket >> 63 != 0; }
 
 /// Runs the operations of all groups of one rank: a state machine without I/O of its own. It is
 /// told what happened and says what to send; real transports and a simulated network drive it
@@ -53,11 +51,10 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   /// As progress, for one operation only: the spin of a caller that waits for it.
   bool progress_one(Group& group, std::uint64_t ticket) noexcept;
   [[nodiscard]] bool is_done(Group& group, std::uint64_t ticket) noexcept;
-  /// False: what is done went well. True: `outcome` tells, since that of a send or recv is not
-  /// looked at here.
+  /// False: it has succeeded. True: `outcome` tells.
   [[nodiscard]] bool may_have_failed(Group& group, std::uint64_t ticket) noexcept {
     if (is_p2p(ticket)) [[unlikely]]
-      return true;
+      return P2PTable::may_have_failed(group, ticket);
     const Op& op = group.window.at(ticket);
     return op.seq == ticket ? op.failed : op.seq < ticket;
   }
@@ -65,8 +62,19 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   /// False: there is no memory to note it, the operation has ended, and the caller calls back.
   bool on_done(Group& group, std::uint64_t ticket, Callback callback) noexcept;
   /// A recv that is done: the rank of the group that sent. Else -1.
-  [[nodiscard]] int source(Group& group, std::uint64_t ticket) noexcept;
-  /// As `source`; and nobody will ask for this ticket again.
+  [[nodiscard]] static int source(const Group& group, std::uint64_t ticket) noexcept {
+    return is_p2p(ticket) ? P2PTable::source(group, ticket) : -1;
+  }
+  /// A probe that is done: its message; absent: it has found none.
+  [[nodiscard]] static std::optional<ProbedMessage> probed(const Group& group,
+                                                           std::uint64_t ticket) noexcept {
+    return is_p2p(ticket) ? P2PTable::probed(group, ticket) : std::nullopt;
+  }
+  /// A probe whose message no recv has taken: `release` may end what waits for it.
+  [[nodiscard]] static bool holds_message(const Group& group, std::uint64_t ticket) noexcept {
+    return P2PTable::holds_message(group, ticket);
+  }
+  /// Gives the ticket up. Returns what `source` returns.
   int release(Group& group, std::uint64_t ticket) noexcept;
   /// Callbacks to make, taken once the driver lock is dropped. Empty too while there is no memory
   /// to take them.
@@ -92,7 +100,7 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   }
   /// Operations run or wait for a slot, or sends or recvs run.
   [[nodiscard]] bool busy() const noexcept {
-    return !active_.empty() || queued_ > 0 || p2p_.running > 0;
+    return !active_.empty() || queued_ > 0 || p2p_.busy();
   }
   /// Control frames or data still wait to be handed to a transport.
   [[nodiscard]] bool has_unsent() const noexcept;
@@ -123,9 +131,9 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   bool pass();
   void look_at_all();
   [[nodiscard]] bool uses_messages() const noexcept {
-    return channel_.operations() > 0 || p2p_.running > 0;
+    return channel_.operations() > 0 || p2p_.busy();
   }
-  bool start(Group& group, const Collective& call, bool asynchronous);
+  void start(Group& group, const Collective& call, bool asynchronous, std::uint64_t record);
   [[nodiscard]] bool take_memory(Op& op);
   bool advance(Op& op);
   static void take_details(Op& op, const Details* details);
@@ -143,18 +151,6 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void keep_data(int peer, const transport::FrameHeader& header);
   void on_control(int peer, const transport::FrameHeader& header,
                   std::span<const std::byte> payload);
-  // p2p_engine.cpp
-  std::uint64_t submit_p2p(Group& group, const Collective& call);
-  [[nodiscard]] static bool p2p_done(Group& group, std::uint64_t ticket) noexcept;
-  [[nodiscard]] static std::optional<Status> p2p_outcome(Group& group,
-                                                         std::uint64_t ticket) noexcept;
-  [[nodiscard]] P2PMatcher& matcher_of(Group& group);
-  void forget_matcher(Group& group) noexcept;
-  bool push_p2p();
-  void tick_p2p(TimePoint now);
-  [[nodiscard]] std::span<std::byte> place_of_p2p(int peer, const transport::FrameHeader& header);
-  void on_p2p_frame(int peer, const transport::FrameHeader& header);
-  void adopt_early(Group& group);
   // failures.cpp
   void end_all(Group& group) noexcept override;
   void break_for(Group& group, const std::optional<Status>& cause) noexcept;
@@ -165,6 +161,9 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   void check_left(Op& op);
   void ping_blocking(Op& op, TimePoint now);
   void check_calls(Op& op);
+  void note_in_record();
+  void look_for_stalls(TimePoint now);
+  [[nodiscard]] std::string running_text();
 
   World world_;
   RegionChannel regions_;
@@ -176,12 +175,12 @@ class Engine final : public transport::Sink, private FailurePropagation::Operati
   MessageChannel channel_;
   FailurePropagation propagation_;
   FailureDetector detector_;
+  StallReporter stalls_;
   Agreement agreement_;
   Interpreter interpreter_;
   CompletionQueue completions_;
-  P2PShared p2p_{world_, channel_, detector_, propagation_, completions_};
-  std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
-  int queued_ = 0;                     ///< calls that wait for a slot, over all groups
+  P2PTable p2p_;
+  int queued_ = 0;  ///< calls that wait for a slot, over all groups
 };
 
 }  // namespace tutti::engine

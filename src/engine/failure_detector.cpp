@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/deadline.hpp"
+#include "base/shown.hpp"
 #include "engine/detector_times.hpp"
 #include "engine/names.hpp"
 
@@ -11,21 +12,6 @@
 namespace tutti::engine {
 
 namespace shm = transport::shm;
-
-namespace {
-
-std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
-  std::uint64_t last = 0;
-  for (const shm::OperationSlot& slot : block.slots) {
-    last = std::max(last, slot.line.epoch.load(std::memory_order_acquire));  // pairs with publish
-  }
-  return last;
-}
-
-}  // namespace
-
-FailureDetector::FailureDetector(const World& world, ControlChannel& channel)
-    : world_(world), channel_(channel), answers_(static_cast<std::size_t>(world.size)) {}
 
 void FailureDetector::ping(const Op& op, int rank) {
   channel_.control(
@@ -35,6 +21,12 @@ void FailureDetector::ping(const Op& op, int rank) {
 
 void FailureDetector::ping(const Group& group, int rank) {
   channel_.control(group.member(rank).global, encode(transport::PingFrame{group.id}));
+}
+
+void FailureDetector::ask_doing(const Group& group, int rank) {
+  transport::PingFrame ping{group.id};
+  ping.asks_doing = true;
+  channel_.control(group.member(rank).global, encode(ping));
 }
 
 /// False: all are on our host.
@@ -62,12 +54,28 @@ void FailureDetector::ping_unconnected(Op& op, TimePoint now) {
   (void)ping_other_hosts(op);
 }
 
-void FailureDetector::on_pong(int peer, const transport::PongFrame& pong) noexcept {
-  answers_[static_cast<std::size_t>(peer)] = {world_.now(), pong.last_seq};
+void FailureDetector::on_pong(Group& group, int rank, const transport::PongFrame& pong,
+                              std::span<const std::byte> doing) {
+  if (group.answers.empty()) group.answers.resize(static_cast<std::size_t>(group.size));
+  RankAnswer& answer = group.answers[static_cast<std::size_t>(rank)];
+  answer.at = world_.now();
+  answer.last_seq = pong.last_seq;
+  answer.passed = pong.passed;
+  if (!pong.tells_doing) return;
+  answer.told_doing = answer.at;
+  answer.doing = base::shown_on_line({reinterpret_cast<const char*>(doing.data()), doing.size()},
+                                     transport::kMostDoing);
 }
 
-bool FailureDetector::has_answered(int peer, TimePoint since) const noexcept {
-  return answers_[static_cast<std::size_t>(peer)].at >= since;
+bool FailureDetector::is_through(Group& group, int rank, std::uint64_t seq) const noexcept {
+  Member& member = group.member(rank);
+  if (member.given_up || channel_.has_left(member.global)) return true;
+  if (member.local < 0) return group.answer(rank).passed >= seq;
+  const transport::RegionPeer& peer = world_.regions->peers[static_cast<std::size_t>(member.local)];
+  // acquire, both: pair with leaving, and with the release in finish.
+  if (peer.header().left.load(std::memory_order_acquire) != 0) return true;
+  if (member.block == nullptr && !find_block(group, member)) return false;
+  return member.block->done.value.load(std::memory_order_acquire) >= seq;
 }
 
 std::string FailureDetector::state_of(const Member& member) const {
@@ -79,24 +87,26 @@ std::string FailureDetector::state_of(const Member& member) const {
 }
 
 /// How far a rank has come in an operation, as well as can be known from here.
-void FailureDetector::observe(const Op& op, int rank, Blame& blame) const {
+bool FailureDetector::observe(const Op& op, int rank, TimePoint asked, Blame& blame) const {
   Group& group = *op.group;
   Member& member = group.members[static_cast<std::size_t>(rank)];
+  if (!blame.progress_of(rank).waited && is_through(group, rank, op.seq)) return false;
   blame.process(rank, state_of(member));
   if (member.local < 0) {
-    if (has_answered(member.global, op.timer.asked))
-      blame.pong(rank, answers_[static_cast<std::size_t>(member.global)].last_seq);
+    if (group.answer(rank).at >= asked)
+      blame.pong(rank, group.answer(rank).last_seq);
     else
       blame.silent(rank);
-    return;
+    return true;
   }
-  if (member.block == nullptr && !find_block(group, member)) return;
+  if (member.block == nullptr && !find_block(group, member)) return true;
   std::uint64_t count = 0;
   for (const shm::Counter& counter : member.block->slots[op.seq % shm::kWindow].counters) {
     const std::uint64_t value = counter.value.load(std::memory_order_acquire);  // pairs with signal
     if (value >> shm::kCounterShift == op.seq) count += value;
   }
   blame.lines(rank, last_call_of(*member.block), count);
+  return true;
 }
 
 std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
@@ -114,22 +124,13 @@ std::optional<Status> FailureDetector::time_out(Op& op, TimePoint now,
               [&](int rank) { return name_of(world_, group, rank); });
   for (const int rank : waited) blame.waits_for(rank);
   for (int rank = 0; rank < group.size; ++rank) {
-    if (rank != group.rank) observe(op, rank, blame);
+    if (rank != group.rank) observe(op, rank, op.timer.asked, blame);
   }
   return blame.timed_out(now - op.timer.started, op.call.timeout);
 }
 
-std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) const {
+Blame FailureDetector::observe_queue(Group& group) const {
   const std::uint64_t seq = group.window.started() + 1;
-  QueueTimer& timer = group.queue_timer;
-  if (group.broken || !group.window.has_queued() ||
-      group.window.at(seq).state == Op::State::running)
-    return std::nullopt;
-  if (std::exchange(timer.seq, seq) != seq) {
-    timer.since = now;
-    timer.waiting_for = -1;
-    return std::nullopt;
-  }
   const Collective& call = group.window.first_queued().call();
   Blame blame(
       "group '" + group.name + "', operation " + std::to_string(seq) + " " + tutti::describe(call),
@@ -148,19 +149,34 @@ std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) 
     // acquire: pairs with leaving.
     if (peer.header().left.load(std::memory_order_acquire) != 0) blame.left(rank);
   }
+  return blame;
+}
+
+std::optional<Status> FailureDetector::check_queue(Group& group, TimePoint now) const {
+  const std::uint64_t seq = group.window.started() + 1;
+  QueueTimer& timer = group.queue_timer;
+  if (group.broken || !group.window.has_queued() ||
+      group.window.at(seq).state == Op::State::running)
+    return std::nullopt;
+  if (std::exchange(timer.seq, seq) != seq) {
+    timer.since = now;
+    timer.waiting_for = -1;
+    return std::nullopt;
+  }
+  const std::chrono::nanoseconds timeout = group.window.first_queued().call().timeout;
+  const Blame blame = observe_queue(group);
   const int culprit = blame.culprit();
   if (culprit < 0) return std::nullopt;
   const RankProgress& progress = blame.progress_of(culprit);
   if (!progress.left) {
-    TimePoint until = base::deadline_after(timer.since, call.timeout);
+    TimePoint until = base::deadline_after(timer.since, timeout);
     const Member& member = group.members[static_cast<std::size_t>(culprit)];
     if (std::exchange(timer.waiting_for, culprit) != culprit) timer.begun_since = TimePoint{};
     if (progress.runs && member.block != nullptr && last_call_of(*member.block) > progress.seq) {
       // It waits itself, perhaps for a rank of another host that we see nothing of, and names that
       // one when its own time is up: it asks before.
       if (timer.begun_since == TimePoint{}) timer.begun_since = now;
-      until =
-          std::max(until, base::deadline_after(timer.begun_since + 2 * kAnswerTime, call.timeout));
+      until = std::max(until, base::deadline_after(timer.begun_since + 2 * kAnswerTime, timeout));
     }
     if (now < until) return std::nullopt;
   }

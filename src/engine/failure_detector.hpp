@@ -1,10 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include <tutti/error.hpp>
 
@@ -25,7 +25,8 @@ namespace tutti::engine {
 class FailureDetector {
  public:
   /// Both must stay as long as this does.
-  FailureDetector(const World& world, ControlChannel& channel);
+  FailureDetector(const World& world, ControlChannel& channel) noexcept
+      : world_(world), channel_(channel) {}
 
   // Pings. Ranks of our host get none: one that computes may have nobody who would answer, and its
   // lines and the state of its process tell more.
@@ -33,17 +34,30 @@ class FailureDetector {
   void ping(const Op& op, int rank);
   /// The same for sends and recvs, which have no number that both sides know.
   void ping(const Group& group, int rank);
+  /// Asks a rank, of whatever host, what it is doing (PongFrame::tells_doing).
+  void ask_doing(const Group& group, int rank);
   /// Is it time to tell those that the operation waits for what it is? Then the next time is later.
   [[nodiscard]] static bool is_ping_due(Op& op, TimePoint now) noexcept;
   /// Before its deadline an operation connects us with all whose answers may be wanted then: an
   /// answer takes less time than getting to know each other.
   void ping_unconnected(Op& op, TimePoint now);
-  void on_pong(int peer, const transport::PongFrame& pong) noexcept;
-  /// Has this rank of the world answered since then?
-  [[nodiscard]] bool has_answered(int peer, TimePoint since) const noexcept;
+  /// The answer of a rank of the group. `doing`: what it has told, if it tells.
+  void on_pong(Group& group, int rank, const transport::PongFrame& pong,
+               std::span<const std::byte> doing);
+  /// Is the rank through with the operation of that number, or has it ended, or destroyed the
+  /// group, in peace? Then its process says nothing about why others wait.
+  [[nodiscard]] bool is_through(Group& group, int rank, std::uint64_t seq) const noexcept;
 
   /// Of the process of a member, in words ("stopped"); empty: nothing is known against it.
   [[nodiscard]] std::string state_of(const Member& member) const;
+
+  // Observations.
+  /// How far a rank has come in an operation; one of another host must have answered since `asked`.
+  /// False: nothing is told of one that is through, and that `blame` does not wait for.
+  bool observe(const Op& op, int rank, TimePoint asked, Blame& blame) const;
+  /// Of the first call that waits for its slot: the ranks of our host that have not passed what
+  /// lies in it.
+  [[nodiscard]] Blame observe_queue(Group& group) const;
 
   // Causes.
   /// Of an operation whose deadline has passed. Nothing: ranks of other hosts are asked first, and
@@ -56,16 +70,10 @@ class FailureDetector {
   [[nodiscard]] Status gone(const Op& op, int rank) const;
 
  private:
-  struct Answer {
-    TimePoint at{};
-    std::uint64_t last_seq = 0;  ///< of the group that was asked about
-  };
   bool ping_other_hosts(const Op& op);
-  void observe(const Op& op, int rank, Blame& blame) const;
 
   const World& world_;
   ControlChannel& channel_;
-  std::vector<Answer> answers_;  ///< the last one of each rank of the world
 };
 
 }  // namespace tutti::engine

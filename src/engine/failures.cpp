@@ -54,7 +54,9 @@ void Engine::local_peer_died(int local_index) noexcept {
 
 void Engine::on_lost(int peer, const Status& why) noexcept {
   channel_.connection_ended(peer);
-  if (why.code() == Errc::peer_left) {
+  // A question breaks no group: of a rank that was only asked what it is doing no operation needs
+  // anything here, and it may have ended in peace.
+  if (why.code() == Errc::peer_left || channel_.is_only_asked(peer)) {
     channel_.set_left(peer);
     return;
   }

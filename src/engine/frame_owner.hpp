@@ -4,7 +4,8 @@
 
 namespace tutti::engine {
 
-/// The owner of the memory that a frame is sent from, or arrives in.
+/// Is told when the memory that a frame is sent from may be used again. An operation or a send or
+/// recv, whose caller owns the memory.
 class FrameOwner {
  public:
   FrameOwner() = default;

@@ -30,6 +30,14 @@ bool find_block(const Group& group, Member& member) noexcept {
   return false;
 }
 
+std::uint64_t last_call_of(const shm::GroupBlock& block) noexcept {
+  std::uint64_t last = 0;
+  for (const shm::OperationSlot& slot : block.slots) {
+    last = std::max(last, slot.line.epoch.load(std::memory_order_acquire));  // pairs with publish
+  }
+  return last;
+}
+
 bool is_gone(const Group& group, const Member& member) noexcept {
   const transport::RegionPeer& peer = group.regions->peers[static_cast<std::size_t>(member.local)];
   // acquire: pairs with leaving.

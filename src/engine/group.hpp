@@ -13,10 +13,21 @@
 #include "engine/operation.hpp"
 #include "engine/operation_window.hpp"
 #include "engine/plan_cache.hpp"
+#include "engine/stall_timer.hpp"
 #include "engine/timer_state.hpp"
+#include "record/layout.hpp"
 #include "transport/region.hpp"
 
 namespace tutti::engine {
+
+/// The last answer (pong) of a rank about a group.
+struct RankAnswer {
+  TimePoint at{};              ///< unset: it has never answered
+  std::uint64_t last_seq = 0;  ///< of its last call in the group
+  std::uint64_t passed = 0;    ///< it is through with all up to this one
+  TimePoint told_doing{};      ///< when it told last what it is doing
+  std::string doing;           ///< in words; empty: it is in no call
+};
 
 struct Group;
 class P2PMatcher;
@@ -35,11 +46,11 @@ struct Member {
 };
 
 /// `done` of a rank for which the group has ended, since it has destroyed it or heard that it is
-/// broken: it reads nobody's lines any more ...
+/// broken: it reads nobody's lines any more.
 inline constexpr std::uint64_t kClosed = ~std::uint64_t{0} - 1;
-/// ... and knows where each member of its host has its lines, so it will also see when a slot
-/// serves another group. Until all are there nobody uses its slot anew: a member that could not be
-/// found any more would look like one that has not made the group yet.
+/// `done` of a rank for which the group has ended, and which has found the lines of each member of
+/// its host. Only when all ranks have settled a slot serves another group: a member that could not
+/// be found any more would look like one that has not made the group yet.
 inline constexpr std::uint64_t kSettled = ~std::uint64_t{0};
 
 /// Has the group ended for the rank whose lines these are? What it did in it lies before that, and
@@ -63,6 +74,9 @@ struct Group {
   transport::shm::GroupBlock* block = nullptr;
   OperationWindow window{*this};
   QueueTimer queue_timer;
+  StallTimer stall;                 ///< of the first operation that has not ended here
+  std::vector<RankAnswer> answers;  ///< by rank; empty: nobody has ever answered
+  std::uint16_t record_place = record::kNoGroup;  ///< in the flight recorder
   std::unique_ptr<PlanCache> plans;
   std::chrono::nanoseconds timeout{};
   bool strict = false;
@@ -80,12 +94,19 @@ struct Group {
   [[nodiscard]] const Member& member(int of) const noexcept {
     return members[static_cast<std::size_t>(of)];
   }
+  /// Of a rank; unset times if it has never answered.
+  [[nodiscard]] const RankAnswer& answer(int of) const noexcept {
+    static const RankAnswer kNone;
+    return answers.empty() ? kNone : answers[static_cast<std::size_t>(of)];
+  }
   /// Of a rank of the world; -1: it is no member.
   [[nodiscard]] int rank_of(int global) const noexcept;
 };
 
 /// Finds the lines of a member on our host. False while it has not made the group yet.
 [[nodiscard]] bool find_block(const Group& group, Member& member) noexcept;
+/// The last call in the group of the rank whose lines these are.
+[[nodiscard]] std::uint64_t last_call_of(const transport::shm::GroupBlock& block) noexcept;
 /// A member on our host has died or left: it reads nobody's lines any more, and its own stay as
 /// they are.
 [[nodiscard]] bool is_gone(const Group& group, const Member& member) noexcept;

@@ -89,7 +89,7 @@ Result<Group*> GroupTable::make(const GroupSpec& spec) {
                                       " groups already; destroy some");
   }
   auto group = describe(spec, free);
-  if (Status s = touch(*group); !s.ok()) return s;
+  if (Status s = populate(*group); !s.ok()) return s;
   Group* const made = group.get();
   by_id_[spec.id] = made;  // before it is shown: it may lack memory
   show(*group);
@@ -137,7 +137,7 @@ std::unique_ptr<Group> GroupTable::describe(const GroupSpec& spec, int slot) con
 }
 
 /// Takes the pages that the group uses: where memory lacks, a touch would end the process.
-Status GroupTable::touch(const Group& group) const {
+Status GroupTable::populate(const Group& group) const {
   if (world_.populate == nullptr) return Status();
   auto* const word = reinterpret_cast<std::byte*>(&world_.regions->page().break_words[group.slot]);
   auto* const lines = reinterpret_cast<std::byte*>(group.block);

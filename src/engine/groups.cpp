@@ -6,8 +6,11 @@ namespace tutti::engine {
 Result<Group*> Engine::add_group(const GroupSpec& spec) {
   Result<Group*> made = groups_.make(spec);
   if (!made.ok()) return made;
+  if (world_.recorder != nullptr)
+    (*made)->record_place =
+        world_.recorder->add_group(spec.id, spec.name, (*made)->rank, (*made)->size);
   break_if_lost_already(**made);
-  adopt_early(**made);
+  p2p_.adopt_early(**made);
   return made;
 }
 
@@ -26,7 +29,8 @@ void Engine::remove_group(Group& group) noexcept {
   }
   guarded(nullptr, [&] { groups_.note_closed(group.id); });
   channel_.drop_held(group.id);
-  forget_matcher(group);
+  p2p_.forget(group);
+  if (world_.recorder != nullptr) world_.recorder->remove_group(group.record_place);
   groups_.retire(group);
 }
 

@@ -42,7 +42,7 @@ bool has_received(const Op& op, const Step& step, int rank) noexcept {
 }
 
 /// An agree step compares the calls of all ranks, and not only those that the steps before it did.
-bool compares_all(const Op& op) noexcept { return op.agreement.strict || op.group->strict; }
+bool compares_all(const Op& op) noexcept { return op.agreement.uses_tokens || op.group->strict; }
 
 }  // namespace
 
@@ -197,7 +197,7 @@ bool Interpreter::await_lines(Op& op, const RankRow& ranks) {
 }
 
 bool Interpreter::all_compared(Op& op) {
-  if (op.agreement.strict) return op.agreement.has_all_tokens(op.group->size);
+  if (op.agreement.uses_tokens) return op.agreement.has_all_tokens(op.group->size);
   return await_lines(op, RankRow(op.group->size));
 }
 
@@ -286,7 +286,7 @@ void Interpreter::blocked_on(const Op& op, std::vector<int>& ranks) {
   };
   switch (step->kind) {
     case StepKind::agree:
-      if (op.agreement.strict) {
+      if (op.agreement.uses_tokens) {
         if (!op.agreement.has_all_tokens(op.group->size))
           ranks.push_back(op.agreement.token_from(group.rank, group.size));
       } else if (group.strict) {
@@ -315,7 +315,7 @@ void Interpreter::blocked_on(const Op& op, std::vector<int>& ranks) {
 
 bool Interpreter::waits_for_frames(const Op& op) noexcept {
   const Step* const step = step_of(op);
-  return op.streams.deferred || op.agreement.strict ||
+  return op.streams.deferred || op.agreement.uses_tokens ||
          (step != nullptr && step->kind == StepKind::await_recv);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace tutti::engine {
@@ -20,6 +21,17 @@ class MatchQueues {
 
   MatchQueues();
   void push(Key key, std::uint32_t item);
+  /// Puts an item before the first one of its key that `follows` it; else last.
+  template <class Follows>
+  void insert(Key key, std::uint32_t item, const Follows& follows) {
+    push(key, item);
+    const Queue& queue = queues_[find(key)];
+    bool shifts = false;
+    for (std::uint32_t node = queue.first; node != kNone; node = nodes_[node].next) {
+      shifts = shifts || (node != queue.last && follows(nodes_[node].item));
+      if (shifts) std::swap(nodes_[node].item, item);
+    }
+  }
   /// The oldest item of this key, or kNone.
   [[nodiscard]] std::uint32_t first(Key key) const noexcept;
   /// Takes the oldest item of this key away; there must be one.

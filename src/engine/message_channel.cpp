@@ -92,12 +92,12 @@ void MessageChannel::push_control(int peer, Control frame) {
   to.control.push_back(std::move(frame));
 }
 
-/// A pass costs what there is to send, however large the world is.
 bool MessageChannel::take_in(int peer) {
   transport::Transport* const transport = at(peer).transport;
   return transport != nullptr && transport->poll();
 }
 
+/// It costs what there is to send, however large the world is.
 bool MessageChannel::flush_control() {
   bool moved = false;
   // By index: a transport that finds a peer lost makes frames for others.
@@ -182,6 +182,10 @@ void MessageChannel::send(int peer, const FrameHeader& header, OutFrame&& frame,
   // The bytes of a copy stay where they are when the frame moves.
   const std::byte* const payload = frame.payload;
   to.out.push_back(std::move(frame));
+  const bool asks = type_of(header) == FrameType::ping &&
+                    transport::decode<transport::PingFrame>(header).asks_doing;
+  to.used = to.used || !asks;
+  to.only_asked = !to.used;
   to.transport->send(peer, header, payload, to.token);
 }
 
@@ -224,6 +228,8 @@ void MessageChannel::arriving(int peer, const FrameHeader& header) noexcept {
   frame.owner = nullptr;
   frame.keep = false;
   frame.spilled = false;
+  at(peer).used = true;
+  at(peer).only_asked = false;
 }
 
 bool MessageChannel::count_eager(int peer, const FrameHeader& header) noexcept {

@@ -28,7 +28,7 @@ namespace tutti::engine {
 /// "peer" is a rank of the world. Threads: under the driver lock.
 class MessageChannel final : public ControlChannel {
  public:
-  /// A frame with a payload that is ready to be sent.
+  /// A frame on its way out, until its bytes have left our memory.
   struct OutFrame {
     std::uint64_t token = 0;
     FrameOwner* owner = nullptr;  ///< nullptr: a control frame, or the owner has let go
@@ -43,13 +43,15 @@ class MessageChannel final : public ControlChannel {
 
   [[nodiscard]] int size() const noexcept { return static_cast<int>(peers_.size()); }
   [[nodiscard]] bool is_lost(int peer) const noexcept { return at(peer).lost; }
-  /// It has ended in peace, and everything that it had to say has come.
-  [[nodiscard]] bool has_left(int peer) const noexcept { return at(peer).left; }
+  [[nodiscard]] bool has_left(int peer) const noexcept override { return at(peer).left; }
   /// Neither lost nor left: what is sent may arrive.
   [[nodiscard]] bool is_open(int peer) const noexcept { return !at(peer).lost && !at(peer).left; }
   /// False: that is known already.
   bool set_lost(int peer) noexcept;
   void set_left(int peer) noexcept { at(peer).left = true; }
+  /// All that we have had with it is the question what it is doing, so we do not know whether it
+  /// has ended in peace where it cannot be reached.
+  [[nodiscard]] bool is_only_asked(int peer) const noexcept { return at(peer).only_asked; }
   /// Its connection is gone, for whatever reason: nothing of ours is on its way any more.
   void connection_ended(int peer) noexcept;
 
@@ -190,6 +192,8 @@ class MessageChannel final : public ControlChannel {
     bool in_unflushed = false;  ///< stands in unflushed_
     bool lost = false;
     bool left = false;
+    bool used = false;        ///< more was sent to it than a question, or something has come
+    bool only_asked = false;  ///< see is_only_asked
     HeldFrames held;
     std::deque<HeldFrames::Frame> messages;                          ///< see keep_message
     CreditAccount eager{kEagerPerPeer, kEagerReport};                ///< bytes of operations

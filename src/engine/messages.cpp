@@ -3,7 +3,6 @@
 
 #include "engine/engine.hpp"
 #include "engine/names.hpp"
-#include "engine/p2p_matcher.hpp"
 
 // Which operation a frame belongs to, and what becomes of an operation that cannot go on.
 // docs/wire.md tells the rules.
@@ -62,7 +61,7 @@ std::span<std::byte> Engine::on_header(int peer, const FrameHeader& header) noex
 
 std::span<std::byte> Engine::place_of_frame(int peer, const FrameHeader& header) {
   if (header.payload_bytes > transport::kMaxFramePayload) return {};
-  if (transport::is_p2p(header)) return place_of_p2p(peer, header);
+  if (transport::is_p2p(header)) return p2p_.place_of(peer, header);
   if (type_of(header) == FrameType::data) return place_of_data(peer, header);
   if (is_held_early(header) && !channel_.may_hold(peer, header)) return {};
   return channel_.place_buffered(peer);
@@ -101,7 +100,7 @@ void Engine::on_frame(int peer, const FrameHeader& header) noexcept {
 
 void Engine::take_frame(int peer, const FrameHeader& header) {
   if (transport::is_p2p(header))
-    on_p2p_frame(peer, header);
+    p2p_.on_frame(peer, header);
   else if (type_of(header) != FrameType::data)
     on_control(peer, header, channel_.arrived(peer));
   else if (channel_.is_kept(peer))

@@ -71,9 +71,8 @@ Queued OperationWindow::dequeue() noexcept {
   return first;
 }
 
-void OperationWindow::take_callbacks(Op& op) {
+void OperationWindow::take_noted_callbacks(Op& op) {
   op.callbacks.reserve(callbacks_.size());
-  if (callbacks_.empty()) return;
   for (const auto& [seq, callback] : callbacks_) {
     if (seq == op.seq) op.callbacks.push_back(callback);
   }

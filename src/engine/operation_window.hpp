@@ -43,7 +43,8 @@ class OperationWindow {
   void skip_to(std::uint64_t seq) noexcept { submitted_ = started_ = done_upto_ = seq; }
 
   // Slots.
-  /// The slot of this operation, which may have another one's, before or after it.
+  /// The slot for this number. It may still hold an earlier operation, or already a later one:
+  /// compare `seq`.
   [[nodiscard]] Op& at(std::uint64_t seq) noexcept { return slots_[seq % slots_.size()]; }
   [[nodiscard]] auto begin() noexcept { return slots_.begin(); }
   [[nodiscard]] auto end() noexcept { return slots_.end(); }
@@ -70,8 +71,8 @@ class OperationWindow {
   // The queue.
   /// A new call may not begin at once: there is no room, or another waits already.
   [[nodiscard]] bool must_wait() noexcept { return !queue_.empty() || !has_room(); }
-  void enqueue(const Collective& call, bool asynchronous) {
-    queue_.emplace_back(call, asynchronous);
+  void enqueue(const Collective& call, bool asynchronous, std::uint64_t record = 0) {
+    queue_.emplace_back(call, asynchronous, record);
   }
   [[nodiscard]] bool has_queued() const noexcept { return !queue_.empty(); }
   [[nodiscard]] Queued& first_queued() noexcept { return queue_.front(); }
@@ -81,11 +82,15 @@ class OperationWindow {
     callbacks_.emplace_back(seq, callback);
   }
   /// Gives an operation that has begun what `on_done_later` noted. Without memory nothing changes.
-  void take_callbacks(Op& op);
+  void take_callbacks(Op& op) {
+    if (!callbacks_.empty()) [[unlikely]]
+      take_noted_callbacks(op);
+  }
   /// Ends all calls that wait; how many there were.
   int fail_queue(CompletionQueue& completions, const Status& cause) noexcept;
 
  private:
+  void take_noted_callbacks(Op& op);
   std::array<Op, transport::shm::kWindow> slots_;
   Group& group_;
   std::uint64_t submitted_ = 0;

@@ -22,8 +22,8 @@ std::string P2PMatcher::text_of(const P2PRequest& request) const {
 }
 
 std::string P2PMatcher::running_text() {
-  for (const P2PRequest& request : requests_) {
-    if (request.state == P2PRequest::State::running) return text_of(request);
+  for (const auto& request : requests_) {
+    if (request->state == P2PRequest::State::running) return text_of(*request);
   }
   return {};
 }
@@ -61,11 +61,17 @@ bool P2PMatcher::check_left(const P2PRequest& request) {
                     "the last of them "
                   : "";
   text += name_of(shared_.world, group_, who);
-  if (!anybody) {
-    text += " has ended, or destroyed the group, ";
-    text += request.kind == Kind::send ? "without receiving it" : "and sent nothing for it";
+  const bool sends = request.kind == Kind::send;
+  if (!anybody) text += " has ended, or destroyed the group, ";
+  if (request.matched) {  // the other one has called its part
+    text += sends ? "while it was receiving it: " : "while it was sending it: ";
+    text += std::to_string(request.moved) + " of " + std::to_string(request.bytes) +
+            " bytes have passed. Wait for the Work of a send or recv before its rank does";
+  } else {
+    if (!anybody) text += sends ? "without receiving it" : "and sent nothing for it";
+    text += ". Every send needs its recv before either rank does";
   }
-  text += ". Every send needs its recv before either rank does; the group is broken.";
+  text += "; the group is broken.";
   shared_.propagation.break_group(group_,
                                   Status(Errc::peer_left, std::move(text)).with_culprit(who));
   return true;
@@ -89,7 +95,9 @@ void P2PMatcher::tick(TimePoint now) {
   find_given_up();
   if (running_ == 0 || group_.broken) return;
   std::fill(waited_.begin(), waited_.end(), false);
-  for (P2PRequest& request : requests_) {
+  const P2PRequest* first = nullptr;  // of those that run
+  for (const auto& one : requests_) {
+    P2PRequest& request = *one;
     if (request.state != P2PRequest::State::running) continue;
     if (request.deadline == TimePoint{}) {
       request.started = now;
@@ -99,8 +107,10 @@ void P2PMatcher::tick(TimePoint now) {
     if (now >= request.deadline) time_out(request, now);
     if (group_.broken) return;
     note_waited(request);
+    if (first == nullptr || request.started < first->started) first = &request;
     next_deadline_ = std::min(next_deadline_, request.deadline);
   }
+  if (first != nullptr && shared_.stalls.is_on()) look_for_stall(*first, running_ - 1, now);
   if (pinged_blocking_ == TimePoint{}) pinged_blocking_ = now + kPingAfter - kPingAgain;
   if (now < pinged_blocking_ + kPingAgain) return;
   // So that something is on the way to those that are waited for: then a dead network shows.
@@ -110,6 +120,38 @@ void P2PMatcher::tick(TimePoint now) {
     const bool local = group_.members[static_cast<std::size_t>(rank)].local >= 0;
     if (waited_[static_cast<std::size_t>(rank)] && !local) ping(rank);
   }
+}
+
+/// What is missing of the other rank, which runs. `anybody`: it may be any, "no rank has sent it".
+std::string P2PMatcher::missing_text(const P2PRequest& request, bool anybody) {
+  if (request.matched)
+    return " has not come to an end with it: " + std::to_string(request.moved) + " of " +
+           std::to_string(request.bytes) + " bytes have passed";
+  if (request.kind == Kind::send) return " has not called the recv for it";
+  return anybody ? " has sent it" : " has not sent it";
+}
+
+/// It is the first that runs; so many wait behind it. Ranks that wait for each other each tell of
+/// their own call.
+void P2PMatcher::look_for_stall(const P2PRequest& request, std::size_t behind, TimePoint now) {
+  if (!shared_.stalls.is_due(group_, stall_, request.ticket, request.rank, now)) return;
+  const bool anybody = request.rank == kAnySource;
+  std::string text =
+      text_of(request) + " has waited for " + base::seconds_text(now - request.started) + ": ";
+  text += anybody ? "no rank" : name_of(shared_.world, group_, request.rank);
+  const Member* const member = anybody ? nullptr : &group_.member(request.rank);
+  const std::string state = anybody ? std::string() : shared_.detector.state_of(*member);
+  if (!state.empty()) text += " is " + state + ";";
+  if (!anybody && member->local < 0 && request.rank != group_.rank &&
+      group_.answer(request.rank).at < stall_.asked)
+    text += " answers nothing: it is stopped, or cut off";
+  else
+    text += missing_text(request, anybody);
+  if (!anybody && request.rank != group_.rank && state.empty())
+    text += Blame::doing_text(shared_.stalls.doing_of(group_, request.rank, stall_.asked));
+  if (behind > 0) text += " (and " + std::to_string(behind) + " more of this rank wait)";
+  stall_.set_next(now);
+  StallReporter::tell(text, stall_, now);
 }
 
 void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
@@ -132,10 +174,10 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
               [&](int rank) { return name_of(shared_.world, group_, rank); });
   for (int rank = 0; rank < group_.size; ++rank) {
     if (rank == group_.rank || (request.rank != kAnySource && request.rank != rank)) continue;
+    if (has_left(rank)) continue;  // of a recv from anybody: it owes nothing
     const Member& member = group_.members[static_cast<std::size_t>(rank)];
     blame.process(rank, shared_.detector.state_of(member));
-    if (member.local < 0 && !shared_.detector.has_answered(member.global, request.asked))
-      blame.silent(rank);
+    if (member.local < 0 && group_.answer(rank).at < request.asked) blame.silent(rank);
   }
   // Of anybody's, only one that does not run is to blame.
   const int worst = blame.culprit();
@@ -150,20 +192,16 @@ void P2PMatcher::time_out(P2PRequest& request, TimePoint now) {
   }
   const std::string state = runs ? std::string() : blame.progress_of(worst).state;
   const bool silent = !runs && state.empty();
-  std::string text = text_of(request) + " timed out after " + seconds_text(now - request.started) +
-                     " (timeout " + seconds_text(request.timeout) + "): ";
+  std::string text = text_of(request) + " timed out after " +
+                     base::seconds_text(now - request.started) + " (timeout " +
+                     base::seconds_text(request.timeout) + "): ";
   text += culprit == kAnySource ? "no rank" : name_of(shared_.world, group_, culprit);
   if (!state.empty())
     text += " is " + state;
   else if (silent)
     text += " answers nothing: it is stopped, or cut off";
-  else if (request.matched)
-    text += " has not come to an end with it: " + std::to_string(request.moved) + " of " +
-            std::to_string(request.bytes) + " bytes have passed";
-  else if (request.kind == Kind::send)
-    text += " has not called the recv for it";
   else
-    text += culprit == kAnySource ? " has sent it" : " has not sent it";
+    text += missing_text(request, culprit == kAnySource);
   text += ". See where that rank is, or raise the timeout; the group is broken.";
   Status cause(Errc::timeout, std::move(text));
   if (culprit != kAnySource) cause.with_culprit(culprit);

@@ -88,7 +88,7 @@ bool P2PMatcher::announce(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const int peer = global(rank);
   if (channel_.message_room(peer) == 0) return false;
-  P2PRequest& send = requests_[pair.waiting.front()];
+  P2PRequest& send = *requests_[pair.waiting.front()];
   const std::uint64_t cost = unexpected_cost(send.bytes);
   const bool whole = send.bytes <= kEagerLimit && cost <= channel_.eager_message_room(peer);
   MessageChannel::OutFrame frame = prepare(send, whole ? send.bytes : 0);
@@ -112,7 +112,7 @@ bool P2PMatcher::announce(int rank) {
 /// Asks for the bytes of a message whose recv has been called.
 void P2PMatcher::grant(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
-  const P2PRequest& recv = requests_[pair.grants.front()];
+  const P2PRequest& recv = *requests_[pair.grants.front()];
   pair.grants.pop_front();
   channel_.send(global(rank),
                 encode(CtsFrame{group_.id, recv.number, recv.theirs, recv.ticket, recv.bytes}),
@@ -123,7 +123,7 @@ void P2PMatcher::grant(int rank) {
 void P2PMatcher::stream(int rank) {
   Pair& pair = pairs_[static_cast<std::size_t>(rank)];
   const std::uint32_t slot = pair.streams.front();
-  P2PRequest& send = requests_[slot];
+  P2PRequest& send = *requests_[slot];
   const auto bytes = static_cast<std::uint32_t>(
       std::min<std::uint64_t>(send.bytes - send.moved, transport::kMaxFramePayload));
   const P2PDataFrame data{group_.id, send.number, send.theirs, send.moved, bytes};
@@ -144,10 +144,12 @@ bool P2PMatcher::expects(int rank, const FrameHeader& header, std::span<std::byt
   if (is_envelope(header)) {
     const auto envelope = transport::decode<Envelope>(header);
     if (envelope.number != pairs_[static_cast<std::size_t>(rank)].in + 1) return false;
-    // Not into a recv of anybody's message: until all of this has come, another's may take it.
-    const P2PRequest* const recv =
-        header.payload_bytes > 0 ? next_for(rank, static_cast<int>(envelope.tag)) : nullptr;
-    if (recv != nullptr && !recv->any && recv->view.contiguous() &&
+    // Not into a recv of anybody's message: until all of this has come, another's may take it. Nor
+    // while a probe has an earlier message, which that recv gets if it is put back.
+    const P2PRequest* const recv = header.payload_bytes > 0 && held_ == 0
+                                       ? next_for(rank, static_cast<int>(envelope.tag))
+                                       : nullptr;
+    if (recv != nullptr && recv->kind == Kind::recv && !recv->any && recv->view.contiguous() &&
         recv->view.dtype() == static_cast<DType>(envelope.dtype) &&
         recv->bytes == header.payload_bytes) {
       into = {static_cast<std::byte*>(recv->view.data()), recv->bytes};
@@ -187,10 +189,11 @@ void P2PMatcher::on_envelope(int rank, const FrameHeader& header, const std::byt
   message.whole = type_of(header) == FrameType::eager_message;
   message.number = envelope.number;
   message.theirs = envelope.send;
-  if (P2PRequest* const recv = posted_for(rank, message.tag))
-    match(*recv, message, payload);
+  P2PRequest* const taker = posted_for(rank, message.tag);
+  if (taker != nullptr && taker->kind == Kind::recv)
+    match(*taker, message, payload);
   else
-    keep_unexpected(message, payload);
+    keep_unexpected(message, payload, taker);
 }
 
 void P2PMatcher::on_cts(int rank, const CtsFrame& cts) {

@@ -9,13 +9,11 @@
 #include "kernels/copy.hpp"
 #include "kernels/pack.hpp"
 
-// Point to point: the slots of sends and recvs, and which message goes to which recv.
+// Point to point: the slots of sends, recvs and probes, and which message goes to which recv.
 namespace tutti::engine {
 
 namespace {
 
-constexpr int kSlotBits = 24;
-constexpr std::uint64_t kSlots = std::uint64_t{1} << kSlotBits;
 constexpr std::uint64_t kP2PTicket = std::uint64_t{1} << 63;
 
 void fill(const TensorView& to, const std::byte* from, std::uint64_t bytes) noexcept {
@@ -50,6 +48,13 @@ void move_elements(const TensorView& to, const TensorView& from, std::uint64_t b
   }
 }
 
+/// recv: the rank that sent, once done; else -1.
+int source_of(const P2PRequest& request) noexcept {
+  const bool told =
+      request.kind == Kind::recv && request.state == P2PRequest::State::done && !request.failed;
+  return told ? request.rank : -1;
+}
+
 std::string tensor_text(DType dtype, std::uint64_t bytes) {
   return std::string(to_string(dtype)) + " x " + std::to_string(bytes / size_of(dtype));
 }
@@ -65,24 +70,15 @@ P2PMatcher::P2PMatcher(P2PShared& shared, Group& group)
   pushing_.reserve(pairs_.size());
 }
 
-std::uint64_t P2PMatcher::index_of(std::uint64_t ticket) noexcept { return ticket & (kSlots - 1); }
-
-P2PRequest* P2PMatcher::find(std::uint64_t ticket) noexcept {
-  const std::uint64_t index = index_of(ticket);
-  if (index >= requests_.size()) return nullptr;
-  P2PRequest& request = requests_[index];
-  return request.ticket == ticket && request.state != P2PRequest::State::free ? &request : nullptr;
-}
-
 P2PRequest& P2PMatcher::take_slot() {
   if (free_.empty()) {
     // Each can be given back without memory.
     if (free_.capacity() <= requests_.size()) free_.reserve(2 * requests_.size() + 16);
-    requests_.emplace_back();
-    requests_.back().ticket = kP2PTicket | (requests_.size() - 1);
-    return requests_.back();
+    requests_.push_back(std::make_unique<P2PRequest>());
+    requests_.back()->ticket = kP2PTicket | (requests_.size() - 1);
+    return *requests_.back();
   }
-  P2PRequest& again = requests_[free_.back()];
+  P2PRequest& again = *requests_[free_.back()];
   free_.pop_back();
   // The next generation: a ticket that this slot has not had for 2^39 operations.
   again.ticket = kP2PTicket | (again.ticket + kSlots);
@@ -104,7 +100,7 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   request.kind = call.kind;
   request.failed = request.released = request.matched = request.spared = false;
   request.rank = call.root;
-  request.any = call.kind == Kind::recv && call.root == kAnySource;
+  request.any = call.kind != Kind::send && call.root == kAnySource;
   request.tag = call.tag;
   request.view = call.kind == Kind::send ? call.input : call.output;
   request.bytes = request.view.size_bytes();
@@ -113,22 +109,22 @@ std::uint64_t P2PMatcher::submit(const Collective& call) {
   request.frames_out = 0;
   request.timeout = call.timeout;
   request.deadline = request.asked = TimePoint{};
+  if (shared_.world.recorder != nullptr)
+    request.record = shared_.world.recorder->called(group_.record_place, request.ticket, call,
+                                                    record::EntryState::running);
   if (running_++ == 0) pinged_blocking_ = TimePoint{};
   ++shared_.running;
   const std::uint64_t ticket = request.ticket;
   if (call.kind == Kind::send)
     post_send(request);
+  else if (call.kind == Kind::probe)
+    post_probe(request);
   else
-    post_recv(request);
+    post_recv(request, call.details == nullptr ? 0 : call.details->probed);
   return ticket;
 }
 
-bool P2PMatcher::is_done(std::uint64_t ticket) noexcept {
-  const P2PRequest* const request = find(ticket);
-  return request == nullptr || request->state == P2PRequest::State::done;
-}
-
-std::optional<Status> P2PMatcher::outcome(std::uint64_t ticket) noexcept {
+std::optional<Status> P2PMatcher::outcome(std::uint64_t ticket) const noexcept {
   if (ticket == kRefusedTicket) return group_.cause;
   const P2PRequest* const request = find(ticket);
   if (request == nullptr) return Status();  // given back
@@ -140,31 +136,49 @@ void P2PMatcher::on_done(std::uint64_t ticket, Callback callback) {
   find(ticket)->callbacks.push_back(callback);
 }
 
-int P2PMatcher::source(std::uint64_t ticket) noexcept {
+int P2PMatcher::source(std::uint64_t ticket) const noexcept {
   const P2PRequest* const request = find(ticket);
-  const bool told = request != nullptr && request->kind == Kind::recv &&
-                    request->state == P2PRequest::State::done && !request->failed;
-  return told ? request->rank : -1;
+  return request == nullptr ? -1 : source_of(*request);
 }
 
-void P2PMatcher::release(std::uint64_t ticket) noexcept {
+std::optional<ProbedMessage> P2PMatcher::probed(std::uint64_t ticket) const noexcept {
+  const P2PRequest* const request = find(ticket);
+  if (request == nullptr || request->kind != Kind::probe || !request->matched) return std::nullopt;
+  return ProbedMessage{request->rank, request->view.dtype(), request->view.count()};
+}
+
+bool P2PMatcher::holds_message(std::uint64_t ticket) const noexcept {
+  const P2PRequest* const request = find(ticket);
+  return request != nullptr && request->kind == Kind::probe &&
+         unexpected_.first(held_key(*request)) != MatchQueues::kNone;
+}
+
+int P2PMatcher::release(std::uint64_t ticket) {
   P2PRequest* const request = find(ticket);
-  if (request == nullptr || request->released) return;
-  request->released = true;
-  if (request->state != P2PRequest::State::done) return;
-  request->state = P2PRequest::State::free;
-  free_.push_back(static_cast<std::uint32_t>(index_of(ticket)));
+  if (request == nullptr) return -1;
+  const int source = source_of(*request);
+  if (std::exchange(request->released, true)) return source;
+  if (request->kind == Kind::probe) put_back(*request);
+  if (request->state == P2PRequest::State::done) free_slot(*request);
+  return source;
+}
+
+void P2PMatcher::free_slot(P2PRequest& request) noexcept {
+  request.state = P2PRequest::State::free;
+  free_.push_back(static_cast<std::uint32_t>(index_of(request.ticket)));
 }
 
 void P2PMatcher::finish(P2PRequest& request) noexcept {
   request.state = P2PRequest::State::done;
+  if (shared_.world.recorder != nullptr)
+    shared_.world.recorder->ended(request.record, request.failed, request.deadline != TimePoint{});
   --running_;
   --shared_.running;
-  shared_.completions.complete(request.callbacks, request.failed ? group_.cause : Status());
-  request.callbacks.clear();
-  if (!request.released) return;
-  request.state = P2PRequest::State::free;
-  free_.push_back(static_cast<std::uint32_t>(index_of(request.ticket)));
+  if (!request.callbacks.empty()) [[unlikely]] {
+    shared_.completions.complete(request.callbacks, request.failed ? group_.cause : Status());
+    request.callbacks.clear();
+  }
+  if (request.released) free_slot(request);
 }
 
 void P2PMatcher::post_send(P2PRequest& send) {
@@ -186,43 +200,47 @@ void P2PMatcher::send_to_self(P2PRequest& send) {
   message.bytes = send.bytes;
   message.number = send.number = ++pairs_[static_cast<std::size_t>(send.rank)].in;
   message.theirs = send.ticket;
-  if (P2PRequest* const recv = posted_for(send.rank, send.tag)) {
-    match(*recv, message, nullptr);  // ends both
+  P2PRequest* const taker = posted_for(send.rank, send.tag);
+  if (taker != nullptr && taker->kind == Kind::recv) {
+    match(*taker, message, nullptr);  // ends both
     return;
   }
   const std::uint64_t cost = unexpected_cost(send.bytes);
   if (send.bytes > kEagerLimit || cost > kEagerLimit - std::min(kEagerLimit, self_bytes_)) {
-    keep_unexpected(message, nullptr);  // waits for its recv
+    keep_unexpected(message, nullptr, taker);  // waits for its recv
     return;
   }
   message.whole = true;
   self_bytes_ += cost;
   if (send.view.contiguous()) {
-    keep_unexpected(message, static_cast<const std::byte*>(send.view.data()));
+    keep_unexpected(message, static_cast<const std::byte*>(send.view.data()), taker);
   } else {
     std::vector<std::byte> row(send.bytes);
     collect(row.data(), send.view, send.bytes);
-    keep_unexpected(message, row.data());
+    keep_unexpected(message, row.data(), taker);
   }
   finish(send);
 }
 
-/// The recv that a message goes to: the one called first.
+/// The recv or probe that a message goes to: the one called first.
 P2PRequest* P2PMatcher::next_for(int source, int tag) {
   const std::uint32_t named = posted_.first({source, tag});
   const std::uint32_t any = posted_.first({kAnySource, tag});
   if (named == MatchQueues::kNone && any == MatchQueues::kNone) return nullptr;
   const bool take_any =
       named == MatchQueues::kNone ||
-      (any != MatchQueues::kNone && requests_[any].stamp < requests_[named].stamp);
-  return &requests_[take_any ? any : named];
+      (any != MatchQueues::kNone && requests_[any]->stamp < requests_[named]->stamp);
+  return requests_[take_any ? any : named].get();
 }
 
 /// The same; it leaves the queue.
 P2PRequest* P2PMatcher::posted_for(int source, int tag) {
-  P2PRequest* const recv = next_for(source, tag);
-  if (recv != nullptr) posted_.pop({recv->any ? kAnySource : source, tag});
-  return recv;
+  while (P2PRequest* const taker = next_for(source, tag)) {
+    posted_.pop({taker->any ? kAnySource : source, tag});
+    if (taker->kind == Kind::recv || !taker->released) return taker;
+    finish(*taker);  // a probe that was given up: its message would be lost
+  }
+  return nullptr;
 }
 
 /// The message that a recv gets: of anybody's, the one that came first. It leaves the queue.
@@ -244,20 +262,77 @@ std::uint32_t P2PMatcher::unexpected_for(const P2PRequest& recv) {
   return found;
 }
 
-void P2PMatcher::post_recv(P2PRequest& recv) {
-  const auto slot = static_cast<std::uint32_t>(index_of(recv.ticket));
-  const std::uint32_t found = unexpected_for(recv);
-  if (found == MatchQueues::kNone) {
-    posted_.push({recv.rank, recv.tag}, slot);
-    return;
+void P2PMatcher::post_recv(P2PRequest& recv, std::uint64_t probed) {
+  const std::uint32_t found = probed != 0 ? take_held(probed) : unexpected_for(recv);
+  if (found != MatchQueues::kNone) {
+    take(recv, found);
+  } else if (probed == 0) {
+    posted_.push({recv.rank, recv.tag}, static_cast<std::uint32_t>(index_of(recv.ticket)));
+  } else {
+    shared_.propagation.break_group(
+        group_, Status(Errc::internal, text_of(recv) + ": the probe has no message for it"));
   }
+}
+
+/// A recv gets a message that has left its queue.
+void P2PMatcher::take(P2PRequest& recv, std::uint32_t place) {
   // Out of the pool first: a mismatch breaks the group, which empties it.
-  UnexpectedMessage message = std::move(unexpected_messages_[found]);
-  unexpected_messages_[found].number = 0;
-  free_unexpected_.push_back(found);
+  UnexpectedMessage message = std::move(unexpected_messages_[place]);
+  unexpected_messages_[place].number = 0;
+  free_unexpected_.push_back(place);
   const std::byte* const payload = message.data.empty() ? message.few.data() : message.data.data();
   match(recv, message, message.whole ? payload : nullptr);
   channel_.buffers().give(std::move(message.data));
+}
+
+void P2PMatcher::post_probe(P2PRequest& probe) {
+  const std::uint32_t found = unexpected_for(probe);
+  if (found != MatchQueues::kNone)
+    hold(probe, found);
+  else if (probe.timeout > std::chrono::nanoseconds(0))
+    posted_.push({probe.rank, probe.tag}, static_cast<std::uint32_t>(index_of(probe.ticket)));
+  else
+    finish(probe);
+}
+
+/// A probe has found its message, which has left its queue: no other recv or probe gets it.
+void P2PMatcher::hold(P2PRequest& probe, std::uint32_t place) {
+  unexpected_.push(held_key(probe), place);
+  ++held_;
+  const UnexpectedMessage& message = unexpected_messages_[place];
+  probe.rank = message.source;
+  probe.bytes = message.bytes;
+  probe.view = TensorView(nullptr, message.dtype, message.bytes / size_of(message.dtype));
+  probe.matched = true;
+  finish(probe);
+}
+
+/// Where the message of a probe is; it leaves it.
+std::uint32_t P2PMatcher::take_held(std::uint64_t probe) {
+  const P2PRequest* const request = find(probe);
+  if (request == nullptr || request->kind != Kind::probe) return MatchQueues::kNone;
+  const std::uint32_t place = unexpected_.first(held_key(*request));
+  if (place == MatchQueues::kNone) return place;
+  unexpected_.pop(held_key(*request));
+  --held_;
+  return place;
+}
+
+/// Nobody wants the message of this probe: it goes to who waits for it, or to its old place.
+void P2PMatcher::put_back(const P2PRequest& probe) {
+  const std::uint32_t place = take_held(probe.ticket);
+  if (place == MatchQueues::kNone) return;  // received, or the group is broken
+  const UnexpectedMessage& message = unexpected_messages_[place];
+  P2PRequest* const taker = posted_for(message.source, message.tag);
+  if (taker == nullptr) {
+    unexpected_.insert({message.source, message.tag}, place, [&](std::uint32_t other) {
+      return unexpected_messages_[other].number > message.number;
+    });
+  } else if (taker->kind == Kind::probe) {
+    hold(*taker, place);
+  } else {
+    take(*taker, place);
+  }
 }
 
 bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) {
@@ -305,8 +380,9 @@ void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
   }
 }
 
-/// Keeps a message that no recv waits for.
-void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::byte* payload) {
+/// Keeps a message that no recv waits for; `probe`: the one that does, or nullptr.
+void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::byte* payload,
+                                 P2PRequest* probe) {
   std::uint32_t at = 0;
   if (free_unexpected_.empty()) {
     at = static_cast<std::uint32_t>(unexpected_messages_.size());
@@ -326,7 +402,10 @@ void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::by
     }
     std::memcpy(to, payload, kept.bytes);
   }
-  unexpected_.push({kept.source, kept.tag}, at);
+  if (probe != nullptr)
+    hold(*probe, at);
+  else
+    unexpected_.push({kept.source, kept.tag}, at);
 }
 
 void P2PMatcher::fail() noexcept {
@@ -344,6 +423,7 @@ void P2PMatcher::fail() noexcept {
   free_unexpected_.clear();
   posted_.clear();
   unexpected_.clear();
+  held_ = 0;
   for (Pair& pair : pairs_) {
     pair.waiting.clear();
     pair.streams.clear();
@@ -353,10 +433,10 @@ void P2PMatcher::fail() noexcept {
   pushing_.clear();
   self_bytes_ = 0;
   next_deadline_ = TimePoint::max();
-  for (P2PRequest& request : requests_) {
-    if (request.state != P2PRequest::State::running) continue;
-    request.failed = true;
-    finish(request);
+  for (const auto& request : requests_) {
+    if (request->state != P2PRequest::State::running) continue;
+    request->failed = true;
+    finish(*request);
   }
 }
 

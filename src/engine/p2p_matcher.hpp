@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstdint>
-#include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,33 +22,31 @@
 
 namespace tutti::engine {
 
-/// The ticket of an operation that a broken group has refused.
-inline constexpr std::uint64_t kRefusedTicket = ~std::uint64_t{0};
-
-/// One send or recv of this rank: a slot, used again with another ticket.
+/// One send, recv or probe of this rank: a slot, used again with another ticket.
 struct P2PRequest {
   enum class State : std::uint8_t { free, running, done };
   State state = State::free;
   Kind kind = Kind::send;
   bool failed = false;
   bool released = false;  ///< nobody asks for its ticket any more
-  bool matched = false;   ///< recv: its message is known; send: the receiver has asked for it
+  bool matched = false;  ///< recv, probe: its message is known; send: the receiver has asked for it
   std::uint64_t ticket = 0;
-  int rank = 0;      ///< the other one; recv: kAnySource, until it is matched
-  bool any = false;  ///< recv from anybody
+  int rank = 0;      ///< the other one; recv, probe: kAnySource, until it is matched
+  bool any = false;  ///< recv or probe from anybody
   int tag = 0;
-  TensorView view;
+  TensorView view;  ///< probe: dtype and count of its message, without memory
   std::uint64_t bytes = 0;
   std::uint64_t moved = 0;   ///< handed over, or arrived
   std::uint64_t number = 0;  ///< of the message from its sender to its receiver; 0: not announced
   std::uint64_t theirs = 0;  ///< ticket at the other end, once known
-  std::uint64_t stamp = 0;   ///< recv: the order of the calls
+  std::uint64_t stamp = 0;   ///< recv, probe: the order of the calls
   std::uint32_t frames_out = 0;
   std::chrono::nanoseconds timeout{};
   TimePoint started{};
-  TimePoint deadline{};  ///< unset until a clock is read for the first time
-  TimePoint asked{};     ///< when the deadline had passed and the other end was asked
-  bool spared = false;   ///< the other end has had time to name another rank
+  TimePoint deadline{};      ///< unset until a clock is read for the first time
+  std::uint64_t record = 0;  ///< number in the flight recorder
+  TimePoint asked{};         ///< when the deadline had passed and the other end was asked
+  bool spared = false;       ///< the other end has had time to name another rank
   std::vector<Callback> callbacks;
 };
 
@@ -75,14 +73,27 @@ class P2PMatcher final : public FrameOwner {
   P2PMatcher(P2PShared& shared, Group& group);
 
   std::uint64_t submit(const Collective& call);
-  [[nodiscard]] bool is_done(std::uint64_t ticket) noexcept;
-  [[nodiscard]] std::optional<Status> outcome(std::uint64_t ticket) noexcept;
+  [[nodiscard]] bool is_done(std::uint64_t ticket) const noexcept {
+    const P2PRequest* const request = find(ticket);
+    return request == nullptr || request->state == P2PRequest::State::done;
+  }
+  /// False: what is done went well. True: `outcome` tells.
+  [[nodiscard]] bool may_have_failed(std::uint64_t ticket) const noexcept {
+    const P2PRequest* const request = find(ticket);
+    return request == nullptr || request->failed;
+  }
+  [[nodiscard]] std::optional<Status> outcome(std::uint64_t ticket) const noexcept;
   /// Of one that runs.
   void on_done(std::uint64_t ticket, Callback callback);
   /// recv: the rank that sent, once done; else -1.
-  [[nodiscard]] int source(std::uint64_t ticket) noexcept;
-  /// Nobody will ask for this ticket again: its slot may be used by another.
-  void release(std::uint64_t ticket) noexcept;
+  [[nodiscard]] int source(std::uint64_t ticket) const noexcept;
+  /// A probe that is done: its message; absent: it has found none.
+  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) const noexcept;
+  /// A probe whose message no recv has taken.
+  [[nodiscard]] bool holds_message(std::uint64_t ticket) const noexcept;
+  /// Gives the ticket up: its slot may be used by another. The message of a probe that no recv has
+  /// taken is put back. Returns what `source` returns.
+  int release(std::uint64_t ticket);
 
   /// Something waits until a transport has room.
   [[nodiscard]] bool wants_to_push() const noexcept { return !pushing_.empty(); }
@@ -95,8 +106,9 @@ class P2PMatcher final : public FrameOwner {
   /// The first operation that runs, for messages; empty: none.
   [[nodiscard]] std::string running_text();
 
-  // Frames, of ranks of this group. `expects`: is this frame in order? Where its payload belongs,
-  // if right into a caller's memory; an eager message that went there has no payload.
+  // Frames, of ranks of this group.
+  /// Is this frame in order? `into`: the caller's buffer, if the payload is to go straight there;
+  /// then on_envelope gets nullptr.
   [[nodiscard]] bool expects(int rank, const transport::FrameHeader& header,
                              std::span<std::byte>& into);
   void on_envelope(int rank, const transport::FrameHeader& header, const std::byte* payload);
@@ -122,19 +134,42 @@ class P2PMatcher final : public FrameOwner {
   };
 
   // p2p_matcher.cpp
-  [[nodiscard]] P2PRequest* find(std::uint64_t ticket) noexcept;
+  static constexpr int kHeld = kAnySource - 1;
+  static constexpr int kSlotBits = 24;
+  static constexpr std::uint64_t kSlots = std::uint64_t{1} << kSlotBits;
+  [[nodiscard]] static std::uint64_t index_of(std::uint64_t ticket) noexcept {
+    return ticket & (kSlots - 1);
+  }
+  /// nullptr: the ticket was given back, or never given out.
+  [[nodiscard]] P2PRequest* find(std::uint64_t ticket) const noexcept {
+    const std::uint64_t index = index_of(ticket);
+    if (index >= requests_.size()) return nullptr;
+    P2PRequest& request = *requests_[index];
+    return request.ticket == ticket && request.state != P2PRequest::State::free ? &request
+                                                                                : nullptr;
+  }
   [[nodiscard]] P2PRequest& take_slot();
   void finish(P2PRequest& request) noexcept;
+  void free_slot(P2PRequest& request) noexcept;
   void post_send(P2PRequest& send);
-  void post_recv(P2PRequest& recv);
+  void post_recv(P2PRequest& recv, std::uint64_t probed);
+  void post_probe(P2PRequest& probe);
   void send_to_self(P2PRequest& send);
   [[nodiscard]] P2PRequest* next_for(int source, int tag);
   [[nodiscard]] P2PRequest* posted_for(int source, int tag);
   [[nodiscard]] std::uint32_t unexpected_for(const P2PRequest& recv);
+  void take(P2PRequest& recv, std::uint32_t place);
+  // Messages that belong to a probe, under its key: so they have a node for their way back.
+  [[nodiscard]] static MatchQueues::Key held_key(const P2PRequest& probe) noexcept {
+    return {kHeld, static_cast<int>(index_of(probe.ticket))};
+  }
+  void hold(P2PRequest& probe, std::uint32_t place);
+  [[nodiscard]] std::uint32_t take_held(std::uint64_t probe);
+  void put_back(const P2PRequest& probe);
   [[nodiscard]] bool fits(const P2PRequest& recv, const UnexpectedMessage& message);
   void match(P2PRequest& recv, const UnexpectedMessage& message, const std::byte* payload);
-  void keep_unexpected(const UnexpectedMessage& message, const std::byte* payload);
-  [[nodiscard]] static std::uint64_t index_of(std::uint64_t ticket) noexcept;
+  void keep_unexpected(const UnexpectedMessage& message, const std::byte* payload,
+                       P2PRequest* probe);
   // p2p_frames.cpp
   void list(int rank) noexcept;
   bool push_to(int rank);
@@ -153,23 +188,27 @@ class P2PMatcher final : public FrameOwner {
   void ping(int rank);
   void note_waited(const P2PRequest& request) noexcept;
   void time_out(P2PRequest& request, TimePoint now);
+  [[nodiscard]] static std::string missing_text(const P2PRequest& request, bool anybody);
+  void look_for_stall(const P2PRequest& request, std::size_t behind, TimePoint now);
 
   P2PShared& shared_;
   MessageChannel& channel_;
   Group& group_;
-  std::deque<P2PRequest> requests_;  ///< stay where they are
+  std::vector<std::unique_ptr<P2PRequest>> requests_;
   std::vector<std::uint32_t> free_;
   std::vector<UnexpectedMessage> unexpected_messages_;
   std::vector<std::uint32_t> free_unexpected_;
-  MatchQueues posted_;      ///< recvs, by (source or kAnySource, tag)
-  MatchQueues unexpected_;  ///< messages, by (source, tag)
+  MatchQueues posted_;      ///< recvs and probes, by (source or kAnySource, tag)
+  MatchQueues unexpected_;  ///< messages, by (source, tag), or held_key
   std::vector<Pair> pairs_;
   std::vector<int> pushing_;
   std::uint64_t stamp_ = 0;
   std::uint64_t running_ = 0;
+  std::uint64_t held_ = 0;        ///< messages that belong to probes
   std::uint64_t self_bytes_ = 0;  ///< of messages to ourselves that wait for their recv
   TimePoint next_deadline_ = TimePoint::max();
   TimePoint pinged_blocking_{};
+  StallTimer stall_;          ///< of the first send or recv that runs
   std::vector<bool> waited_;  ///< of `tick` only
 };
 

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include <tutti/kinds.hpp>
+#include "base/log.hpp"
+#include "engine/gpu_calls.hpp"
 #include "kernels/narrow.hpp"
 #include "plan/builders.hpp"
 #include "plan/select.hpp"
@@ -54,6 +56,22 @@ bool forwards_output(const plan::Schedule& schedule) noexcept {
   });
 }
 
+/// Does the engine move or combine elements in this call?
+bool has_elements(const Collective& call) noexcept {
+  return has_data(call.kind) && !is_gpu_call(call.digest);
+}
+
+std::string selected_text(const plan::Query& query, const plan::Topology& topology,
+                          const plan::Choice& choice) {
+  std::string text = std::string(traits_of(query.kind).name) + " of " +
+                     std::to_string(query.bytes) + " bytes on " + std::to_string(topology.size()) +
+                     " ranks of " + std::to_string(topology.hosts) +
+                     " hosts: " + std::string(choice.algorithm);
+  if (choice.chunk_bytes > 0)
+    text += ", chunks of " + std::to_string(choice.chunk_bytes) + " bytes";
+  return text;
+}
+
 plan::BlockTable table_of(const std::vector<std::size_t>& ends, std::size_t each) {
   if (ends.empty()) return plan::BlockTable::even(each);
   plan::BlockTable table;
@@ -77,14 +95,14 @@ PlanCache::PlanCache(int rank, plan::Topology topology, int cpus, std::string ov
       override_(std::move(override_text)) {}
 
 const plan::Schedule& PlanCache::schedule_of(const Collective& call, const Extent& extent) {
-  const bool token = !has_data(call.kind);
+  const bool token = !has_elements(call);
   const Kind kind = token ? Kind::barrier : call.kind;
   const bool splits = extent.agreed == kSplits;
   plan::Query query;
   query.kind = kind;
   query.bytes = token || splits ? 0 : extent.count * size_of(extent.dtype);
-  query.rounds = rounds(call, extent.dtype);
-  query.narrow = sums_narrow(call, extent.dtype);
+  query.rounds = !token && rounds(call, extent.dtype);
+  query.narrow = !token && sums_narrow(call, extent.dtype);
   query.uneven = splits;
   query.even_blocks = !extent.uneven();
   query.cpus = cpus_;
@@ -95,6 +113,8 @@ const plan::Schedule& PlanCache::schedule_of(const Collective& call, const Exten
   if (!slot) {
     const plan::Shape shape{rank_, topology_.size(), root, &topology_, choice.chunk_bytes};
     slot = std::make_unique<plan::Schedule>(choice.build(shape));
+    if (rank_ == 0 && base::is_logged(base::Level::debug))
+      base::log(base::Level::debug, selected_text(query, topology_, choice));
   }
   return *slot;
 }
@@ -139,7 +159,8 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
   bound.schedule = &schedule;
   bound.compares_all_headers = compares_all_headers(schedule);
   bound.forwards_output = forwards_output(schedule);
-  if (traits_of(call.kind).reduces) {
+  const bool data = has_elements(call);
+  if (data && traits_of(call.kind).reduces) {
     // AVG divides in the step that completes a sum; PREMUL_SUM has multiplied the input before.
     const bool sums = call.op == ReduceOp::avg || call.op == ReduceOp::premul_sum;
     const ReduceOp op = sums ? ReduceOp::sum : call.op;
@@ -147,11 +168,11 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
     bound.reduce_past = kernels::find_reduce_nt(op, extent.dtype);
     if (call.op == ReduceOp::avg) bound.average = kernels::find_average(extent.dtype);
   }
-  const bool data = has_data(call.kind);
   const std::size_t element = data ? size_of(extent.dtype) : 1;
   const std::size_t count = data ? extent.count : 1;  // a barrier is one byte to whoever asks
-  bound.binding = plan::bind(schedule, count, element, table_of(bound.in_ends, extent.each),
-                             table_of(bound.out_ends, extent.each));
+  const std::size_t each = data ? extent.each : 0;
+  bound.binding = plan::bind(schedule, count, element, table_of(bound.in_ends, each),
+                             table_of(bound.out_ends, each));
   bound.input_first = plan::first_element(call.kind, plan::Space::input, rank_, bound.binding);
   bound.output_first = plan::first_element(call.kind, plan::Space::output, rank_, bound.binding);
   bound.slot_bytes = plan::slot_bytes(schedule, bound.binding);

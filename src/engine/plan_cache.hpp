@@ -66,7 +66,7 @@ struct BoundPlan {
   static constexpr std::size_t kNoPlain = ~std::size_t{0};
 };
 
-/// The plans of one group. Pure: what it chooses depends on agreed data alone.
+/// The plans of one group. It chooses by what all ranks agree about, and by nothing else.
 class PlanCache {
  public:
   PlanCache(int rank, plan::Topology topology, int cpus, std::string override_text);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include <tutti/collective.hpp>
@@ -12,15 +13,18 @@ namespace tutti::engine {
 /// Details names, but for the elements of tensors. A factor of one value is copied too.
 class Queued {
  public:
-  Queued(const Collective& call, bool asynchronous);
+  Queued(const Collective& call, bool asynchronous, std::uint64_t record);
 
   /// The call; valid as long as this object stays where it is.
   [[nodiscard]] const Collective& call() noexcept;
   [[nodiscard]] bool asynchronous() const noexcept { return asynchronous_; }
+  /// Its number in the flight recorder.
+  [[nodiscard]] std::uint64_t record() const noexcept { return record_; }
 
  private:
   Collective call_;
   bool asynchronous_;
+  std::uint64_t record_;
   bool detailed_;
   Details details_;
   std::vector<TensorView> inputs_;

@@ -84,7 +84,7 @@ class RegionChannel {
   }
 
  private:
-  /// ... or, if there is a `slot`, from its line, which it wrote last.
+  /// Learns from what a rank has staged or, if there is a `slot`, from its line there.
   void sample(const Group& group, RegionState& state, int rank,
               const transport::shm::OperationSlot* slot, const void* staged,
               std::size_t bytes) noexcept;

@@ -27,7 +27,7 @@ bool Staging::is_free(const Piece& piece, Reusable reusable) noexcept {
   return piece.group == nullptr || reusable(*piece.group, piece.seq);
 }
 
-/// May what lies behind the place in the ring, and its first `bytes`, be used again?
+/// True if the rest of the ring and its first `bytes` are free.
 bool Staging::start_is_free(std::size_t bytes) noexcept {
   for (std::size_t i = 0; i < out_; ++i) {
     const Piece& piece = ring_[(oldest_ + i) % kPieces];

@@ -5,7 +5,6 @@
 #include "engine/detector_times.hpp"
 #include "engine/engine.hpp"
 #include "engine/names.hpp"
-#include "engine/p2p_matcher.hpp"
 
 // Looks at these now and then while operations wait: deadlines, who has left, who does something
 // else. FailureDetector tells whom to blame.
@@ -19,12 +18,13 @@ void Engine::tick() noexcept {
 void Engine::look_at_all() {
   propagation_.check_breaks();
   const TimePoint now = world_.now();
+  if (world_.recorder != nullptr && busy()) note_in_record();
   if (queued_ > 0) {
     std::vector<Group*> groups;
     for (const auto& [id, group] : groups_.by_id()) groups.push_back(group);
     for (Group* const group : groups) break_for(*group, detector_.check_queue(*group, now));
   }
-  tick_p2p(now);
+  p2p_.tick(now);
   // A copy, as an operation that ends leaves the list; kept, as it must not ask for memory.
   ticked_.assign(active_.begin(), active_.end());
   for (Op* const op : ticked_) {
@@ -47,15 +47,43 @@ void Engine::look_at_all() {
     Interpreter::blocked_on(*op, waiting_);
     break_for(*op->group, detector_.time_out(*op, now, waiting_));
   }
+  if (stalls_.is_on()) look_for_stalls(now);
+}
+
+/// The time, and what each operation waits for, so that it is known if this process is killed.
+void Engine::note_in_record() {
+  world_.recorder->note_time();
+  for (const Op* const op : active_) {
+    Interpreter::blocked_on(*op, waiting_);
+    world_.recorder->waits_for(op->timer.record,
+                               waiting_.empty() ? -1 : op->group->member(waiting_.front()).global);
+  }
+}
+
+/// Only the first operation of each group: those behind it wait for it, or for the same ranks.
+void Engine::look_for_stalls(TimePoint now) {
+  for (Op* const op : ticked_) {
+    if (op->state == Op::State::running && op->seq == op->group->window.done_upto() + 1)
+      stalls_.look(*op, now);
+  }
+  if (queued_ == 0) return;
+  for (const auto& [id, group] : groups_.by_id()) {
+    const bool waits = group->window.has_queued() && !group->broken;
+    if (waits && group->window.done_upto() == group->window.started())
+      stalls_.look_at_queue(*group, now);
+  }
+}
+
+/// An operation that this rank has under way, for ranks that ask; empty: none.
+std::string Engine::running_text() {
+  return active_.empty() ? p2p_.running_text() : op_text(*active_.front());
 }
 
 TimePoint Engine::next_deadline() const noexcept {
-  TimePoint least = TimePoint::max();
+  TimePoint least = p2p_.next_deadline();
   for (const Op* const op : active_) {
     if (op->timer.deadline != TimePoint{}) least = std::min(least, op->timer.deadline);
   }
-  for (const P2PMatcher* const matcher : matchers_)
-    least = std::min(least, matcher->next_deadline());
   return least;
 }
 
@@ -68,7 +96,7 @@ void Engine::check_calls(Op& op) {
 /// Two ranks that disagree may each wait for a frame that the other's call never sends. Ranks of
 /// our host show their calls (check_calls).
 void Engine::ping_blocking(Op& op, TimePoint now) {
-  if (!op.plan->schedule->messages && !op.agreement.strict) return;
+  if (!op.plan->schedule->messages && !op.agreement.uses_tokens) return;
   if (!FailureDetector::is_ping_due(op, now)) return;
   Interpreter::blocked_on(op, waiting_);
   for (const int rank : waiting_) {

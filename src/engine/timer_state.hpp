@@ -8,7 +8,8 @@ namespace tutti::engine {
 
 /// The times of an operation. No clock is read for them before the first look at what waits.
 struct TimerState {
-  TimePoint deadline{};  ///< unset until then
+  TimePoint deadline{};      ///< unset until then
+  std::uint64_t record = 0;  ///< number in the flight recorder
   TimePoint started{};
   TimePoint pinged_blocking{};  ///< when those we wait for were told last what we are doing
   TimePoint asked{};  ///< when the deadline had passed and the others were asked where they are

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -8,6 +9,7 @@
 #include <tutti/error.hpp>
 
 #include "engine/clock.hpp"
+#include "record/flight_recorder.hpp"
 #include "transport/region.hpp"
 #include "transport/transport.hpp"
 
@@ -29,8 +31,11 @@ struct World {
   std::vector<int> pids;
   TimePoint (*now)() noexcept = nullptr;  ///< the clock, virtual where simulated
   Status (*populate)(std::byte* data, std::size_t size) = nullptr;
-  bool publish_fence = false;  ///< sleepers cannot fence for us (no membarrier)
-  std::string algorithms;      ///< override of the selection
+  /// An operation that has waited so long is told in the log; 0: none is.
+  std::chrono::nanoseconds stall_warning{};
+  record::FlightRecorder* recorder = nullptr;  ///< notes each operation; may be empty
+  bool publish_fence = false;                  ///< sleepers cannot fence for us (no membarrier)
+  std::string algorithms;                      ///< override of the selection
 };
 
 }  // namespace tutti::engine

@@ -11,7 +11,6 @@
 #include <tutti/kinds.hpp>
 #include "base/index.hpp"
 #include "group/factor.hpp"
-#include "group/overlap.hpp"
 #include "group/pieces_check.hpp"
 #include "group/views_check.hpp"
 
@@ -70,28 +69,8 @@ std::string check_side(const Side& side, const TensorView& like, int size, bool 
   return {};
 }
 
-/// The tensors of a side one after the other.
-std::vector<Piece> pieces_of(const Side& side) {
-  std::vector<Piece> pieces;
-  for (const TensorView& view : side.blocks) pieces.push_back({view, 0, view.count()});
-  if (!side.listed()) pieces.push_back({side.whole, 0, side.whole.count()});
-  return pieces;
-}
-
-/// If one side is a list, no memory may be written twice, or written and read.
-std::string check_lists(const Side& output, std::size_t own_output, const Side& input,
-                        std::size_t own_input) {
-  const std::vector<Piece> out = pieces_of(output);
-  if (overlap(out, 0, {}, 0))
-    return fmt::format("two tensors of the {} overlap; each must have memory of its own",
-                       output.name);
-  if (overlap(out, own_output, pieces_of(input), own_input)) return "input and output overlap";
-  return {};
-}
-
 /// The side of all blocks against the side of one block (Layout::gather and scatter).
-std::string check_blocks(const Side& all, const Side& one, bool gathers, bool uneven, int rank,
-                         int size) {
+std::string check_blocks(const Side& all, const Side& one, bool uneven, int rank, int size) {
   const auto ranks = base::as_size(size);
   const TensorView& own = one.whole;
   const bool told = all.listed() || !all.counts.empty();
@@ -102,25 +81,14 @@ std::string check_blocks(const Side& all, const Side& one, bool gathers, bool un
   if (mine != own.count())
     return fmt::format("block {} of the {} has {} elements, but this rank's {} has {}", rank,
                        all.name, mine, one.name, own.count());
-  std::size_t first = 0;
-  for (std::size_t r = 0; r < ranks; ++r) {
+  for (std::size_t r = 0; r < ranks && !uneven; ++r) {
     const std::size_t count = all.count_of(r, ranks);
-    if (!uneven && count != own.count())
+    if (count != own.count())
       return fmt::format(
           "the {} for rank {} has {} elements, not {}; all blocks must have the same number",
           all.name, r, count, own.count());
-    if (r < base::as_size(rank)) first += count;
   }
-  std::string wrong;
-  if (all.listed()) {
-    wrong = gathers ? check_lists(all, first, one, 0) : check_lists(one, 0, all, first);
-  } else if (overlap(all.whole, own)) {
-    const auto* const block =
-        static_cast<const std::byte*>(all.whole.data()) + first * size_of(own.dtype());
-    if (block != own.data()) wrong = "input and output overlap";
-  }
-  if (wrong.starts_with("input and")) wrong += "; only this rank's own block may be both";
-  return wrong;
+  return {};
 }
 
 std::string check_exchange(const Side& input, const Side& output, int rank, int size) {
@@ -140,10 +108,32 @@ std::string check_exchange(const Side& input, const Side& output, int rank, int 
   const std::size_t got = output.count_of(mine, ranks);
   if (sent != got)
     return fmt::format("this rank sends itself {} elements but expects {}", sent, got);
-  // No block may be both, not even this rank's own: numbers that never meet.
-  constexpr std::size_t kApart = std::size_t{1} << (8 * sizeof(std::size_t) - 1);
-  if (input.listed() || output.listed()) return check_lists(output, 0, input, kApart);
-  return overlap(input.whole, output.whole) ? "input and output overlap" : "";
+  return {};
+}
+
+/// Do the sides of this rank fit together, as its kind of call wants it?
+std::string check_layout(const Collective& call, const Side& input, const Side& output, int rank,
+                         int size) {
+  const KindTraits& traits = traits_of(call.kind);
+  const bool uneven = traits.uneven == Uneven::agreed;
+  switch (traits.layout) {
+    case Layout::same:
+      if (std::string bad = check_alike(call.output, "output", call.input); !bad.empty())
+        return bad;
+      if (call.output.count() == call.input.count()) return {};
+      return fmt::format("the output has {} elements, the input {}; both must have as many",
+                         call.output.count(), call.input.count());
+    case Layout::gather:
+      if (!uses_output(call.kind, rank, call.root)) return {};
+      return check_blocks(output, input, uneven, rank, size);
+    case Layout::scatter:
+      if (!uses_input(call.kind, rank, call.root)) return {};
+      return check_blocks(input, output, uneven, rank, size);
+    case Layout::exchange: return check_exchange(input, output, rank, size);
+    case Layout::none:
+    case Layout::pair: return {};
+  }
+  return {};
 }
 
 std::string check_factor(const Collective& call, const TensorView& factor) {
@@ -189,31 +179,14 @@ std::string what_is_wrong(const Collective& call, int rank, int size) {
       (!out_blocks && (output.listed() || !output.counts.empty())))
     return "a list of tensors, or counts, for a side that is one tensor";
   const TensorView& like = traits.layout == Layout::scatter ? call.output : call.input;
-  const bool reads = uses_input(call.kind, rank, call.root);
-  const bool writes = uses_output(call.kind, rank, call.root);
-  std::string wrong;
-  if (reads) wrong = check_side(input, like, size, false);
-  if (wrong.empty() && writes) wrong = check_side(output, like, size, true);
-  if (!wrong.empty()) return wrong;
-  switch (traits.layout) {
-    case Layout::same:
-      if (std::string bad = check_alike(call.output, "output", like); !bad.empty()) return bad;
-      if (call.output.count() == call.input.count()) break;
-      return fmt::format("the output has {} elements, the input {}; both must have as many",
-                         call.output.count(), call.input.count());
-    case Layout::gather:
-      if (!writes) break;
-      wrong = check_blocks(output, input, true, traits.uneven == Uneven::agreed, rank, size);
-      break;
-    case Layout::scatter:
-      if (!reads) break;
-      wrong = check_blocks(input, output, false, traits.uneven == Uneven::agreed, rank, size);
-      break;
-    case Layout::exchange: wrong = check_exchange(input, output, rank, size); break;
-    case Layout::none:
-    case Layout::pair: break;
+  if (uses_input(call.kind, rank, call.root)) {
+    if (std::string wrong = check_side(input, like, size, false); !wrong.empty()) return wrong;
   }
-  if (!wrong.empty()) return wrong;
+  if (uses_output(call.kind, rank, call.root)) {
+    if (std::string wrong = check_side(output, like, size, true); !wrong.empty()) return wrong;
+  }
+  if (std::string wrong = check_layout(call, input, output, rank, size); !wrong.empty())
+    return wrong;
   return check_factor(call, details.factor);
 }
 

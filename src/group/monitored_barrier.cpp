@@ -35,7 +35,7 @@ Collective sign(Kind kind, int peer, nanoseconds timeout) {
   Collective call;
   call.kind = kind;
   call.root = peer;
-  call.tag = kMonitoredBarrierTag;
+  call.tag = kLibraryTag;
   call.timeout = timeout;
   return call;
 }

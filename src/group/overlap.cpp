@@ -1,48 +1,65 @@
 #include "group/overlap.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
+
+#include <tutti/kinds.hpp>
+#include "base/index.hpp"
 
 namespace tutti {
 namespace {
 
-/// Bytes of one piece that are in a row. Views with strides are not judged.
+/// Bytes from the first element of a piece to its last one.
 struct Bytes {
   std::uintptr_t begin = 0;
   std::uintptr_t end = 0;
   std::size_t number = 0;  ///< of its first element, from the first one of this rank's block on
   bool written = false;
+  const Piece* piece = nullptr;
 };
 
+/// Of a view with strides all that it may reach.
+Bytes reach_of(const TensorView& view) noexcept {
+  const auto begin = reinterpret_cast<std::uintptr_t>(view.data());
+  const auto element = static_cast<std::int64_t>(size_of(view.dtype()));
+  std::int64_t low = 0;
+  std::int64_t high = element;
+  for (std::size_t d = 0; d < view.shape().size(); ++d) {
+    const std::int64_t far = (view.shape()[d] - 1) * view.strides()[d] * element;
+    (far < 0 ? low : high) += far;
+  }
+  return {begin + static_cast<std::uintptr_t>(low), begin + static_cast<std::uintptr_t>(high)};
+}
+
 Bytes bytes_of(const Piece& piece, std::size_t number, bool written) noexcept {
+  if (!piece.view.contiguous()) {
+    Bytes all = reach_of(piece.view);
+    all.number = number;
+    all.written = written;
+    all.piece = &piece;
+    return all;
+  }
   const std::size_t element = size_of(piece.view.dtype());
   const auto begin = reinterpret_cast<std::uintptr_t>(piece.view.data()) + piece.first * element;
-  return {begin, begin + piece.count * element, number, written};
+  return {begin, begin + piece.count * element, number, written, &piece};
 }
 
-}  // namespace
-
-bool overlap(const TensorView& a, const TensorView& b) noexcept {
-  if (a.count() == 0 || b.count() == 0 || !a.contiguous() || !b.contiguous()) return false;
-  const auto a_begin = reinterpret_cast<std::uintptr_t>(a.data());
-  const auto b_begin = reinterpret_cast<std::uintptr_t>(b.data());
-  return a_begin < b_begin + b.size_bytes() && b_begin < a_begin + a.size_bytes();
-}
-
-bool overlap(std::span<const Piece> outputs, std::size_t own_output, std::span<const Piece> inputs,
-             std::size_t own_input) {
+std::vector<Bytes> bytes_of(std::span<const Piece> pieces, std::size_t own, bool written) {
   std::vector<Bytes> all;
-  const auto collect = [&](std::span<const Piece> pieces, std::size_t own, bool written) {
-    std::size_t number = std::size_t{0} - own;  // may wrap: it is only compared
-    for (const Piece& piece : pieces) {
-      if (piece.count > 0 && piece.view.contiguous())
-        all.push_back(bytes_of(piece, number, written));
-      number += piece.count;
-    }
-  };
-  collect(outputs, own_output, true);
-  collect(inputs, own_input, false);
+  std::size_t number = std::size_t{0} - own;  // may wrap: it is only compared
+  for (const Piece& piece : pieces) {
+    if (piece.count > 0) all.push_back(bytes_of(piece, number, written));
+    number += piece.count;
+  }
+  return all;
+}
+
+/// Among pieces that are contiguous. A rank's own block may be both: then it is the same bytes,
+/// once of each.
+bool rows_overlap(std::vector<Bytes> all) {
   const auto before = [](const Bytes& a, const Bytes& b) { return a.begin < b.begin; };
   if (!std::is_sorted(all.begin(), all.end(), before)) std::sort(all.begin(), all.end(), before);
   struct Ends {  // of what begins earlier
@@ -53,7 +70,6 @@ bool overlap(std::span<const Piece> outputs, std::size_t own_output, std::span<c
   Ends before_last;
   Bytes last;
   for (const Bytes& one : all) {
-    // A rank's own block may be both: then it is the same bytes, once of each.
     const bool both = one.begin == last.begin && one.end == last.end && one.number == last.number &&
                       one.written != last.written;
     if (both) ends = before_last;
@@ -65,6 +81,107 @@ bool overlap(std::span<const Piece> outputs, std::size_t own_output, std::span<c
     last = one;
   }
   return false;
+}
+
+/// The same elements in the same order.
+bool same(const Piece& a, const Piece& b) noexcept {
+  return a.view.data() == b.view.data() && a.first == b.first && a.count == b.count &&
+         std::ranges::equal(a.view.shape(), b.view.shape()) &&
+         std::ranges::equal(a.view.strides(), b.view.strides());
+}
+
+/// Between inputs and outputs of which one has strides.
+bool strided_overlap(std::span<const Bytes> outputs, std::span<const Bytes> inputs) noexcept {
+  for (const Bytes& out : outputs) {
+    for (const Bytes& in : inputs) {
+      if (out.piece->view.contiguous() && in.piece->view.contiguous()) continue;
+      if (out.begin >= in.end || in.begin >= out.end) continue;
+      if (out.number != in.number || !same(*out.piece, *in.piece)) return true;
+    }
+  }
+  return false;
+}
+
+/// The tensors of a side one after the other.
+std::vector<Piece> pieces_of(const TensorView& whole, std::span<const TensorView> blocks,
+                             std::span<const Piece> pieces) {
+  if (!pieces.empty()) return {pieces.begin(), pieces.end()};
+  std::vector<Piece> all;
+  all.reserve(blocks.size() + 1);
+  for (const TensorView& view : blocks) all.push_back({view, 0, view.count()});
+  if (blocks.empty()) all.push_back({whole, 0, whole.count()});
+  return all;
+}
+
+/// Where this rank's block begins in a side of all blocks; `block`: elements of one where they are
+/// alike.
+std::size_t first_of(std::span<const TensorView> blocks, std::span<const std::size_t> counts,
+                     std::size_t block, int rank) noexcept {
+  std::size_t first = 0;
+  for (std::size_t r = 0; r < base::as_size(rank); ++r)
+    first += !counts.empty() ? counts[r] : blocks.empty() ? block : blocks[r].count();
+  return first;
+}
+
+}  // namespace
+
+Overlap overlap_of(const Collective& call, int rank) {
+  const Layout layout = traits_of(call.kind).layout;
+  if (layout == Layout::none || layout == Layout::pair || !uses_output(call.kind, rank, call.root))
+    return Overlap::none;
+  static const Details kNone{};
+  const Details& details = call.details != nullptr ? *call.details : kNone;
+  const bool in_place = layout == Layout::same;  // the same tensors
+  if (in_place && details.output_pieces.empty()) return Overlap::none;
+  const bool reads = !in_place && uses_input(call.kind, rank, call.root);
+  std::size_t own_output = 0;
+  std::size_t own_input = 0;
+  if (layout == Layout::gather)
+    own_output = first_of(details.outputs, details.output_counts, call.input.count(), rank);
+  if (layout == Layout::scatter)
+    own_input = first_of(details.inputs, details.input_counts, call.output.count(), rank);
+  // No block may be both, not even this rank's own: numbers that never meet.
+  if (layout == Layout::exchange) own_input = std::size_t{1} << (8 * sizeof(std::size_t) - 1);
+  const bool one_each = details.outputs.empty() && details.inputs.empty() &&
+                        details.output_pieces.empty() && details.input_pieces.empty();
+  if (one_each) {  // the usual call
+    if (!reads || call.output.count() == 0 || call.input.count() == 0) return Overlap::none;
+    const Bytes out = reach_of(call.output);
+    const Bytes in = reach_of(call.input);
+    if (out.begin >= in.end || in.begin >= out.end) return Overlap::none;
+    const std::size_t element = size_of(call.output.dtype());
+    const bool contiguous = call.output.contiguous() && call.input.contiguous();
+    const bool own = contiguous && layout != Layout::exchange &&
+                     in.begin + own_input * element == out.begin + own_output * element;
+    return own ? Overlap::none : Overlap::input;
+  }
+  const std::vector<Piece> out_pieces =
+      pieces_of(call.output, details.outputs, details.output_pieces);
+  const std::vector<Piece> in_pieces =
+      reads ? pieces_of(call.input, details.inputs, details.input_pieces) : std::vector<Piece>();
+  std::vector<Bytes> out = bytes_of(out_pieces, own_output, true);
+  const std::vector<Bytes> in = bytes_of(in_pieces, own_input, false);
+  const auto strided = [](const Bytes& one) { return !one.piece->view.contiguous(); };
+  const bool any_strided =
+      std::any_of(out.begin(), out.end(), strided) || std::any_of(in.begin(), in.end(), strided);
+  const bool crossing = any_strided && strided_overlap(out, in);
+  std::erase_if(out, strided);
+  if (out.size() > 1 && rows_overlap(out)) return Overlap::output;
+  if (crossing) return Overlap::input;
+  for (const Bytes& one : in) {
+    if (!strided(one)) out.push_back(one);
+  }
+  return rows_overlap(std::move(out)) ? Overlap::input : Overlap::none;
+}
+
+std::string_view to_string(Overlap overlap) noexcept {
+  switch (overlap) {
+    case Overlap::none: return "";
+    case Overlap::input: return "input and output overlap; only this rank's own block may be both";
+    case Overlap::output:
+      return "two tensors of the output overlap; each must have memory of its own";
+  }
+  return "";
 }
 
 }  // namespace tutti

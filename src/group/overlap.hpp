@@ -1,19 +1,25 @@
 #pragma once
 
-#include <cstddef>
-#include <span>
+#include <string_view>
 
 #include <tutti/collective.hpp>
 
 namespace tutti {
 
-/// The bytes of two contiguous views have some in common. Views with strides are not judged.
-[[nodiscard]] bool overlap(const TensorView& a, const TensorView& b) noexcept;
+/// Memory that a call writes and that it uses a second time.
+enum class Overlap : unsigned char {
+  none,
+  input,   ///< something is read that is written elsewhere
+  output,  ///< something is written twice
+};
 
-/// Something is written twice, or read that is written elsewhere. One piece of each side may be the
-/// same memory: where it begins as many elements behind `own_output` in all outputs as behind
-/// `own_input` in all inputs (in place: a rank's own block). Views with strides are not judged.
-[[nodiscard]] bool overlap(std::span<const Piece> outputs, std::size_t own_output,
-                           std::span<const Piece> inputs, std::size_t own_input);
+/// Tells which tensors overlap in a call that is right otherwise. In place (a rank's own block is
+/// the one tensor) is no overlap, nor are two inputs. Of outputs with strides it is not told
+/// whether they overlap each other; against inputs they count as all bytes from their first element
+/// to their last one.
+[[nodiscard]] Overlap overlap_of(const Collective& call, int rank);
+
+/// The mistake, where no other memory can stand in.
+[[nodiscard]] std::string_view to_string(Overlap overlap) noexcept;
 
 }  // namespace tutti

@@ -8,7 +8,6 @@
 
 #include <tutti/kinds.hpp>
 #include "base/index.hpp"
-#include "group/overlap.hpp"
 #include "group/views_check.hpp"
 
 namespace tutti {
@@ -56,12 +55,6 @@ std::string what_is_wrong_with_pieces(const Collective& call, int rank, int size
       count_of(layout == Layout::scatter ? out : in) * (layout == Layout::same ? 1 : ranks);
   if (have != need || call.input.count() != count_of(in) || call.output.count() != count_of(out))
     return fmt::format("the tensors have {} elements in all, not {}", have, need);
-  // In place they are the same tensors.
-  const bool in_place = layout == Layout::same;
-  const std::size_t own = base::as_size(rank) * count_of(layout == Layout::scatter ? out : in);
-  if (overlap(out, layout == Layout::gather ? own : 0, in_place ? std::span<const Piece>() : in,
-              layout == Layout::scatter ? own : 0))
-    return "two of the tensors overlap; call once for each";
   return {};
 }
 

@@ -6,6 +6,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/process_group.hpp>
 
+#include "group/on_stream.hpp"
 #include "group/views_check.hpp"
 
 namespace tutti {
@@ -20,33 +21,45 @@ Collective transfer(Kind kind, const TensorView& buffer, int peer, int tag) {
   return call;
 }
 
+const TensorView& buffer_of(const Collective& call) noexcept {
+  return call.kind == Kind::recv ? call.output : call.input;
+}
+
+/// Tells the error of a send, recv or probe; empty: there is none.
+std::string what_is_wrong(const Collective& call, int size) {
+  const bool receives = call.kind != Kind::send;
+  const bool anybody = receives && call.root == any_source;
+  if (!anybody && (call.root < 0 || call.root >= size))
+    return fmt::format("the {} must be a rank of the group, 0 to {}{}",
+                       receives ? "sender" : "receiver", size - 1,
+                       receives ? ", or any_source" : "");
+  if (call.tag < 0) return "a tag must not be negative";
+  if (call.timeout <= std::chrono::nanoseconds(0)) return "the timeout must be positive";
+  return check_memory(buffer_of(call), "buffer", receives);
+}
+
 }  // namespace
 
-/// Throws what is wrong with a send or recv, before anything is sent.
+/// Throws what is wrong with a send, recv or probe, before anything is sent.
 void ProcessGroup::check_transfer(Collective& call,
                                   std::optional<std::chrono::nanoseconds> limit) const {
   call.timeout = limit.value_or(timeout());
-  std::string wrong;
-  const bool anybody = call.kind == Kind::recv && call.root == any_source;
-  if (!anybody && (call.root < 0 || call.root >= size())) {
-    const bool sends = call.kind == Kind::send;
-    wrong = fmt::format("the {} must be a rank of the group, 0 to {}{}",
-                        sends ? "receiver" : "sender", size() - 1, sends ? "" : ", or any_source");
-  } else if (call.tag < 0) {
-    wrong = "a tag must not be negative";
-  } else if (call.timeout <= std::chrono::nanoseconds(0)) {
-    wrong = "the timeout must be positive";
-  } else {
-    const bool written = call.kind == Kind::recv;
-    wrong = check_memory(written ? call.output : call.input, "buffer", written);
+  if (const std::string wrong = what_is_wrong(call, size()); !wrong.empty()) [[unlikely]]
+    raise(Status(Errc::invalid_argument,
+                 fmt::format("{} in group '{}': {}", describe(call), name(), wrong)));
+  if (call.kind == Kind::probe && !impl().can_probe()) {
+    raise(
+        Status(Errc::invalid_argument,
+               fmt::format("{} in group '{}': the backend '{}' has no probe; send the size first, "
+                           "or use the backend 'native'",
+                           describe(call), name(), backend())));
   }
-  if (wrong.empty())
-    return check_supported(call, call.kind == Kind::recv ? call.output : call.input);
-  raise(Status(Errc::invalid_argument,
-               fmt::format("{} in group '{}': {}", describe(call), name(), wrong)));
+  check_supported(call, buffer_of(call));
 }
 
 Work ProcessGroup::start_transfer(const Collective& call, bool asynchronous) {
+  if (buffer_of(call).device() != Device()) [[unlikely]]
+    return Work(&impl(), impl().submit(OnStream(call).call(), asynchronous));
   return Work(&impl(), impl().submit(call, asynchronous));
 }
 

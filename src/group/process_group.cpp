@@ -15,6 +15,9 @@
 #include "base/shown.hpp"
 #include "group/call_check.hpp"
 #include "group/factor.hpp"
+#include "group/on_stream.hpp"
+#include "group/overlap.hpp"
+#include "group/staged_call.hpp"
 
 namespace tutti {
 namespace {
@@ -62,22 +65,19 @@ struct ProcessGroup::Impl {
                 "else two of them would share a bit");
   std::array<std::array<std::atomic<std::uint64_t>, kOps>, kKindCount> known{};
 
-  /// `view`: the tensor of the call that tells dtype and device.
-  bool supports(const Collective& call, const TensorView& view) {
+  /// Refuses what the backend cannot do. `view`: the tensor of the call that tells dtype and
+  /// device.
+  void check_supported(const Collective& call, const TensorView& view) {
     auto& bits =
         known[static_cast<std::size_t>(call.kind)][static_cast<std::size_t>(call.op) % kOps];
     const unsigned device = static_cast<unsigned>(view.device().type) * kDTypes;
     const std::uint64_t bit = std::uint64_t{1} << (device + static_cast<unsigned>(view.dtype()));
     // relaxed: the bits stand alone.
     if ((bits.load(std::memory_order_relaxed) & bit) != 0) [[likely]]
-      return true;
-    if (!backend->unsupported(call).empty()) return false;
+      return;
+    if (const std::string why = backend->unsupported(call); !why.empty()) [[unlikely]]
+      refuse(describe(call) + " in group '" + name + "': " + why);
     bits.fetch_or(bit, std::memory_order_relaxed);
-    return true;
-  }
-
-  [[noreturn]] void refuse_call(const Collective& call) const {
-    refuse(describe(call) + " in group '" + name + "': " + backend->unsupported(call));
   }
 
   ~Impl() {
@@ -126,7 +126,7 @@ std::optional<int> ProcessGroup::group_rank(int global_rank) const noexcept {
 
 /// Throws what the backend cannot do; `view` tells dtype and device.
 void ProcessGroup::check_supported(const Collective& call, const TensorView& view) const {
-  if (!impl_->supports(call, view)) impl_->refuse_call(call);
+  impl_->check_supported(call, view);
 }
 
 Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanoseconds> timeout,
@@ -137,14 +137,22 @@ Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanosecon
     return start_transfer(call, asynchronous);
   }
   call.timeout = timeout.value_or(this->timeout());
+  const bool by_output = traits_of(call.kind).layout == Layout::scatter;
+  const TensorView& told = by_output ? call.output : call.input;
+  Overlap overlap = Overlap::none;
   if (!plainly_right(call)) [[unlikely]] {
     if (const std::string wrong = what_is_wrong(call, rank(), size()); !wrong.empty())
       refuse(describe(call) + " in group '" + impl_->name + "': " + wrong);
+    overlap = overlap_of(call, rank());
+    if (overlap != Overlap::none && told.device() != Device()) {
+      refuse(fmt::format("{} in group '{}': {}", describe(call), impl_->name, to_string(overlap)));
+    }
   }
-  const bool by_output = traits_of(call.kind).layout == Layout::scatter;
-  if (!impl_->supports(call, by_output ? call.output : call.input)) [[unlikely]]
-    impl_->refuse_call(call);
+  impl_->check_supported(call, told);
   Backend* const backend = impl_->backend;
+  if (told.device() != Device()) [[unlikely]]
+    return Work(backend, backend->submit(OnStream(call).call(), asynchronous));
+  if (overlap != Overlap::none) return submit_staged(*backend, call, overlap, asynchronous);
   return Work(backend, backend->submit(call, asynchronous));
 }
 

@@ -83,7 +83,13 @@ std::optional<ProcessGroup> ProcessGroup::split(std::optional<int> color, int ke
   };
   const std::vector<Entry> mine{{color ? 1 : 0, color.value_or(0), color ? key : 0}};
   std::vector<Entry> all(base::as_size(size()));
-  all_gather(all, mine).wait();
+  Collective call;
+  call.kind = Kind::all_gather;
+  call.tag = kLibraryTag;  // also on a backend that takes no tensors of the CPU
+  call.timeout = timeout();
+  call.input = bytes_view_to_read(mine);
+  call.output = bytes_view_of(all);
+  Work(&impl(), impl().submit(call, false)).wait();
   std::uint64_t digest = base::kFnvBasis;
   std::vector<std::pair<std::int64_t, int>> members;  // by key, then by rank
   for (int one = 0; one < size(); ++one) {

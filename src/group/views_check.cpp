@@ -95,7 +95,7 @@ std::string check_memory(const TensorView& view, std::string_view name, bool wri
   if (written && overlaps_itself(view))
     return fmt::format(
         "the {} has strides by which several elements share memory (a stride of 0, or rows that "
-        "overlap); copy it first",
+        "overlap); copy it first: the other ranks wait in this operation for this one",
         name);
   return {};
 }

@@ -36,14 +36,18 @@ int Work::source_rank() const noexcept {
   return backend_ == nullptr ? source_ : backend_->source(ticket_);
 }
 
-void Work::wait() {
+void Work::wait() { wait_until(std::nullopt); }
+
+void Work::synchronize() { wait_until(std::chrono::nanoseconds::max()); }
+
+void Work::wait_until(std::optional<std::chrono::nanoseconds> limit) {
   if (backend_ == nullptr) {
     if (succeeded_) return;
     raise(Status(Errc::invalid_argument,
                  "Work::wait on an empty Work: it was moved from, detached or never started"));
   }
   Status outcome;
-  (void)backend_->wait(ticket_, std::nullopt, outcome);
+  (void)backend_->wait(ticket_, limit, outcome);
   if (!outcome.ok()) [[unlikely]] {
     told_ = true;
     raise(outcome);

@@ -10,10 +10,15 @@
 #include <tutti/store.hpp>
 
 #include "backend/native/native_backend.hpp"
+#include "backend/staged/staged_backend.hpp"
 #include "base/forks.hpp"
 #include "base/index.hpp"
+#include "base/log.hpp"
 #include "base/shown.hpp"
+#include "cuda/kernels/kernels.hpp"
+#include "cuda/library.hpp"
 #include "group/plugins.hpp"
+#include "group/routed_backend.hpp"
 
 namespace tutti {
 namespace {
@@ -57,6 +62,14 @@ std::optional<BackendFactory> factory_of(std::string_view name) {
   return loaded;
 }
 
+constexpr std::string_view kNccl = "nccl";
+
+/// Of the NCCL that groups may choose; 0: there is none.
+int nccl_version() {
+  const std::optional<BackendFactory> found = factory_of(kNccl);
+  return found && found->make_beside && found->version ? found->version() : 0;
+}
+
 std::string missing(const BackendFactory& factory) {
   return factory.missing ? factory.missing() : std::string();
 }
@@ -68,8 +81,22 @@ std::string missing(const BackendFactory& factory) {
 // Stands before the first text that a rank gives to the others.
 constexpr std::string_view kHead = "backend ";
 
-/// Takes the head off the texts of all ranks; disagreement if one has another backend.
-Status check_heads(std::vector<std::string>& texts, const std::string& ours, int rank) {
+/// The part of the first text that tells of its rank, in front of what its backend says.
+struct Head {
+  std::string backend;
+  int nccl = 0;  ///< version of the NCCL that its groups may choose; 0: they cannot
+
+  [[nodiscard]] std::string text() const {
+    const std::string version = nccl == 0 ? "" : kVersion + std::to_string(nccl);
+    return std::string(kHead) + backend + version + '\n';
+  }
+  static constexpr char kVersion = '\t';
+};
+
+/// Takes the head off the texts of all ranks; disagreement if one has another backend. `ours.nccl`
+/// becomes 0 if not all ranks have the same.
+Status check_heads(std::vector<std::string>& texts, Head& ours, int rank) {
+  const Head mine = ours;
   for (std::size_t r = 0; r < texts.size(); ++r) {
     const std::size_t end = texts[r].find('\n');
     if (!texts[r].starts_with(kHead) || end == std::string::npos) {
@@ -77,16 +104,40 @@ Status check_heads(std::vector<std::string>& texts, const std::string& ours, int
                                      " is not understood; do all ranks run the "
                                      "same version of tutti?");
     }
-    const std::string theirs = texts[r].substr(kHead.size(), end - kHead.size());
-    if (theirs != ours) {
+    const std::string line = texts[r].substr(0, end + 1);
+    const std::string theirs = line.substr(kHead.size(), line.find_first_of("\t\n") - kHead.size());
+    if (line != mine.text() && ours.nccl != 0) {
+      ours.nccl = 0;
+      base::log(base::Level::info, "rank " + std::to_string(rank) +
+                                       ": tensors of GPUs go to native, not to NCCL: rank " +
+                                       std::to_string(r) +
+                                       " has no NCCL of this version, no GPU or another backend");
+    }
+    if (theirs != ours.backend) {
       return Status(Errc::disagreement, "settings differ: rank " + std::to_string(rank) +
-                                            " wants the backend '" + ours + "' and rank " +
+                                            " wants the backend '" + ours.backend + "' and rank " +
                                             std::to_string(r) + " '" + base::shown(theirs) +
                                             "' (TUTTI_BACKEND); give all ranks the same");
     }
     texts[r].erase(0, end + 1);
   }
   return {};
+}
+
+/// Makes its part of a group that has chosen it.
+staged::BesideOptions beside_options(const Config& config) {
+  staged::BesideOptions beside;
+  beside.name = kNccl;
+  beside.make = [config, make = factory_of(kNccl)->make_beside](Backend* cpus,
+                                                                const std::string& group) {
+    WorldOptions options;
+    options.identity.rank = cpus->rank();
+    options.identity.size = cpus->size();
+    options.name = group;
+    options.config = config;
+    return make(cpus, options);
+  };
+  return beside;
 }
 
 }  // namespace
@@ -112,17 +163,14 @@ std::vector<std::string> available_backends() {
 
 Result<std::optional<LaunchCommand>> launch_command(std::string_view backend, int ranks) {
   if (Status status = group::check_backend(backend); !status.ok()) return status;
-  const BackendFactory factory = *factory_of(backend);
+  const BackendFactory factory = *group::find_backend(backend);
   if (!factory.launch) return std::optional<LaunchCommand>();
   Result<LaunchCommand> command = factory.launch(ranks);
   if (!command) return command.status();
   return std::optional<LaunchCommand>(std::move(*command));
 }
 
-bool is_available(std::string_view backend) noexcept {
-  const std::optional<BackendFactory> found = factory_of(backend);
-  return found && missing(*found).empty();
-}
+bool is_available(std::string_view backend) noexcept { return group::check_backend(backend).ok(); }
 
 std::string about_backend(std::string_view name) {
   const std::optional<BackendFactory> found = factory_of(name);
@@ -130,7 +178,13 @@ std::string about_backend(std::string_view name) {
 }
 
 bool keeps_promise(std::string_view backend, Promise promise) {
-  const std::optional<BackendFactory> found = factory_of(backend);
+  Result<group::Route> route = group::route_of(backend);
+  if (!route) return false;
+  if (!route->cuda.empty())
+    return keeps_promise(route->cpu, promise) && keeps_promise(route->cuda, promise);
+  if (route->agreed && cuda::has_gpu() && nccl_version() != 0 && !keeps_promise(kNccl, promise))
+    return false;
+  const std::optional<BackendFactory> found = factory_of(route->cpu);
   if (!found) return false;
   const auto row = std::ranges::find(found->promises, promise, &PromiseRow::promise);
   return row != found->promises.end() && row->kept;
@@ -144,9 +198,14 @@ bool is_initialized() noexcept { return group::worlds_alive() > 0; }
 
 namespace group {
 
-std::optional<BackendFactory> find_backend(std::string_view name) { return factory_of(name); }
+std::optional<BackendFactory> find_backend(std::string_view name) {
+  Result<Route> route = route_of(name);
+  return route ? factory_of(route->cpu) : std::nullopt;
+}
 
-Status check_backend(std::string_view name) {
+namespace {
+
+Status check_one(std::string_view name) {
   const std::optional<BackendFactory> found = factory_of(name);
   const std::string why =
       found ? missing(*found)
@@ -159,10 +218,29 @@ Status check_backend(std::string_view name) {
                                             "; available: " + list);
 }
 
+}  // namespace
+
+Status check_backend(std::string_view name) {
+  Result<Route> route = route_of(name);
+  if (!route) return route.status();
+  if (Status s = check_one(route->cpu); !s.ok() || route->cuda.empty()) return s;
+  if (Status s = check_one(route->cuda); !s.ok()) return s;
+  if (route->cpu == native::kName && factory_of(route->cuda)->make_beside) return {};
+  return Status(Errc::invalid_argument,
+                "the backend '" + base::shown(name) +
+                    "' (TUTTI_BACKEND): 'native' takes the tensors of the CPU there, and only a "
+                    "backend for GPUs ('nccl') those of cuda");
+}
+
 Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& exchange,
                                 transport::FirstLost first_lost) {
   if (Status s = check_backend(options.config.backend); !s.ok()) return s;
-  const BackendFactory factory = *factory_of(options.config.backend);
+  const Route route = route_of(options.config.backend).value();
+  const BackendFactory factory = *factory_of(route.cpu);
+  Head head{route.cuda.empty() ? factory.name : "cpu:" + route.cpu + ",cuda:" + route.cuda};
+  // Where there is no GPU, nothing is looked for.
+  const bool has_gpu = route.cuda.empty() && factory.name == native::kName && cuda::has_gpu();
+  if (has_gpu && route.agreed) head.nccl = nccl_version();
   std::shared_ptr<Store> programs;
   if (options.store) {  // keys of the program, of the backend and of the rendezvous are apart
     programs = make_prefix_store("program", options.store);
@@ -176,13 +254,12 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
     const bool first = asked++ == 0;
     const std::string name =
         first ? "worker_addresses" : "worker_addresses " + std::to_string(asked);
-    Result<std::vector<std::string>> texts =
-        exchange(name, first ? std::string(kHead) + factory.name + '\n' + mine : mine);
+    Result<std::vector<std::string>> texts = exchange(name, first ? head.text() + mine : mine);
     if (!texts) return texts;
     if (texts->size() != base::as_size(options.identity.size))
       return Status(Errc::store, "the exchange did not give the texts of all ranks");
     if (!first) return texts;
-    if (Status s = check_heads(*texts, factory.name, rank); !s.ok()) return s;
+    if (Status s = check_heads(*texts, head, rank); !s.ok()) return s;
     return texts;
   };
   Result<Backend*> backend = factory.name == native::kName
@@ -191,6 +268,17 @@ Result<ProcessGroup> make_world(WorldOptions options, const NamedExchange& excha
   if (!backend) return backend.status();
   if (*backend == nullptr)
     return Status(Errc::internal, "the backend '" + factory.name + "' made no world");
+  // Tensors of GPUs go through memory of the host, or collectives to NCCL. Where there is no GPU,
+  // calls are spared the look.
+  if (has_gpu)
+    backend = staged::StagedBackend::make(
+        *backend, options.name, cuda::driver,
+        {.on = options.config.cuda_ipc, .image = cuda::kernels::image()},
+        head.nccl == 0 ? staged::BesideOptions() : beside_options(options.config));
+  if (!route.cuda.empty()) {
+    backend = RoutedBackend::make_world(*backend, *factory_of(route.cuda), head.backend, options);
+    if (!backend) return backend.status();
+  }
   std::vector<int> globals(base::as_size(options.identity.size));
   std::iota(globals.begin(), globals.end(), 0);
   return ProcessGroup(*backend, options.name, std::move(globals), options.config.timeout,

@@ -20,6 +20,20 @@ namespace tutti::os {
 /// A clock that stands still between the timer's ticks (1-10 ms), and is read in a few ns.
 [[nodiscard]] std::chrono::nanoseconds time_of_last_tick() noexcept;
 
+/// The CPU's own counter, which runs evenly and is the same on all CPUs of a host. Its unit is not
+/// known.
+[[nodiscard]] inline std::uint64_t ticks() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  return __builtin_ia32_rdtsc();
+#elif defined(__aarch64__)
+  std::uint64_t count;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(count));
+  return count;
+#else
+  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+#endif
+}
+
 /// Tells the CPU that we spin.
 inline void relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)

@@ -11,7 +11,10 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
 #include <cstdlib>
+#include <fstream>
+#include <sstream>
 
 #include "os/system_error.hpp"
 
@@ -91,6 +94,8 @@ int place_fds(std::vector<std::pair<int, int>>& fds, int& report_fd) noexcept {
   const SpawnOptions& options = *plan.options;
   int error = 0;
   if (options.new_process_group && setpgid(0, 0) != 0) error = errno;
+  // SIGTTOU is still blocked. Without the terminal the child is in the background, and runs.
+  if (options.terminal >= 0) (void)tcsetpgrp(options.terminal, getpid());
   if (options.announce_fd >= 0) {
     const pid_t self = getpid();
     if (write(options.announce_fd, &self, sizeof self) != sizeof self) {
@@ -207,6 +212,27 @@ Result<std::optional<ExitStatus>> Process::wait(Deadline deadline) const {
   auto ready = wait_ready(pidfd_.get(), POLLIN, deadline);
   if (!ready) return ready.status();
   return peek();
+}
+
+bool Process::is_exiting() const {
+  // Field 9 of /proc/PID/stat (proc(5)); field 2 is a name in parentheses, which may hold anything.
+  constexpr unsigned kExiting = 0x4;  // PF_EXITING of the kernel
+  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return false;
+  std::istringstream rest(text.substr(name_end + 1));
+  std::string skipped;
+  for (int field = 3; field < 9; ++field) rest >> skipped;
+  unsigned flags = 0;
+  return (rest >> flags) && (flags & kExiting) != 0;
+}
+
+int Process::take_stop() const noexcept {
+  siginfo_t info{};
+  if (waitid(kWaitPidfd, static_cast<id_t>(pidfd_.get()), &info, WSTOPPED | WNOHANG) != 0) return 0;
+  return info.si_pid == 0 ? 0 : info.si_status;
 }
 
 Status Process::collect() {

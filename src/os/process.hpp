@@ -25,6 +25,9 @@ struct SpawnOptions {
   std::vector<std::pair<int, int>> fds;
   /// Makes the child the leader of a process group of its own.
   bool new_process_group = true;
+  /// The child makes its new group the foreground group of this terminal, if it controls us. After
+  /// an error the caller takes it back. -1: the child stays in the background.
+  int terminal = -1;
   /// Sent to the child when the thread that spawned it ends.
   std::optional<int> parent_death_signal;
   /// The child writes its process id (sizeof(pid_t) bytes) here before the program starts, so that
@@ -59,6 +62,11 @@ class Process {
   Result<std::optional<ExitStatus>> peek() const;
   /// Waits for its end until the deadline; then as `peek`.
   Result<std::optional<ExitStatus>> wait(Deadline deadline) const;
+  /// The kernel takes it apart: it runs nothing any more, its descriptors may be closed already,
+  /// and `wait` gets its end soon. False where the kernel does not tell.
+  [[nodiscard]] bool is_exiting() const;
+  /// The signal that has stopped it since this was asked last, or 0.
+  [[nodiscard]] int take_stop() const noexcept;
   /// Takes the ended process out of the kernel's table.
   Status collect();
 

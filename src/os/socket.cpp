@@ -27,6 +27,13 @@ bool is_local(int fd) noexcept {
   return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &length) == 0 && family == AF_UNIX;
 }
 
+/// With the name that programs look for where a port is in use.
+Status not_bound(std::string_view what, int error_number) {
+  const Status why = system_error(what, error_number);
+  if (error_number != EADDRINUSE) return why;
+  return Status(why.code(), fmt::format("{} (EADDRINUSE)", why.message()));
+}
+
 Result<Fd> bind_to(const Address& address, const std::string& what) {
   Fd fd = private_socket(address.family());
   if (!fd.valid()) return system_error(what, errno);
@@ -35,14 +42,14 @@ Result<Fd> bind_to(const Address& address, const std::string& what) {
     const int only = address.is_unspecified() ? 0 : 1;
     if (Status s = set_flag(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, only, what); !s) return s;
   }
-  if (bind(fd.get(), address.data(), address.size()) != 0) return system_error(what, errno);
+  if (bind(fd.get(), address.data(), address.size()) != 0) return not_bound(what, errno);
   return fd;
 }
 
 Result<Fd> listen_on(const Address& address, int backlog) {
   const std::string what = fmt::format("cannot listen on {}", address.to_string());
   auto fd = bind_to(address, what);
-  if (fd && listen(fd->get(), backlog) != 0) return system_error(what, errno);
+  if (fd && listen(fd->get(), backlog) != 0) return not_bound(what, errno);
   return fd;
 }
 

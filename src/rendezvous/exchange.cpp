@@ -11,6 +11,7 @@
 #include <numeric>
 #include <random>
 
+#include "base/deadline.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
 #include "os/host.hpp"
@@ -42,9 +43,7 @@ constexpr char kTable = 'T';
 constexpr char kFailure = 'E';
 constexpr int kNobody = -1;
 
-milliseconds left_until(Deadline deadline) {
-  return std::max(std::chrono::ceil<milliseconds>(deadline - Clock::now()), milliseconds::zero());
-}
+using base::left_until;
 
 // Equal on two processes that see each other under the same numbers.
 std::string process_table() {

@@ -13,10 +13,12 @@
 #include "base/forks.hpp"
 #include "base/shown.hpp"
 #include "os/address.hpp"
+#include "rendezvous/beside_agent.hpp"
 #include "rendezvous/environment.hpp"
 #include "rendezvous/url.hpp"
 #include "store/credentials.hpp"
 #include "store/job_secret.hpp"
+#include "store/part.hpp"
 #include "store/secret.hpp"
 #include "store/served.hpp"
 #include "store/tcp_store.hpp"
@@ -114,7 +116,7 @@ class RendezvousHandler {
   // The part of the store for this group; `store` is the whole one.
   void take_part_of(const std::shared_ptr<Store>& store) {
     result_.store =
-        make_prefix_store(fmt::format("{}{}", part(), result_.identity.generation), store);
+        store::make_part(fmt::format("{}{}", part(), result_.identity.generation), store);
   }
   // Connections of ranks of other job names are refused.
   Rendezvous found() {
@@ -131,7 +133,9 @@ class RendezvousHandler {
     result_.authenticated = !secret.bytes.empty();
     secret_ = std::move(secret);
   }
-  Result<Rendezvous> over_tcp(std::string host, int port, bool agent);
+  /// `agent`: a launcher serves the store. `beside`: torchrun has that port, and rank 0 one next to
+  /// it.
+  Result<Rendezvous> over_tcp(std::string host, int port, bool agent, bool beside = false);
   Result<Rendezvous> over_file(const std::string& path);
   Result<Rendezvous> over_store(const std::shared_ptr<Store>& store, const std::string& place);
   [[nodiscard]] Status failed(const Error& error) const {
@@ -224,7 +228,11 @@ Result<Rendezvous> RendezvousHandler::by_env() {
   if (Status s = settle("env://"); !s) return s;
   if (anywhere && *agent)
     return cannot_join("MASTER_ADDR is not set; with a launcher's store rank 0 needs it, too");
-  return over_tcp(*master, *port, *agent);
+  std::optional<std::string> torchrun;
+  if (variable == std::string_view("MASTER_PORT") && !settings_.master_port && !*agent)
+    torchrun = job_of_agent(environment_);
+  if (torchrun && job_.empty()) job_ = *torchrun;
+  return over_tcp(*master, *port, *agent, torchrun.has_value());
 }
 
 Result<Rendezvous> RendezvousHandler::by_tcp(const Url& url) {
@@ -283,7 +291,8 @@ Result<std::string> RendezvousHandler::local_path() const {
   return fmt::format("/tmp/tutti-job-{}-{}", ::geteuid(), name.value());
 }
 
-Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool agent) {
+Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool agent,
+                                               bool beside) {
   if (Status s = take_secret(); !s) return s;
   result_.master_addr = std::move(host);
   result_.master_port = static_cast<std::uint16_t>(port);
@@ -326,7 +335,9 @@ Result<Rendezvous> RendezvousHandler::over_tcp(std::string host, int port, bool 
       first.keys = {fmt::format("{}{}/{}", part(), result_.identity.generation, key_of_will)};
     }
     const store::JoinedStore joined =
-        store::join_tcp_store(options, secret_, &first, store::Listens::for_others);
+        beside ? join_beside_agent(options, secret_, first)
+               : store::join_tcp_store(options, secret_, &first, store::Listens::for_others);
+    if (beside) result_.master_port = joined.store->port();
     if (agent) result_.identity.generation = static_cast<std::uint64_t>(joined.answer.number);
     take_part_of(joined.store);
     result_.client = joined.client;

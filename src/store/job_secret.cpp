@@ -15,6 +15,8 @@
 namespace tutti::store {
 namespace {
 
+constexpr std::size_t kMostPath = 256;
+
 std::string_view value_of(const Lookup& lookup, const char* name) {
   const char* const value = lookup ? lookup(name) : std::getenv(name);
   return value == nullptr ? std::string_view() : value;
@@ -24,7 +26,9 @@ Status cannot_join(const std::string& why) {
   return Status(Errc::invalid_argument, "cannot join the job: " + why);
 }
 
-Result<std::vector<std::byte>> read_given(const Lookup& lookup) {
+Result<JobSecret> read_given(const Lookup& lookup) {
+  JobSecret secret{{}, std::string(kGivenSecret)};
+  Result<std::vector<std::byte>> bytes = std::vector<std::byte>();
   if (const std::string_view text = value_of(lookup, "TUTTI_SECRET_FD"); !text.empty()) {
     int fd = 0;
     const char* const end = text.data() + text.size();
@@ -33,11 +37,14 @@ Result<std::vector<std::byte>> read_given(const Lookup& lookup) {
       return cannot_join(fmt::format("TUTTI_SECRET_FD is \"{}\", which is not a whole number",
                                      base::shown(text, 64)));
     }
-    return read_secret_fd(fd);
+    bytes = read_secret_fd(fd);
+  } else if (const std::string_view path = value_of(lookup, "TUTTI_SECRET_FILE"); !path.empty()) {
+    bytes = read_secret_file(std::string(path));
+    secret.source = fmt::format("that in {}", base::shown(path, kMostPath));
   }
-  if (const std::string_view path = value_of(lookup, "TUTTI_SECRET_FILE"); !path.empty())
-    return read_secret_file(std::string(path));
-  return std::vector<std::byte>();
+  if (!bytes) return bytes.status();
+  secret.bytes = std::move(*bytes);
+  return secret;
 }
 
 Result<bool> wants_none(const Lookup& lookup) {
@@ -53,14 +60,15 @@ Result<bool> wants_none(const Lookup& lookup) {
 Result<std::optional<JobSecret>> given_secret(const Lookup& lookup,
                                               const std::optional<std::vector<std::byte>>& given,
                                               std::string_view taker) {
-  Result<std::vector<std::byte>> bytes = given ? *given : read_given(lookup);
-  if (!bytes) return bytes.status();
+  Result<JobSecret> secret =
+      given ? JobSecret{*given, std::string(kGivenSecret)} : read_given(lookup);
+  if (!secret) return secret.status();
   if (given) {
     const std::string what = fmt::format("the secret given to {}", taker);
     if (Status s = check_secret(what, given->size()); !s) return s;
   }
-  if (bytes->empty()) return std::optional<JobSecret>();
-  return std::optional(JobSecret{std::move(*bytes), std::string(kGivenSecret)});
+  if (secret->bytes.empty()) return std::optional<JobSecret>();
+  return std::optional(std::move(*secret));
 }
 
 Result<JobSecret> job_secret(const Lookup& lookup,

@@ -17,7 +17,7 @@ inline constexpr std::string_view kGivenSecret = "a given secret";
 
 struct JobSecret {
   std::vector<std::byte> bytes = {};  ///< empty: there is none, and everybody may join
-  /// For messages: the path of the user's key, or kGivenSecret.
+  /// For messages: the path of the user's key, "that in <file>", or kGivenSecret.
   std::string source = {};
 };
 

@@ -3,28 +3,27 @@
 #include <algorithm>
 #include <tutti/store.hpp>
 
+#include "base/deadline.hpp"
+#include "store/part.hpp"
 #include "store/served.hpp"
 
 namespace tutti {
 namespace store {
 namespace {
 
-using std::chrono::milliseconds;
-
-milliseconds left_until(Store::Clock::time_point deadline) {
-  const auto left = std::chrono::ceil<milliseconds>(deadline - Store::Clock::now());
-  return std::max(left, milliseconds::zero());
-}
+using base::left_until;
 
 class PrefixStore final : public Store {
  public:
-  PrefixStore(std::string prefix, std::shared_ptr<Store> inner)
-      : prefix_(std::move(prefix) + "/"), inner_(std::move(inner)) {
+  /// `shown`: messages name the prefix, too.
+  PrefixStore(std::string prefix, std::shared_ptr<Store> inner, bool shown)
+      : prefix_(std::move(prefix) + "/"), inner_(std::move(inner)), shown_(shown) {
     set_timeout(inner_->timeout());
   }
 
   [[nodiscard]] bool authenticated() const noexcept override { return inner_->authenticated(); }
   [[nodiscard]] std::string describe() const override {
+    if (!shown_) return inner_->describe();
     return fmt::format("{} (under \"{}\")", inner_->describe(), prefix_);
   }
   [[nodiscard]] std::shared_ptr<const Served> served() const override {
@@ -104,14 +103,20 @@ class PrefixStore final : public Store {
 
   std::string prefix_;
   std::shared_ptr<Store> inner_;
+  bool shown_;
 };
 
 }  // namespace
+
+std::shared_ptr<Store> make_part(std::string prefix, std::shared_ptr<Store> store) {
+  return std::make_shared<PrefixStore>(std::move(prefix), std::move(store), false);
+}
+
 }  // namespace store
 
 std::shared_ptr<Store> make_prefix_store(std::string prefix, std::shared_ptr<Store> store) {
   if (!store) raise(Status(Errc::invalid_argument, "a prefix store needs a store beneath it"));
-  return std::make_shared<store::PrefixStore>(std::move(prefix), std::move(store));
+  return std::make_shared<store::PrefixStore>(std::move(prefix), std::move(store), true);
 }
 
 }  // namespace tutti

@@ -125,6 +125,29 @@ std::unique_lock<std::mutex> lock_until(std::mutex& mutex, os::Deadline deadline
 
 }  // namespace
 
+Status TcpClient::probe(const Target& target, const secure::Party& mine, os::Deadline deadline) {
+  auto addresses = os::resolve_until(target.host, target.port, deadline, target.lookup);
+  if (!addresses) return addresses.status();
+  secure::Nonce nonce;
+  if (Status s = secure::random_bytes(nonce); !s) return s;
+  Status last;
+  for (const os::Address& address : *addresses) {
+    auto connected = os::connect_tcp(address, deadline);
+    if (!connected) {
+      last = connected.status();
+      continue;
+    }
+    secure::Stream stream(std::move(*connected));
+    secure::Handshake handshake = secure::Handshake::dialler(mine, 0, nonce);
+    last = take_turn(stream, handshake, deadline);
+    if (last && handshake.state() == secure::Handshake::State::failed)
+      last = Status(Errc::refused, fmt::format("cannot use the store at {}: {}",
+                                               address.to_string(), handshake.failure().message()));
+    if (last) return last;
+  }
+  return last;
+}
+
 Result<std::unique_ptr<TcpClient>> TcpClient::connect(const Target& target,
                                                       const secure::Party& mine,
                                                       os::Deadline deadline, const Request* first) {

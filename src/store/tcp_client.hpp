@@ -42,6 +42,9 @@ class TcpClient {
   static Result<std::unique_ptr<TcpClient>> connect(const Target& target, const secure::Party& mine,
                                                     os::Deadline deadline,
                                                     const Request* first = nullptr);
+  /// Asks once whether the server there is the one that `mine` looks for, and is not known to it
+  /// afterwards. Errc::refused: it is another one.
+  static Status probe(const Target& target, const secure::Party& mine, os::Deadline deadline);
   /// Of the request that was given to `connect`; called once.
   Response first_answer(os::Deadline deadline);
 

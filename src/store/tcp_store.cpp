@@ -145,6 +145,13 @@ os::Address listening_address(std::string_view host, std::uint16_t port) {
   return address;
 }
 
+Status probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
+                       std::chrono::milliseconds timeout) {
+  return TcpClient::probe({options.host, options.port, options.link_timeout, {}},
+                          store_party(identity_of(options, secret), options.encrypt, secret.source),
+                          base::deadline_after(Store::Clock::now(), timeout));
+}
+
 JoinedStore join_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
                            const Request* first, Listens listens) {
   if (options.timeout < std::chrono::milliseconds::zero() ||

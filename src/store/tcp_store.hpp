@@ -33,6 +33,11 @@ enum class Listens : unsigned char {
   for_others,  ///< as `listening_address` says
 };
 
+/// Whether the store of these options serves at its host and port now. Errc::refused: another one
+/// does.
+Status probe_tcp_store(const TcpStoreOptions& options, const JobSecret& secret,
+                       std::chrono::milliseconds timeout);
+
 /// As `make_tcp_store`, with this secret whatever the options say, and a first request (may be
 /// null; must have passed `check_request`) that the server has carried out by the time it knows us
 /// at all: a will that is left by then covers the whole time. Throws as `make_tcp_store`, also if

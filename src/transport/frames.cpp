@@ -5,6 +5,7 @@ namespace {
 
 constexpr std::uint8_t kEagerFlag = 1;    // of data
 constexpr std::uint8_t kGivenUpFlag = 2;  // of a pong
+constexpr std::uint8_t kDoingFlag = 4;    // of a ping and its pong
 
 FrameHeader head(FrameType type, std::uint64_t group, std::uint64_t seq) noexcept {
   FrameHeader header;
@@ -91,23 +92,28 @@ AbortFrame decode<AbortFrame>(const FrameHeader& header) noexcept {
 
 FrameHeader encode(const PingFrame& frame) noexcept {
   FrameHeader header = head(FrameType::ping, frame.group, frame.seq);
+  header.flags = frame.asks_doing ? kDoingFlag : std::uint8_t{0};
   header.fingerprint = frame.fingerprint;
   put_call(header, frame.call);
   return header;
 }
 template <>
 PingFrame decode<PingFrame>(const FrameHeader& header) noexcept {
-  return {header.group, header.seq, header.fingerprint, call_of(header)};
+  return {header.group, header.seq, header.fingerprint, call_of(header),
+          (header.flags & kDoingFlag) != 0};
 }
 
 FrameHeader encode(const PongFrame& frame) noexcept {
   FrameHeader header = head(FrameType::pong, frame.group, frame.last_seq);
-  header.flags = frame.given_up ? kGivenUpFlag : std::uint8_t{0};
+  header.flags = static_cast<std::uint8_t>((frame.given_up ? kGivenUpFlag : 0) |
+                                           (frame.tells_doing ? kDoingFlag : 0));
+  header.offset = frame.passed;
   return header;
 }
 template <>
 PongFrame decode<PongFrame>(const FrameHeader& header) noexcept {
-  return {header.group, header.seq, (header.flags & kGivenUpFlag) != 0};
+  return {header.group, header.seq, (header.flags & kGivenUpFlag) != 0, header.offset,
+          (header.flags & kDoingFlag) != 0};
 }
 
 FrameHeader encode(const TokenFrame& frame) noexcept {

@@ -57,14 +57,20 @@ struct PingFrame {
   std::uint64_t seq = 0;
   std::uint64_t fingerprint = 0;
   CallWords call{};
+  bool asks_doing = false;  ///< the answer is to tell what the receiver is doing
 };
 
+/// Payload, where it was asked: what the sender has under way, in words; empty: nothing.
 struct PongFrame {
   std::uint64_t group = 0;
   std::uint64_t last_seq = 0;  ///< of the last call of its sender; 0: it does not know the group
   /// The sender has destroyed the group, and all that it had to say in it lies before this frame.
   bool given_up = false;
+  std::uint64_t passed = 0;  ///< the sender is through with every operation up to this one
+  bool tells_doing = false;
 };
+/// Longest payload of a pong.
+inline constexpr std::size_t kMostDoing = 512;
 
 /// Strict agreement: the sender, and all that it has heard of, make this call.
 struct TokenFrame {

@@ -1,18 +1,28 @@
 // Misuses of the public face that the compiler must refuse, each with a message that says why.
 //
-// const_target: NumberRange
-// const_elements: NumberRange
-// temporary_vector: NumberRange
-// const_received: MovableRange
-// temporary_sent: ReadableRange
+// scalar: use std::span(&x, 1)
+// one_object: use std::span(&x, 1)
+// bits: std::vector<bool> keeps bits
+// pointer: use std::span(pointer, count)
+// pointer_and_count: use std::span(pointer, count)
+// sent_pointer_and_count: use std::span(pointer, count)
+// gathered_pointers_and_counts: use std::span(pointer, count)
+// const_target: its elements are const
+// const_elements: its elements are const
+// const_output: its elements are const
+// temporary_vector: give it a name first
+// const_received: its elements are const
+// temporary_sent: give it a name first
+// temporary_in_batch: give it a name first
 // dropped_isend: nodiscard
-// no_number: NumberRange
-// not_trivial: MovableRange
-// not_contiguous: MovableRange
+// no_number: only numbers can be combined
+// not_trivial: not trivially copyable
+// not_contiguous: contiguous range
 // misspelt_option: tiemout
 // option_of_another_operation: root
 // dropped_work: nodiscard
 // copied_work: deleted
+// op_on_an_aligned_type: aligned to more than 64 bytes
 
 #include <chrono>
 #include <list>
@@ -27,6 +37,10 @@ struct Point {
   int y;
 };
 
+struct alignas(64) Line {
+  float values[16];
+};
+
 // What is right, in all the forms that a user may write.
 void allowed(tutti::ProcessGroup& world, std::vector<float>& values, std::vector<Point>& points) {
   using namespace std::chrono_literals;
@@ -35,6 +49,16 @@ void allowed(tutti::ProcessGroup& world, std::vector<float>& values, std::vector
   world.all_reduce(array, {.op = tutti::ReduceOp::max, .timeout = 1s}).wait();
   world.all_reduce(std::span(values).first(1)).wait();  // a temporary, but it owns nothing
   world.broadcast(points, {.root = 1}).wait();
+  float one = 0;
+  world.all_reduce(std::span(&one, 1)).wait();
+  world.send(array, 1);  // to rank 1, and no pointer and count
+  std::vector<Line> lines(1);
+  world.all_reduce(lines, tutti::UserOp::of<Line>("first", [](Line a, Line) { return a; })).wait();
+  tutti::TensorView view = tutti::view_of(values);
+  world.all_reduce(view).wait();
+  std::vector<tutti::TensorView> blocks(4, view);
+  world.all_gather(blocks, view).wait();
+  world.broadcast({values.data(), tutti::DType::float32, values.size()}).wait();
   const std::vector<float>& constant = values;
   world.send(constant, 1, {.tag = 3});
   world.isend(std::span<const Point>(points), 1).wait();
@@ -44,6 +68,49 @@ void allowed(tutti::ProcessGroup& world, std::vector<float>& values, std::vector
   tutti::Work work = world.barrier();
   work.wait();
 }
+
+#ifdef TUTTI_CASE_scalar
+void misuse(tutti::ProcessGroup& world, float loss) { world.all_reduce(loss).wait(); }
+#endif
+
+#ifdef TUTTI_CASE_one_object
+void misuse(tutti::ProcessGroup& world, Point& point) { world.broadcast(point).wait(); }
+#endif
+
+#ifdef TUTTI_CASE_bits
+void misuse(tutti::ProcessGroup& world, std::vector<bool>& flags) { world.broadcast(flags).wait(); }
+#endif
+
+#ifdef TUTTI_CASE_pointer
+void misuse(tutti::ProcessGroup& world, float* values) { world.all_reduce(values).wait(); }
+#endif
+
+#ifdef TUTTI_CASE_pointer_and_count
+void misuse(tutti::ProcessGroup& world, float* values) { world.all_reduce(values, 4).wait(); }
+#endif
+
+#ifdef TUTTI_CASE_sent_pointer_and_count
+void misuse(tutti::ProcessGroup& world, const float* values) { world.send(values, 4, 1); }
+#endif
+
+#ifdef TUTTI_CASE_gathered_pointers_and_counts
+void misuse(tutti::ProcessGroup& world, float* all, const float* own) {
+  world.all_gather(all, 4, own, 1).wait();
+}
+#endif
+
+#ifdef TUTTI_CASE_const_output
+void misuse(tutti::ProcessGroup& world, const std::vector<float>& all, std::vector<float>& own) {
+  world.all_gather(all, own).wait();
+}
+#endif
+
+#ifdef TUTTI_CASE_temporary_in_batch
+void misuse(tutti::ProcessGroup& world) {
+  (void)world.size();
+  (void)tutti::P2POp::isend(std::vector<float>(4), 0);
+}
+#endif
 
 #ifdef TUTTI_CASE_const_target
 void misuse(tutti::ProcessGroup& world, const std::vector<float>& values) {
@@ -111,4 +178,13 @@ void misuse(tutti::ProcessGroup& world, std::vector<float>& values) { world.all_
 
 #ifdef TUTTI_CASE_copied_work
 void misuse(tutti::Work& work) { const tutti::Work second = work; }
+#endif
+
+#ifdef TUTTI_CASE_op_on_an_aligned_type
+struct alignas(128) Wide {
+  float values[32];
+};
+void misuse(tutti::ProcessGroup& world, std::vector<Wide>& wide) {
+  world.all_reduce(wide, tutti::UserOp::of<Wide>("first", [](Wide a, Wide) { return a; })).wait();
+}
 #endif

@@ -1,4 +1,4 @@
-# cmake -D HOW=find_package|add_subdirectory -D SOURCE=... -D BINARY=... -D WORK=... -P run.cmake
+# cmake -D HOW=find_package|pkg_config|add_subdirectory -D SOURCE=... -D BINARY=... -D WORK=... -P run.cmake
 #
 # Builds and runs the consumer project in WORK, from an install of BINARY or from SOURCE.
 
@@ -8,6 +8,22 @@ file(MAKE_DIRECTORY "${WORK}")
 function(step)
   execute_process(COMMAND ${ARGV} COMMAND_ECHO STDOUT COMMAND_ERROR_IS_FATAL ANY)
 endfunction()
+
+if(HOW STREQUAL "pkg_config")
+  # Moved after it was installed: the file says where it lies.
+  step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/first")
+  file(RENAME "${WORK}/first" "${WORK}/prefix")
+  file(GLOB_RECURSE found "${WORK}/prefix/*/tutti.pc")
+  cmake_path(GET found PARENT_PATH folder)
+  find_program(pkg_config NAMES pkg-config pkgconf REQUIRED)
+  set(ENV{PKG_CONFIG_PATH} "${folder}:$ENV{PKG_CONFIG_PATH}")
+  execute_process(COMMAND "${pkg_config}" --cflags --libs "tutti >= 0.1" OUTPUT_VARIABLE flags
+                  OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+  separate_arguments(all UNIX_COMMAND "-std=c++20 ${FLAGS} ${SOURCE}/tests/consumer/project/main.cpp ${flags}")
+  step("${COMPILER}" ${all} -o "${WORK}/consumer")
+  step("${WORK}/consumer")
+  return()
+endif()
 
 if(HOW STREQUAL "find_package")
   step("${CMAKE_COMMAND}" --install "${BINARY}" --prefix "${WORK}/prefix")

@@ -201,7 +201,7 @@ TEST_P(Processes, MakeNoneAfterWarmUp) {
   options.environment.push_back("TUTTI_TIMEOUT=60");
   auto workers = start_job(options);
   for (Worker& worker : workers) {
-    const auto status = worker.wait(in(60));
+    const auto status = worker.wait(in(150));
     ASSERT_TRUE(status);
     ASSERT_TRUE(status->success()) << status->shell_code();
     const auto counted = worker.hear("counted", in(0));

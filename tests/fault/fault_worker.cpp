@@ -222,6 +222,39 @@ void peace(tutti::ProcessGroup& world, bool needed) {
   if (needed) world.barrier().wait();
 }
 
+/// Rank 1 is killed while the others wait for it.
+void die(tutti::ProcessGroup& world) {
+  for (int turn = 0; turn < 3; ++turn) world.barrier().wait();
+  if (world.rank() == 1) std::raise(SIGKILL);
+  world.barrier().wait();
+}
+
+/// Rank 1 does not come to what the others wait in, until it is sent SIGUSR1: it computes, or is in
+/// an operation of another group, which has no end. Warnings of the log are told.
+void stalled(tutti::ProcessGroup& world, const std::string& what) {
+  tutti::set_log_sink([](tutti::LogLevel level, std::string_view text) {
+    if (level >= tutti::LogLevel::warning) say("warned", "%s", std::string(text).c_str());
+  });
+  auto pair = world.new_group(std::vector<int>{1, 2});
+  std::vector<int> one{1};
+  world.barrier().wait();
+  say("there");
+  if (world.rank() == 1 && what == "elsewhere") pair->barrier().wait();
+  if (world.rank() == 1) {
+    const sigset_t awaited = signals_from_the_test();
+    int signal = 0;
+    sigwait(&awaited, &signal);
+  }
+  if (what == "queue") {
+    for (int i = 0; i < 10; ++i) world.broadcast(one, {.root = 0}).wait();
+  } else if (what == "receive") {
+    if (world.rank() == 0) world.recv(one, 1);
+    if (world.rank() == 1) world.send(one, 0);
+  } else {
+    world.barrier().wait();
+  }
+}
+
 /// All but one rank, which is killed meanwhile, wait for each other.
 void monitored(tutti::ProcessGroup& world, int absent) {
   world.barrier().wait();
@@ -375,6 +408,10 @@ int run_mode(tutti::ProcessGroup& world, const std::string& mode, const std::str
     disagree(world, first, std::stoul(second));
   else if (mode == "peace")
     peace(world, first == "needed");
+  else if (mode == "die")
+    die(world);
+  else if (mode == "stalled")
+    stalled(world, first);
   else if (mode == "monitored")
     monitored(world, std::stoi(first));
   else if (mode == "idle")
@@ -400,7 +437,7 @@ int run(int argc, char** argv) {
     again();
     return 0;
   }
-  if (mode == "late" || mode == "link" || mode == "exit_while_ending" ||
+  if (mode == "late" || mode == "link" || mode == "stalled" || mode == "exit_while_ending" ||
       mode.ends_with("_until_told")) {  // in all threads: a signal that comes early waits
     const sigset_t awaited = signals_from_the_test();
     ::pthread_sigmask(SIG_BLOCK, &awaited, nullptr);

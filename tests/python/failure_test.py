@@ -135,3 +135,80 @@ def test_a_forked_child_is_told_and_disturbs_nobody(tmp_path):
         early.wait()
         world.barrier()
     """, 2, tmp_path)
+
+
+def test_a_stall_is_told_through_logging_by_one_rank(tmp_path):
+    ranks.run("""
+        import logging
+        import threading
+
+        told = threading.Event()
+        lines = []
+
+        class Sink(logging.Handler):
+            def emit(self, record):
+                lines.append((record.levelno, record.getMessage()))
+                told.set()
+
+        logging.getLogger("tutti").addHandler(Sink())
+        tutti.log.install()
+        config = tutti.Config.from_environment()
+        config.stall_warning = 0.2
+        world = tutti.init_process_group(timeout=50, config=config)
+        if RANK == 1:
+            await_told("told")
+        work = world.barrier(async_op=True)
+        if RANK == 0:
+            assert told.wait(40)
+            tell("told")
+        work.wait()
+        if RANK == 0:
+            level, text = lines[0]
+            assert level == logging.WARNING and "barrier() has waited for" in text and ": rank 1 on " in text, text
+        else:
+            assert not lines, lines
+    """, 3, tmp_path, init=False)
+
+
+def test_a_job_is_told_once_and_so_is_each_group(tmp_path):
+    ranks.run("""
+        import logging
+        lines = []
+
+        class Sink(logging.Handler):
+            def emit(self, record):
+                lines.append(f"{record.levelname} {record.getMessage()}")
+
+        os.environ["TUTTI_LOG_LEVEL"] = "info"
+        logging.getLogger("tutti").addHandler(Sink())
+        tutti.log.install()
+        world = tutti.init_process_group(timeout=50)
+        group = world.new_group([1, 2])
+        world.barrier()
+
+        wanted = [("INFO tutti " + tutti.__version__ + ": 3 ranks on 1 host (",
+                   "INFO group 'world' of 3 ranks (0-2) by shared memory, timeout 50 s"),
+                  ("INFO group 'world[1,2]' of 2 ranks (1-2) by shared memory, timeout 50 s",), ()][RANK]
+        end = time.monotonic() + 40
+        while len(lines) < len(wanted) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert len(lines) == len(wanted), lines
+        assert all(line.startswith(begin) for line, begin in zip(lines, wanted)), lines
+    """, 3, tmp_path, init=False)
+
+
+def test_an_environment_that_asks_for_more_is_heard_without_a_handler(tmp_path):
+    ranks.run("""
+        import io
+        os.environ["TUTTI_LOG_LEVEL"] = "info"
+        sys.stderr, written = io.StringIO(), sys.stderr
+        import tutti.distributed as dist
+        dist.init_process_group()
+        end = time.monotonic() + 40
+        while "group 'world'" not in sys.stderr.getvalue() and time.monotonic() < end:
+            time.sleep(0.01)
+        sys.stderr, written = written, sys.stderr.getvalue()
+        dist.destroy_process_group()
+        assert written.startswith("tutti: INFO: tutti "), written
+        assert "\\ntutti: INFO: group 'world' of 1 rank (0), timeout " in written, written
+    """, 1, tmp_path, init=False)

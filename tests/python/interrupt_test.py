@@ -116,3 +116,35 @@ def test_a_handler_that_returns_interrupts_nothing(tmp_path):
         job.interrupt(1)
         (tmp_path / "signalled").touch()
         job.finish()
+
+
+def test_ends_the_wait_for_an_executor_that_runs_nothing(tmp_path):
+    with ranks.Job(f"""
+        import weakref
+        class Idle:
+            def submit(self, run):
+                kept.append(run)
+                say("submitted")
+
+        kept, executor = [], Idle()
+        def blocking():
+            world._all_reduce_by(np.ones(4), name="op", block=1, combine=print, executor=executor)
+        if RANK == 0:{INTERRUPTED.replace(chr(10), chr(10) + "    ")}
+            assert world.health().code == "interrupted"
+            kept.clear()
+            # The progress thread tells of the operation's end; the next call drops what it kept.
+            seen = weakref.ref(executor)
+            del executor
+            while seen() is not None:
+                time.sleep(0.001)
+                try:
+                    world.barrier()
+                except tutti.BackendError:
+                    pass
+        else:
+            world._all_reduce_by(np.ones(4), name="op", block=1, combine=lambda a, b: None)
+    """, 2, tmp_path) as job:
+        job.await_said(0, "submitted")
+        job.await_asleep(0)
+        soon = job.interrupt(0)
+        assert interrupted_at(job.finish()[0]) < soon

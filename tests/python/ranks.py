@@ -2,6 +2,7 @@
 module again and again (`Crew`)."""
 
 import base64
+import importlib.util
 import itertools
 import os
 import pathlib
@@ -15,7 +16,16 @@ import textwrap
 import time
 
 LIMIT = 60.0  # seconds for a whole job
+NO_TORCH = "torch is not installed (./dev deps torch)"
 SOON = 0.5  # seconds from Ctrl-C to the exception, beyond what a process takes that only waits for it
+
+
+
+def has_torch():
+    """True if torch can be imported, which takes seconds. The repository has a folder of that name."""
+    found = importlib.util.find_spec("torch")
+    return found is not None and found.origin is not None
+
 
 PRELUDE = """
 import os, signal, sys, time
@@ -158,7 +168,8 @@ class Job:
                 raise AssertionError(f"rank {rank} did not end in {LIMIT} s") from None
             status = (expect or {}).get(rank, 0)
             assert process.returncode == status, f"rank {rank}: {process.returncode}\n{problem.decode()}"
-            assert leaks or b"nanobind" not in problem, problem.decode()  # it tells of leaks there
+            # It tells of leaks there.
+            assert leaks or b"nanobind" not in problem, f"rank {rank}: {problem.decode()}"
             said.append((self.heard[rank] + out).decode())
         return said
 

@@ -90,6 +90,11 @@ class CheckDocs(PlantedTree):
         self.plant_python(clean)
         self.plant("python/tutti/_thing.pyi", '"A module."\n\ndef grow() -> None: ...\n')
         self.assert_fault("check_docs", "_thing.pyi:3: grow has no docstring")
+        first, more = "@overload\ndef grow(by: int) -> int:{}\n", "@overload\ndef grow(by: str) -> str: ...\n"
+        self.plant("python/tutti/_thing.pyi", '"A module."\n' + first.format(' "Grow."') + more)
+        self.assert_clean("check_docs")
+        self.plant("python/tutti/_thing.pyi", '"A module."\n' + first.format(" ...") + more)
+        self.assert_fault("check_docs", "_thing.pyi:3: grow has no docstring")
 
     def test_environment_variable_must_be_listed(self):
         self.plant("src/base/a.cpp", 'auto value = text("TUTTI_SPEED");\n')
@@ -136,15 +141,23 @@ class CheckDocs(PlantedTree):
         self.plant("src/engine/engine.cpp", 'std::getenv("TUTTI_SPEED");\n')
         self.assert_fault("check_docs", "engine.cpp: reads TUTTI_SPEED; settings are fields")
 
-    def plant_promises(self, kept="true", mpi="speed", test="unit/speed_test.cpp IsHigh", page="yes: always"):
+    def plant_promises(self, kept="true", mpi="speed", test="unit/speed_test.cpp IsHigh", page="yes: always",
+                       lacks="", on_nccl="yes"):
         self.plant("include/tutti/promises.hpp",
                    "/// Promises.\nenum class Promise {\n  /// It is\n  /// fast.\n  speed,\n};\n")
-        for backend, name in (("native", "speed"), ("mpi", mpi)):
+        self.plant_kinds()
+        for backend, name in (("native", "speed"), ("mpi", mpi), ("nccl", "speed")):
+            takes = "DeviceType::cuda" if backend == "nccl" else "DeviceType::cpu"
             self.plant(f"src/backend/{backend}/promises.hpp",
+                       f'kTakes[] = {{{takes}}};\n' + f"kLacks[] = {{{lacks}}};\n" * (backend == "nccl") +
                        f'rows[] = {{{{Promise::{name}, {kept}, "al" "ways",\n "{test}"}}}};\n')
         self.plant("tests/unit/speed_test.cpp", "TEST(Speed, IsHigh)\n")
-        self.plant("docs/backends.md", "<!-- The table: tools/promises.py --write -->\n\n| promise | on mpi | test |\n"
-                   f"|---|---|---|\n| It is fast | {page} | `IsHigh` |\n\n<!-- The end of the table. -->\n")
+        self.plant("docs/backends.md", "<!-- The table of operations: tools/promises.py --write -->\n\n"
+                   "| operation | native, CPU | native, GPU | mpi, CPU | mpi, GPU | nccl, CPU | nccl, GPU |\n"
+                   "|---|---|---|---|---|---|---|\n| `barrier` | yes | yes | yes | yes | yes | yes |\n"
+                   f"| `scatter` | yes | - | yes | - | - | {on_nccl} |\n\n<!-- The end of the table. -->\n"
+                   "<!-- The table: tools/promises.py --write -->\n\n| promise | on mpi | on nccl | test |\n"
+                   f"|---|---|---|---|\n| It is fast | {page} | {page} | `IsHigh` |\n\n<!-- The end of the table. -->\n")
 
     def plant_kinds(self, number=1, row='{"scatter", Layout::scatter, false, true, On::root}',
                     page="kind, root, dtype, number of elements of a block", output="its block"):
@@ -194,6 +207,10 @@ class CheckDocs(PlantedTree):
         self.assert_clean("check_docs")
         self.plant_promises(kept="false")
         self.assert_fault("check_docs", "docs/backends.md: its table is not what the backend declares")
+        self.plant_promises(lacks="Kind::scatter")
+        self.assert_fault("check_docs", "docs/backends.md: its table is not what the backend declares")
+        self.plant_promises(lacks="Kind::scatter", on_nccl="-")
+        self.assert_clean("check_docs")
         self.plant_promises(mpi="haste")
         self.assert_fault("check_docs", "src/backend/mpi/promises.hpp: its rows are not those of Promise")
         self.plant_promises(test="unit/speed_test.cpp IsLow")

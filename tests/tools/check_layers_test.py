@@ -58,7 +58,7 @@ class CheckLayers(PlantedTree):
 
     def test_folder_without_a_row_is_a_fault(self):
         self.plant("src/attic/a.cpp", "\n")
-        self.assert_fault("check_layers", "is no room")
+        self.assert_fault("check_layers", "is no module")
 
     def test_foreign_headers_stay_where_they_belong(self):
         self.plant("src/transport/a.cpp", "#include <openssl/evp.h>\n")

@@ -1,8 +1,16 @@
+import re
 import subprocess
 import sys
 import unittest
 
 from planted import ROOT, PlantedTree
+
+sys.path.insert(0, str(ROOT / "tools"))
+
+import allowed_skips  # noqa: E402
+
+# Each is a failure where all tests run: what the text names is installed then, or it is the program of a test.
+NEVER_ALLOWED = r"\./dev deps python|\./dev test python|^cloudpickle|^tqdm|^ml_dtypes|^not today$|not all run$|^since torch 2\.14"
 
 GTEST = """<testsuites><testsuite name="Suite">
 <testcase name="Passes" status="run" result="completed"/>
@@ -66,6 +74,7 @@ class CountTests(PlantedTree):
         self.count(self.root)
         self.assertIn("Suite.Fails\n    one is not two\n", self.printed)
         self.assertIn(": b\n    first\n    killed by 11\n", self.printed)
+        self.assertLess(self.printed.index("slowest tests"), self.printed.index("Suite.Fails"))
 
     def test_crash_after_the_last_case_is_a_failure(self):
         self.plant_ctest(("a", "fail", "<failure/>"))
@@ -165,6 +174,26 @@ class CountTests(PlantedTree):
         self.plant_ctest()
         self.plant("pytest.xml", "<testsuite><testcase name='x'/></testsuite>")
         self.assertEqual(self.count(self.root, self.root / "pytest.xml"), (1, "1 passed, 1 failed"))
+
+
+class Reasons(unittest.TestCase):
+    def test_those_in_the_tests_are_listed(self):
+        calls = (r'pytest\.skip\(f?"([^"]*)"', r'reason=f?"([^"]*)"', r'GTEST_SKIP\(\) << "([^"]*)"', r'kNoNamespaces =\s*"([^"]*)"',
+                 r'kNeedsRoot\[\] =\s*"([^"]*)"', r'NO_TORCH = "([^"]*)"')
+        known = [entry.reason for entry in allowed_skips.AllowedSkips().entries]
+        found, unlisted = 0, []
+        for path in sorted((ROOT / "tests").rglob("*_test.*")) + sorted((ROOT / "tests").rglob("*.hpp")) + [
+                ROOT / "tests/python/ranks.py"]:
+            if path.suffix not in (".py", ".cpp", ".hpp") or path.name in ("plugin_test.py", "count_tests_test.py"):
+                continue
+            for reason in re.findall("|".join(calls), path.read_text(encoding="utf-8")):
+                text = "".join(reason)
+                found += 1
+                if not re.search(NEVER_ALLOWED, text) and not any(
+                        pattern.search(text) or pattern.pattern.startswith(text.strip()) for pattern in known):
+                    unlisted.append(f"{path.relative_to(ROOT)}: {text}")
+        self.assertGreater(found, 40)
+        self.assertEqual(unlisted, [])
 
 
 if __name__ == "__main__":

@@ -21,6 +21,10 @@ class Lint(PlantedTree):
         self.plant("src/base/a.cpp", "\n" * 501)
         self.assert_fault("lint", "src/base/a.cpp: 501 lines, at most 500")
 
+    def test_long_stubs(self):
+        self.plant("python/a.pyi", "\n" * 501)
+        self.assert_fault("lint", "python/a.pyi: 501 lines, at most 500")
+
     def test_path_of_one_machine(self):
         self.plant("docs/a.md", "in /ro" + "ot/build\n")
         self.assert_fault("lint", "docs/a.md:1: a path of one machine")

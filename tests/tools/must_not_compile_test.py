@@ -9,6 +9,7 @@ SOURCE = """
 // too_small: four bytes at least
 // harmless: anything
 // other_reason: text that the compiler never says
+// in_a_crowd: read this
 #ifdef TUTTI_CASE_too_small
 static_assert(sizeof(char) >= 4, "four" " bytes at least");
 #endif
@@ -17,6 +18,10 @@ int b = 1;
 #endif
 #ifdef TUTTI_CASE_other_reason
 int c = ;
+#endif
+#ifdef TUTTI_CASE_in_a_crowd
+static_assert(sizeof(char) >= 4, "read" " this");
+int e = "one" + "other";
 #endif
 """
 
@@ -42,6 +47,11 @@ class MustNotCompile(PlantedTree):
         done = self.check("other_reason")
         self.assertEqual(done.returncode, 1)
         self.assertIn("refused, but not with", done.stdout)
+
+    def test_an_assertion_among_other_errors(self):
+        done = self.check("in_a_crowd")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("refused with other errors beside the assertion", done.stdout)
 
     def test_source_that_never_compiles(self):
         done = self.check("too_small", source=SOURCE + "int d = ;\n")

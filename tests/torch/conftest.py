@@ -4,6 +4,10 @@ import os
 
 import pytest
 
+# There tuttirun puts tags before lines.
+os.environ.pop("CI", None)
+
+
 @pytest.fixture(autouse=True, scope="session")
 def own_home(tmp_path_factory):
     """The key that the first job makes is not the developer's."""

@@ -33,7 +33,7 @@ def body_bad_calls():
     for wrong, kind, text in [
         (lambda: dist.all_reduce(one, op=dist.ReduceOp.BAND), ValueError, "BAND of float32 has no meaning"),
         (lambda: group.allreduce([torch.ones(2, dtype=torch.complex32)]), TypeError, "cannot be combined"),
-        (lambda: group.allreduce([one.to("meta")]), ValueError, "the tensor is on meta, and this backend takes CPU"),
+        (lambda: group.allreduce([one.to("meta")]), ValueError, "and this backend takes tensors of the CPU and of NVIDIA GPUs"),
         (lambda: group.allreduce([one, two]), ValueError, "all_reduce: one tensor is wanted, 2 are given"),
         (lambda: group.allgather([[one]], [one]), ValueError, "it must have one for each of the 2 ranks"),
         (lambda: dist.all_gather([two, two], one), ValueError, "all_gather"),

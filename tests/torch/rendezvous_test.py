@@ -66,10 +66,10 @@ def test_takes_the_names_that_torch_has(name):
     run(body_backend, 2, name)
 
 
-def test_is_registered_for_cpu_and_not_its_default():
+def test_is_registered_for_cpu_and_cuda_and_not_their_default():
     assert dist.Backend("tutti") == "tutti" == dist.Backend.TUTTI
     assert dist.is_backend_available("tutti")
-    assert dist.Backend.backend_capability["tutti"] == ["cpu"]
+    assert dist.Backend.backend_capability["tutti"] == ["cpu", "cuda"]
     assert dist.get_default_backend_for_device("cpu") == "gloo"
 
 

@@ -47,3 +47,12 @@ long_python_tests() {
     python3 tools/run_with_stacks.py --timeout $limit_long_python -- \
       "$venv/bin/python" -m pytest -q "${python_workers[@]}" tests/python
 }
+
+# As README says, in an environment that has nothing yet: `pip install . numpy`, then its program.
+pip_install_check() {
+  local fresh=build/fresh-venv
+  rm -rf "$fresh"
+  python3 -m venv "$fresh" && "$fresh/bin/pip" install "${quiet_pip[@]}" -q . numpy &&
+    sed -n '/^```python$/,/^```$/p' README.md | sed '/^```/d' >build/program.py &&
+    (cd build && PATH="$root/$fresh/bin:$PATH" timeout 60 tuttirun --nproc-per-node 4 program.py)
+}

@@ -13,7 +13,7 @@ torch_build() {
 torch_wheel() {
   local log=$root/build/torch.log
   rm -f build/wheels/tutti_torch-*.whl
-  build dev tutti tuttirun tutti_cli &&
+  build dev tutti tutti_c tuttirun tutti_cli tutti_bench_tutti tutti_backend_mpi tutti_backend_nccl &&
     cmake --install build/dev --prefix build/torch/prefix >"$log" &&
     CXX=${CXX:-c++} "$venv/bin/pip" wheel ./torch "${quiet_pip[@]}" -v \
       --no-build-isolation --no-deps -w build/wheels --config-settings=cmake.define.TUTTI_WERROR=ON \
@@ -41,7 +41,7 @@ torch_cpp_build() {
 # only objects of Python need.
 torch_cpp_tsan() {
   say "the library for LibTorch under tsan"
-  build tsan tutti tuttirun tutti_cli &&
+  build tsan tutti tuttirun tutti_cli tutti_bench_tutti tutti_backend_mpi tutti_backend_nccl &&
     cmake --install build/tsan --prefix build/torch/prefix_tsan >/dev/null &&
     torch_cpp_build tsan "-O1 -g1 -fsanitize=thread -fno-omit-frame-pointer -Wno-tsan" torch_checks &&
     TUTTI_LONG_TESTS=0 TORCH_CPP_BUILD=$root/build/torch/cpp_tsan PYTHONPATH="$root/tests/python" \

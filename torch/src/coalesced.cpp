@@ -9,6 +9,12 @@
 namespace tutti::torch_plugin {
 namespace {
 
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+constexpr auto kReduceScatterTensorCoalesced = c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED;
+#else
+constexpr auto kReduceScatterTensorCoalesced = c10d::OpType::COALESCED;
+#endif
+
 std::vector<TensorView> chosen(const std::vector<TensorView>& views,
                                const std::vector<std::size_t>& positions) {
   std::vector<TensorView> some;
@@ -92,8 +98,8 @@ TorchWork ProcessGroupTutti::reduce_scatter_tensor_coalesced(
   const std::vector<TensorView> from = views_to_reduce(inputs, kName);
   const Reduction how = reduction_of(options.reduceOp, kName);
   return run_each(
-      {OpType::REDUCE_SCATTER_TENSOR_COALESCED, "tutti:reduce_scatter", inputs, outputs},
-      options.asyncOp, [&](ProcessGroup& group, const auto& add) {
+      {kReduceScatterTensorCoalesced, "tutti:reduce_scatter", inputs, outputs}, options.asyncOp,
+      [&](ProcessGroup& group, const auto& add) {
         for (const auto& positions : by_dtype(inputs)) {
           add(group.reduce_scatter_coalesced(
               chosen(to, positions), chosen(from, positions),

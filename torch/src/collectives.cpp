@@ -1,6 +1,8 @@
 #include <span>
 #include <utility>
 
+#include <tutti/stream.hpp>
+
 #include "process_group_tutti.hpp"
 #include "running.hpp"
 #include "views.hpp"
@@ -43,6 +45,7 @@ void ProcessGroupTutti::all_reduce_now(const at::Tensor& tensor, const c10d::Red
   }
   const TensorView view = view_to_reduce(tensor, "all_reduce");
   const Reduction how = reduction_of(op, "all_reduce");
+  const StreamGuard on_it(handle_of(CallStream::of({tensor}, {}, "tutti:all_reduce")));
   ProcessGroup group = open("all_reduce");
   ++sequence_;
   const WithoutGil unlocked;

@@ -26,11 +26,18 @@ c10::IValue resolved(const c10::IValue& value) {
   return list;
 }
 
+/// Where `written` is: a tensor, or the first one of a list.
+c10::DeviceType type_of(const c10::IValue& written) {
+  if (written.isTensor()) return written.toTensor().device().type();
+  const std::vector<at::Tensor> list = written.toTensorVector();
+  return list.empty() ? c10::kCPU : list.front().device().type();
+}
+
 /// Also where torch wraps the backend to debug it.
-bool is_ours(c10d::ProcessGroup& group) {
+bool is_ours(c10d::ProcessGroup& group, c10::DeviceType type) {
   const std::vector<c10::Device> devices = group.getDeviceTypes();
-  return std::ranges::any_of(devices, [](const c10::Device& one) { return one.is_cpu(); }) &&
-         group.getBackend(at::kCPU)->getBackendName() == "tutti";
+  return std::ranges::any_of(devices, [&](const c10::Device& one) { return one.type() == type; }) &&
+         group.getBackend(type)->getBackendName() == "tutti";
 }
 
 /// The boxed kernel of c10d's operators that write their first argument.
@@ -40,7 +47,7 @@ void keep_written(const c10::OperatorHandle& op, c10::DispatchKeySet keys,
   const auto arguments = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
   const auto group = op.schema().argumentIndexWithName("process_group");
   const auto begin = stack->end() - arguments;
-  const bool ours = is_ours(*begin[*group].toCustomClass<c10d::ProcessGroup>());
+  const bool ours = is_ours(*begin[*group].toCustomClass<c10d::ProcessGroup>(), type_of(*begin));
   for (auto value = begin + (ours ? 1 : 0); value != stack->end(); ++value)
     *value = resolved(*value);
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kBit), stack);

@@ -58,6 +58,10 @@ PYBIND11_MODULE(TUTTI_TORCH_MODULE, module) {
         return c10::make_intrusive<Options>(self);
       });
   group.def_property_readonly("options", &ProcessGroupTutti::getBackendOptions);
+  // Torch calls it for a group whose device is bound, on ranks that a new group leaves out. Groups
+  // are made by their members here.
+  group.def("perform_nocolor_split",
+            [](ProcessGroupTutti& /*self*/, const py::object& /*device*/) {});
   py::module_::import("atexit").attr("register")(py::cpp_function(&InterpreterUse::end));
   module.def("make_backend", &make_backend, py::arg("options"), py::arg("pg_options"),
              py::arg("backend"));

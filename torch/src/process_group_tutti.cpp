@@ -57,6 +57,11 @@ TorchWork ProcessGroupTutti::recvAnysource(std::vector<at::Tensor>& tensors, int
 }
 
 TorchWork ProcessGroupTutti::barrier(const c10d::BarrierOptions& options) {
+  const std::optional<at::Device> bound = getBoundDeviceId();
+  if (!options.device_ids.empty())
+    synchronize_current(options.device_ids.front());
+  else if (bound && bound->is_cuda())
+    synchronize_current(bound->index());
   return run({OpType::BARRIER, "tutti:barrier"}, options.asyncOp, [&](ProcessGroup& group) {
     return group.barrier({.timeout = timeout_of(options.timeout)});
   });

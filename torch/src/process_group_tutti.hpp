@@ -26,7 +26,8 @@
 
 namespace tutti::torch_plugin {
 
-/// A c10d backend on a group of tutti. CPU tensors only.
+/// A c10d backend on a group of tutti. It takes tensors of the CPU and of NVIDIA GPUs; a call with
+/// those of a GPU is on the current stream of torch.
 ///
 /// Errors: what is wrong with a call is a ValueError or TypeError before anything is sent; all else
 ///         comes from the Work, as DistBackendError, DistNetworkError or DistStoreError.
@@ -106,6 +107,7 @@ class ProcessGroupTutti final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> send(std::vector<at::Tensor>& tensors, int to, int tag) override;
   c10::intrusive_ptr<c10d::Work> recv(std::vector<at::Tensor>& tensors, int from, int tag) override;
   c10::intrusive_ptr<c10d::Work> recvAnysource(std::vector<at::Tensor>& tensors, int tag) override;
+  /// With a GPU, of `device_ids` or bound to the group: first waits for its current stream.
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override;
   /// Leaves the group broken where a rank has not come, as every timeout does.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_all_ranks) override;

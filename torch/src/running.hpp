@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include <tutti/stream.hpp>
+
 #include "failures.hpp"
 #include "process_group_tutti.hpp"
 
@@ -18,6 +20,8 @@ TorchWork ProcessGroupTutti::run(Operation operation, bool asynchronous, const S
 
 template <class Start>
 TorchWork ProcessGroupTutti::run_each(Operation operation, bool asynchronous, const Start& start) {
+  operation.stream = CallStream::of(operation.inputs, operation.outputs, operation.title);
+  const StreamGuard on_it(handle_of(operation.stream));
   ProcessGroup group = open(operation.title);
   const bool collective = !c10d::isP2POp(operation.type);
   const std::uint64_t sequence = collective ? ++sequence_ : sequence_.load();

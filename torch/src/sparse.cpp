@@ -45,8 +45,9 @@ TorchWork ProcessGroupTutti::allreduce_sparse(std::vector<at::Tensor>& tensors,
   const at::Tensor& tensor = single(tensors, "all_reduce");
   TORCH_CHECK_VALUE(tensor.layout() == at::kSparse, "tutti: all_reduce: the tensor is ",
                     tensor.layout(), "; of the sparse layouts torch.sparse_coo is taken");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "tutti: all_reduce: the tensor is on ",
-                    tensor.device(), ", and this backend takes CPU tensors");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "tutti: all_reduce: the sparse tensor is on ",
+                    tensor.device(),
+                    "; sparse ones are taken on the CPU only: call cpu() or to_dense() first");
   TORCH_CHECK_VALUE(options.reduceOp == c10d::ReduceOp::SUM,
                     "tutti: all_reduce: sparse tensors can only be summed up");
   const Limit timeout = timeout_of(options.timeout);

@@ -6,10 +6,17 @@
 #include <string>
 #include <utility>
 
+#include <torch/version.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 namespace tutti::torch_plugin {
 namespace {
+
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 13
+using PremulSumFactor = c10d::PreMulSumSupplement;
+#else
+using PremulSumFactor = c10d::NCCLPreMulSumSupplement;
+#endif
 
 std::optional<DType> dtype_of(at::ScalarType type) noexcept {
   switch (type) {
@@ -48,13 +55,19 @@ std::optional<DType> as_wide_as(at::ScalarType type) noexcept {
 
 void check(const at::Tensor& tensor, const char* operation) {
   TORCH_CHECK_VALUE(tensor.defined(), "tutti: ", operation, ": a tensor is undefined");
-  TORCH_CHECK_VALUE(tensor.device().is_cpu(), "tutti: ", operation, ": the tensor is on ",
-                    tensor.device(), ", and this backend takes CPU tensors");
+  TORCH_CHECK_VALUE(tensor.device().is_cpu() || tensor.device().is_cuda(), "tutti: ", operation,
+                    ": the tensor is on ", tensor.device(),
+                    ", and this backend takes tensors of the CPU and of NVIDIA GPUs");
   TORCH_CHECK_VALUE(tensor.layout() == at::kStrided, "tutti: ", operation, ": the tensor is ",
                     tensor.layout(), "; in torch.distributed only all_reduce takes sparse ones");
   TORCH_CHECK_VALUE(!tensor.is_conj() && !tensor.is_neg(), "tutti: ", operation,
                     ": the tensor is a conjugated or negated view; call resolve_conj() and "
                     "resolve_neg() first");
+}
+
+Device place_of(const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return {};
+  return {DeviceType::cuda, tensor.device().index()};
 }
 
 /// Dimensions that lie in a row as one, so that most tensors of many dimensions have few.
@@ -80,13 +93,14 @@ struct Layout {
 
 TensorView view_as(const at::Tensor& tensor, DType dtype, const char* operation) {
   if (tensor.is_contiguous()) {
-    return {tensor.data_ptr(), dtype, static_cast<std::size_t>(tensor.numel())};
+    return {tensor.data_ptr(), dtype, static_cast<std::size_t>(tensor.numel()), place_of(tensor)};
   }
   const Layout layout(tensor);
   TORCH_CHECK_VALUE(layout.sizes.size() <= static_cast<std::size_t>(kMaxDims), "tutti: ", operation,
                     ": the tensor has strides in ", layout.sizes.size(),
                     " dimensions, and at most ", kMaxDims, " are taken; call contiguous() first");
-  return {tensor.data_ptr(), dtype, std::span(layout.sizes), std::span(layout.strides)};
+  return {tensor.data_ptr(), dtype, std::span(layout.sizes), std::span(layout.strides),
+          place_of(tensor)};
 }
 
 }  // namespace
@@ -153,7 +167,7 @@ Reduction reduction_of(const c10d::ReduceOp& op, const char* operation) {
     case c10d::ReduceOp::BOR: return {ReduceOp::bor};
     case c10d::ReduceOp::BXOR: return {ReduceOp::bxor};
     case c10d::ReduceOp::PREMUL_SUM: {
-      const auto* given = dynamic_cast<const c10d::PreMulSumSupplement*>(op.supplement_.get());
+      const auto* given = dynamic_cast<const PremulSumFactor*>(op.supplement_.get());
       TORCH_CHECK_VALUE(given != nullptr, "tutti: ", operation, ": PREMUL_SUM without a factor");
       if (!given->tensor_factor.defined()) return {ReduceOp::premul_sum, given->double_factor};
       TORCH_CHECK_TYPE(!given->tensor_factor.is_complex(), "tutti: ", operation,

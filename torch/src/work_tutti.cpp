@@ -7,6 +7,9 @@
 #include <utility>
 
 #include <ATen/core/ivalue.h>
+#include <c10/core/DeviceGuard.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include "failures.hpp"
 #include "interpreter_end.hpp"
@@ -43,7 +46,9 @@ WorkTutti::WorkTutti(int rank, Operation operation, std::uint64_t sequence)
     : c10d::Work(rank, operation.type, operation.title, operation.inputs),
       inputs_(std::move(operation.inputs)),
       outputs_(std::move(operation.outputs)),
-      sequence_(sequence) {}
+      sequence_(sequence) {
+  add_stream(std::move(operation.stream));
+}
 
 // Callbacks of a future hold a reference, so none is to come.
 WorkTutti::~WorkTutti() {
@@ -76,6 +81,15 @@ void WorkTutti::add(tutti::Work work, Operation operation) {
   works_.push_back(std::move(work));
   for (at::Tensor& tensor : operation.inputs) inputs_.push_back(std::move(tensor));
   for (at::Tensor& tensor : operation.outputs) outputs_.push_back(std::move(tensor));
+  add_stream(std::move(operation.stream));
+}
+
+void WorkTutti::add_stream(std::optional<CallStream> stream) {
+  if (!stream) return;
+  const auto same = [&](const CallStream& one) {
+    return one.device() == stream->device() && one.handle() == stream->handle();
+  };
+  if (std::ranges::none_of(streams_, same)) streams_.push_back(std::move(*stream));
 }
 
 /// Under the mutex, or where nobody else knows us: all operations are done. Tells the base.
@@ -103,7 +117,9 @@ bool WorkTutti::poll() const {
   return true;
 }
 
-bool WorkTutti::isCompleted() { return poll(); }
+bool WorkTutti::isCompleted() {
+  return poll() && std::ranges::all_of(streams_, &CallStream::passed);
+}
 
 bool WorkTutti::isSuccess() const {
   (void)poll();
@@ -137,21 +153,59 @@ bool WorkTutti::wait(std::chrono::milliseconds timeout) {
       check_in_time(lock.try_lock_until(deadline));
     else
       lock.lock();
-    for (tutti::Work& work : works_) {
-      if (limited) {
+    if (limited) {
+      for (tutti::Work& work : works_)
         check_in_time(work.wait_for(std::max<Clock::duration>(deadline - Clock::now(), {})));
-        continue;
-      }
-      try {
-        work.wait();
-      } catch (const Error&) {  // `settle` tells it
-      }
+      settle();
+    } else {
+      settle_in_order();
     }
-    settle();
     inputs_.clear();
   }
-  if (const std::exception_ptr problem = c10d::Work::exception()) std::rethrow_exception(problem);
+  rethrow();
+  for (const CallStream& stream : streams_) stream.order_current();
   return true;
+}
+
+/// Under the mutex: waits on the host until the CPUs are done, and marks where the streams of the
+/// calls are ordered behind the results.
+void WorkTutti::settle_in_order() {
+  if (settled_.load()) return;
+  for (tutti::Work& work : works_) {
+    try {
+      work.wait();
+    } catch (const Error&) {  // `settle` tells it
+    }
+  }
+  for (CallStream& stream : streams_) stream.mark();
+  settle();
+}
+
+void WorkTutti::rethrow() const {
+  if (const std::exception_ptr problem = c10d::Work::exception()) std::rethrow_exception(problem);
+}
+
+void WorkTutti::synchronize() {
+  wait_on_host();
+  rethrow();
+}
+
+/// Until all is over; nothing is ordered.
+void WorkTutti::wait_on_host() {
+  {
+    const std::lock_guard lock(waiting_);
+    if (!settled_.load()) {
+      for (tutti::Work& work : works_) {
+        try {
+          work.synchronize();
+        } catch (const Error&) {  // `settle` tells it
+        }
+      }
+      settle();
+      inputs_.clear();
+    }
+  }
+  for (const CallStream& stream : streams_) stream.synchronize();
 }
 
 c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
@@ -159,8 +213,10 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
   {
     const std::lock_guard lock(waiting_);
     if (future_) return future_;
-    future_ =
-        c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
+    std::vector<c10::Device> devices;
+    for (const CallStream& stream : streams_) devices.push_back(stream.device());
+    future_ = c10::make_intrusive<c10::ivalue::Future>(
+        c10::ListType::create(c10::TensorType::get()), std::move(devices));
     if (in_chain()) {  // which may wait for this future, as PowerSGD's hook does
       try {
         std::thread(&WorkTutti::complete_apart, c10::intrusive_ptr<WorkTutti>::reclaim_copy(this))
@@ -173,7 +229,7 @@ c10::intrusive_ptr<c10::ivalue::Future> WorkTutti::getFuture() {
     }
     if (!InterpreterUse::ended() && complete_later()) return future_;
   }
-  wait_quietly();
+  wait_on_host();
   complete_future();
   return future_;
 }
@@ -193,26 +249,18 @@ bool WorkTutti::complete_later() {
   return --running_ != 0;
 }
 
-void WorkTutti::wait_quietly() {
-  try {
-    (void)wait(kNoTimeout);
-  } catch (...) {
-    // The future tells it.
-  }
-}
-
 void WorkTutti::done(void* context, const Status& status) noexcept {
   const InterpreterUse use;
   if (!use) return;  // the tensors leak, and the future never completes
   const auto self = c10::intrusive_ptr<WorkTutti>::reclaim(static_cast<WorkTutti*>(context));
-  // Callbacks come one after the other, and only the last one reads it.
-  if (!status.ok() && self->failure_.ok()) self->failure_ = status;
+  // Only the last callback reads it. Those of a GPU and those of the CPU come on two threads.
+  if (!status.ok() && !self->has_failed_.test_and_set()) self->failure_ = status;
   if (--self->running_ == 0) self->complete_future();
 }
 
 /// On a thread of its own.
 void WorkTutti::complete_apart(c10::intrusive_ptr<WorkTutti> self) {
-  self->wait_quietly();
+  self->wait_on_host();
   const InterpreterUse use;
   if (!use) {
     (void)self.release();
@@ -222,11 +270,30 @@ void WorkTutti::complete_apart(c10::intrusive_ptr<WorkTutti> self) {
   self.reset();
 }
 
+void WorkTutti::fail_future(const std::exception_ptr& problem) {
+  try {
+    future_->setError(problem);
+  } catch (...) {
+    // A callback of the user's.
+  }
+}
+
 /// On the progress thread, which holds no lock: what is chained to the future runs here.
+///
+/// The future orders its readers behind the current streams: some of torch's pool, because the
+/// default streams may be busy, and the results are there already.
 void WorkTutti::complete_future() {
   const bool before = std::exchange(runs_chain, true);
   try {
     (void)poll();
+    c10::OptionalDeviceGuard device;
+    std::vector<c10::Stream> idle;
+    for (const CallStream& one : streams_) {
+      if (idle.empty()) device.reset_device(one.device());
+      idle.push_back(
+          c10::impl::VirtualGuardImpl(one.device().type()).getStreamFromGlobalPool(one.device()));
+    }
+    const c10::MultiStreamGuard current(idle);
     if (const std::exception_ptr problem =
             failure_.ok() ? c10d::Work::exception() : exception_of(failure_))
       future_->setError(problem);
@@ -234,6 +301,7 @@ void WorkTutti::complete_future() {
       future_->markCompleted(c10::IValue(outputs_));
   } catch (...) {
     // A callback of the user's threw: torch has logged it, and our thread goes on.
+    if (!future_->completed()) fail_future(std::current_exception());  // it was CUDA
   }
   runs_chain = before;
 }

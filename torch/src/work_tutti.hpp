@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -12,6 +13,8 @@
 
 #include <tutti/error.hpp>
 #include <tutti/work.hpp>
+
+#include "call_stream.hpp"
 
 namespace tutti::torch_plugin {
 
@@ -24,11 +27,16 @@ struct Operation {
   c10d::OpType type = c10d::OpType::UNKNOWN;
   const char* title = nullptr;  ///< for the profiler
   std::vector<at::Tensor> inputs = {};
-  std::vector<at::Tensor> outputs = {};  ///< the result, and the value of the future
+  std::vector<at::Tensor> outputs = {};             ///< the result, and the value of the future
+  std::optional<CallStream> stream = std::nullopt;  ///< of a call with tensors of a GPU
 };
 
 /// Operations that c10d sees as one. It owns their tensors until they are done, even if nobody
 /// holds it any more. Any thread may wait, poll or ask for the future.
+///
+/// Tensors of a GPU: `wait` without a limit returns when the CPUs are done, and orders the result
+/// before what the current stream of its thread is given next, each time it is called. It is
+/// complete, and so is the future, when the result is on the GPU.
 class WorkTutti final : public c10d::Work {
  public:
   WorkTutti(int rank, Operation operation, std::uint64_t sequence);
@@ -44,6 +52,8 @@ class WorkTutti final : public c10d::Work {
   std::exception_ptr exception() const override;
   int sourceRank() const override;
   bool wait(std::chrono::milliseconds timeout) override;
+  /// As `wait`, and the host waits, too, until the result is on the GPU.
+  void synchronize() override;
   std::vector<at::Tensor> result() override { return outputs_; }
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   uint64_t getSequencenumber() const override { return sequence_; }
@@ -53,21 +63,27 @@ class WorkTutti final : public c10d::Work {
   static void done(void* context, const Status& status) noexcept;
   bool poll() const;
   void settle() const;
+  void settle_in_order();
+  void rethrow() const;
+  void add_stream(std::optional<CallStream> stream);
   bool complete_later();
-  void wait_quietly();
+  void wait_on_host();
   static void complete_apart(c10::intrusive_ptr<WorkTutti> self);
   void complete_future();
+  void fail_future(const std::exception_ptr& problem);
 
   std::vector<at::Tensor> inputs_;
   std::vector<at::Tensor> outputs_;
   std::uint64_t sequence_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;  ///< made when somebody asks for it
   std::atomic<std::size_t> running_{0};             ///< operations that the future waits for
-  Status failure_;                                  ///< the first one that a callback told
+  std::atomic_flag has_failed_;                     ///< a callback has told a failure
+  Status failure_;                                  ///< the first one
 
   /// A tutti::Work belongs to one thread at a time.
   mutable std::timed_mutex waiting_;
   mutable std::vector<tutti::Work> works_;
+  std::vector<CallStream> streams_;  ///< those of the calls, once each; constant once `settled_`
   mutable std::atomic<bool> settled_{false};
 };
 

@@ -9,14 +9,13 @@ environment.
 """
 
 import sys
-from datetime import timedelta
 
 import tutti.distributed as dist
 
 method = sys.argv[1] if len(sys.argv) > 1 else "env://"
 # With env:// RANK and WORLD_SIZE say it.
-place = {} if method == "env://" else {"rank": 0, "world_size": 2}
-dist.init_process_group(init_method=method, timeout=timedelta(seconds=20), **place)
+rank, size = (-1, -1) if method == "env://" else (0, 2)
+dist.init_process_group(init_method=method, timeout=20, rank=rank, world_size=size)
 assert dist.get_world_size() == 2
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} has met the other and goes")
 dist.destroy_process_group()

@@ -3,7 +3,6 @@ for who needs nothing more from it; who does is told at once who has left.
 """
 
 import sys
-from datetime import timedelta
 
 import numpy as np
 
@@ -11,8 +10,8 @@ import tutti
 import tutti.distributed as dist
 
 method = sys.argv[1] if len(sys.argv) > 1 else "env://"
-place = {} if method == "env://" else {"rank": 1, "world_size": 2}
-dist.init_process_group(init_method=method, timeout=timedelta(seconds=20), **place)
+rank, size = (-1, -1) if method == "env://" else (1, 2)
+dist.init_process_group(init_method=method, timeout=20, rank=rank, world_size=size)
 print(f"rank {dist.get_rank()} of {dist.get_world_size()} has met the other")
 try:
     dist.all_reduce(np.array([1, 2, 3]))

@@ -23,19 +23,14 @@ Threads: any, but all ranks must start a group's operations in one order; differ
     lets go of the GIL, and Ctrl-C ends it.
 """
 
+import typing as _typing
 from typing import Any as _Any
 
 from tutti.distributed.backend import (Backend, BackendConfig, get_default_backend_for_device, is_available,
                                        is_backend_available, is_gloo_available, is_mpi_available, is_nccl_available,
                                        is_torchelastic_launched, is_ucc_available, is_xccl_available)
-from tutti.distributed.coalesced import (_coalescing_manager, _CoalescingManager, all_gather_coalesced,
-                                         all_gather_into_tensor_coalesced, all_reduce_coalesced,
-                                         reduce_scatter_tensor_coalesced)
-from tutti.distributed.collectives import (_all_gather_base, _reduce_scatter_base, all_gather,
-                                           all_gather_into_tensor, all_gather_single, all_reduce, all_to_all,
-                                           all_to_all_single, barrier, broadcast, gather, gather_into_tensor,
-                                           gather_single, monitored_barrier, reduce, reduce_scatter,
-                                           reduce_scatter_single, reduce_scatter_tensor, scan, scatter, scatter_single)
+from tutti.distributed.coalesced import _coalescing_manager, _CoalescingManager
+from tutti.distributed.collectives import monitored_barrier
 from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.debug import (DebugLevel, breakpoint, get_debug_level, get_node_local_rank, set_debug_level,
                                      set_debug_level_from_env)
@@ -49,27 +44,45 @@ from tutti.distributed.process_group import (GroupMember, ProcessGroup, _rank_no
 from tutti.distributed.groups import (new_group, new_subgroups, new_subgroups_by_enumeration, shrink_group,
                                       split_group)
 from tutti.distributed.init import (_abort_process_group, destroy_process_group, init_process_group, is_initialized)
-from tutti.distributed.multigpu import (all_gather_multigpu, all_reduce_multigpu, broadcast_multigpu,
-                                        reduce_multigpu)
 from tutti.distributed.objects import (all_gather_object, broadcast_object_list, gather_object, recv_object_list,
                                        scatter_object_list, send_object_list)
 from tutti.distributed.options import (AllgatherOptions, AllreduceCoalescedOptions, AllreduceOptions, AllToAllOptions,
                                        BarrierOptions, BroadcastOptions, GatherOptions, ReduceOptions,
                                        ReduceScatterOptions, ScatterOptions)
-from tutti.distributed.p2p import P2POp, batch_isend_irecv, irecv, isend, recv, send
+from tutti.distributed.p2p import P2POp, batch_isend_irecv, recv, send
+from tutti.distributed.probes import Message, iprobe, probe
 from tutti.distributed.safe import add_safe_globals, clear_safe_globals
 from tutti.distributed.operators import ReduceOp, _make_nccl_premul_sum, premul_sum, reduce_op, supports_complex
-from tutti.distributed.rendezvous_handlers import register_rendezvous_handler, rendezvous
+from tutti.distributed.rendezvous import register_rendezvous_handler, rendezvous
 from tutti.distributed.stores import FileStore, HashStore, PrefixStore, Store, TCPStore
-from tutti.distributed.work import Future, Work, WorkResult, as_completed
+from tutti.distributed.user_ops import UserOp
+from tutti.distributed.futures import Future
+from tutti.distributed.work import Work, WorkResult, as_completed
 
+if _typing.TYPE_CHECKING:  # with async_op=True a Work, else None
+    from tutti.distributed._overloads import *  # noqa: F403
+    from tutti.distributed._overloads import _all_gather_base, _reduce_scatter_base
+    distributed_c10d: _Any
+    _functional_collectives: _Any
+    elastic: _Any
+else:
+    from tutti.distributed.coalesced import (all_gather_coalesced, all_gather_into_tensor_coalesced,
+                                             all_reduce_coalesced, reduce_scatter_tensor_coalesced)
+    from tutti.distributed.collectives import (_all_gather_base, _reduce_scatter_base, all_gather,
+                                               all_gather_into_tensor, all_gather_single, all_reduce, all_to_all,
+                                               all_to_all_single, barrier, broadcast, gather, gather_into_tensor,
+                                               gather_single, reduce, reduce_scatter,
+                                               reduce_scatter_single, reduce_scatter_tensor, scan, scatter, scatter_single)
+    from tutti.distributed.multigpu import (all_gather_multigpu, all_reduce_multigpu, broadcast_multigpu,
+                                            reduce_multigpu)
+    from tutti.distributed.p2p import irecv, isend
 
-def __getattr__(name: str) -> _Any:
-    # Programs reach into it without importing it; most do not.
-    if name == "distributed_c10d":
-        from importlib import import_module
-        return import_module("tutti.distributed.distributed_c10d")
-    raise AttributeError(f"module 'tutti.distributed' has no attribute {name!r}")
+    def __getattr__(name: str) -> _Any:
+        # Programs reach into it without importing it; most do not.
+        if name in ("distributed_c10d", "_functional_collectives", "elastic"):
+            from importlib import import_module
+            return import_module(f"tutti.distributed.{name}")
+        raise AttributeError(f"module 'tutti.distributed' has no attribute {name!r}")
 
 
 def run(*arguments: _Any, **options: _Any) -> list[_Any]:
@@ -84,8 +97,8 @@ __all__ = [
     "AllToAllOptions", "AllgatherOptions", "AllreduceCoalescedOptions", "AllreduceOptions", "Backend",
     "BackendConfig", "BarrierOptions", "BroadcastOptions", "DebugLevel", "DeviceMesh", "DistBackendError",
     "DistError", "DistNetworkError", "DistQueueEmptyError", "DistStoreError", "FileStore", "Future",
-    "GatherOptions", "GroupMember", "HashStore", "P2POp", "PrefixStore", "ProcessGroup", "QueueEmptyError",
-    "ReduceOp", "ReduceOptions", "ReduceScatterOptions", "ScatterOptions", "Store", "TCPStore", "Work",
+    "GatherOptions", "GroupMember", "HashStore", "Message", "P2POp", "PrefixStore", "ProcessGroup", "QueueEmptyError",
+    "ReduceOp", "ReduceOptions", "ReduceScatterOptions", "ScatterOptions", "Store", "TCPStore", "UserOp", "Work",
     "WorkResult", "add_safe_globals", "all_gather", "all_gather_coalesced", "all_gather_into_tensor",
     "all_gather_into_tensor_coalesced", "all_gather_multigpu", "all_gather_object", "all_gather_single",
     "all_reduce", "all_reduce_coalesced", "all_reduce_multigpu", "all_to_all", "all_to_all_single", "as_completed",
@@ -94,10 +107,10 @@ __all__ = [
     "gather_object", "gather_single", "get_backend", "get_backend_config", "get_debug_level",
     "get_default_backend_for_device", "get_global_rank", "get_group_rank", "get_node_local_rank", "get_pg_count",
     "get_process_group_ranks", "get_rank", "get_world_size", "group", "init_device_mesh", "init_process_group",
-    "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available",
+    "iprobe", "irecv", "is_available", "is_backend_available", "is_gloo_available", "is_initialized", "is_mpi_available",
     "is_nccl_available", "is_torchelastic_launched", "is_ucc_available", "is_xccl_available", "isend",
     "monitored_barrier", "mpi_communicator", "new_group", "new_subgroups", "new_subgroups_by_enumeration",
-    "premul_sum", "recv",
+    "premul_sum", "probe", "recv",
     "recv_object_list", "reduce", "reduce_multigpu", "reduce_op", "reduce_scatter", "reduce_scatter_single",
     "reduce_scatter_tensor", "reduce_scatter_tensor_coalesced", "register_rendezvous_handler", "rendezvous", "run",
     "scan", "scatter", "scatter_object_list", "scatter_single", "send", "send_object_list", "set_debug_level",

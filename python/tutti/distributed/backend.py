@@ -11,6 +11,7 @@ from tutti import _tutti
 from tutti.distributed import plugins
 
 _OURS = ("gloo", "native", "tutti")  # all of them mean the engine of this library
+_ELSEWHERE = {"cuda": "nccl", "xpu": "xccl", "mps": "gloo"}  # torch's names for other devices, which need not be here
 _THEIRS = {"mpi": "MPI", "nccl": "NCCL", "ucc": "UCC", "xccl": "XCCL"}  # of torch.distributed's own
 
 
@@ -107,7 +108,8 @@ class BackendConfig:
             raise ValueError("Backend constructor parameter must be string-ish")
         text = backend.lower()
         self.device_backend_map: dict[str, str] = {}
-        if text == Backend.UNDEFINED:
+        self._agreed = text in (Backend.UNDEFINED, "auto")  # each group agrees where its tensors on GPUs go
+        if self._agreed:
             self.device_backend_map = dict(Backend.default_device_backend_map)
         elif ":" in text:
             for pair in text.split(","):
@@ -133,9 +135,15 @@ class BackendConfig:
 
     def engine(self) -> str:
         """The one that makes the group, as tutti.available_backends() calls it: ours, unless another one is named
-        for some device."""
-        names = [_tutti.engine_name(name) for name in self.device_backend_map.values()]
-        return next((name for name in names if name != "native"), "native")
+        for some device; "cpu:native,cuda:nccl" if tensors of the CPU and of GPUs have each their own; "auto" if none
+        is named."""
+        if self._agreed:
+            return "auto"
+        names = {device: _tutti.engine_name(name) for device, name in self.device_backend_map.items()}
+        other = next((name for name in names.values() if name != "native"), "native")
+        if names.get("cpu") == "native" and names.get("cuda") == other == "nccl":
+            return f"cpu:native,cuda:{other}"
+        return other
 
     def __repr__(self) -> str:
         return ",".join(f"{device}:{name}" for device, name in self.device_backend_map.items())
@@ -146,8 +154,8 @@ def engine_of(backend: str | None) -> tuple[str, BackendConfig]:
     for what cannot be had: an unknown name, an engine that is not in this build, devices that are not CPUs."""
     if backend is None:
         backend = _tutti.Config.from_environment().backend
-        if _tutti.engine_name(backend) == "native":
-            return Backend.UNDEFINED, BackendConfig(Backend.UNDEFINED)
+        if _tutti.engine_name(backend) in ("auto", "native"):
+            return Backend.UNDEFINED, BackendConfig("auto" if backend.lower() == "auto" else Backend.GLOO)
     name = Backend(backend)
     config = BackendConfig(backend)
     for device, engine in config.device_backend_map.items():
@@ -190,7 +198,7 @@ def is_mpi_available() -> bool:
 
 
 def is_nccl_available() -> bool:
-    """backend="nccl" is to be had: not in this build."""
+    """backend="nccl" is to be had: the plug-in, a GPU, its driver and NCCL are here. None of them is begun."""
     return is_backend_available("nccl")
 
 
@@ -218,6 +226,7 @@ def get_default_backend_for_device(device: Any) -> str:
     """The engine for "cpu" and other devices."""
     name = getattr(device, "type", device)
     name = str(name).split(":")[0]
-    if name not in Backend.default_device_backend_map:
+    known = {**_ELSEWHERE, **Backend.default_device_backend_map}
+    if name not in known:
         raise RuntimeError(f"Default backend not registered for device : {device}")
-    return Backend.default_device_backend_map[name]
+    return known[name]

@@ -4,19 +4,23 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tutti._times import Timeout
 from tutti.distributed.collectives import check_complex
-from tutti.distributed.process_group import ProcessGroup, member_group
-from tutti.distributed.operators import RedOpType, low_of
+from tutti.distributed.process_group import AnyGroup, ProcessGroup, member_group
+from tutti.distributed.operators import Op, RedOpType, low_of
+from tutti.distributed.shapes import check_blocks, check_each
 from tutti.distributed.tensors import check_list, check_same_dtype, is_tensor
-from tutti.distributed.work import Future, Work, Works
+from tutti.distributed.futures import Future
+from tutti.distributed.work import Work, Works
+from tutti.errors import InvalidArgument
 
 
 def _future(low: Any) -> Future | None:
     return None if low is None else Work(low).get_future()
 
 
-def all_reduce_coalesced(tensors: Sequence[Any], op: Any = RedOpType.SUM, group: Any = None, async_op: bool = False,
-                         *, timeout: Any = None) -> Future | None:
+def all_reduce_coalesced(tensors: Sequence[Any], op: Op = RedOpType.SUM, group: AnyGroup = None, async_op: bool = False,
+                         *, timeout: Timeout = None) -> Future | None:
     """all_reduce of each tensor of a list, of one dtype. With async_op a Future of the list."""
     if is_tensor(tensors):
         tensors = [tensors]
@@ -32,7 +36,7 @@ def all_reduce_coalesced(tensors: Sequence[Any], op: Any = RedOpType.SUM, group:
 
 
 def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[Any]], input_tensor_list: Sequence[Any],
-                         group: Any = None, async_op: bool = False, *, timeout: Any = None) -> Future | None:
+                         group: AnyGroup = None, async_op: bool = False, *, timeout: Timeout = None) -> Future | None:
     """all_gather of each tensor of a list: input j of rank r lands in `output_tensor_lists[r][j]`."""
     check_list(input_tensor_list, "input_tensor_list")
     check_same_dtype(input_tensor_list)
@@ -46,14 +50,17 @@ def all_gather_coalesced(output_tensor_lists: Sequence[Sequence[Any]], input_ten
         return None
     size = len(pg._ranks)
     if len(output_tensor_lists) != size or any(len(row) != len(input_tensor_list) for row in output_tensor_lists):
-        raise ValueError(f"all_gather_coalesced: output_tensor_lists must hold {size} lists (one for each rank) of "
-                         f"{len(input_tensor_list)} tensors (one for each input)")
+        raise InvalidArgument(f"all_gather_coalesced: output_tensor_lists must hold {size} lists (one for each rank) of "
+                              f"{len(input_tensor_list)} tensors (one for each input)")
+    for row in output_tensor_lists:
+        for tensor, like in zip(row, input_tensor_list):
+            check_blocks("all_gather_coalesced", (tensor,), like)
     return _future(pg._low.all_gather_coalesced([tensor for row in output_tensor_lists for tensor in row],
                                                 input_tensor_list, timeout=timeout, async_op=async_op))
 
 
-def all_gather_into_tensor_coalesced(output_tensors: Sequence[Any], input_tensors: Sequence[Any], group: Any = None,
-                                     async_op: bool = False, *, timeout: Any = None) -> Work | None:
+def all_gather_into_tensor_coalesced(output_tensors: Sequence[Any], input_tensors: Sequence[Any],
+                                     group: AnyGroup = None, async_op: bool = False, *, timeout: Timeout = None) -> Work | None:
     """all_gather_into_tensor of each pair."""
     check_list(output_tensors, "output_tensors")
     check_list(input_tensors, "input_tensors")
@@ -61,13 +68,14 @@ def all_gather_into_tensor_coalesced(output_tensors: Sequence[Any], input_tensor
     pg = member_group(group, "all_gather_into_tensor_coalesced")
     if pg is None:
         return None
+    check_each("all_gather_into_tensor_coalesced", output_tensors, input_tensors, len(pg._ranks))
     low = pg._low.all_gather_coalesced(output_tensors, input_tensors, timeout=timeout, async_op=async_op)
     return None if low is None else Work(low)
 
 
 def reduce_scatter_tensor_coalesced(output_tensors: Sequence[Any], input_tensors: Sequence[Any],
-                                    op: Any = RedOpType.SUM, group: Any = None, async_op: bool = False, *,
-                                    timeout: Any = None) -> Work | None:
+                                    op: Op = RedOpType.SUM, group: AnyGroup = None, async_op: bool = False, *,
+                                    timeout: Timeout = None) -> Work | None:
     """reduce_scatter_tensor of each pair."""
     check_list(output_tensors, "output_tensors")
     check_list(input_tensors, "input_tensors")
@@ -78,6 +86,7 @@ def reduce_scatter_tensor_coalesced(output_tensors: Sequence[Any], input_tensors
     pg = member_group(group, "reduce_scatter_tensor_coalesced")
     if pg is None:
         return None
+    check_each("reduce_scatter_tensor_coalesced", input_tensors, output_tensors, len(pg._ranks))
     low = pg._low.reduce_scatter_coalesced(output_tensors, input_tensors, low_op, factor=factor, timeout=timeout,
                                            async_op=async_op)
     return None if low is None else Work(low)
@@ -85,7 +94,7 @@ def reduce_scatter_tensor_coalesced(output_tensors: Sequence[Any], input_tensors
 
 def _check_pairs(outputs: Sequence[Any], inputs: Sequence[Any], operation: str) -> None:
     if len(outputs) != len(inputs):
-        raise ValueError(f"{operation}: {len(outputs)} outputs for {len(inputs)} inputs")
+        raise InvalidArgument(f"{operation}: {len(outputs)} outputs for {len(inputs)} inputs")
     check_same_dtype(outputs, inputs)
 
 
@@ -117,7 +126,7 @@ _COALESCED = frozenset({
     "all_reduce", "all_reduce_coalesced", "broadcast", "reduce", "all_gather", "all_gather_coalesced",
     "all_gather_list", "gather", "gather_list", "scatter", "scatter_list", "reduce_scatter",
     "reduce_scatter_coalesced", "reduce_scatter_list", "all_to_all", "all_to_all_list", "barrier", "isend", "irecv",
-    "batch_isend_irecv"})
+    "batch_isend_irecv", "_all_reduce_by", "_reduce_by", "_reduce_scatter_by"})
 
 
 class _CoalescingManager:
@@ -130,13 +139,13 @@ class _CoalescingManager:
         if work is not None:
             self.works.append(work)
 
-    def wait(self, timeout: Any = None) -> None:
+    def wait(self, timeout: Timeout = None) -> None:
         """Until all of it is done."""
         Works(self.works).wait(timeout)
 
 
 @contextlib.contextmanager
-def _coalescing_manager(group: Any = None, device: Any = None, async_ops: bool = False
+def _coalescing_manager(group: AnyGroup = None, device: Any = None, async_ops: bool = False
                         ) -> Iterator[_CoalescingManager]:
     """Operations of this block (one thread's, of one group) all start and are waited for at its end; with
     `async_ops` when the manager's wait() is called."""

@@ -3,6 +3,7 @@
 import enum
 import os
 import sys
+import types
 from typing import Any
 
 
@@ -12,6 +13,9 @@ class DebugLevel(enum.IntEnum):
     OFF = 0
     INFO = 1
     DETAIL = 2
+
+    def __str__(self) -> str:
+        return f"DebugLevel.{self.name}"
 
     def __repr__(self) -> str:
         return f"<DebugLevel.{self.name}: {self.value}>"
@@ -38,7 +42,7 @@ def set_debug_level_from_env() -> None:
     """Read TORCH_DISTRIBUTED_DEBUG: OFF, INFO or DETAIL."""
     text = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "OFF").upper() or "OFF"
     if text not in DebugLevel.__members__:
-        raise RuntimeError(f"Invalid value for TORCH_DISTRIBUTED_DEBUG: {text}. Expected one of OFF, INFO, DETAIL")
+        raise ValueError(f"The value of TORCH_DISTRIBUTED_DEBUG must be OFF, INFO, or DETAIL. It is {text!r}")
     set_debug_level(DebugLevel[text])
 
 
@@ -58,12 +62,36 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
                        "want the code to run locally instead.")
 
 
+def _has_no_input() -> bool:
+    """Whether input() would find the end of a file at once. Notebooks have an input() of their own."""
+    if not isinstance(input, types.BuiltinFunctionType):
+        return False
+    try:
+        return os.path.samestat(os.fstat(0), os.stat(os.devnull))
+    except OSError:  # closed
+        return True
+
+
+def _why_not(rank: int) -> str | None:
+    """Why this rank, which is to stop, cannot be talked to; None: it can."""
+    reader = os.environ.get("TUTTI_STDIN", str(rank))
+    if reader != str(rank):
+        other = "no rank" if reader == "none" else f"rank {reader}"
+        return f"the terminal is read by {other}; start the job with tuttirun --stdin {rank}"
+    if _has_no_input():
+        return (f"rank {rank} has no standard input; start the job from a terminal, with tuttirun "
+                f"--stdin {rank}")
+    return None
+
+
 _passed: dict[int, int] = {}
 
 
 def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float = 3600) -> None:
-    """Stop in the debugger on one rank; the others wait for it. `skip`: pass so often before stopping."""
+    """Stop in the debugger on one rank; the others wait for it. `skip`: pass so often before stopping. The rank needs a
+    standard input, under tuttirun on a terminal that of `--stdin`, else rank 0: ValueError on all ranks."""
     from tutti.distributed.collectives import barrier
+    from tutti.distributed.objects import broadcast_object_list
     from tutti.distributed.process_group import get_rank
     if skip > 0:
         frame: Any = sys._getframe(1)
@@ -71,6 +99,11 @@ def breakpoint(rank: int = 0, skip: int = 0, timeout_s: float = 3600) -> None:
         _passed[place] = _passed.get(place, 0) + 1
         if _passed[place] <= skip:
             return
+    # Only that rank knows; the others would wait for it.
+    why_not = [_why_not(rank) if get_rank() == rank else None]
+    broadcast_object_list(why_not, src=rank)
+    if why_not[0] is not None:
+        raise ValueError(f"breakpoint(rank={rank}): {why_not[0]}")
     if get_rank() == rank:
         import pdb
         print(f"\n!!! ATTENTION !!!\n\nType 'up' to get to the frame that called tutti.distributed.breakpoint("

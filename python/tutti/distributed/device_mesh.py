@@ -1,17 +1,51 @@
 """Ranks in an n-dimensional arrangement, with a group for every line of it."""
 
 import math
+import os
 import sys
+import threading
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from tutti.distributed.backend import Backend
 from tutti.distributed.groups import _enumerated
 from tutti.distributed.init import init_process_group
-from tutti.distributed.process_group import NON_GROUP_MEMBER, ProcessGroup, default_group, get_process_group_ranks
+from tutti.distributed.mesh_layout import Axis, MeshLayout
+from tutti.distributed.process_group import ProcessGroup, default_group, get_process_group_ranks, get_rank, resolved
 from tutti.distributed.world import world
 
-_stack: list["DeviceMesh"] = []
+# The engine of the groups of one dimension, and their options; None: as the world's.
+Engine = tuple[Any, Any]
+
+
+class _MeshEnv(threading.local):
+    """`_mesh_resources`: the meshes whose `with` blocks this thread is in."""
+
+    def __init__(self) -> None:
+        self.mesh_stack: list[DeviceMesh] = []
+
+    def get_current_mesh(self) -> "DeviceMesh":
+        if not self.mesh_stack:
+            raise RuntimeError("No device mesh is currently active!")
+        return self.mesh_stack[-1]
+
+    def get_root_mesh(self, device_mesh: "DeviceMesh") -> "DeviceMesh":
+        warnings.warn("This get_root_mesh API will be deprecated soon.Please use `get_root_mesh` inside DeviceMesh "
+                      "instead.", stacklevel=2)
+        return device_mesh._get_root_mesh()
+
+    def _get_all_submeshes(self, device_mesh: "DeviceMesh", mesh_dim_name: str) -> list["DeviceMesh"]:
+        warnings.warn("This _get_all_submeshes API will be deprecated soon.Please use `_get_all_submeshes` inside "
+                      "DeviceMesh instead.", stacklevel=2)
+        return device_mesh._get_all_submeshes(mesh_dim_name)
+
+
+_mesh_resources = _MeshEnv()
+
+
+class RepeatedRankError(AssertionError, ValueError):
+    """A rank stands twice in a mesh."""
 
 
 def _flat(mesh: Any) -> tuple[list[int], tuple[int, ...]]:
@@ -45,224 +79,309 @@ def _check_device(device_type: str) -> None:
         raise RuntimeError(f"Device type with index is not supported but got {device_type}. ",
                            "If you maintained a 'torch.device' object, it's recommended to pass in 'device.type'.")
     served = {device for devices in Backend.backend_capability.values() for device in devices}
-    if device_type not in served:
+    if device_type.lower() not in served:
         raise RuntimeError(f"device type {device_type!r}: the engines here serve {', '.join(sorted(served))}; pass "
                            f"\"cpu\", and tensors in CPU memory")
+
+
+def _engines(override: Any, names: Sequence[str] | None, ndim: int) -> list[Engine]:
+    """The engine of each dimension, of a dict with dimensions or their names."""
+    left, found = dict(override or {}), []
+    for number in range(ndim):
+        name = names[number] if names else None
+        if name in left and number in left:
+            raise RuntimeError(f"Found redundant dim index {number} and name {name} in backend_override")
+        given = left.pop(name if name in left else number, None)
+        found.append(given if isinstance(given, tuple) else (given, None) if isinstance(given, str) else (None, given))
+    if left:
+        raise RuntimeError(f"Found invalid keys in backend_override: got {list(left)}, expected integers in range [0, "
+                           f"{ndim}) or one of {tuple(names or ())}")
+    return found
+
+
+def _line_group(axis: Axis, ranks: list[int], name: str, engine: Engine) -> str | None:
+    """The name of our group along a dimension; None if we are in none. Its ranks ascend, whatever their places."""
+    everybody = default_group()
+    if axis.numel() == len(everybody._ranks) and engine == (None, None):
+        return everybody._name
+    lines = [sorted(line) for line in MeshLayout((axis,)).sisters(ranks)]
+    backend, options = engine
+    mine, _ = _enumerated(everybody, lines, getattr(options, "_timeout", None), backend, f"mesh_{name}", options)
+    return None if mine is None else mine._name
+
+
+def _line_groups(layout: MeshLayout, ranks: list[int], names: Sequence[str] | None, engines: Sequence[Engine]) -> list[str]:
+    """Those of all dimensions: of each, or of none where this rank is not in the mesh."""
+    made = [_line_group(axis, ranks, names[number] if names else f"dim_{number}", engines[number])
+            for number, axis in enumerate(layout)]
+    return [name for name in made if name is not None]
 
 
 class DeviceMesh:
     """The ranks of `mesh` (nested lists or an array), with a group for each line along each dimension.
 
     Every rank of the world makes it with the same mesh. `mesh[name]` and `mesh[name, name]` are the parts
-    along these dimensions that hold this rank.
+    along these dimensions that hold this rank. The ranks of a group ascend, so `get_local_rank` may differ from
+    `get_coordinate` where the mesh's do not.
     """
 
-    def __init__(self, device_type: str, mesh: Any = None, *, mesh_dim_names: tuple[str, ...] | None = None,
-                 backend_override: Any = None, _init_backend: bool = True) -> None:
-        self.device_type = device_type
-        self._ranks, self._shape = _flat(mesh)
-        if mesh_dim_names is not None:
-            mesh_dim_names = tuple(mesh_dim_names)
-            _check_names(mesh_dim_names, len(self._shape))
-        self.mesh_dim_names = mesh_dim_names
-        if world.default is None:
+    _layout: MeshLayout
+    _ranks: list[int]  # of the root mesh, to which the layout points
+
+    def __init__(self, device_type: str, mesh: Any = None, *, mesh_dim_names: Sequence[str] | None = None,
+                 backend_override: Sequence[Engine] | None = None, _init_backend: bool = True,
+                 _rank: int | None = None) -> None:
+        if mesh is None:
+            raise TypeError("The mesh argument is required except for PRIVATE USAGE ONLY!")
+        ranks, shape = _flat(mesh)
+        names = tuple(mesh_dim_names) if mesh_dim_names else None
+        if names is not None:
+            _check_names(names, len(shape))
+        if backend_override is not None and len(backend_override) != len(shape):
+            raise ValueError(f"backend_override should have the same length as the number of mesh dimensions, but got "
+                             f"{len(backend_override)} and {len(shape)}.")
+        if world.default is None and _init_backend:
             init_process_group()
-        if len(set(self._ranks)) != len(self._ranks):
-            raise RuntimeError("DeviceMesh cannot have duplicate values, but found duplicates in the mesh")
-        size = len(default_group()._ranks)
-        if len(self._ranks) > size:
-            raise RuntimeError(f"Mesh should not be bigger than default world size {size}, but found "
-                               f"{len(self._ranks)} ranks!")
-        for rank in self._ranks:
-            if not 0 <= rank < size:
-                raise ValueError(f"DeviceMesh: rank {rank} is none of the world's 0 to {size - 1}")
-        self._own = default_group()._own
-        self._root: DeviceMesh | None = None
-        self._flattened: dict[str, DeviceMesh] = {}
-        self._coordinate = self._place_of(self._own)
-        self._groups: list[Any] = [self._lines(dim) for dim in range(len(self._shape))] if _init_backend else []
+        _check_ranks(ranks)
+        self._begin(device_type, ranks, MeshLayout.row_major(shape), names, None, get_rank() if _rank is None else _rank)
+        if _init_backend:
+            self._dim_group_names = _line_groups(self._layout, ranks, names,
+                                                 backend_override or [(None, None)] * len(shape))
 
-    # ---- arithmetic of places ----
+    def _begin(self, device_type: str, ranks: list[int], layout: MeshLayout, names: tuple[str, ...] | None,
+               root: "DeviceMesh | None", rank: int) -> None:
+        self._device_type, self._ranks, self._layout, self._mesh_dim_names = device_type, ranks, layout, names
+        self._root_mesh, self._rank = root, rank
+        self._flatten_mapping: dict[str, DeviceMesh] = {}
+        own = self._own_ranks()
+        self._coordinate = _place(own.index(rank), layout.top_level_sizes) if rank in own else None
 
-    def _place_of(self, rank: int) -> tuple[int, ...] | None:
-        if rank not in self._ranks:
-            return None
-        position, place = self._ranks.index(rank), []
-        for extent in reversed(self._shape):
-            position, inside = divmod(position, extent)
-            place.append(inside)
-        return tuple(reversed(place))
+    def _part(self, layout: MeshLayout, names: tuple[str, ...], groups: list[str] | None) -> "DeviceMesh":
+        """A mesh of the same root."""
+        made = object.__new__(DeviceMesh)
+        made._begin(self._device_type, self._ranks, layout, names, self._get_root_mesh(), self._rank)
+        if groups is not None:
+            made._dim_group_names = groups
+        return made
 
-    def _line_lists(self, dim: int) -> list[list[int]]:
-        stride = math.prod(self._shape[dim + 1:])
-        extent = self._shape[dim]
-        starts = [start for start in range(len(self._ranks)) if start // stride % extent == 0]
-        return [[self._ranks[start + i * stride] for i in range(extent)] for start in starts]
-
-    def _lines(self, dim: int) -> Any:
-        lines = self._line_lists(dim)
-        everybody = default_group()
-        if lines == [everybody._ranks]:
-            return everybody
-        mine, _ = _enumerated(everybody, lines, None, None,
-                              f"mesh_{self.mesh_dim_names[dim] if self.mesh_dim_names else f'dim_{dim}'}")
-        return NON_GROUP_MEMBER if mine is None else mine
-
-    def _number(self, mesh_dim: int | str | None, what: str) -> int:
-        if mesh_dim is None:
-            if len(self._shape) != 1:
-                raise RuntimeError(f"Found the DeviceMesh have {len(self._shape)} dimensions",
-                                   "Optional kwarg `mesh_dim` needs to be specified when device_mesh.ndim > 1.", *(
-                                       ("If you want to get the list of all the ProcessGroups in the DeviceMesh,"
-                                        "please use `get_all_groups()` instead.",) if what == "group" else ()))
-            return 0
-        if isinstance(mesh_dim, str):
-            if self.mesh_dim_names is None or mesh_dim not in self.mesh_dim_names:
-                raise KeyError(f"Mesh dimension '{mesh_dim}' does not exist.",
-                               f"Available mesh dimensions are: mesh_dim_names={self.mesh_dim_names}")
-            return self.mesh_dim_names.index(mesh_dim)
-        if not -len(self._shape) <= mesh_dim < len(self._shape):
-            raise IndexError(f"dimension {mesh_dim} of a mesh with {len(self._shape)} dimensions")
-        return mesh_dim % len(self._shape)
+    def _own_ranks(self) -> list[int]:
+        """Of the meshes of this layout the one that holds this rank, in row-major order."""
+        sisters = self._layout.sisters(self._ranks)
+        for ranks in sisters:
+            if len(sisters) == 1 or self._rank in ranks:
+                return ranks
+        raise RuntimeError("In order to get the mesh Tensor of a DeviceMesh it needs to either have all its original "
+                           "dimensions (e.g., no slicing) or it needs to contain the local rank")
 
     # ---- what it is ----
+
+    @property
+    def device_type(self) -> str:
+        """Where the tensors are: "cpu"."""
+        return self._device_type
+
+    @property
+    def mesh_dim_names(self) -> tuple[str, ...] | None:
+        """The names of the dimensions, if they have any."""
+        return self._mesh_dim_names
 
     @property
     def mesh(self) -> Any:
         """The ranks: a torch tensor where torch is in use, else a NumPy array."""
         torch = sys.modules.get("torch")
         if torch is not None and hasattr(torch, "tensor"):
-            return torch.tensor(self._ranks, dtype=torch.int32).reshape(self._shape)
+            if self._root_mesh is None or any(len(axis.shape) > 1 for axis in self._layout):
+                return torch.tensor(self._own_ranks(), dtype=torch.int32).reshape(self.shape)
+            # A view of the root's, as in torch; where an extent is 1, with the step that torch gives it.
+            longer = [(axis.shape[0], axis.stride[0]) for axis in self._layout if axis.shape] or [(1, 1)]
+            strides, step = [], longer[0][0] * longer[0][1]
+            for axis in self._layout:
+                step = axis.stride[0] if axis.stride else step
+                strides.append(step)
+            every = torch.tensor(self._ranks, dtype=torch.int32)
+            return every.as_strided(self.shape, strides, self._ranks.index(self._own_ranks()[0]))
         import numpy
-        return numpy.array(self._ranks, numpy.int32).reshape(self._shape)
+        return numpy.array(self._own_ranks(), numpy.int32).reshape(self.shape)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Ranks along each dimension."""
-        return self._shape
+        return self._layout.top_level_sizes
 
     @property
     def ndim(self) -> int:
         """How many dimensions it has."""
-        return len(self._shape)
+        return len(self._layout)
 
     def size(self, mesh_dim: int | None = None) -> int:
         """Ranks of the mesh, or along one dimension."""
-        return len(self._ranks) if mesh_dim is None else self._shape[self._number(mesh_dim, "size")]
+        return self._layout.numel() if mesh_dim is None else self._layout[mesh_dim].numel()
 
     def get_rank(self) -> int:
         """Ours in the world."""
-        return default_group()._own
+        return self._rank if world.default is None else get_rank()
 
     def get_coordinate(self) -> Any:
-        """The coordinate of this rank; None if it is not in the mesh."""
+        """The place of this rank along each dimension; None if it is not in the mesh."""
         return self._coordinate
 
+    def _is_current_rank_part_of_mesh(self) -> bool:
+        return self._coordinate is not None
+
+    def _number(self, mesh_dim_name: str) -> int:
+        if not self._mesh_dim_names:
+            raise KeyError("No `mesh_dim_names` found.")
+        if mesh_dim_name not in self._mesh_dim_names:
+            raise KeyError(f"Mesh dimension '{mesh_dim_name}' does not exist.",
+                           f"Available mesh dimensions are: mesh_dim_names={self._mesh_dim_names}")
+        return self._mesh_dim_names.index(mesh_dim_name)
+
+    _get_mesh_dim_by_name = _number
+
+    def _one_dimension(self, mesh_dim: Any, *more: str) -> Any:
+        if mesh_dim is None and self.ndim > 1:
+            raise RuntimeError(f"Found the DeviceMesh have {self.ndim} dimensions",
+                               "Optional kwarg `mesh_dim` needs to be specified when device_mesh.ndim > 1.", *more)
+        return 0 if mesh_dim is None else mesh_dim
+
     def get_local_rank(self, mesh_dim: int | str | None = None) -> int:
-        """Our place along one dimension."""
-        number = self._number(mesh_dim, "rank")
-        if self._coordinate is None:
-            raise RuntimeError(f"rank {self._own} is not in the mesh")
-        return self._coordinate[number]
+        """Our rank in the group of our line along one dimension."""
+        return get_rank(self.get_group(self._one_dimension(mesh_dim)))
 
     def get_group(self, mesh_dim: int | str | None = None) -> Any:
         """The group of our line along one dimension."""
-        if not self._groups:
+        if not hasattr(self, "_dim_group_names"):
             raise RuntimeError("DeviceMesh process groups not initialized!")
-        if isinstance(mesh_dim, str) and mesh_dim in self._top()._flattened:
-            return self._top()._flattened[mesh_dim]._groups[0]
-        return self._groups[self._number(mesh_dim, "group")]
+        wanted = self._one_dimension(mesh_dim, "If you want to get the list of all the ProcessGroups in the DeviceMesh,"
+                                               "please use `get_all_groups()` instead.")
+        flattened = self._get_root_mesh()._flatten_mapping
+        if isinstance(wanted, str) and wanted in flattened:
+            return flattened[wanted].get_group()
+        number: int = self._number(wanted) if isinstance(wanted, str) else wanted
+        if not self._dim_group_names:
+            raise IndexError(f"rank {self._rank} is not in the mesh, so it has no groups of it")
+        if not -self.ndim <= number < self.ndim:
+            raise IndexError(f"dimension {number} of a mesh with {self.ndim} dimensions")
+        return resolved(self._dim_group_names[number])
 
     def get_all_groups(self) -> list[Any]:
         """The groups of our lines along all dimensions."""
-        return [self.get_group(dim) for dim in range(len(self._shape))]
+        return [self.get_group(dim) for dim in range(self.ndim)]
 
     # ---- parts of it ----
 
-    def _top(self) -> "DeviceMesh":
-        return self if self._root is None else self._root
+    def _get_root_mesh(self) -> "DeviceMesh":
+        """The mesh that this one is a part of, or this one."""
+        return self if self._root_mesh is None else self._root_mesh
 
-    def _derived(self, ranks: list[int], shape: tuple[int, ...], names: tuple[str, ...] | None,
-                 groups: list[Any]) -> "DeviceMesh":
-        made = object.__new__(DeviceMesh)
-        made.device_type, made._ranks, made._shape, made.mesh_dim_names = self.device_type, ranks, shape, names
-        made._own, made._root, made._flattened = self._own, self._top(), {}
-        made._coordinate = made._place_of(self._own)
-        made._groups = groups
-        return made
+    def _get_root_mesh_dim(self) -> int | None:
+        """The dimension of the root that this mesh of one dimension is; None if it has no name."""
+        names = self._mesh_dim_names
+        if not names:
+            return None
+        if len(names) != 1:
+            raise AssertionError("The submesh can only be a 1D mesh.")
+        return self._get_root_mesh()._number(names[0])
 
-    def __getitem__(self, names: str | tuple[str, ...]) -> "DeviceMesh":
-        if not self.mesh_dim_names:
+    def __getitem__(self, mesh_dim_names: str | tuple[str, ...]) -> "DeviceMesh":
+        if not self._mesh_dim_names:
             raise RuntimeError("Cannot slice a DeviceMesh without mesh_dim_names!")
-        wanted = (names,) if isinstance(names, str) else tuple(names)
-        if wanted == self.mesh_dim_names:
+        wanted = (mesh_dim_names,) if isinstance(mesh_dim_names, str) else tuple(mesh_dim_names)
+        if wanted == self._mesh_dim_names:
             return self
-        if len(wanted) == 1 and wanted[0] in self._top()._flattened:
-            return self._top()._flattened[wanted[0]]
-        if any(name not in self.mesh_dim_names for name in wanted) or len(set(wanted)) != len(wanted):
-            raise KeyError(f"Invalid mesh_dim_names {wanted} specified. Valid mesh_dim_names are "
-                           f"{list(self.mesh_dim_names)}.")
-        numbers = [self.mesh_dim_names.index(name) for name in wanted]
-        place = self._coordinate or (0,) * len(self._shape)
-        shape = tuple(self._shape[number] for number in numbers)
-        ranks = []
-        for position in range(math.prod(shape)):
-            here, rest = list(place), position
-            for number in reversed(numbers):
-                rest, here[number] = divmod(rest, self._shape[number])
-            flat = 0
-            for extent, inside in zip(self._shape, here):
-                flat = flat * extent + inside
-            ranks.append(self._ranks[flat])
-        return self._derived(ranks, shape, wanted, [self._groups[number] for number in numbers])
+        flattened = self._flatten_mapping if self == self._get_root_mesh() else {}
+        valid = [*self._mesh_dim_names, *flattened]
+        if any(name not in valid for name in wanted):
+            raise KeyError(f"Invalid mesh_dim_names {wanted} specified. Valid mesh_dim_names are {valid}.")
+        axes, groups = [], []
+        for name in wanted:
+            if name in self._mesh_dim_names:
+                part, number = self, self._mesh_dim_names.index(name)
+            else:
+                warnings.warn("Slicing a flattened dim from root mesh will be deprecated in PT 2.11. Users need to "
+                              "bookkeep the flattened mesh directly. ", stacklevel=2)
+                part, number = flattened[name], 0
+            axes.append(part._layout[number])
+            if self._dim_group_names:
+                groups.append(part._dim_group_names[number])
+        layout = MeshLayout(tuple(axes))
+        if not layout.collapse().is_sorted():
+            raise KeyError(f"Invalid mesh_dim_names {wanted} specified. Mesh dim indices should be in ascending order.")
+        if not layout.collapse().is_free_of_overlaps():
+            raise RuntimeError(f"Slicing overlapping dim_names {wanted} is not allowed.")
+        return self._part(layout, wanted, groups)
+
+    def _get_all_submeshes(self, mesh_dim_name: str) -> list["DeviceMesh"]:
+        """All lines along a dimension. Only ours has a group."""
+        number, found = self._number(mesh_dim_name), []
+        for ranks in MeshLayout((self._layout[number],)).sisters(self._ranks):
+            made = DeviceMesh(self._device_type, ranks, mesh_dim_names=(mesh_dim_name,), _init_backend=False)
+            made._dim_group_names = [self._dim_group_names[number]] if self._rank in ranks else []
+            found.append(made)
+        return found
 
     def _flatten(self, mesh_dim_name: str | None = None, backend_override: Any = None) -> "DeviceMesh":
-        """All dimensions as one. Every rank of the world calls it."""
-        name = mesh_dim_name or "_".join(self.mesh_dim_names or map(str, range(len(self._shape))))
-        top = self._top()
-        if name in (top.mesh_dim_names or ()) and not (self.mesh_dim_names == (name,)):
-            raise ValueError(f"{name} already exists for submesh of the {top}. ")
-        if name in top._flattened:
-            return top._flattened[name]
-        everybody = default_group()
-        lists = self._sisters()
-        if lists == [everybody._ranks]:
-            group: Any = everybody
-        else:
-            mine, _ = _enumerated(everybody, lists, None, None, f"mesh_{name}")
-            group = NON_GROUP_MEMBER if mine is None else mine
-        made = self._derived(list(self._ranks), (len(self._ranks),), (name,), [group])
-        top._flattened[name] = made
-        return made
-
-    def _sisters(self) -> list[list[int]]:
-        """The ranks of this part and of all its like in the whole mesh."""
-        top = self._top()
-        if top is self or self.mesh_dim_names is None or top.mesh_dim_names is None:
-            return [list(self._ranks)]
-        inside = [top.mesh_dim_names.index(name) for name in self.mesh_dim_names]
-        sisters: dict[tuple[int, ...], list[tuple[tuple[int, ...], int]]] = {}
-        for rank in top._ranks:
-            place = top._place_of(rank)
-            assert place is not None
-            outer = tuple(p for number, p in enumerate(place) if number not in inside)
-            sisters.setdefault(outer, []).append((tuple(place[number] for number in inside), rank))
-        return [[rank for _, rank in sorted(members)] for members in sisters.values()]
+        """All dimensions as one, which the root mesh then knows by that name. Every rank of the world calls it."""
+        if not self._mesh_dim_names:
+            raise RuntimeError("Cannot flatten a DeviceMesh without mesh_dim_names!")
+        name = mesh_dim_name or "_".join(self._mesh_dim_names)
+        if self._mesh_dim_names == (name,):
+            return self
+        root = self._get_root_mesh()
+        if name in (root._mesh_dim_names or ()):
+            raise ValueError(f"{name} already exists for submesh of the {root}. ",
+                             f"The mesh_dim_names of submesh and flattened mesh are {root._mesh_dim_names}. Please "
+                             f"specify another valid mesh_dim_name.")
+        layout = MeshLayout((self._layout.collapse(),))
+        if name not in root._flatten_mapping:
+            engines = _engines({} if backend_override is None else {0: backend_override}, None, 1)
+            root._flatten_mapping[name] = root._part(layout, (name,), _line_groups(layout, root._ranks, (name,), engines))
+        elif root._flatten_mapping[name]._layout != layout:
+            raise ValueError(f"Flatten mesh with mesh_dim_name {name} has been created before, Please specify another "
+                             f"valid mesh_dim_name.")
+        return root._flatten_mapping[name]
 
     def _unflatten(self, dim: int | str, mesh_sizes: Sequence[int], mesh_dim_names: Sequence[str],
                    backend_override: Any = None) -> "DeviceMesh":
         """One dimension as several. Every rank of the world calls it."""
-        number = self._number(dim, "dim")
-        if math.prod(mesh_sizes) != self._shape[number]:
-            raise ValueError(f"_unflatten: {tuple(mesh_sizes)} does not make {self._shape[number]}")
-        shape = (*self._shape[:number], *mesh_sizes, *self._shape[number + 1:])
-        names = self.mesh_dim_names or tuple(f"dim_{i}" for i in range(len(self._shape)))
-        return DeviceMesh(self.device_type, _nested(self._ranks, shape),
-                          mesh_dim_names=(*names[:number], *mesh_dim_names, *names[number + 1:]))
+        if not self._mesh_dim_names:
+            raise TypeError("Cannot unflatten a DeviceMesh without mesh_dim_names!")
+        if isinstance(dim, str) and dim not in self._mesh_dim_names:
+            raise ValueError(f"dim {dim} specified in `_unflatten` is not in {self._mesh_dim_names}")
+        if not isinstance(dim, str) and dim >= self.ndim:
+            raise ValueError(f"dim {dim} specified in `_unflatten` is out of range {self.ndim}")
+        if len(mesh_sizes) != len(mesh_dim_names):
+            raise RuntimeError("mesh_dim_names must have same length as mesh_sizes in _unflatten!")
+        number = self._mesh_dim_names.index(dim) if isinstance(dim, str) else dim % self.ndim
+        axes, names = self._layout.axes, self._mesh_dim_names
+        engines = _engines(backend_override, tuple(mesh_dim_names), len(mesh_sizes))
+        if math.prod(mesh_sizes) != axes[number].numel():
+            raise ValueError(f"The product of {mesh_sizes=} is {math.prod(mesh_sizes)}, but the original dimension at "
+                             f"dim={number} has size {axes[number].numel()}. These must be equal for unflatten to work "
+                             f"correctly.")
+        parts = MeshLayout(tuple(axes[number].divided(mesh_sizes)))
+        groups = None
+        if hasattr(self, "_dim_group_names"):
+            groups = list(self._dim_group_names)
+            groups[number:number + 1] = _line_groups(parts, self._ranks, tuple(mesh_dim_names), engines)
+        return self._part(MeshLayout((*axes[:number], *parts, *axes[number + 1:])),
+                          (*names[:number], *mesh_dim_names, *names[number + 1:]), groups)
+
+    @staticmethod
+    def _concatenate(device_mesh_list: list["DeviceMesh"]) -> "DeviceMesh":
+        """A mesh of the dimensions of all these parts of one root, in this order."""
+        first = device_mesh_list[0]
+        if any(mesh._ranks != first._ranks for mesh in device_mesh_list):
+            raise RuntimeError("Cannot concatenate DeviceMeshes derived from different device meshs")
+        layout = MeshLayout(tuple(axis for mesh in device_mesh_list for axis in mesh._layout))
+        if not layout.collapse().is_free_of_overlaps():
+            raise RuntimeError(f"Cannot concatenate overlapping meshes: {device_mesh_list}")
+        return first._part(layout, tuple(name for mesh in device_mesh_list for name in mesh._mesh_dim_names or ()),
+                           [name for mesh in device_mesh_list for name in mesh._dim_group_names])
 
     @staticmethod
     def from_group(group: Any, device_type: str, mesh: Any = None, *,
-                   mesh_dim_names: tuple[str, ...] | None = None, backend_override: Any = None) -> "DeviceMesh":
+                   mesh_dim_names: Sequence[str] | None = None) -> "DeviceMesh":
         """A mesh of groups that exist: of one group, or of one for each dimension of `mesh`."""
         _check_device(device_type)
         if isinstance(group, ProcessGroup):
@@ -279,37 +398,48 @@ class DeviceMesh:
             if mesh_dim_names is None:
                 raise ValueError("Must pass mesh_dim_names if passing multiple ProcessGroups")
             given = mesh
+            ndim = len(_flat(mesh)[1])
+            if ndim != len(groups):
+                raise ValueError(f"Expects mesh with ndim equal to number of ProcessGroups but got mesh "
+                                 f"{mesh.tolist() if hasattr(mesh, 'tolist') else mesh} and {len(groups)} ProcessGroups")
         made = DeviceMesh(device_type, given, mesh_dim_names=mesh_dim_names, _init_backend=False)
-        if len(groups) != made.ndim:
-            raise ValueError(f"Expects mesh with ndim equal to number of ProcessGroups but got mesh {made._shape} and "
-                             f"{len(groups)} ProcessGroups")
-        made._groups = groups
+        made._dim_group_names = [each._name for each in groups]
         return made
 
-    # ---- as a value ----
+    # ---- as a value; pickles hold the names of the groups, which are looked up where they are asked for ----
 
     def _key(self) -> tuple[Any, ...]:
-        return (self.device_type, tuple(self._ranks), self._shape, self.mesh_dim_names)
+        return tuple(self._ranks), self._layout, self._device_type, self._mesh_dim_names
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DeviceMesh) and self._key() == other._key()
+        return self is other or (isinstance(other, DeviceMesh) and self._key() == other._key())
 
     def __hash__(self) -> int:
         return hash(self._key())
 
     def __enter__(self) -> "DeviceMesh":
-        _stack.append(self)
+        _mesh_resources.mesh_stack.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
-        _stack.pop()
+        _mesh_resources.mesh_stack.pop()
 
     def __repr__(self) -> str:
-        if self.mesh_dim_names:
-            inside = ", ".join(f"{name}={extent}" for name, extent in zip(self.mesh_dim_names, self._shape))
-        else:
-            inside = ", ".join(map(str, self._shape)) + ("," if len(self._shape) == 1 else "")
-        return f"DeviceMesh(({inside}), '{self.device_type}')"
+        named = zip(self._mesh_dim_names or (), self.shape)
+        inside = f"({', '.join(f'{name}={extent}' for name, extent in named)})" if self._mesh_dim_names else self.shape
+        steps = tuple(axis.stride[0] if len(axis.stride) == 1 else axis.stride for axis in self._layout)
+        detail = os.environ.get("TORCH_DISTRIBUTED_DEBUG", "") == "DETAIL"
+        return (f"DeviceMesh({inside}, '{self._device_type}', stride={steps}"
+                f"{f', Mesh: {self.mesh.tolist()}' if detail else ''})")
+
+
+def _place(position: int, shape: Sequence[int]) -> tuple[int, ...]:
+    """A position in row-major order as coordinates."""
+    place: list[int] = []
+    for extent in reversed(shape):
+        position, inside = divmod(position, extent)
+        place.insert(0, inside)
+    return tuple(place)
 
 
 def _nested(ranks: Sequence[int], shape: Sequence[int]) -> Any:
@@ -317,6 +447,20 @@ def _nested(ranks: Sequence[int], shape: Sequence[int]) -> Any:
         return ranks[0]
     inner = math.prod(shape[1:])
     return [_nested(ranks[i * inner:(i + 1) * inner], shape[1:]) for i in range(shape[0])]
+
+
+def _check_ranks(ranks: list[int]) -> None:
+    """Each is a rank of the world, and stands there once."""
+    if len(set(ranks)) != len(ranks):
+        raise RepeatedRankError(f"ranks list must not contain duplicate entries, got {ranks}")
+    if world.default is None:
+        return
+    size = len(default_group()._ranks)
+    if len(ranks) > size:
+        raise RuntimeError(f"Mesh should not be bigger than default world size {size}, but found {len(ranks)} ranks!")
+    for rank in ranks:
+        if not 0 <= rank < size:
+            raise ValueError(f"Rank {rank} is out of range. Valid ranks are 0 to {size - 1} (world_size={size})")
 
 
 def _check_names(names: tuple[str, ...], ndim: int) -> None:
@@ -331,7 +475,7 @@ def _check_names(names: tuple[str, ...], ndim: int) -> None:
 def init_device_mesh(device_type: str, mesh_shape: tuple[int, ...], *, mesh_dim_names: tuple[str, ...] | None = None,
                      backend_override: Any = None) -> DeviceMesh:
     """Ranks 0, 1, 2, ... of the world in an arrangement of that shape. Every rank calls it; a world is made
-    if there is none."""
+    if there is none. `backend_override`: the engine of the groups of some dimensions, by number or name."""
     if not isinstance(mesh_shape, (tuple, list)):
         raise TypeError(f"init_device_mesh: mesh_shape is {mesh_shape!r}; it is a tuple, such as (2, 4)")
     for extent in mesh_shape:
@@ -341,10 +485,12 @@ def init_device_mesh(device_type: str, mesh_shape: tuple[int, ...], *, mesh_dim_
             raise ValueError(f"init_device_mesh: mesh_shape has {extent}; along each dimension there is a rank at least")
     if mesh_dim_names is not None:
         _check_names(tuple(mesh_dim_names), len(mesh_shape))
+    engines = None if backend_override is None else _engines(backend_override, mesh_dim_names, len(mesh_shape))
     _check_device(device_type)
     if world.default is None:
         init_process_group()
     size, wanted = len(default_group()._ranks), math.prod(mesh_shape)
     if wanted > size:
         raise RuntimeError(f"Mesh should not be bigger than default world size {size}, but found {wanted} ranks!")
-    return DeviceMesh(device_type, _nested(list(range(wanted)), tuple(mesh_shape)), mesh_dim_names=mesh_dim_names)
+    return DeviceMesh(device_type, _nested(list(range(wanted)), tuple(mesh_shape)), mesh_dim_names=mesh_dim_names,
+                      backend_override=engines)

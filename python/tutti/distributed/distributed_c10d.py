@@ -4,16 +4,28 @@ from datetime import timedelta
 from typing import Any
 
 from tutti.distributed import *  # noqa: F403
-from tutti.distributed.coalesced import _coalescing_manager
-from tutti.distributed.constants import check_timedelta, default_pg_timeout
-from tutti.distributed.process_group import (ProcessGroup, _rank_not_in_group, default_group, get_world_size,
-                                             registered)
+from tutti.distributed.coalesced import _coalescing_manager, _CoalescingManager
+from tutti.distributed.collectives import _all_gather_base, _reduce_scatter_base
+from tutti.distributed.constants import default_pg_timeout
+from tutti.distributed.init import _abort_process_group
+from tutti.distributed.known_groups import (STORE_BASED_BARRIER_PREFIX, _check_valid_timeout,
+                                            _find_pg_by_ranks_and_tag, _get_group_tag, _get_object_coll_device,
+                                            _get_pg_default_device, _new_process_group_helper, _store_based_barrier,
+                                            _unregister_process_group, _update_default_pg, _world)
+from tutti.distributed.process_group import (AnyGroup, ProcessGroup, _rank_not_in_group, default_group, get_world_size,
+                                             registered, resolved)
 from tutti.distributed.stores import Store
 from tutti.distributed.world import world
 
-__all__ = ["_coalescing_manager", "_get_default_group", "_get_default_store", "_get_default_timeout",
-           "_get_group_size", "_get_pg_config", "_get_process_group_name", "_get_process_group_store",
-           "_rank_not_in_group", "_resolve_process_group", "_set_pg_timeout"]
+__all__ = ["STORE_BASED_BARRIER_PREFIX", "_CoalescingManager", "_abort_process_group", "_all_gather_base",
+           "_check_valid_timeout", "_coalescing_manager", "_find_pg_by_ranks_and_tag", "_get_default_group",
+           "_get_default_store", "_get_default_timeout", "_get_group_size", "_get_group_tag", "_get_object_coll_device",
+           "_get_pg_config", "_get_pg_default_device", "_get_process_group_name", "_get_process_group_store",
+           "_new_process_group_helper", "_object_to_tensor", "_rank_not_in_group", "_reduce_scatter_base",
+           "_resolve_process_group", "_set_pg_timeout", "_store_based_barrier", "_tensor_to_object",
+           "_unregister_process_group", "_update_default_pg", "_world", "default_pg_nccl_timeout"]
+
+default_pg_nccl_timeout = timedelta(minutes=10)
 
 
 def _get_default_group() -> ProcessGroup:
@@ -38,10 +50,7 @@ def _get_process_group_name(pg: ProcessGroup) -> str:
 
 def _resolve_process_group(group_name: str) -> ProcessGroup:
     """The group of that name; RuntimeError if none lives."""
-    pg = world.groups.get(group_name)
-    if not isinstance(pg, ProcessGroup):
-        raise RuntimeError(f"Could not resolve the process group registered under the name {group_name}")
-    return pg
+    return resolved(group_name)
 
 
 def _get_group_size(group: Any) -> int:
@@ -54,14 +63,28 @@ def _get_default_timeout(backend: Any) -> timedelta:
     return default_pg_timeout
 
 
-def _set_pg_timeout(timeout: timedelta, group: Any = None) -> None:
+def _set_pg_timeout(timeout: float | timedelta, group: AnyGroup = None) -> None:
     """As group.set_timeout(timeout); of the world for None."""
-    check_timedelta(timeout)
     registered(group).set_timeout(timeout)
 
 
-def _get_pg_config(group: Any = None) -> dict[str, Any]:
+def _get_pg_config(group: AnyGroup = None) -> dict[str, Any]:
     """Name, description, engine, size and ranks of a group, of the world for None."""
     pg = registered(group)
     return {"pg_name": pg.group_name, "pg_desc": pg.group_desc, "backend_config": repr(pg._config),
             "pg_size": pg.size(), "ranks": pg.ranks}
+
+
+def _object_to_tensor(obj: Any, device: Any, group: Any) -> tuple[Any, Any]:
+    """A pickle of the object, and its length, as torch tensors."""
+    import pickle
+
+    import torch
+    data = torch.frombuffer(bytearray(pickle.dumps(obj)), dtype=torch.uint8).to(device)
+    return data, torch.tensor([data.numel()], dtype=torch.long, device=device)
+
+
+def _tensor_to_object(tensor: Any, tensor_size: Any, group: Any) -> Any:
+    """The object of such a pickle. It runs what the one who made it wants: for tensors of ranks that are trusted."""
+    import pickle
+    return pickle.loads(bytes(tensor.cpu().numpy().tobytes()[:int(tensor_size)]))

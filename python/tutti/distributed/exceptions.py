@@ -8,5 +8,5 @@ DistError = errors.Error
 DistBackendError = errors.Error
 DistNetworkError = errors.NetworkError
 DistStoreError = errors.StoreError
-QueueEmptyError = getattr(errors, "QueueEmptyError", IndexError)
+QueueEmptyError = errors.QueueEmptyError
 DistQueueEmptyError = QueueEmptyError

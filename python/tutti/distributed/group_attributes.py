@@ -9,8 +9,9 @@ from datetime import timedelta
 from typing import Any, NoReturn
 
 from tutti import _tutti
+from tutti._times import Timeout, duration
 from tutti.distributed.backend import BackendType as Kind
-from tutti.distributed.constants import check_timedelta, default_pg_timeout
+from tutti.distributed.constants import default_pg_timeout
 from tutti.distributed.ranks import whole_ranks
 from tutti.distributed.stores import PrefixStore, Store
 from tutti.distributed.world import Group, world
@@ -57,11 +58,10 @@ class GroupAttributes(Group):
         """Of operations that say none."""
         return self._low.timeout
 
-    def set_timeout(self, timeout: timedelta) -> None:
+    def set_timeout(self, timeout: float | timedelta) -> None:
         """Of operations that this rank starts from now on and that say none; those that run keep theirs. Other
-        ranks are not told. TypeError unless it is a timedelta, ValueError unless it is positive."""
-        check_timedelta(timeout)
-        self._low.set_timeout(timeout)
+        ranks are not told. ValueError unless it is positive."""
+        self._low.set_timeout(duration(timeout))
 
     _set_default_timeout = set_timeout
 
@@ -195,7 +195,7 @@ class GroupAttributes(Group):
         gone with the world. ValueError after destroy_process_group."""
         return PrefixStore(self._name, world.store())
 
-    def split_group(self, ranks: Sequence[int], timeout: timedelta | None = None, opts: Any = None,
+    def split_group(self, ranks: Sequence[int], timeout: Timeout = None, opts: Any = None,
                     group_name: str | None = None, group_desc: str | None = None, device_types: Any = None) -> Any:
         """The group of `ranks` (of this one, in ascending order); None on a rank that is not in its own list. Every rank of
         this group calls it, at the same time, with the list of the group that it will be in, or any other: so one
@@ -204,8 +204,7 @@ class GroupAttributes(Group):
         Errors: InvalidArgument for a list that is empty, has a rank twice or one that is not here;
         DisagreementError where members have given different lists.
         """
-        if timeout is not None:
-            check_timedelta(timeout)
+        timeout = None if timeout is None else duration(timeout)
         listed = sorted(whole_ranks(ranks, "split_group"))
         if not listed:
             raise InvalidArgument("Split ranks cannot be empty. Please provide a non-empty list of ranks to split the "
@@ -230,7 +229,7 @@ class GroupAttributes(Group):
                                     f"{come} have given lists that begin with {listed[0]}; give all members the same")
         return self._sibling(low, [self._ranks[rank] for rank in listed], name, group_desc or f"{self._desc}:split")
 
-    def merge_remote_group(self, store: Store, size: int, timeout: timedelta = default_pg_timeout,
+    def merge_remote_group(self, store: Store, size: int, timeout: float | timedelta = default_pg_timeout,
                            group_name: str | None = None, group_desc: str | None = None) -> Any:
         """The group of all `size` processes that meet in `store`: of this group and of others, be they of this world
         or not. Every member of each calls it, with the same store, which serves once (take a PrefixStore for the
@@ -239,7 +238,7 @@ class GroupAttributes(Group):
         What comes out is a world of its own: its connections are its own, and its ranks count as global ones.
         Errors: InvalidArgument for a size that the groups do not make; TimeoutError where some do not come.
         """
-        check_timedelta(timeout)
+        timeout = duration(timeout)
         own, first = len(self._ranks), bytearray(8)
         if not isinstance(store, Store):
             raise TypeError(f"merge_remote_group: store is a Store, not {store!r}")

@@ -1,17 +1,20 @@
 """Making groups of some of the ranks."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from typing import Any
 
 from tutti import _tutti
+from tutti._times import Timeout
 from tutti.distributed import exchange, plugins
 from tutti.distributed.backend import Backend, engine_of
-from tutti.distributed.constants import check_timedelta, timeout_or_default
-from tutti.distributed.process_group import (NON_GROUP_MEMBER, ProcessGroup, default_group, get_world_size,
+from tutti.distributed.constants import timeout_or_default
+from tutti.distributed.process_group import (NON_GROUP_MEMBER, AnyGroup, ProcessGroup, default_group, get_world_size,
                                              member_group)
 from tutti.distributed.ranks import whole_ranks
 from tutti.distributed.world import world
+
+
+_OURS = ("auto", "native")
 
 
 def _engine(backend: str | None, parent: ProcessGroup) -> tuple[str, Any]:
@@ -20,6 +23,8 @@ def _engine(backend: str | None, parent: ProcessGroup) -> tuple[str, Any]:
         return parent._backend, parent._config
     wanted = engine_of(backend)
     engine = wanted[1].engine()
+    if engine in _OURS and parent._low.backend in _OURS:  # where tensors on GPUs go, each group agrees as its world does
+        return wanted
     if engine != parent._low.backend and engine not in Backend._plugins and parent._low.backend not in Backend._plugins:
         raise RuntimeError(f"a group on {backend!r} of a group on {parent._low.backend!r}: both must be on the same; "
                            f"leave `backend` out")
@@ -51,7 +56,7 @@ def _checked_ranks(ranks: Sequence[int] | None, size: int, sort: bool) -> list[i
     return sorted(listed) if sort else listed
 
 
-def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = None, backend: str | None = None,
+def new_group(ranks: Sequence[int] | None = None, timeout: Timeout = None, backend: str | None = None,
               pg_options: Any = None, use_local_synchronization: bool = False, group_desc: str | None = None,
               device_id: Any = None, sort_ranks: bool = True) -> Any:
     """A group of some ranks of the world (None: all), or NON_GROUP_MEMBER on a rank that is not in it.
@@ -60,8 +65,7 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
     `use_local_synchronization` the members only. Other ranks may, and get None.
     """
     parent = default_group()
-    if timeout is not None:
-        check_timedelta(timeout)
+    limit = timeout_or_default(timeout or None)
     engine = _engine(backend, parent)
     listed = _checked_ranks(ranks, len(parent._ranks), sort_ranks)
     low: _tutti.ProcessGroup | None
@@ -74,7 +78,6 @@ def new_group(ranks: Sequence[int] | None = None, timeout: timedelta | None = No
             name = world.free_name(hashlib.sha1(",".join(map(str, listed)).encode(), usedforsecurity=False).hexdigest())
         else:
             name = world.next_name()
-        limit = timeout_or_default(timeout or None)
         shown = _shown(name, group_desc)
         if engine[1].engine() in Backend._plugins:
             low = plugins.make_sub_group(engine[1].engine(), world.store(), listed, parent._own, name, shown, limit,
@@ -91,7 +94,7 @@ def _shown(name: str, desc: str | None) -> str:
     return f"{desc} ({name})" if desc else f"group {name}"
 
 
-def new_subgroups(group_size: int | None = None, group: Any = None, timeout: timedelta | None = None,
+def new_subgroups(group_size: int | None = None, group: AnyGroup = None, timeout: Timeout = None,
                   backend: str | None = None, pg_options: Any = None,
                   group_desc: str | None = None) -> tuple[Any, list[Any]]:
     """Divide the group (the world) into groups of `group_size` ranks that follow each other: the one that
@@ -116,7 +119,7 @@ def new_subgroups(group_size: int | None = None, group: Any = None, timeout: tim
     return _enumerated(parent, lists, timeout, backend, group_desc, pg_options)
 
 
-def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None,
+def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: Timeout = None,
                                  backend: str | None = None, pg_options: Any = None,
                                  group_desc: str | None = None) -> tuple[Any, list[Any]]:
     """Groups of the listed ranks of the world; every rank calls it. The one that this rank is in (None
@@ -136,17 +139,15 @@ def new_subgroups_by_enumeration(ranks_per_subgroup_list: Sequence[Sequence[int]
     return _enumerated(parent, lists, timeout, backend, group_desc, pg_options)
 
 
-def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: timedelta | None, backend: str | None,
+def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: Timeout, backend: str | None,
                 desc: str | None, pg_options: Any = None) -> tuple[Any, list[Any]]:
     """All of them by one operation: ranks of a list have one colour."""
-    if timeout is not None:
-        check_timedelta(timeout)
+    limit = timeout_or_default(timeout or None)
     engine = _engine(backend, parent)
     me = parent._ranks[parent._own]
     colour = next((number for number, ranks in enumerate(lists) if me in ranks), None)
     with world.lock:
         names = [world.next_name() for _ in lists]
-        limit = timeout_or_default(timeout or None)
         shown = _shown("" if colour is None else names[colour], desc)
         low: _tutti.ProcessGroup | None
         if engine[1].engine() not in Backend._plugins:
@@ -160,7 +161,7 @@ def _enumerated(parent: ProcessGroup, lists: list[list[int]], timeout: timedelta
 
 
 def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | None = None,
-                timeout: timedelta | None = None, pg_options: Any = None, group_desc: str | None = None,
+                timeout: Timeout = None, pg_options: Any = None, group_desc: str | None = None,
                 backend: str | None = None) -> ProcessGroup | None:
     """Divide a group: each list of `split_ranks` (ranks of the parent) becomes a group. Every rank of the
     parent calls it; a rank that is in no list gets None."""
@@ -191,7 +192,7 @@ def split_group(parent_pg: Any = None, split_ranks: Sequence[Sequence[int]] | No
     return mine
 
 
-def shrink_group(ranks_to_exclude: list[int], group: Any = None, shrink_flags: int = 0,
+def shrink_group(ranks_to_exclude: list[int], group: AnyGroup = None, shrink_flags: int = 0,
                  pg_options: Any = None) -> ProcessGroup:
     """Not to be had: always raises. Survivors of a failure make a new world (docs/guide.md, "After a failure")."""
     if not isinstance(ranks_to_exclude, list):

@@ -2,17 +2,23 @@
 
 import os
 import sys
-from datetime import timedelta
 from typing import Any
 
 from tutti import _tutti
+from tutti._times import Timeout
 from tutti.distributed import rendezvous_handlers
 from tutti.distributed import plugins
 from tutti.distributed.backend import communicator_handle, engine_of
-from tutti.distributed.constants import check_timedelta, timeout_or_default
-from tutti.distributed.process_group import ProcessGroup, default_group, is_non_member
-from tutti.distributed.world import DESTROYED, world
+from tutti.distributed.constants import timeout_or_default
+from tutti.distributed.process_group import AnyGroup, ProcessGroup, default_group, is_non_member
+from tutti.distributed.world import DESTROYED, UNINITIALISED, world
 
+# DDP, FSDP and DistributedSampler ask torch's own process groups, in the same words as ours.
+_OF_TORCHS_WORLD = """\
+tutti: the world of tutti.distributed is there, but torch asked for a process group of its own, and has none.
+tutti: For DDP, FSDP and the like `import tutti.torch` and call torch.distributed.init_process_group("tutti") instead.
+tutti: DistributedSampler needs only `num_replicas=dist.get_world_size(), rank=dist.get_rank()`.
+"""
 _OTHER_LAUNCHERS = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
 
@@ -50,6 +56,7 @@ def _check_environment(rank: int, size: int) -> None:
 def _check_url(url: str, rank: int, size: int) -> None:
     parts, query = rendezvous_handlers.parsed(url), rendezvous_handlers.query_of(url)
     scheme = parts.scheme
+    rendezvous_handlers.with_rank(url, rank, size)
     if scheme == "file" and not parts.path:
         raise rendezvous_handlers.error("file", "path missing")
     if scheme == "tcp" and parts.port is None:
@@ -62,7 +69,7 @@ def _check_url(url: str, rank: int, size: int) -> None:
 
 
 def init_process_group(backend: str | None = None, init_method: str | None = None,
-                       timeout: timedelta | None = None, world_size: int = -1, rank: int = -1,
+                       timeout: Timeout = None, world_size: int = -1, rank: int = -1,
                        store: Any = None, group_name: str = "", pg_options: Any = None,
                        device_id: Any = None) -> None:
     """Make the group of all processes of the job; blocks until all have joined.
@@ -85,8 +92,7 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
             raise AssertionError("world_size must be positive if using store")
         if rank < 0:
             raise AssertionError("rank must be non-negative if using store")
-    if timeout is not None:
-        check_timedelta(timeout)
+    limit = timeout_or_default(timeout)
     if not isinstance(group_name, str):
         raise TypeError(f"init_process_group: group_name is text, not {group_name!r}")
     rendezvous_handlers.check_place(rank, world_size)
@@ -94,9 +100,8 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
     name, config = engine_of(backend)
     options: dict[str, Any] = {"rank": None if rank == -1 else rank,
                                "world_size": None if world_size == -1 else world_size,
-                               "timeout": timeout_or_default(timeout), "job_name": group_name,
+                               "timeout": limit, "job_name": group_name,
                                "backend": config.engine(), "backend_options": plugins.Wanted("0", None, pg_options)}
-    limit = options["timeout"]
     by_mpi = options["backend"] == "mpi" and store is None and init_method in (None, "env://")
     if options["backend"] == "mpi":
         options["backend_options"] = communicator_handle(pg_options)
@@ -132,24 +137,29 @@ def init_process_group(backend: str | None = None, init_method: str | None = Non
 
 
 def _mark_tracebacks(rank: int) -> None:
-    """Uncaught errors name their rank, since ranks may share a terminal."""
+    """Uncaught errors name their rank, since ranks may share a terminal. torchrun is told of them, too."""
     if world.excepthook is not None:
         return
     before = sys.excepthook
 
     def hook(kind: Any, problem: BaseException, trace: Any) -> None:
+        if isinstance(problem, Exception) and "TORCHELASTIC_ERROR_FILE" in os.environ:
+            from tutti.distributed.elastic.multiprocessing.errors import write_error
+            write_error(problem)
         if before is not sys.__excepthook__ or world.default is None:
             before(kind, problem, trace)
             return
         import traceback
         text = "".join(traceback.format_exception(kind, problem, trace))
+        if isinstance(problem, ValueError) and str(problem) == UNINITIALISED:
+            text += _OF_TORCHS_WORLD  # ours is there, so it is torch that misses its own
         sys.stderr.write("".join(f"[rank{rank}]: {line}\n" for line in text.rstrip("\n").split("\n")))
 
     sys.excepthook = hook
     world.excepthook = (hook, before)
 
 
-def destroy_process_group(group: Any = None) -> None:
+def destroy_process_group(group: AnyGroup = None) -> None:
     """Let go of a group; of all groups for None and for the world. Local, waits for nobody."""
     if is_non_member(group):
         return
@@ -161,10 +171,10 @@ def destroy_process_group(group: Any = None) -> None:
     world.destroy(pg)
 
 
-def _abort_process_group(group: Any = None) -> None:
+def _abort_process_group(group: AnyGroup = None) -> None:
     """Break the group (all groups for None) on every member, then let go of it."""
-    pg = default_group() if group is None else group
-    victims = list(world.groups.values()) if pg is world.default else [pg]
+    pg: Any = default_group() if group is None else group
+    victims: list[Any] = list(world.groups.values()) if pg is world.default else [pg]
     for each in victims:
         each._low.abort("abort_process_group was called")
     destroy_process_group(group)

@@ -4,12 +4,16 @@ Every process gives as many tensors as the others; that is compared first, so th
 even with async_op. An error that one rank can see alone is raised before that.
 """
 
-from collections.abc import Sequence
+import contextlib
+import itertools
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tutti._times import Timeout
 from tutti.distributed.collectives import check_complex
-from tutti.distributed.process_group import ProcessGroup, member_group, rank_in_group
-from tutti.distributed.operators import RedOpType, low_of, plain
+from tutti.distributed.process_group import AnyGroup, ProcessGroup, member_group, rank_in_group
+from tutti.distributed.operators import Op, RedOpType, low_of, plain
 from tutti.distributed.tensors import check_list, check_same_dtype, count_of
 from tutti.distributed.work import FollowedWork, Work
 
@@ -29,6 +33,7 @@ def _checked(tensor_list: Sequence[Any], group: Any, operation: str) -> ProcessG
     if not tensor_list:
         raise ValueError(f"{operation}: the list of tensors is empty")
     check_same_dtype(tensor_list)
+    _check_one_library(tensor_list, operation)
     counts = [count_of(tensor) for tensor in tensor_list]
     if any(count != counts[0] for count in counts):
         raise ValueError(f"{operation}: the tensors of a list must have one size, not {counts} elements")
@@ -48,6 +53,10 @@ def _check_writable(tensors: Sequence[Any], operation: str) -> None:
                             f"would be written into it; pass a copy")
 
 
+def _followed(works: Sequence[Work], then: Callable[[], None], tensors: list[Any]) -> FollowedWork:
+    return FollowedWork(works, _on_streams_of_now(tensors, then), tensors)
+
+
 def _ended(work: Work, async_op: bool) -> Work | None:
     if async_op:
         return work
@@ -59,42 +68,98 @@ def _is_torch(tensor: Any) -> bool:
     return hasattr(tensor, "untyped_storage")
 
 
+def _cupy_of(tensor: Any) -> Any:
+    """CuPy, if the tensor is one of its arrays; else None."""
+    cupy: Any = sys.modules.get("cupy")
+    return cupy if cupy is not None and isinstance(tensor, cupy.ndarray) else None
+
+
 def _array(tensor: Any) -> Any:
-    """The tensor as a NumPy array, in the same memory."""
+    """The tensor as an array of NumPy, in the same memory, or of CuPy."""
     import numpy
-    if isinstance(tensor, numpy.ndarray):
+    if isinstance(tensor, numpy.ndarray) or _cupy_of(tensor) is not None:
         return tensor
     return numpy.from_dlpack(tensor) if hasattr(tensor, "__dlpack__") else numpy.asarray(tensor)
 
 
+def _beside(array: Any) -> Any:
+    """Makes the GPU of an array of CuPy the current one, as its calls need; `with`."""
+    return contextlib.nullcontext() if _cupy_of(array) is None else array.device
+
+
+def _near(target: Any, tensor: Any) -> Any:
+    """The tensor on the device of `target`: itself, if it is there."""
+    if _is_torch(target):
+        return tensor.detach().to(target.device)
+    cupy = _cupy_of(target)
+    if cupy is None:
+        return tensor
+    with target.device:
+        return cupy.asarray(tensor)
+
+
 def copy_into(target: Any, source: Any) -> None:
-    """The elements of one tensor into another of the same size."""
+    """The elements of one tensor into another of the same size; both may be on different GPUs."""
     if _is_torch(target):
         target.detach().copy_(source.detach().reshape(target.shape))
     else:
         array = _array(target)
-        array[...] = _array(source).reshape(array.shape)
+        with _beside(array):
+            array[...] = _near(array, _array(source)).reshape(array.shape)
+
+
+def _check_one_library(tensors: Iterable[Any], operation: str) -> None:
+    """Raises TypeError if tensors of torch, arrays of CuPy and others are mixed: none copies into all others."""
+    names = {"torch" if _is_torch(one) else "CuPy" if _cupy_of(one) is not None else "NumPy or buffers"
+             for one in tensors}
+    if len(names) > 1:
+        raise TypeError(f"{operation}: the tensors of all lists must be of one library, but they are of "
+                        f"{' and of '.join(sorted(names))}")
+
+
+def _on_streams_of_now(tensors: Sequence[Any], action: Callable[[], None]) -> Callable[[], None]:
+    """The action on the streams of GPUs that are current now, whichever thread runs it later: what the caller gives
+    those streams afterwards comes behind it."""
+    if _is_torch(tensors[0]):
+        devices = {tensor.device for tensor in tensors if tensor.is_cuda}
+        if not devices:
+            return action
+        import torch
+        streams = [torch.cuda.stream(torch.cuda.current_stream(device)) for device in devices]
+    elif (cupy := _cupy_of(tensors[0])) is not None:
+        streams = [cupy.cuda.get_current_stream()]
+    else:
+        return action
+
+    def run() -> None:
+        with contextlib.ExitStack() as stack:
+            for stream in streams:
+                stack.enter_context(stream)
+            action()
+
+    return run
 
 
 def _sum_here(tensors: Sequence[Any], op: RedOpType) -> Any:
-    """The combination of all tensors of this process, in new memory."""
+    """The combination of all tensors of this process, in new memory beside the first."""
     name = {RedOpType.SUM: "add", RedOpType.AVG: "add", RedOpType.PRODUCT: "multiply", RedOpType.MIN: "minimum",
             RedOpType.MAX: "maximum", RedOpType.BAND: "bitwise_and", RedOpType.BOR: "bitwise_or",
             RedOpType.BXOR: "bitwise_xor"}[op]
     if _is_torch(tensors[0]):
         import torch as library
-        parts = [tensor.detach() for tensor in tensors]
-        whole = parts[0].clone()
+        whole: Any = tensors[0].detach().clone()
     else:
-        import numpy as library
-        parts = [_array(tensor) for tensor in tensors]
-        whole = library.array(parts[0], copy=True)
-    dtype = whole.dtype
-    for part in parts[1:]:
-        whole = getattr(library, name)(whole, part.reshape(whole.shape))
-    if whole.dtype == dtype:
-        return whole
-    return whole.to(dtype) if _is_torch(whole) else whole.astype(dtype)
+        first = _array(tensors[0])
+        library = _cupy_of(first)
+        if library is None:
+            import numpy as library
+        with _beside(first):
+            whole = library.array(first, copy=True)
+    with _beside(whole):
+        for tensor in tensors[1:]:
+            part = _near(whole, tensor if _is_torch(tensor) else _array(tensor)).reshape(whole.shape)
+            whole[...] = getattr(library, name)(whole, part)
+    return whole
 
 
 def _check_op(op: Any, tensor: Any, operation: str) -> RedOpType:
@@ -106,8 +171,8 @@ def _check_op(op: Any, tensor: Any, operation: str) -> RedOpType:
     return kind
 
 
-def broadcast_multigpu(tensor_list: Sequence[Any], src: int, group: Any = None, async_op: bool = False,
-                       src_tensor: int = 0, *, timeout: Any = None) -> Work | None:
+def broadcast_multigpu(tensor_list: Sequence[Any], src: int, group: AnyGroup = None, async_op: bool = False,
+                       src_tensor: int = 0, *, timeout: Timeout = None) -> Work | None:
     """Copy `tensor_list[src_tensor]` of `src` into every tensor of every rank."""
     pg = _checked(tensor_list, group, "broadcast_multigpu")
     if pg is None:
@@ -124,7 +189,7 @@ def broadcast_multigpu(tensor_list: Sequence[Any], src: int, group: Any = None, 
                 copy_into(tensor, first)
 
     work = Work(pg._low.broadcast(first, root, timeout=timeout, async_op=True))
-    return _ended(FollowedWork([work], spread, list(tensor_list)), async_op)
+    return _ended(_followed([work], spread, list(tensor_list)), async_op)
 
 
 def _check_index(index: int, tensors: Sequence[Any], name: str) -> None:
@@ -136,15 +201,17 @@ def _divided(tensor: Any, by: int) -> None:
     if _is_torch(tensor):
         tensor.copy_(tensor.div(by, rounding_mode=None if tensor.is_floating_point() or tensor.is_complex()
                                 else "trunc"))
-    elif tensor.dtype.kind in "iu":
-        sign = 1 - 2 * (tensor < 0) if tensor.dtype.kind == "i" else 1
-        tensor[...] = (abs(tensor) // by * sign).astype(tensor.dtype)
-    else:
-        tensor[...] = (tensor / tensor.dtype.type(by)).astype(tensor.dtype)
+        return
+    with _beside(tensor):
+        if tensor.dtype.kind in "iu":
+            sign = 1 - 2 * (tensor < 0) if tensor.dtype.kind == "i" else 1
+            tensor[...] = (abs(tensor) // by * sign).astype(tensor.dtype)
+        else:
+            tensor[...] = (tensor / tensor.dtype.type(by)).astype(tensor.dtype)
 
 
-def all_reduce_multigpu(tensor_list: Sequence[Any], op: Any = RedOpType.SUM, group: Any = None,
-                        async_op: bool = False, *, timeout: Any = None) -> Work | None:
+def all_reduce_multigpu(tensor_list: Sequence[Any], op: Op = RedOpType.SUM, group: AnyGroup = None,
+                        async_op: bool = False, *, timeout: Timeout = None) -> Work | None:
     """Combine all tensors of all ranks into each of them."""
     pg = _checked(tensor_list, group, "all_reduce_multigpu")
     if pg is None:
@@ -163,11 +230,11 @@ def all_reduce_multigpu(tensor_list: Sequence[Any], op: Any = RedOpType.SUM, gro
             copy_into(tensor, whole)
 
     work = Work(pg._low.all_reduce(whole, low_op, timeout=timeout, async_op=True))
-    return _ended(FollowedWork([work], spread, list(tensor_list)), async_op)
+    return _ended(_followed([work], spread, list(tensor_list)), async_op)
 
 
-def reduce_multigpu(tensor_list: Sequence[Any], dst: int, op: Any = RedOpType.SUM, group: Any = None,
-                    async_op: bool = False, dst_tensor: int = 0, *, timeout: Any = None) -> Work | None:
+def reduce_multigpu(tensor_list: Sequence[Any], dst: int, op: Op = RedOpType.SUM, group: AnyGroup = None,
+                    async_op: bool = False, dst_tensor: int = 0, *, timeout: Timeout = None) -> Work | None:
     """Combine all tensors of all ranks into `tensor_list[dst_tensor]` of `dst`."""
     pg = _checked(tensor_list, group, "reduce_multigpu")
     if pg is None:
@@ -189,11 +256,11 @@ def reduce_multigpu(tensor_list: Sequence[Any], dst: int, op: Any = RedOpType.SU
         copy_into(tensor_list[dst_tensor], whole)
 
     work = Work(pg._low.reduce(whole, root, low_op, timeout=timeout, async_op=True))
-    return _ended(FollowedWork([work], give, list(tensor_list)), async_op)
+    return _ended(_followed([work], give, list(tensor_list)), async_op)
 
 
 def all_gather_multigpu(output_tensor_lists: Sequence[Sequence[Any]], input_tensor_list: Sequence[Any],
-                        group: Any = None, async_op: bool = False, *, timeout: Any = None) -> Work | None:
+                        group: AnyGroup = None, async_op: bool = False, *, timeout: Timeout = None) -> Work | None:
     """Gather all tensors of all ranks: input j of rank k lands in `output_tensor_lists[i][k * n + j]` for
     every i, where n is the number of inputs."""
     if not isinstance(output_tensor_lists, (list, tuple)):
@@ -205,6 +272,7 @@ def all_gather_multigpu(output_tensor_lists: Sequence[Sequence[Any]], input_tens
         return None
     inputs, size = len(input_tensor_list), len(pg._ranks)
     check_same_dtype(input_tensor_list, *output_tensor_lists)
+    _check_one_library(itertools.chain(input_tensor_list, *output_tensor_lists), "all_gather_multigpu")
     if len(output_tensor_lists) != inputs:
         raise ValueError(f"all_gather_multigpu: {len(output_tensor_lists)} output lists for {inputs} inputs; give one "
                          f"for each")
@@ -218,7 +286,7 @@ def all_gather_multigpu(output_tensor_lists: Sequence[Sequence[Any]], input_tens
     _check_writable(outputs, "all_gather_multigpu")
     _same_lengths(pg, inputs, "all_gather_multigpu", timeout)
     first = output_tensor_lists[0]
-    works = [Work(pg._low.all_gather_list([first[k * inputs + j] for k in range(size)], tensor, timeout=timeout,
+    works = [Work(pg._low.all_gather_list([first[k * inputs + j] for k in range(size)], _near(first[0], tensor), timeout=timeout,
                                           async_op=True))
              for j, tensor in enumerate(input_tensor_list)]
 
@@ -227,5 +295,5 @@ def all_gather_multigpu(output_tensor_lists: Sequence[Sequence[Any]], input_tens
             for target, source in zip(tensors, first):
                 copy_into(target, source)
 
-    return _ended(FollowedWork(works, spread, outputs), async_op)
+    return _ended(_followed(works, spread, outputs), async_op)
 

@@ -10,20 +10,22 @@ import pickle
 from collections.abc import Sequence
 from typing import Any
 
+from tutti._times import Timeout
 from tutti.distributed.exchange import OBJECT_PART_TAG, OBJECT_TAG
-from tutti.distributed.process_group import (ProcessGroup, global_rank_of, member_group, rank_in_group,
+from tutti.distributed.process_group import (AnyGroup, ProcessGroup, global_rank_of, member_group, rank_in_group,
                                              rank_or_first)
 from tutti.distributed.collectives import check_list_of_root
 from tutti.distributed.p2p import _not_to_self
 from tutti.distributed.pickling import META_BYTES, Packed, read_meta, read_sizes, room, unpack
 from tutti.distributed.work import wait_all
+from tutti.errors import WrongLengthError
 
 _TAG = OBJECT_TAG
 _PART_TAG = OBJECT_PART_TAG
 
 
-def broadcast_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
-                          group_src: int | None = None, *, weights_only: bool = False, timeout: Any = None) -> None:
+def broadcast_object_list(object_list: list[Any], src: int | None = None, group: AnyGroup = None, device: Any = None,
+                          group_src: int | None = None, *, weights_only: bool = False, timeout: Timeout = None) -> None:
     """Put the objects of `src` into everybody's list, which has as many places. `device` changes nothing:
     everything travels in CPU memory."""
     pg = member_group(group, "broadcast_object_list")
@@ -72,8 +74,8 @@ def _fill(object_list: list[Any], objects: Any, operation: str, src: int) -> Non
     object_list[:] = objects
 
 
-def all_gather_object(object_list: list[Any], obj: Any, group: Any = None, *, weights_only: bool = False,
-                      timeout: Any = None) -> None:
+def all_gather_object(object_list: list[Any], obj: Any, group: AnyGroup = None, *, weights_only: bool = False,
+                      timeout: Timeout = None) -> None:
     """Put the object of rank r into `object_list[r]`, on every rank. The list has a place for each."""
     pg = member_group(group, "all_gather_object")
     if pg is None:
@@ -104,11 +106,11 @@ def _check_places(places: Any, size: int, operation: str, name: str) -> None:
     if not isinstance(places, list):
         raise TypeError(f"{operation}: {name} must be a list with a place for each rank, not {type(places)}")
     if len(places) < size:
-        raise ValueError(f"{operation}: {name} has {len(places)} places; it must have one for each of {size} ranks")
+        raise WrongLengthError(f"{operation}: {name} has {len(places)} places; it must have one for each of {size} ranks")
 
 
-def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None,
-                  group_dst: int | None = None, *, weights_only: bool = False, timeout: Any = None) -> None:
+def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: AnyGroup = None,
+                  group_dst: int | None = None, *, weights_only: bool = False, timeout: Timeout = None) -> None:
     """Put the object of rank r into `object_gather_list[r]` on `dst` (0 unless said). Only there is a list
     given."""
     pg = member_group(group, "gather_object")
@@ -139,8 +141,8 @@ def gather_object(obj: Any, object_gather_list: list[Any] | None = None, dst: in
 
 
 def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_input_list: list[Any] | None = None,
-                        src: int | None = None, group: Any = None, group_src: int | None = None, *,
-                        weights_only: bool = False, timeout: Any = None) -> None:
+                        src: int | None = None, group: AnyGroup = None, group_src: int | None = None, *,
+                        weights_only: bool = False, timeout: Timeout = None) -> None:
     """Put object r of the list of `src` (0 unless said) into `scatter_object_output_list[0]` of rank r."""
     pg = member_group(group, "scatter_object_list")
     if pg is None:
@@ -155,7 +157,7 @@ def scatter_object_list(scatter_object_output_list: list[Any], scatter_object_in
         if scatter_object_input_list is None:
             raise ValueError("source rank must provide non-None scatter_object_input_list")
         if len(scatter_object_input_list) != size:
-            raise ValueError(f"scatter_object_list: the list has {len(scatter_object_input_list)} objects; it must "
+            raise WrongLengthError(f"scatter_object_list: the list has {len(scatter_object_input_list)} objects; it must "
                              f"have one for each of {size} ranks")
         packed = [Packed(each) for each in scatter_object_input_list]
         low.scatter(meta, b"".join(each.meta for each in packed), root, timeout=timeout)
@@ -178,8 +180,8 @@ def _receive(pg: ProcessGroup, meta: Any, src: int, tag: int, weights_only: bool
     return _unpack(pg, body, rooms, weights_only)
 
 
-def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: Any = None, device: Any = None,
-                     group_dst: int | None = None, use_batch: bool = False, *, timeout: Any = None) -> None:
+def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: AnyGroup = None, device: Any = None,
+                     group_dst: int | None = None, use_batch: bool = False, *, timeout: Timeout = None) -> None:
     """Send objects to one other rank. `device` and `use_batch` change nothing."""
     pg = member_group(group, "send_object_list")
     if pg is None:
@@ -192,9 +194,9 @@ def send_object_list(object_list: Sequence[Any], dst: int | None = None, group: 
               for part in (packed.meta, packed.body, *packed.buffers)])
 
 
-def recv_object_list(object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None,
+def recv_object_list(object_list: list[Any], src: int | None = None, group: AnyGroup = None, device: Any = None,
                      group_src: int | None = None, use_batch: bool = False, *, weights_only: bool = False,
-                     timeout: Any = None) -> int:
+                     timeout: Timeout = None) -> int:
     """Receive as many objects as the list has places, from one rank or from anybody; the global rank that
     sent, or -1 if this process is not in the group."""
     pg = member_group(group, "recv_object_list")

@@ -2,10 +2,12 @@
 
 import enum
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
 from tutti import _tutti
 from tutti.distributed.tensors import is_tensor
+from tutti.distributed.user_ops import UserOp
+from tutti.errors import InvalidArgument
 
 
 class RedOpType(enum.Enum):
@@ -123,6 +125,10 @@ class ReduceOp(_Boxed, metaclass=_ReduceOpMeta):
     UNUSED = RedOpType.UNUSED
 
 
+Op: TypeAlias = RedOpType | ReduceOp | UserOp | _tutti.ReduceOp
+"""How the values of ranks are combined, in a call: ReduceOp.SUM and its kin, premul_sum(factor), or a UserOp."""
+
+
 def premul_sum(factor: Any) -> ReduceOp:
     """The sum of what each rank has, multiplied by its own factor: a number, or an array of one
     element or as many as the tensor has, of the tensor's dtype. Factors may differ between ranks."""
@@ -149,6 +155,9 @@ def plain(op: Any) -> RedOpType:
         return op.op
     if isinstance(op, _tutti.ReduceOp):
         return RedOpType[op.name]
+    if isinstance(op, UserOp):
+        raise InvalidArgument(f"{op!r} combines in all_reduce, reduce, reduce_scatter and reduce_scatter_single of "
+                              f"tutti.distributed only")
     raise TypeError(f"Invalid function argument. Expected parameter `op` of type ReduceOp but got {type(op)} "
                     f"instead; use ReduceOp.SUM and its kin")
 

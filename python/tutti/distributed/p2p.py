@@ -3,10 +3,24 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from tutti.distributed.process_group import ProcessGroup, global_rank_of, is_non_member, member_group, rank_in_group
-from tutti.distributed.tensors import check_single, known, shape_of
+from tutti._times import Timeout
+from tutti.distributed.process_group import (AnyGroup, ProcessGroup, global_rank_of, is_non_member, member_group,
+                                             rank_in_group)
+from tutti.distributed.tensors import check_single, dtype_of, known, octets_of, shape_of
 from tutti.distributed.work import Work
 from tutti.distributed.world import world
+from tutti.errors import UnusableArrayError
+
+
+def _moved(call: Callable[..., Any], tensor: Any, peer: int | None, **options: Any) -> Any:
+    """The call; for an element type that tutti does not have (float8_e8m0fnu, bits8), with the tensor's bytes."""
+    try:
+        return call(tensor, peer, **options)
+    except UnusableArrayError:
+        octets = octets_of(tensor)
+        if octets is None:
+            raise
+        return call(octets, peer, **options)
 
 
 def _not_to_self(group: Any, dst: int | None, group_dst: int | None) -> None:
@@ -16,8 +30,8 @@ def _not_to_self(group: Any, dst: int | None, group_dst: int | None) -> None:
                          "current process.")
 
 
-def send(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None, *,
-         timeout: Any = None) -> None:
+def send(tensor: Any, dst: int | None = None, group: AnyGroup = None, tag: int = 0, group_dst: int | None = None, *,
+         timeout: Timeout = None) -> None:
     """Send to one other rank; returns when the tensor may be used again. `dst` is a global rank,
     `group_dst` one of the group."""
     pg = member_group(group, "send")
@@ -28,11 +42,11 @@ def send(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, g
         _not_to_self(group, dst, group_dst)
     if type(tensor) not in known:
         check_single(tensor, "tensor")
-    pg._low.send(tensor, peer, tag=tag, timeout=timeout)
+    _moved(pg._low.send, tensor, peer, tag=tag, timeout=timeout)
 
 
-def recv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None, *,
-         timeout: Any = None) -> int:
+def recv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int = 0, group_src: int | None = None, *,
+         timeout: Timeout = None) -> int:
     """Receive from one rank, or from any; returns the sender's global rank, or -1 if this process is not in the group."""
     if type(tensor) not in known:
         check_single(tensor, "tensor")
@@ -40,11 +54,11 @@ def recv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, g
     if pg is None:
         return -1
     peer = None if src is None and group_src is None else rank_in_group(pg, src, group_src)
-    return global_rank_of(pg, pg._low.recv(tensor, peer, tag=tag, timeout=timeout))
+    return global_rank_of(pg, _moved(pg._low.recv, tensor, peer, tag=tag, timeout=timeout))
 
 
-def isend(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None, *,
-          timeout: Any = None) -> Work | None:
+def isend(tensor: Any, dst: int | None = None, group: AnyGroup = None, tag: int = 0, group_dst: int | None = None, *,
+          timeout: Timeout = None) -> Work | None:
     """As send, without waiting; to oneself too."""
     pg = None if is_non_member(group) else member_group(group, "isend")
     peer = 0 if pg is None else rank_in_group(pg, dst, group_dst)
@@ -53,11 +67,11 @@ def isend(tensor: Any, dst: int | None = None, group: Any = None, tag: int = 0, 
     if pg is None:
         member_group(group, "isend")  # warns
         return None
-    return Work(pg._low.isend(tensor, peer, tag=tag, timeout=timeout))
+    return Work(_moved(pg._low.isend, tensor, peer, tag=tag, timeout=timeout))
 
 
-def irecv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None, *,
-          timeout: Any = None) -> Work | None:
+def irecv(tensor: Any, src: int | None = None, group: AnyGroup = None, tag: int = 0, group_src: int | None = None, *,
+          timeout: Timeout = None) -> Work | None:
     """As recv, without waiting."""
     if type(tensor) not in known:
         check_single(tensor, "tensor")
@@ -65,14 +79,14 @@ def irecv(tensor: Any, src: int | None = None, group: Any = None, tag: int = 0, 
     if pg is None:
         return None
     peer = None if src is None and group_src is None else rank_in_group(pg, src, group_src)
-    return Work(pg._low.irecv(tensor, peer, tag=tag, timeout=timeout))
+    return Work(_moved(pg._low.irecv, tensor, peer, tag=tag, timeout=timeout))
 
 
 class P2POp:
     """One isend or irecv of a batch. `peer` is a global rank, `group_peer` one of the group."""
 
-    def __init__(self, op: Callable[..., Any], tensor: Any, peer: int | None = None, group: Any = None, tag: int = 0,
-                 group_peer: int | None = None) -> None:
+    def __init__(self, op: Callable[..., Any], tensor: Any, peer: int | None = None, group: AnyGroup = None,
+                 tag: int = 0, group_peer: int | None = None) -> None:
         if op is not isend and op is not irecv:
             raise ValueError("Invalid ``op``. Expected ``op`` to be of type ``tutti.distributed.isend`` or "
                              "``tutti.distributed.irecv``.")
@@ -98,7 +112,7 @@ class P2POp:
                 f"{shape_of(self.tensor)}, {getattr(self.tensor, 'dtype', None)})")
 
 
-def batch_isend_irecv(p2p_op_list: Sequence[P2POp], *, timeout: Any = None) -> list[Work]:
+def batch_isend_irecv(p2p_op_list: Sequence[P2POp], *, timeout: Timeout = None) -> list[Work]:
     """Start all of them; a Work for each. Where one is wrong none is started."""
     if not isinstance(p2p_op_list, (list, tuple)) or not all(isinstance(op, P2POp) for op in p2p_op_list):
         raise ValueError("Invalid ``p2p_op_list``. Each op is expected to to be of type "
@@ -113,4 +127,12 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp], *, timeout: Any = None) -> l
         return []
     calls: list[tuple[Literal["send", "recv"], Any, int | None, int]] = [
         ("send" if op.op is isend else "recv", op.tensor, op.group_peer, op.tag) for op in p2p_op_list]
-    return [Work(low) for low in pg._low.batch_isend_irecv(calls, timeout=timeout)]
+    try:
+        return [Work(low) for low in pg._low.batch_isend_irecv(calls, timeout=timeout)]
+    except UnusableArrayError:
+        moved = [octets_of(tensor) if dtype_of(tensor).startswith("torch.") else None for _, tensor, *_ in calls]
+        if not any(octets is not None for octets in moved):
+            raise
+        calls = [(way, tensor if octets is None else octets, peer, tag)
+                 for (way, tensor, peer, tag), octets in zip(calls, moved)]
+        return [Work(low) for low in pg._low.batch_isend_irecv(calls, timeout=timeout)]

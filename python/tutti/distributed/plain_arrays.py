@@ -60,13 +60,14 @@ def _from_buffer(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _describes(args: tuple[Any, ...]) -> bool:
-    """Something, and a tensor's dtype, shape, whether it requires grad, and in which order its dimensions lie."""
+    """Something, and a tensor's dtype, shape, whether it requires grad, and its strides, which torch compares with the
+    memory that there is."""
     if not fits(args[1:], ((str,), (tuple,), (bool,), (tuple,)), 3) or args[1] not in DTYPES or not _is_shape(args[2]):
         return False
-    order = args[4] if len(args) == 5 else None
+    strides = args[4] if len(args) == 5 else None
     return (math.prod(extent or 1 for extent in args[2]) <= _LARGEST >> 4
-            and (order is None or (all(type(each) is int for each in order)
-                                   and sorted(order) == list(range(len(args[2]))))))
+            and (strides is None or (_is_shape(strides) and len(strides) == len(args[2]) and sum(
+                max(extent - 1, 0) * step for extent, step in zip(args[2], strides)) <= _LARGEST >> 4)))
 
 
 def _tensor(limits: Limits, function: Any, args: tuple[Any, ...]) -> Any:

@@ -142,4 +142,5 @@ def _structure(limits: Limits, names: Any, fields: Any, itemsize: int, align: bo
                                    "offsets": [part[1] for part in parts], "itemsize": itemsize}
     if any(len(part) > 2 for part in parts):
         description["titles"] = [part[2] if len(part) > 2 else None for part in parts]
-    return numpy.dtype(description, align=align)
+    made: Any = numpy.dtype  # its stubs know no dict of a text and anything
+    return made(description, align=align)

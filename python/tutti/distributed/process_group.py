@@ -2,14 +2,14 @@
 
 import warnings
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 from tutti import _tutti
 from tutti.distributed.group_attributes import GroupAttributes
 from tutti.distributed.methods import GroupMethods
 from tutti.distributed.ranks import whole_rank
 from tutti.distributed.world import DESTROYED, UNINITIALISED, world
-from tutti.errors import InvalidArgument
+from tutti.errors import InvalidArgument, NoGroupError
 
 _INVALID = "Invalid process group specified"
 
@@ -94,6 +94,10 @@ class _NonMember(int):
 NON_GROUP_MEMBER = _NonMember(-100)
 
 
+AnyGroup: TypeAlias = ProcessGroup | _NonMember | None
+"""The group of a call: one that new_group gave, on members and others; None is the world."""
+
+
 class _WorldMeta(type):
     """Gives classes a WORLD that is the default group of the moment."""
 
@@ -145,8 +149,8 @@ def member_group(pg: Any, operation: str) -> ProcessGroup | None:
     if isinstance(pg, ProcessGroup):
         raise ValueError(DESTROYED)
     if isinstance(pg, _tutti.ProcessGroup):
-        raise TypeError(f"{_INVALID}: a tutti.ProcessGroup; take one of tutti.distributed.new_group")
-    raise TypeError(f"{_INVALID}: {pg!r}")
+        raise NoGroupError(f"{_INVALID}: a tutti.ProcessGroup; take one of tutti.distributed.new_group")
+    raise NoGroupError(f"Process group {pg} is not initialized in the world group map. Please initialize the group first.")
 
 
 def registered(pg: Any) -> ProcessGroup:
@@ -156,6 +160,14 @@ def registered(pg: Any) -> ProcessGroup:
     if isinstance(pg, ProcessGroup) and world.groups.get(pg._name) is pg:
         return pg
     raise ValueError(f"Group {pg} is not registered, please create group with tutti.distributed.new_group API")
+
+
+def resolved(name: str) -> ProcessGroup:
+    """The living group of that name; RuntimeError if there is none."""
+    pg = world.groups.get(name)
+    if not isinstance(pg, ProcessGroup):
+        raise RuntimeError(f"Could not resolve the process group registered under the name {name}")
+    return pg
 
 
 def rank_in_group(pg: ProcessGroup, global_rank: int | None, group_rank: int | None) -> int:
@@ -181,6 +193,9 @@ def rank_or_first(pg: ProcessGroup, global_rank: int | None, group_rank: int | N
     return rank_in_group(pg, 0 if global_rank is None and group_rank is None else global_rank, group_rank)
 
 
+_LARGEST_RANK = 2**31 - 1  # that C++ can be told, which refuses those that the group has not
+
+
 def _no_wildcard(pg: ProcessGroup, rank: int) -> int:
     """The rank; ValueError below 0, which would mean anybody further down."""
     if not isinstance(rank, int):
@@ -188,6 +203,8 @@ def _no_wildcard(pg: ProcessGroup, rank: int) -> int:
     if rank < 0:
         raise InvalidArgument(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}; to receive from anybody "
                               f"leave the rank out")
+    if rank > _LARGEST_RANK:
+        raise InvalidArgument(f"rank {rank} is none of the group's 0 to {len(pg._ranks) - 1}")
     return rank
 
 
@@ -196,7 +213,7 @@ def global_rank_of(pg: ProcessGroup, group_rank: int) -> int:
     return pg._ranks[group_rank]
 
 
-def get_rank(group: Any = None) -> int:
+def get_rank(group: AnyGroup = None) -> int:
     """Ours in the group; -1 if we are not in it."""
     if group is None:
         return default_group()._own
@@ -205,7 +222,7 @@ def get_rank(group: Any = None) -> int:
     return registered(group)._own
 
 
-def get_world_size(group: Any = None) -> int:
+def get_world_size(group: AnyGroup = None) -> int:
     """How many ranks the group has; -1 if we are not in it."""
     if group is None:
         return len(default_group()._ranks)
@@ -241,7 +258,7 @@ def get_process_group_ranks(group: Any) -> list[int]:
     return list(group._ranks)
 
 
-def get_backend(group: Any = None) -> str:
+def get_backend(group: AnyGroup = None) -> str:
     """The engine's name, as the caller gave it, in lower case."""
     if group is None:
         return default_group()._backend
@@ -255,7 +272,7 @@ def get_backend(group: Any = None) -> str:
     return group._backend
 
 
-def get_backend_config(group: Any = None) -> str:
+def get_backend_config(group: AnyGroup = None) -> str:
     """Such as "cpu:gloo"."""
     pg = default_group() if group is None else group
     if not isinstance(pg, ProcessGroup) or pg.closed:
@@ -263,7 +280,7 @@ def get_backend_config(group: Any = None) -> str:
     return repr(pg._config)
 
 
-def mpi_communicator(group: Any = None) -> int:
+def mpi_communicator(group: AnyGroup = None) -> int:
     """The handle of the communicator on which the group (the world) runs: `mpi4py.MPI.Comm.fromhandle` takes it.
 
     It belongs to the group: duplicate it for operations of your own, and do not free it. ValueError for a group that is

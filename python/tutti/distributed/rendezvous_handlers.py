@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
+from tutti._times import duration
 from tutti.distributed.constants import default_store_timeout
 from tutti.distributed.stores import FileStore, PrefixStore, Store, TCPStore
 
@@ -65,6 +66,8 @@ def _number(text: str, name: str) -> int:
 
 def with_rank(url: str, rank: int, world_size: int) -> str:
     """The URL with the arguments that were given beside it."""
+    if (rank, world_size) != (-1, -1) and {"rank", "world_size"} & query_of(url).keys():
+        raise AssertionError(f"The url: {url} has node-specific arguments(rank, world_size) already.")
     more = [f"{name}={value}" for name, value in (("rank", rank), ("world_size", world_size)) if value != -1]
     if not more:
         return url
@@ -84,7 +87,7 @@ def rendezvous(url: str, rank: int = -1, world_size: int = -1, **options: Any) -
         return handlers[scheme](with_rank(url, rank, world_size), **options)
     if scheme not in _OURS:
         raise no_handler(url, scheme)
-    return _ours(scheme, with_rank(url, rank, world_size), options.get("timeout", default_store_timeout))
+    return _ours(scheme, with_rank(url, rank, world_size), duration(options.get("timeout", default_store_timeout)))
 
 
 def _store_port(master_port: int) -> int:

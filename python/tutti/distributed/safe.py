@@ -251,13 +251,13 @@ for _opcode in (
     _SafeUnpickler.dispatch[_opcode[0]] = pickle._Unpickler.dispatch[_opcode[0]]
 for _opcode in (pickle.TUPLE, pickle.TUPLE1, pickle.TUPLE2, pickle.TUPLE3):
     _SafeUnpickler.dispatch[_opcode[0]] = _then_count(pickle._Unpickler.dispatch[_opcode[0]])
-for _opcode, _load in {
-        pickle.REDUCE: _SafeUnpickler._load_reduce, pickle.NEWOBJ: _SafeUnpickler._load_newobj,
-        pickle.NEWOBJ_EX: _SafeUnpickler._load_newobj_ex, pickle.BUILD: _SafeUnpickler._load_build,
-        pickle.BYTEARRAY8: _SafeUnpickler._load_bytearray8,
-        pickle.READONLY_BUFFER: _SafeUnpickler._load_readonly_buffer,
-        pickle.FROZENSET: _SafeUnpickler._load_frozenset, pickle.APPEND: _SafeUnpickler._load_append,
-        pickle.APPENDS: _SafeUnpickler._load_appends, pickle.SETITEM: _SafeUnpickler._load_setitem,
-        pickle.SETITEMS: _SafeUnpickler._load_setitems, pickle.ADDITEMS: _SafeUnpickler._load_additems}.items():
-    _SafeUnpickler.dispatch[_opcode[0]] = _load
-del _opcode, _load
+_OWN: dict[bytes, Any] = {
+    pickle.REDUCE: _SafeUnpickler._load_reduce, pickle.NEWOBJ: _SafeUnpickler._load_newobj,
+    pickle.NEWOBJ_EX: _SafeUnpickler._load_newobj_ex, pickle.BUILD: _SafeUnpickler._load_build,
+    pickle.BYTEARRAY8: _SafeUnpickler._load_bytearray8,
+    pickle.READONLY_BUFFER: _SafeUnpickler._load_readonly_buffer,
+    pickle.FROZENSET: _SafeUnpickler._load_frozenset, pickle.APPEND: _SafeUnpickler._load_append,
+    pickle.APPENDS: _SafeUnpickler._load_appends, pickle.SETITEM: _SafeUnpickler._load_setitem,
+    pickle.SETITEMS: _SafeUnpickler._load_setitems, pickle.ADDITEMS: _SafeUnpickler._load_additems}
+_SafeUnpickler.dispatch.update({opcode[0]: load for opcode, load in _OWN.items()})
+del _opcode

@@ -24,7 +24,7 @@ class TensorReducer:
 
     def __call__(self, value: Any) -> Any:
         """A function and its arguments, for a plain tensor in CPU memory; NotImplemented for anything else. Elements
-        of a view travel without those between them; in which order dimensions lie in memory stays."""
+        of a view travel without those between them, and those of an expanded tensor once."""
         torch = self._torch
         if torch is None or type(value) is not torch.Tensor:
             return NotImplemented
@@ -33,24 +33,48 @@ class TensorReducer:
                 or value._backward_hooks or vars(value)):
             return NotImplemented
         plain = value.detach().resolve_conj().resolve_neg()
-        order = None
-        if not plain.is_contiguous():
-            order = tuple(sorted(range(plain.dim()), key=plain.stride, reverse=True))
-            plain = plain.permute(order)
-            if not plain.is_contiguous():  # some of its memory is not its own
-                order, plain = None, value.detach().resolve_conj().resolve_neg().contiguous()
-        how = (dtype, tuple(plain.shape), value.requires_grad) + (() if order is None else (order,))
-        flat = plain.reshape(-1)
+        memory, strides = _packed(plain)
+        how = (dtype, tuple(plain.shape), value.requires_grad) + (() if strides is None else (strides,))
+        flat = memory.reshape(-1)
         if flat.stride(0) != 1:  # of one element
             flat = flat.clone(memory_format=torch.contiguous_format)
         octets = flat.view(torch.uint8)
         if 0 < octets.numel() == plain.untyped_storage().nbytes():
-            first = self._seen.get(plain.data_ptr())
+            first = self._seen.get(memory.data_ptr())
             if first is not None:
                 return same_memory, (first, *how)
-            if order is None and plain.data_ptr() == value.data_ptr():
-                self._seen[plain.data_ptr()] = value
+            if strides is None and memory.data_ptr() == value.data_ptr():
+                self._seen[memory.data_ptr()] = value
         return tensor, (pickle.PickleBuffer(_memory(octets)), *how)
+
+
+def _packed(plain: Any) -> tuple[Any, tuple[int, ...] | None]:
+    """The elements as they travel, contiguous, and the strides of the tensor in them; None where they are row-major."""
+    own = tuple(plain.stride())
+    if plain.numel() == 0:
+        return plain, None if own == _row_major(plain.shape) else own
+    memory = plain
+    for dim, step in enumerate(own):
+        if step == 0:
+            memory = memory.narrow(dim, 0, 1)
+    order = sorted(range(plain.dim()), key=memory.stride, reverse=True)
+    if memory.is_contiguous():
+        order = list(range(plain.dim()))
+    dense = memory.permute(order)
+    packed = dense.contiguous()  # a copy where some of its memory is not its own
+    if packed.data_ptr() == dense.data_ptr():
+        return packed, None if own == _row_major(plain.shape) else own
+    strides = [0] * plain.dim()
+    for dim, step in zip(order, _row_major(packed.shape)):
+        strides[dim] = 0 if own[dim] == 0 else step
+    return packed, tuple(strides) if tuple(strides) != _row_major(plain.shape) else None
+
+
+def _row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    strides = [1] * len(shape)
+    for dim in range(len(shape) - 2, -1, -1):
+        strides[dim] = strides[dim + 1] * max(shape[dim + 1], 1)
+    return tuple(strides)
 
 
 def _memory(octets: Any) -> Any:
@@ -61,9 +85,8 @@ def _memory(octets: Any) -> Any:
 
 
 def tensor(octets: Any, dtype: str, shape: tuple[int, ...], requires_grad: bool,
-           order: Sequence[int] | None = None) -> Any:
-    """The tensor of these bytes, in their memory if it may be written. `shape` and `order`: dimensions as they lie
-    there, and which dimension of the tensor each of them is."""
+           strides: Sequence[int] | None = None) -> Any:
+    """The tensor of these bytes, in their memory if it may be written. Without strides they lie in row-major order."""
     import torch
     octets = memoryview(octets)
     if octets.nbytes == 0:
@@ -71,18 +94,17 @@ def tensor(octets: Any, dtype: str, shape: tuple[int, ...], requires_grad: bool,
     else:
         # torch keeps what it is given, and only a view keeps a bytearray from moving when it grows.
         flat = torch.frombuffer(memoryview(bytearray(octets)) if octets.readonly else octets, dtype=_dtype(dtype))
-    return _finished(flat.reshape(shape), requires_grad, order)
+    return _finished(flat, shape, requires_grad, strides)
 
 
 def same_memory(first: Any, dtype: str, shape: tuple[int, ...], requires_grad: bool,
-                order: Sequence[int] | None = None) -> Any:
+                strides: Sequence[int] | None = None) -> Any:
     """Another tensor in the memory of the first."""
-    return _finished(first.detach().reshape(-1).view(_dtype(dtype)).reshape(shape), requires_grad, order)
+    return _finished(first.detach().reshape(-1).view(_dtype(dtype)), shape, requires_grad, strides)
 
 
-def _finished(made: Any, requires_grad: bool, order: Sequence[int] | None) -> Any:
-    if order is not None:
-        made = made.permute(sorted(range(len(order)), key=order.__getitem__))
+def _finished(flat: Any, shape: tuple[int, ...], requires_grad: bool, strides: Sequence[int] | None) -> Any:
+    made = flat.reshape(shape) if strides is None else flat.as_strided(shape, strides)
     return made.requires_grad_() if requires_grad else made
 
 

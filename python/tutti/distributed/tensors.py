@@ -2,25 +2,27 @@
 
 import array
 import mmap
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 from tutti import _tutti
 from tutti.errors import InvalidArgument
 
+_INTERFACES = ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
 _BUFFERS = (bytes, bytearray, memoryview, array.array, mmap.mmap)
 # Types that were found to be tensors. Every call looks here first.
 known: set[type] = set(_BUFFERS)
 
 
 def is_tensor(value: Any) -> bool:
-    """A NumPy array, a torch tensor, anything with DLPack or the buffer protocol."""
+    """A NumPy array, a torch tensor, anything with DLPack, an array interface or the buffer protocol."""
     kind = type(value)
     if kind in known:
         return True
     if isinstance(value, type):
         return False
-    if hasattr(kind, "__dlpack__") or hasattr(kind, "__array_interface__") or isinstance(value, _BUFFERS):
+    if any(hasattr(kind, name) for name in _INTERFACES) or isinstance(value, _BUFFERS):
         known.add(kind)
         return True
     try:
@@ -31,10 +33,16 @@ def is_tensor(value: Any) -> bool:
     return True
 
 
+def _torch_or(name_of_torch: str, ours: str) -> str:
+    """torch's name for a type where the program has torch."""
+    return name_of_torch if "torch" in sys.modules else ours
+
+
 def check_single(value: Any, name: str) -> None:
     """TypeError if it is no tensor."""
     if type(value) not in known and not is_tensor(value):
-        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type torch.Tensor\n"
+        kind = _torch_or("torch.Tensor", "array (NumPy, DLPack or a buffer)")
+        raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type {kind}\n"
                         f"             but got {type(value)} instead.")
 
 
@@ -44,11 +52,13 @@ def check_list(values: Any, name: str) -> None:
         if isinstance(values, tuple):
             pass  # as good as a list
         else:
-            raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor]\n"
+            kind = _torch_or("List[torch.Tensor]", "list of arrays")
+            raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type {kind}\n"
                             f"             but got {type(values)} instead.")
     for value in values:
         if type(value) not in known and not is_tensor(value):
-            raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type List[torch.Tensor]\n"
+            kind = _torch_or("List[torch.Tensor]", "list of arrays")
+            raise TypeError(f"Invalid function argument. Expected parameter `{name}` of type {kind}\n"
                             f"             but got {type(values)} with elements of type "
                             f"{[type(element) for element in values]}.")
 
@@ -85,7 +95,7 @@ def check_same_dtype(*groups: Any) -> bool:
             a, b = dtype_of(first), dtype_of(value)
             if a != b:
                 if _PARTS.get(a, a) != _PARTS.get(b, b):
-                    raise ValueError("Invalid usage of tensors with different dtypes"
+                    raise ValueError(f"Invalid usage of {_torch_or('tensors', 'arrays')} with different dtypes"
                                      f"Found {_printed_dtype(first)} and  {_printed_dtype(value)}")
                 mixed = True
     return mixed
@@ -99,7 +109,7 @@ def as_parts(value: Any) -> Any:
         import torch
         return torch.view_as_real(value)
     import numpy
-    whole = numpy.asarray(value)
+    whole: Any = numpy.asarray(value)
     return whole[..., None].view(whole.real.dtype)
 
 
@@ -107,6 +117,18 @@ def is_complex(value: Any) -> bool:
     """Its elements are complex numbers."""
     dtype = getattr(value, "dtype", None)
     return dtype is not None and "complex" in str(dtype)
+
+
+def octets_of(value: Any) -> Any:
+    """The bytes of a torch tensor, in place, as a tensor: for messages, where its element type does not count. None where
+    it has none that lie in a row."""
+    torch = sys.modules.get("torch")
+    if torch is None or type(value) not in (torch.Tensor, torch.nn.Parameter) or not value.is_contiguous():
+        return None
+    try:
+        return value.detach().view(torch.uint8)
+    except RuntimeError:
+        return None
 
 
 def shape_of(value: Any) -> tuple[int, ...]:
@@ -123,6 +145,20 @@ def count_of(value: Any) -> int:
     return _tutti.count(value)
 
 
+def splits_of(given: Any, side: str) -> list[int]:
+    """Split sizes of any kind as a list, which is empty where none were given: a list, a tuple, an array, an iterator."""
+    if given is None:
+        return []
+    if isinstance(given, (bytes, dict)):
+        raise TypeError(f"split sizes for the {side} are a list of whole numbers, not {type(given).__name__}")
+    sizes = []
+    for split in given:
+        if not hasattr(split, "__index__") or not -1 << 63 <= split.__index__() < 1 << 63:
+            raise TypeError(f"a split size of {split!r} for the {side}; it must be a whole number of 64 bits")
+        sizes.append(split.__index__())
+    return sizes
+
+
 def split_counts(value: Any, splits: Sequence[int] | None, size: int, side: str) -> list[int]:
     """The numbers of elements behind splits of the outermost extent; None splits it evenly."""
     shape = shape_of(value)
@@ -131,6 +167,8 @@ def split_counts(value: Any, splits: Sequence[int] | None, size: int, side: str)
     row = 1
     for extent in shape[1:]:
         row *= extent
+    if str(getattr(value, "dtype", "")) == "torch.complex32":  # counted as their parts, float16
+        row *= 2
     if splits is None or len(splits) == 0:
         if shape[0] % size != 0:
             raise InvalidArgument(f"Tensor's dim 0 does not divide equally across group size: {shape[0]} rows of the "
@@ -139,14 +177,10 @@ def split_counts(value: Any, splits: Sequence[int] | None, size: int, side: str)
     if len(splits) != size:
         raise InvalidArgument(f"Number of tensor splits not equal to group size: {len(splits)} for the {side}, "
                               f"{size} ranks")
-    rows = []
     for split in splits:
-        if not hasattr(split, "__index__"):
-            raise TypeError(f"a split size of {split!r} for the {side}; it must be a whole number")
-        rows.append(split.__index__())
-        if rows[-1] < 0:
-            raise InvalidArgument(f"a split size of {rows[-1]} for the {side}; it must not be negative")
-    if sum(rows) != shape[0]:
+        if split < 0:
+            raise InvalidArgument(f"a split size of {split} for the {side}; it must not be negative")
+    if sum(splits) != shape[0]:
         raise InvalidArgument(f"Split sizes doesn't match total dim 0 size: the {side} has {shape[0]} rows, the splits "
-                              f"sum up to {sum(rows)}")
-    return [number * row for number in rows]
+                              f"sum up to {sum(splits)}")
+    return [split * row for split in splits]

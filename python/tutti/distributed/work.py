@@ -2,12 +2,15 @@
 
 import enum
 import functools
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from tutti import _tutti
+from tutti._times import Timeout
 from tutti.distributed.constants import seconds_of
+from tutti.distributed.futures import Future
 from tutti.errors import TimeoutError
 
 
@@ -18,134 +21,6 @@ class WorkResult(enum.Enum):
     TIMEOUT = 1
     COMM_ERROR = 2
     UNKNOWN = 100
-
-
-class Future:
-    """A value that comes later. Callbacks run on one thread that all of them share, or at once."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Condition()
-        self._over = False
-        self._value: Any = None
-        self._error: BaseException | None = None
-        self._callbacks: list[Callable[["Future"], Any]] = []
-        self._work: Work | None = None
-
-    @classmethod
-    def _of_work(cls, work: "Work") -> "Future":
-        future = cls()
-        future._work = work
-        work._when_done(lambda: future._take(work))
-        return future
-
-    def _take(self, work: "Work") -> None:
-        problem = work.exception()
-        if problem is not None:
-            self._end(None, problem)
-        else:
-            self._end(work._value(), None)
-
-    def _end(self, value: Any, error: BaseException | None, again: bool = False) -> None:
-        with self._lock:
-            if self._over:
-                if again:
-                    raise RuntimeError("the future has its value already")
-                return
-            self._value, self._error, self._over = value, error, True
-            callbacks, self._callbacks = self._callbacks, []
-            self._lock.notify_all()
-        for callback in callbacks:
-            self._call(callback)
-
-    def _call(self, callback: Callable[["Future"], Any]) -> None:
-        """Logs the error of a callback; other callbacks and waiting threads go on."""
-        try:
-            callback(self)
-        except Exception:
-            import logging  # large, and mostly not needed
-            logging.getLogger("tutti").exception("a callback of a future failed: %r", callback)
-
-    def set_result(self, result: Any) -> None:
-        """Give the value; once."""
-        self._end(result, None, again=True)
-
-    def set_exception(self, result: BaseException) -> None:
-        """Fail with that error; once."""
-        if not isinstance(result, BaseException):
-            raise TypeError(f"{result} is of type {type(result)}, not an Exception.")
-        self._end(None, result, again=True)
-
-    def done(self) -> bool:
-        """It has a value, or failed. Never blocks."""
-        if not self._over and self._work is not None and self._work.is_completed():
-            self._take(self._work)
-        return self._over
-
-    def wait(self) -> Any:
-        """The value, or raise what went wrong."""
-        if not self._over:
-            if self._work is not None:
-                try:
-                    self._work.wait()  # drives the operation
-                except Exception as problem:
-                    self._end(None, problem)
-                else:
-                    self._end(self._work._value(), None)
-            else:
-                with self._lock:
-                    while not self._over:
-                        self._lock.wait()
-        if self._error is not None:
-            raise self._error
-        return self._value
-
-    def value(self) -> Any:
-        """The value. Raises the error of the operation, or RuntimeError if there is no value yet."""
-        if not self.done():
-            raise RuntimeError("the future has no value yet; wait() for it")
-        return self.wait()
-
-    def exception(self) -> BaseException | None:
-        """The error; None if there is none so far."""
-        return self._error if self.done() else None
-
-    def add_done_callback(self, callback: Callable[["Future"], Any]) -> None:
-        """Call `callback(self)` when done; at once if it is. An error that leaves it is logged."""
-        with self._lock:
-            if not self._over:
-                self._callbacks.append(callback)
-                return
-        self._call(callback)
-
-    def then(self, callback: Callable[["Future"], Any]) -> "Future":
-        """A future of the result of `callback(self)`, which is called once this one is done."""
-        after = Future()
-
-        def go_on(done: "Future") -> None:
-            try:
-                after._end(callback(done), None)
-            except BaseException as problem:
-                after._end(None, problem)
-
-        self.add_done_callback(go_on)
-        return after
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        import asyncio
-        loop = asyncio.get_running_loop()
-        waiter = loop.create_future()
-
-        def ended() -> None:
-            if not waiter.done():
-                waiter.set_result(None)
-
-        def wake(_: "Future") -> None:
-            loop.call_soon_threadsafe(ended)
-
-        if not self.done():
-            self.add_done_callback(wake)
-            yield from waiter.__await__()
-        return self.wait()
 
 
 class Work:
@@ -161,7 +36,7 @@ class Work:
         self._low: _tutti.Work = low  # type: ignore[assignment]  # None in Works, which ask it nothing
         self._after: list[Any] | None = None  # what get_future gives, where it is not the tensors that were written
 
-    def wait(self, timeout: Any = None) -> bool:
+    def wait(self, timeout: Timeout = None) -> bool:
         """True when done, or raise what went wrong. `timeout`: a timedelta or seconds; zero and None mean
         the operation's own. One that is over raises TimeoutError and cancels nothing."""
         return self._low.wait(None if timeout is None else seconds_of(timeout))
@@ -200,7 +75,11 @@ class Work:
     _source_rank = source_rank
 
     def get_future(self) -> Future:
-        """A future of the tensors that it writes."""
+        """A future of the tensors that it writes; where torch is imported one of torch's, too."""
+        if "torch.futures" in sys.modules:
+            from tutti.distributed.torch_futures import TorchFuture  # noqa: PLC0415: imports torch
+
+            return TorchFuture(self)
         return Future._of_work(self)
 
     def get_future_result(self) -> Future:
@@ -212,7 +91,7 @@ class Work:
                 return WorkResult.SUCCESS
             return WorkResult.TIMEOUT if isinstance(problem, TimeoutError) else WorkResult.COMM_ERROR
 
-        return self.get_future().then(ended)
+        return Future._of_work(self).then(ended)
 
     def boxed(self) -> "Work":
         """The Work itself: nothing here is compiled by TorchScript, for which torch.distributed boxes it."""
@@ -235,7 +114,7 @@ class Work:
         self._low.add_done_callback(lambda _: callback())
 
     def __await__(self) -> Generator[Any, None, list[Any]]:
-        yield from self.get_future().__await__()
+        yield from Future._of_work(self).__await__()
         return self._value()
 
     async def __aiter__(self) -> AsyncIterator[Any]:
@@ -259,7 +138,7 @@ class Works(Work):
         self._parts = list(parts)
         self._after = value
 
-    def wait(self, timeout: Any = None) -> bool:
+    def wait(self, timeout: Timeout = None) -> bool:
         limit = None if timeout is None else seconds_of(timeout)
         wait_all(self._parts, limit)
         return True
@@ -333,7 +212,7 @@ class FollowedWork(Works):
                 self._then_error = problem
             self._then = None
 
-    def wait(self, timeout: Any = None) -> bool:
+    def wait(self, timeout: Timeout = None) -> bool:
         super().wait(timeout)
         self._follow()
         if self._then_error is not None:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any
 
+from tutti._times import Timeout
+from tutti._times import seconds as seconds_of
 from tutti.multiprocessing import launched, shipping
 from tutti.multiprocessing.job import Job, Ticket
 from tutti.multiprocessing.spawn import ProcessContext, check_callable, checked_args, checked_count
@@ -13,8 +15,8 @@ from tutti.multiprocessing.spawn import ProcessContext, check_callable, checked_
 
 def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None, *, init: bool = True, backend: str | None = None,
-        timeout: float | timedelta | None = None, start_method: str | None = None,
-        env: Mapping[str, str] | None = None, grace_period: float = 5.0) -> list[Any]:
+        timeout: Timeout = None, start_method: str | None = None,
+        env: Mapping[str, str] | None = None, grace_period: float | timedelta = 5.0) -> list[Any]:
     """Calls fn(*args, **kwargs) in `nprocs` new processes that are the ranks of a world, and returns
     what they return, in the order of ranks. Works in notebooks too, with functions of their cells.
 
@@ -24,11 +26,11 @@ def run(fn: Callable[..., Any], nprocs: int | None = None, args: tuple[Any, ...]
     meet each other, and any number may follow each other.
 
     nprocs: one per CPU that this process may use, if not told.
-    timeout: seconds for all of it; ranks that still run then are ended, and TimeoutError names them.
+    timeout: seconds or a timedelta for all of it; ranks that still run then are ended, and TimeoutError names them.
     env: variables for the processes, beside those that say who they are.
     start_method: "spawn", "fork" or "forkserver"; if not told, "spawn", or "fork" where only that can
         give `fn` to another process (a notebook's function, and cloudpickle is not installed).
-    grace_period: seconds that the other ranks have to end by themselves after the first failure.
+    grace_period: seconds (or a timedelta) that the other ranks have to end by themselves after the first failure.
 
     On the backend "mpi" (`backend`, or TUTTI_BACKEND) mpirun starts the processes. It ends them at the first failure,
     after a time of its own. Arguments are pickled: they cannot hold queues or locks.
@@ -79,17 +81,14 @@ def _result(job: Job, rank: int) -> Any:
                            f"result: it was interrupted, or left by sys.exit(0)") from None
 
 
-def _seconds(timeout: Any) -> float | None:
+def _seconds(timeout: Timeout) -> float | None:
     """A time in seconds. Zero is allowed: ranks that have not ended at once are too late."""
     if timeout is None:
         return None
-    if isinstance(timeout, timedelta):
-        timeout = timeout.total_seconds()
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"run: timeout is {timeout!r}; it is a number of seconds or a timedelta")
-    if not timeout >= 0:
+    limit = seconds_of(timeout)
+    if limit < 0:
         raise ValueError(f"run: timeout is {timeout!r}; it must not be negative")
-    return None if timeout == float("inf") else float(timeout)
+    return None if limit == float("inf") else limit
 
 
 def _check_variables(env: Mapping[str, str] | None) -> None:

@@ -68,10 +68,12 @@ def dumps_by_value(value: Any) -> bytes:
 def _dumps_whole(value: Any) -> bytes:
     import cloudpickle  # noqa: PLC0415: as above
 
+    ours: Any = ForkingPickler(io.BytesIO()).dispatch_table
+    theirs: Any = cloudpickle.CloudPickler.dispatch_table
+
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]  # it has no types
         # Types that multiprocessing has a reducer for use it; cloudpickle sends everything else.
-        dispatch_table = collections.ChainMap(cloudpickle.CloudPickler.dispatch_table,
-                                              ForkingPickler(io.BytesIO()).dispatch_table)
+        dispatch_table = collections.ChainMap(theirs, ours)
 
     file = io.BytesIO()
     Pickler(file).dump(value)

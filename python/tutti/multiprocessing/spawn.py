@@ -14,6 +14,7 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tutti._times import Timeout, seconds
 from tutti.multiprocessing import child
 from tutti.multiprocessing.errors import (ProcessException, ProcessExitedException,
                                           ProcessRaisedException)
@@ -46,17 +47,19 @@ class ProcessContext:
         """Process numbers, in the order of the index."""
         return [int(process.pid) for process in self.processes]
 
-    def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Waits, at most `timeout` seconds, until some of the processes have ended. True when all
+    def join(self, timeout: Timeout = None, grace_period: Timeout = None) -> bool:
+        """Waits, at most `timeout` (seconds or a timedelta), until some of the processes have ended. True when all
         have; False when some still run: call it again.
 
         The first failure ends the other processes (they have `grace_period` seconds to end by
         themselves, then they get SIGTERM, and SIGKILL after 30 s) and is raised:
         ProcessRaisedException if an exception left the function, else ProcessExitedException.
         """
+        limit = None if timeout is None else seconds(timeout)
+        grace = None if grace_period is None else seconds(grace_period)
         if not self.sentinels:
             return True
-        failed = self._ended(timeout)
+        failed = self._ended(limit)
         if not failed:
             if not self.sentinels:
                 self._remove()
@@ -66,7 +69,7 @@ class ProcessContext:
             failed += self._ended(until - time.monotonic())
         cause = self._cause(failed)
         error = self._error(failed[0] if cause is None else cause)
-        self.end(grace_period)
+        self.end(grace)
         raise error
 
     def end(self, grace_period: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The backend "tutti" of torch.distributed: importing this registers it for CPU tensors.
+"""The backend "tutti" of torch.distributed: importing this registers it for tensors of the CPU and of NVIDIA GPUs.
 
     import torch.distributed as dist
     import tutti.torch
@@ -62,11 +62,13 @@ if importlib.util.find_spec(_wanted()) is not None:
                           f"./torch --no-build-isolation. {problem}", name=_wanted(), path=problem.path) from problem
     Options = _form.ProcessGroupTutti.Options
     _form.add_backend_folder(_by_mpi.PLUGINS)
+    _devices = ["cpu", "cuda"]
 else:
     from . import _python_form as _form
     _form.begin(_why_not())
     _all_reduce.define_in_python()
     _rms_norm.define_in_python()
+    _devices = ["cpu"]
 ProcessGroupTutti = _form.ProcessGroupTutti
 
 
@@ -75,5 +77,5 @@ def _make_backend(given: Any, options: Any) -> Any:
     return _form.make_backend(given, options, _by_mpi.backend_of(given.store))
 
 
-_dist.Backend.register_backend("tutti", _make_backend, extended_api=True, devices=["cpu"])
+_dist.Backend.register_backend("tutti", _make_backend, extended_api=True, devices=_devices)
 _by_mpi.register()

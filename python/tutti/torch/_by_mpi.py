@@ -30,7 +30,9 @@ def backend_of(store: Any) -> str:
     if any(store is one for one in _met):
         return "mpi"
     with torchs_errors():
-        return tutti.Config.from_environment().backend
+        backend = tutti.Config.from_environment().backend
+    # torch has names for the backend of each device: where it says "tutti", no other takes tensors of GPUs.
+    return "native" if backend == "auto" else backend
 
 
 def register() -> None:

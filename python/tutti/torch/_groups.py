@@ -1,6 +1,6 @@
 """Groups by their names: the graph of torch.compile holds the name of a group, never the group."""
 
-from typing import Union
+from typing import Any, Union
 
 import torch
 import torch.distributed as dist
@@ -17,11 +17,12 @@ def name_of(group: Group) -> str:
         if not dist.is_initialized():
             raise ValueError("tutti.torch: there is no default group; call torch.distributed.init_process_group")
         group = dist.group.WORLD
-    if not isinstance(group, dist.ProcessGroup):
+    pg: Any = group
+    if not isinstance(pg, dist.ProcessGroup):
         if isinstance(group, int):
             raise ValueError("tutti.torch: this rank is not in the group")
         raise TypeError(f"tutti.torch: group is a ProcessGroup, its name or None, not a {type(group).__name__}")
-    return str(group.group_name)
+    return str(pg.group_name)
 
 
 def group_of(name: str) -> dist.ProcessGroup:

@@ -21,7 +21,7 @@ class GroupBase(dist.ProcessGroup):  # type: ignore[misc]
         pass
 
 
-class BackendBase(Backend):
+class BackendBase(Backend):  # type: ignore[misc, unused-ignore]  # Any without torch
     """A backend. torch's groups and its DETAIL wrapper hold it as they hold a compiled one. Of its works torch hands on
     `wait` and `get_future` only; they never say that they are completed."""
 

@@ -17,6 +17,8 @@ enum class Comm : std::uintptr_t {};
 enum class Type : std::uintptr_t {};
 enum class Op : std::uintptr_t {};
 enum class Request : std::uintptr_t {};
+/// MPI_Message: a message that a probe has taken out of its queue.
+enum class Matched : std::uintptr_t {};
 
 /// MPI's levels of threading, in their order.
 enum class Threading { single, funneled, serialized, multiple };
@@ -28,7 +30,7 @@ inline constexpr int kBuiltinOpCount = 7;
 /// As MPI_User_function: `count` elements of `in` are combined into `inout`.
 using UserFunction = void (*)(void* in, void* inout, int* count, void* type);
 
-/// A message that was received.
+/// A message that was received, or that a probe has found.
 struct Received {
   int source = -1;         ///< in its communicator
   std::int64_t bytes = 0;  ///< that the sender has sent
@@ -142,10 +144,16 @@ class Api {
   /// from < 0: MPI_ANY_SOURCE.
   [[nodiscard]] virtual int ireceive(void* data, int count, Type type, int from, int tag, Comm comm,
                                      Request& request) noexcept = 0;
+  /// MPI_Improbe; from < 0: MPI_ANY_SOURCE. If `found`, no receive but that of `message` gets it.
+  [[nodiscard]] virtual int improbe(int from, int tag, Comm comm, bool& found, Matched& message,
+                                    Received& described) noexcept = 0;
+  /// MPI_Imrecv, which ends `message`.
+  [[nodiscard]] virtual int ireceive(void* data, int count, Type type, Matched& message,
+                                     Request& request) noexcept = 0;
   /// MPI_Test. When done the request is gone. `received`: of a receive; may be null.
   [[nodiscard]] virtual int test(Request& request, bool& done, Received* received) noexcept = 0;
-  /// MPI_Cancel of a receive. `done`: its memory is free and the request is gone. Else its message
-  /// is under way already, and MPI may write it at any time.
+  /// MPI_Cancel of a receive, not of a `Matched`. `done`: its memory is free and the request is
+  /// gone. Else its message is under way already, and MPI may write it at any time.
   [[nodiscard]] virtual int cancel(Request& request, bool& done) noexcept = 0;
 };
 

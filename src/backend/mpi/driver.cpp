@@ -144,13 +144,13 @@ void Driver::finalize(int status) noexcept {
   lock.lock();
   const bool notes_work =
       std::none_of(notes_.begin(), notes_.end(), [](const auto& one) { return one->broken(); });
-  const bool may_hang = has_abandoned_ || !idle() || !notes_work;
+  const bool busy = !idle();
   std::chrono::nanoseconds timeout = kFinalizeTime;
   for (const auto& world : worlds_) {
     timeout = std::max(timeout, world->config().timeout);
     world->leave_all();
   }
-  if (may_hang) {
+  if (has_abandoned_ || busy || !notes_work) {
     // Other ranks may never do their part of the operations that MPI was given.
     try {
       std::thread([status] {

@@ -54,6 +54,8 @@ Status Functions<Handle>::load(void* library) {
   TUTTI_FIND(MPI_Ialltoall);
   TUTTI_FIND(MPI_Isend);
   TUTTI_FIND(MPI_Irecv);
+  TUTTI_FIND(MPI_Improbe);
+  TUTTI_FIND(MPI_Imrecv);
   TUTTI_FIND(MPI_Test);
   TUTTI_FIND(MPI_Get_elements_x);
   TUTTI_FIND(MPI_Cancel);

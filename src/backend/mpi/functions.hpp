@@ -58,6 +58,8 @@ struct Functions {
   int (*MPI_Ialltoall)(const void*, int, Handle, void*, int, Handle, Handle, Handle*) = nullptr;
   int (*MPI_Isend)(const void*, int, Handle, int, int, Handle, Handle*) = nullptr;
   int (*MPI_Irecv)(void*, int, Handle, int, int, Handle, Handle*) = nullptr;
+  int (*MPI_Improbe)(int, int, Handle, int*, Handle*, void*) = nullptr;
+  int (*MPI_Imrecv)(void*, int, Handle, Handle*, Handle*) = nullptr;
   int (*MPI_Test)(Handle*, int*, void*) = nullptr;
   int (*MPI_Get_elements_x)(const void*, Handle, std::int64_t*) = nullptr;
   int (*MPI_Cancel)(Handle*) = nullptr;

@@ -9,8 +9,8 @@
 #include "backend/mpi/world.hpp"
 #include "base/deadline.hpp"
 
-// The life of an operation: it is compared, given to MPI, and ended. group_ends.cpp has the
-// failures.
+// The life of an operation: it is compared, given to MPI, and ended. group_messages.cpp matches
+// messages, group_ends.cpp has the failures.
 namespace tutti::mpi {
 namespace {
 
@@ -39,56 +39,32 @@ Group::Group(World& world, Spec spec)
 
 Group::~Group() {
   // MPI may still use the memory of operations that have failed.
-  if (unfinished_) keep_for_good(std::move(slots_));
-}
-
-// ---- Tickets: the place of an operation, and how often the place was taken.
-
-Operation& Group::take(std::uint64_t& ticket) {
-  if (free_.empty()) {
-    slots_.emplace_back();
-    free_.push_back(static_cast<std::uint32_t>(slots_.size() - 1));
-  }
-  const std::uint32_t index = free_.back();
-  free_.pop_back();
-  Operation& op = slots_[index];
-  op.used = true;
-  op.index = index;
-  ticket = static_cast<std::uint64_t>(op.generation) << 32 | index;
-  return op;
-}
-
-Operation* Group::find(std::uint64_t ticket) const noexcept {
-  const auto index = static_cast<std::size_t>(ticket & 0xffffffffU);
-  if (index >= slots_.size()) return nullptr;
-  const Operation& op = slots_[index];
-  if (!op.used || op.generation != ticket >> 32) return nullptr;
-  return const_cast<Operation*>(&op);
+  if (unfinished_) keep_for_good(std::move(operations_));
 }
 
 void Group::recycle(Operation& op) {
   if (!op.requests.empty()) return;  // MPI has it
-  op.reset();
-  free_.push_back(op.index);
+  operations_.recycle(op);
 }
 
 std::optional<Status> Group::outcome(std::uint64_t ticket) const {
-  const Operation* const op = find(ticket);
+  const Operation* const op = operations_.find(ticket);
   if (op == nullptr) return cause_;
   if (op->state != Operation::State::done) return std::nullopt;
   return op->outcome;
 }
 
 int Group::source(std::uint64_t ticket) const {
-  const Operation* const op = find(ticket);
+  const Operation* const op = operations_.find(ticket);
   return op == nullptr || op->state != Operation::State::done ? -1 : op->source;
 }
 
 int Group::release(std::uint64_t ticket) noexcept {
-  Operation* const op = find(ticket);
+  Operation* const op = operations_.find(ticket);
   if (op == nullptr) return -1;
   const int from = op->state == Operation::State::done ? op->source : -1;
   op->released = true;
+  if (op->call.kind == Kind::probe) give_up(*op);
   if (op->state != Operation::State::done) return from;
   if (op->listed)
     tidy();
@@ -98,7 +74,7 @@ int Group::release(std::uint64_t ticket) noexcept {
 }
 
 bool Group::add_callback(std::uint64_t ticket, Callback callback) {
-  Operation* const op = find(ticket);
+  Operation* const op = operations_.find(ticket);
   if (op == nullptr || op->state == Operation::State::done) return false;
   op->callbacks.push_back(callback);
   return true;
@@ -108,7 +84,8 @@ bool Group::add_callback(std::uint64_t ticket, Callback callback) {
 
 std::uint64_t Group::submit(const Collective& call) {
   std::uint64_t ticket = 0;
-  Operation& op = take(ticket);
+  Operation& op = operations_.take();
+  ticket = base::TicketTable<Operation>::ticket_of(op);
   op.call = call;
   op.started = std::chrono::steady_clock::now();
   op.deadline = base::deadline_after(op.started, call.timeout);
@@ -116,6 +93,7 @@ std::uint64_t Group::submit(const Collective& call) {
     end(op, cause_);
     return ticket;
   }
+  const std::uint64_t probed = call.details == nullptr ? 0 : call.details->probed;
   try {
     prepare(op, rank(), size());
   } catch (const std::bad_alloc&) {
@@ -136,8 +114,7 @@ std::uint64_t Group::submit(const Collective& call) {
       tidy();
       return ticket;
     }
-    if (call.kind == Kind::send) ++sent_[static_cast<std::size_t>(call.root)];
-    start(op);
+    start_message(op, probed);
   } else {
     op.seq = ++seq_;
     chain_ = engine::chain(chain_, op.code);
@@ -301,6 +278,7 @@ void Group::advance(Operation& op) {
 void Group::end(Operation& op, Status outcome) {
   if (op.state == Operation::State::done && op.used && !op.outcome.ok()) return;
   const bool was_moving = op.state == Operation::State::moving;
+  if (op.state == Operation::State::waiting) std::erase(waiting_, &op);
   op.state = Operation::State::done;
   op.outcome = std::move(outcome);
   if (!op.outcome.ok()) drop_requests(op, was_moving);
@@ -330,6 +308,7 @@ void Group::progress(bool look) {
   if (leaves_later_) leave();
   if (gone_ && look) free_communicators();
   if (active_.empty()) return;
+  if (!waiting_.empty()) match();
   bool ended = false;
   for (std::size_t i = 0; i < active_.size(); ++i) {  // callees may add to it
     Operation& op = *active_[i];

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -31,7 +30,7 @@ struct Due {
 /// maximum of a hash of their calls so far, by messages on a communicator of its own, in
 /// log2(size) rounds (dissemination), which is faster than MPI_Iallreduce. Then it is given to MPI,
 /// in the order of the numbers, because MPI needs one order on all ranks. Messages are not numbered
-/// and start at once.
+/// and start at once; group_messages.cpp says which recvs and probes wait.
 ///
 /// Threads: one at a time, that which drives MPI.
 class Group {
@@ -66,6 +65,8 @@ class Group {
   /// The outcome; absent while it is not done.
   [[nodiscard]] std::optional<Status> outcome(std::uint64_t ticket) const;
   [[nodiscard]] int source(std::uint64_t ticket) const;
+  /// The message of a probe that is done, until a recv takes it.
+  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) const;
   int release(std::uint64_t ticket) noexcept;
   /// False: it is done.
   [[nodiscard]] bool add_callback(std::uint64_t ticket, Callback callback);
@@ -98,14 +99,23 @@ class Group {
   [[nodiscard]] bool freed() const noexcept { return freed_; }
 
  private:
-  [[nodiscard]] Operation* find(std::uint64_t ticket) const noexcept;
-  Operation& take(std::uint64_t& ticket);
   [[nodiscard]] bool compares(const Operation& op) const noexcept;
   void begin(Operation& op);
   void compare_round(Operation& op);
   void end_round(Operation& op);
   void advance(Operation& op);
   void start_next();
+  /// A send, recv or probe. `probed`: the ticket of the probe whose message it gets, or 0.
+  void start_message(Operation& op, std::uint64_t probed);
+  /// Gives the recvs and probes that wait what there is for them, in the order of their calls.
+  void match();
+  /// Looks once: at what was put back, then at what MPI has. Sets op.found, if there is one.
+  [[nodiscard]] int find_message(Operation& op);
+  void receive_found(Operation& op);
+  /// A probe has a message which this recv must get once it is put back.
+  [[nodiscard]] bool may_be_put_back_for(const Operation& op) const noexcept;
+  /// Nobody asks for this probe any more: it ends, or its message is put back.
+  void give_up(Operation& probe);
   void start(Operation& op);
   /// Ranks that give each other blocks of any length tell them before they send.
   [[nodiscard]] bool must_measure(const Operation& op) const noexcept;
@@ -139,10 +149,13 @@ class Group {
   Status cause_;
   std::uint64_t seq_ = 0;    ///< of the last collective
   std::uint64_t chain_ = 0;  ///< hash of all calls so far
-  std::deque<Operation> slots_;
-  std::vector<std::uint32_t> free_;
-  std::vector<Operation*> active_;  ///< not done, in the order of their calls
-  std::deque<Operation*> queue_;    ///< collectives that MPI has not got yet, in their order
+  base::TicketTable<Operation> operations_;
+  std::vector<Operation*> active_;      ///< not done, in the order of their calls
+  std::deque<Operation*> queue_;        ///< collectives that MPI has not got yet, in their order
+  std::vector<Operation*> waiting_;     ///< recvs and probes for their message, in that order
+  std::vector<Operation*> held_;        ///< probes that have a message
+  std::vector<FoundMessage> returned_;  ///< messages that were put back, in the order of finding
+  std::uint64_t found_ = 0;             ///< messages found so far
   Group* child_ = nullptr;
   int color_ = -1;
   int key_ = 0;

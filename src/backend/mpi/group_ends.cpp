@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include <tutti/kinds.hpp>
 #include "backend/mpi/driver.hpp"
 #include "backend/mpi/group.hpp"
 #include "backend/mpi/world.hpp"
+#include "base/deadline.hpp"
 
 // The failures of operations and groups, and the notes that tell the other ranks.
 namespace tutti::mpi {
@@ -15,12 +15,6 @@ namespace {
 constexpr auto kAnswerTime = std::chrono::milliseconds(500);
 /// Messages that a rank had sent before it left may arrive after the note that it has left.
 constexpr auto kLastMessages = std::chrono::milliseconds(200);
-
-std::string seconds_text(std::chrono::nanoseconds time) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.3g s", std::chrono::duration<double>(time).count());
-  return text;
-}
 
 }  // namespace
 
@@ -41,7 +35,7 @@ void Group::tell_all(const Note& note) {
 }
 
 void Group::drop_requests(Operation& op, bool was_moving) {
-  if (op.call.kind == Kind::recv) {
+  if (op.call.kind == Kind::recv && !op.found) {
     std::erase_if(op.requests, [&](Request& request) {
       bool done = false;
       return place_.api.cancel(request, done) == 0 && done;
@@ -194,14 +188,14 @@ bool Group::all_have_answered() const noexcept {
 }
 
 Status Group::timeout_of(const Operation& op, TimePoint now) const {
-  std::string text = text_of(op) + " timed out after " + seconds_text(now - op.started) +
-                     " (timeout " + seconds_text(op.call.timeout) + ")";
+  std::string text = text_of(op) + " timed out after " + base::seconds_text(now - op.started) +
+                     " (timeout " + base::seconds_text(op.call.timeout) + ")";
   int culprit = -1;
   if (op.seq == 0) {
     if (op.call.root >= 0 && op.call.root != rank()) culprit = op.call.root;
     if (culprit >= 0)
       text += ": " + name_of(culprit) +
-              (op.call.kind == Kind::recv ? " has not sent it" : " has not taken it");
+              (op.call.kind == Kind::send ? " has not taken it" : " has not sent it");
   } else {
     std::int64_t least = static_cast<std::int64_t>(op.seq);
     for (int rank = 0; rank < size(); ++rank) {
@@ -284,6 +278,8 @@ void Group::leave() {
   }
   tidy();
   queue_.clear();
+  // Messages that MPI has set aside for us, and that nobody receives any more.
+  if (!returned_.empty() || !held_.empty()) world_.driver().abandon_requests();
   was_broken_ = !cause_.ok();
   if (!was_broken_) cause_ = gone;
   Note note;

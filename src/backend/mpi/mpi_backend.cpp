@@ -198,7 +198,11 @@ std::string MpiBackend::unsupported(const Collective& call) const {
 std::uint64_t MpiBackend::submit(const Collective& call, bool asynchronous) noexcept {
   if (barred()) [[unlikely]]
     return kBarred;
-  const std::uint64_t ticket = driver_.with([&] { return group_->submit(call); });
+  const std::uint64_t ticket = driver_.with([&] {
+    // It does not wait: so it looks first, at what the other ranks tell.
+    if (call.kind == Kind::probe && call.timeout.count() == 0) driver_.progress(true);
+    return group_->submit(call);
+  });
   if (asynchronous) driver_.need_thread();
   return ticket;
 }
@@ -235,6 +239,11 @@ void MpiBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
 int MpiBackend::source(std::uint64_t ticket) noexcept {
   if (barred()) return -1;
   return driver_.with([&] { return group_->source(ticket); });
+}
+
+std::optional<ProbedMessage> MpiBackend::probed(std::uint64_t ticket) noexcept {
+  if (barred()) return std::nullopt;
+  return driver_.with([&] { return group_->probed(ticket); });
 }
 
 int MpiBackend::release(std::uint64_t ticket) noexcept {

@@ -45,6 +45,7 @@ class Starter {
       case Kind::all_to_all: return all_to_all();
       case Kind::send: return send();
       case Kind::recv: return receive();
+      case Kind::probe:  // the group looks for its message
       case Kind::new_group: break;
     }
     return 0;
@@ -291,6 +292,7 @@ class Starter {
     Bytes bytes;
     if (const int code = count_bytes(op_.extent.count * element_, bytes); code != 0) return code;
     return with([&](Request& r) {
+      if (op_.found) return api_.ireceive(out(), bytes.count, bytes.type, op_.found->handle, r);
       return api_.ireceive(out(), bytes.count, bytes.type, op_.call.root,
                            tag_of(place_, op_.call.tag), place_.comm, r);
     });
@@ -360,7 +362,7 @@ void prepare(Operation& op, int rank, int size) {
 }
 
 int tag_of(const Place& place, int tag) noexcept {
-  if (tag == kMonitoredBarrierTag) return monitored_barrier_tag(place);
+  if (tag == kLibraryTag) return monitored_barrier_tag(place);
   const int largest = largest_tag_of_callers(place);
   if (tag <= largest) return tag;
   if (place.largest_tag == std::numeric_limits<int>::max() || tag < kFirstOwnTag) return -1;

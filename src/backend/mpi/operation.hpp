@@ -11,6 +11,7 @@
 
 #include "backend/mpi/api.hpp"
 #include "backend/mpi/buffers.hpp"
+#include "base/ticket_table.hpp"
 #include "engine/call_code.hpp"
 #include "engine/extent.hpp"
 
@@ -20,10 +21,20 @@ using TimePoint = std::chrono::steady_clock::time_point;
 
 class Group;
 
+/// A message that MPI has taken out of its queue for us (MPI_Improbe), not received yet.
+struct FoundMessage {
+  Matched handle{};
+  int source = 0;
+  int tag = 0;  ///< of MPI
+  std::int64_t bytes = 0;
+  std::uint64_t number = 0;  ///< how many were found before it: of one source and tag, in order
+};
+
 /// One call on one rank, from submit until its ticket is released.
-struct Operation {
+struct Operation : base::TicketPlace {
   enum class State : std::uint8_t {
-    waiting,     ///< so many before it are being compared that there are no tags for it
+    waiting,     ///< so many before it are being compared that there are no tags for it; a probe,
+                 ///< or a recv behind one: for its message
     agreeing,    ///< MPI compares the calls of all ranks
     ready,       ///< its turn comes when those before it have been given to MPI
     measuring,   ///< ... and the ranks tell each other how much they send to whom
@@ -33,14 +44,11 @@ struct Operation {
   };
 
   State state = State::done;
-  bool used = false;      ///< its place is taken
   bool released = false;  ///< nobody will ask for its ticket any more
   bool listed = false;    ///< it stands in the list of what runs
   bool measured = false;  ///< the lengths of all blocks were compared
   bool differs = false;   ///< the calls of the ranks are not equal
-  std::uint32_t generation = 0;
-  std::uint32_t index = 0;  ///< of its place
-  std::uint64_t seq = 0;    ///< number of the collective in its group, from 1 on; 0: a message
+  std::uint64_t seq = 0;  ///< number of the collective in its group, from 1 on; 0: a message
 
   Collective call;  ///< without the lists of the caller, which are read during submit
   engine::CallCode code{};
@@ -66,18 +74,20 @@ struct Operation {
   Status outcome;
   int source = -1;             ///< of a receive that is done
   std::int64_t received = -1;  ///< its bytes
+  int tag = 0;                 ///< of MPI, of a recv or probe
+  /// A probe that is done: its message, until a recv takes it. A recv: the message that it gets, if
+  /// MPI was not to choose it.
+  std::optional<FoundMessage> found;
   std::vector<Callback> callbacks;
   Group* child = nullptr;  ///< new_group: what it makes here
 
   /// For the next call in this place. Memory is kept.
   void reset() {
     state = State::done;
-    used = false;
     released = false;
     listed = false;
     measured = false;
     differs = false;
-    ++generation;
     seq = 0;
     call = Collective();
     extent = engine::Extent();
@@ -92,6 +102,8 @@ struct Operation {
     outcome = Status();
     source = -1;
     received = -1;
+    tag = 0;
+    found.reset();
     callbacks.clear();
     child = nullptr;
   }

@@ -248,6 +248,24 @@ class RealApi final : public Api {
                           made);
     });
   }
+  int improbe(int from, int tag, Comm comm, bool& found, Matched& message,
+              Received& described) noexcept override {
+    alignas(16) std::byte status[kStatusBytes];
+    int flag = 0;
+    const int code = giving(message, [&](Handle* made) {
+      return f_.MPI_Improbe(from < 0 ? abi_.any_source : from, tag, of(comm), &flag, made, status);
+    });
+    found = code == 0 && flag != 0;
+    return found ? describe(status, described) : code;
+  }
+  int ireceive(void* data, int count, Type type, Matched& message,
+               Request& request) noexcept override {
+    return changing(message, [&](Handle* matched) {
+      return giving(request, [&](Handle* made) {
+        return f_.MPI_Imrecv(data, count, of(type), matched, made);
+      });
+    });
+  }
   int test(Request& request, bool& done, Received* received) noexcept override {
     alignas(16) std::byte status[kStatusBytes];
     void* const into = received == nullptr ? reinterpret_cast<void*>(abi_.status_ignore) : status;
@@ -256,8 +274,7 @@ class RealApi final : public Api {
         changing(request, [&](Handle* handle) { return f_.MPI_Test(handle, &flag, into); });
     done = flag != 0;
     if (code != 0 || !done || received == nullptr) return code;
-    std::memcpy(&received->source, status + abi_.status_source, sizeof(received->source));
-    return f_.MPI_Get_elements_x(status, of(byte()), &received->bytes);
+    return describe(status, *received);
   }
   int cancel(Request& request, bool& done) noexcept override {
     done = false;
@@ -269,6 +286,11 @@ class RealApi final : public Api {
   template <class Word>
   [[nodiscard]] static Handle of(Word word) noexcept {
     return handle_of<Handle>(static_cast<std::uintptr_t>(word));
+  }
+  /// What an MPI_Status tells.
+  int describe(const std::byte* status, Received& received) noexcept {
+    std::memcpy(&received.source, status + abi_.status_source, sizeof(received.source));
+    return f_.MPI_Get_elements_x(status, of(byte()), &received.bytes);
   }
   /// A call that makes a handle.
   template <class Word, class Call>

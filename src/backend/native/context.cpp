@@ -9,6 +9,7 @@
 
 #include "backend/native/dial_addresses.hpp"
 #include "backend/native/host_cpus.hpp"
+#include "backend/native/job_text.hpp"
 #include "backend/native/progress_thread.hpp"
 #include "backend/native/worker_address.hpp"
 #include "base/agreed_settings.hpp"
@@ -16,7 +17,10 @@
 #include "base/forks.hpp"
 #include "base/log.hpp"
 #include "os/descriptors.hpp"
+#include "os/route.hpp"
+#include "os/running_clock.hpp"
 #include "plan/select.hpp"
+#include "plan/selection_text.hpp"
 #include "transport/shm/ring_transport.hpp"
 #include "transport/tcp/tcp_transport.hpp"
 
@@ -61,7 +65,8 @@ void register_process_hooks() {
 std::uint64_t digest_of(const Config& config) {
   std::string text = "agree=" + std::to_string(static_cast<int>(config.agree)) +
                      ";transport=" + std::to_string(static_cast<int>(config.transport)) +
-                     ";algo=" + config.algorithms + ";tls=" + (config.tls ? "1" : "0");
+                     ";algo=" + config.algorithms + ";tls=" + (config.tls ? "1" : "0") +
+                     (config.cuda_ipc ? ";cuda_ipc=1" : "");
   return engine::hash_text(text);
 }
 
@@ -83,7 +88,37 @@ std::uint64_t job_of_start(std::uint64_t job,
   return engine::hash_text(nonces, job);
 }
 
-engine::TimePoint steady_now() noexcept { return Clock::now(); }
+/// Of ours, by its address; empty: none has it, or it listens on all.
+std::string interface_at(const os::Address& address) {
+  auto all = os::interfaces();
+  if (!all) return {};
+  for (const os::Interface& one : *all) {
+    if (one.address.host() == address.host()) return one.name;
+  }
+  return {};
+}
+
+/// One line for each job, and where each rank finds the others. `tcp`: where we are dialled.
+void log_job(const engine::World& world, std::vector<std::string> hosts, int ranks_here,
+             const std::string& tcp, const Config& config) {
+  if (base::is_logged(base::Level::debug)) base::log(base::Level::debug, routes_text(world));
+  if (world.rank != 0 || !base::is_logged(base::Level::info)) return;
+  JobFacts facts;
+  facts.hosts = std::move(hosts);
+  facts.ranks_here = ranks_here;
+  facts.address = tcp;
+  if (auto address = os::Address::parse_endpoint(tcp); address)
+    facts.interface = interface_at(*address);
+  facts.encrypted = config.tls;
+  facts.cpus = world.cpus;
+  facts.selection =
+      plan::selection_text(plan::make_topology(world.host_of), world.cpus, config.algorithms);
+  base::log(base::Level::info, job_text(facts));
+}
+
+os::RunningClock running_clock;
+
+engine::TimePoint running_now() noexcept { return running_clock.at(Clock::now()); }
 
 }  // namespace
 
@@ -246,10 +281,24 @@ Status Context::build(const WorldOptions& options, transport::FirstLost first_lo
     ring_ = std::move(*ring);
   }
   world.process_state = transport::shm::process_state;
-  world.now = steady_now;
+  world.now = running_now;
+  world.stall_warning = config_.stall_warning;
+  if (config_.flight_recorder) {
+    auto recorder = record::FlightRecorder::make(rank_, size_, mine.host.host_name);
+    if (recorder)
+      recorder_ = std::move(*recorder);
+    else
+      base::log(base::Level::info,
+                "no flight recorder: " + std::string(recorder.status().message()));
+    world.recorder = recorder_.get();
+  }
   world.populate = os::populate;
   world.publish_fence = !fences;
   world.algorithms = config_.algorithms;
+  std::vector<std::string> names;
+  for (const transport::shm::HostAddress& one : worker_addresses) names.push_back(one.host_name);
+  log_job(world, std::move(names), static_cast<int>(local.size()), remote ? mine.address : "",
+          config_);
   engine_ = std::make_unique<engine::Engine>(std::move(world));
   // Ranks that share our CPUs, whatever their network namespace.
   std::vector<const transport::shm::HostAddress*> sharing;

@@ -13,6 +13,7 @@
 #include "backend/native/driver.hpp"
 #include "base/forks.hpp"
 #include "engine/engine.hpp"
+#include "record/flight_recorder.hpp"
 #include "transport/first_lost.hpp"
 #include "transport/shm/host.hpp"
 #include "transport/tcp/tcp_transport.hpp"
@@ -61,6 +62,7 @@ class Context {
   std::unique_ptr<transport::shm::Host> host_;
   std::unique_ptr<transport::Transport> tcp_;
   std::unique_ptr<transport::Transport> ring_;  ///< to the ranks of our host
+  std::unique_ptr<record::FlightRecorder> recorder_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<Driver> driver_;
 };

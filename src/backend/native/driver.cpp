@@ -24,7 +24,7 @@ constexpr int kMovesPerLook = 1024;  // the same while something moves all the t
 constexpr int kYieldsPerLook = 32;   // the same with a yield (0.3-1 us) in each pass
 constexpr auto kParkAfter = std::chrono::microseconds(750);  // without progress
 constexpr auto kLookEvery = milliseconds(20);                // liveness and deadlines
-constexpr int kPenalty = 64;
+constexpr int kPenalty = 64;  // waits that yield, after one was pushed off its CPU
 // From here on an operation takes so long (some 0.5 ms and more) that waking the progress thread
 // (a few us) costs nothing, and that a caller may want to compute meanwhile.
 constexpr std::size_t kWorthThread = std::size_t{2} << 20;
@@ -47,11 +47,11 @@ std::uint32_t number(shm::Park park) { return static_cast<std::uint32_t>(park); 
 /// How one wait spends its time: spins, yields, then says that it is time to park.
 class Driver::Pause {
  public:
-  /// `again`: the last wait for the same operation was in vain, so this one sleeps at its first
+  /// `waited_in_vain`: so did the last wait for the same operation; this one sleeps at its first
   /// look.
-  Pause(Driver& driver, std::optional<nanoseconds> limit, bool again) noexcept
+  Pause(Driver& driver, std::optional<nanoseconds> limit, bool waited_in_vain) noexcept
       : driver_(driver),
-        again_(again),
+        waited_in_vain_(waited_in_vain),
         yields_(driver.options_.ranks_on_host > driver.options_.cpus || driver.spin_penalty_ > 0),
         oversubscribed_(yields_ && driver.contention_.oversubscribed()),
         limit_(limit) {}
@@ -59,7 +59,7 @@ class Driver::Pause {
   enum class Next { again, look };
   Next moved() noexcept {
     idle_ = 0;
-    again_ = false;
+    waited_in_vain_ = false;
     give_way();
     return ++moves_ % kMovesPerLook == 0 ? Next::look : Next::again;
   }
@@ -76,7 +76,7 @@ class Driver::Pause {
     return idle_ % every == 0 ? Next::look : Next::again;
   }
 
-  /// Reads the clock. True if the limit has passed.
+  /// Notes the time. True if the limit has passed.
   bool expired(TimePoint now) noexcept {
     if (first_look_ == TimePoint{}) {
       first_look_ = now;
@@ -94,7 +94,7 @@ class Driver::Pause {
   }
 
   [[nodiscard]] bool time_to_park(TimePoint now) const noexcept {
-    return again_ || oversubscribed_ || now - idle_since_ >= kParkAfter;
+    return waited_in_vain_ || oversubscribed_ || now - idle_since_ >= kParkAfter;
   }
 
   [[nodiscard]] nanoseconds left(TimePoint now) const noexcept {
@@ -129,7 +129,7 @@ class Driver::Pause {
 
   Driver& driver_;
   int moves_ = 0;
-  bool again_;
+  bool waited_in_vain_;
   bool yields_;
   bool oversubscribed_;  ///< others need the CPU: yields would give it to them for long
   int idle_ = 0;
@@ -162,7 +162,7 @@ std::uint64_t Driver::submit(engine::Group& group, const Collective& call,
   if (engine::is_p2p(ticket)) wake_sleepers();  // it may end another, from this rank to itself
   driver_lock_.unlock();
   if (kick) [[unlikely]]
-    ProgressThread::kick();  // the first may have found the driver lock taken
+    ProgressThread::kick();  // again: it may have woken while we held the lock, and sleep
   return ticket;
 }
 
@@ -218,15 +218,21 @@ void Driver::on_done(engine::Group& group, std::uint64_t ticket, Callback callba
   const bool sleepers =
       !noted && parked_.load(std::memory_order_relaxed) > 0;  // the driver lock is ours
   driver_lock_.unlock();
-  if (noted) return ProgressThread::kick();  // the first may have found the driver lock taken
+  if (noted)
+    return ProgressThread::kick();  // again: it may have woken while we held the lock, and sleep
   if (sleepers) shm::wake(host_.regions().peers[static_cast<std::size_t>(host_.regions().self)]);
   callback.function(callback.context, ended);
 }
 
 int Driver::release(engine::Group& group, std::uint64_t ticket) noexcept {
   if (!driver_lock_.lock_unless_ours()) return -1;  // at exit: nobody will miss the slot
+  // The message of a probe that is put back may end what another caller waits for.
+  const bool puts_back = engine::Engine::holds_message(group, ticket);
   const int source = engine_.release(group, ticket);
-  driver_lock_.unlock();  // nothing has moved: nobody is to be woken
+  if (puts_back) [[unlikely]]
+    let_go();
+  else
+    driver_lock_.unlock();  // nothing has moved: nobody is to be woken
   return source;
 }
 
@@ -261,6 +267,10 @@ void Driver::look_around() noexcept {
   last_look_ = engine_.world().now();
   for (const int local : host_.ended()) engine_.local_peer_died(local);
   engine_.tick();
+}
+
+void Driver::look_around_if_due() noexcept {
+  if (engine_.world().now() - last_look_ >= kLookEvery) look_around();
 }
 
 /// Between the store of the park word and the last look. Publishers look at the word behind their

@@ -54,6 +54,10 @@ class Driver {
     return action();
   }
 
+  /// For an action of `with`: notices ranks of this host that have died, and deadlines, unless it
+  /// did so just now.
+  void look_around_if_due() noexcept;
+
   /// As `with`. False: nothing was run, since this thread is the driver already, below a signal
   /// handler.
   template <class Action>

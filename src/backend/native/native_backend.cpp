@@ -3,14 +3,29 @@
 #include <utility>
 
 #include <tutti/kinds.hpp>
+#include "backend/native/job_text.hpp"
 #include "backend/native/promises.hpp"
+#include "base/deadline.hpp"
 #include "base/forks.hpp"
+#include "base/log.hpp"
 #include "kernels/unsupported.hpp"
 
 namespace tutti::native {
 namespace {
 
 constexpr std::uint64_t kForked = ~std::uint64_t{0};  // the ticket of a call in a forked child
+
+/// A line for the log, from rank 0 of the group.
+std::string group_text(const engine::Group& group, const std::vector<int>& ranks) {
+  return "group '" + group.name + "' of " + std::to_string(group.size) +
+         (group.size == 1 ? " rank" : " ranks") + " (" + ranks_text(ranks) + ")" +
+         (group.size == 1               ? ""
+          : group.one_host()            ? " by shared memory"
+          : group.local_members.empty() ? " by TCP"
+                                        : " by shared memory and TCP") +
+         ", timeout " + base::seconds_text(group.timeout) +
+         (group.strict ? ", strict agreement" : "");
+}
 
 }  // namespace
 
@@ -19,6 +34,8 @@ Result<NativeBackend*> NativeBackend::make(std::shared_ptr<Context> context,
   Result<engine::Group*> group =
       context->driver().with([&] { return context->engine().add_group(spec); });
   if (!group) return group.status();
+  if ((*group)->rank == 0 && base::is_logged(base::Level::info))
+    base::log(base::Level::info, group_text(**group, spec.ranks));
   return new NativeBackend(std::move(context), *group);
 }
 
@@ -68,6 +85,9 @@ std::string NativeBackend::unsupported(const Collective& call) const {
 std::uint64_t NativeBackend::submit(const Collective& call, bool asynchronous) noexcept {
   if (context_->forked()) [[unlikely]]
     return kForked;
+  // It does not wait: so it looks first, at what has come and at who has died.
+  if (call.kind == Kind::probe && call.timeout == std::chrono::nanoseconds(0)) [[unlikely]]
+    (void)health();
   return context_->driver().submit(*group_, call, asynchronous);
 }
 
@@ -102,6 +122,11 @@ int NativeBackend::source(std::uint64_t ticket) noexcept {
   return context_->driver().with([&] { return context_->engine().source(*group_, ticket); });
 }
 
+std::optional<ProbedMessage> NativeBackend::probed(std::uint64_t ticket) noexcept {
+  if (context_->forked()) return std::nullopt;
+  return context_->driver().with([&] { return engine::Engine::probed(*group_, ticket); });
+}
+
 int NativeBackend::release(std::uint64_t ticket) noexcept {
   // The collectives' tickets need no giving back: this is all that they pay.
   if (!engine::is_p2p(ticket) || context_->forked()) [[likely]]
@@ -116,9 +141,11 @@ void NativeBackend::abort(const Status& cause) noexcept {
 
 Status NativeBackend::health() noexcept {
   if (context_->forked()) return base::forked_status();
-  // Others may have broken it since we last looked, or before we had made it.
+  // Others may have broken it since we last looked, or before we had made it. And a rank may have
+  // died that no operation here waits for.
   if (!group_->broken.load(std::memory_order_relaxed)) {  // a hint; read again below
     context_->driver().with([&] {
+      context_->driver().look_around_if_due();
       context_->engine().progress();
       (void)context_->engine().hear_of_break(*group_);
     });

@@ -35,6 +35,8 @@ class NativeBackend final : public Backend {
   [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override;
   void on_done(std::uint64_t ticket, Callback callback) noexcept override;
   [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
+  [[nodiscard]] bool can_probe() const noexcept override { return true; }
+  [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) noexcept override;
   int release(std::uint64_t ticket) noexcept override;
   void abort(const Status& cause) noexcept override;
   [[nodiscard]] Status health() noexcept override;

@@ -1,28 +1,34 @@
 #pragma once
 
+#include <tutti/device.hpp>
 #include <tutti/promises.hpp>
 
 namespace tutti::native {
 
+/// Where the tensors may be that it takes (tools/promises.py reads this, too).
+inline constexpr DeviceType kTakes[] = {DeviceType::cpu, DeviceType::cuda};
+
 /// The promises of this backend (tools/promises.py reads it).
 inline constexpr PromiseRow kPromises[] = {
-    {Promise::same_bits, true, "", "conformance/backend/promises_contract.hpp SumsHaveOneOrder"},
+    {Promise::same_bits, true, "", "conformance/backend/promises_contract.cpp SumsHaveOneOrder"},
     {Promise::narrow_rounded_once, true, "",
-     "conformance/backend/promises_contract.hpp NarrowSumsAreRoundedOnce"},
+     "conformance/backend/promises_contract.cpp NarrowSumsAreRoundedOnce"},
     {Promise::outputs_untouched, true, "",
-     "conformance/backend/backend_contract.hpp CallsThatDifferAreAnErrorOnEveryRank"},
+     "conformance/backend/backend_contract.cpp CallsThatDifferAreAnErrorOnEveryRank"},
     {Promise::sizes_compared, true, "",
-     "conformance/backend/backend_contract.hpp "
+     "conformance/backend/backend_contract.cpp "
      "BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank"},
     {Promise::lengths_compared, true, "",
-     "conformance/backend/promises_contract.hpp AMessageThatIsTooLongIsAnError"},
+     "conformance/backend/promises_contract.cpp AMessageThatIsTooLongIsAnError"},
+    {Promise::dtypes_compared, true, "",
+     "conformance/backend/promises_contract.cpp ARecvOfAnotherDtypeIsAnError"},
     {Promise::timeout_frees_tensors, true, "",
-     "conformance/backend/promises_contract.hpp ATimeoutFreesTheTensors"},
+     "conformance/backend/promises_contract.cpp ATimeoutFreesTheTensors"},
     {Promise::late_rank_named, true, "",
-     "conformance/backend/backend_contract.hpp WhoDoesNotComeInTimeIsNamed"},
+     "conformance/backend/backend_contract.cpp WhoDoesNotComeInTimeIsNamed"},
     {Promise::killed_rank_named, true, "",
      "fault/kill_test.cpp SurvivorsInSharedMemoryGetAnErrorInTime"},
-    {Promise::any_tag, true, "", "conformance/backend/promises_contract.hpp MessagesTakeAnyTag"},
+    {Promise::any_tag, true, "", "conformance/backend/promises_contract.cpp MessagesTakeAnyTag"},
     {Promise::group_in_time, true, "",
      "fault/each_operation_test.cpp AStoppedRankIsNamedAtTheDeadline"},
     {Promise::thread_ranks, true, "", "conformance/backend/thread_ranks_contract_test.cpp Threads"},

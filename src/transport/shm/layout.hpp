@@ -10,8 +10,8 @@
 //
 // Each rank has an *arena*, which only it can write (the others map it over a read-only
 // descriptor), and a *page*, which every rank of the host may write: the doorbell and the break
-// words. There is no lock, list or allocator in shared memory: counters with one writer each that
-// only grow, and one compare-and-swap word per group for the break record.
+// words. There is no lock, list or allocator in shared memory: mostly counters with one writer each
+// that only grow; docs/shared-memory.md names the exceptions.
 namespace tutti::transport::shm {
 
 inline constexpr std::uint64_t kMagic = 0x3169747475745454;  // "TTtutti1"

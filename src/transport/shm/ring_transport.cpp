@@ -42,9 +42,9 @@ Status status_of(Errc code, const Text& text) noexcept {
 }
 
 constexpr std::size_t kPopulate = 64 * 1024;  // of a ring, at a time
-// Publish the read position rarely, so that its cache line stays with the sender while little is
-// under way, and so early that a sender that sees no room for a frame will hear of it: after
-// everything is taken it misses less than this.
+// Publish the read position rarely: its cache line stays with the sender while little is under way.
+// But after everything is taken the sender may miss no more than this, so that one that sees no
+// room for a frame will hear of it.
 constexpr std::size_t kSayTaken = 64 * 1024;
 static_assert(kSayTaken + 2 * RingTransport::kMostFrame < RingTransport::kShortCycle);
 // A sender without room has at least so much under way: see begin_of_next.

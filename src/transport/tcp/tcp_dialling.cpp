@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/log.hpp"
 #include "os/socket.hpp"
 #include "os/system_error.hpp"
 #include "transport/tcp/tag.hpp"
@@ -269,6 +270,10 @@ void TcpTransport::open(Connection& with, secure::Stream stream, const os::Addre
   with.unreachable = Status();
   with.stall = os::StallWatch();
   with.link = Connection::Link::open;
+  if (base::is_logged(base::Level::debug))
+    base::log(base::Level::debug,
+              fmt::format("rank {}: connected with {}{}", options_.identity.rank, who(with.peer),
+                          with.stream.encrypted() ? ", TLS" : ""));
   watch_writable(with, false);
   if (closing_) with.queue.push_leave();
   flush(with);

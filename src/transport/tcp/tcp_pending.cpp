@@ -85,9 +85,9 @@ void TcpTransport::drop_late_pending(TimePoint now) {
   }
 }
 
-void TcpTransport::drop_pending(std::size_t index, std::string_view why) {
+void TcpTransport::drop_pending(std::size_t index, std::string_view why, base::Level level) {
   ++counters_.dropped;
-  base::log_limited(base::Level::warning, "tcp.pending",
+  base::log_limited(level, level == base::Level::warning ? "tcp.pending" : "tcp.hung_up",
                     fmt::format("rank {} dropped a connection from {}: {}", options_.identity.rank,
                                 pending_[index]->address.to_string(), why));
   forget_pending(index);
@@ -111,14 +111,18 @@ void TcpTransport::on_pending(std::size_t index) {
   PendingConnection& pending = *pending_[index];
   Status trouble;
   if (!talk(pending.stream, pending.handshake, secure::Tls::Role::server, trouble)) {
-    // A higher rank that dialled at the same moment hangs up when it gets our connection.
+    // A rank that dialled at the same moment as we did hangs up when it gets our connection.
     const int peer = pending.handshake.peer();
     if (peer > options_.identity.rank && connections_[static_cast<std::size_t>(peer)] != nullptr &&
         connections_[static_cast<std::size_t>(peer)]->link != Connection::Link::none) {
       ++counters_.crossings;
       return forget_pending(index);
     }
-    return drop_pending(index, trouble.message());
+    // It may have done so before its hello could be read: a hello that nobody has read is lost with
+    // its connection.
+    const bool silent = peer < 0 && trouble.code() == Errc::peer_lost;
+    return drop_pending(index, trouble.message(),
+                        silent ? base::Level::info : base::Level::warning);
   }
   switch (pending.handshake.state()) {
     case secure::Handshake::State::failed:

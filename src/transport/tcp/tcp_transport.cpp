@@ -336,6 +336,10 @@ void TcpTransport::lose(Connection& whom, Status why) noexcept {
   whom.question = nullptr;
   if (hot_ == &whom) hot_ = nullptr;
   if (first_lost_ < 0 && why.code() == Errc::peer_lost) first_lost_ = whom.peer;
+  if (base::is_logged(base::Level::debug))
+    base::log(base::Level::debug,
+              fmt::format("rank {}: no longer connected with {}{}{}", options_.identity.rank,
+                          who(whom.peer), why.ok() ? "" : ": ", why.message()));
   whom.why = std::move(why.with_culprit(whom.peer));
   whom.lost = true;
   say(whom.peer);

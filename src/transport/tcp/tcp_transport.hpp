@@ -13,6 +13,7 @@
 #include <tutti/error.hpp>
 #include <tutti/job_identity.hpp>
 
+#include "base/log.hpp"
 #include "os/address.hpp"
 #include "os/fd.hpp"
 #include "secure/handshake.hpp"
@@ -151,7 +152,8 @@ class TcpTransport final : public Transport {
   }
   void on_pending(std::size_t index);
   void drop_late_pending(TimePoint now);
-  void drop_pending(std::size_t index, std::string_view why);
+  void drop_pending(std::size_t index, std::string_view why,
+                    base::Level level = base::Level::warning);
   void forget_pending(std::size_t index) noexcept;
   /// Its place is free then.
   [[nodiscard]] std::unique_ptr<PendingConnection> take_pending(std::size_t index) noexcept;

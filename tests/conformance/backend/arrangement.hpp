@@ -1,9 +1,11 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <tutti/tutti.hpp>
 
@@ -19,8 +21,10 @@ struct Arrangement {
   std::function<void(const Body& body)> run;
   /// Its name in the list of backends, where it says what it promises.
   std::string backend = "native";
-  /// A device of whose tensors this backend takes none.
-  Device foreign = {DeviceType::cuda, 1};
+  /// A device of whose tensors this backend takes none; absent: it takes those of all.
+  std::optional<Device> foreign = Device{DeviceType::cuda, 1};
+  /// Operations that it has not.
+  std::vector<Kind> lacks = {};
 };
 
 inline void PrintTo(const Arrangement& one, std::ostream* out) { *out << one.name; }

@@ -48,7 +48,7 @@ MockMpi::~MockMpi() = default;
 
 std::size_t MockMpi::left_over() {
   const std::lock_guard lock(mutex_);
-  std::size_t left = requests_.size();
+  std::size_t left = requests_.size() + matched_.size();
   for (const auto& [handle, comm] : comms_) {
     for (const auto& queue : comm.messages) left += queue.size();
   }
@@ -240,15 +240,21 @@ void MockMpi::send(Comm handle, int rank, int to, Message message) {
 }
 
 void MockMpi::receive(Comm handle, int rank, Receive receive) {
-  Communicator& comm = at(handle);
-  auto& messages = comm.messages[static_cast<std::size_t>(rank)];
+  if (const auto message = take(handle, rank, receive.source, receive.tag))
+    deliver(receive, *message);
+  else
+    at(handle).receives[static_cast<std::size_t>(rank)].push_back(receive);
+}
+
+std::optional<MockMpi::Message> MockMpi::take(Comm handle, int rank, int source, int tag) {
+  auto& messages = at(handle).messages[static_cast<std::size_t>(rank)];
   for (auto one = messages.begin(); one != messages.end(); ++one) {
-    if (one->tag != receive.tag || (receive.source >= 0 && one->source != receive.source)) continue;
-    deliver(receive, *one);
+    if (one->tag != tag || (source >= 0 && one->source != source)) continue;
+    std::optional<Message> taken = std::move(*one);
     messages.erase(one);
-    return;
+    return taken;
   }
-  comm.receives[static_cast<std::size_t>(rank)].push_back(receive);
+  return std::nullopt;
 }
 
 }  // namespace tutti::test

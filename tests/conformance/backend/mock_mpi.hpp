@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -106,6 +107,8 @@ class MockMpi {
   void run(Communicator& comm, Match& match);
   void send(mpi::Comm comm, int rank, int to, Message message);
   void receive(mpi::Comm comm, int rank, Receive receive);
+  /// The first message to this rank, which no longer stands in its queue; absent: there is none.
+  [[nodiscard]] std::optional<Message> take(mpi::Comm comm, int rank, int source, int tag);
   void deliver(const Receive& receive, const Message& message);
   [[nodiscard]] Communicator& at(mpi::Comm comm) { return comms_.at(comm); }
   [[nodiscard]] int index(mpi::Comm comm, int world_rank);
@@ -114,6 +117,7 @@ class MockMpi {
   std::condition_variable changed_;
   std::map<mpi::Comm, Communicator> comms_;
   std::map<std::uint64_t, Pending> requests_;
+  std::map<std::uint64_t, Message> matched_;  ///< found by a probe, not received
   std::uint64_t next_ = 2;
   std::vector<std::unique_ptr<MockRank>> ranks_;
 };
@@ -123,8 +127,13 @@ class MockRank final : public mpi::Api {
  public:
   MockRank(MockMpi& mpi, int rank);
 
-  /// Its call with this number from now on fails (0: the next one); -1: none does.
+  /// Its call with this number from now on fails (0: the next one); -1: none does. A thread that
+  /// makes progress calls, too.
   void fail_at(int call) { fail_at_ = call; }
+  /// The functions that fail_next tells apart.
+  enum class Function { other, improbe, receive_found };
+  /// The next call of this function fails.
+  void fail_next(Function function) { fails_next_ = function; }
   /// How many calls have been counted that can fail.
   [[nodiscard]] int calls() const { return calls_; }
   void set_threading(mpi::Threading threading) { threading_ = threading; }
@@ -202,12 +211,16 @@ class MockRank final : public mpi::Api {
                           mpi::Comm comm, mpi::Request& request) noexcept override;
   [[nodiscard]] int ireceive(void* data, int count, mpi::Type type, int from, int tag,
                              mpi::Comm comm, mpi::Request& request) noexcept override;
+  [[nodiscard]] int improbe(int from, int tag, mpi::Comm comm, bool& found, mpi::Matched& message,
+                            mpi::Received& described) noexcept override;
+  [[nodiscard]] int ireceive(void* data, int count, mpi::Type type, mpi::Matched& message,
+                             mpi::Request& request) noexcept override;
   [[nodiscard]] int test(mpi::Request& request, bool& done,
                          mpi::Received* received) noexcept override;
   [[nodiscard]] int cancel(mpi::Request& request, bool& done) noexcept override;
 
  private:
-  [[nodiscard]] bool fails() noexcept;
+  [[nodiscard]] bool fails(Function called = Function::other) noexcept;
   int begin(mpi::Comm comm, MockMpi::Part part, mpi::Request& request);
   int meet(mpi::Comm comm, MockMpi::Part part, mpi::Comm& made);
 
@@ -221,7 +234,8 @@ class MockRank final : public mpi::Api {
   bool main_thread_ = true;
   bool cancels_ = true;
   std::string misuse_;
-  int fail_at_ = -1;
+  std::atomic<int> fail_at_{-1};
+  std::atomic<Function> fails_next_{Function::other};
   std::atomic<int> calls_{0};
   char in_place_ = 0;
 };

@@ -1,7 +1,5 @@
 #include "backend_contract.hpp"
-#include "backend_contract_groups.hpp"
 #include "mock_mpi_ranks.hpp"
-#include "promises_contract.hpp"
 #include "support/rotation.hpp"
 
 // The backend on MPI, over a mock of MPI: what it promises with and without comparing calls, and

@@ -56,6 +56,9 @@ struct Program {
     Work sent = world.isend(bits, (world.rank() + 1) % world.size());
     world.irecv(got, (world.rank() + world.size() - 1) % world.size()).wait();
     sent.wait();
+    sent = world.isend(bits, (world.rank() + 1) % world.size());
+    world.probe((world.rank() + world.size() - 1) % world.size()).recv(got);
+    sent.wait();
     // No new group: MPI_Comm_split blocks, and has no form that does not (docs/backends.md).
   }
 };

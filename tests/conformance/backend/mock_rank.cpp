@@ -13,11 +13,14 @@ using mpi::Type;
 MockRank::MockRank(MockMpi& mpi, int rank)
     : mpi_(mpi), rank_(rank), info_{"Mock MPI 1.0", "mock", "mock", 4, 0} {}
 
-bool MockRank::fails() noexcept {
+bool MockRank::fails(Function called) noexcept {
   ++calls_;
   if (finalized_) misuse_ = "a call after MPI_Finalize";
   if (threading_ < mpi::Threading::serialized && !main_thread_)
     misuse_ = "a call of another thread than that of MPI_Init";
+  Function planted = called;
+  if (called != Function::other && fails_next_.compare_exchange_strong(planted, Function::other))
+    return true;
   return fail_at_ >= 0 && fail_at_-- == 0;
 }
 
@@ -217,7 +220,7 @@ int MockRank::ireduce_scatter_v(const void* in, void* out, const int* counts, Ty
                                 Comm comm, Request& request) noexcept {
   int size = 0;
   --calls_;
-  const int kept = std::exchange(fail_at_, -1);
+  const int kept = fail_at_.exchange(-1);
   (void)this->size(comm, size);
   fail_at_ = kept;
   MockMpi::Part part{.what = MockMpi::What::reduce_scatter,
@@ -245,7 +248,7 @@ int MockRank::iall_gather_v(const void* in, int in_count, void* out, const int* 
                             Request& request) noexcept {
   int size = 0;
   --calls_;
-  const int kept = std::exchange(fail_at_, -1);
+  const int kept = fail_at_.exchange(-1);
   (void)this->size(comm, size);
   fail_at_ = kept;
   MockMpi::Part part{.what = MockMpi::What::all_gather,
@@ -317,6 +320,41 @@ int MockRank::ireceive(void* data, int count, Type type, int from, int tag, Comm
   mpi_.receive(
       comm, mpi_.index(comm, rank_),
       {from, tag, written(data), MockMpi::bytes_of(type) * static_cast<std::size_t>(count), made});
+  request = Request{static_cast<std::uintptr_t>(made)};
+  return 0;
+}
+
+int MockRank::improbe(int from, int tag, Comm comm, bool& found, mpi::Matched& message,
+                      mpi::Received& described) noexcept {
+  if (fails(Function::improbe)) return kFailure;
+  const std::lock_guard lock(mpi_.mutex_);
+  auto taken = mpi_.take(comm, mpi_.index(comm, rank_), from, tag);
+  found = taken.has_value();
+  if (!found) return 0;
+  const std::uint64_t made = mpi_.next_++;
+  described = {taken->source, static_cast<std::int64_t>(taken->bytes.size())};
+  mpi_.matched_[made] = std::move(*taken);
+  message = mpi::Matched{static_cast<std::uintptr_t>(made)};
+  return 0;
+}
+
+int MockRank::ireceive(void* data, int count, Type type, mpi::Matched& message,
+                       Request& request) noexcept {
+  if (fails(Function::receive_found)) return kFailure;
+  const std::lock_guard lock(mpi_.mutex_);
+  const auto matched = mpi_.matched_.find(static_cast<std::uint64_t>(message));
+  if (matched == mpi_.matched_.end()) {
+    misuse_ = "a message is received that no probe has found";
+    return kFailure;
+  }
+  const std::uint64_t made = mpi_.next_++;
+  MockMpi::Receive receive;
+  receive.data = written(data);
+  receive.bytes = MockMpi::bytes_of(type) * static_cast<std::size_t>(count);
+  receive.request = made;
+  mpi_.deliver(receive, matched->second);
+  mpi_.matched_.erase(matched);
+  message = mpi::Matched{};
   request = Request{static_cast<std::uintptr_t>(made)};
   return 0;
 }

@@ -2,9 +2,7 @@
 #include <unistd.h>
 
 #include "backend_contract.hpp"
-#include "backend_contract_groups.hpp"
 #include "launched_world.hpp"
-#include "promises_contract.hpp"
 
 // The backend on MPI, as a plug-in over the MPI that has started this process by its mpirun. One
 // process without a launcher is a world of one rank.

@@ -1,8 +1,6 @@
 #include <cstdlib>
 
 #include "backend_contract.hpp"
-#include "backend_contract_groups.hpp"
-#include "promises_contract.hpp"
 
 // Ranks as processes, started by tuttirun: each test makes a world of its own.
 namespace tutti::test {

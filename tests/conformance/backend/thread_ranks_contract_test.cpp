@@ -1,7 +1,5 @@
 #include "backend_contract.hpp"
-#include "backend_contract_groups.hpp"
 #include "group/thread_ranks.hpp"
-#include "promises_contract.hpp"
 #include "support/rotation.hpp"
 #include "watched_backend.hpp"
 

@@ -26,20 +26,28 @@ using TcpRanks = Ranks<TcpFixture>;
 /// The lines that the library remarks while it lives.
 class Remarks {
  public:
-  Remarks() {
-    base::set_log_sink([this](base::Level, std::string_view text) {
-      const std::lock_guard lock(mutex_);
-      lines_.emplace_back(text);
-    });
+  explicit Remarks(base::Level least = base::Level::warning) {
+    base::set_log_sink(
+        [this](base::Level level, std::string_view text) {
+          const std::lock_guard lock(mutex_);
+          lines_.emplace_back(text);
+          if (level >= base::Level::warning) ++warnings_;
+        },
+        least);
   }
   ~Remarks() { base::set_log_sink({}); }
   std::vector<std::string> lines() {
     const std::lock_guard lock(mutex_);
     return lines_;
   }
+  int warnings() {
+    const std::lock_guard lock(mutex_);
+    return warnings_;
+  }
 
  private:
   std::mutex mutex_;
+  int warnings_ = 0;
   std::vector<std::string> lines_;
 };
 
@@ -137,6 +145,19 @@ TcpOptions patient(int rank, int size) {
   options.hello_timeout = std::chrono::minutes(10);
   options.link_timeout = std::chrono::minutes(10);
   return options;
+}
+
+// As a rank does whose dial has met ours on the way.
+TEST(TcpPending, OneThatHangsUpBeforeItsHelloIsNoWarning) {
+  Remarks remarks(base::Level::info);
+  LoneRank rank(patient(0, 2));
+  ASSERT_TRUE(rank.until([&] {  // a line a second of each kind
+    RawClient(rank.transport->address()).hang_up();
+    return !remarks.lines().empty();
+  }));
+  EXPECT_NE(remarks.lines()[0].find("before both sides were proven"), std::string::npos)
+      << remarks.lines()[0];
+  EXPECT_EQ(remarks.warnings(), 0);
 }
 
 TEST(TcpPending, KeepTheirPlacesAndTheRestWaits) {

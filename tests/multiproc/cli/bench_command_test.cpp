@@ -1,9 +1,9 @@
-#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <pty.h>
 #include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +14,7 @@
 #include <utility>
 #include <vector>
 
-#include "os/process.hpp"
+#include "command_run.hpp"
 
 namespace {
 
@@ -22,55 +22,21 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-std::string read(const fs::path& path) {
-  std::ifstream file(path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return text.str();
-}
-
-/// `tutti bench` with the stand-in for our library, or other programs, output into a file.
-class Bench {
+/// `tutti bench` with the stand-in for our library, or other programs.
+class Bench : public tutti::test::CommandRun {
  public:
-  Bench(const std::string& fault, std::vector<std::string> arguments,
-        const std::string& programs = FAKE_LIBRARY_FOLDER) {
-    folder_ = fs::temp_directory_path() / "tutti_bench_test.XXXXXX";
-    std::string name = folder_.string();
-    folder_ = ::mkdtemp(name.data());
-    tutti::os::SpawnOptions options;
-    options.argv = {TUTTI_CLI, "bench", "--programs", programs};
-    options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
-    options.environment = {"FAKE_LIBRARY=" + fault, "PATH=/usr/bin:/bin"};
-    const int log = ::open((folder_ / "log").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-    options.fds = {{log, 1}, {log, 2}};
-    process_ = tutti::os::spawn(options).value();
-    ::close(log);
-  }
-  Bench(const Bench&) = delete;
-  Bench& operator=(const Bench&) = delete;
-  ~Bench() {
-    if (!code_) {
-      EXPECT_TRUE(process_.kill(SIGKILL).ok());
-      finish();
-    }
-    fs::remove_all(folder_);
-  }
-
-  int finish() {
-    const auto status = process_.wait(Clock::now() + 30s);
-    if (!status.ok() || !status.value()) return -1;
-    code_ = status.value()->shell_code();
-    EXPECT_TRUE(process_.collect().ok());
-    return *code_;
-  }
-
-  void signal(int number) { EXPECT_TRUE(process_.kill(number).ok()); }
-  [[nodiscard]] std::string output() const { return read(folder_ / "log"); }
+  Bench(const std::string& fault, const std::vector<std::string>& arguments,
+        const std::string& programs = FAKE_LIBRARY_FOLDER, std::optional<int> errors = {})
+      : CommandRun(argv(arguments, programs), {"FAKE_LIBRARY=" + fault, "PATH=/usr/bin:/bin"},
+                   errors) {}
 
  private:
-  fs::path folder_;
-  tutti::os::Process process_;
-  std::optional<int> code_;
+  static std::vector<std::string> argv(const std::vector<std::string>& arguments,
+                                       const std::string& programs) {
+    std::vector<std::string> words{TUTTI_CLI, "bench", "--programs", programs};
+    words.insert(words.end(), arguments.begin(), arguments.end());
+    return words;
+  }
 };
 
 /// The folder of the socket of every running stand-in.
@@ -92,12 +58,10 @@ std::vector<fs::path> running_workers() {
 }
 
 TEST(BenchCommand, MeasuresEveryPointInEveryRound) {
-  const std::string path = testing::TempDir() + "tutti_bench." + std::to_string(::getpid());
   Bench bench("none", {"all_reduce", "broadcast", "barrier", "--ranks", "1,2,3", "--sizes",
-                       "4,4K,200000", "--rounds", "2", "--budget", "2", "--json", path});
+                       "4,4K,200000", "--rounds", "2", "--budget", "2", "--json", "@json"});
   ASSERT_EQ(bench.finish(), 0) << bench.output();
-  const auto json = nlohmann::json::parse(read(path));
-  fs::remove(path);
+  const auto json = nlohmann::json::parse(bench.file("json"));
   ASSERT_EQ(json.at("points").size(), 3 * (3 + 3 + 1));
   for (const auto& point : json.at("points")) {
     const auto& ours = point.at("libraries").at("tutti");
@@ -109,9 +73,88 @@ TEST(BenchCommand, MeasuresEveryPointInEveryRound) {
 }
 
 TEST(BenchCommand, SyncModeMeasuresToo) {
-  Bench bench("none",
-              {"--ranks", "2", "--sizes", "8", "--mode", "sync", "--rounds", "1", "--budget", "2"});
+  Bench bench("none", {"--ranks", "2", "--sizes", "8", "--mode", "sync", "--rounds", "1",
+                       "--budget", "2", "--json", "@json"});
+  ASSERT_EQ(bench.finish(), 0) << bench.output();
+  const auto json = nlohmann::json::parse(bench.file("json"));
+  EXPECT_GT(json.at("points").at(0).at("libraries").at("tutti").at("p99_us").get<double>(), 0);
+}
+
+// The workers' clock is made up: each call takes 50 us, on every rank.
+TEST(BenchCommand, ColumnsFollowFromTheTimesOfTheRanks) {
+  for (const std::string mode : {"loop", "sync"}) {
+    Bench bench("takes 50000", {"--ranks", "4", "--sizes", "4K", "--rounds", "2", "--budget", "1",
+                                "--mode", mode, "--json", "@json"});
+    ASSERT_EQ(bench.finish(), 0) << bench.output();
+    const auto point = nlohmann::json::parse(bench.file("json")).at("points").at(0);
+    EXPECT_EQ(point.at("count"), 1024);
+    const auto& ours = point.at("libraries").at("tutti");
+    for (const char* column : {"avg_us", "min_us", "max_us", "p50_us", "p99_us", "us"}) {
+      EXPECT_NEAR(ours.at(column).get<double>(), 50, 1e-3) << mode << " " << column;
+    }
+    EXPECT_NEAR(ours.at("algbw_gb_s").get<double>(), 4096 / 50e-6 * 1e-9, 1e-6);
+    EXPECT_NEAR(ours.at("busbw_gb_s").get<double>(), 1.5 * 4096 / 50e-6 * 1e-9, 1e-6);
+  }
+}
+
+TEST(BenchCommand, WritesCsvAndAPage) {
+  Bench bench("none", {"all_reduce", "barrier", "--ranks", "2,3", "--sizes", "8,4K", "--rounds",
+                       "1", "--budget", "1", "--csv", "@csv", "--html", "@html"});
+  ASSERT_EQ(bench.finish(), 0) << bench.output();
+  std::istringstream csv(bench.file("csv"));
+  int lines = 0;
+  for (std::string line; std::getline(csv, line);) {
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 15) << line;
+    ++lines;
+  }
+  EXPECT_EQ(lines, 1 + 2 * 3);
+  EXPECT_NE(bench.file("html").find("<polyline"), std::string::npos);
+}
+
+TEST(BenchCommand, RefusesAFileThatItCannotWriteBeforeItMeasures) {
+  for (const char* option : {"--json", "--csv", "--html"}) {
+    Bench bench("none", {"--ranks", "2", option, "/no/such/folder/file"});
+    EXPECT_EQ(bench.finish(), 1);
+    EXPECT_EQ(bench.output(), "tutti: cannot write /no/such/folder/file\n");
+  }
+}
+
+/// All that a command writes to a terminal as its standard error.
+std::string on_terminal(const std::vector<std::string>& arguments) {
+  int ours = -1;
+  int theirs = -1;
+  winsize size{24, 66, 0, 0};
+  EXPECT_EQ(::openpty(&ours, &theirs, nullptr, nullptr, &size), 0);
+  Bench bench("none", arguments, FAKE_LIBRARY_FOLDER, theirs);
+  ::close(theirs);
+  std::string text;
+  char part[4096];
+  // The read fails once the command has ended: nobody else has the other side.
+  for (ssize_t got = 0; (got = ::read(ours, part, sizeof part)) > 0;) {
+    text.append(part, static_cast<std::size_t>(got));
+  }
+  ::close(ours);
   EXPECT_EQ(bench.finish(), 0) << bench.output();
+  EXPECT_EQ(bench.output().find('\r'), std::string::npos);
+  return text;
+}
+
+TEST(BenchCommand, ShowsHowFarItIsOnATerminalOnly) {
+  const std::vector<std::string> arguments{"--ranks",  "2", "--sizes",  "8,4K",
+                                           "--rounds", "2", "--budget", "1"};
+  const std::string shown = on_terminal(arguments);
+  EXPECT_NE(shown.find("[>                       ]   0 %, all_reduce 8, 2 ranks"),
+            std::string::npos)
+      << shown;
+  EXPECT_NE(shown.find("50 %, about "), std::string::npos) << shown;
+  EXPECT_NE(shown.find(" left, all_reduce 4K"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("[========================] 100 %"), std::string::npos) << shown;
+  EXPECT_TRUE(shown.ends_with("\r\x1b[K")) << "the line is gone at the end";
+  std::istringstream lines(shown);
+  for (std::string line; std::getline(lines, line, '\r');) EXPECT_LE(line.size(), 65U + 3) << line;
+  Bench piped("none", arguments);
+  ASSERT_EQ(piped.finish(), 0);
+  EXPECT_EQ(piped.output().find("all_reduce 8, 2 ranks"), std::string::npos) << piped.output();
 }
 
 TEST(BenchCommand, MissingPeerIsToldAndSkipped) {
@@ -127,7 +170,7 @@ TEST(BenchCommand, AgainstNoneMeasuresOursOnly) {
                        "broadcast", "--against", "none", "all_reduce"});
   EXPECT_EQ(bench.finish(), 0) << "an operation may follow a list: " << bench.output();
   EXPECT_EQ(bench.output().find("openmpi"), std::string::npos) << bench.output();
-  for (const char* operation : {"barrier ", "broadcast ", "all_reduce "}) {
+  for (const char* operation : {"barrier, ", "broadcast, ", "all_reduce, "}) {
     EXPECT_NE(bench.output().find(operation), std::string::npos) << bench.output();
   }
 }
@@ -155,12 +198,10 @@ class OtherBuild {
 /// The workers' clock is made up: what is measured does not depend on the machine.
 nlohmann::json compare(const std::string& ours, const std::string& theirs) {
   const OtherBuild other(theirs);
-  const std::string path = testing::TempDir() + "tutti_compare." + std::to_string(::getpid());
   Bench bench(ours, {"all_reduce", "barrier", "--ranks", "2,3", "--sizes", "8", "--against-build",
-                     other.folder(), "--pairs", "7", "--budget", "1", "--json", path});
+                     other.folder(), "--pairs", "7", "--budget", "1", "--json", "@json"});
   EXPECT_EQ(bench.finish(), 0) << bench.output();
-  auto json = nlohmann::json::parse(read(path));
-  fs::remove(path);
+  auto json = nlohmann::json::parse(bench.file("json"));
   EXPECT_EQ(json.at("cells").size(), 4U) << bench.output();
   return json;
 }
@@ -223,14 +264,12 @@ TEST(BenchAgainstBuild, RefusesWhatItCannotCompare) {
 
 #ifdef MPI_PROGRAMS
 TEST(BenchCommand, MeasuresOursOnAnMpiBesideThatMpi) {
-  const std::string path = testing::TempDir() + "tutti_bench_mpi." + std::to_string(::getpid());
   Bench bench("none",
               {"all_reduce", "barrier", "--backend", "mpi", "--mpi", "openmpi", "--ranks", "2",
-               "--sizes", "8,4K", "--rounds", "2", "--budget", "2", "--json", path},
+               "--sizes", "8,4K", "--rounds", "2", "--budget", "2", "--json", "@json"},
               MPI_PROGRAMS);
   ASSERT_EQ(bench.finish(), 0) << bench.output();
-  const auto json = nlohmann::json::parse(read(path));
-  fs::remove(path);
+  const auto json = nlohmann::json::parse(bench.file("json"));
   ASSERT_EQ(json.at("points").size(), 3U);
   for (const auto& point : json.at("points")) {
     // Of a library that is hopelessly slow at first, as on a busy machine, one round is measured.
@@ -262,7 +301,7 @@ TEST(BenchCommand, UnknownNamesAreRefused) {
                                              {"--sizes", "7"},
                                              {"--sizes", "8x"},
                                              {"--ranks", "0"},
-                                             {"--backend", "nccl"},
+                                             {"--backend", "ucc"},
                                              {"--mpi", "openmpi"},
                                              {"--backend", "mpi", "--mpi", "lam"},
                                              {"--backend", "mpi", "--against", "gloo"},

@@ -80,7 +80,7 @@ TEST(Commands, AMisspeltOneIsNamed) {
   EXPECT_THAT(misspelt.text, HasSubstr("docter"));
   const Answer none = run({TUTTI_CLI}, {});
   EXPECT_NE(none.code, 0);
-  EXPECT_THAT(none.text, HasSubstr("subcommand is required"));
+  EXPECT_THAT(none.text, HasSubstr("no command given"));
 }
 
 TEST(Doctor, TellsWhatTheMachineOffersAndFindsNothingWrong) {
@@ -108,6 +108,22 @@ TEST(Doctor, TellsWhatTheMachineOffersAndFindsNothingWrong) {
                            "all_reduce ",
                            "Nothing is wrong."})
     EXPECT_THAT(answer.text, HasSubstr(part));
+}
+
+// On a driver whose GPUs are memory of the host, of which only neighbours reach each other.
+TEST(Doctor, TellsTheGpusAndWhichReachEachOther) {
+  const std::string driver = "TUTTI_CUDA_LIBRARY=" MOCK_CUDA_DRIVER;
+  const Answer three = doctor({driver, "TUTTI_TEST_GPUS=3"});
+  EXPECT_THAT(three.text, HasSubstr("(CUDA 13.0)"));
+  EXPECT_THAT(three.text, testing::Not(HasSubstr("cannot be used")));
+  EXPECT_THAT(three.text, HasSubstr("cuda:2              mock of a GPU 2, 1.5 GiB"));
+  EXPECT_THAT(three.text, HasSubstr("4 of 6 pairs; cuda:0 not that of cuda:2"));
+  const Answer two = doctor({driver, "TUTTI_TEST_GPUS=2"});
+  EXPECT_THAT(two.text, HasSubstr("each GPU reaches the memory of each other one"));
+  EXPECT_THAT(doctor({driver, "TUTTI_TEST_GPUS=0"}).text, HasSubstr("CUDA_VISIBLE_DEVICES"));
+  const Answer none = doctor({"TUTTI_CUDA_LIBRARY=/nowhere/libcuda.so"});
+  EXPECT_EQ(none.code, 1);
+  EXPECT_THAT(none.text, HasSubstr("TUTTI_CUDA_LIBRARY=/nowhere/libcuda.so cannot be used: "));
 }
 
 TEST(Doctor, NamesWhatATypoWasMeantToBe) {
@@ -233,10 +249,10 @@ TEST(Doctor, ShowsWhatWouldBeChosen) {
   EXPECT_EQ(refused.code, 1);
   EXPECT_THAT(refused.text, HasSubstr("TUTTI_TRANSPORT=shm refuses"));
   EXPECT_NE(doctor({}, {"--ranks", "2", "--hosts", "3"}).code, 0);
-  EXPECT_THAT(doctor({}).text, ContainsRegex("backend +native"));
-  const Answer unknown = doctor({"TUTTI_BACKEND=nccl"});
+  EXPECT_THAT(doctor({}).text, ContainsRegex("backend +auto \\(native; "));
+  const Answer unknown = doctor({"TUTTI_BACKEND=ucc"});
   EXPECT_EQ(unknown.code, 1);
-  EXPECT_THAT(unknown.text, HasSubstr("TUTTI_BACKEND is \"nccl\""));
+  EXPECT_THAT(unknown.text, HasSubstr("TUTTI_BACKEND is \"ucc\""));
 }
 
 TEST(Doctor, TellsOfTooFewDescriptors) {

@@ -185,6 +185,57 @@ TEST(Tuttirun, TagsStandBeforeEachLine) {
   EXPECT_THAT(run.err, AllOf(HasSubstr("[0]: two\n"), HasSubstr("[1]: two\n")));
 }
 
+TEST(Tuttirun, ContinuousIntegrationHasTagsUnlessThereIsOneWorker) {
+  Tuttirun several(shell("2", "echo one"), {"CI=true"});
+  EXPECT_EQ(several.wait(), 0);
+  EXPECT_THAT(several.out, AllOf(HasSubstr("[0]: one\n"), HasSubstr("[1]: one\n")));
+  Tuttirun refused(shell("2", "echo one", {"--no-tag"}), {"CI=true"});
+  EXPECT_EQ(refused.wait(), 0);
+  EXPECT_EQ(refused.out, "one\none\n");
+  Tuttirun alone(shell("1", "echo one"), {"CI=true"});
+  EXPECT_EQ(alone.wait(), 0);
+  EXPECT_EQ(alone.out, "one\n");
+}
+
+TEST(Tuttirun, ALineThatNamesItsRankIsNotTagged) {
+  Tuttirun run(shell("2", "echo \"[rank$RANK]: one\"", {"--tag"}));
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_THAT(run.out, AllOf(HasSubstr("[0]: one\n"), HasSubstr("[1]: one\n")));
+  EXPECT_EQ(Tuttirun::count(run.out, "rank"), 0);
+}
+
+TEST(Tuttirun, TracebacksOfRanksDoNotMix) {
+  // Written in many pieces, with the other ranks' in between; only an error ends one.
+  Tuttirun run(shell("4",
+                     "{ echo 'Traceback (most recent call last):'; for i in 1 2 3 4 5 6 7 8; do "
+                     "echo \"  File \\\"x.py\\\", line $i, in rank$RANK\"; sleep 0.03; done; "
+                     "echo \"ValueError: rank $RANK\"; } >&2"));
+  EXPECT_EQ(run.wait(), 0);
+  std::string rank;
+  int ended = 0;
+  for (const std::string& line : lines_of(run.err)) {
+    if (line.starts_with("Traceback")) {
+      EXPECT_EQ(rank, "") << run.err;
+    } else if (line.starts_with("ValueError")) {
+      EXPECT_EQ(line.substr(17), rank) << run.err;
+      rank.clear();
+      ++ended;
+    } else if (rank.empty()) {
+      rank = line.substr(line.size() - 1);
+    } else {
+      EXPECT_TRUE(line.ends_with(rank)) << run.err;
+    }
+  }
+  EXPECT_EQ(ended, 4);
+}
+
+TEST(Tuttirun, AnOnlyWorkersOutputDoesNotWaitForTheEndOfItsLine) {
+  Tuttirun run(shell("1", "printf 'a prompt: '; exec sleep 1000"));
+  run.read_until("a prompt: ", 1);
+  run.signal(SIGTERM);
+  EXPECT_EQ(run.wait(), 128 + SIGTERM);
+}
+
 TEST(Tuttirun, MuchOutputArrivesWhole) {
   Tuttirun run(shell("2", "head -c 20000000 /dev/zero | tr '\\0' x | fold -w 997; echo"));
   EXPECT_EQ(run.wait(), 0);
@@ -194,9 +245,19 @@ TEST(Tuttirun, MuchOutputArrivesWhole) {
 TEST(Tuttirun, AReaderThatGoesAwayEndsTheWorkers) {
   Tuttirun run({"--nproc-per-node", "1", "bash", "-c",
                 std::string("set -o pipefail; \"") + TUTTIRUN +
-                    "\" --nproc-per-node 2 yes 2>/dev/null | head -n 1"});
-  EXPECT_NE(run.wait(), 0) << "yes does not end well";
-  EXPECT_EQ(run.out, "y\n");
+                    "\" --nproc-per-node 2 yes | head -n 1; echo ${PIPESTATUS[0]}"});
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_EQ(run.out, "y\n" + std::to_string(128 + SIGPIPE) + "\n");
+  EXPECT_EQ(run.err, "") << "no failure of the program";
+}
+
+TEST(Tuttirun, OutputThatCannotBeWrittenIsAnError) {
+  Tuttirun run(
+      {"--nproc-per-node", "1", "bash", "-c",
+       std::string("\"") + TUTTIRUN + "\" --nproc-per-node 2 echo lost >/dev/full; echo $?"});
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_EQ(run.out, "1\n");
+  EXPECT_EQ(run.err, "tuttirun: cannot write the output of the workers: No space left on device\n");
 }
 
 /// A program of Python that says `answer` to SIGINT and SIGTERM. A trap of a shell would not do: it
@@ -284,9 +345,15 @@ TEST(Tuttirun, WrongOptionsGiveOneLineWithAdvice) {
       {{"--tee", "1:3", "true"}, "the local rank in --tee"},
       {{"--local-ranks-filter", "1", "true"}, "--local-ranks-filter"},
       {{"--log-dir", "/proc/none", "--tee", "3", "true"}, "--log-dir"},
+      {{"--record", "/proc/none", "true"}, "give one that can be written as --record"},
+      {{"--record", "/proc/sys", "true"}, "cannot make files in /proc/sys"},
+      {{"-n"}, "--nproc-per-node needs a value; see tuttirun --help"},
+      {{"--grace", "long", "true"},
+       "--grace is \"long\"; it must be a number; see tuttirun --help"},
       {{"-m", "--no-python", "true"}, "excludes"},
       {{"--master-port", "70000", "true"}, "from 1 to 65535"},
       {{"--grace", "-1", "true"}, "--grace"},
+      {{"--stdin", "1", "true"}, "from 0 to 0, the ranks of this job, or none"},
       {{"--nnodes", "2", "true"}, "--master-addr"},
       {{"--nnodes", "2", "--node-rank", "2", "--master-addr", "127.0.0.1", "true"}, "0 to 1"},
       {{"--nnodes", "2", "--standalone", "--master-addr", "127.0.0.1", "true"}, "--standalone"},
@@ -306,6 +373,9 @@ TEST(Tuttirun, AProgramThatCannotBeStartedIsNamed) {
   Tuttirun run({"--nproc-per-node", "2", "./no-such-program"});
   EXPECT_EQ(run.wait(), 127);
   EXPECT_THAT(run.err, HasSubstr("./no-such-program: No such file or directory"));
+  Tuttirun folder({"/proc"});
+  EXPECT_EQ(folder.wait(), 127);
+  EXPECT_THAT(folder.err, HasSubstr("/proc: Permission denied; it is a folder"));
 }
 
 TEST(Tuttirun, APortInUseIsNamed) {

@@ -11,6 +11,7 @@
 #include <csignal>
 #include <fstream>
 #include <memory>
+#include <thread>
 
 #include "tuttirun_process.hpp"
 
@@ -40,8 +41,8 @@ class Gate {
   tutti::os::Fd fd_;
 };
 
-/// The reaper of a tuttirun; 0: none.
-pid_t reaper_of(pid_t launcher) {
+/// The child of a tuttirun that bears the reaper's name now; 0: none does.
+pid_t named_reaper_of(pid_t launcher) {
   const std::string pid = std::to_string(launcher);
   std::ifstream children("/proc/" + pid + "/task/" + pid + "/children");
   for (pid_t child = 0; children >> child;) {
@@ -50,6 +51,19 @@ pid_t reaper_of(pid_t launcher) {
     if (name == "tuttirun-guard") return child;
   }
   return 0;
+}
+
+/// The reaper of a tuttirun; 0: there is none. It takes its name when it first runs, which may be
+/// after the workers that were started later; and the kernel may leave children out of the list
+/// while one ends.
+pid_t reaper_of(pid_t launcher) {
+  const auto deadline = Tuttirun::Clock::now() + std::chrono::seconds(20);
+  pid_t reaper = named_reaper_of(launcher);
+  while (reaper == 0 && Tuttirun::Clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    reaper = named_reaper_of(launcher);
+  }
+  return reaper;
 }
 
 class TuttirunRestart : public testing::Test {

@@ -11,6 +11,7 @@
 #include "tuttirun_process.hpp"
 
 using namespace std::chrono_literals;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -36,6 +37,41 @@ TEST(TuttirunNodes, ASecretFileIsUsedByAll) {
   EXPECT_EQ(first.wait(), 0) << first.err;
   EXPECT_EQ(second.wait(), 0) << second.err;
   unlink(path.c_str());
+}
+
+TEST(TuttirunNodes, BothSidesTellOfAnotherSecretAndWhereEachLies) {
+  const std::string path = testing::TempDir() + "tuttirun_secret_" + std::to_string(getpid());
+  for (const char letter : {'a', 'b'}) {
+    std::ofstream(path + letter) << std::string(32, letter);
+    ASSERT_EQ(chmod((path + letter).c_str(), 0600), 0);
+  }
+  const std::string port = std::to_string(free_port());
+  Tuttirun first(node(0, port, {"--secret-file", path + "a", "sleep", "1000"}));
+  Tuttirun second(node(1, port, {"--secret-file", path + "b", "true"}));
+  EXPECT_EQ(second.wait(), 1);
+  EXPECT_THAT(second.err, AllOf(HasSubstr("it has another secret"),
+                                HasSubstr("it is that in " + path + "a, and on this host"),
+                                HasSubstr("it is that in " + path + "b;")));
+  first.read_error_until("which has another secret than this process (that in " + path + "a)");
+  first.signal(SIGTERM);
+  EXPECT_EQ(first.wait(), 128 + SIGTERM);
+  for (const char letter : {'a', 'b'}) unlink((path + letter).c_str());
+}
+
+TEST(TuttirunNodes, OtherSettingsOfANodeAreToldToAll) {
+  for (const std::string number : {"--nproc-per-node", "--nnodes"}) {
+    const std::string port = std::to_string(free_port());
+    std::vector<std::string> other = node(1, port, {"sleep", "1000"});
+    *(std::ranges::find(other, number) + 1) = "3";
+    Tuttirun first(node(0, port, {"sleep", "1000"}));
+    Tuttirun second(other);
+    EXPECT_EQ(second.wait(), 1);
+    EXPECT_EQ(first.wait(), 1);
+    for (const Tuttirun* one : {&first, &second}) {
+      EXPECT_THAT(one->err, AllOf(HasSubstr(number + " 3"), HasSubstr(number + " 2"),
+                                  HasSubstr("give all nodes the same")));
+    }
+  }
 }
 
 class TuttirunEncrypted : public testing::Test {
@@ -80,20 +116,14 @@ TEST_F(TuttirunEncrypted, NeedsASecretThatIsTheSameEverywhere) {
 TEST(TuttirunNodes, AFailureOnOneNodeEndsTheOther) {
   const std::string port = std::to_string(free_port());
   const std::vector<std::string> program = {"bash", "-c",
-                                            "if [ $RANK = 3 ]; then exit 9; fi; exec sleep 1000"};
+                                            "if [ $RANK = 3 ]; then echo no data >&2; exit 9; fi; "
+                                            "exec sleep 1000"};
   Tuttirun first(node(0, port, program));
   Tuttirun second(node(1, port, program));
   EXPECT_EQ(second.wait(), 9) << second.err;
   EXPECT_EQ(first.wait(), 9) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("rank 3 on node 1 failed first: exit code 9"));
-}
-
-/// Whether a process has ended and waits to be collected.
-bool has_ended(pid_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  std::getline(file, text);
-  return text.find(") Z ") != std::string::npos;
+  EXPECT_THAT(first.err, HasSubstr("rank 3 on node 1 failed first: exit code 9: its last line "
+                                   "on stderr: no data"));
 }
 
 // A worker may end over a failure on another node before its tuttirun has heard of that.

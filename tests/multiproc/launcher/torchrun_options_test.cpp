@@ -79,7 +79,7 @@ TEST(TorchrunOptions, WorkersGetTorchrunsVariables) {
               ElementsAre("trainer 0 2 0 1 job-7 0 2 1", "trainer 1 2 0 1 job-7 0 2 1"));
 }
 
-TEST(TorchrunOptions, OmpNumThreadsIsSetAndToldOnce) {
+TEST(TorchrunOptions, OmpNumThreadsIsSetAndToldToThoseWhoAsk) {
   Tuttirun one(shell("1", "echo ${OMP_NUM_THREADS-unset}"), {"OMP_NUM_THREADS="});
   EXPECT_EQ(one.wait(), 0);
   EXPECT_EQ(one.out, "unset\n");
@@ -87,11 +87,30 @@ TEST(TorchrunOptions, OmpNumThreadsIsSetAndToldOnce) {
   Tuttirun two(shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS="});
   EXPECT_EQ(two.wait(), 0);
   EXPECT_EQ(two.out, "1\n1\n");
-  EXPECT_EQ(Tuttirun::count(two.err, "OMP_NUM_THREADS"), 1);
+  EXPECT_EQ(two.err, "");
+  Tuttirun asked(shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS=", "TUTTI_LOG_LEVEL=info"});
+  EXPECT_EQ(asked.wait(), 0);
+  EXPECT_EQ(Tuttirun::count(asked.err, "OMP_NUM_THREADS"), 1);
   Tuttirun set(shell("2", "echo $OMP_NUM_THREADS"), {"OMP_NUM_THREADS=3"});
   EXPECT_EQ(set.wait(), 0);
   EXPECT_EQ(set.out, "3\n3\n");
   EXPECT_EQ(set.err, "");
+}
+
+TEST(TorchrunOptions, TheNumberOfWorkersHasMpirunsNamesToo) {
+  for (const char* const name : {"-n", "-np"}) {
+    // The program's own -np stays as it is.
+    Tuttirun run({name, "2", "--grace", "5", "echo", "-np", "3"});
+    EXPECT_EQ(run.wait(), 0) << run.err;
+    EXPECT_EQ(run.out, "-np 3\n-np 3\n") << name;
+  }
+}
+
+TEST(TorchrunOptions, OfARepeatedOptionTheLastCounts) {
+  Tuttirun run({"--nproc-per-node", "3", "--no-tag", "-n", "2", "--no-tag", "--grace=7",
+                "--grace=5", "echo", "here"});
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(run.out, "here\nhere\n");
 }
 
 /// Options of more than one word with their values ("": it takes none), as may be given together.

@@ -43,8 +43,8 @@ class Tuttirun {
     const std::string first = options.argv.empty() ? "" : options.argv.front();
     if (first != "unshare" && first != "python3")
       options.argv.insert(options.argv.begin(), TUTTIRUN);
-    // Said, or tuttirun tells that it says so for its workers.
-    more_environment.insert(more_environment.begin(), "OMP_NUM_THREADS=1");
+    // As on a developer's machine, wherever the tests run.
+    more_environment.insert(more_environment.begin(), {"OMP_NUM_THREADS=1", "CI="});
     for (char** entry = environ; *entry != nullptr; ++entry) {
       if (!names_same(*entry, more_environment)) options.environment.emplace_back(*entry);
     }
@@ -145,6 +145,14 @@ inline std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) lines.push_back(line);
   return lines;
+}
+
+/// Whether a process has ended and waits to be collected.
+inline bool has_ended(pid_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(file, text);
+  return text.find(") Z ") != std::string::npos;
 }
 
 /// Options that start a script of bash as the workers.

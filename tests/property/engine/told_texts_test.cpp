@@ -296,16 +296,16 @@ TEST(ToldTexts, CallsThatDifferedTooLongAgo) {
   }
   ranks.barrier(0);
   ranks.barrier(1);
-  EXPECT_THAT(
-      ranks.told(0),
-      testing::AnyOf(std::string("ranks disagree in group 'world': the calls of rank 0 and rank 1 "
-                                 "before operation 14 barrier() or their settings (TUTTI_AGREE, "
-                                 "TUTTI_TRANSPORT, TUTTI_ALGO or TUTTI_TLS) differ") +
-                         kAfterDisagreement,
-                     std::string("ranks disagree in group 'world': the calls of rank 1 and rank 0 "
-                                 "before operation 14 barrier() or their settings (TUTTI_AGREE, "
-                                 "TUTTI_TRANSPORT, TUTTI_ALGO or TUTTI_TLS) differ") +
-                         kAfterDisagreement));
+  EXPECT_THAT(ranks.told(0),
+              testing::AnyOf(
+                  std::string("ranks disagree in group 'world': the calls of rank 0 and rank 1 "
+                              "before operation 14 barrier() or their settings (TUTTI_AGREE, "
+                              "TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC) differ") +
+                      kAfterDisagreement,
+                  std::string("ranks disagree in group 'world': the calls of rank 1 and rank 0 "
+                              "before operation 14 barrier() or their settings (TUTTI_AGREE, "
+                              "TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC) differ") +
+                      kAfterDisagreement));
 }
 
 TEST(ToldTexts, AMessageOfAnotherTensor) {

@@ -291,10 +291,6 @@ TEST(CoalescedMisuse, IsToldAtTheCallAndHarmsNothing) {
     const auto views = [](auto&... one) { return std::vector<TensorView>{view_of(one)...}; };
     EXPECT_THROW((void)world.all_reduce_coalesced({}), InvalidArgument);
     EXPECT_THROW((void)world.all_reduce_coalesced(views(a, c)), InvalidArgument) << "dtypes";
-    EXPECT_THROW((void)world.all_reduce_coalesced(views(a, b, a)), InvalidArgument) << "twice";
-    const std::vector<TensorView> crossing{view_of(std::span(b).first(4)),
-                                           view_of(std::span(b).subspan(3))};
-    EXPECT_THROW((void)world.all_reduce_coalesced(crossing), InvalidArgument) << "overlap";
     const std::vector<TensorView> nothing{view_of(a), TensorView(nullptr, DType::float32, 3)};
     EXPECT_THROW((void)world.all_reduce_coalesced(nothing), InvalidArgument) << "null";
     EXPECT_THROW((void)world.all_reduce_coalesced(views(a, b), {.op = ReduceOp::band}),
@@ -306,18 +302,12 @@ TEST(CoalescedMisuse, IsToldAtTheCallAndHarmsNothing) {
         << "numbers of tensors";
     EXPECT_THROW((void)world.reduce_scatter_coalesced(views(a, b), views(wide, b)),
                  InvalidArgument);
-    // In place is this rank's own block; another's is written while it would be read.
+    // In place is this rank's own block.
     std::vector<float> more(8);
     const auto half = [&](std::vector<float>& of, int rank) {
       return view_of(std::span(of).subspan(rank == 0 ? 0 : 4, 4));
     };
-    const int other = 1 - world.rank();
-    const std::vector<TensorView> theirs{half(wide, other), half(more, other)};
-    EXPECT_THROW((void)world.all_gather_coalesced(views(wide, more), theirs), InvalidArgument);
-    EXPECT_THROW((void)world.reduce_scatter_coalesced(theirs, views(wide, more)), InvalidArgument);
     const std::vector<TensorView> ours{half(wide, world.rank()), half(more, world.rank())};
-    const std::vector<TensorView> swapped{ours[1], ours[0]};
-    EXPECT_THROW((void)world.all_gather_coalesced(views(wide, more), swapped), InvalidArgument);
     world.all_gather_coalesced(views(wide, more), ours).wait();
     world.reduce_scatter_coalesced(ours, views(wide, more)).wait();
     world.all_reduce_coalesced(views(a, b)).wait();

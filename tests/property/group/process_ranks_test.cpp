@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <limits>
+#include <numeric>
 
 // The same programs with real processes, started by tuttirun; tests/ranks_main.cpp makes no world.
 namespace tutti {
@@ -74,6 +75,38 @@ TEST(ProcessRanks, GiveTheSameByMessagesOfOneHost) {
 TEST(ProcessRanks, GiveTheSameOnTwoHosts) {
   ProcessGroup world = init_process_group({.config = config_of(Hosts::dealt_out)});
   test::run_program(world, 41, 10, 200'000);
+}
+
+TEST(ProcessRanks, CombineByAnOpOfTheProgram) {
+  const auto digits = [](std::uint64_t a, std::uint64_t b) { return a * 10 + b; };
+  for (const Hosts hosts : kAllHosts) {
+    ProcessGroup world = init_process_group({.config = config_of(hosts)});
+    const UserOp op = UserOp::of<std::uint64_t>("digits", digits);
+    std::uint64_t expected = 0;
+    for (int r = 0; r < world.size(); ++r) expected = digits(expected, std::uint64_t(r));
+    for (const std::size_t count : {std::size_t{3}, std::size_t{20'001}}) {
+      std::vector<std::uint64_t> buffer(count, static_cast<std::uint64_t>(world.rank()));
+      world.all_reduce(buffer, op).wait();
+      EXPECT_EQ(buffer, std::vector<std::uint64_t>(count, expected));
+    }
+    if (world.size() == 1) continue;
+    // No rank has made the other's op. A group of its own: the world must not break.
+    std::vector<int> all(static_cast<std::size_t>(world.size()));
+    std::iota(all.begin(), all.end(), 0);
+    std::optional<ProcessGroup> group = world.new_group(all);
+    const UserOp other =
+        UserOp::of<std::uint64_t>("op of rank " + std::to_string(world.rank()), digits);
+    std::vector<std::uint64_t> one(1);
+    try {
+      group->all_reduce(one, other).wait();
+      ADD_FAILURE() << "ops of different names agree";
+    } catch (const DisagreementError& error) {
+      EXPECT_NE(std::string(error.what()).find("an op that this process has not made"),
+                std::string::npos)
+          << error.what();
+    }
+    world.barrier().wait();  // nobody leaves before all have heard of it
+  }
 }
 
 TEST(ProcessRanks, KeepNoSlotsOfGroupsThatAreClosed) {

@@ -15,6 +15,7 @@ from tutti import _tutti
 import ranks
 
 STUBS = pathlib.Path(_tutti.__file__).with_name("_tutti.pyi")
+STUB_PARTS = [STUBS.with_name(name) for name in ("_settings.pyi", "_stores.pyi")]
 
 
 def python(text, *options, **environment):
@@ -40,32 +41,59 @@ def described(function):
     return parameters(tree.body[0])
 
 
+def test_submodules_come_with_their_first_use():
+    assert python("import sys, tutti; early = 'tutti.distributed' in sys.modules; "
+                  "print(early, tutti.distributed.ReduceOp.SUM, tutti.rank0.__name__, tutti.multiprocessing.__name__, "
+                  "tutti.log.__name__)").split() == ["False", "RedOpType.SUM", "tutti.rank0", "tutti.multiprocessing",
+                                                     "tutti.log"]
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tutti.nothing
+
+
+def test_the_package_is_the_commands():
+    def output(*arguments):
+        done = subprocess.run([sys.executable, "-m", "tutti", *arguments], capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    assert output("--version") == output("version") == f"tutti {tutti.__version__}\n"
+    assert output("run", "--version") == f"tuttirun {tutti.__version__}\n"
+    assert output("run", "--nproc-per-node", "2", "--no-python", "echo", "here") == "here\nhere\n"
+
+
+def is_last_overload(function):
+    """The one that has all parameters as the function has them."""
+    return [each.id for each in function.decorator_list] == ["overload"] and function.returns is not None and (
+        ast.unparse(function.returns) == "Work | None")
+
+
 def test_the_stubs_tell_the_truth():
-    tree = ast.parse(STUBS.read_text())
+    told = [node for file in (STUBS, *STUB_PARTS) for node in ast.parse(file.read_text()).body]
     missing = []
-    for node in tree.body:
+    for node in told:
         if isinstance(node, ast.FunctionDef):
             if described(getattr(_tutti, node.name)) != parameters(node):
                 missing.append(node.name)
         if isinstance(node, ast.ClassDef) and node.name not in ("ReduceOp", "LogLevel"):
             real = getattr(_tutti, node.name)
-            told = set()
+            members = set()
             for member in node.body:
                 if isinstance(member, ast.AnnAssign):
-                    told.add(member.target.id)
+                    members.add(member.target.id)
                     assert hasattr(real, member.target.id), (node.name, member.target.id)
                 elif isinstance(member, ast.FunctionDef):
-                    told.add(member.name)
+                    members.add(member.name)
                     found = getattr(real, member.name, None)
                     assert found is not None, (node.name, member.name)
-                    plain = not member.name.startswith("__") and not member.decorator_list
+                    plain = not member.name.startswith("__") and (not member.decorator_list or
+                                                                  is_last_overload(member))
                     if plain and described(found) != parameters(member):
                         missing.append((node.name, member.name, described(found), parameters(member)))
-            untold = {name for name in vars(real) if not name.startswith("_")} - told
+            untold = {name for name in vars(real) if not name.startswith("_")} - members
             assert not untold, (node.name, untold)
     assert not missing
-    names = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    names |= {node.target.id for node in tree.body if isinstance(node, ast.AnnAssign)}
+    names = {node.name for node in told if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    names |= {node.target.id for node in told if isinstance(node, ast.AnnAssign)}
     assert {name for name in vars(_tutti) if not name.startswith("_")} <= names
 
 
@@ -75,6 +103,8 @@ def test_the_stubs_of_collectives_are_made_from_the_bindings(monkeypatch):
     import stubs
     given = STUBS.read_text()
     assert stubs.stubs_with(given, tools.parent) == given, "run tools/stubs.py --write"
+    face = (tools.parent / stubs.FACE).read_text()
+    assert stubs.face(tools.parent) == face, "run tools/stubs.py --write"
     with pytest.raises(AssertionError):  # it tells a parameter that the bindings do not have
         changed = given.replace("array: Array, op: ReduceOp", "array: Array, operation: ReduceOp", 1)
         assert stubs.stubs_with(changed, tools.parent) == changed
@@ -103,9 +133,10 @@ def test_versions_and_backends():
     assert tutti.__version__ == _tutti.__version__ and tutti.__version__.count(".") == 2
     for name in ("native", "tutti", "gloo", "GLOO"):
         assert tutti.is_available(name)
-    for name in ("nccl", ""):
+    for name in ("ucc", ""):
         assert not tutti.is_available(name)
-    assert tutti.is_available("mpi") == (_tutti.why_unavailable("mpi") == "")  # the machine's to say
+    for name in ("mpi", "nccl"):  # the machine's to say
+        assert tutti.is_available(name) == (_tutti.why_unavailable(name) == "")
 
 
 def test_settings():
@@ -126,6 +157,16 @@ def test_settings():
         config.link_timeout = 0.5
     with pytest.raises(tutti.InvalidArgument, match="TUTTI_LINK_TIMEOUT='0.5' is not understood"):
         tutti.Config.from_environment({"TUTTI_LINK_TIMEOUT": "0.5"})
+    assert config.stall_warning == timedelta(seconds=30)
+    config.stall_warning = 0
+    assert config.stall_warning == timedelta(0)
+    with pytest.raises(ValueError, match="Config.stall_warning must be 0 or more"):
+        config.stall_warning = -1
+    assert tutti.Config.from_environment({"TUTTI_STALL_WARNING": "0.5"}).stall_warning == timedelta(seconds=0.5)
+    with pytest.raises(tutti.InvalidArgument, match="TUTTI_STALL_WARNING='-1' is not understood"):
+        tutti.Config.from_environment({"TUTTI_STALL_WARNING": "-1"})
+    assert not config.cuda_ipc
+    assert tutti.Config.from_environment({"TUTTI_CUDA_IPC": "on"}).cuda_ipc
     with pytest.raises(ValueError, match="'maybe' is none of normal, strict, off"):
         config.agree = "maybe"
     with pytest.raises(tutti.InvalidArgument, match="TUTTI_AGREE"):

@@ -9,7 +9,8 @@ import tutti.distributed as dist
 from tutti.errors import DisagreementError
 
 from dist_crew import adopt, raises
-from dist_group_cases import groups, mesh, missing_rank  # noqa: F401
+from dist_group_cases import groups, mesh, mesh_order, missing_rank  # noqa: F401
+from dist_shape_cases import shapes, splits_of_any_kind  # noqa: F401
 from dist_object_cases import objects, objects_and_lists, weights_only  # noqa: F401
 
 
@@ -148,7 +149,7 @@ def works(low):
 
 
 def nobody_is_minus_one(low):
-    """-1 is no rank; only None means anybody. Nothing is received, so the group is as it was."""
+    """-1 is no rank, and 2**40 is none; only None means anybody. Nothing is received, so the group is as it was."""
     r, n = adopt(low)
     x = np.ones(2)
     for where in ({"src": -1}, {"group_src": -1}):
@@ -157,6 +158,13 @@ def nobody_is_minus_one(low):
             raises(ValueError, "rank -1 is none of the group's", call)
     for call in (lambda: dist.P2POp(dist.irecv, x, -1), lambda: dist.send(x, -1), lambda: dist.broadcast(x, -1)):
         raises(ValueError, "rank -1", call)
+    for beyond in (2**31, 2**40):
+        for call in (dist.send, dist.isend, dist.recv, dist.irecv, dist.broadcast, dist.reduce, dist.probe, dist.iprobe):
+            first = () if call in (dist.probe, dist.iprobe) else (x,)
+            for where in ("group_dst" if call in (dist.send, dist.isend, dist.reduce) else "group_src", None):
+                given = {where: beyond} if where else {}
+                raises(ValueError, f"rank {beyond} is none of the group's 0 to {n - 1}",
+                       lambda: call(*first, *(() if where else (beyond,)), **given))
     dist.all_reduce(x)
     assert (x == n).all()
 
@@ -322,7 +330,7 @@ def wrong_calls(low):
     raises(ValueError, "dtypes", lambda: dist.all_gather([np.ones(2, np.int32)] * n, x))
     raises(TypeError, "list", lambda: dist.all_gather_object(3, 1))
     raises(ValueError, "places", lambda: dist.all_gather_object([], 1))
-    raises(TypeError, "timedelta", lambda: dist.new_group([0], timeout=3))
+    raises(TypeError, "timedelta", lambda: dist.new_group([0], timeout="3"))
     raises(RuntimeError, "NCCL", lambda: dist.new_group([0], backend="nccl"))
     raises(ValueError, "unknown", lambda: dist.new_group([0], backend="unknown"))
     dist.all_reduce(x)

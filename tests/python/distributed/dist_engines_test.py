@@ -12,7 +12,14 @@ def test_engines_that_are_not_here(tmp_path):
         raises(RuntimeError, "MPI built in", lambda: dist.init_process_group("mpi"))
         raises(RuntimeError, "TUTTI_MPI_LIBRARY=/nowhere/libmpi.so cannot be used",
                lambda: dist.init_process_group("mpi"))
-        raises(RuntimeError, "NCCL built in", lambda: dist.init_process_group("NCCL"))
+        if not dist.is_nccl_available():
+            raises(RuntimeError, "NCCL built in", lambda: dist.init_process_group("NCCL"))
+            raises(RuntimeError, "NCCL built in", lambda: dist.init_process_group("cpu:tutti,cuda:nccl"))
+        from tutti.distributed.backend import BackendConfig
+        for name in ("cpu:tutti,cuda:nccl", "cuda:nccl,cpu:gloo"):
+            assert BackendConfig(name).engine() == "cpu:native,cuda:nccl"
+        assert BackendConfig("cuda:nccl").engine() == "nccl"
+        assert "no device 'tpu'" in tutti._tutti.why_unavailable("cpu:native,tpu:nccl")
         raises(ValueError, "Unknown backend type foo", lambda: dist.init_process_group("foo"))
         raises(AssertionError, "Unknown backend type foo", lambda: dist.init_process_group("cpu:foo"))
         raises(ValueError, "invalid", lambda: dist.init_process_group("cpu:gloo:x"))

@@ -1,6 +1,9 @@
 """Groups and meshes: functions of a Crew, found through dist_cases.py."""
 
+import copy
 import datetime
+import importlib
+import pickle
 import warnings
 
 import numpy as np
@@ -82,10 +85,52 @@ def mesh(low):
     raises(RuntimeError, f"Mesh should not be bigger than default world size {n}, but found {n + 1} ranks!",
            lambda: dist.DeviceMesh("cpu", list(range(n + 1))))
     for wrong in (n, -1):
-        raises(ValueError, f"rank {wrong} is none of the world's 0 to {n - 1}",
+        raises(ValueError, f"Rank {wrong} is out of range. Valid ranks are 0 to {n - 1}",
                lambda: dist.DeviceMesh("cpu", [*range(n - 1), wrong]))
     fold = dist.init_device_mesh("cpu", (n,), mesh_dim_names=("all",))._unflatten(0, (rows, n // rows), ("x", "y"))
     assert fold.shape == (rows, n // rows) and fold.mesh_dim_names == ("x", "y")
+    assert fold._get_root_mesh().shape == (n,) and fold["y"]._get_root_mesh() is fold._get_root_mesh()
+
+
+def mesh_order(low):
+    """The ranks of a mesh's groups ascend, whatever their order in the mesh."""
+    r, n = adopt(low)
+    back = dist.DeviceMesh("cpu", list(range(n))[::-1], mesh_dim_names=("all",))
+    assert back.get_group() is dist.group.WORLD and back.get_local_rank() == r and back.get_coordinate() == (n - 1 - r,)
+    if n < 4:
+        return
+    mesh = dist.DeviceMesh("cpu", [[3, 1], [2, 0]], mesh_dim_names=("a", "b"))
+    if r > 3:
+        assert mesh.get_coordinate() is None and mesh.mesh.tolist() == [[3, 1], [2, 0]]
+        raises(IndexError, "is not in the mesh", lambda: mesh.get_group("a"))
+        raises(RuntimeError, "contain the local rank", lambda: mesh["a"])
+        return
+    place = {3: (0, 0), 1: (0, 1), 2: (1, 0), 0: (1, 1)}[r]
+    column, row = [[2, 3], [0, 1]][place[1]], [[1, 3], [0, 2]][place[0]]
+    assert mesh.get_coordinate() == place
+    assert dist.get_process_group_ranks(mesh.get_group("a")) == column and mesh.get_local_rank("a") == column.index(r)
+    assert dist.get_process_group_ranks(mesh.get_group("b")) == row and mesh.get_local_rank("b") == row.index(r)
+    assert mesh["a"].mesh.tolist() == column[::-1] and mesh["b"].mesh.tolist() == row[::-1]
+    raises(KeyError, "ascending order", lambda: mesh["b", "a"])
+    assert mesh["a"]._get_root_mesh() is mesh and mesh._get_root_mesh() is mesh
+    both = dist.DeviceMesh._concatenate([mesh["b"], mesh["a"]])
+    assert both.mesh.tolist() == [[3, 2], [1, 0]] and repr(both) == "DeviceMesh((b=2, a=2), 'cpu', stride=(1, 2))"
+    raises(RuntimeError, "overlapping", lambda: dist.DeviceMesh._concatenate([mesh["a"], mesh["a"]]))
+    if n == 4:  # every rank of the world calls it
+        flat = mesh._flatten()
+        assert flat.mesh.tolist() == [3, 1, 2, 0] and flat.get_group() is dist.group.WORLD
+        assert mesh._flatten_mapping == {"a_b": flat} and mesh._flatten("a_b") is flat
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            assert mesh["a_b"] == flat
+        assert "Slicing a flattened dim" in str(heard[0].message)
+    for copied in (pickle.loads(pickle.dumps(mesh)), copy.deepcopy(mesh), copy.copy(mesh)):
+        assert copied == mesh and hash(copied) == hash(mesh) and copied.get_group("a") is mesh.get_group("a")
+    assert pickle.loads(pickle.dumps(mesh["b"])).get_coordinate() == (place[1],)
+    resources = importlib.import_module("tutti.distributed.device_mesh")._mesh_resources
+    raises(RuntimeError, "No device mesh is currently active!", resources.get_current_mesh)
+    with mesh:
+        assert resources.get_current_mesh() is mesh
 
 
 def missing_rank(low):
@@ -114,4 +159,4 @@ def missing_rank(low):
         dist.destroy_process_group(group)
     dist.barrier()
     raises(ValueError, "positive", lambda: dist.monitored_barrier(timeout=datetime.timedelta(0)))
-    raises(TypeError, "timedelta", lambda: dist.monitored_barrier(timeout=3))
+    raises(TypeError, "timedelta", lambda: dist.monitored_barrier(timeout="3"))

@@ -1,6 +1,9 @@
 """Joining the job by every way there is, leaving it, and joining again."""
 
+import json
 import signal
+import subprocess
+import sys
 import textwrap
 
 import pytest
@@ -305,6 +308,17 @@ raise LookupError("something")
             assert f"[rank{rank}]: LookupError: something".encode() in problem, problem.decode()
 
 
+def test_an_uncaught_error_is_told_to_torchrun(tmp_path):
+    with ranks.Job(PRELUDE + """
+os.environ["TORCHELASTIC_ERROR_FILE"] = os.path.join(os.environ["FOLDER"], "error.json")
+dist.init_process_group("gloo")
+raise LookupError("something")
+""", 1, tmp_path, init=False) as job:
+        job.processes[0].communicate(timeout=20)
+    told = json.loads((tmp_path / "error.json").read_text())
+    assert told["message"]["message"] == "LookupError: something"
+
+
 def test_a_hook_of_the_programs_own_stays(tmp_path):
     run("""
         before = sys.excepthook
@@ -343,6 +357,8 @@ def test_torch_tensors_among_objects(tmp_path, monkeypatch):
                 "channels": torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last),
                 "conjugate": torch.tensor([1 + 2j]).conj(), "negative": torch.tensor([1 + 2j]).conj().imag,
                 "inner": torch.ones(2, requires_grad=True) * 2, "parameter": torch.nn.Parameter(torch.ones(2)),
+                "skipped": torch.arange(120.0).reshape(2, 3, 4, 5).to(memory_format=torch.channels_last)[:, :2, ::2],
+                "columns": weights.view(1000, 100).t()[::2, 1:].requires_grad_(),
                 "fp8": torch.ones(3).to(torch.float8_e4m3fn), "mask": weights[:5] > 2}
         for safe in (False, True):
             got = [tied, model.state_dict(), torch.float16] if RANK == 0 else [None] * 3
@@ -356,7 +372,8 @@ def test_torch_tensors_among_objects(tmp_path, monkeypatch):
                     assert torch.equal(got[key], sent), key
                 assert type(got[key]) is type(sent) and got[key].dtype == sent.dtype, key
                 assert got[key].requires_grad == sent.requires_grad
-                assert got[key].stride() == sent.stride() or key in ("rows", "negative"), key
+                packed = {"rows": (100, 1), "skipped": (20, 1, 10, 2), "columns": (1, 50)}
+                assert got[key].stride() == (sent.stride() if RANK == 0 else packed.get(key, sent.stride())), key
             model.load_state_dict(state)
             assert state._metadata == model.state_dict()._metadata
             got["a"][7] = -1
@@ -378,3 +395,30 @@ def test_torch_tensors_among_objects(tmp_path, monkeypatch):
         dist.all_gather_multigpu(out, [torch.tensor([RANK * 2.0 + i]) for i in range(2)])
         assert [[int(one) for one in row] for row in out] == [[0, 1, 2, 3]] * 2
     """, 2, tmp_path)
+
+
+MISSED = """
+import tutti.distributed as dist
+dist.init_process_group(store=dist.HashStore(), rank=0, world_size=1)
+"""
+
+
+def end_of(program):
+    """What a program says to standard error that an error ends."""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    return done.stderr
+
+
+@pytest.mark.parametrize("way", ["text", "torch"])
+def test_a_program_that_misses_torchs_world_is_told_what_to_change(way):
+    if way == "torch" and not ranks.has_torch():
+        pytest.skip(ranks.NO_TORCH)
+    missed = {"text": "raise ValueError('Default process group has not been initialized, please make sure to call "
+                      "init_process_group.')",
+              "torch": "import torch; torch.utils.data.DistributedSampler(range(3))"}[way]
+    said = end_of(MISSED + missed)
+    assert "process group has not been initialized" in said
+    assert said.count("[rank0]: tutti: ") == 3 and "`import tutti.torch`" in said
+    assert "tutti.torch" not in end_of("import tutti.distributed as dist; dist.get_rank()")
+    assert "tutti.torch" not in end_of(MISSED + "raise ValueError('another one')")

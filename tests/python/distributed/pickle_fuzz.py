@@ -10,6 +10,7 @@ import decimal
 import faulthandler
 import fractions
 import gc
+import importlib.util
 import os
 import pickle
 import pickletools
@@ -344,7 +345,7 @@ def prepare(pool):
     for opcodes, buffers in pool:
         unpack(b"".join(len(each).to_bytes(8, "little") for each in buffers) + b"\x80\x05" + b"".join(opcodes) + b".",
                [bytearray(each) for each in buffers], True)
-    for module in {module for module, _ in GLOBALS}:
+    for module in {module for module, _ in GLOBALS} | ({"torch"} if importlib.util.find_spec("torch") else set()):
         __import__(module)
     with open("/proc/self/statm", encoding="ascii") as file:
         there = int(file.read().split()[0]) * resource.getpagesize()

@@ -39,6 +39,16 @@ def module(name, *arguments):
     return start(sys.executable, "-m", f"tutti.distributed.{name}", *arguments)
 
 
+BUG = """
+import array
+import tutti.distributed as dist
+dist.init_process_group()
+if dist.get_rank() == 1:
+    raise ValueError("my bug")
+dist.all_reduce(array.array("d", [1.0]))
+"""
+
+
 @pytest.fixture
 def script(tmp_path):
     def write(source):
@@ -117,6 +127,13 @@ def test_from_python_a_failure_is_an_exception(script, capfd):
     assert caught.value.returncode == 9
 
 
+def test_commands_start_without_standard_streams():
+    for command in ("run", "trace"):
+        text = f"exec '{sys.executable}' -m tutti {command} --nothing >&-"
+        done = subprocess.run(["sh", "-c", text], stderr=subprocess.PIPE, text=True, timeout=60)
+        assert done.returncode == 2 and "unknown option --nothing" in done.stderr, done.stderr
+
+
 def test_what_is_not_there_is_named(monkeypatch, tmp_path):
     with pytest.raises(FileNotFoundError, match="no-such-program is not in"):
         _programs.path_of("no-such-program")
@@ -136,3 +153,12 @@ import tutti.distributed.run as module
 print(function is not module, callable(dist.run), dist.run(max, 2, args=(3, 4)))
 """)
     assert done.stdout == "True True [4, 4]\n", done.stderr
+
+
+def test_the_error_of_the_program_is_the_first_line_of_the_report(script):
+    done = module("run", "--nproc-per-node", 3, script(BUG))
+    assert done.returncode == 1
+    report = [line for line in done.stderr.splitlines() if line.startswith("tuttirun: ")]
+    assert report[0].startswith("tuttirun: rank 1: ValueError: my bug (") and report[0].endswith("script.py:6)")
+    others = report[1:next(at for at, line in enumerate(report) if "failed first" in line)]
+    assert all("lost rank 1" in line for line in others) and len(others) <= 1

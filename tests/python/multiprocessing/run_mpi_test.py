@@ -93,9 +93,9 @@ def test_a_rank_that_leaves_early_has_no_result():
 
 def test_timeout_names_the_rank_that_still_ran():
     begin = time.monotonic()
-    with pytest.raises(TimeoutError, match=r"after 5 s rank\(s\) 1 still ran"):
-        dist.run(sleep_on, 2, args=(1,), backend="mpi", timeout=5)
-    assert time.monotonic() - begin < 40
+    with pytest.raises(TimeoutError, match=r"after 15 s rank\(s\) 1 still ran"):
+        dist.run(sleep_on, 2, args=(1,), backend="mpi", timeout=15)  # rank 0 may start slowly
+    assert time.monotonic() - begin < 60
 
 
 def test_other_start_methods_are_refused():

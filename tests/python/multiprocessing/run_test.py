@@ -171,8 +171,8 @@ def test_what_is_no_function_is_refused_here():
     (dict(nprocs=True), TypeError, "whole number"), (dict(nprocs=0), ValueError, "nprocs is 0; at least one"),
     (dict(nprocs=1, args=5), TypeError, "args is 5; it is the tuple of fn's arguments: args=(5,)"),
     (dict(nprocs=1, args="ab"), TypeError, "args=('ab',)"),
-    (dict(nprocs=1, timeout="3"), TypeError, "timeout is '3'"), (dict(nprocs=1, timeout=-1), ValueError, "negative"),
-    (dict(nprocs=1, timeout=float("nan")), ValueError, "negative"),
+    (dict(nprocs=1, timeout="3"), TypeError, "got 3"), (dict(nprocs=1, timeout=-1), ValueError, "negative"),
+    (dict(nprocs=1, timeout=float("nan")), ValueError, "NaN"),
     (dict(nprocs=1, env={"A": 1}), TypeError, "env has 'A': 1; names and values of variables are text")])
 def test_wrong_arguments_are_refused_here(wrong, kind, text):
     with pytest.raises(kind) as problem:

@@ -1,10 +1,12 @@
 """The wheel that these tests run from: what it holds, and that it needs no compiler."""
 
+import csv
 import importlib.metadata
 import json
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import urllib.parse
@@ -75,11 +77,31 @@ def test_one_wheel_per_python_and_one_from_the_stable_abi_on(wheel, names):
 
 def test_it_holds_types_programs_and_libraries(names):
     assert {"tutti/py.typed", "tutti/_tutti.pyi", "tutti/_bin/tuttirun", "tutti/_bin/tutti",
+            "tutti/_bin/tutti_bench_tutti",
             "tutti/pytest_plugin.py"} <= names
     sources = {path.relative_to(ROOT / "python").as_posix() for path in
                (ROOT / "python" / "tutti").rglob("*.py")}
     assert sources <= names
     assert not any(name.startswith(("tests/", "src/")) or name.endswith((".a", ".hpp")) for name in names)
+
+
+def test_it_runs_on_ubuntu_22_04_and_newer(wheel, tmp_path, monkeypatch):
+    pytest.importorskip("auditwheel", reason="auditwheel is not installed (./dev deps python)")
+    monkeypatch.syspath_prepend(str(ROOT / "tools"))
+    import build_wheels
+    copy = pathlib.Path(shutil.copy(wheel, tmp_path))
+    named = build_wheels.tagged(copy, sys.executable)
+    platform = build_wheels.platform_of(named, sys.executable)
+    assert named.name.endswith(f"-{platform}.whl") and re.match(r"manylinux_2_(2\d|3[0-5])_x86_64$", platform)
+    with zipfile.ZipFile(named) as archive:
+        told = next(name for name in archive.namelist() if name.endswith(".dist-info/WHEEL"))
+        assert f"-{platform}\n" in archive.read(told).decode()
+    assert [file.name for file in tmp_path.iterdir()] == [named.name]
+    run(sys.executable, "-m", "pip", "install", "--no-index", "--no-deps", "--disable-pip-version-check", "-q",
+        "--target", tmp_path / "installed", named)
+    monkeypatch.setattr(build_wheels, "OLDEST_GLIBC", (2, 17))
+    with pytest.raises(SystemExit, match="it must run with glibc 2.17"):
+        build_wheels.tagged(pathlib.Path(shutil.copy(wheel, tmp_path)), sys.executable)
 
 
 def test_metadata(fresh):
@@ -112,6 +134,29 @@ def test_two_ranks_where_there_is_no_compiler(fresh, tmp_path):
 
 def test_the_other_program_runs(fresh):
     assert "doctor" in run(fresh / "bin" / "tutti", "--help")
+
+
+BENCH = ("bench", "all_reduce", "barrier", "--sizes", "8,4K", "--rounds", "1", "--budget", "2")
+
+
+def test_bench_starts_its_ranks(fresh, tmp_path):
+    page, table = tmp_path / "page.html", tmp_path / "table.csv"
+    said = run(fresh / "bin" / "tutti", *BENCH, "--ranks", 2, "--html", page, "--csv", table,
+               env={"PATH": str(fresh / "bin"), "HOME": str(tmp_path)})
+    assert "all_reduce, 2 ranks" in said
+    rows = list(csv.DictReader(table.read_text(encoding="utf-8").splitlines()))
+    assert [(row["operation"], row["size"]) for row in rows] == [
+        ("all_reduce", "8"), ("all_reduce", "4096"), ("barrier", "0")]
+    assert all(float(row["avg_us"]) > 0 for row in rows)
+    assert "<polyline" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", [("tutti",), ("-m", "tutti")])
+def test_bench_measures_the_job_that_it_runs_in(fresh, tmp_path, command):
+    said = run(fresh / "bin" / "tuttirun", "--nproc-per-node", 2, *command, *BENCH,
+               env={"PATH": str(fresh / "bin"), "HOME": str(tmp_path)})
+    assert said.count("launched by another program, on 1 host") == 1
+    assert said.count("barrier, 2 ranks") == 1
 
 
 def test_importing_it_imports_no_heavy_package():

@@ -123,10 +123,10 @@ def attributes():
         yield f"attribute/{cell.__name__}", cell
     d = lambda at: at.dist.distributed_c10d  # noqa: E731
     each = {
-        "set_timeout/type": lambda at: own(at).set_timeout(3),
+        "set_timeout/type": lambda at: own(at).set_timeout("3"),
         "set_timeout/function": lambda at: (d(at)._set_pg_timeout(seconds(9), own(at)),
                                             own(at)._get_backend(CPU).options._timeout),
-        "set_timeout/function_type": lambda at: d(at)._set_pg_timeout(3, own(at)),
+        "set_timeout/function_type": lambda at: d(at)._set_pg_timeout("3", own(at)),
         "split/empty": lambda at: world(at).split_group([]),
         "split/twice": lambda at: world(at).split_group([0, 0]) if at.size > 1 else None,
         "split/large": lambda at: world(at).split_group(list(range(at.size + 1))),

@@ -14,8 +14,8 @@ OPS = ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "AVG"]
 class Place:
     """Where a cell runs: which package, which rank of how many."""
 
-    def __init__(self, dist, rank, size):
-        self.dist, self.rank, self.size = dist, rank, size
+    def __init__(self, dist, rank, size, seed=0, folder=None):
+        self.dist, self.rank, self.size, self.seed, self.folder = dist, rank, size, seed, folder
         self.groups = {}
 
     def values(self, dtype, shape=(5,), of=None, seed=0):

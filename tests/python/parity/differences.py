@@ -14,20 +14,52 @@ ENGINE_TEXT = re.compile(
     r"|Cannot use ReduceOp|invalid input tensor list|does not support.on complex|result type \w+ can't be cast"
     r"|is not iterable|has no len|list index out of range|device type at start of device string|Duplicate device type"
     r"|ProcessGrouppNCCL|Backend gloo does not|setBoundDeviceId|This Backend doesn't support|no larger than the world_size"
-    r"|Could not resolve the process group")
+    r"|Could not resolve the process group|Could not run 'c10d::|no implementation found for 'torch\.distributed"
+    r"|[Ww]ait timeout|Timeout waiting for key|queue is empty|(client|server) socket has|INTERNAL ASSERT"
+    r"|rank_coords\.size|expected sequence of length|new\(\): invalid data type|'<' not supported between instances"
+    r"|invalid literal for int\(\)|P2POp\.__new__|init_process_group\(\) takes from")
 
 
 VALUE, LISTED = "value", "listed"
 
 
+# Warnings of torch's that ours do not give, by the name of their entry.
+WARNINGS = {
+    "Older names": re.compile(r"FutureWarning: `?torch\.distributed\.(?!reduce_op)\w+`? .*deprecated", re.DOTALL),
+    "Unknown backends": re.compile(r"UserWarning: Device capability of unknown unknown"),
+}
+
+
+def without_warnings(theirs):
+    """An outcome without those warnings, and the names of their entries."""
+    if theirs[0] == "nothing":
+        return theirs, set()
+    named = {text: name for text in theirs[-1] for name, pattern in WARNINGS.items() if pattern.match(text)}
+    return (*theirs[:-1], [text for text in theirs[-1] if text not in named]), set(named.values())
+
+
 class Raises:
     """The class of an error of ours, and its whole text as a pattern."""
+
+    outcome = "error"
 
     def __init__(self, kind, text):
         self.kind, self.text = kind, re.compile(text)
 
-    def is_met_by(self, ours):
+    def is_met_by(self, ours, theirs):
         return self.kind in ours[1] and self.text.fullmatch(ours[2]) is not None
+
+
+class Gives:
+    """A value of ours, of which a condition is true."""
+
+    outcome = "value"
+
+    def __init__(self, condition):
+        self.condition = condition
+
+    def is_met_by(self, ours, theirs):
+        return ours[2] == theirs[-1] and self.condition(ours[1])
 
 
 class Difference:
@@ -40,8 +72,8 @@ class Difference:
         self.theirs, self.ours, self.text = theirs, ours, re.compile(text)
 
     def fits(self, cell, theirs, ours):
-        kind = "value" if self.ours == VALUE else "error"
-        if not self.cells.search(cell) or theirs[0] != self.theirs or ours[0] != kind:
+        kind = {VALUE: "value", LISTED: "error"}.get(self.ours) or self.ours.outcome
+        if not self.cells.search(cell) or self.theirs not in (theirs[0], "any") or ours[0] != kind:
             return False
         return theirs[0] != "error" or self.text.search(theirs[2]) is not None
 
@@ -54,19 +86,56 @@ DIFFERENCES = [
     Difference("Averages of complex numbers", "/complex(64|128)/AVG$", "value", VALUE),
     Difference("Products of complex numbers", "/PRODUCT$", "error", VALUE, "does not support.*complex"),
     Difference("Stacked outputs", "^all_gather_single_stack/", "error", VALUE, "invalid tensor size"),
-    Difference("Uneven sizes", "^(all_to_all/|call/all_gather/uneven)", "error", VALUE, "invalid tensor size"),
-    Difference("Strided tensors", "^form/strided_", "value", VALUE),
+    Difference("Uneven sizes", "^(all_to_all/|call/all_gather/uneven|models/mixture_of_experts/lists)", "error", VALUE, "invalid tensor size"),
+    Difference("Strided tensors", "^(form/strided_|layouts/(outputs|inputs)/)", "value", VALUE),
+    Difference("Strided tensors", "^(layouts/(outputs|inputs)|messages/layouts)/", "error", VALUE, "contiguous"),
+    Difference("Views in objects", "^things/", "value", VALUE),
+    Difference("More element types", "^things/moved/.*/of_", "error", VALUE, "has no attribute 'dtype'"),
+    Difference("Results of Works", "^works/answers/(reduce_scatter|all_gather_into)", "value", VALUE),
+    Difference("Results of Works", "^works/answers/reduce_scatter", "error", VALUE, "not implemented"),
+    Difference("Split sizes of any kind", "^wrong_calls/splits/(taken|method)/tensors$", "error", VALUE, "incompatible function"),
+    Difference("Equal parts", "^wrong_calls/splits/(scalar|uneven_rows)$", "value",
+               Raises("InvalidArgument", r"all_to_all_single: the output has \d+ elements, which do not divide equally across "
+                                         r"\d ranks; give split sizes")),
+    Difference("Lists of one tensor", "^wrong_calls/shapes/method/allreduce_two$", "value",
+               Raises("InvalidArgument", "allreduce takes a list of one tensor, not of 2")),
+    Difference("Groups are checked", "^wrong_calls/groups/(size|barrier|rank|backend|destroy|all_reduce)/", "error",
+               Raises("ValueError", r"(?s)Process group .* is not initialized in the world group map\. Please initialize the "
+                                    r"group first\.|Group .* is not registered, please create group with .*\.new_group API|"
+                                    r"Invalid process group specified or has been destroyed\.")),
+    Difference("Meshes are checked", "^meshes/wrong/(duplicate|out_of_range|negative)$", "any",
+               Raises("ValueError", r"ranks list must not contain duplicate entries, got \[0, 0\]|Rank -?\d is out of range\. "
+                                    r"Valid ranks are 0 to \d \(world_size=\d\)")),
+    Difference("Ranks are whole numbers", "^wrong_calls/(roots/|groups/(ranks_float|new_group/text))", "any",
+               Raises("TypeError", r"a rank is a whole number, not .*|only integer tensors of a single element can be converted "
+                                   r"to an index|new_group: (0\.5 is no rank; ranks are whole numbers|ranks are given as a list, "
+                                   r"not as 'world')")),
+    Difference("FileStore", "^stores/methods/file/append", "value", Gives(lambda value: value == b"wmore")),
+    Difference("FileStore", "^stores/methods/file/extended", "value", Gives(lambda value: value is True)),
+    Difference("As many values as keys", "^stores/wrong/multi_set$", "value",
+               Raises("InvalidStoreArgument", "multi_set: 1 keys, but 2 values")),
+    Difference("Seconds", "^(stores/wrong/tcp_timeout|wrong_calls/groups/(timeout|monitored)_number)$", "error",
+               Gives(lambda value: value in ("<TCPStore>", "<ProcessGroup>", None)), "incompatible|Expected timeout argument"),
+    Difference("Empty variables", "^lives/debug_levels/set/$", "error", Gives(lambda value: value == "OFF"),
+               "The value of TORCH_DISTRIBUTED_DEBUG"),
+    Difference("Stores of one's own", "^stores/own_store/prefix_get$", "value",
+               Raises("BackendError", "the Table does not define wait, which a store of one's own must")),
+    Difference("NaN and zeros in MIN and MAX", "^values/least_and_most/M.*/mixed/", "value", VALUE),
     Difference("Conjugate and negative views", "^form/conjugate$", "error", VALUE, "conjugate"),
     Difference("Conjugate and negative views", "^form/negative$", "value", VALUE),
     Difference("split_group on CPUs", "^call/split_group/works$", "error", VALUE, "No device associated"),
     Difference("Ranks are checked", "^call/rank/", "value",
                Raises("ValueError", r"(Global|Group) rank 99 is not part of group <tutti\.distributed\.ProcessGroup "
                                     r"'0' \(gloo\) rank \d of \d>")),
-    Difference("device_ids is checked", "^call/barrier/device_ids$", "value",
+    Difference("device_ids is checked", "^(call/barrier|wrong_calls/groups)/device_ids$", "value",
                Raises("TypeError", r"Invalid function argument: device_ids type should be List\[int\]")),
     Difference("Empty lists", "^call/batch/empty$", "error", Raises("ValueError", "batch_isend_irecv: the list is empty")),
     Difference("Empty lists", "^call/new_group/empty$", "error",
                Raises("ValueError", "new_group: the list of ranks is empty; a group needs at least one")),
+    Difference("Empty lists", "^wrong_calls/shapes/(coalesced/reduce_nothing|method/\\w+_none|all_to_all/short_list)$", "error",
+               Raises("InvalidArgument", r"all_reduce_coalesced in group '.*': the list of tensors is empty|(allreduce|broadcast) "
+                                         r"takes a list of one tensor, not of 0|all_to_all: the lists are empty; each has a "
+                                         r"tensor for each of 1 ranks"), "There were no tensor arguments"),
     Difference("tcp:// and the environment", "^end/init/no_WORLD_SIZE/tcp$", "error",
                Raises("ValueError", "Error initializing tutti.distributed using tcp:// rendezvous: world size parameter "
                                     "missing"), "rank parameter"),

@@ -16,6 +16,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 SHORT = 40  # characters of a value that are kept as they are
 CUT = 160  # characters that are kept of a text that no program relies on
 ENGINE_FILE = HERE / "engine_texts.jsonl"
+NOT_RUN = ("nothing",)  # a step that a rank does not have
 
 
 def recording():
@@ -26,14 +27,14 @@ def version():
     return importlib.metadata.version("torch").partition("+")[0]
 
 
-def file_of_torch():
-    return HERE / f"torch-{version()}.jsonl"
+def file_of_torch(suite):
+    return HERE / f"torch-{version()}{'' if suite == 'cells' else '-' + suite}.jsonl"
 
 
-def real_sizes(sizes):
+def real_sizes(suite, sizes):
     """Numbers of ranks on which torch itself runs; on the others its stored results do."""
     turn = os.environ.get("TUTTI_ROTATION") or "0"
-    if turn == "all" or recording() or not file_of_torch().exists():
+    if turn == "all" or recording() or not file_of_torch(suite).exists():
         return list(sizes)
     return [sizes[int(turn) % len(sizes)]]
 
@@ -55,12 +56,16 @@ def kept(outcome):
         return ("value", token(outcome[1]), outcome[2])
     kind, classes, text, warnings = outcome
     text = re.sub(r"0x[0-9a-f]+", "0x..", re.sub(r"\[F\d+ [\d:.]+ ", "[F ", text))
+    text = re.sub(r"port: \d+", "port: ..", text)
+    text = text.split("  Available functions are [")[0]  # the kernels that this build of torch has, with their files
     if ENGINE_TEXT.search(text[:CUT]):
         text = text[:CUT]
     return (kind, classes[:1], text, warnings)
 
 
 def packed(outcome):
+    if outcome == NOT_RUN:
+        return None
     if outcome[0] == "value" and not outcome[2]:
         return outcome[1]
     keys = ("value", "warnings") if outcome[0] == "value" else ("error", "text", "warnings")
@@ -69,6 +74,8 @@ def packed(outcome):
 
 
 def unpacked(form):
+    if form is None:
+        return NOT_RUN
     if isinstance(form, str):
         return ("value", form, [])
     if "value" in form:
@@ -81,32 +88,36 @@ def single(forms):
     return forms[0] if all(form == forms[0] for form in forms) else forms
 
 
-def write(results):
+def write(suite, results):
     """`results`: by size, a list of ranks' {cell: kept outcome}. One line per cell; equal results stand once."""
     sizes = sorted(results)
-    with open(file_of_torch(), "w", encoding="utf-8") as file:
-        for cell in results[sizes[0]][0]:
-            by_size = {str(size): single([packed(rank[cell]) for rank in results[size]]) for size in sizes}
+    cells = {cell: None for size in reversed(sizes) for rank in results[size] for cell in rank}  # in their order
+    with open(file_of_torch(suite), "w", encoding="utf-8") as file:
+        for cell in cells:
+            by_size = {str(size): single([packed(rank.get(cell, NOT_RUN)) for rank in results[size]]) for size in sizes}
             forms = list(by_size.values())
             line = {"cell": cell, **({"all": forms[0]} if single(forms) is forms[0] and not isinstance(forms[0], list)
                                      else by_size)}
             file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
 
-def read(size):
+def read(suite, size):
     """For each rank of so many {cell: kept outcome}."""
     ranks = [{} for _ in range(size)]
-    for text in file_of_torch().read_text(encoding="utf-8").splitlines():
+    for text in file_of_torch(suite).read_text(encoding="utf-8").splitlines():
         line = json.loads(text)
         forms = line["all"] if "all" in line else line[str(size)]
         for rank in range(size):
-            ranks[rank][line["cell"]] = unpacked(forms[rank] if isinstance(forms, list) else forms)
+            outcome = unpacked(forms[rank] if isinstance(forms, list) else forms)
+            if outcome != NOT_RUN:
+                ranks[rank][line["cell"]] = outcome
     return ranks
 
 
 def engine_form(ours):
     """Class and text of an error of ours; # stands for numbers, which differ between ranks and sizes."""
-    return ours[1][0], re.sub(r"(?<![A-Za-z_])\d+", "#", ours[2])
+    text = re.sub(r"/\S+/store\b|0x[0-9a-f]+", "..", ours[2])
+    return ours[1][0], re.sub(r"(?<![A-Za-z_])\d+", "#", text)
 
 
 def write_engine_texts(found):

@@ -1,6 +1,7 @@
 """@pytest.mark.ranks: tests that run on several processes."""
 
 import array
+import os
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -41,6 +42,10 @@ def test_wrong():
     if dist.get_rank() == 1:
         assert value == 11
     dist.barrier()
+
+@pytest.mark.ranks(2)
+def test_misuses():
+    dist.broadcast(array.array("d", [1.0]), src=7)
 
 @pytest.mark.ranks(2)
 def test_talks():
@@ -108,7 +113,9 @@ def run_inner(folder, *options):
     (folder / "inner_test.py").write_text(INNER)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--strict-markers", *options,
                "inner_test.py"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False)
+    # Wide enough for the lines of the summary.
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LIMIT, check=False,
+                          env=dict(os.environ, COLUMNS="200"))
     assert done.returncode == 1, done.stdout + done.stderr
     return done.stdout
 
@@ -147,6 +154,29 @@ def test_a_failure_names_its_rank(results):
     assert "assert 10 == 11" in text
     # Whose failure is a consequence is told in a line, without a traceback.
     assert "---- rank 0, because of it ----" in text and text.count("def test_wrong") == 1
+
+
+def test_the_summary_and_junit_name_the_assertion(tmp_path):
+    said = run_inner(tmp_path, "-k", "test_wrong or test_dies", "--junitxml=results.xml")
+    assert "FAILED inner_test.py::test_wrong - rank 1 of 3: assert 10 == 11\n" in said
+    assert "FAILED inner_test.py::test_dies - rank 1 of 2: process 1 terminated with signal SIGKILL\n" in said
+    cases = ElementTree.parse(tmp_path / "results.xml").getroot().iter("testcase")
+    messages = {case.get("name"): failure.get("message") for case in cases for failure in case.iter("failure")}
+    assert messages["test_wrong"] == "rank 1 of 3: assert 10 == 11"
+
+
+def test_workers_of_xdist_tell_the_same(tmp_path):
+    pytest.importorskip("xdist")
+    said = run_inner(tmp_path, "-k", "test_wrong", "-n", "1")
+    assert "FAILED inner_test.py::test_wrong - rank 1 of 3: assert 10 == 11\n" in said
+    assert "---- rank 1 ----" in said and said.count("def test_wrong") == 1
+
+
+def test_frames_of_the_library_are_hidden(tmp_path):
+    said = run_inner(tmp_path, "-k", "test_misuses")
+    assert "FAILED inner_test.py::test_misuses - ranks 0, 1 of 2: " in said and "root" in said
+    assert "dist.broadcast" in said and "collectives.py" not in said
+    assert "collectives.py" in run_inner(tmp_path, "-k", "test_misuses", "--full-trace")
 
 
 def test_output_of_ranks_is_captured(results):

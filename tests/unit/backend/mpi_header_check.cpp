@@ -127,6 +127,8 @@ void compare_functions() {
   TUTTI_SAME_CALL(MPI_Ialltoall);
   TUTTI_SAME_CALL(MPI_Isend);
   TUTTI_SAME_CALL(MPI_Irecv);
+  TUTTI_SAME_CALL(MPI_Improbe);
+  TUTTI_SAME_CALL(MPI_Imrecv);
   TUTTI_SAME_CALL(MPI_Test);
   TUTTI_SAME_CALL(MPI_Get_elements_x);
   TUTTI_SAME_CALL(MPI_Cancel);

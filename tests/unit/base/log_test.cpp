@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <future>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tutti::base {
@@ -30,7 +35,13 @@ TEST_F(Log, WithoutASinkWhatMattersGoesToStandardError) {
             }),
             "tutti: warning: look here\ntutti: error: and here\n");
   set_log_level(Level::debug);
-  EXPECT_EQ(printed_by([] { log(Level::info, "nothing much"); }), "") << "that needs a sink";
+  EXPECT_EQ(printed_by([] { log(Level::info, "this was asked for"); }),
+            "tutti: info: this was asked for\n");
+  EXPECT_TRUE(is_logged(Level::debug));
+  set_log_level(Level::info);
+  EXPECT_FALSE(is_logged(Level::debug));
+  EXPECT_TRUE(is_logged(Level::info));
+  EXPECT_FALSE(is_logged(Level::off));
 }
 
 TEST_F(Log, TheLevelSilencesIt) {
@@ -38,6 +49,21 @@ TEST_F(Log, TheLevelSilencesIt) {
   EXPECT_EQ(printed_by([] { log(Level::warning, "look here"); }), "");
   set_log_level(Level::off);
   EXPECT_EQ(printed_by([] { log(Level::error, "and here"); }), "");
+}
+
+TEST_F(Log, ASinkIsNotCalledAnyMoreWhenAnotherIsSet) {
+  std::promise<void> begun;
+  std::atomic<bool> ended{false};
+  set_log_sink([&](Level, std::string_view) {
+    begun.set_value();
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    ended = true;
+  });
+  std::thread tells([] { log(Level::warning, "slow"); });
+  begun.get_future().wait();
+  set_log_sink([](Level, std::string_view) {});
+  EXPECT_TRUE(ended);
+  tells.join();
 }
 
 TEST_F(Log, ASinkGetsItInstead) {

@@ -3,21 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "bench/call_timer.hpp"
 #include "bench/library.hpp"
-#include "bench/report.hpp"
 
 namespace tutti::bench {
 namespace {
 
 Series series(std::string library, std::vector<double> seconds) {
-  Series one;
-  one.name = std::move(library);
-  one.seconds = std::move(seconds);
-  return one;
+  return {.name = std::move(library), .seconds = std::move(seconds)};
 }
 
 Point point(std::vector<Series> all) {
@@ -62,27 +60,66 @@ TEST(Measure, StateIsThatOfAllHops) {
   EXPECT_EQ(one.state(), State::mixed);
 }
 
-TEST(Report, RowHoldsFiguresBestPeerAndRatio) {
-  const Table table({"tutti", "impi", "gloo"});
-  Point one = point({series("tutti", {0.5e-6}), series("impi", {1e-6})});
-  one.series.push_back(series("gloo", {}));
-  one.series.back().failure = "gloo with 2 ranks: rank 1 is gone";
-  one.hops = {30e-9};
-  one.others = 0.17;
-  const std::string row = table.row(one);
-  for (const char* text :
-       {"all_reduce", "near", "30", "17%", "0.50", "1.00", "failed", "impi", "rank 1 is gone"}) {
-    EXPECT_NE(row.find(text), std::string::npos) << text << " in " << row;
+/// Gives the samples that it was made with, for each rank.
+class Answering final : public Job {
+ public:
+  Answering(std::vector<std::vector<double>> samples, bool one_clock)
+      : samples_(std::move(samples)), one_clock_(one_clock) {}
+  [[nodiscard]] std::string version() const override { return "answering"; }
+  [[nodiscard]] std::string settings() const override { return {}; }
+  [[nodiscard]] std::vector<pid_t> processes() const override { return {}; }
+  [[nodiscard]] bool has_one_clock() const override { return one_clock_; }
+  std::vector<RankAnswer> ask(const Command&, Clock::duration) override {
+    std::vector<RankAnswer> answers;
+    for (const auto& samples : samples_) answers.push_back({{}, samples});
+    return answers;
   }
-  EXPECT_NE(table.head().find("ratio"), std::string::npos);
+
+ private:
+  std::vector<std::vector<double>> samples_;
+  bool one_clock_;
+};
+
+constexpr std::chrono::seconds kTimeout(1);
+
+// Rank 0 leaves at 2 what rank 1 enters at 5.
+TEST(CallTimer, BarriersAreVerifiedWhereClocksCanBeCompared) {
+  const std::vector<std::vector<double>> times{{1, 2, 6, 7}, {5, 6, 6, 7}};
+  const CallTimer calls(Operation::barrier, 0, Mode::loop, kTimeout);
+  Answering one_host(times, true);
+  EXPECT_THROW(calls.verify(one_host), JobError);
+  Answering two_hosts(times, false);
+  EXPECT_NO_THROW(calls.verify(two_hosts));
 }
 
-TEST(Report, OursUncheckedHasItsRatio) {
-  const Point one =
-      point({series("tutti", {4e-6}), series("unchecked", {1e-6}), series("mpich", {2e-6})});
-  const Table table({"tutti", "unchecked", "mpich"});
-  EXPECT_TRUE(table.head().ends_with("ratio  unchecked ratio\n")) << table.head();
-  EXPECT_TRUE(table.row(one).ends_with("mpich     2.00             0.50\n")) << table.row(one);
+TEST(CallTimer, ASingleCallIsTheMeanOfTheRanks) {
+  Answering job({{1, 2, 3}, {3, 4, 11}}, true);
+  const CallTimer calls(Operation::all_reduce, 8, Mode::loop, kTimeout);
+  EXPECT_EQ(calls.single_calls(job, 3, 0), (std::vector<double>{2, 3, 7}));
+}
+
+// A worker of a commit that did not know the task answers it without times.
+TEST(CallTimer, TellsThatAWorkerIsOlder) {
+  Answering job({{}, {}}, true);
+  const CallTimer calls(Operation::all_reduce, 8, Mode::loop, kTimeout);
+  try {
+    (void)calls.single_calls(job, 3, 0);
+    FAIL();
+  } catch (const JobError& error) {
+    EXPECT_NE(std::string(error.what()).find("build it from the commit of this program"),
+              std::string::npos);
+  }
+}
+
+TEST(CallTimer, SyncTakesTheSlowestRankOfEachCallAndTheMeanOfEachRank) {
+  Answering job({{1, 2, 3}, {3, 1, 11}}, true);
+  const Measured measured =
+      CallTimer(Operation::all_reduce, 8, Mode::sync, kTimeout).time(job, 0, 3, 0);
+  EXPECT_EQ(measured.seconds, 3) << "the median of 3, 2 and 11";
+  EXPECT_EQ(measured.fastest, 2);
+  EXPECT_EQ(measured.slowest, 5);
+  EXPECT_EQ(measured.mean, 3.5);
+  EXPECT_EQ(measured.calls, (std::vector<double>{2, 1.5, 7}));
 }
 
 /// The words and settings before the worker's own.

@@ -49,6 +49,36 @@ TEST(Blame, NamesTheRankThatIsFurthestBehindInTheCall) {
             "timeout; the group is broken.");
 }
 
+TEST(Blame, OfACallThatGoesOnWaitingAllThatHaveNotComeAreNamed) {
+  Blame blame = blame_of(8);
+  blame.waits_for(1);
+  blame.lines(1, 4, 0);
+  blame.doing(1, "");
+  blame.lines(2, 5, 1);
+  blame.lines(3, 5, 3);
+  blame.process(3, "stopped");
+  blame.pong(4, 2);
+  blame.doing(4, "group 'b', operation 1 barrier()");
+  blame.silent(5);
+  blame.lines(6, 4, 0);
+  blame.lines(7, 4, 0);
+  EXPECT_EQ(blame.waiting(seconds(31)),
+            "operation 5 has waited for 31 s: rank 1 has not made this call yet (its last one here "
+            "was operation 4) and is in no call: it computes, or waits for something else; rank 3 "
+            "is stopped; has made the call but is not through with it; rank 4 has not made this "
+            "call yet (its last one here was operation 2) and is in group 'b', operation 1 "
+            "barrier(); rank 5 answers nothing: it is stopped, or cut off; and 2 more ranks");
+}
+
+TEST(Blame, OfACallThatAllHaveMadeTheOneThatIsBehindIsNamed) {
+  Blame blame = blame_of(3);
+  blame.waits_for(1);
+  blame.lines(1, 5, 2);
+  blame.lines(2, 5, 1);
+  EXPECT_EQ(blame.waiting(seconds(31)),
+            "operation 5 has waited for 31 s: rank 1 has made the call but is not through with it");
+}
+
 TEST(Blame, ARankWithoutLinesThatIsWaitedForHasComeNowhere) {
   Blame blame = blame_of(3);
   blame.lines(1, 5, 1);

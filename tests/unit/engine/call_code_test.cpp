@@ -1,6 +1,7 @@
 #include "engine/call_code.hpp"
 
 #include "engine/extent.hpp"
+#include "engine/gpu_calls.hpp"
 
 #include <gtest/gtest.h>
 
@@ -57,7 +58,7 @@ TEST(CallCode, NumbersOfKindsOpsAndTypesAreFrozen) {
   EXPECT_EQ(names_of<Kind>(kKindCount),
             (Names{"barrier", "broadcast", "all_reduce", "new_group", "unused", "reduce",
                    "all_gather", "gather", "scatter", "reduce_scatter", "all_to_all", "send",
-                   "recv", "scan", "exclusive_scan"}));
+                   "recv", "scan", "exclusive_scan", "probe"}));
   EXPECT_EQ(names_of<ReduceOp>(kReduceOpCount),
             (Names{"SUM", "AVG", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR", "PREMUL_SUM"}));
   EXPECT_EQ(names_of<DType>(kDTypeCount),
@@ -161,6 +162,9 @@ TEST(CallCode, DescribesAnyBits) {
   EXPECT_EQ(describe(encode_in(all_reduce(data, ReduceOp::sum))),
             "all_reduce(SUM, float32 x 1000)");
   EXPECT_EQ(describe(encode_in(Collective{})), "barrier()");
+  Collective of_gpus = all_reduce(data, ReduceOp::sum);
+  of_gpus.digest = gpu_call_digest(0);
+  EXPECT_EQ(describe(encode_in(of_gpus)), "all_reduce(SUM, float32 x 1000, on GPUs)");
   const std::uint64_t ones = ~std::uint64_t{0};
   EXPECT_FALSE(describe(CallCode{ones, ones, ones}).empty());
   EXPECT_FALSE(describe(CallCode{0xffffff02ULL, ones, ones}).empty());

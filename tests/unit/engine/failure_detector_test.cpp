@@ -30,6 +30,8 @@ struct Pings final : ControlChannel {
     sent.emplace_back(peer, transport::decode<transport::PingFrame>(header));
   }
   bool take_in(int /*peer*/) override { return false; }
+  [[nodiscard]] bool has_left(int peer) const noexcept override { return peer == left; }
+  int left = -1;
   std::vector<std::pair<int, transport::PingFrame>> sent;
 };
 
@@ -58,7 +60,7 @@ class FailureDetectorTest : public testing::Test {
     group.block->slots[seq % transport::shm::kWindow].line.epoch.store(seq);
   }
   void pong(int peer, std::uint64_t last_seq) {
-    detector_.on_pong(peer, transport::PongFrame{7, last_seq, false});
+    detector_.on_pong(group_, peer, transport::PongFrame{7, last_seq, false}, {});
   }
   /// The cause at the deadline, and 200 ms later, when the others must have answered.
   std::optional<Status> time_out(std::vector<int> waited) {
@@ -99,7 +101,7 @@ TEST_F(FailureDetectorTest, AnAnswerFromBeforeTheQuestionIsNone) {
   pong(3, kOperation);
   detector_now += seconds(1);
   EXPECT_EQ(time_out({3}), std::nullopt);
-  EXPECT_FALSE(detector_.has_answered(3, op_.timer.asked));
+  EXPECT_LT(group_.answer(3).at, op_.timer.asked);
   EXPECT_EQ(time_out({3})->culprit(), 3);
 }
 
@@ -121,6 +123,39 @@ TEST_F(FailureDetectorTest, BlamesAProcessThatIsStopped) {
   const auto cause = time_out({1});
   EXPECT_EQ(cause->culprit(), 2);
   EXPECT_NE(text_of(cause).find("rank 2 is stopped;"), std::string::npos) << text_of(cause);
+}
+
+// Where the launcher has not reaped it yet, its process looks like one that died.
+TEST_F(FailureDetectorTest, SparesARankThatIsThroughAndHasEnded) {
+  state_of_process = [](int pid) { return std::string(pid == 3 ? "dead" : ""); };
+  memory_.regions(2).group(0).done.value.store(kOperation);
+  EXPECT_EQ(time_out({1}), std::nullopt);
+  pong(3, kOperation - 1);
+  EXPECT_EQ(time_out({1})->culprit(), 3);
+  memory_.regions(2).group(0).done.value.store(kOperation - 1);
+  EXPECT_EQ(time_out({1})->culprit(), 2);
+  memory_.regions(2).header().left.store(1);  // in peace
+  EXPECT_EQ(time_out({1})->culprit(), 3);
+}
+
+TEST_F(FailureDetectorTest, SparesARankOfAnotherHostThatIsThroughOrHasEnded) {
+  detector_.on_pong(group_, 3, transport::PongFrame{7, kOperation, false, kOperation}, {});
+  detector_now += seconds(1);
+  EXPECT_EQ(time_out({1}), std::nullopt);
+  EXPECT_EQ(time_out({1})->culprit(), 1) << "not the one that answers no more";
+  detector_.on_pong(group_, 3, transport::PongFrame{7, 0, false}, {});
+  detector_now += seconds(1);
+  op_.timer.asked = detector_now;
+  EXPECT_EQ(time_out({1})->culprit(), 3);
+  pings_.left = 3;
+  EXPECT_EQ(time_out({1})->culprit(), 1);
+}
+
+TEST_F(FailureDetectorTest, AnAnswerAboutAnotherGroupIsNone) {
+  EXPECT_EQ(time_out({1}), std::nullopt);
+  pong(3, kOperation);
+  detector_.on_pong(groups_.make(8), 3, transport::PongFrame{8, 1, false}, {});
+  EXPECT_EQ(time_out({1})->culprit(), 1) << "in this one rank 3 has come";
 }
 
 TEST_F(FailureDetectorTest, BlamesTheOneWhoseCountersAreLeast) {

@@ -54,6 +54,7 @@ class TestedRank final : private ControlChannel, private FailurePropagation::Ope
     if (!has_memory) throw std::bad_alloc();
     sent.push_back({peer, header, std::move(payload)});
   }
+  [[nodiscard]] bool has_left(int /*peer*/) const noexcept override { return false; }
   bool take_in(int peer) override { return to_take_in.contains(peer) && to_take_in[peer]-- > 0; }
   void end_all(Group& group) noexcept override {
     EXPECT_TRUE(group.broken) << "whoever looks sees why";

@@ -66,7 +66,8 @@ class P2PDeadlines : public testing::Test, private FailurePropagation::Operation
   FailurePropagation propagation_{*groups_.world().regions, groups_.by_id(), size_, channel_,
                                   *this};
   CompletionQueue completions_;
-  P2PShared shared_{groups_.world(), channel_, detector_, propagation_, completions_};
+  StallReporter stalls_{groups_.world(), detector_};
+  P2PShared shared_{groups_.world(), channel_, detector_, stalls_, propagation_, completions_};
   Group& group_ = groups_.make(7);
   P2PMatcher matcher_{shared_, group_};
   std::vector<float> data_ = std::vector<float>(4);
@@ -103,11 +104,20 @@ TEST_F(P2PDeadlines, ARankThatHasLeftIsNamedAtOnce) {
 TEST_F(P2PDeadlines, NobodyIsToBlameForARecvOfAnybody) {
   recv(kAnySource);
   wait();
-  detector_.on_pong(2, transport::PongFrame{7, 0, false});
+  detector_.on_pong(group_, 2, transport::PongFrame{7, 0, false}, {});
   wait();
   EXPECT_EQ(group_.cause.code(), Errc::timeout);
   EXPECT_EQ(group_.cause.culprit(), std::nullopt);
   EXPECT_NE(cause().find("no rank has sent it"), std::string::npos) << cause();
+}
+
+TEST_F(P2PDeadlines, ARankThatHasEndedIsNotToBlameForARecvOfAnybody) {
+  recv(kAnySource);
+  channel_.set_left(2);
+  wait();
+  wait();
+  EXPECT_EQ(group_.cause.code(), Errc::timeout);
+  EXPECT_EQ(group_.cause.culprit(), std::nullopt) << cause();
 }
 
 TEST_F(P2PDeadlines, ARankThatRunsHasTimeToNameTheOneThatItWaitsFor) {
@@ -123,7 +133,7 @@ TEST_F(P2PDeadlines, ARankThatRunsHasTimeToNameTheOneThatItWaitsFor) {
 TEST_F(P2PDeadlines, ARankOfAnotherHostThatAnswersHasThatTimeToo) {
   recv(2);
   wait();
-  detector_.on_pong(2, transport::PongFrame{7, 0, false});
+  detector_.on_pong(group_, 2, transport::PongFrame{7, 0, false}, {});
   wait();
   EXPECT_EQ(cause(), "nothing");
   wait();

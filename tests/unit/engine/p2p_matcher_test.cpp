@@ -356,6 +356,27 @@ TEST_F(P2PMatcherTest, WhoHasLeftIsMissedUnlessItsMessageHasCome) {
   EXPECT_EQ(engine_.outcome(world, anybody)->code(), Errc::peer_left);
 }
 
+TEST_F(P2PMatcherTest, ARankThatLeavesItsMessageIsToldSo) {
+  Bytes got(100'000);
+  Group& first = group(1);
+  Group& second = group(2);
+  (void)recv(first, got, kAnySource);
+  EXPECT_TRUE(hear(1, rts(1, got.size())));
+  (void)send(second, got, 1);
+  settle();
+  const auto announced = decode<Envelope>(transport_.sent.back());
+  transport_.hands_over = false;
+  EXPECT_TRUE(hear(1, encode(CtsFrame{2, announced.number, announced.send, 99, got.size()})));
+  engine_.on_lost(1, Status(Errc::peer_left, "it left"));
+  engine_.tick();
+  EXPECT_EQ(first.cause.message(),
+            "group 'group 1' of 3 ranks, recv(from anybody, tag 0, uint8 x 100000): rank 1 has "
+            "ended, or destroyed the group, while it was sending it: 0 of 100000 bytes have "
+            "passed. Wait for the Work of a send or recv before its rank does; the group is "
+            "broken.");
+  EXPECT_NE(second.cause.message().find("while it was receiving it: "), std::string::npos);
+}
+
 TEST_F(P2PMatcherTest, ATicketThatWasGivenBackIsNotTakenForAnother) {
   Group& world = group();
   Bytes values(4);

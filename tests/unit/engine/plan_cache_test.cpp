@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "engine/gpu_calls.hpp"
 #include "plan/topology.hpp"
 
 namespace tutti::engine {
@@ -118,6 +119,27 @@ TEST(PlanCache, TokensOfGroupsAreBarriers) {
   make.digest = 5;
   EXPECT_EQ(cache.find(make).schedule->kind, Kind::barrier);
   EXPECT_NE(cache.find(make).code, cache.find(barrier).code);
+}
+
+TEST(PlanCache, CallsOfGpusAreBarriersThatCompareTheCall) {
+  PlanCache cache = make_cache();
+  for (const std::size_t count : {std::size_t{0}, std::size_t{4}, std::size_t{10'000'000}}) {
+    const Collective moved = all_reduce(count, DType::bfloat16);
+    Collective met = moved;
+    met.digest = gpu_call_digest(0);
+    const BoundPlan& plan = cache.find(met);
+    EXPECT_EQ(plan.schedule->kind, Kind::barrier);
+    EXPECT_EQ(plan.shape, Shape::none);
+    EXPECT_EQ(plan.binding.count, 1u);
+    EXPECT_EQ(plan.stage_bytes, 0u);
+    EXPECT_EQ(&cache.find(met), &plan);
+    EXPECT_NE(cache.find(moved).code, plan.code);
+    Collective other = met;
+    other.op = ReduceOp::max;
+    EXPECT_NE(cache.find(other).code, plan.code);
+  }
+  EXPECT_FALSE(is_gpu_call(0));
+  for (std::uint64_t bits = 0; bits < 1000; ++bits) EXPECT_TRUE(is_gpu_call(gpu_call_digest(bits)));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "group/overlap.hpp"
 #include "group/views_check.hpp"
 
 namespace tutti {
@@ -34,6 +35,11 @@ struct Given {
     call.details = &details;
   }
   [[nodiscard]] std::string wrong(int rank = 1) const { return what_is_wrong(call, rank, 4); }
+  /// Of a call that is right otherwise.
+  [[nodiscard]] Overlap overlap(int rank = 1) const {
+    EXPECT_EQ(wrong(rank), "");
+    return overlap_of(call, rank);
+  }
   /// Tensors of 4, 4, 4, ... elements, but for one.
   std::span<const TensorView> list(float* memory, std::size_t odd_one, std::size_t count) {
     for (std::size_t r = 0; r < 4; ++r)
@@ -222,56 +228,81 @@ TEST(CallCheck, AViewOverlapsItselfExactlyWhereTwoElementsAreOne) {
 TEST(CallCheck, OverlapsAreToldButForTheOwnBlock) {
   Given gather(Kind::all_gather, 4, 16);
   gather.call.input = TensorView(gather.out.data() + 4, DType::float32, 4);
-  EXPECT_EQ(gather.wrong(1), "");
-  EXPECT_THAT(gather.wrong(2), HasSubstr("only this rank's own block"));
+  EXPECT_EQ(gather.overlap(1), Overlap::none);
+  EXPECT_EQ(gather.overlap(2), Overlap::input);
   Given scatter(Kind::reduce_scatter, 16, 4);
   scatter.call.output = TensorView(scatter.in.data() + 4, DType::float32, 4);
-  EXPECT_EQ(scatter.wrong(1), "");
-  EXPECT_THAT(scatter.wrong(0), HasSubstr("overlap"));
+  EXPECT_EQ(scatter.overlap(1), Overlap::none);
+  EXPECT_EQ(scatter.overlap(0), Overlap::input);
   Given exchange(Kind::all_to_all, 16, 16);
   exchange.call.output = exchange.call.input;
-  EXPECT_THAT(exchange.wrong(), HasSubstr("overlap"));
+  EXPECT_EQ(exchange.overlap(), Overlap::input);
 }
 
-TEST(CallCheck, TensorsOfAListMustNotOverlapWhereTheyAreWritten) {
+TEST(CallCheck, TensorsOfAListThatOverlapWhereTheyAreWrittenAreTold) {
   Given gather(Kind::all_gather, 4, 0);
   gather.details.outputs = gather.list(gather.out.data(), 4, 0);
-  EXPECT_EQ(gather.wrong(1), "");
+  EXPECT_EQ(gather.overlap(1), Overlap::none);
   gather.call.input = gather.views[1];
-  EXPECT_EQ(gather.wrong(1), "") << "in place";
-  EXPECT_EQ(gather.wrong(2), "input and output overlap; only this rank's own block may be both");
+  EXPECT_EQ(gather.overlap(1), Overlap::none) << "in place";
+  EXPECT_EQ(gather.overlap(2), Overlap::input);
   gather.call.input = TensorView(gather.in.data(), DType::float32, 4);
   gather.views[3] = gather.views[0];
-  EXPECT_THAT(gather.wrong(1), HasSubstr("two tensors of the output overlap"));
+  EXPECT_EQ(gather.overlap(1), Overlap::output);
   gather.views[3] = TensorView(gather.out.data() + 22, DType::float32, 4);
-  EXPECT_THAT(gather.wrong(1), HasSubstr("two tensors of the output overlap"));
-  // What has strides is not judged.
+  EXPECT_EQ(gather.overlap(1), Overlap::output);
+  // Outputs with strides are not judged among themselves.
   gather.views[3] = TensorView(gather.out.data(), DType::float32, std::array<std::int64_t, 1>{4},
                                std::array<std::int64_t, 1>{2});
-  EXPECT_EQ(gather.wrong(1), "");
+  EXPECT_EQ(gather.overlap(1), Overlap::none);
   // What is only read may be the same twice.
   Given scatter(Kind::reduce_scatter, 0, 4);
   scatter.details.inputs = scatter.list(scatter.in.data(), 4, 0);
   scatter.views[3] = scatter.views[0];
-  EXPECT_EQ(scatter.wrong(1), "");
+  EXPECT_EQ(scatter.overlap(1), Overlap::none);
   scatter.call.output = scatter.views[1];
-  EXPECT_EQ(scatter.wrong(1), "");
+  EXPECT_EQ(scatter.overlap(1), Overlap::none);
   scatter.views[2] = scatter.views[1];
-  EXPECT_THAT(scatter.wrong(1), HasSubstr("only this rank's own block"));
-  EXPECT_THAT(scatter.wrong(2), HasSubstr("only this rank's own block"));
+  EXPECT_EQ(scatter.overlap(1), Overlap::input);
+  EXPECT_EQ(scatter.overlap(2), Overlap::input);
   Given exchange(Kind::all_to_all, 0, 0);
   std::vector<TensorView> in;
   for (std::size_t r = 0; r < 4; ++r)
     in.emplace_back(exchange.in.data() + 10 * r, DType::float32, 4);
   exchange.details.inputs = in;
   exchange.details.outputs = exchange.list(exchange.out.data(), 4, 0);
-  EXPECT_EQ(exchange.wrong(1), "");
+  EXPECT_EQ(exchange.overlap(1), Overlap::none);
   in[1] = exchange.views[1];
-  EXPECT_EQ(exchange.wrong(1), "input and output overlap");
+  EXPECT_EQ(exchange.overlap(1), Overlap::input);
   in[1] = in[0];
-  EXPECT_EQ(exchange.wrong(1), "");
+  EXPECT_EQ(exchange.overlap(1), Overlap::none);
   exchange.views[1] = exchange.views[0];
-  EXPECT_THAT(exchange.wrong(1), HasSubstr("two tensors of the output overlap"));
+  EXPECT_EQ(exchange.overlap(1), Overlap::output);
+}
+
+TEST(CallCheck, StridedTensorsOverlapWithAllThatTheyReachOver) {
+  const std::array<std::int64_t, 1> shape{4};
+  const auto column = [&](float* first, std::int64_t stride) {
+    return TensorView(first, DType::float32, shape, std::array<std::int64_t, 1>{stride});
+  };
+  Given gather(Kind::all_gather, 4, 0);
+  gather.details.outputs = gather.list(gather.in.data(), 4, 0);
+  gather.views[1] = column(gather.out.data(), 2);
+  gather.call.input = gather.views[1];
+  EXPECT_EQ(gather.overlap(1), Overlap::none) << "in place";
+  EXPECT_EQ(gather.overlap(2), Overlap::input);
+  gather.call.input = column(gather.out.data() + 6, -2);
+  EXPECT_EQ(gather.overlap(1), Overlap::input) << "the same memory in another order";
+  gather.call.input = column(gather.out.data() + 7, 2);
+  EXPECT_EQ(gather.overlap(1), Overlap::none) << "right behind it";
+  gather.call.input = column(gather.out.data() + 13, -2);
+  EXPECT_EQ(gather.overlap(1), Overlap::none) << "right behind it, backwards";
+  gather.call.input = column(gather.out.data() + 12, -2);
+  EXPECT_EQ(gather.overlap(1), Overlap::input);
+  Given exchange(Kind::all_to_all, 4, 4);
+  exchange.call.input = column(exchange.out.data(), 2);
+  exchange.call.output = exchange.call.input;
+  EXPECT_EQ(exchange.overlap(), Overlap::input);
 }
 
 TEST(CallCheck, RootTimeoutAndFactorMustBeRight) {

@@ -270,6 +270,8 @@ TEST(InitProcessGroup, KeepsTheLevelOfTheSinkUnlessOneIsSaid) {
   Config config;
   config.log_level = LogLevel::info;
   { const ProcessGroup world = alone(config); }
+  ASSERT_FALSE(heard.empty());
+  heard.resize(1);  // without what this world says of itself
   base::log(LogLevel::debug, "the config says info");
   base::log(LogLevel::info, "and that is heard");
   set_log_sink({});

@@ -36,9 +36,11 @@ TEST(RefusedTexts, OfCollectives) {
     const std::int64_t shape[] = {2, 3};
     const std::int64_t strides[] = {0, 1};
     const TensorView twice(four.data(), DType::float32, shape, strides);
-    EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce(twice).wait(); }),
-              "all_reduce(SUM, float32 x 6) in group 'world': the output has strides by which "
-              "several elements share memory (a stride of 0, or rows that overlap); copy it first");
+    EXPECT_EQ(
+        text_of<InvalidArgument>([&] { world.all_reduce(twice).wait(); }),
+        "all_reduce(SUM, float32 x 6) in group 'world': the output has strides by which "
+        "several elements share memory (a stride of 0, or rows that overlap); copy it first: the "
+        "other ranks wait in this operation for this one");
     EXPECT_EQ(
         text_of<InvalidArgument>([&] { world.all_reduce(four, {.op = ReduceOp::band}).wait(); }),
         "all_reduce(BAND, float32 x 4) in group 'world': BAND of float32 has no meaning");
@@ -47,14 +49,25 @@ TEST(RefusedTexts, OfCollectives) {
         text_of<InvalidArgument>([&] { world.all_gather(view_of(twelve), view_of(four)).wait(); }),
         "all_gather(float32 x 4) in group 'world': the output has 12 elements; it must have 4 "
         "times the input's 4");
-    std::vector<float> rows(16);
+    // On a device no other memory can stand in.
+    const Device device{DeviceType::cuda, 0};
     std::vector<TensorView> overlapping;
+    std::vector<float> rows(16);
     for (const std::size_t begin : {0U, 4U, 6U, 12U})
-      overlapping.emplace_back(&rows[begin], DType::float32, 4);
+      overlapping.emplace_back(&rows[begin], DType::float32, 4, device);
     EXPECT_EQ(
-        text_of<InvalidArgument>([&] { world.all_gather(overlapping, view_of(four)).wait(); }),
+        text_of<InvalidArgument>([&] {
+          world.all_gather(overlapping, TensorView(four.data(), DType::float32, 4, device)).wait();
+        }),
         "all_gather(float32 x 4) in group 'world': two tensors of the output overlap; each "
         "must have memory of its own");
+    const std::span<TensorView> apart = std::span(overlapping).first(2);
+    EXPECT_EQ(
+        text_of<InvalidArgument>([&] {
+          world.all_gather(TensorView(rows.data(), DType::float32, 16, device), apart[1]).wait();
+        }),
+        "all_gather(float32 x 4) in group 'world': input and output overlap; only this "
+        "rank's own block may be both");
   });
 }
 
@@ -98,11 +111,6 @@ TEST(RefusedTexts, OfSeveralTensors) {
     EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce_coalesced(unlike).wait(); }),
               "all_reduce_coalesced in group 'world': tensor 2 is int32, but tensor 0 is float32; "
               "all must have one dtype: call once for each dtype");
-    const std::vector<TensorView> overlapping = {TensorView(floats.data(), DType::float32, 8),
-                                                 TensorView(&floats[7], DType::float32, 6)};
-    EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce_coalesced(overlapping).wait(); }),
-              "all_reduce(SUM, float32 x 14 in several tensors) in group 'world': two of the "
-              "tensors overlap; call once for each");
   });
 }
 

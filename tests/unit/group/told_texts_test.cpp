@@ -76,13 +76,15 @@ TEST(ToldTexts, SettingsThatDiffer) {
     if (rank == 1) config.agree = Config::Agree::strict;
     return config;
   };
-  EXPECT_THAT(text_of<Error>([&] {
-                group::run_thread_ranks(
-                    2, [](ProcessGroup&) {}, config_of);
-              }),
-              MatchesRegex("settings differ: rank [01] and rank [01] have other values of "
-                           "TUTTI_AGREE, TUTTI_TRANSPORT, TUTTI_ALGO or TUTTI_TLS; give all ranks "
-                           "the same"));
+  EXPECT_THAT(
+      text_of<Error>([&] {
+        group::run_thread_ranks(
+            2, [](ProcessGroup&) {}, config_of);
+      }),
+      MatchesRegex(
+          "settings differ: rank [01] and rank [01] have other values of "
+          "TUTTI_AGREE, TUTTI_TRANSPORT, TUTTI_ALGO, TUTTI_TLS or TUTTI_CUDA_IPC; give all ranks "
+          "the same"));
 }
 
 TEST(ToldTexts, AForkedChild) {

@@ -55,21 +55,23 @@ std::string refusal(const std::string& backend) {
 }
 
 TEST(Backends, TheNativeOneIsTheDefaultAndAlwaysThere) {
-  EXPECT_EQ(Config().backend, "native");
+  EXPECT_EQ(Config().backend, "auto");
+  EXPECT_TRUE(is_available("auto"));
+  run_threads(2, [](ProcessGroup& world) { EXPECT_EQ(world.backend(), "native"); });
   EXPECT_TRUE(is_available("native"));
   ASSERT_FALSE(available_backends().empty());
   EXPECT_EQ(available_backends().front(), "native");
 }
 
 TEST(Backends, AnUnknownNameIsToldWithThoseThatThereAre) {
-  for (const char* const name : {"gloo", "Native", "", "nccl"}) {
+  for (const char* const name : {"gloo", "Native", "", "ucc"}) {
     EXPECT_FALSE(is_available(name));
     EXPECT_THAT(refusal(name), AllOf(HasSubstr("'" + std::string(name) + "'"),
                                      HasSubstr("TUTTI_BACKEND"), HasSubstr("available: native")));
   }
   EXPECT_THAT(
-      refusal("nccl"),
-      HasSubstr("no world can be made on the backend 'nccl' (TUTTI_BACKEND): there is none "
+      refusal("ucc"),
+      HasSubstr("no world can be made on the backend 'ucc' (TUTTI_BACKEND): there is none "
                 "of this name, nor a plug-in for it (TUTTI_BACKEND_PATH); available: native"));
   Config config;
   config.backend = "gloo";
@@ -83,7 +85,7 @@ TEST(Backends, TheVariableSaysWhichOne) {
   EXPECT_EQ(Config::from_environment().value().backend, "gloo");
   EXPECT_THROW(run_threads(1, [](ProcessGroup&) {}), InvalidArgument);
   ::unsetenv("TUTTI_BACKEND");
-  EXPECT_EQ(Config::from_environment().value().backend, "native");
+  EXPECT_EQ(Config::from_environment().value().backend, "auto");
 }
 
 TEST(Backends, OneThatIsRegisteredRunsWorlds) {

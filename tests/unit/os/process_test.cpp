@@ -77,6 +77,17 @@ TEST(Process, APeekedChildStaysAZombieUntilCollected) {
   EXPECT_FALSE(process->collect());
 }
 
+TEST(Process, IsExitingOnceItRunsNothingAnyMore) {
+  auto process = spawn(shell("exec sleep 1000"));
+  ASSERT_TRUE(process);
+  EXPECT_FALSE(process->is_exiting());
+  ASSERT_TRUE(process->kill(SIGKILL));
+  ASSERT_TRUE(process->wait(in_ten_seconds()));
+  EXPECT_TRUE(process->is_exiting());
+  ASSERT_TRUE(process->collect());
+  EXPECT_FALSE(process->is_exiting());
+}
+
 TEST(Process, GetsItsEnvironmentAndDescriptors) {
   Pipe out;
   Pipe numbers;

@@ -1,4 +1,5 @@
 #include "plan/select.hpp"
+#include "plan/selection_text.hpp"
 
 #include <gtest/gtest.h>
 
@@ -215,6 +216,17 @@ TEST(Algorithms, HaveNamesOfTheirOwnWithinTheirKind) {
     EXPECT_TRUE(names.emplace(a.kind, a.name).second) << a.name;
     EXPECT_TRUE(check_override(std::string(to_string(a.kind)) + ":" + std::string(a.name)).ok());
   }
+}
+
+TEST(SelectionText, TellsWhereAnotherAlgorithmBegins) {
+  EXPECT_EQ(
+      selection_text(make_topology({0, 0}), 2, ""),
+      "barrier region_barrier; broadcast broadcast_one_shot, broadcast_chunked above 64 KiB; "
+      "all_reduce one_shot, slice_owner above 32 KiB; all_gather one_shot, chunked above 128 "
+      "KiB; reduce_scatter one_shot, chunked above 64 KiB; all_to_all one_shot, chunked above "
+      "64 KiB");
+  EXPECT_NE(selection_text(make_topology({0, 1}), 2, "all_reduce:ring").find("all_reduce ring; "),
+            std::string::npos);
 }
 
 }  // namespace

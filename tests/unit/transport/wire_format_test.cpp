@@ -73,7 +73,11 @@ TEST(WireFormat, EachFrameHasItsFieldsAtTheirPlace) {
   EXPECT_EQ(fields(encode(WantFrame{1, 2})), (Fields{3, 0, 0, 1, 2, 0, 0, 0, 0, 0}));
   EXPECT_EQ(fields(encode(AbortFrame{1, 2, 3})), (Fields{4, 0, 0, 1, 2, 0, 3, 0, 0, 0}));
   EXPECT_EQ(fields(encode(PingFrame{1, 2, 3, call})), (Fields{5, 0, 0, 1, 2, 3, 0, 101, 102, 103}));
-  EXPECT_EQ(fields(encode(PongFrame{1, 2, true})), (Fields{6, 2, 0, 1, 2, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(fields(encode(PingFrame{1, 2, 3, call, true})),
+            (Fields{5, 4, 0, 1, 2, 3, 0, 101, 102, 103}));
+  EXPECT_EQ(fields(encode(PongFrame{1, 2, true, 3})), (Fields{6, 2, 0, 1, 2, 0, 3, 0, 0, 0}));
+  EXPECT_EQ(fields(encode(PongFrame{1, 2, false, 3, true})),
+            (Fields{6, 4, 0, 1, 2, 0, 3, 0, 0, 0}));
   const Envelope envelope{1, 2, 3, 4, 5, 6};
   EXPECT_EQ(fields(encode(EagerMessageFrame{envelope})), (Fields{8, 0, 6, 1, 2, 3, 0, 4, 5, 6}));
   EXPECT_EQ(fields(encode(CtsFrame{1, 2, 3, 4, 5})), (Fields{9, 0, 0, 1, 2, 3, 5, 4, 0, 0}));
@@ -99,12 +103,15 @@ TEST(WireFormat, EachFrameIsReadAsItWasWritten) {
   EXPECT_EQ(std::tie(want.group, want.seq), std::make_tuple(1U, 2U));
   const auto abort = decode<AbortFrame>(encode(AbortFrame{1, 2, 3}));
   EXPECT_EQ(std::tie(abort.group, abort.code, abort.culprit_plus_1), std::make_tuple(1U, 2U, 3U));
-  const auto ping = decode<PingFrame>(encode(PingFrame{1, 2, 3, call}));
-  EXPECT_EQ(std::tie(ping.group, ping.seq, ping.fingerprint, ping.call),
-            std::make_tuple(1U, 2U, 3U, call));
-  const auto pong = decode<PongFrame>(encode(PongFrame{1, 2, true}));
-  EXPECT_EQ(std::tie(pong.group, pong.last_seq, pong.given_up), std::make_tuple(1U, 2U, true));
+  const auto ping = decode<PingFrame>(encode(PingFrame{1, 2, 3, call, true}));
+  EXPECT_EQ(std::tie(ping.group, ping.seq, ping.fingerprint, ping.call, ping.asks_doing),
+            std::make_tuple(1U, 2U, 3U, call, true));
+  EXPECT_FALSE(decode<PingFrame>(encode(PingFrame{1, 2, 3, call})).asks_doing);
+  const auto pong = decode<PongFrame>(encode(PongFrame{1, 2, true, 3}));
+  EXPECT_EQ(std::tie(pong.group, pong.last_seq, pong.given_up, pong.passed, pong.tells_doing),
+            std::make_tuple(1U, 2U, true, 3U, false));
   EXPECT_FALSE(decode<PongFrame>(encode(PongFrame{1, 2, false})).given_up);
+  EXPECT_TRUE(decode<PongFrame>(encode(PongFrame{1, 2, false, 3, true})).tells_doing);
   const auto token = decode<TokenFrame>(encode(TokenFrame{1, 2, 3, 4, call}));
   EXPECT_EQ(std::tie(token.group, token.seq, token.fingerprint, token.round, token.call),
             std::make_tuple(1U, 2U, 3U, 4U, call));
@@ -146,7 +153,7 @@ TEST(WireFormat, NumbersAreFixed) {
   EXPECT_EQ(static_cast<int>(FrameType::p2p_credit), 14);
   EXPECT_EQ(static_cast<int>(FrameType::eager_credit), 15);
   EXPECT_EQ(kMaxFramePayload, 131072U);
-  EXPECT_EQ(secure::kWireVersion, 3);
+  EXPECT_EQ(secure::kWireVersion, 4);
   EXPECT_EQ(static_cast<int>(secure::Refusal::none), 0);
   EXPECT_EQ(static_cast<int>(secure::Refusal::version), 1);
   EXPECT_EQ(static_cast<int>(secure::Refusal::secret_needed), 2);
@@ -186,7 +193,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes hello = say(dialler);
   EXPECT_EQ(hex(hello),
             "7475747469747201"
-            "0300"
+            "0400"
             "0100"
             "00000000"
             "8877665544332211"
@@ -199,7 +206,7 @@ TEST(WireFormat, HandshakeHasItsBytes) {
   const Bytes reply = say(acceptor);
   EXPECT_EQ(hex(reply),
             "7475747469747202"
-            "0300"
+            "0400"
             "0100"
             "00000000"
             "8877665544332211"
@@ -208,12 +215,12 @@ TEST(WireFormat, HandshakeHasItsBytes) {
             "02010000"
             "22222222222222222222222222222222"
             "676918b86a64fbae"
-            "4eef78e8276792d0af7aaa5fc96f0a64f2b3d1de808e95f41dd36c4e100cb66f");
+            "313cae6e41fba2c129c29551a8ceb751db6fabb1675501d52e85e387cb9ef3b0");
   dialler.feed(reply);
   const Bytes proof = say(dialler);
   EXPECT_EQ(hex(proof),
             "7475747469747203"
-            "bc428df625ff52cee4f2a9c0e1c6ac12cc9cecdb2cd38f6f09822d69042dc78c");
+            "3b09dfc1bd99855a5cf81517297c49bc7922386377f2cca876db1308d825d485");
   acceptor.feed(proof);
   acceptor.conclude(secure::Refusal::crossed);
   EXPECT_EQ(hex(say(acceptor)),
@@ -233,19 +240,19 @@ TEST(WireFormat, HandshakeWithEncryptionHasItsBytes) {
       secure::Handshake::dialler({0x0102, 1000, 0x1122334455667788, 9, key, true}, 3, first);
   auto acceptor = secure::Handshake::acceptor({3, 1000, 0x1122334455667788, 9, key, true}, second);
   const Bytes hello = say(dialler);
-  EXPECT_EQ(hex(hello).substr(16, 8), "03000300");
+  EXPECT_EQ(hex(hello).substr(16, 8), "04000300");
   acceptor.feed(hello);
   const Bytes reply = say(acceptor);
-  EXPECT_EQ(hex(reply).substr(16, 8), "03000300");
+  EXPECT_EQ(hex(reply).substr(16, 8), "04000300");
   EXPECT_EQ(hex(reply).substr(128),
-            "2dc210c93093cbaadc2df580453c14bf57a6e56e07da0c6adb26a10c0c2c3655");
+            "da1c79823be55aad33f0dd3b35025e37797f54fd83970f1f43cb08fe084815c3");
   EXPECT_FALSE(dialler.wants_encryption());
   dialler.feed(reply);
   EXPECT_FALSE(acceptor.wants_encryption());
   acceptor.feed(say(dialler));
   ASSERT_TRUE(dialler.wants_encryption());
   ASSERT_TRUE(acceptor.wants_encryption());
-  const std::string tls_key = "e7cd63b66929ceada3f80dbc8c04c32a4853ca9e3933b91730f1ef9527431d3b";
+  const std::string tls_key = "f242bb4c884320ae8c2e5742c1b9293fcd4c7d3ed2fbf4636a4984b8326ecea4";
   EXPECT_EQ(hex(dialler.key_of_encryption().value()), tls_key);
   EXPECT_EQ(hex(acceptor.key_of_encryption().value()), tls_key);
 }
@@ -258,7 +265,7 @@ TEST(WireFormat, RefusalHasItsBytes) {
   acceptor.feed(say(dialler));
   EXPECT_EQ(hex(say(acceptor)),
             "7475747469747202"
-            "0300"
+            "0400"
             "0000"
             "04000000" +
                 std::string(160, '0'));

@@ -1,0 +1,108 @@
+#include "cli/trace_command.hpp"
+
+#include <fmt/format.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "record/record.hpp"
+#include "record/trace.hpp"
+
+namespace tutti::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+Result<record::Record> read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  // One byte more than a record has tells a longer file.
+  std::vector<char> bytes(record::kRecordBytes + 1);
+  file.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  if (file.bad() || (!file.eof() && file.fail()))
+    return Status(Errc::invalid_argument, "cannot be read");
+  return record::read_record(
+      std::as_bytes(std::span(bytes).first(static_cast<std::size_t>(file.gcount()))));
+}
+
+/// The ranks' records in a folder, in the order of ranks. A file that cannot be read is told.
+std::vector<record::Record> read_folder(const std::string& folder) {
+  std::vector<fs::path> paths;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().extension() == ".record") paths.push_back(entry.path());
+  }
+  if (error) fmt::print(stderr, "tutti trace: {}: {}\n", folder, error.message());
+  std::sort(paths.begin(), paths.end());
+  std::vector<record::Record> records;
+  for (const fs::path& path : paths) {
+    auto record = read_file(path);
+    if (record)
+      records.push_back(std::move(*record));
+    else
+      fmt::print(stderr, "tutti trace: {}: {}\n", path.string(), record.status().message());
+  }
+  std::ranges::sort(records, {}, &record::Record::rank);
+  return records;
+}
+
+/// Leaves those that an earlier job of another size has left in the folder.
+void keep_newest_job(std::vector<record::Record>& records) {
+  if (records.empty()) return;
+  const int size = std::ranges::max_element(records, {}, &record::Record::read)->size;
+  const std::size_t all = records.size();
+  std::erase_if(records, [&](const auto& record) { return record.size != size; });
+  if (records.size() < all)
+    fmt::print(stderr,
+               "tutti trace: {} of the {} records are of an older job of another size: left out\n",
+               all - records.size(), all);
+}
+
+int run(const std::string& folder, const std::string& output) {
+  std::vector<record::Record> records = read_folder(folder);
+  keep_newest_job(records);
+  if (records.empty()) {
+    fmt::print(stderr,
+               "tutti trace: no record of a rank in {}; `tuttirun --record FOLDER` writes some\n",
+               folder);
+    return 1;
+  }
+  const std::string text = record::trace_json(records);
+  if (output == "-") return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? 0 : 1;
+  std::ofstream file(output, std::ios::binary | std::ios::trunc);
+  file << text << std::flush;
+  if (!file) {
+    fmt::print(stderr, "tutti trace: {} cannot be written\n", output);
+    return 1;
+  }
+  std::size_t operations = 0;
+  for (const record::Record& record : records) operations += record.operations.size();
+  fmt::print(
+      "{}: {} operations of {} of {} ranks; open it in https://ui.perfetto.dev or "
+      "chrome://tracing\n",
+      output, operations, records.size(), records.front().size);
+  return 0;
+}
+
+}  // namespace
+
+void add_trace_command(CLI::App& app, int& exit_code) {
+  auto folder = std::make_shared<std::string>();
+  auto output = std::make_shared<std::string>("trace.json");
+  auto* command = app.add_subcommand(
+      "trace", "Merges what tuttirun --record has written into one trace for Perfetto");
+  command->add_option("folder", *folder, "With the files of the ranks")->required();
+  command->add_option("-o,--output", *output, "The file that is written; - for standard output")
+      ->capture_default_str();
+  command->callback([=, &exit_code] { exit_code = run(*folder, *output); });
+}
+
+}  // namespace tutti::cli

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <tutti/collective.hpp>
+#include <tutti/tensor.hpp>
+#include <tutti/work.hpp>
+
+namespace tutti {
+
+/// A reduce op of the caller's, for all_reduce, reduce and reduce_scatter of a ProcessGroup; MPI
+/// has MPI_Op_create. Inputs are combined in the order of the ranks, one after the other, so an op
+/// need be neither commutative nor associative. Copies mean the same op.
+///
+/// Name:     all ranks of a call must give an op of the same name and block, else the call is a
+///           DisagreementError. That the functions are the same nobody can compare.
+/// Threads:  when the inputs of all ranks have come, the function runs on the thread that waits for
+///           the Work or asks whether it is done, or in the executor of the call; where neither
+///           does, but a callback was registered or the Work was detached, on the thread that makes
+///           the callbacks. It holds no lock of the library: it may start operations and wait for
+///           them, but not for its own. Ranks that are threads run it at the same time, so it must
+///           not change what it shares with them.
+/// Errors:   an exception of the function fails the operation on that rank: `wait` throws it, the
+///           output stays as it was. Other ranks get their results, and the group goes on.
+class UserOp {
+ public:
+  /// Makes result = result op next, element by element: `result` has the values of the lower
+  /// ranks. Both are contiguous, of the dtype of the call and of as many elements, a multiple of
+  /// the block; which elements come in one call is not said. The memory ends with the call.
+  using Function = std::function<void(const TensorView& result, const TensorView& next)>;
+  /// Bytes that both begin at a multiple of.
+  static constexpr std::size_t kAlignment = 64;
+
+  /// `block`: so many elements that follow each other are combined together (4: matrices of 2 x 2)
+  /// and never divided. InvalidArgument if the name is empty, the function is, or the block is 0.
+  UserOp(std::string name, Function function, std::size_t block = 1);
+
+  /// An op on values of one C++ type: numbers, or any trivially copyable struct, which moves as its
+  /// bytes. `combine(a, b)` gives the result; calls with another dtype are refused.
+  template <class T, class Combine>
+  requires std::is_trivially_copyable_v<T> &&
+      std::is_invocable_r_v<T, const Combine&, const T&, const T&>
+  [[nodiscard]] static UserOp of(std::string name, Combine combine) {
+    static_assert(alignof(T) <= kAlignment,
+                  "UserOp::of: the type is aligned to more than 64 bytes, as the memory of the "
+                  "function's arguments is not: use a type without such an alignas");
+    constexpr std::optional<DType> kDType = dtype_of<T>();
+    UserOp op(
+        std::move(name),
+        [combine = std::move(combine)](const TensorView& result, const TensorView& next) {
+          T* const to = static_cast<T*>(result.data());
+          const T* const from = static_cast<const T*>(next.data());
+          const std::size_t count = result.size_bytes() / sizeof(T);
+          for (std::size_t i = 0; i < count; ++i) to[i] = combine(std::as_const(to[i]), from[i]);
+        },
+        kDType ? 1 : sizeof(T));
+    op.dtype_ = kDType.value_or(DType::uint8);
+    return op;
+  }
+
+  [[nodiscard]] std::string_view name() const noexcept;  ///< what ranks compare
+  [[nodiscard]] std::size_t block() const noexcept;      ///< elements that are combined together
+  /// The only dtype that it combines; absent: any.
+  [[nodiscard]] std::optional<DType> dtype() const noexcept { return dtype_; }
+  /// Calls the function.
+  void combine(const TensorView& result, const TensorView& next) const;
+  /// The number that ranks compare in an all_reduce, reduce or reduce_scatter by it.
+  [[nodiscard]] std::uint64_t id(Kind kind) const noexcept;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+  std::optional<DType> dtype_;
+};
+
+/// Runs what it is given, once, on a thread of its own; must not block. The call of it may come
+/// from the progress thread. An exception of it fails the operation, and so does a function that it
+/// drops.
+using Executor = std::function<void(std::function<void()> run)>;
+
+/// Options of an all_reduce or reduce_scatter by a UserOp.
+struct UserOpOptions {
+  /// For the inputs to come, more than 0; absent: the group's. The op's function has all its time.
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  /// Where the function runs, as soon as the inputs have come; absent: see UserOp, Threads.
+  Executor executor = {};
+  /// For bindings: takes what is to be done when the inputs have come and nobody waits away from
+  /// the progress thread, and may drop it. Absent: it is done on the progress thread. With it or an
+  /// executor the inputs move though nobody waits or looks.
+  Executor unattended = {};
+};
+
+/// Options of a reduce by a UserOp.
+struct UserReduceOptions {
+  int root = 0;  ///< the rank that gets the result
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+  Executor executor = {};    ///< as UserOpOptions has it
+  Executor unattended = {};  ///< as UserOpOptions has it
+};
+
+}  // namespace tutti

@@ -1,0 +1,123 @@
+#include "rank_errors.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+namespace tutti::launcher {
+namespace {
+
+// A screen is no help if the cause is not on it.
+constexpr std::size_t kMostLines = 8;
+
+std::optional<int> number_at(std::string_view text, std::size_t at) {
+  int number = 0;
+  if (at > text.size()) return std::nullopt;
+  const auto [end, error] = std::from_chars(text.data() + at, text.data() + text.size(), number);
+  return error == std::errc() ? std::optional(number) : std::nullopt;
+}
+
+/// True of "rank 2 on node-1, pid 503" and "rank 2 of 4 (process 503 on host node-1)".
+bool names_process(std::string_view rank) {
+  return rank.find(", pid ") != std::string_view::npos ||
+         rank.find(" (process ") != std::string_view::npos;
+}
+
+/// "0-2, 5"
+std::string list(const std::vector<int>& ranks) {
+  std::string text;
+  for (std::size_t i = 0; i < ranks.size();) {
+    std::size_t last = i;
+    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
+    if (!text.empty()) text += ", ";
+    text += std::to_string(ranks[i]);
+    if (last > i) text += fmt::format("{}{}", last > i + 1 ? "-" : ", ", ranks[last]);
+    i = last + 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+std::optional<int> lost_rank_of(std::string_view error) {
+  // As the library tells it (docs/errors.md). Programs have ranks and losses of their own, so where
+  // the process was is part of it.
+  constexpr std::string_view kRank = "rank ";
+  constexpr std::string_view kLost = "lost rank ";
+  constexpr std::string_view kGlobal = " (global rank ";
+  if (std::size_t at = error.find(kLost); at != std::string_view::npos) {
+    const bool in_group = error.substr(0, at).find("group '") != std::string_view::npos;
+    at += kLost.size();
+    std::string_view behind = error.substr(at);
+    behind.remove_prefix(std::min(behind.size(), behind.find_first_not_of("0123456789")));
+    if (behind.starts_with(kGlobal)) {
+      at = error.size() - behind.size() + kGlobal.size();
+      behind.remove_prefix(std::min(behind.size(), behind.find(')') + 1));
+    }
+    if ((in_group && behind.starts_with(" on ")) ||
+        names_process(behind.substr(0, behind.find(':'))))
+      return number_at(error, at);
+  }
+  // Each behind the rank.
+  constexpr std::array<std::string_view, 4> kPhrases = {"has ended, or destroyed the group",
+                                                        "left an operation by an exception",
+                                                        "was lost during init", "has given up"};
+  for (const std::string_view phrase : kPhrases) {
+    const std::size_t end = error.find(phrase);
+    if (end == std::string_view::npos) continue;
+    const std::size_t at = error.rfind(kRank, end);
+    if (at != std::string_view::npos && names_process(error.substr(at, end - at)))
+      return number_at(error, at + kRank.size());
+  }
+  return std::nullopt;
+}
+
+std::string name_ranks(const std::vector<int>& ranks) {
+  return (ranks.size() == 1 ? "rank " : "ranks ") + list(ranks);
+}
+
+std::vector<std::string> summary_of(const std::vector<RankError>& errors) {
+  std::vector<std::pair<std::string, std::vector<int>>> causes;
+  std::map<int, std::map<int, std::string>> consequences;  // by the rank that was lost
+  for (const RankError& error : errors) {
+    const std::optional<int> lost = lost_rank_of(error.text);
+    if (lost && *lost != error.rank) {
+      consequences[*lost].emplace(error.rank, error.text);
+      continue;
+    }
+    const auto same =
+        std::ranges::find(causes, error.text, [](const auto& one) { return one.first; });
+    if (same == causes.end())
+      causes.emplace_back(error.text, std::vector{error.rank});
+    else
+      same->second.push_back(error.rank);
+  }
+  std::vector<std::string> lines;
+  for (auto& [text, ranks] : causes) {
+    if (lines.size() == kMostLines) {
+      lines.push_back(fmt::format("... and {} other errors", causes.size() - kMostLines));
+      break;
+    }
+    std::ranges::sort(ranks);
+    lines.push_back(fmt::format("{}: {}", name_ranks(ranks), text));
+  }
+  for (const auto& [lost, told] : consequences) {
+    std::vector<int> ranks;
+    for (const auto& [rank, text] : told) ranks.push_back(rank);
+    std::string line = ranks.size() == 1 ? fmt::format("rank {}: lost rank {}", ranks.front(), lost)
+                                         : fmt::format("{} ranks: lost rank {} ({})", ranks.size(),
+                                                       lost, list(ranks));
+    // Where the lost rank has told nothing, this is all that is known.
+    if (std::ranges::find(errors, lost, &RankError::rank) == errors.end())
+      line += ": " + told.begin()->second;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+}  // namespace tutti::launcher

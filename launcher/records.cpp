@@ -1,0 +1,98 @@
+#include "records.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "os/system_error.hpp"
+#include "record/flight_recorder.hpp"
+#include "record/record.hpp"
+
+namespace tutti::launcher {
+namespace {
+
+namespace fs = std::filesystem;
+
+Status write_file(const std::string& path, std::span<const std::byte> bytes) {
+  const os::Fd file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file.valid()) return os::system_error("cannot make " + path, errno);
+  while (!bytes.empty()) {
+    const ssize_t wrote = ::write(file.get(), bytes.data(), bytes.size());
+    if (wrote < 0 && errno == EINTR) continue;
+    if (wrote < 0) return os::system_error("cannot write " + path, errno);
+    bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+  }
+  return {};
+}
+
+Result<std::string> folder_for(const std::string& wanted) {
+  std::error_code error;
+  if (!wanted.empty()) {
+    fs::create_directories(wanted, error);
+    if (error) return os::system_error("cannot make the folder " + wanted, error.value());
+    return wanted;
+  }
+  const fs::path parent = fs::temp_directory_path(error);
+  if (error) return os::system_error("there is no folder for temporary files", error.value());
+  std::string name = (parent / "tuttirun_record_XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) return os::system_error("cannot make " + name, errno);
+  return name;
+}
+
+}  // namespace
+
+Status prepare_records(const std::string& folder) {
+  auto made = folder_for(folder);
+  Status status = made.status();
+  if (made && ::access(folder.c_str(), W_OK | X_OK) != 0)
+    status = os::system_error("cannot make files in " + folder, errno);
+  if (status.ok()) return status;
+  return Status(Errc::invalid_argument,
+                std::string(status.message()) + "; give one that can be written as --record");
+}
+
+Records Records::make(const Options& options) {
+  Records records;
+  const char* const text = std::getenv("TUTTI_FLIGHT_RECORDER");
+  if (text != nullptr && std::string_view(text) == "off") return records;
+  for (int worker = 0; worker < options.nproc_per_node; ++worker) {
+    auto fd = record::FlightRecorder::make_memory();
+    if (!fd) break;
+    auto mapping = os::map_shared(*fd, record::kRecordBytes, false);
+    if (!mapping) break;
+    records.memories_.push_back({std::move(*fd), std::move(*mapping)});
+  }
+  return records;
+}
+
+int Records::fd_of(int local_rank) const noexcept {
+  const auto index = static_cast<std::size_t>(local_rank);
+  return index < memories_.size() ? memories_[index].fd.get() : -1;
+}
+
+Result<std::optional<std::string>> Records::write(const std::string& folder) const {
+  std::optional<std::string> to;
+  for (const Memory& memory : memories_) {
+    const auto bytes = record::copy_record({memory.mapping.data(), memory.mapping.size()});
+    auto record = record::read_record(bytes);
+    if (!record) continue;  // it has made no world
+    if (!to) {
+      auto made = folder_for(folder);
+      if (!made) return made.status();
+      to = std::move(*made);
+    }
+    const std::string path = fmt::format("{}/rank-{}.record", *to, record->rank);
+    if (Status status = write_file(path, bytes); !status) return status;
+  }
+  return to;
+}
+
+}  // namespace tutti::launcher

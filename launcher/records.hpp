@@ -1,0 +1,42 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/error.hpp>
+
+#include "options.hpp"
+#include "os/fd.hpp"
+#include "os/shared_memory.hpp"
+
+namespace tutti::launcher {
+
+/// Makes the folder that --record names, and looks whether files can be made there: at the start of
+/// a job, so that it does not end without them.
+[[nodiscard]] Status prepare_records(const std::string& folder);
+
+/// The memory of the workers' flight recorders. We keep it, so it can be read after they were
+/// killed.
+class Records {
+ public:
+  /// For the workers of one start. None where TUTTI_FLIGHT_RECORDER=off, or without memory: then
+  /// workers have their own.
+  [[nodiscard]] static Records make(const Options& options);
+
+  /// For worker `local_rank`; -1: none.
+  [[nodiscard]] int fd_of(int local_rank) const noexcept;
+  /// Writes a file for each worker that has used its memory; the folder. Nothing: none has.
+  /// `folder`: made if it is not there; empty: a new one for temporary files.
+  [[nodiscard]] Result<std::optional<std::string>> write(const std::string& folder) const;
+
+ private:
+  struct Memory {
+    os::Fd fd;
+    os::Mapping mapping;
+  };
+  std::vector<Memory> memories_;
+};
+
+}  // namespace tutti::launcher

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/dtype.hpp>
+
+namespace tutti::python {
+
+/// What an object says of its memory on a GPU (`__cuda_array_interface__`, version 3). Needs the
+/// GIL.
+class CudaArray {
+ public:
+  /// Throws what the object raises, and TypeError for an interface that is none.
+  explicit CudaArray(nanobind::handle array);
+
+  /// False: the object has no such interface.
+  [[nodiscard]] bool known() const noexcept { return interface_.is_valid(); }
+  [[nodiscard]] nanobind::object owner() const { return interface_; }
+  /// Absent: tutti has no such dtype; `code` tells it ("<f4").
+  [[nodiscard]] std::optional<DType> dtype() const noexcept { return dtype_; }
+  [[nodiscard]] const std::string& code() const noexcept { return code_; }
+  [[nodiscard]] bool read_only() const noexcept { return read_only_; }
+  [[nodiscard]] void* data() const noexcept { return data_; }
+  [[nodiscard]] const std::vector<std::int64_t>& shape() const noexcept { return shape_; }
+  /// Bytes; null: row-major.
+  [[nodiscard]] const std::int64_t* strides() const noexcept {
+    return strides_.empty() ? nullptr : strides_.data();
+  }
+  /// The interface does not tell it: the object's `device.id`, or else GPU 0.
+  [[nodiscard]] std::int16_t device() const noexcept { return device_; }
+  /// The stream on which the memory is ready; 0: it is ready.
+  [[nodiscard]] std::uintptr_t stream() const noexcept { return stream_; }
+
+ private:
+  nanobind::object interface_;
+  std::string code_;
+  std::optional<DType> dtype_;
+  bool read_only_ = false;
+  void* data_ = nullptr;
+  std::vector<std::int64_t> shape_;
+  std::vector<std::int64_t> strides_;
+  std::int16_t device_ = 0;
+  std::uintptr_t stream_ = 0;
+};
+
+/// The stream on which the library of an array on a GPU works now, as torch and CuPy tell it; of
+/// another library 0, the default stream. Never imports one.
+[[nodiscard]] std::uintptr_t stream_of(nanobind::handle array, int device);
+
+}  // namespace tutti::python

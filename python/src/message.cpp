@@ -1,0 +1,111 @@
+#include <tutti/message.hpp>
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "gil.hpp"
+#include "group.hpp"
+#include "running.hpp"
+#include "tag.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+// Probes, and what they find.
+namespace tutti::python {
+namespace {
+
+/// Python's Message. Any thread may use it.
+///
+/// Locking: `mutex_` is taken without the GIL, and the GIL never while it is held.
+class FoundMessage {
+ public:
+  FoundMessage(Group group, Message message)
+      : group_(std::move(group)), message_(std::move(message)) {}
+
+  [[nodiscard]] int source() const noexcept { return message_.source(); }
+  [[nodiscard]] int tag() const noexcept { return message_.tag(); }
+  [[nodiscard]] std::string dtype() const { return std::string(to_string(message_.dtype())); }
+  [[nodiscard]] std::size_t numel() const noexcept { return message_.count(); }
+
+  void recv(nb::handle array, nb::handle timeout) {
+    Memory memory("Message.recv");
+    const TensorView view = memory.one(array, "array", Use::write);
+    const Timeout limit = timeout_of(timeout);
+    (void)run_blocking(group_, std::move(memory), [&](ProcessGroup&) {
+      const std::lock_guard lock(mutex_);
+      return message_.submit(view, limit, false);
+    });
+  }
+
+ private:
+  Group group_;  ///< ends after the message, which then is not its group's last handle
+  std::mutex mutex_;
+  Message message_;
+};
+
+nb::object object_of(const Group& group, Message message) {
+  return nb::cast(new FoundMessage(group, std::move(message)), nb::rv_policy::take_ownership);
+}
+
+nb::object try_probe(const GroupHandle& self, std::optional<int> src, nb::handle tag) {
+  Kept::release_done();
+  const int number = tag_of(tag);
+  const Group group = self.open();
+  std::optional<Message> found;
+  {
+    const WithoutGil unlocked;
+    found = group->try_probe(src.value_or(any_source), number);
+  }
+  return found ? object_of(group, std::move(*found)) : nb::none();
+}
+
+nb::object probe(const GroupHandle& self, std::optional<int> src, nb::handle tag,
+                 nb::handle timeout) {
+  const ProbeOptions options{.tag = tag_of(tag), .timeout = timeout_of(timeout)};
+  // Where it has come already, no thread has to wait for it.
+  if (options.timeout.value_or(std::chrono::nanoseconds(1)) > std::chrono::nanoseconds(0)) {
+    if (nb::object found = try_probe(self, src, tag); !found.is_none()) return found;
+  }
+  const Group group = self.open();
+  auto found = std::make_shared<std::optional<Message>>();
+  run_interruptibly(
+      [group, found, options, source = src.value_or(any_source)] {
+        found->emplace(group->probe(source, options));
+      },
+      [&] {
+        interrupt(*group);  // then it fails at once
+        return true;
+      });
+  return object_of(group, std::move(**found));
+}
+
+}  // namespace
+
+void bind_probes(nb::module_& module, nb::class_<GroupHandle>& group) {
+  nb::class_<FoundMessage>(module, "Message",
+                           "A message that a probe has found: no other recv or probe gets it. One "
+                           "that is dropped\n"
+                           "before its recv goes back to its place.")
+      .def_prop_ro("source", &FoundMessage::source, "The rank of the group that sent it.")
+      .def_prop_ro("tag", &FoundMessage::tag)
+      .def_prop_ro("dtype", &FoundMessage::dtype, "\"float32\", ...")
+      .def_prop_ro("numel", &FoundMessage::numel, "How many elements it has.")
+      .def("recv", &FoundMessage::recv, "array"_a.none(), nb::kw_only(), "timeout"_a = nb::none(),
+           "Receive it into an array of its dtype and number of elements.");
+  group
+      .def("probe", &probe, "src"_a = nb::none(), nb::kw_only(), "tag"_a.none() = 0,
+           "timeout"_a = nb::none(),
+           "Wait for a message from one rank, or from any, and take it without its bytes: a "
+           "Message.")
+      .def("try_probe", &try_probe, "src"_a = nb::none(), nb::kw_only(), "tag"_a.none() = 0,
+           "As probe, without waiting: None if no such message has come.");
+}
+
+}  // namespace tutti::python

@@ -1,0 +1,1 @@
+"""As torch.distributed.elastic.multiprocessing: `errors` only. Processes are started by tutti.multiprocessing."""

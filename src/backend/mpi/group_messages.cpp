@@ -1,0 +1,138 @@
+#include <algorithm>
+#include <utility>
+
+#include "backend/mpi/driver.hpp"
+#include "backend/mpi/group.hpp"
+#include "backend/mpi/world.hpp"
+
+// Which message a recv or probe gets. Among recvs MPI decides. But MPI has no probe that waits in
+// its turn, and takes no message back. So a recv stays here while a probe before it waits for the
+// same messages, or has found one that may be put back: then it gets its message as a probe does.
+namespace tutti::mpi {
+namespace {
+
+/// One message may be for both.
+bool compete(const Operation& one, const Operation& other) noexcept {
+  return one.tag == other.tag && (one.call.root == kAnySource || other.call.root == kAnySource ||
+                                  one.call.root == other.call.root);
+}
+
+bool fits(const FoundMessage& message, const Operation& op) noexcept {
+  return message.tag == op.tag && (op.call.root == kAnySource || op.call.root == message.source);
+}
+
+}  // namespace
+
+void Group::start_message(Operation& op, std::uint64_t probed) {
+  if (op.call.kind == Kind::send) {
+    ++sent_[static_cast<std::size_t>(op.call.root)];
+    return start(op);
+  }
+  op.tag = tag_of(place_, op.call.tag);
+  if (probed != 0) {
+    Operation* const probe = operations_.find(probed);
+    const auto held = std::find(held_.begin(), held_.end(), probe);
+    if (held == held_.end())
+      return end(op, Status(Errc::internal, text_of(op) + ": the message is not there"));
+    held_.erase(held);
+    op.found = std::exchange(probe->found, std::nullopt);
+    return receive_found(op);
+  }
+  const bool waits = std::any_of(waiting_.begin(), waiting_.end(),
+                                 [&](const Operation* one) { return compete(*one, op); });
+  const bool put_back = std::any_of(returned_.begin(), returned_.end(),
+                                    [&](const FoundMessage& one) { return fits(one, op); });
+  if (op.call.kind == Kind::recv && !waits && !put_back && !may_be_put_back_for(op))
+    return start(op);
+  op.state = Operation::State::waiting;
+  waiting_.push_back(&op);
+  match();
+  const bool only_looks = op.call.kind == Kind::probe && op.call.timeout.count() == 0;
+  if (only_looks && op.state == Operation::State::waiting) end(op, Status());
+}
+
+bool Group::may_be_put_back_for(const Operation& op) const noexcept {
+  return std::any_of(held_.begin(), held_.end(),
+                     [&](const Operation* probe) { return fits(*probe->found, op); });
+}
+
+int Group::find_message(Operation& op) {
+  const auto first = std::find_if(returned_.begin(), returned_.end(),
+                                  [&](const FoundMessage& one) { return fits(one, op); });
+  if (first != returned_.end()) {
+    op.found = *first;
+    returned_.erase(first);
+    return 0;
+  }
+  FoundMessage message;
+  Received described;
+  bool is_there = false;
+  const int code =
+      place_.api.improbe(op.call.root, op.tag, place_.comm, is_there, message.handle, described);
+  if (code != 0 || !is_there) return code;
+  message.source = described.source;
+  message.tag = op.tag;
+  message.bytes = described.bytes;
+  message.number = found_++;
+  op.found = message;
+  return 0;
+}
+
+void Group::match() {
+  for (std::size_t i = 0; i < waiting_.size();) {  // callees may take from it
+    Operation& op = *waiting_[i];
+    const auto own = waiting_.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::any_of(waiting_.begin(), own,
+                    [&](const Operation* before) { return compete(*before, op); })) {
+      ++i;
+      continue;
+    }
+    if (const int code = find_message(op); code != 0)
+      return mpi_failed(op, "looking for its message", code);
+    const bool receives = op.call.kind == Kind::recv;
+    if (!op.found && (!receives || may_be_put_back_for(op))) {
+      ++i;
+      continue;
+    }
+    waiting_.erase(own);
+    if (!op.found) {
+      start(op);  // nothing is before it any more: MPI's own recv
+    } else if (receives) {
+      receive_found(op);
+    } else {
+      held_.push_back(&op);
+      end(op, Status());
+    }
+  }
+}
+
+void Group::receive_found(Operation& op) {
+  const auto expected = static_cast<std::int64_t>(op.extent.count * size_of(op.extent.dtype));
+  if (op.found->bytes == expected) return start(op);
+  op.source = op.found->source;
+  op.received = op.found->bytes;
+  wrong_length(op, expected);
+}
+
+std::optional<ProbedMessage> Group::probed(std::uint64_t ticket) const {
+  const Operation* const op = operations_.find(ticket);
+  if (op == nullptr || op->call.kind != Kind::probe || !op->found) return std::nullopt;
+  ProbedMessage message;
+  message.source = op->found->source;
+  message.count = static_cast<std::size_t>(op->found->bytes);
+  message.is_bytes = true;
+  return message;
+}
+
+void Group::give_up(Operation& probe) {
+  if (probe.state == Operation::State::waiting) return end(probe, Status());
+  const auto held = std::find(held_.begin(), held_.end(), &probe);
+  if (held == held_.end()) return;
+  held_.erase(held);
+  const auto behind =
+      std::find_if(returned_.begin(), returned_.end(),
+                   [&](const FoundMessage& one) { return one.number > probe.found->number; });
+  returned_.insert(behind, *std::exchange(probe.found, std::nullopt));
+}
+
+}  // namespace tutti::mpi

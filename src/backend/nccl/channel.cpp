@@ -1,0 +1,187 @@
+#include "backend/nccl/channel.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "cuda/pause.hpp"
+
+namespace tutti::nccl {
+namespace {
+
+constexpr auto kPause = std::chrono::microseconds(50);
+
+}  // namespace
+
+Channel::~Channel() {
+  if (comm_ != Comm{}) (void)nccl_.abort(std::exchange(comm_, Comm{}));
+  destroy_stream();
+}
+
+void Channel::destroy_stream() noexcept {
+  if (stream_ == Stream{}) return;
+  Calls calls(nccl_, cuda_);
+  const Current current(cuda_, device_, calls);
+  (void)cuda_.destroy_stream(std::exchange(stream_, Stream{}));
+}
+
+/// When a process ends, CUDA may have gone before the group does: then nothing may be called any
+/// more, and there is nothing to give back.
+bool Channel::forget_if_driver_gone() noexcept {
+  const int code = cuda_.push_context(device_.context());
+  if (code == 0) (void)cuda_.pop_context();
+  if (code != kCudaDeinitialized) return false;
+  comm_ = Comm{};
+  stream_ = Stream{};
+  queue_.clear();
+  running_.clear();
+  state_ = State::closed;
+  return true;
+}
+
+void Channel::push(Operation& op) {
+  op.state = Operation::State::queued;
+  op.channel = this;
+  queue_.push_back(&op);
+}
+
+bool Channel::make(Calls& calls) {
+  if (!calls.nccl("ncclCommInitRankConfig", nccl_.init_rank(comm_, size_, id_, rank_), comm_))
+    return false;
+  state_ = State::initialising;
+  return true;
+}
+
+/// Asks the communicator; `busy`: it has not ended what it was given.
+bool Channel::check(Calls& calls, bool& busy) {
+  busy = false;
+  if (comm_ == Comm{}) return true;
+  int error = 0;
+  if (!calls.nccl("ncclCommGetAsyncError", nccl_.async_error(comm_, error), comm_)) return false;
+  busy = error == kInProgress;
+  // The function that failed, or the network, was another one: NCCL tells of it in this way.
+  return error == 0 || busy ||
+         calls.nccl("an operation of NCCL (ncclCommGetAsyncError)", error, comm_);
+}
+
+/// The first of the queue is on the stream.
+bool Channel::launched(Calls& calls) {
+  Operation& op = *queue_.front();
+  if (!end_launch(place(), op, calls)) return false;
+  queue_.pop_front();
+  if (op.call.kind == Kind::new_group) {
+    op.state = Operation::State::moved;
+    return true;
+  }
+  op.state = Operation::State::running;
+  if (op.partner != nullptr) op.partner->state = Operation::State::running;
+  running_.push_back(&op);
+  return true;
+}
+
+bool Channel::look_at_running(Calls& calls) {
+  while (!running_.empty()) {
+    Operation& op = *running_.front();
+    const int code = cuda_.query_event(op.end);
+    if (code == kCudaNotReady) return true;
+    if (!calls.cuda("cuEventQuery", code)) return false;
+    running_.pop_front();
+    op.state = Operation::State::moved;
+    if (op.partner != nullptr) op.partner->state = Operation::State::moved;
+  }
+  return true;
+}
+
+bool Channel::can_launch() const noexcept {
+  if (queue_.empty() || state_ != State::ready) return false;
+  const Operation& op = *queue_.front();
+  if (op.state != Operation::State::queued) return false;
+  // NCCL splits a communicator only while nothing runs on it, and our ranks only if they all mean
+  // the same.
+  return op.call.kind != Kind::new_group || (running_.empty() && op.mesh.succeeded());
+}
+
+bool Channel::advance(Calls& calls) {
+  if (state_ == State::closed || idle()) return true;
+  const Current current(cuda_, device_, calls);
+  if (!calls.ok()) return false;
+  if (stream_ == Stream{} && !calls.cuda("cuStreamCreate", cuda_.create_stream(stream_)))
+    return false;
+  if (state_ == State::named && !make(calls)) return false;
+  bool busy = false;
+  if (!check(calls, busy)) return false;
+  if (!busy && state_ == State::initialising) state_ = State::ready;
+  const bool launching =
+      queue_.empty() ? false : queue_.front()->state == Operation::State::launching;
+  if (!busy && launching && !launched(calls)) return false;
+  if (!look_at_running(calls)) return false;
+  while (can_launch()) {
+    queue_.front()->state = Operation::State::launching;
+    if (!launch(place(), *queue_.front(), calls) || !check(calls, busy)) return false;
+    if (busy) return true;
+    if (!launched(calls)) return false;
+  }
+  return true;
+}
+
+bool Channel::abort(std::chrono::nanoseconds limit) noexcept {
+  if (state_ == State::closed || forget_if_driver_gone()) return true;
+  {
+    Calls calls(nccl_, cuda_);
+    const Current current(cuda_, device_, calls);
+    if (calls.ok()) (void)look_at_running(calls);  // what has ended needs no abort
+  }
+  state_ = State::closed;
+  if (comm_ != Comm{}) (void)nccl_.abort(std::exchange(comm_, Comm{}));
+  const bool used = !running_.empty() || std::ranges::any_of(queue_, [](const Operation* op) {
+    return op->state == Operation::State::launching;
+  });
+  bool over = true;
+  if (stream_ != Stream{} && used) {
+    Calls calls(nccl_, cuda_);
+    const Current current(cuda_, device_, calls);
+    Event fence{};
+    over = device_.take_event(calls, fence) &&
+           calls.cuda("cuEventRecord", cuda_.record_event(fence, stream_));
+    const auto until = std::chrono::steady_clock::now() + limit;
+    while (over && cuda_.query_event(fence) == kCudaNotReady) {
+      over = std::chrono::steady_clock::now() < until;
+      cuda::pause(kPause);
+    }
+    device_.give_back(fence);
+    for (const auto* list : {&queue_, &running_}) {
+      for (Operation* const op : *list) {
+        for (Operation* const one : {op, op->partner}) {
+          if (one == nullptr) continue;
+          (void)one->in.free_copy(calls, cuda_, stream_);
+          (void)one->out.free_copy(calls, cuda_, stream_);
+        }
+      }
+    }
+  }
+  queue_.clear();
+  running_.clear();
+  return over;
+}
+
+void Channel::begin_close() noexcept {
+  if (forget_if_driver_gone() || state_ != State::ready || comm_ == Comm{}) return;
+  Calls calls(nccl_, cuda_);
+  const Current current(cuda_, device_, calls);
+  if (calls.nccl("ncclCommFinalize", nccl_.finalize(comm_), comm_)) state_ = State::closing;
+}
+
+void Channel::end_close(TimePoint until) noexcept {
+  if (state_ == State::closing) {
+    Calls calls(nccl_, cuda_);
+    const Current current(cuda_, device_, calls);
+    int error = kInProgress;
+    while (nccl_.async_error(comm_, error) == 0 && error == kInProgress &&
+           std::chrono::steady_clock::now() < until)
+      cuda::pause(kPause);
+    if (error == 0 && nccl_.destroy(comm_) == 0) comm_ = Comm{};
+  }
+  (void)abort({});  // what is left; nothing runs
+}
+
+}  // namespace tutti::nccl

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <deque>
+
+#include "backend/nccl/calls.hpp"
+#include "backend/nccl/launch.hpp"
+#include "backend/nccl/operation.hpp"
+
+namespace tutti::nccl {
+
+/// A communicator with a stream of its own, and the operations that wait for it or run on it, in
+/// their order. A group has one for its collectives, and one for the messages from each rank to
+/// each other: so a message never waits for one that goes the other way.
+///
+/// Nothing here blocks: `advance` does what can be done now.
+/// Threads: one at a time (the lock of the group).
+class Channel {
+ public:
+  Channel(Api& nccl, CudaApi& cuda, Device& device, int rank, int size)
+      : nccl_(nccl), cuda_(cuda), device_(device), rank_(rank), size_(size) {}
+  ~Channel();
+  Channel(const Channel&) = delete;
+  Channel& operator=(const Channel&) = delete;
+
+  [[nodiscard]] const Device& device() const noexcept { return device_; }
+  /// The id of the communicator, which the others join: made at the next `advance`.
+  void make_of(const UniqueId& id) noexcept {
+    id_ = id;
+    state_ = State::named;
+  }
+  /// Its communicator was made by a split.
+  void adopt(Comm comm) noexcept {
+    comm_ = comm;
+    state_ = State::ready;
+  }
+  /// It copies within this rank, and needs no communicator.
+  void make_for_copies() noexcept { state_ = State::ready; }
+
+  void push(Operation& op);
+  /// False: a function has failed; `calls` says which.
+  bool advance(Calls& calls);
+  [[nodiscard]] bool idle() const noexcept { return queue_.empty() && running_.empty(); }
+
+  /// Ends what runs. False: the GPU has not ended it within `limit`.
+  bool abort(std::chrono::nanoseconds limit) noexcept;
+  /// Begins to give the communicator back in peace: what was sent is delivered. NCCL may wait for
+  /// the other ranks there, so all channels of a group begin before one is ended.
+  void begin_close() noexcept;
+  void end_close(TimePoint until) noexcept;
+
+ private:
+  enum class State { unnamed, named, initialising, ready, closing, closed };
+
+  [[nodiscard]] Place place() const noexcept {
+    return {nccl_, cuda_, comm_, stream_, rank_, size_};
+  }
+  bool make(Calls& calls);
+  bool check(Calls& calls, bool& busy);
+  bool launched(Calls& calls);
+  bool look_at_running(Calls& calls);
+  [[nodiscard]] bool can_launch() const noexcept;
+  void destroy_stream() noexcept;
+  bool forget_if_driver_gone() noexcept;
+
+  Api& nccl_;
+  CudaApi& cuda_;
+  Device& device_;
+  int rank_;
+  int size_;
+  State state_ = State::unnamed;
+  UniqueId id_;
+  Comm comm_{};
+  Stream stream_{};
+  std::deque<Operation*> queue_;    ///< not given to NCCL yet; the first may be being launched
+  std::deque<Operation*> running_;  ///< on the stream
+};
+
+}  // namespace tutti::nccl

@@ -1,0 +1,159 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/config.hpp>
+#include <tutti/error.hpp>
+
+#include "backend/nccl/channel.hpp"
+#include "backend/nccl/operation.hpp"
+#include "cuda/device.hpp"
+#include "cuda/passes.hpp"
+
+namespace tutti::nccl {
+
+/// The operations of one group on this rank, from submit to their end.
+///
+/// Beside NCCL it has a group of our own engine, the mesh: the CPUs of the same ranks. Over the
+/// mesh run barriers and the making of groups; the comparison of the calls of all ranks, while NCCL
+/// already works; the id of a communicator; and what a message is (its tag, its length), before
+/// NCCL moves it. If the mesh breaks, the group does, on all ranks.
+///
+/// Threads: every method from any thread.
+class Group final : public cuda::Passing {
+ public:
+  /// Takes over a reference of the mesh.
+  Group(Api& nccl, CudaApi& cuda, const Config& config, Backend* mesh, std::string name);
+  ~Group() override { leave(); }
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  [[nodiscard]] std::string location(int rank) const { return mesh_->location(rank); }
+
+  /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed.
+  std::uint64_t submit(const Collective& call) noexcept;
+  /// Without a limit: until the caller's stream is ordered behind the operation. With one: until it
+  /// is over, for the host; false: not yet.
+  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                          Status& outcome);
+  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket);
+  [[nodiscard]] int source(std::uint64_t ticket);
+  int release(std::uint64_t ticket) noexcept;
+  void on_done(std::uint64_t ticket, Callback callback);
+  void abort(const Status& cause);
+  [[nodiscard]] Status health();
+  /// The group that the next Kind::new_group makes; null: this rank will be in none.
+  [[nodiscard]] Result<std::shared_ptr<Group>> make_child(std::span<const int> ranks,
+                                                          std::string name);
+  /// Waits for what still runs on the GPU, until its deadline; then gives everything back.
+  void leave() noexcept;
+
+  bool pass(std::vector<cuda::Due>& due) override;
+
+ private:
+  // group.cpp
+  void recycle(Operation& op);
+  void refuse(Operation& op, const std::string& why);
+  void begin(Operation& op);
+  bool begin_on_device(Operation& op, const Collective& call);
+  void begin_collective(Operation& op);
+  void begin_comparison(Operation& op);
+  void ensure_channel(Operation& op);
+  Device* device_of(int index, const Operation* op);
+  void progress();
+  void progress(Operation& op);
+  bool advance(Channel& channel);
+  void end_new_group(Operation& op);
+  void adopt(Comm comm, int device);
+  void end(Operation& op, Status outcome);
+  void tidy();
+  [[nodiscard]] bool compares() const noexcept;
+  // group_messages.cpp
+  void begin_send(Operation& op);
+  void begin_receive(Operation& op);
+  void progress_messages();
+  void received_announcement(Operation& op);
+  void received_clearance(Operation& op);
+  Channel& channel_to(int rank, Device& device);
+  void move_message(Operation& op, Channel& channel);
+  // group_ends.cpp
+  [[nodiscard]] std::string text_of(const Operation& op) const;
+  [[nodiscard]] std::string name_of(int rank) const;
+  void fail(const Status& cause, bool tell);
+  void fail_calls(const Operation& op, const Calls& calls);
+  void look_at_mesh();
+  void look_at_clock(Operation& op, TimePoint now);
+  void compare(Operation& op);
+  void compare_lengths(Operation& op);
+  void explain(Operation& op);
+  void look_at_explanations();
+  void tell_difference(const Operation& op);
+  [[nodiscard]] bool runs_on_gpu() const noexcept;
+  /// In an order that all ranks have in common, by sender and receiver: NCCL may wait for other
+  /// ranks where communicators end.
+  template <class Action>
+  void each_channel(const Action& action) {
+    if (channel_ != nullptr) action(*channel_);
+    const auto after = incoming_.lower_bound(rank_);
+    for (auto one = incoming_.begin(); one != after; ++one) action(*one->second);
+    for (const auto& [rank, one] : outgoing_) {
+      if (one.channel != nullptr) action(*one.channel);
+    }
+    for (auto one = after; one != incoming_.end(); ++one) action(*one->second);
+  }
+
+  Api& nccl_;
+  CudaApi& cuda_;
+  const Config config_;
+  Backend* mesh_;  ///< a reference is held
+  const std::string name_;
+  const int rank_;
+  const int size_;
+
+  std::mutex mutex_;
+  Status cause_;
+  bool left_ = false;
+  std::uint64_t seq_ = 0;    ///< of the last collective
+  std::uint64_t chain_ = 0;  ///< hash of all calls so far
+  base::TicketTable<Operation> operations_;
+  std::vector<Operation*> active_;   ///< not done, in the order of their calls
+  std::vector<Operation*> leaving_;  ///< done and released; our mesh still has their memory
+  std::vector<cuda::Due> due_;
+
+  std::unique_ptr<Device> device_;    ///< that of all its tensors, from the first one on
+  std::unique_ptr<Channel> channel_;  ///< of the collectives, from the first one on
+  UniqueId id_;                       ///< of its communicator
+  MeshCall id_call_;
+  struct Outgoing {
+    UniqueId id;
+    std::uint64_t messages = 0;
+    bool named = false;
+    std::unique_ptr<Channel> channel;
+  };
+  std::map<int, Outgoing> outgoing_;                  ///< by receiver
+  std::map<int, std::unique_ptr<Channel>> incoming_;  ///< by sender; of ourselves: copies
+
+  struct Child {
+    std::shared_ptr<Group> group;
+    int color = kNoColor;
+    int key = 0;
+  };
+  Child child_;
+
+  std::vector<engine::CallCode> calls_;  ///< of all ranks, when they differ
+  std::deque<MeshCall> explanations_;
+  Operation* explained_ = nullptr;
+};
+
+}  // namespace tutti::nccl

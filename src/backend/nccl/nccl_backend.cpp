@@ -1,0 +1,145 @@
+#include "backend/nccl/nccl_backend.hpp"
+
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "backend/native/native_backend.hpp"
+#include "backend/nccl/library.hpp"
+#include "backend/nccl/mapping.hpp"
+#include "backend/nccl/promises.hpp"
+
+namespace tutti::nccl {
+namespace {
+
+/// The ticket of a call that could not be made.
+constexpr std::uint64_t kForked = (std::uint64_t{1} << 61) - 1;
+
+std::atomic<int>& living() {
+  static std::atomic<int> count{0};
+  return count;
+}
+
+}  // namespace
+
+Result<Backend*> NcclBackend::make_world(Api& nccl, CudaApi& cuda, const WorldOptions& options) {
+  Result<Backend*> mesh = native::NativeBackend::make_world(options, {});
+  if (!mesh) return mesh.status();
+  return make_beside(nccl, cuda, *mesh, options);
+}
+
+Result<Backend*> NcclBackend::make_beside(Api& nccl, CudaApi& cuda, Backend* mesh,
+                                          const WorldOptions& options) {
+  auto group = std::make_shared<Group>(nccl, cuda, options.config, mesh, options.name);
+  auto made = std::make_unique<World>(nccl, cuda);  // may throw, having no thread
+  ++living();
+  const std::shared_ptr<World> world(made.release(), [](World* one) {
+    delete one;
+    --living();
+  });
+  return static_cast<Backend*>(new NcclBackend(world, std::move(group)));
+}
+
+NcclBackend::~NcclBackend() {
+  if (!forked()) {
+    group_->leave();
+    std::vector<cuda::Due> due;
+    (void)group_->pass(due);
+    world_->passes().deliver(std::move(due));
+    return;
+  }
+  // They belong to the parent of this fork.
+  new std::shared_ptr<Group>(std::move(group_));
+  new std::shared_ptr<World>(std::move(world_));
+}
+
+std::string NcclBackend::unsupported(const Collective& call) const {
+  return why_unsupported(call, world_->nccl().version());
+}
+
+std::uint64_t NcclBackend::submit(const Collective& call, bool /*asynchronous*/) noexcept {
+  if (forked()) return kForked;
+  const std::uint64_t ticket = group_->submit(call);
+  world_->passes().wake();  // it has a timeout, though nobody may wait for it on the host
+  return ticket;
+}
+
+bool NcclBackend::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                       Status& outcome) noexcept {
+  if (!forked()) return group_->wait(ticket, limit, outcome);
+  outcome = base::forked_status();
+  return true;
+}
+
+std::optional<Status> NcclBackend::poll(std::uint64_t ticket) noexcept {
+  if (forked()) return base::forked_status();
+  return group_->poll(ticket);
+}
+
+void NcclBackend::on_done(std::uint64_t ticket, Callback callback) noexcept {
+  if (forked()) return callback.function(callback.context, base::forked_status());
+  group_->on_done(ticket, callback);
+  world_->passes().wake();
+}
+
+int NcclBackend::source(std::uint64_t ticket) noexcept {
+  return forked() ? -1 : group_->source(ticket);
+}
+
+int NcclBackend::release(std::uint64_t ticket) noexcept {
+  return forked() || ticket == kForked ? -1 : group_->release(ticket);
+}
+
+void NcclBackend::abort(const Status& cause) noexcept {
+  if (forked()) return;
+  group_->abort(cause);
+  world_->passes().wake();
+}
+
+Status NcclBackend::health() noexcept {
+  return forked() ? base::forked_status() : group_->health();
+}
+
+Result<Backend*> NcclBackend::make_child(std::span<const int> ranks, std::string name) noexcept {
+  if (forked()) return base::forked_status();
+  Result<std::shared_ptr<Group>> child = group_->make_child(ranks, std::move(name));
+  if (!child) return child.status();
+  if (*child == nullptr) return static_cast<Backend*>(nullptr);
+  return static_cast<Backend*>(new NcclBackend(world_, std::move(*child)));
+}
+
+void NcclBackend::close(std::chrono::nanoseconds /*drain*/) noexcept {}
+
+std::string NcclBackend::location(int rank) const { return group_->location(rank); }
+
+BackendFactory factory() {
+  BackendFactory factory;
+  factory.name = kName;
+  factory.missing = missing_libraries;
+  factory.about = [] {
+    const Result<Libraries> found = open_libraries();
+    return found ? found.value().nccl->about() + "; " + found.value().cuda->about() : std::string();
+  };
+  factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+    Result<Libraries> found = open_libraries();
+    if (!found) return found.status();
+    return NcclBackend::make_world(*found->nccl, *found->cuda, options);
+  };
+  factory.make_beside = [](Backend* cpus, const WorldOptions& options) -> Result<Backend*> {
+    Result<Libraries> found = open_libraries();
+    if (!found) {
+      cpus->drop_reference();
+      return found.status();
+    }
+    return NcclBackend::make_beside(*found->nccl, *found->cuda, cpus, options);
+  };
+  factory.version = [] {
+    const Result<Libraries> found = open_libraries();
+    return found ? found.value().nccl->version() : 0;
+  };
+  factory.alive = [] { return living().load(); };
+  factory.promises = kPromises;
+  return factory;
+}
+
+}  // namespace tutti::nccl

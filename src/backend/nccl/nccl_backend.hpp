@@ -1,0 +1,63 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include <tutti/backend.hpp>
+#include <tutti/backends.hpp>
+
+#include "backend/nccl/group.hpp"
+#include "backend/nccl/world.hpp"
+#include "base/forks.hpp"
+
+namespace tutti::nccl {
+
+/// The name of this backend.
+inline constexpr std::string_view kName = "nccl";
+
+/// One group on NCCL.
+class NcclBackend final : public Backend {
+ public:
+  /// The group of all ranks. Makes the mesh; NCCL is not asked before the first operation.
+  [[nodiscard]] static Result<Backend*> make_world(Api& nccl, CudaApi& cuda,
+                                                   const WorldOptions& options);
+  /// The same beside a group of the CPUs, whose reference it takes over.
+  [[nodiscard]] static Result<Backend*> make_beside(Api& nccl, CudaApi& cuda, Backend* mesh,
+                                                    const WorldOptions& options);
+  ~NcclBackend() override;
+
+  [[nodiscard]] std::string_view name() const noexcept override { return kName; }
+  [[nodiscard]] int rank() const noexcept override { return group_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return group_->size(); }
+  [[nodiscard]] std::string unsupported(const Collective& call) const override;
+  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override;
+  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                          Status& outcome) noexcept override;
+  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override;
+  void on_done(std::uint64_t ticket, Callback callback) noexcept override;
+  [[nodiscard]] int source(std::uint64_t ticket) noexcept override;
+  int release(std::uint64_t ticket) noexcept override;
+  void abort(const Status& cause) noexcept override;
+  [[nodiscard]] Status health() noexcept override;
+  [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
+                                            std::string name) noexcept override;
+  void close(std::chrono::nanoseconds drain) noexcept override;
+  [[nodiscard]] std::string location(int rank) const override;
+
+ private:
+  NcclBackend(std::shared_ptr<World> world, std::shared_ptr<Group> group)
+      : world_(std::move(world)), group_(std::move(group)) {
+    world_->passes().add(group_);
+  }
+  [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
+
+  const std::uint64_t forks_ = base::fork_generation();
+  std::shared_ptr<World> world_;
+  std::shared_ptr<Group> group_;
+};
+
+/// For the list of backends: on the NCCL of this machine.
+[[nodiscard]] BackendFactory factory();
+
+}  // namespace tutti::nccl

@@ -1,0 +1,148 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/collective.hpp>
+
+#include "backend/nccl/api.hpp"
+#include "backend/nccl/buffers.hpp"
+#include "base/ticket_table.hpp"
+#include "cuda/device.hpp"
+#include "engine/call_code.hpp"
+#include "engine/extent.hpp"
+
+namespace tutti::nccl {
+
+using cuda::Current;
+using cuda::Device;
+using TimePoint = std::chrono::steady_clock::time_point;
+
+class Channel;
+class Group;
+
+/// An operation on our own mesh of CPUs that belongs to one on NCCL. Its memory stays
+/// where it is while it is `pending`.
+class MeshCall {
+ public:
+  MeshCall() = default;
+  ~MeshCall() { drop(); }
+  MeshCall(const MeshCall&) = delete;
+  MeshCall& operator=(const MeshCall&) = delete;
+
+  void start(Backend& mesh, const Collective& call) {
+    drop();
+    mesh_ = &mesh;
+    ticket_ = mesh.submit(call, true);
+  }
+  [[nodiscard]] bool started() const noexcept { return mesh_ != nullptr; }
+  /// The outcome; absent while it runs, ok if there is none.
+  [[nodiscard]] std::optional<Status> poll() const {
+    return mesh_ == nullptr ? Status() : mesh_->poll(ticket_);
+  }
+  [[nodiscard]] bool pending() const { return !poll().has_value(); }
+  /// It is over, and went well (or was never begun).
+  [[nodiscard]] bool succeeded() const {
+    const std::optional<Status> outcome = poll();
+    return outcome && outcome->ok();
+  }
+  [[nodiscard]] std::uint64_t ticket() const noexcept { return ticket_; }
+  [[nodiscard]] int source() const { return mesh_ == nullptr ? -1 : mesh_->source(ticket_); }
+  void drop() noexcept {
+    if (mesh_ != nullptr) (void)std::exchange(mesh_, nullptr)->release(ticket_);
+  }
+
+ private:
+  Backend* mesh_ = nullptr;
+  std::uint64_t ticket_ = 0;
+};
+
+/// A sender tells this of a message to its receiver before NCCL moves it.
+struct Announcement {
+  UniqueId id;               ///< of the communicator for messages from this sender to this receiver
+  std::uint64_t number = 0;  ///< of the message among those of the sender to this receiver
+  std::uint64_t count = 0;
+  std::uint64_t dtype = 0;
+};
+
+/// One call on one rank, from submit until its ticket is released.
+struct Operation : base::TicketPlace {
+  enum class State : std::uint8_t {
+    on_mesh,    ///< it runs on our mesh: barriers, and messages that are not matched yet
+    queued,     ///< it waits for its communicator, or for those before it
+    launching,  ///< NCCL has been given it and still puts it on the stream
+    running,    ///< on the stream: `end` tells when it is over
+    moved,      ///< its data are there; the calls of the ranks are still being compared
+    done,
+  };
+
+  State state = State::done;
+  bool released = false;  ///< nobody will ask for its ticket any more
+  std::uint64_t seq = 0;  ///< number of the collective in its group, from 1 on; 0: a message
+
+  Collective call;  ///< without the lists of the caller, which are read during submit
+  engine::CallCode code{};
+  engine::Extent extent;
+  Buffer in;
+  Buffer out;
+  /// PREMUL_SUM: the factor, or where it is on the device.
+  alignas(16) std::array<std::byte, 16> factor{};
+  void* device_factor = nullptr;
+  Op made_op{};
+  bool has_made_op = false;
+
+  Stream caller{};  ///< the caller's stream
+  Event start{};    ///< what the caller's stream had been given before the call
+  Event end{};
+  Device* device = nullptr;  ///< where its tensors are; null: it has none
+  Channel* channel = nullptr;
+  Operation* partner = nullptr;  ///< of a message to oneself: the other end
+  std::shared_ptr<Group> child;  ///< new_group: what it makes here; null: this rank is in none
+  Comm made{};                   ///< ... and its communicator, by a split
+  int color = kNoColor;
+  int key = 0;
+
+  MeshCall mesh;  ///< a barrier, the comparison of the calls, or the announcement of a message
+  MeshCall lengths;
+  MeshCall clearance;                       ///< of a message: the receiver is ready
+  std::array<std::uint64_t, 2> sent{};      ///< of the comparison: {h, ~h}
+  std::array<std::uint64_t, 2> greatest{};  ///< ... of all ranks
+  std::vector<std::uint64_t> lengths_sent;
+  std::vector<std::uint64_t> lengths_got;
+  Announcement announcement;
+  std::uint64_t cleared = 0;  ///< number of the message whose receiver is ready
+  bool clearance_taken = false;
+  bool compared = false;
+
+  TimePoint started{};
+  TimePoint deadline{};
+  Status outcome;
+  int source = -1;
+  std::vector<Callback> callbacks;
+
+  [[nodiscard]] bool mesh_pending() const {
+    return mesh.pending() || lengths.pending() || clearance.pending();
+  }
+
+  /// A clearance may be that of another message, so it must have been read, too.
+  [[nodiscard]] bool mesh_succeeded() const {
+    const bool read = call.kind != Kind::send || !clearance.started() || clearance_taken;
+    return mesh.succeeded() && lengths.succeeded() && clearance.succeeded() && read;
+  }
+
+  /// For the next call in this place. Nothing of it may be pending.
+  void reset() {
+    this->~Operation();
+    new (this) Operation();
+  }
+};
+
+}  // namespace tutti::nccl

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "backend/nccl/api.hpp"
+#include "cuda/passes.hpp"
+
+namespace tutti::nccl {
+
+/// The share of all groups of one world on this rank: the libraries, and the thread that makes
+/// progress for operations that nobody waits for.
+class World {
+ public:
+  World(Api& nccl, CudaApi& cuda) : nccl_(nccl), cuda_(cuda) {}
+
+  [[nodiscard]] Api& nccl() const noexcept { return nccl_; }
+  [[nodiscard]] CudaApi& cuda() const noexcept { return cuda_; }
+  [[nodiscard]] cuda::Passes& passes() noexcept { return passes_; }
+
+ private:
+  Api& nccl_;
+  CudaApi& cuda_;
+  cuda::Passes passes_;
+};
+
+}  // namespace tutti::nccl

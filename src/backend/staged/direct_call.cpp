@@ -1,0 +1,185 @@
+#include "backend/staged/direct_call.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include <tutti/kinds.hpp>
+
+#include "base/index.hpp"
+#include "cuda/packer.hpp"
+#include "engine/gpu_calls.hpp"
+
+namespace tutti::staged {
+namespace {
+
+constexpr std::size_t kAligned = 16;  // kernels take so many bytes at once
+
+/// The tensors that elements [begin, begin + count) of a side lie in; `look` also gets how many of
+/// these come before.
+template <class Look>
+void each_part(const engine::CallSide& side, std::size_t begin, std::size_t count,
+               const Look& look) {
+  std::size_t before = 0;
+  side.each([&](const Piece& piece) {
+    const std::size_t from = std::max(begin, before);
+    const std::size_t to = std::min(begin + count, before + piece.count);
+    if (from < to) look(Piece{piece.view, piece.first + from - before, to - from}, from - begin);
+    before += piece.count;
+  });
+}
+
+}  // namespace
+
+Collective meeting_of(const Collective& call, const engine::Extent& extent) {
+  const bool even = !extent.uneven() && extent.agreed != engine::kSplits;
+  Collective meeting;
+  meeting.kind = call.kind;
+  // A factor is for those who compute.
+  meeting.op = call.op == ReduceOp::premul_sum ? ReduceOp::sum : call.op;
+  meeting.root = call.root;
+  meeting.digest = engine::gpu_call_digest(even ? extent.digest : 0);
+  meeting.input = TensorView(nullptr, extent.dtype, even ? call.input.count() : 0);
+  meeting.output = TensorView(nullptr, extent.dtype, even ? call.output.count() : 0);
+  return meeting;
+}
+
+/// The stream and what is called on it.
+struct DirectCall::Work {
+  cuda::Calls& calls;
+  cuda::CudaApi& cuda;
+  cuda::Stream stream;
+
+  /// Between elements of the caller's and memory in a row.
+  bool move(const engine::CallSide& side, std::size_t begin, std::size_t count, std::size_t element,
+            cuda::Address row, bool packs) {
+    bool moved = calls.ok();
+    cuda::Packer packer(calls, cuda, stream, packs);
+    each_part(side, begin, count, [&](const Piece& piece, std::size_t before) {
+      moved = moved && packer.run(piece, row + before * element);
+    });
+    return moved;
+  }
+};
+
+DirectCall::DirectCall(const Collective& call, const engine::Extent& extent, const Peers& peers)
+    : element_(size_of(extent.dtype)) {
+  const Layout layout = traits_of(call.kind).layout;
+  const auto ranks = base::as_size(peers.size());
+  if (layout == Layout::scatter || layout == Layout::exchange) blocks_ = ranks;
+  count_ = layout == Layout::same ? extent.count : extent.each;
+  most_ = peers.slot_bytes() / blocks_ / kAligned * kAligned / element_;
+  if (count_ != 0) parts_ = (count_ - 1) / most_ + 1;
+  // With two ranks it reads as much in one round.
+  two_rounds_ = call.kind == Kind::all_reduce && ranks > 2 &&
+                count_ * element_ >= peers.options().two_rounds_from;
+  meeting_ = meeting_of(call, extent);
+}
+
+std::size_t DirectCall::length_of(std::uint64_t part) const noexcept {
+  return std::min(most_, count_ - begin_of(part));
+}
+
+/// Which elements of a part a rank combines in the first of two rounds.
+DirectCall::Range DirectCall::slice_of(const Peers& peers, int rank,
+                                       std::uint64_t part) const noexcept {
+  const std::size_t length = length_of(part);
+  const auto ranks = base::as_size(peers.size());
+  const std::size_t step = kAligned / element_;
+  const std::size_t most = ((length + ranks - 1) / ranks + step - 1) / step * step;
+  const std::size_t begin = std::min(base::as_size(rank) * most, length);
+  return {begin, std::min(most, length - begin)};
+}
+
+bool DirectCall::lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda,
+                      cuda::Calls& calls) const {
+  Work work{calls, cuda, peers.gpu()->out};
+  const bool combines = two_rounds_ && met > 0 && met <= parts_;
+  return (!combines || combine_slice(peers, work, met - 1)) &&
+         (met >= parts_ || fill(call, peers, work, met));
+}
+
+bool DirectCall::trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda,
+                       cuda::Calls& calls) const {
+  Work work{calls, cuda, peers.gpu()->out};
+  if (two_rounds_) return met < 2 || take_slices(call, peers, work, met - 2);
+  return met < 1 || read(call, peers, work, met - 1);
+}
+
+bool DirectCall::fill(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
+  if (!call.reads()) return work.calls.ok();
+  const std::size_t length = length_of(part);
+  bool filled = true;
+  for (std::size_t block = 0; block < blocks_; ++block) {
+    filled = filled &&
+             work.move(call.in(), block * count_ + begin_of(part), length, element_,
+                       peers.slot(peers.rank(), first + part) + block * most_ * element_, true);
+  }
+  return filled;
+}
+
+bool DirectCall::read(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
+  if (!call.writes()) return work.calls.ok();
+  return traits_of(meeting_.kind).reduces ? combine(call, peers, work, part)
+                                          : copy(call, peers, work, part);
+}
+
+bool DirectCall::combine(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
+  const int k = ranks_combined(meeting_.kind, peers.rank(), peers.size());
+  const std::size_t offset = blocks_ > 1 ? base::as_size(peers.rank()) * most_ * element_ : 0;
+  std::vector<cuda::Address> sources;
+  for (int rank = 0; rank < k; ++rank) sources.push_back(peers.slot(rank, first + part) + offset);
+  const std::size_t begin = begin_of(part);
+  const std::size_t length = length_of(part);
+  // Right into the output, where a kernel can write there.
+  cuda::Address to = 0;
+  each_part(call.out(), begin, length, [&](const Piece& piece, std::size_t /*before*/) {
+    if (piece.count == length && piece.view.contiguous())
+      to = reinterpret_cast<cuda::Address>(piece.view.data()) + piece.first * element_;
+  });
+  const bool right = to != 0 && to % kAligned == 0;
+  if (!right) to = peers.results(first + part);
+  return work.calls.ok() &&
+         peers.gpu()->reducer.run(work.calls, meeting_.op, meeting_.input.dtype(), to, sources,
+                                  length, k, work.stream) &&
+         (right || work.move(call.out(), begin, length, element_, to, false));
+}
+
+/// Nobody else reads or writes this slice in this round.
+bool DirectCall::combine_slice(Peers& peers, Work& work, std::uint64_t part) const {
+  const Range slice = slice_of(peers, peers.rank(), part);
+  std::vector<cuda::Address> sources;
+  for (int rank = 0; rank < peers.size(); ++rank)
+    sources.push_back(peers.slot(rank, first + part) + slice.begin * element_);
+  return work.calls.ok() &&
+         peers.gpu()->reducer.run(work.calls, meeting_.op, meeting_.input.dtype(),
+                                  sources[base::as_size(peers.rank())], sources, slice.count,
+                                  peers.size(), work.stream);
+}
+
+bool DirectCall::take_slices(const HostCall& call, Peers& peers, Work& work,
+                             std::uint64_t part) const {
+  bool taken = true;
+  for (int rank = 0; rank < peers.size(); ++rank) {
+    const Range slice = slice_of(peers, rank, part);
+    taken = taken && work.move(call.out(), begin_of(part) + slice.begin, slice.count, element_,
+                               peers.slot(rank, first + part) + slice.begin * element_, false);
+  }
+  return taken;
+}
+
+bool DirectCall::copy(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const {
+  const Layout layout = traits_of(meeting_.kind).layout;
+  const bool from_all = layout == Layout::gather || layout == Layout::exchange;
+  const std::size_t offset = blocks_ > 1 ? base::as_size(peers.rank()) * most_ * element_ : 0;
+  const int begin = from_all ? 0 : meeting_.root;
+  const int end = from_all ? peers.size() : meeting_.root + 1;
+  bool copied = true;
+  for (int rank = begin; rank < end; ++rank) {
+    const std::size_t block = from_all ? base::as_size(rank) * count_ : 0;
+    copied = copied && work.move(call.out(), block + begin_of(part), length_of(part), element_,
+                                 peers.slot(rank, first + part) + offset, false);
+  }
+  return copied;
+}
+
+}  // namespace tutti::staged

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "backend/staged/host_call.hpp"
+#include "backend/staged/peers.hpp"
+#include "engine/extent.hpp"
+
+namespace tutti::staged {
+
+/// The ranks meet by this call on their CPUs, and compare what it is about. Numbers of elements of
+/// uneven blocks are not compared.
+[[nodiscard]] Collective meeting_of(const Collective& call, const engine::Extent& extent);
+
+/// A collective whose elements go from GPU to GPU, in parts. A part is copied to a slot of the own
+/// memory (`fill`). When all ranks have met on their CPUs, all slots are filled, and each rank
+/// copies or combines from the slots of all (`read`).
+///
+/// In a large all_reduce each rank combines a slice of the slots into its own slot (`combine`), and
+/// after the next meeting takes the slices of all (`take`). So part m + 1 is filled and combined
+/// while part m is taken.
+///
+/// The work behind a meeting is in two halves: `lead` is over before this rank goes to the next
+/// meeting, which `trail` need not be. So at each meeting all ranks have trailed the last meeting
+/// but one: of the parts up to the one before that, nobody reads a slot any more. The slot that is
+/// filled next is that of the part four before.
+class DirectCall {
+ public:
+  /// Of a call whose tensors are of GPUs, with what all ranks agree about.
+  DirectCall(const Collective& call, const engine::Extent& extent, const Peers& peers);
+
+  /// The CPUs compare this when they meet.
+  [[nodiscard]] const Collective& meeting() const noexcept { return meeting_; }
+  /// At least 1.
+  [[nodiscard]] std::uint64_t parts() const noexcept { return parts_; }
+
+  // Where it stands.
+  int exchange = -1;        ///< number of the exchange of Peers that runs; -1: none
+  bool begun = false;       ///< parts are numbered
+  std::uint64_t first = 0;  ///< number of its first part
+  std::uint64_t met = 0;    ///< meetings that are over
+  [[nodiscard]] bool at_last_meeting() const noexcept { return begun && left() == 1; }
+  [[nodiscard]] bool has_met() const noexcept { return left() == 0; }
+
+  /// Before the next meeting, and what may go on beside it; in the order of the stream. False:
+  /// `calls` says why.
+  bool lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls) const;
+  bool trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls) const;
+
+ private:
+  struct Work;
+  struct Range {
+    std::size_t begin = 0;
+    std::size_t count = 0;
+  };
+  [[nodiscard]] std::uint64_t left() const noexcept { return parts_ + (two_rounds_ ? 1 : 0) - met; }
+  [[nodiscard]] std::size_t begin_of(std::uint64_t part) const noexcept {
+    return static_cast<std::size_t>(part) * most_;
+  }
+  [[nodiscard]] std::size_t length_of(std::uint64_t part) const noexcept;
+  bool fill(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
+  bool read(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
+  bool combine(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
+  bool copy(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
+  bool combine_slice(Peers& peers, Work& work, std::uint64_t part) const;
+  bool take_slices(const HostCall& call, Peers& peers, Work& work, std::uint64_t part) const;
+  [[nodiscard]] Range slice_of(const Peers& peers, int rank, std::uint64_t part) const noexcept;
+
+  Collective meeting_;
+  std::size_t element_ = 1;
+  std::size_t count_ = 0;   ///< elements of a block; without blocks, of all
+  std::size_t blocks_ = 1;  ///< of an input
+  std::size_t most_ = 0;    ///< elements of a block in a part
+  std::uint64_t parts_ = 1;
+  bool two_rounds_ = false;
+};
+
+}  // namespace tutti::staged

@@ -1,0 +1,393 @@
+#include "backend/staged/group.hpp"
+
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <tutti/kinds.hpp>
+
+#include "base/deadline.hpp"
+#include "cuda/packer.hpp"
+#include "cuda/pause.hpp"
+
+// The life of an operation. group_ends.cpp has failures and the end of the group.
+namespace tutti::staged {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// A caller that waits for a GPU looks at it all the time for so long; small copies take less.
+constexpr auto kSpin = std::chrono::microseconds(100);
+constexpr std::chrono::nanoseconds kShortPause = std::chrono::microseconds(20);
+constexpr std::chrono::nanoseconds kLongPause = std::chrono::microseconds(300);
+/// How long a caller sleeps in the CPUs' backend before it looks at the GPU again.
+constexpr std::chrono::nanoseconds kOnCpus = std::chrono::milliseconds(20);
+
+int lane_of(const Collective& call) noexcept {
+  if (call.kind == Kind::recv) return Operation::kNone;
+  return call.kind == Kind::send ? call.root : Operation::kCollectives;
+}
+
+}  // namespace
+
+Group::Group(Gpus& gpus, Backend* cpus, std::string name)
+    : gpus_(gpus),
+      cpus_(cpus),
+      name_(std::move(name)),
+      peers_(cpus->rank(), cpus->size(), gpus.direct()),
+      choice_(*cpus, gpus.beside()) {}
+
+void Group::recycle(Operation& op) { operations_.recycle(op); }
+
+// ---- The beginning
+
+std::uint64_t Group::submit(const Collective& call) noexcept {
+  const std::lock_guard lock(gpus_.mutex());
+  std::uint64_t ticket = 0;
+  Operation& op = operations_.take();
+  ticket = kTicketMark << kTicketShift | base::TicketTable<Operation>::ticket_of(op);
+  op.state = Operation::State::waiting;
+  op.lane = lane_of(call);
+  op.timeout = call.timeout;
+  op.started = Clock::now();
+  op.deadline = base::deadline_after(op.started, call.timeout);
+  op.call.take(call, cpus_->rank());
+  active_.push_back(&op);
+  ++waiting_;
+  if (!is_on_gpu(call)) op.arrived = true;
+  if (op.arrived || begin_on_gpu(op, call)) step(op, op.started);
+  gpus_.wake();  // it has a timeout, though nobody may wait for it on the host
+  return ticket;
+}
+
+bool Group::begin_on_gpu(Operation& op, const Collective& call) {
+  const Status started = gpus_.start();  // first: it calls back for one that fails below, too
+  Result<Gpu*> gpu = gpus_.gpu(engine::telling_view(call).device().index);
+  const Status wrong = started.ok() && !gpu ? gpu.status() : started;
+  if (!wrong.ok()) {
+    end(op, Status(wrong.code(),
+                   text_of(op) + " on " + name_of_rank() + ": " + std::string(wrong.message())));
+    return false;
+  }
+  op.gpu = *gpu;
+  if (call.details != nullptr) op.stream = static_cast<cuda::Stream>(call.details->stream);
+  cuda::Calls calls(gpus_.cuda());
+  const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
+  if (cuda::is_captured(calls, gpus_.cuda(), op.stream)) {
+    end(op, Status(Errc::unsupported,
+                   text_of(op) +
+                       ": its stream is being captured into a CUDA graph, which the operations of "
+                       "the CPUs cannot be a part of; call it outside of the capture"));
+    return false;
+  }
+  bool begun = calls.ok() && op.gpu->device->take_event(calls, op.ready) &&
+               op.gpu->device->take_event(calls, op.end);
+  if (begun && peers_.takes(call.kind)) {
+    const engine::Extent extent = engine::extent_of(call, cpus_->size());
+    if (peers_.may_take(call, extent)) op.direct.emplace(call, extent, peers_);
+  }
+  if (op.direct && !takes_this_gpu(op)) return false;
+  op.asks = choice_.may_take(call);
+  // In the order of the caller's stream.
+  if (op.direct || op.asks)
+    begun = begun && calls.cuda("cuEventRecord", gpus_.cuda().record_event(op.ready, op.stream));
+  else
+    begun = begun && copy_in(op, calls, op.stream);
+  if (!begun) fail_calls(op, calls.failure());
+  return begun;
+}
+
+/// Others have mapped the memory of one GPU.
+bool Group::takes_this_gpu(Operation& op) {
+  if (peers_.gpu() == nullptr) peers_.set_gpu(op.gpu);
+  if (peers_.gpu() == op.gpu) return true;
+  const Status cause =
+      Status(Errc::invalid_argument,
+             text_of(op) + " on " + name_of_rank() +
+                 ": with TUTTI_CUDA_IPC=on a group works on one "
+                 "GPU of each rank, that of its first collective (cuda:" +
+                 std::to_string(peers_.gpu()->device->index()) + "), and its tensors are on cuda:" +
+                 std::to_string(op.gpu->device->index()) + ". The group is broken, make a new one.")
+          .with_culprit(cpus_->rank());
+  end(op, cause);
+  fail(cause);
+  return false;
+}
+
+bool Group::copy_in(Operation& op, cuda::Calls& calls, cuda::Stream stream) {
+  if (!calls.ok()) return false;
+  cuda::CudaApi& cuda = gpus_.cuda();
+  const std::size_t bytes = op.call.bytes();
+  if (bytes != 0 && !op.gpu->pool->take(calls, bytes, op.block)) return false;
+  op.call.place(op.block.data());
+  cuda::Packer packer(calls, cuda, stream, true);
+  bool copied = true;
+  for (const HostCall::Copy& one : op.call.to_host()) {
+    copied = copied && packer.run(one.gpu, reinterpret_cast<cuda::Address>(one.host));
+  }
+  // Also after a failure: it tells when the copies before it have ended.
+  return calls.cuda("cuEventRecord", cuda.record_event(op.ready, stream)) && copied;
+}
+
+/// The CPUs have ended it well.
+void Group::copy_out(Operation& op) {
+  if (op.call.to_gpu().empty()) return end(op, Status());
+  cuda::CudaApi& cuda = gpus_.cuda();
+  cuda::Calls calls(cuda);
+  const cuda::Current current(cuda, *op.gpu->device, calls);
+  if (!calls.ok()) return fail_calls(op, calls.failure());
+  cuda::Packer packer(calls, cuda, op.gpu->out, false);
+  bool copied = true;
+  for (const HostCall::Copy& one : op.call.to_gpu()) {
+    copied = copied && packer.run(one.gpu, reinterpret_cast<cuda::Address>(one.host));
+  }
+  op.state = Operation::State::returning;
+  // Also after a failure: it tells when the copies before it have ended.
+  if (!calls.cuda("cuEventRecord", cuda.record_event(op.end, op.gpu->out)) || !copied)
+    fail_calls(op, calls.failure());
+}
+
+// ---- Progress
+
+bool Group::may_be_given(const Operation& op) const noexcept {
+  if (op.lane == Operation::kNone) return true;
+  if (!op.arrived) return false;
+  const auto before = [&](const Operation* one) {
+    if (one == &op || one->lane != op.lane) return false;
+    // Until all have come to its last meeting, some may still read a slot.
+    const bool meets = op.direct && one->direct && one->state == Operation::State::running;
+    return one->gives || meets;
+  };
+  const auto self = std::ranges::find(active_, &op);
+  return std::find_if(active_.begin(), self, before) == self;
+}
+
+std::chrono::nanoseconds Group::left_of(const Operation& op) const noexcept {
+  return std::max<std::chrono::nanoseconds>(op.deadline - Clock::now(),
+                                            std::chrono::milliseconds(1));
+}
+
+void Group::give(Operation& op, const Collective& call, bool last) {
+  op.state = Operation::State::running;
+  op.given = true;
+  Collective given = call;
+  given.timeout = left_of(op);
+  // Not waited for by the one who called: the CPUs' backend must make progress by itself.
+  op.inner = cpus_->submit(given, true);
+  if (last) gives_no_more(op);
+}
+
+void Group::gives_no_more(Operation& op) {
+  if (!std::exchange(op.gives, false)) return;
+  waiting_.fetch_sub(1, std::memory_order_release);  // pairs with the acquire in `has_waiting`
+}
+
+/// Has the event of the operation passed? False: a function has failed, and so has the operation.
+bool Group::look(Operation& op, cuda::Event event, bool& passed) {
+  cuda::CudaApi& cuda = gpus_.cuda();
+  cuda::Calls calls(cuda);
+  const cuda::Current current(cuda, *op.gpu->device, calls);
+  const int code = calls.ok() ? cuda.query_event(event) : 0;
+  passed = code == 0;
+  if (code == 0 || code == cuda::kCudaNotReady) {
+    if (calls.ok()) return true;
+  } else {
+    calls.cuda("cuEventQuery", code);
+  }
+  fail_calls(op, calls.failure());
+  return false;
+}
+
+/// One look at one operation: as far as it can go.
+void Group::step(Operation& op, TimePoint now) {
+  using State = Operation::State;
+  if (op.state == State::done || op.state == State::handed) return;
+  if (op.state == State::returning) {
+    bool there = false;
+    if (look(op, op.end, there) && there) end(op, Status());
+    return;
+  }
+  if (!op.arrived && !look(op, op.ready, op.arrived)) return;
+  if (op.state == State::waiting && may_be_given(op)) {
+    if (op.asks)
+      begin_choice(op);
+    else
+      op.direct ? begin_direct(op) : give(op, op.call.call(), true);
+  }
+  if (op.state == State::moving) {
+    bool there = false;
+    if (!look(op, op.ready, there)) return;
+    if (there) give(op, op.direct->meeting(), op.direct->at_last_meeting());
+  }
+  if (op.state == State::running) {
+    if (!op.on_cpus) op.on_cpus = cpus_->poll(op.inner);
+    if (op.on_cpus && !op.on_cpus->ok()) return end(op, *op.on_cpus);
+    if (op.on_cpus && (op.asks || op.direct)) return go_on(op);
+    if (op.on_cpus && op.arrived) {
+      op.source = cpus_->source(op.inner);
+      return op.gpu == nullptr ? end(op, Status()) : copy_out(op);
+    }
+    if (!op.on_cpus) return;  // it has the deadline
+  }
+  if (now >= op.deadline) fail_late(op, now);
+}
+
+void Group::progress() {
+  if (left_) return;
+  const TimePoint now = Clock::now();
+  for (std::size_t i = 0; i < active_.size(); ++i) step(*active_[i], now);
+  if (has_waiting()) {
+    if (const Status health = cpus_->health(); !health.ok()) fail(health);
+  }
+  std::erase_if(active_, [&](Operation* op) {
+    if (op->state == Operation::State::handed && op->released) {
+      (void)choice_.beside()->release(op->inner);
+      recycle(*op);
+      return true;
+    }
+    return op->state == Operation::State::done || op->state == Operation::State::handed;
+  });
+  open_choice();
+  for (Operation* const op : std::exchange(closing_, {})) {
+    if (!settle(*op)) closing_.push_back(op);
+  }
+}
+
+bool Group::pass(std::vector<cuda::Due>& due) {
+  const std::lock_guard lock(gpus_.mutex());
+  progress();
+  std::ranges::move(due_, std::back_inserter(due));
+  due_.clear();
+  return !active_.empty() || !closing_.empty();
+}
+
+void Group::give_all() {
+  for (auto time = kShortPause; has_waiting(); time = std::min(2 * time, kLongPause)) {
+    {
+      const std::lock_guard lock(gpus_.mutex());
+      progress();
+    }
+    if (has_waiting()) cuda::pause(time);
+  }
+}
+
+// ---- What the caller asks
+
+/// What the caller's stream is given from now on begins when the result is there.
+void Group::order_caller(Operation& op) {
+  cuda::CudaApi& cuda = gpus_.cuda();
+  cuda::Calls calls(cuda);
+  const cuda::Current current(cuda, *op.gpu->device, calls);
+  if (!calls.ok() || !calls.cuda("cuStreamWaitEvent", cuda.wait_event(op.stream, op.end)))
+    fail_calls(op, calls.failure());
+}
+
+bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                 Status& outcome) {
+  const TimePoint begun = Clock::now();
+  const TimePoint until = limit ? base::deadline_after(begun, *limit) : TimePoint::max();
+  std::chrono::nanoseconds time = kShortPause;
+  while (true) {
+    Operation* inside = nullptr;
+    std::uint64_t inner = 0;
+    bool in_parts = false;
+    Backend* beside = nullptr;
+    {
+      const std::lock_guard lock(gpus_.mutex());
+      progress();
+      Operation* const op = operations_.find(ticket);
+      if (op == nullptr) {
+        outcome = Status(Errc::aborted, "the operation is not known any more");
+        return true;
+      }
+      if (!limit && op->state == Operation::State::returning) {
+        order_caller(*op);
+        if (op->state == Operation::State::returning) {
+          outcome = Status();
+          return true;
+        }
+      }
+      if (op->state == Operation::State::done) {
+        outcome = op->outcome;
+        return true;
+      }
+      if (op->state == Operation::State::handed) {
+        inner = op->inner;
+        beside = choice_.beside();
+      }
+      in_parts = op->asks || op->direct.has_value();
+      if (op->state == Operation::State::running && !op->on_cpus) {
+        inside = op;
+        inner = op->inner;
+        ++op->inside;
+      }
+    }
+    const TimePoint now = Clock::now();
+    if (beside != nullptr) {
+      if (!limit) return beside->wait(inner, std::nullopt, outcome);
+      return beside->wait(inner, std::max<std::chrono::nanoseconds>(until - now, {}), outcome);
+    }
+    if (inside != nullptr) {
+      Status its;
+      if (now < until) {
+        (void)cpus_->wait(inner, std::min<std::chrono::nanoseconds>(kOnCpus, until - now), its);
+      }
+      const std::lock_guard lock(gpus_.mutex());
+      --inside->inside;
+    }
+    if (now >= until) return false;
+    if (inside != nullptr) continue;
+    if (now - begun < kSpin) {
+      std::this_thread::yield();
+    } else {
+      cuda::pause(std::min<std::chrono::nanoseconds>(time, until - now));
+      time = std::min(2 * time, in_parts ? kShortPause : kLongPause);
+    }
+  }
+}
+
+std::optional<Status> Group::poll(std::uint64_t ticket) {
+  const std::lock_guard lock(gpus_.mutex());
+  progress();
+  const Operation* const op = operations_.find(ticket);
+  if (op == nullptr) return Status(Errc::aborted, "the operation is not known any more");
+  if (op->state == Operation::State::handed) return choice_.beside()->poll(op->inner);
+  if (op->state != Operation::State::done) return std::nullopt;
+  return op->outcome;
+}
+
+int Group::source(std::uint64_t ticket) {
+  const std::lock_guard lock(gpus_.mutex());
+  const Operation* const op = operations_.find(ticket);
+  return op == nullptr ? -1 : op->source;
+}
+
+int Group::release(std::uint64_t ticket) noexcept {
+  const std::lock_guard lock(gpus_.mutex());
+  Operation* const op = operations_.find(ticket);
+  if (op == nullptr) return -1;
+  const int from = op->source;
+  op->released = true;
+  if (op->state == Operation::State::handed) (void)choice_.beside()->release(op->inner);
+  if (op->settled) {
+    std::erase(active_, op);
+    recycle(*op);
+  }
+  return from;
+}
+
+void Group::on_done(std::uint64_t ticket, Callback callback) {
+  const std::lock_guard lock(gpus_.mutex());
+  Operation* const op = operations_.find(ticket);
+  if (op != nullptr && op->state == Operation::State::handed) {
+    choice_.beside()->on_done(op->inner, callback);
+  } else if (op != nullptr && op->state != Operation::State::done) {
+    op->callbacks.push_back(callback);
+  } else {
+    due_.push_back({callback, op == nullptr ? Status() : op->outcome});
+  }
+  gpus_.wake();
+}
+
+}  // namespace tutti::staged

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/error.hpp>
+
+#include "backend/staged/choice.hpp"
+#include "backend/staged/operation.hpp"
+
+namespace tutti::staged {
+
+/// The operations of one group on this rank whose tensors are on a GPU, and those of the CPU that
+/// must wait for them to be given to the CPUs in their order.
+///
+/// An input is copied to pinned memory on the caller's stream. When an event tells that it is
+/// there, the CPUs' backend gets the call, with that memory as its tensors. The result is
+/// copied back on a stream of ours, and an event tells when it is there. Events are looked at: by
+/// callers that wait, and by a thread. So nothing on a GPU ever waits for another rank.
+///
+/// Where Peers can, a call goes from GPU to GPU (DirectCall), and the CPUs only let the ranks meet.
+/// Where the ranks choose so (Choice), collectives go to a backend for GPUs.
+///
+/// Threads: every method from any thread.
+class Group final : public cuda::Passing {
+ public:
+  /// Takes over a reference of the CPUs' backend. Leave it before the GPUs go.
+  Group(Gpus& gpus, Backend* cpus, std::string name);
+  ~Group() override { leave(); }
+
+  [[nodiscard]] Backend& cpus() const noexcept { return *cpus_; }
+  [[nodiscard]] const std::string& name() const noexcept { return name_; }
+  /// True if the CPUs have not been given all of an operation: what is called after it may have to
+  /// wait.
+  [[nodiscard]] bool has_waiting() const noexcept {
+    return waiting_.load(std::memory_order_acquire) != 0;  // pairs with the release in `give`
+  }
+
+  /// The backend for GPUs that this call may be given at once; null: `submit` it here.
+  [[nodiscard]] Backend* beside_for(const Collective& call) const;
+  /// That backend, where collectives have gone there; else null.
+  [[nodiscard]] Backend* beside() const noexcept { return choice_.opened(); }
+  /// Begins a call; the ticket of it. Never fails: an operation that cannot be has failed.
+  std::uint64_t submit(const Collective& call) noexcept;
+  /// Without a limit: until the caller's stream is ordered behind the operation. With one: until it
+  /// is over, for the host; false: not yet.
+  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                          Status& outcome);
+  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket);
+  [[nodiscard]] int source(std::uint64_t ticket);
+  int release(std::uint64_t ticket) noexcept;
+  void on_done(std::uint64_t ticket, Callback callback);
+  void abort(const Status& cause);
+  [[nodiscard]] Status health();
+  /// Waits until the CPUs have all that was called before: they count calls where they make a
+  /// group. Bounded by the timeouts of those calls.
+  void give_all();
+  /// Ends what still runs, and gives everything back but the backend for GPUs.
+  void leave() noexcept;
+  /// After `leave`; may wait for what runs there.
+  void leave_beside() noexcept { choice_.give_back(); }
+
+  bool pass(std::vector<cuda::Due>& due) override;
+
+ private:
+  bool begin_on_gpu(Operation& op, const Collective& call);
+  [[nodiscard]] bool takes_this_gpu(Operation& op);
+  bool copy_in(Operation& op, cuda::Calls& calls, cuda::Stream stream);
+  void copy_out(Operation& op);
+  [[nodiscard]] bool may_be_given(const Operation& op) const noexcept;
+  void give(Operation& op, const Collective& call, bool last);
+  void gives_no_more(Operation& op);
+  void begin_direct(Operation& op);
+  void go_on(Operation& op);
+  void move_part(Operation& op);
+  void go_by_host(Operation& op);
+  void begin_choice(Operation& op);
+  void go_on_choosing(Operation& op);
+  void hand_over(Operation& op);
+  void open_choice();
+  [[nodiscard]] std::chrono::nanoseconds left_of(const Operation& op) const noexcept;
+  void progress();
+  void step(Operation& op, TimePoint now);
+  bool look(Operation& op, cuda::Event event, bool& passed);
+  void order_caller(Operation& op);
+  void end(Operation& op, Status outcome);
+  bool settle(Operation& op);
+  void recycle(Operation& op);
+  void fail(const Status& cause);
+  void fail_calls(Operation& op, const std::string& failure);
+  void fail_late(Operation& op, TimePoint now);
+  [[nodiscard]] std::string text_of(const Operation& op) const;
+  [[nodiscard]] std::string name_of_rank() const;
+
+  Gpus& gpus_;
+  Backend* cpus_;  ///< a reference is held, until `left_`
+  const std::string name_;
+  bool left_ = false;
+  Peers peers_;
+  Choice choice_;
+  base::TicketTable<Operation> operations_;
+  std::vector<Operation*> active_;   ///< not done, in the order of their calls
+  std::vector<Operation*> closing_;  ///< done, but something still uses their memory
+  std::vector<cuda::Due> due_;
+  std::atomic<int> waiting_{0};  ///< operations that `gives`; written under the lock
+};
+
+}  // namespace tutti::staged

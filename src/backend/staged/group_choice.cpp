@@ -1,0 +1,73 @@
+#include <mutex>
+#include <utility>
+
+#include "backend/staged/group.hpp"
+
+// Collectives that may go to a backend for GPUs beside that of the CPUs: agreeing, handing over.
+namespace tutti::staged {
+
+Backend* Group::beside_for(const Collective& call) const {
+  Backend* const beside = choice_.opened();
+  return beside != nullptr && choice_.may_take(call) ? beside : nullptr;
+}
+
+/// All calls before it are over for the CPUs, or have been handed over.
+void Group::begin_choice(Operation& op) {
+  switch (choice_.state()) {
+    case Choice::State::unknown:
+      // The ranks compare the call first: one that has another would take no part in what follows.
+      return give(op, meeting_of(op.call.call(), engine::extent_of(op.call.call(), cpus_->size())),
+                  false);
+    case Choice::State::cpus: break;
+    case Choice::State::beside:
+      if (choice_.may_take(op.call.call())) return hand_over(op);
+      break;
+    default: return;  // one before it asks
+  }
+  op.asks = false;
+  op.direct ? begin_direct(op) : go_by_host(op);
+}
+
+/// The CPUs have ended a call of the agreement well.
+void Group::go_on_choosing(Operation& op) {
+  if (choice_.state() != Choice::State::unknown) {
+    if (const Status taken = choice_.take(name_); !taken.ok())
+      return fail_calls(op, std::string(taken.message()));
+  }
+  if (choice_.state() == Choice::State::cpus || choice_.state() == Choice::State::beside) {
+    op.state = Operation::State::waiting;
+    return begin_choice(op);
+  }
+  Result<Collective> call = choice_.next(gpus_.cuda(), *op.gpu, name_);
+  if (!call) return fail_calls(op, std::string(call.status().message()));
+  give(op, *call, false);
+}
+
+/// The backend for GPUs orders it behind the caller's stream, and has its ticket from now on.
+void Group::hand_over(Operation& op) {
+  Collective call = op.call.call();
+  Details details = call.details == nullptr ? Details() : *call.details;
+  details.stream = static_cast<std::uintptr_t>(op.stream);
+  call.details = &details;
+  call.timeout = left_of(op);
+  Backend& beside = *choice_.beside();
+  op.inner = beside.submit(call, true);
+  op.state = Operation::State::handed;
+  gives_no_more(op);
+  for (const Callback& callback : std::exchange(op.callbacks, {}))
+    beside.on_done(op.inner, callback);
+  op.gpu->device->give_back(op.ready);
+  op.gpu->device->give_back(op.end);
+  op.settled = true;
+}
+
+/// Later calls need not pass here once none of those that may go there waits.
+void Group::open_choice() {
+  if (choice_.beside() == nullptr || choice_.opened() != nullptr) return;
+  for (const Operation* const op : active_) {
+    if (op->asks && op->state == Operation::State::waiting) return;
+  }
+  choice_.open();
+}
+
+}  // namespace tutti::staged

@@ -1,0 +1,68 @@
+#include <mutex>
+
+#include "backend/staged/group.hpp"
+
+// Calls that go from GPU to GPU: what comes after what.
+namespace tutti::staged {
+
+/// Its input is there, and all calls before it are over for the CPUs.
+void Group::begin_direct(Operation& op) {
+  // The ranks compare the call first, as one that has another one would not take part in exchanges.
+  if (peers_.state() == Peers::State::unknown) return give(op, op.direct->meeting(), false);
+  op.direct->begun = peers_.takes(op.direct->meeting().kind);
+  if (!op.direct->begun) return go_by_host(op);
+  // In a broken group the others do not go on, and may still read the slot that comes next.
+  if (const Status health = cpus_->health(); !health.ok()) return end(op, health);
+  op.direct->first = peers_.number_parts(op.direct->parts());
+  move_part(op);
+}
+
+/// The CPUs have ended a call of it well.
+void Group::go_on(Operation& op) {
+  if (op.inside == 0)
+    (void)cpus_->release(op.inner);
+  else
+    op.spent.push_back(op.inner);
+  op.given = false;
+  op.on_cpus.reset();
+  if (op.asks) return go_on_choosing(op);
+  DirectCall& direct = *op.direct;
+  if (direct.begun) {
+    ++direct.met;
+    return move_part(op);
+  }
+  if (direct.exchange >= 0) peers_.take(direct.exchange, gpus_.cuda(), name_);
+  if (peers_.state() == Peers::State::direct || peers_.state() == Peers::State::staged)
+    return begin_direct(op);
+  peers_.prepare(++direct.exchange, gpus_.cuda());
+  give(op, peers_.exchange(), false);
+}
+
+/// At the beginning, and behind a meeting.
+void Group::move_part(Operation& op) {
+  cuda::CudaApi& cuda = gpus_.cuda();
+  cuda::Calls calls(cuda);
+  const cuda::Current current(cuda, *op.gpu->device, calls);
+  if (!calls.ok()) return fail_calls(op, calls.failure());
+  const DirectCall& direct = *op.direct;
+  const cuda::Stream stream = op.gpu->out;
+  op.state = direct.has_met() ? Operation::State::returning : Operation::State::moving;
+  bool moved = direct.lead(op.call, peers_, cuda, calls) &&
+               calls.cuda("cuEventRecord", cuda.record_event(op.ready, stream)) &&
+               direct.trail(op.call, peers_, cuda, calls);
+  // Also after a failure: it tells when what was begun before has ended.
+  if (!calls.cuda("cuEventRecord", cuda.record_event(op.end, stream)) || !moved)
+    fail_calls(op, calls.failure());
+}
+
+/// The ranks have agreed that such calls go by way of the host.
+void Group::go_by_host(Operation& op) {
+  cuda::Calls calls(gpus_.cuda());
+  const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
+  op.direct.reset();
+  op.arrived = false;
+  op.state = Operation::State::waiting;
+  if (!copy_in(op, calls, op.gpu->out)) fail_calls(op, calls.failure());
+}
+
+}  // namespace tutti::staged

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <tutti/backend.hpp>
+
+#include "backend/staged/gpus.hpp"
+#include "cuda/shared_memory.hpp"
+#include "engine/extent.hpp"
+#include "os/fd.hpp"
+
+namespace tutti::staged {
+
+/// Memory of the GPUs of all ranks of a group on one host, which each of them has mapped: four
+/// slots of a rank for what others read. So elements go from GPU to GPU. The ranks agree by three
+/// all_gathers of their CPUs whether all of them have it; if not, elements go by way of the host.
+///
+/// Threads: one at a time (the lock of the world). What takes `Calls` needs `Current`.
+class Peers {
+ public:
+  enum class State : std::uint8_t { unknown, agreeing, direct, staged };
+  static constexpr int kExchanges = 3;
+  static constexpr std::uint64_t kSlots = 4;  ///< as DirectCall's order needs
+
+  Peers(int rank, int size, const DirectOptions& options);
+
+  /// May this call go from GPU to GPU? All ranks give the same answer in the same call: it depends
+  /// on what they have agreed, and on what the CPUs compare of a call.
+  [[nodiscard]] bool may_take(const Collective& call, const engine::Extent& extent) const;
+  /// The same of a call that was begun before they had agreed.
+  [[nodiscard]] bool takes(Kind kind) const noexcept;
+  [[nodiscard]] State state() const noexcept { return state_; }
+  /// That of this rank, from its first call on.
+  [[nodiscard]] Gpu* gpu() const noexcept { return gpu_; }
+  void set_gpu(Gpu* gpu) noexcept { gpu_ = gpu; }
+
+  /// Before exchange `number`; afterwards its call can be made.
+  void prepare(int number, cuda::CudaApi& cuda);
+  [[nodiscard]] const Collective& exchange() const noexcept { return exchange_; }
+  /// After it. From the last one on, or from one that a rank has failed, the state is known.
+  /// `group`: its name, for the log.
+  void take(int number, cuda::CudaApi& cuda, const std::string& group);
+
+  [[nodiscard]] cuda::Address slot(int rank, std::uint64_t part) const noexcept;
+  /// For results of this rank on their way, when all ranks have met for this part: nobody reads
+  /// that slot any more, and this rank fills it after that.
+  [[nodiscard]] cuda::Address results(std::uint64_t part) const noexcept {
+    return slot(rank_, part + 2);
+  }
+  [[nodiscard]] std::size_t slot_bytes() const noexcept { return options_.slot_bytes; }
+  [[nodiscard]] const DirectOptions& options() const noexcept { return options_; }
+  [[nodiscard]] int rank() const noexcept { return rank_; }
+  [[nodiscard]] int size() const noexcept { return size_; }
+  /// Parts of calls get numbers, which all ranks count alike; the first of `count` new ones.
+  [[nodiscard]] std::uint64_t number_parts(std::uint64_t count) noexcept;
+
+  /// Nothing uses the memory here any more.
+  void give_back() noexcept;
+  /// A stream may still use it.
+  void keep_for_ever() noexcept;
+
+ private:
+  /// A rank tells this to the others.
+  struct Told {
+    std::uint64_t host = 0;    ///< of this boot of the kernel
+    std::uint64_t socket = 0;  ///< where it waits for descriptors
+    std::uint64_t secret = 0;  ///< without which it takes none
+    std::uint32_t able = 0;
+    std::uint32_t kernels = 0;
+  };
+
+  void make(cuda::CudaApi& cuda);
+  void send();
+  void receive(cuda::CudaApi& cuda);
+  void cannot(const std::string& why);
+  [[nodiscard]] std::size_t bytes() const noexcept;
+  [[nodiscard]] int first_unable(int number) const;
+
+  int rank_;
+  int size_;
+  DirectOptions options_;
+  State state_ = State::unknown;
+  Gpu* gpu_ = nullptr;
+  bool kernels_ = false;
+  std::string why_not_;  ///< this rank
+  Told mine_;
+  std::vector<Told> told_;
+  std::uint64_t done_ = 0;  ///< exchanges 1 and 2: this rank has done its part
+  std::vector<std::uint64_t> all_done_;
+  Collective exchange_;
+  os::Fd listener_;
+  os::Fd shared_;
+  std::vector<cuda::SharedMemory> memory_;  ///< by rank
+  std::uint64_t parts_ = 0;
+};
+
+}  // namespace tutti::staged

@@ -1,0 +1,77 @@
+#include "cuda/passes.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <iterator>
+#include <utility>
+
+namespace tutti::cuda {
+namespace {
+
+/// Between two passes, while something runs.
+constexpr auto kPause = std::chrono::microseconds(500);
+
+}  // namespace
+
+Passes::Passes() : thread_([shared = shared_] { run(shared); }) {}
+
+Passes::~Passes() {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->ends = true;
+  }
+  shared_->changed.notify_all();
+  // A callback may drop the last handle of the world, on that thread.
+  if (thread_.get_id() == std::this_thread::get_id())
+    thread_.detach();
+  else
+    thread_.join();
+}
+
+void Passes::add(const std::shared_ptr<Passing>& one) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->all.push_back(one);
+}
+
+void Passes::deliver(std::vector<Due> due) {
+  if (due.empty()) return;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    std::ranges::move(due, std::back_inserter(shared_->late));
+  }
+  wake();
+}
+
+void Passes::wake() noexcept {
+  {
+    const std::lock_guard lock(shared_->mutex);
+    if (std::exchange(shared_->needed, true)) return;
+  }
+  shared_->changed.notify_all();
+}
+
+void Passes::run(const std::shared_ptr<Shared>& shared) noexcept {
+  std::unique_lock lock(shared->mutex);
+  while (true) {
+    shared->changed.wait(lock, [&] { return shared->needed || shared->ends; });
+    if (shared->ends && shared->late.empty()) return;
+    shared->needed = false;
+    std::vector<Due> due = std::exchange(shared->late, {});
+    std::vector<std::shared_ptr<Passing>> all;
+    std::erase_if(shared->all, [&](const std::weak_ptr<Passing>& one) {
+      all.push_back(one.lock());
+      return all.back() == nullptr;
+    });
+    lock.unlock();
+    bool busy = false;
+    for (const auto& one : all) busy = (one != nullptr && one->pass(due)) || busy;
+    all.clear();
+    for (const Due& one : due) one.callback.function(one.callback.context, one.outcome);
+    lock.lock();
+    if (!busy) continue;
+    shared->changed.wait_for(lock, kPause, [&] { return shared->ends; });
+    shared->needed = true;
+  }
+}
+
+}  // namespace tutti::cuda

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include <tutti/collective.hpp>
+
+#include "cuda/calls.hpp"
+#include "cuda/kernels/elements.hpp"
+
+namespace tutti::cuda {
+
+/// The kernels of reductions, loaded on one GPU.
+///
+/// Threads: one at a time. All needs `Current`.
+class Reducer {
+ public:
+  Reducer() = default;
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
+
+  /// Loads them once. False: `calls` says why not.
+  bool load(Calls& calls, CudaApi& cuda, std::span<const std::byte> image);
+  /// Combines `count` elements of all sources, in the order of the stream. `k` and `divisor` as of
+  /// a SUM and an AVG (src/kernels/reduce.hpp). All addresses are multiples of 16; `to` may be one
+  /// of the sources.
+  bool run(Calls& calls, ReduceOp op, DType dtype, Address to, std::span<const Address> sources,
+           std::size_t count, std::int64_t divisor, Stream stream);
+  void unload() noexcept;
+
+ private:
+  CudaApi* cuda_ = nullptr;  ///< null: they are not loaded
+  Module module_{};
+  std::map<std::string, Function> functions_;
+};
+
+}  // namespace tutti::cuda

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/collective.hpp>
+#include <tutti/error.hpp>
+
+#include "engine/group_table.hpp"
+#include "engine/p2p_shared.hpp"
+#include "transport/frames.hpp"
+
+namespace tutti::engine {
+
+class P2PMatcher;
+
+/// Point to point of all groups of this rank: finds the matcher of a frame or a ticket, bounds
+/// eager messages, and keeps those of groups that this rank has not made yet. docs/wire.md has the
+/// rules.
+///
+/// Threads: under the driver lock.
+class P2PTable {
+ public:
+  /// All must stay as long as this does.
+  P2PTable(const P2PShared& shared, const GroupTable& groups);
+
+  std::uint64_t submit(Group& group, const Collective& call);
+  [[nodiscard]] static bool is_done(const Group& group, std::uint64_t ticket) noexcept;
+  /// False: it has succeeded. True: `outcome` tells.
+  [[nodiscard]] static bool may_have_failed(const Group& group, std::uint64_t ticket) noexcept;
+  [[nodiscard]] static std::optional<Status> outcome(const Group& group,
+                                                     std::uint64_t ticket) noexcept;
+  /// Of one that runs.
+  static void on_done(Group& group, std::uint64_t ticket, Callback callback);
+  /// recv: the rank that sent, once done; else -1.
+  [[nodiscard]] static int source(const Group& group, std::uint64_t ticket) noexcept;
+  /// A probe that is done: its message; absent: it has found none.
+  [[nodiscard]] static std::optional<ProbedMessage> probed(const Group& group,
+                                                           std::uint64_t ticket) noexcept;
+  /// A probe whose message no recv has taken.
+  [[nodiscard]] static bool holds_message(const Group& group, std::uint64_t ticket) noexcept;
+  /// Gives the ticket up. Returns what `source` returns.
+  static int release(Group& group, std::uint64_t ticket);
+
+  /// Sends what may be sent. True if something was.
+  bool push() { return !matchers_.empty() && push_all(); }
+  /// A send or recv that runs, for messages; empty: none.
+  [[nodiscard]] std::string running_text();
+  /// Deadlines, ranks that have left.
+  void tick(TimePoint now);
+  [[nodiscard]] TimePoint next_deadline() const noexcept;
+  /// Sends or recvs run.
+  [[nodiscard]] bool busy() const noexcept { return shared_.running > 0; }
+  /// The group is being removed.
+  void forget(Group& group) noexcept;
+
+  /// The payload of a frame goes here; empty: the frame is refused.
+  [[nodiscard]] std::span<std::byte> place_of(int peer, const transport::FrameHeader& header);
+  void on_frame(int peer, const transport::FrameHeader& header);
+  /// Takes the messages that came for a group before it was made here.
+  void adopt_early(Group& group);
+
+ private:
+  [[nodiscard]] P2PMatcher& matcher_of(Group& group);
+  bool push_all();
+
+  P2PShared shared_;
+  MessageChannel& channel_;
+  const GroupTable& groups_;
+  std::vector<P2PMatcher*> matchers_;  ///< of the groups that have one
+};
+
+}  // namespace tutti::engine

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <tutti/collective.hpp>
+
+namespace tutti {
+
+/// A call with tensors of a GPU, on the stream of this thread (StreamGuard) where it names none.
+/// Lives as long as the submit.
+class OnStream {
+ public:
+  explicit OnStream(const Collective& call) noexcept;
+  OnStream(const OnStream&) = delete;
+  OnStream& operator=(const OnStream&) = delete;
+
+  [[nodiscard]] const Collective& call() const noexcept { return call_; }
+
+ private:
+  Collective call_;
+  Details details_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,26 @@
+#include <tutti/stream.hpp>
+
+#include <utility>
+
+#include "group/on_stream.hpp"
+
+namespace tutti {
+namespace {
+
+thread_local std::uintptr_t current = 0;
+
+}  // namespace
+
+StreamGuard::StreamGuard(std::uintptr_t stream) noexcept
+    : before_(std::exchange(current, stream)) {}
+
+StreamGuard::~StreamGuard() { current = before_; }
+
+OnStream::OnStream(const Collective& call) noexcept : call_(call) {
+  if (current == 0 || (call.details != nullptr && call.details->stream != 0)) return;
+  if (call.details != nullptr) details_ = *call.details;
+  details_.stream = current;
+  call_.details = &details_;
+}
+
+}  // namespace tutti

@@ -1,0 +1,98 @@
+#include "group/user_reduction.hpp"
+
+#include <fmt/format.h>
+
+#include <tutti/kinds.hpp>
+
+#include "base/index.hpp"
+#include "base/shown.hpp"
+#include "group/call_check.hpp"
+#include "kernels/pack.hpp"
+
+namespace tutti {
+namespace {
+
+/// The operation that moves the inputs to where they are combined.
+Kind kind_that_moves(Kind kind) noexcept {
+  if (kind == Kind::reduce) return Kind::gather;
+  return kind == Kind::reduce_scatter ? Kind::all_to_all : Kind::all_gather;
+}
+
+}  // namespace
+
+UserReduction::UserReduction(const Collective& call, std::span<const TensorView> inputs,
+                             const UserOp& op, const Member& member)
+    : op_(op),
+      kind_(call.kind),
+      output_(call.output),
+      group_(member.group),
+      rank_(member.rank),
+      size_(member.size),
+      writes_(uses_output(call.kind, member.rank, call.root)) {
+  if (const std::string wrong = what_is_wrong(call, inputs); !wrong.empty())
+    raise(Status(Errc::invalid_argument, text() + ": " + wrong));
+  const DType dtype = output_.dtype();
+  const std::size_t count = output_.count();
+  const std::size_t all = count * base::as_size(size_);
+  movement_.kind = kind_that_moves(kind_);
+  movement_.root = call.root;
+  movement_.digest = op_.id(kind_);
+  movement_.timeout = call.timeout;
+  movement_.input = call.input;
+  movement_.output = output_;
+  if (writes_) {
+    all_ = Blocks(dtype, all);
+    movement_.output = all_.whole();
+  }
+  if (inputs.empty()) return;
+  row_ = Blocks(dtype, all);
+  std::size_t first = 0;
+  for (const TensorView& one : inputs) {
+    kernels::pack(row_.part(first, count).data(), one, 0, count);
+    first += count;
+  }
+  movement_.input = row_.whole();
+}
+
+std::string UserReduction::what_is_wrong(const Collective& call,
+                                         std::span<const TensorView> inputs) const {
+  Details details;
+  details.inputs = inputs;
+  Collective whole = call;
+  whole.details = &details;
+  if (std::string wrong = tutti::what_is_wrong(whole, rank_, size_); !wrong.empty()) return wrong;
+  if (output_.device() != Device())
+    return "the op combines tensors of the CPU only: copy the tensor there";
+  if (op_.dtype() && *op_.dtype() != output_.dtype())
+    return fmt::format("the op combines {}", to_string(*op_.dtype()));
+  if (output_.count() % op_.block() != 0)
+    return fmt::format("the op combines {} elements at a time, which do not divide {}", op_.block(),
+                       output_.count());
+  for (const TensorView& one : inputs) {
+    if (one.count() != output_.count())
+      return "the inputs must have as many elements as the output";
+  }
+  return {};
+}
+
+void UserReduction::combine() {
+  const std::size_t count = output_.count();
+  if (count == 0) return;
+  const TensorView result = all_.part(0, count);
+  for (std::size_t r = 1; r < base::as_size(size_); ++r)
+    op_.combine(result, all_.part(r * count, count));
+  kernels::unpack(output_, 0, count, result.data());
+}
+
+void UserReduction::leave() noexcept {
+  all_.leave();
+  row_.leave();
+}
+
+std::string UserReduction::text() const {
+  return fmt::format("{}(op '{}', {} x {}) in group '{}'", to_string(kind_),
+                     base::shown(op_.name(), 64), to_string(output_.dtype()), output_.count(),
+                     group_);
+}
+
+}  // namespace tutti

@@ -1,0 +1,63 @@
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+
+#include <tutti/backend.hpp>
+#include <tutti/process_group.hpp>
+
+#include "group/combining_call.hpp"
+#include "group/user_reduction.hpp"
+
+// Reductions by an op of the caller's.
+namespace tutti {
+namespace {
+
+Work start(ProcessGroup& group, Kind kind, const TensorView& output, const TensorView& input,
+           std::span<const TensorView> inputs, const UserOp& op, const UserReduceOptions& options) {
+  Collective call;
+  call.kind = kind;
+  call.root = options.root;
+  call.timeout = options.timeout.value_or(group.timeout());
+  call.input = input;
+  call.output = output;
+  auto reduction = std::make_unique<UserReduction>(
+      call, inputs, op, UserReduction::Member{group.name(), group.rank(), group.size()});
+  if (std::string why = group.impl().unsupported(reduction->movement()); !why.empty())
+    raise(Status(Errc::invalid_argument, reduction->text() + ": " + why));
+  return submit_combining(group.impl(), std::move(reduction),
+                          {options.executor, options.unattended});
+}
+
+UserReduceOptions with_root(const UserOpOptions& options) {
+  return {.root = 0,
+          .timeout = options.timeout,
+          .executor = options.executor,
+          .unattended = options.unattended};
+}
+
+}  // namespace
+
+Work ProcessGroup::all_reduce(const TensorView& buffer, const UserOp& op,
+                              const UserOpOptions& options) {
+  return start(*this, Kind::all_reduce, buffer, buffer, {}, op, with_root(options));
+}
+
+Work ProcessGroup::reduce(const TensorView& buffer, const UserOp& op,
+                          const UserReduceOptions& options) {
+  return start(*this, Kind::reduce, buffer, buffer, {}, op, options);
+}
+
+Work ProcessGroup::reduce_scatter(const TensorView& output, const TensorView& input,
+                                  const UserOp& op, const UserOpOptions& options) {
+  return start(*this, Kind::reduce_scatter, output, input, {}, op, with_root(options));
+}
+
+Work ProcessGroup::reduce_scatter(const TensorView& output, std::span<const TensorView> inputs,
+                                  const UserOp& op, const UserOpOptions& options) {
+  const TensorView none(nullptr, output.dtype(), output.count() * inputs.size(), output.device());
+  return start(*this, Kind::reduce_scatter, output, none, inputs, op, with_root(options));
+}
+
+}  // namespace tutti

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include <tutti/store.hpp>
+
+namespace tutti::store {
+
+/// A part of a store for the library's own keys, as make_prefix_store makes it. Messages name the
+/// store beneath it only: such a prefix says nothing to a user.
+[[nodiscard]] std::shared_ptr<Store> make_part(std::string prefix, std::shared_ptr<Store> store);
+
+}  // namespace tutti::store

@@ -1,0 +1,363 @@
+#include "backend_contract.hpp"
+
+namespace tutti::test {
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendContract);
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(BackendContractOfSeveral);
+
+// ---- Operations
+
+TEST_P(BackendContract, EveryOperationIsRight) {
+  run([](ProcessGroup& world) {
+    EXPECT_EQ(world.size(), size());
+    const std::size_t large = kSanitized ? 1001 : 6001;  // beyond what is done in one stride
+    for (const std::size_t count : {std::size_t{1}, std::size_t{64}, large})
+      make_every_call<float>(world, count);
+    make_every_call<std::int64_t>(world, 500);
+  });
+}
+
+TEST_P(BackendContract, EveryOperationTakesStridedViews) {
+  run([](ProcessGroup& world) {
+    make_every_call<double>(world, 3, true);
+    make_every_call<std::int32_t>(world, 4000, true);
+  });
+}
+
+TEST_P(BackendContract, EveryOperationTakesZeroElements) {
+  run([](ProcessGroup& world) {
+    make_every_call<float>(world, 0);
+    make_every_call<float>(world, 0, true);
+    expect_usable(world);
+  });
+}
+
+TEST_P(BackendContract, ManyAreUnderWayAndEndInAnyOrder) {
+  run([](ProcessGroup& world) {
+    std::vector<std::unique_ptr<PreparedCall<float>>> calls;
+    std::vector<Work> works;
+    for (int round = 0; round < 2; ++round) {
+      for (const Operation& operation : operations()) {
+        if (operation.kind == Kind::new_group || operation.kind == Kind::send) continue;
+        Arguments arguments;
+        arguments.count = round == 0 ? 5 : 3000;
+        calls.push_back(std::make_unique<PreparedCall<float>>(
+            plan_of(operation, arguments, world.rank(), world.size())));
+        works.push_back(calls.back()->start(world));
+      }
+    }
+    // Some ranks wait for the first one first, some for the last one.
+    std::vector<std::size_t> order(works.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (world.rank() % 2 == 0) std::reverse(order.begin(), order.end());
+    for (const std::size_t i : order) {
+      works[i].wait();
+      EXPECT_EQ(calls[i]->wrong(), 0U) << calls[i]->text();
+    }
+  });
+}
+
+TEST_P(BackendContract, MessagesArriveInOrderAndTellTheirSender) {
+  run([](ProcessGroup& world) {
+    const int next = (world.rank() + 1) % world.size();
+    const int before = (world.rank() + world.size() - 1) % world.size();
+    std::vector<int> sent{1, 2, 3};
+    std::vector<int> got(3);
+    std::vector<Work> works;
+    for (std::size_t i = 0; i < 3; ++i)
+      works.push_back(world.isend(std::span(sent).subspan(i, 1), next, {.tag = 5}));
+    std::vector<int> other{9};
+    works.push_back(world.isend(other, next, {.tag = 6}));
+    std::vector<int> tagged(1);
+    EXPECT_EQ(world.recv(tagged, before, {.tag = 6}), before);
+    EXPECT_EQ(tagged[0], 9);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(world.recv(std::span(got).subspan(i, 1), i == 1 ? any_source : before, {.tag = 5}),
+                before);
+    }
+    EXPECT_EQ(got, sent);
+    wait_all(works);
+  });
+}
+
+// ---- Tickets: the interface itself
+
+TEST_P(BackendContract, ATicketTellsItsEndAsOftenAsItIsAsked) {
+  run([](ProcessGroup& world) {
+    Backend& backend = world.impl();
+    EXPECT_EQ(backend.rank(), world.rank());
+    EXPECT_EQ(backend.size(), world.size());
+    EXPECT_FALSE(backend.name().empty());
+    for (int r = 0; r < world.size(); ++r) EXPECT_FALSE(backend.location(r).empty());
+    for (const bool asynchronous : {false, true}) {
+      std::vector<int> values(100, 1);
+      Collective call;
+      call.kind = Kind::all_reduce;
+      call.timeout = kForever;
+      call.input = call.output = view_of(values);
+      ASSERT_EQ(backend.unsupported(call), "");
+      const std::uint64_t ticket = backend.submit(call, asynchronous);
+      Status outcome;
+      const auto until = std::chrono::steady_clock::now() + kForever;
+      while (!backend.wait(ticket, std::chrono::milliseconds(1), outcome))
+        ASSERT_LT(std::chrono::steady_clock::now(), until);
+      EXPECT_TRUE(outcome.ok()) << outcome.message();
+      EXPECT_TRUE(backend.wait(ticket, std::nullopt, outcome));
+      const std::optional<Status> polled = backend.poll(ticket);
+      ASSERT_TRUE(polled.has_value());
+      EXPECT_TRUE(polled->ok());
+      EXPECT_EQ(backend.source(ticket), -1);
+      EXPECT_EQ(backend.release(ticket), -1);
+      EXPECT_EQ(values, std::vector<int>(100, world.size()));
+    }
+  });
+}
+
+struct Called {
+  std::binary_semaphore now{0};
+  std::atomic<int> times{0};
+
+  [[nodiscard]] Callback callback() {
+    return {[](void* context, const Status& status) noexcept {
+              auto* const called = static_cast<Called*>(context);
+              EXPECT_TRUE(status.ok());
+              ++called->times;
+              called->now.release();
+            },
+            this};
+  }
+};
+
+TEST_P(BackendContract, CallsBackOnceThoughNobodyWaits) {
+  run([](ProcessGroup& world) {
+    Called before;
+    Called after;
+    std::vector<int> values(10, 1);
+    Work work = world.all_reduce(values);
+    work.on_done(before.callback());
+    ASSERT_TRUE(before.now.try_acquire_for(kForever));
+    EXPECT_EQ(values, std::vector<int>(10, world.size()));
+    work.on_done(after.callback());  // it is done already
+    ASSERT_TRUE(after.now.try_acquire_for(kForever));
+    work.wait();
+    world.barrier().wait();
+    EXPECT_EQ(before.times, 1);
+    EXPECT_EQ(after.times, 1);
+  });
+}
+
+// ---- The caller's mistakes
+
+TEST_P(BackendContract, MistakesAreToldAtTheCallAndHarmNothing) {
+  run([](ProcessGroup& world) {
+    std::vector<float> data(4, 1);
+    const int beyond = world.size();
+    EXPECT_THROW((void)world.broadcast(data, {.root = beyond}), InvalidArgument);
+    EXPECT_THROW((void)world.broadcast(data, {.root = -1}), InvalidArgument);
+    EXPECT_THROW((void)world.isend(data, beyond), InvalidArgument);
+    EXPECT_THROW((void)world.irecv(data, beyond), InvalidArgument);
+    EXPECT_THROW((void)world.isend(data, 0, {.tag = -1}), InvalidArgument);
+    EXPECT_THROW((void)world.all_reduce(data, {.timeout = std::chrono::seconds(0)}),
+                 InvalidArgument);
+    EXPECT_THROW((void)world.all_reduce(data, {.op = ReduceOp::band}), InvalidArgument);
+    EXPECT_THROW((void)world.all_reduce(TensorView(nullptr, DType::float32, 4)), InvalidArgument);
+    std::vector<float> odd(4 * static_cast<std::size_t>(world.size()) + 1);
+    EXPECT_THROW((void)world.all_gather(odd, data), InvalidArgument);
+    EXPECT_THROW((void)world.new_group({0, 0}), InvalidArgument);
+    EXPECT_THROW((void)world.new_group({beyond}), InvalidArgument);
+    EXPECT_THROW((void)world.new_group(std::span<const int>()), InvalidArgument);
+    const NewGroupOptions at_once{.timeout = std::chrono::seconds(0)};
+    EXPECT_THROW((void)world.new_group({0}, at_once), InvalidArgument);
+    EXPECT_THROW((void)world.split(0, 0, at_once), InvalidArgument);
+    EXPECT_THROW((void)world.new_subgroups(1, at_once), InvalidArgument);
+    EXPECT_THROW((void)world.new_subgroups(world.size() + 1), InvalidArgument);
+    EXPECT_THROW((void)world.global_rank(beyond), InvalidArgument);
+    EXPECT_EQ(data, std::vector<float>(4, 1));
+    expect_usable(world);
+  });
+}
+
+/// Where the tensors of a call are is the caller's to know; on which device, the call tells.
+TEST_P(BackendContract, TensorsOfADeviceThatItDoesNotTakeAreToldAtTheCall) {
+  if (!GetParam().foreign) return;
+  run([device = *GetParam().foreign](ProcessGroup& world) {
+    const auto ranks = static_cast<std::size_t>(world.size());
+    std::vector<float> memory(9 * ranks);
+    const auto view = [&](std::size_t first, std::size_t count) {
+      return TensorView(memory.data() + first, DType::float32, count, device);
+    };
+    const auto out = [&](std::size_t count) { return view(0, count); };
+    const auto in = [&](std::size_t count) { return view(4 * ranks, count); };
+    const auto refused = [&](const auto& call) {
+      try {
+        call();
+        ADD_FAILURE() << "no error";
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr(to_string(device)));
+        EXPECT_THAT(error.what(), testing::HasSubstr(std::string(world.backend())));
+        EXPECT_THAT(error.what(), testing::ContainsRegex("the (input|output) is in the memory of"));
+      }
+    };
+    const int me = world.rank();
+    refused([&] { (void)world.all_reduce(out(4)); });
+    refused([&] { (void)world.broadcast(out(4)); });
+    refused([&] { (void)world.reduce(out(4)); });
+    refused([&] { (void)world.all_gather(out(4 * ranks), in(4)); });
+    refused([&] { (void)world.gather(out(4 * ranks), in(4), {.root = me}); });
+    if (world.size() > 1) {  // not the root
+      refused([&] { (void)world.gather(TensorView(), in(4), {.root = (me + 1) % world.size()}); });
+    }
+    refused([&] { (void)world.scatter(out(4), in(4 * ranks), {.root = me}); });
+    refused([&] { (void)world.reduce_scatter(out(4), in(4 * ranks)); });
+    refused([&] { (void)world.all_to_all(out(2 * ranks), in(2 * ranks)); });
+    std::vector<TensorView> list;
+    for (std::size_t r = 0; r < ranks; ++r) list.push_back(view(r, 1));
+    refused([&] { (void)world.all_gather(list, in(1)); });
+    refused([&] { (void)world.all_reduce_coalesced(std::array{out(2), in(3)}); });
+    refused([&] { (void)world.isend(in(4), me); });
+    refused([&] { (void)world.irecv(out(4), me); });
+    expect_usable(world);
+  });
+}
+
+TEST_P(BackendContract, TensorsOfOneCallMustBeOnOneDevice) {
+  run([device = GetParam().foreign.value_or(Device{DeviceType::cuda, 1})](ProcessGroup& world) {
+    std::vector<float> input(4);
+    std::vector<float> memory(4 * static_cast<std::size_t>(world.size()));
+    const TensorView output(memory.data(), DType::float32, memory.size(), device);
+    try {
+      (void)world.all_gather(output, view_of(input));
+      ADD_FAILURE() << "no error";
+    } catch (const InvalidArgument& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("the output is in the memory of " +
+                                                   to_string(device) + ", not of cpu"));
+    }
+    expect_usable(world);
+  });
+}
+
+// ---- Ends
+
+TEST_P(BackendContract, AnAbortBreaksTheGroupOnAllRanksAndNoOther) {
+  run([](ProcessGroup& world) {
+    ProcessGroup group = world.new_subgroups(world.size());
+    std::vector<int> values(10);
+    const int last = world.size() - 1;
+    const auto expect_aborted = [](const Status& why) {
+      EXPECT_EQ(why.code(), Errc::aborted) << why.message();
+      EXPECT_THAT(std::string(why.message()), testing::HasSubstr("enough of it"));
+    };
+    if (world.rank() == last) {
+      group.abort("enough of it");
+    } else {
+      Work work = group.all_reduce(values);  // waits for the one who will not come
+      try {
+        work.wait();
+        ADD_FAILURE() << "no error";
+      } catch (const BackendError&) {
+      }
+      expect_aborted(work.error());
+    }
+    expect_aborted(group.health());
+    // At once: the first cause is kept.
+    Work later = group.barrier();
+    EXPECT_THROW(later.wait(), BackendError);
+    expect_aborted(later.error());
+    group.abort("too late");
+    expect_aborted(group.health());
+    expect_usable(world);
+  });
+}
+
+TEST_P(BackendContractOfSeveral, WhoDoesNotComeInTimeIsNamed) {
+  run([](ProcessGroup& world) {
+    world.barrier().wait();   // the others call at once: nobody else is late
+    if (world.rank() == 1) {  // stays away until the others have given up
+      ASSERT_TRUE(breaks_soon(world));
+      EXPECT_THROW(world.barrier().wait(), TimeoutError);
+      return;
+    }
+    std::vector<float> data(4);
+    try {
+      world.all_reduce(data, {.timeout = std::chrono::milliseconds(200)}).wait();
+      ADD_FAILURE() << "no error";
+    } catch (const TimeoutError& error) {
+      EXPECT_EQ(error.culprit(), 1) << error.what();
+      EXPECT_THAT(error.what(), testing::HasSubstr("all_reduce"));
+    }
+    EXPECT_EQ(world.health().code(), Errc::timeout);
+  });
+}
+
+TEST_P(BackendContractOfSeveral, CallsThatDifferAreAnErrorOnEveryRank) {
+  run([](ProcessGroup& world) {
+    std::vector<float> data(64, static_cast<float>(world.rank()));
+    const bool odd = world.rank() == world.size() - 1;
+    try {
+      world.all_reduce(std::span(data).first(odd ? 32 : 64)).wait();
+      world.barrier().wait();
+      ADD_FAILURE() << "rank " << world.rank() << " did not learn it";
+    } catch (const DisagreementError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("x 32"));
+      EXPECT_THAT(error.what(), testing::HasSubstr("x 64"));
+    }
+    if (keeps(Promise::outputs_untouched)) {
+      EXPECT_EQ(data, std::vector<float>(64, static_cast<float>(world.rank())));
+    }
+    EXPECT_EQ(world.health().code(), Errc::disagreement);
+  });
+}
+
+TEST_P(BackendContractOfSeveral, BlocksOfAnotherLengthThanIsExpectedAreAnErrorOnEveryRank) {
+  run([](ProcessGroup& world) {
+    // Rank 0 sends everybody an element more than that one expects.
+    const auto ranks = static_cast<std::size_t>(world.size());
+    std::vector<std::size_t> sends(ranks, world.rank() == 0 ? 3 : 2);
+    sends[0] = 2;
+    const std::vector<std::size_t> expects(ranks, 2);
+    std::vector<int> given(std::accumulate(sends.begin(), sends.end(), std::size_t{0}), 7);
+    std::vector<int> got(2 * ranks, -1);
+    try {
+      world.all_to_all(got, given, {.output_splits = expects, .input_splits = sends}).wait();
+      world.barrier().wait();
+      ADD_FAILURE() << "rank " << world.rank() << " did not learn it";
+    } catch (const DisagreementError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(" sends 3 elements to "));
+      EXPECT_THAT(error.what(), testing::HasSubstr("which expects 2"));
+    }
+    EXPECT_EQ(world.health().code(), Errc::disagreement);
+  });
+}
+
+TEST_P(BackendContractOfSeveral, ListsThatDifferMakeNoGroup) {
+  run([](ProcessGroup& world) {
+    const int odd_one = world.rank() == 0 ? 0 : 1;
+    EXPECT_THROW((void)world.new_group({odd_one}), DisagreementError);
+    EXPECT_EQ(world.health().code(), Errc::disagreement);
+  });
+}
+
+TEST_P(BackendContractOfSeveral, WhoHasDestroyedItsEndIsNamed) {
+  run([](ProcessGroup& world) {
+    std::optional<ProcessGroup> group = world.new_subgroups(world.size());
+    std::vector<int> values(10, world.rank() == 1 ? 7 : 0);
+    group->broadcast(values, {.root = 1}).wait();
+    EXPECT_EQ(values, std::vector<int>(10, 7)) << "what it had given arrives";
+    if (world.rank() == 1) group.reset();
+    // The rank that misses it first breaks the group for all: by then they must have got what it
+    // had given.
+    world.barrier().wait();
+    if (group) {
+      try {
+        group->all_reduce(values).wait();
+        ADD_FAILURE() << "no error";
+      } catch (const NetworkError& error) {
+        EXPECT_EQ(error.code(), Errc::peer_left) << error.what();
+        EXPECT_EQ(error.culprit(), 1) << error.what();
+      }
+    }
+    expect_usable(world);
+  });
+}
+
+}  // namespace tutti::test

@@ -1,0 +1,191 @@
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <latch>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mock_nccl_calls.hpp"
+#include "mock_staged_ranks.hpp"
+
+// A rank is killed that no operation of our own engine waits for: the others name it. On NCCL each
+// rank is a process with a mock of its own, whose operations never end, and which tells nothing.
+namespace tutti::test {
+namespace {
+
+constexpr int kVictim = 2;
+
+/// Tells the fault of the error that a survivor got; empty: it names the victim.
+std::string wrong_with(const Status& told) {
+  if (told.ok()) return "no error";
+  const std::string text(told.message());
+  if (told.code() != Errc::peer_lost || told.culprit() != kVictim ||
+      text.find("lost rank 2 ") == std::string::npos)
+    return "another error: " + text;
+  return {};
+}
+
+std::string wrong_with(Work& work) {
+  (void)work.wait_for(std::chrono::nanoseconds::max());
+  return wrong_with(work.error());
+}
+
+/// How the ranks of a test make their world.
+struct Way {
+  std::string backend = std::string(kMockNcclBackend);
+  Config::TransportChoice transport = Config::TransportChoice::automatic;
+  bool direct = false;  ///< tensors go from GPU to GPU
+};
+using Body = std::function<std::string(ProcessGroup& world, std::vector<float>& values)>;
+
+/// One rank; its exit code is that of the process.
+int run_rank(int rank, const std::string& file, const Way& way, const Body& body) {
+  make_mock_nccl_known();
+  MockNcclWorld mock(kRanks);
+  mock_nccl_choice() = {&mock, true, false, nullptr};
+  make_mock_staged_known();
+  MockGpuWorld gpus(kRanks);
+  mock_staged_choice() = {&gpus, true, false, way.direct ? small_parts() : staged::DirectOptions()};
+  Config config;
+  config.timeout = kForever;
+  config.backend = way.backend;
+  config.transport = way.transport;
+  config.cuda_ipc = way.direct;
+  std::vector<float> values(4, 1);
+  try {
+    ProcessGroup world = init_process_group(
+        {.init_method = "file://" + file, .rank = rank, .size = kRanks, .config = config});
+    const std::string wrong = body(world, values);
+    if (wrong.empty()) return 0;
+    std::fprintf(stderr, "rank %d: %s\n", rank, wrong.c_str());
+  } catch (const Error& error) {
+    std::fprintf(stderr, "rank %d: %s\n", rank, error.what());
+  }
+  return 1;
+}
+
+void expect_victim_named(const Way& way, const Body& body) {
+  std::array<char, 64> folder{"/tmp/tutti-killed-XXXXXX"};
+  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
+  const std::string file = std::string(folder.data()) + "/meet";
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ranks.push_back(::fork());
+    ASSERT_GE(ranks.back(), 0);
+    if (ranks.back() == 0) ::_exit(run_rank(rank, file, way, body));
+  }
+  for (int rank = 0; rank < kRanks; ++rank) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(ranks[static_cast<std::size_t>(rank)], &status, 0),
+              ranks[static_cast<std::size_t>(rank)]);
+    if (rank == kVictim)
+      EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    else
+      EXPECT_EQ(status, 0) << "rank " << rank;
+  }
+  std::filesystem::remove_all(folder.data());
+}
+
+/// Rank 2 dies when all ranks have come here.
+void kill_victim(ProcessGroup& world) {
+  const std::string passed = "passed ";
+  world.store()->set(passed + std::to_string(world.rank()), "1");
+  if (world.rank() != kVictim) return;
+  for (int rank = 0; rank < kRanks; ++rank) (void)world.store()->get(passed + std::to_string(rank));
+  ::raise(SIGKILL);
+}
+
+std::string die_before_the_call(ProcessGroup& world, std::vector<float>& values) {
+  kill_victim(world);
+  Work work = world.all_reduce(on_gpu(values));
+  return wrong_with(work);
+}
+
+std::string die_while_nccl_works(ProcessGroup& world, std::vector<float>& values) {
+  Work work = world.all_reduce(on_gpu(values));
+  world.barrier().wait();  // behind the comparison of the calls: only NCCL is waited for
+  kill_victim(world);
+  return wrong_with(work);
+}
+
+constexpr auto kTcp = Config::TransportChoice::tcp;
+
+TEST(KilledRank, IsNamedOnNcclIfItHasNotCalled) { expect_victim_named({}, die_before_the_call); }
+
+TEST(KilledRank, IsNamedOnNcclWhileNcclWorks) { expect_victim_named({}, die_while_nccl_works); }
+
+TEST(KilledRank, IsNamedOnNcclOfAnotherHost) {
+  expect_victim_named({.transport = kTcp}, die_while_nccl_works);
+}
+
+/// No rank has given its input to the CPUs.
+TEST(KilledRank, IsNamedWhileAStreamIsWaitedFor) {
+  const Way way{.backend = std::string(kMockStagedBackend)};
+  expect_victim_named(way, [](ProcessGroup& world, std::vector<float>& values) {
+    CallersStream stream(*mock_staged_choice().world, world.rank());
+    stream.hold(true);
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    kill_victim(world);
+    const std::string wrong = wrong_with(work);
+    stream.hold(false);
+    return wrong;
+  });
+}
+
+/// Its memory stays where the others have mapped it.
+TEST(KilledRank, IsNamedBetweenCallsFromGpuToGpu) {
+  const Way way{.backend = std::string(kMockStagedBackend), .direct = true};
+  expect_victim_named(way, [](ProcessGroup& world, std::vector<float>& values) {
+    finish(world.all_reduce(on_gpu(values)));
+    return die_before_the_call(world, values);
+  });
+}
+
+TEST(KilledRank, IsNamedInTheMiddleOfACallFromGpuToGpu) {
+  const Way way{.backend = std::string(kMockStagedBackend), .direct = true};
+  expect_victim_named(way, [](ProcessGroup& world, std::vector<float>& values) {
+    finish(world.all_reduce(on_gpu(values)));
+    std::vector<float> large(5000, 1);
+    std::optional<Hold> copies;  // so the others wait for it in the first part
+    if (world.rank() == kVictim) copies.emplace(*mock_staged_choice().world, kVictim);
+    Work work = world.all_reduce(on_gpu(large));
+    kill_victim(world);
+    return wrong_with(work);
+  });
+}
+
+/// The progress thread is held in a callback, so nobody but `health` can notice it.
+TEST(KilledRank, IsToldByHealthThoughNobodyWaitsForIt) {
+  expect_victim_named({.backend = "native"}, [](ProcessGroup& world, std::vector<float>&) {
+    world.barrier().wait();
+    static std::latch held(1);  // of this process; they outlive the callback
+    static std::latch over(1);
+    Work work = world.barrier();
+    work.on_done({[](void*, const Status&) noexcept {
+                    held.count_down();
+                    over.wait();
+                  },
+                  nullptr});
+    held.wait();
+    kill_victim(world);
+    const auto until = std::chrono::steady_clock::now() + kForever;
+    while (world.health().ok() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    const std::string wrong = wrong_with(world.health());
+    over.count_down();
+    return wrong;
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

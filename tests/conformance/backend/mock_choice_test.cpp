@@ -1,0 +1,491 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cuda/library.hpp"
+#include "mock_nccl_calls.hpp"
+#include "mock_staged_ranks.hpp"
+
+// The default map: where collectives on GPUs go is agreed by the ranks of each group at the first
+// of them. Over mocks of CUDA's driver and of NCCL.
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+/// Our own engine whose groups may choose NCCL; ranks are threads.
+constexpr std::string_view kChoosing = "choosing_mock";
+
+MockNcclWorld*& chosen_world() {
+  static MockNcclWorld* world = nullptr;
+  return world;
+}
+
+staged::DirectOptions& chosen_direct() {
+  static staged::DirectOptions direct;
+  return direct;
+}
+
+Result<Backend*> make_choosing(const WorldOptions& options) {
+  MockNcclWorld& mock = *chosen_world();
+  const int rank = options.identity.rank;
+  const auto place = static_cast<std::size_t>(rank);
+  MockCuda& cuda = *mock.cuda[place];
+  Result<Backend*> cpus = native::factory().make_world(options);
+  if (!cpus) return cpus;
+  staged::BesideOptions beside;
+  beside.name = "nccl";
+  beside.make = [&mock, &cuda, place, config = options.config](Backend* mesh,
+                                                               const std::string& group) {
+    WorldOptions its;
+    its.name = group;
+    its.config = config;
+    return nccl::NcclBackend::make_beside(*mock.nccl[place], cuda, mesh, its);
+  };
+  return staged::StagedBackend::make(
+      new Witness(*cpus, mock.machine, rank, options.name), options.name,
+      [&cuda]() -> Result<cuda::CudaApi*> { return &cuda; }, chosen_direct(), std::move(beside));
+}
+
+void make_choosing_known() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    BackendFactory factory;
+    factory.name = kChoosing;
+    factory.make_world = make_choosing;
+    register_backend(std::move(factory));
+  });
+}
+
+/// `gpus`: that of each rank; all say cuda:0.
+void run_choosing(MockNcclWorld& mock, const std::vector<int>& gpus, Config config,
+                  const std::function<void(ProcessGroup& world)>& body) {
+  make_choosing_known();
+  chosen_world() = &mock;
+  for (std::size_t rank = 0; rank < gpus.size(); ++rank) mock.cuda[rank]->first_gpu = gpus[rank];
+  config.backend = kChoosing;
+  group::run_thread_ranks(static_cast<int>(gpus.size()), body, [&](int) { return config; });
+}
+
+Config patient() {
+  Config config;
+  config.timeout = kForever;
+  return config;
+}
+
+void run_checked(MockNcclWorld& mock, const std::vector<int>& gpus,
+                 const std::function<void(ProcessGroup& world)>& body) {
+  run_choosing(mock, gpus, patient(), body);
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+int calls_of(MockNcclWorld& mock, int rank, const std::string& function) {
+  const std::lock_guard lock(mock.machine.mutex);
+  const auto& calls = mock.machine.calls(rank);
+  const auto at = calls.find(function);
+  return at == calls.end() ? 0 : at->second;
+}
+
+/// The lines that are logged while it lives.
+class Log {
+ public:
+  Log() {
+    set_log_sink(
+        [this](LogLevel, std::string_view text) {
+          const std::lock_guard lock(mutex_);
+          lines_.emplace_back(text);
+        },
+        LogLevel::info);
+  }
+  ~Log() { set_log_sink({}); }
+  Log(const Log&) = delete;
+  Log& operator=(const Log&) = delete;
+  /// Those about the choice.
+  std::vector<std::string> lines() {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> found;
+    std::ranges::copy_if(lines_, std::back_inserter(found), [](const std::string& line) {
+      return line.find("collectives on GPUs go to") != std::string::npos;
+    });
+    return found;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+/// Some of all: collectives that NCCL has, one that it has not, messages, the CPU between them.
+void program(ProcessGroup& world) {
+  const int size = world.size();
+  std::vector<float> values(64, 1);
+  std::vector<int> host(5, 1);
+  std::vector<std::int16_t> narrow(9, 1);
+  Work first = world.all_reduce(on_gpu(values));
+  Work second = world.all_reduce(host);  // behind it
+  std::vector<float> others(64, 2);
+  Work third = world.all_reduce(on_gpu(others));
+  Work fourth = world.all_reduce(on_gpu(narrow));
+  finish(std::move(fourth));
+  second.wait();
+  finish(std::move(third));
+  finish(std::move(first));
+  EXPECT_EQ(values, std::vector<float>(64, static_cast<float>(size)));
+  EXPECT_EQ(others, std::vector<float>(64, static_cast<float>(2 * size)));
+  EXPECT_EQ(host, std::vector<int>(5, size));
+  EXPECT_EQ(narrow, std::vector<std::int16_t>(9, static_cast<std::int16_t>(size)));
+  std::vector<int> own(3, world.rank());
+  std::vector<int> all(own.size() * static_cast<std::size_t>(size), -1);
+  finish(world.all_gather(on_gpu(all), on_gpu(own)));
+  EXPECT_EQ(all.front(), 0);
+  EXPECT_EQ(all.back(), size - 1);
+  std::vector<float> factors(64, 2);
+  std::vector<float> ones(64, 1);
+  finish(reduce_on(world, on_gpu(ones), 0, ReduceOp::premul_sum, on_gpu(factors)));
+  EXPECT_EQ(ones, std::vector<float>(64, static_cast<float>(2 * size)));
+  std::vector<int> got(3, -1);
+  Work sent = world.isend(on_gpu(own), (world.rank() + 1) % size);
+  finish(world.irecv(on_gpu(got), (world.rank() + size - 1) % size));
+  finish(std::move(sent));
+  EXPECT_EQ(got, std::vector<int>(3, (world.rank() + size - 1) % size));
+}
+
+TEST(MockChoice, NcclIsTakenWhereEachRankHasAGpuOfItsOwn) {
+  for (const int size : {1, 2, 3, 4}) {
+    SCOPED_TRACE(size);
+    std::vector<int> gpus;
+    for (int rank = 0; rank < size; ++rank) gpus.push_back(rank);
+    MockNcclWorld mock(size);
+    Log log;
+    run_checked(mock, gpus, [](ProcessGroup& world) {
+      EXPECT_EQ(world.backend(), "auto");
+      program(world);
+    });
+    for (int rank = 0; rank < size; ++rank) {
+      EXPECT_EQ(calls_of(mock, rank, "ncclAllReduce"), 2) << "int16 and PREMUL_SUM go by the CPUs";
+      EXPECT_EQ(calls_of(mock, rank, "ncclAllGather"), 1);
+      EXPECT_EQ(calls_of(mock, rank, "ncclsend"), 0) << "two ranks cannot agree for all";
+    }
+    const auto lines = log.lines();
+    ASSERT_EQ(lines.size(), 1U);
+    EXPECT_THAT(lines[0], HasSubstr("collectives on GPUs go to nccl"));
+  }
+}
+
+TEST(MockChoice, RanksThatShareAGpuGoByTheCpus) {
+  const std::vector<std::vector<int>> shared = {{0, 0}, {0, 1, 0}, {3, 1, 2, 2}};
+  for (const std::vector<int>& gpus : shared) {
+    MockNcclWorld mock(static_cast<int>(gpus.size()));
+    Log log;
+    run_checked(mock, gpus, program);
+    EXPECT_EQ(calls_of(mock, 0, "ncclAllReduce"), 0);
+    EXPECT_EQ(calls_of(mock, 0, "ncclCommInitRankConfig"), 0);
+    EXPECT_THAT(log.lines(), testing::Contains(HasSubstr("share a GPU")));
+  }
+}
+
+TEST(MockChoice, DirectCallsAreTakenWhereNcclIsNot) {
+  chosen_direct() = small_parts();
+  MockNcclWorld mock(3);
+  run_checked(mock, {0, 0, 0}, program);
+  EXPECT_GT(calls_of(mock, 0, "cuLaunchKernel"), 0);
+  EXPECT_EQ(calls_of(mock, 0, "ncclAllReduce"), 0);
+  MockNcclWorld other(3);
+  run_checked(other, {0, 1, 2}, program);
+  EXPECT_EQ(calls_of(other, 0, "ncclAllReduce"), 2);
+  chosen_direct() = {};
+}
+
+TEST(MockChoice, TensorsOfTheCpuAskNothing) {
+  MockNcclWorld mock(2);
+  run_checked(mock, {0, 1}, [](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    world.all_reduce(values).wait();
+    world.barrier().wait();
+    std::optional<ProcessGroup> part = world.split(0, 0);
+    part->all_reduce(values).wait();
+    EXPECT_EQ(values, std::vector<float>(4, 4));
+  });
+  EXPECT_TRUE(mock.machine.calls(0).empty());
+}
+
+TEST(MockChoice, EachGroupChoosesForItself) {
+  MockNcclWorld mock(4);
+  Log log;
+  run_checked(mock, {0, 0, 1, 1}, [](ProcessGroup& world) {
+    std::vector<int> values(4, 1);
+    finish(world.all_reduce(on_gpu(values)));
+    // 0 and 2 have GPUs of their own, and so have 1 and 3.
+    std::optional<ProcessGroup> part = world.split(world.rank() % 2, world.rank());
+    finish(part->all_reduce(on_gpu(values)));
+    finish(world.all_reduce(on_gpu(values)));
+    EXPECT_EQ(values, std::vector<int>(4, 32));
+  });
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(calls_of(mock, rank, "ncclAllReduce"), 1);
+  EXPECT_EQ(log.lines().size(), 3U);
+}
+
+TEST(MockChoice, ARankThatCannotTellItsGpuSendsAllByTheCpus) {
+  MockNcclWorld mock(3);
+  mock.machine.plant(1, "cuDeviceGetPCIBusId");
+  Log log;
+  run_checked(mock, {0, 1, 2}, program);
+  EXPECT_EQ(calls_of(mock, 0, "ncclAllReduce"), 0);
+  EXPECT_THAT(log.lines(), testing::Contains(HasSubstr("rank 1 cannot tell which GPU it uses")));
+}
+
+TEST(MockChoice, FollowsTheCallersStreamsAndWaitOrdersThem) {
+  MockNcclWorld mock(2);
+  run_checked(mock, {0, 1}, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    std::vector<float> source(40, static_cast<float>(world.rank() + 1));
+    std::vector<float> values(40, 0);
+    std::vector<float> result(40, 0);
+    for (int i = 0; i < 3; ++i) {  // before the choice, and after it
+      stream.hold(true);
+      stream.copy(values, source);
+      Work work = reduce_on(world, on_gpu(values), stream.handle);
+      stream.hold(false);
+      work.wait();
+      stream.copy(result, values);
+      finish(reduce_on(world, on_gpu(source), stream.handle));
+      EXPECT_EQ(result[0], source[0]);
+    }
+  });
+}
+
+TEST(MockChoice, ACallThatWaitsForItsStreamIsNotOvertaken) {
+  MockNcclWorld mock(2);
+  run_checked(mock, {0, 1}, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    const bool late = world.rank() == 0;
+    std::vector<float> first(4, 1);
+    std::vector<float> second(6, 1);
+    std::vector<float> third(8, 1);
+    std::vector<float> source(6, 2);
+    stream.hold(late);
+    stream.copy(second, source);
+    Work chooses = world.all_reduce(on_gpu(first));
+    Work waits = reduce_on(world, on_gpu(second), stream.handle);
+    finish(std::move(chooses));  // NCCL is chosen
+    Work comes = world.all_reduce(on_gpu(third));
+    EXPECT_FALSE(late && comes.done()) << "the one before it has not been given to NCCL";
+    stream.hold(false);
+    finish(std::move(comes));
+    finish(std::move(waits));
+    EXPECT_EQ(second, std::vector<float>(6, 4));
+    EXPECT_EQ(third, std::vector<float>(8, 2));
+  });
+}
+
+TEST(MockChoice, CallbacksAndWorksThatNobodyKeepsAreServed) {
+  MockNcclWorld mock(3);
+  std::atomic<int> called = 0;
+  run_checked(mock, {0, 1, 2}, [&](ProcessGroup& world) {
+    std::vector<std::vector<int>> values(6, std::vector<int>(8, 1));
+    std::vector<Work> works;
+    for (std::vector<int>& one : values) works.push_back(world.all_reduce(on_gpu(one)));
+    for (Work& work : works)
+      work.on_done({[](void* context, const Status& outcome) noexcept {
+                      *static_cast<std::atomic<int>*>(context) += outcome.ok() ? 1 : 100;
+                    },
+                    &called});
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (called < 18 && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_EQ(called, 18);
+    for (Work& work : works) EXPECT_TRUE(work.done());
+    for (std::vector<int>& one : values) EXPECT_EQ(one, std::vector<int>(8, 3));
+  });
+}
+
+TEST(MockChoice, ATensorOfTheCpuBesideThoseOfGpusIsADisagreement) {
+  MockNcclWorld mock(3);
+  std::barrier together(3);
+  run_checked(mock, {0, 1, 2}, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    together.arrive_and_wait();
+    const bool of_cpu = world.rank() == 1;
+    EXPECT_THROW(finish(of_cpu ? world.all_reduce(values) : world.all_reduce(on_gpu(values))),
+                 DisagreementError);
+    EXPECT_THAT(std::string(world.health().message()),
+                HasSubstr("all_reduce(SUM, float32 x 4, on GPUs)"));
+    EXPECT_EQ(values, std::vector<float>(4, 1)) << "outputs are untouched";
+  });
+}
+
+TEST(MockChoice, UnlikeCallsAreADisagreement) {
+  MockNcclWorld mock(3);
+  std::barrier together(3);
+  run_checked(mock, {0, 1, 2}, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    std::vector<float> fewer(3, 1);
+    together.arrive_and_wait();
+    EXPECT_THROW(finish(world.all_reduce(on_gpu(world.rank() == 2 ? fewer : values))),
+                 DisagreementError);
+  });
+}
+
+TEST(MockChoice, ARankThatDoesNotComeIsNamedInTime) {
+  MockNcclWorld mock(3);
+  run_checked(mock, {0, 1, 2}, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    world.barrier().wait();
+    if (world.rank() != 1) {
+      expect_named_in_time(world, on_gpu(values), 1);
+    } else {
+      const auto until = std::chrono::steady_clock::now() + 20s;
+      while (world.health().ok() && std::chrono::steady_clock::now() < until)
+        std::this_thread::yield();
+    }
+    EXPECT_FALSE(world.health().ok());
+  });
+}
+
+TEST(MockChoice, AnAbortEndsTheWaitForTheOthers) {
+  MockNcclWorld mock(3);
+  run_checked(mock, {0, 1, 2}, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    if (world.rank() == 1) return world.abort("enough");
+    Work work = world.all_reduce(on_gpu(values));
+    EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
+    EXPECT_EQ(work.error().code(), Errc::aborted);
+  });
+}
+
+TEST(MockChoice, AnAbortBreaksBothWhereNcclWasChosen) {
+  MockNcclWorld mock(2);
+  std::barrier together(2);
+  run_checked(mock, {0, 1}, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    finish(world.all_reduce(on_gpu(values)));
+    together.arrive_and_wait();
+    if (world.rank() == 0) world.abort("enough");
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (world.health().ok() && std::chrono::steady_clock::now() < until)
+      std::this_thread::yield();
+    EXPECT_THROW(world.all_reduce(values).wait(), BackendError);
+    Work work = world.all_reduce(on_gpu(values));
+    EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
+    EXPECT_EQ(work.error().code(), Errc::aborted);
+  });
+}
+
+TEST(MockChoiceFaults, AFailureOfAnyFunctionIsToldAndLeavesNothing) {
+  const auto some = [](ProcessGroup& world) {
+    std::vector<float> values(64, 1);
+    std::vector<float> others(64, 1);
+    Work first = world.all_reduce(on_gpu(values));
+    finish(world.all_reduce(on_gpu(others)));
+    finish(std::move(first));
+  };
+  std::vector<std::string> functions;
+  {
+    MockNcclWorld world(3);
+    run_checked(world, {0, 1, 2}, some);
+    for (const auto& [function, calls] : world.machine.calls(0)) functions.push_back(function);
+  }
+  EXPECT_THAT(functions, testing::IsSupersetOf({"ncclAllReduce", "cuDeviceGetPCIBusId"}));
+  for (const std::string& function : functions) {
+    for (const int occurrence : {0, 1, 2}) {
+      SCOPED_TRACE(function + " " + std::to_string(occurrence));
+      MockNcclWorld world(3);
+      world.machine.plant(0, function, occurrence);
+      std::string text;
+      try {
+        run_choosing(world, {0, 1, 2}, patient(), some);
+      } catch (const Error& error) {
+        text = error.what();
+      }
+      if (!text.empty()) {
+        EXPECT_THAT(text, HasSubstr("a planted fault"));
+      }
+      EXPECT_EQ(world.machine.misuses(), "");
+    }
+  }
+}
+
+/// The NCCL of each rank, by the order in which the ranks ask.
+struct Versions {
+  std::mutex mutex;
+  std::vector<int> of_ranks;
+  std::size_t asked = 0;
+};
+Versions& versions() {
+  static Versions all;
+  return all;
+}
+
+/// The name of the backend that each rank has, on a host with GPUs.
+std::vector<std::string> backends_of(const std::vector<std::string>& wanted,
+                                     const std::vector<int>& nccls) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    BackendFactory factory;
+    factory.name = "nccl";
+    factory.make_world = [](const WorldOptions&) -> Result<Backend*> {
+      return Status(Errc::unsupported, "not here");
+    };
+    factory.make_beside = [](Backend* cpus, const WorldOptions&) -> Result<Backend*> {
+      cpus->drop_reference();
+      return Status(Errc::unsupported, "not here");
+    };
+    factory.version = [] {
+      const std::lock_guard lock(versions().mutex);
+      return versions().of_ranks.at(versions().asked++);
+    };
+    register_backend(std::move(factory));
+  });
+  versions().of_ranks = nccls;
+  versions().asked = 0;
+  std::vector<std::string> names(wanted.size());
+  group::run_thread_ranks(
+      static_cast<int>(wanted.size()),
+      [&](ProcessGroup& world) {
+        names[static_cast<std::size_t>(world.rank())] = world.backend();
+        std::vector<int> values(3, 1);
+        world.all_reduce(values).wait();
+        EXPECT_EQ(values[0], world.size());
+      },
+      [&](int rank) {
+        Config config = patient();
+        config.backend = wanted[static_cast<std::size_t>(rank)];
+        return config;
+      });
+  return names;
+}
+
+TEST(MockChoiceInit, GroupsMayChooseWhereAllRanksHaveTheSameNccl) {
+  using Names = std::vector<std::string>;
+  const Names automatic(3, "auto");
+  const Names native(3, "native");
+  ::unsetenv("TUTTI_CUDA_LIBRARY");
+  if (!cuda::has_gpu()) {
+    EXPECT_EQ(backends_of(automatic, {}), native) << "without a GPU nobody looks for NCCL";
+  }
+  ::setenv("TUTTI_CUDA_LIBRARY", "/nowhere/libcuda.so", 1);
+  EXPECT_EQ(backends_of(automatic, {22105, 22105, 22105}), automatic);
+  EXPECT_EQ(backends_of(automatic, {22105, 0, 22105}), native);
+  EXPECT_EQ(backends_of(automatic, {0, 0, 0}), native);
+  EXPECT_EQ(backends_of(automatic, {22105, 22105, 23203}), native);
+  EXPECT_EQ(backends_of(native, {}), native) << "a name switches it off";
+  EXPECT_EQ(backends_of({"auto", "native", "auto"}, {22105, 22105}), native);
+  ::unsetenv("TUTTI_CUDA_LIBRARY");
+}
+
+}  // namespace
+}  // namespace tutti::test

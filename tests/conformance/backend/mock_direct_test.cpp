@@ -1,0 +1,435 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <barrier>
+#include <chrono>
+#include <cstddef>
+#include <cstring>
+#include <mutex>
+#include <optional>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/reduce.hpp"
+#include "mock_gpu_calls.hpp"
+#include "mock_staged_ranks.hpp"
+#include "support/rotation.hpp"
+
+// Tensors that go from GPU to GPU: bits, order, agreement and failures, over a mock of CUDA's
+// driver that tells races also between ranks.
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+Config patient() {
+  Config config;
+  config.timeout = kForever;
+  config.cuda_ipc = true;
+  return config;
+}
+
+void run_checked(MockGpuWorld& mock, int ranks,
+                 const std::function<void(ProcessGroup& world)>& body,
+                 const staged::DirectOptions& direct = small_parts()) {
+  run_mock_staged(mock, ranks, patient(), true, body, false, direct);
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+int calls_of(MockGpuWorld& mock, const std::string& function) {
+  const std::lock_guard lock(mock.machine.mutex);
+  const auto& calls = mock.machine.calls(0);
+  const auto at = calls.find(function);
+  return at == calls.end() ? 0 : at->second;
+}
+
+/// One operation with elements of any bits.
+struct Case {
+  Kind kind = Kind::all_reduce;
+  ReduceOp op = ReduceOp::sum;
+  DType dtype = DType::float32;
+  std::size_t count = 1;  ///< elements of a block
+  int step = 1;           ///< between elements
+  std::size_t shift = 0;  ///< of the output's memory, in elements
+};
+
+/// What a rank has of it afterwards, all bytes of its output's memory. Of GPUs, or of the CPU.
+std::vector<std::byte> result_of(ProcessGroup& world, const Case& one, bool gpu) {
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const Layout layout = traits_of(one.kind).layout;
+  const bool wide_in = layout == Layout::scatter || layout == Layout::exchange;
+  const bool wide_out = layout == Layout::gather || layout == Layout::exchange;
+  const std::size_t element = size_of(one.dtype);
+  const auto place = [&](std::size_t blocks) {
+    return std::vector<std::byte>(
+        (blocks * one.count * static_cast<std::size_t>(one.step) + one.shift + 1) * element);
+  };
+  std::vector<std::byte> in = place(wide_in ? ranks : 1);
+  std::vector<std::byte> out = place(wide_out ? ranks : 1);
+  std::mt19937_64 random(static_cast<std::uint64_t>(world.rank()) * 1000 + one.count);
+  for (std::byte& byte : in) byte = static_cast<std::byte>(random());
+  const auto view = [&](std::vector<std::byte>& memory, std::size_t blocks, std::size_t shift) {
+    const std::int64_t shape[] = {static_cast<std::int64_t>(blocks * one.count)};
+    const std::int64_t strides[] = {one.step};
+    return TensorView(memory.data() + shift * element, one.dtype, shape, strides,
+                      gpu ? kGpu : Device());
+  };
+  Collective call;
+  call.kind = one.kind;
+  call.op = one.op;
+  call.root = world.size() - 1;
+  call.input = view(in, wide_in ? ranks : 1, layout == Layout::same ? one.shift : 0);
+  call.output = layout == Layout::same ? call.input : view(out, wide_out ? ranks : 1, one.shift);
+  finish(world.submit(call, std::nullopt, false));
+  return layout == Layout::same ? in : out;
+}
+
+void compare(ProcessGroup& world, const Case& one) {
+  SCOPED_TRACE(std::string(to_string(one.kind)) + ' ' + std::string(to_string(one.op)) + ' ' +
+               std::string(to_string(one.dtype)) + " x " + std::to_string(one.count) + " step " +
+               std::to_string(one.step) + " shift " + std::to_string(one.shift));
+  const std::vector<std::byte> direct = result_of(world, one, true);
+  const std::vector<std::byte> cpu = result_of(world, one, false);
+  EXPECT_TRUE(direct == cpu);
+}
+
+class MockDirectBits : public testing::TestWithParam<int> {};
+
+TEST_P(MockDirectBits, AreThoseOfTheCpu) {
+  MockGpuWorld mock(GetParam());
+  run_checked(mock, GetParam(), [&](ProcessGroup& world) {
+    for (int o = 0; o < kReduceOpCount; ++o) {
+      for (int d = 0; d < kDTypeCount; ++d) {
+        const auto op = static_cast<ReduceOp>(o);
+        const auto dtype = static_cast<DType>(d);
+        if (op == ReduceOp::premul_sum || !kernels::is_supported(op, dtype)) continue;
+        compare(world, {Kind::all_reduce, op, dtype, 333});
+        compare(world, {Kind::reduce_scatter, op, dtype, 19});
+      }
+    }
+    for (const Kind kind :
+         {Kind::all_reduce, Kind::reduce, Kind::scan, Kind::exclusive_scan, Kind::reduce_scatter,
+          Kind::broadcast, Kind::all_gather, Kind::gather, Kind::scatter, Kind::all_to_all}) {
+      for (const std::size_t count : {0, 1, 7, 64, 1000}) {
+        compare(world, {kind, ReduceOp::avg, DType::bfloat16, count});
+        compare(world, {kind, ReduceOp::max, DType::float64, count, 3});
+        compare(world, {kind, ReduceOp::sum, DType::int16, count, 1, 3});
+        compare(world, {kind, ReduceOp::product, DType::complex128, count, 2, 1});
+        compare(world, {kind, ReduceOp::sum, DType::bool_, count});
+      }
+    }
+  });
+  EXPECT_GT(calls_of(mock, "cuLaunchKernel"), 0);
+  EXPECT_EQ(calls_of(mock, "cuMemHostRegister"), 0) << "nothing went by way of the host";
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, MockDirectBits, testing::ValuesIn(world_sizes()));
+
+TEST(MockDirect, IsOffUnlessTheVariableTurnsItOn) {
+  const auto config_of = [](const char* text) {
+    return Config::from_environment([text](const char* name) {
+      return std::string_view(name) == "TUTTI_CUDA_IPC" ? text : nullptr;
+    });
+  };
+  EXPECT_FALSE(config_of(nullptr).value().cuda_ipc);
+  EXPECT_TRUE(config_of("on").value().cuda_ipc);
+  EXPECT_FALSE(config_of("off").value().cuda_ipc);
+  EXPECT_THAT(std::string(config_of("1").status().message()),
+              testing::HasSubstr("TUTTI_CUDA_IPC='1' is not understood; allowed: on, off"));
+  MockGpuWorld mock(2);
+  run_checked(mock, 2,
+              [](ProcessGroup& world) {
+                compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 333});
+              },
+              {});
+  EXPECT_EQ(calls_of(mock, "cuMemCreate"), 0);
+}
+
+/// More ranks than a kernel has in registers.
+TEST(MockDirect, TakesElevenRanks) {
+  MockGpuWorld mock(11);
+  run_checked(mock, 11, [&](ProcessGroup& world) {
+    compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float16, 40});
+    compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 300});
+  });
+}
+
+TEST(MockDirect, FollowsTheCallersStreamAndWaitOrdersIt) {
+  MockGpuWorld mock(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    std::vector<float> source(400, static_cast<float>(world.rank() + 1));
+    std::vector<float> values(400, 0);
+    std::vector<float> result(400, 0);
+    stream.hold(true);
+    stream.copy(values, source);  // not done yet when the operation is called
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    EXPECT_FALSE(work.wait_for(5ms)) << "its input is not there";
+    stream.hold(false);
+    work.wait();
+    stream.copy(result, values);  // behind it in the stream
+    finish(reduce_on(world, on_gpu(source), stream.handle));
+    EXPECT_EQ(result, std::vector<float>(400, 3));
+  });
+}
+
+TEST(MockDirect, KeepsTheOrderOfCollectivesThoughStreamsDoNot) {
+  MockGpuWorld mock(3);
+  run_checked(mock, 3, [&](ProcessGroup& world) {
+    CallersStream slow(mock, world.rank());
+    CallersStream quick(mock, world.rank());
+    std::vector<float> first(900, 1);
+    std::vector<double> second(7, 1);
+    std::vector<int> third(5, 1);
+    slow.hold(world.rank() == 1);
+    Work one = reduce_on(world, on_gpu(first), slow.handle);
+    Work two = reduce_on(world, on_gpu(second), quick.handle);
+    Work three = world.all_reduce(third);  // of the CPU
+    std::vector<float> all(36, 0);
+    std::vector<float> own(12, static_cast<float>(world.rank()));
+    Work four = world.all_gather(on_gpu(all), on_gpu(own));
+    if (world.rank() == 1) {
+      EXPECT_FALSE(two.wait_for(5ms)) << "one before it waits";
+      EXPECT_FALSE(three.wait_for(1ms));
+    }
+    slow.hold(false);
+    finish(std::move(four));
+    three.wait();
+    finish(std::move(two));
+    finish(std::move(one));
+    EXPECT_EQ(first, std::vector<float>(900, 3));
+    EXPECT_EQ(second, std::vector<double>(7, 3));
+    EXPECT_EQ(third, std::vector<int>(5, 3));
+    EXPECT_EQ(all[0], 0);
+    EXPECT_EQ(all[35], 2);
+  });
+}
+
+/// Others may still read a slot when its rank is in later calls.
+TEST(MockDirect, SlotsAreNotFilledBeforeAllHaveRead) {
+  MockGpuWorld mock(3);
+  std::atomic<bool> held = false;
+  std::atomic<bool> seen = false;
+  const auto wait_for = [](const std::atomic<bool>& flag) {
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (!flag && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+    EXPECT_TRUE(flag);
+  };
+  run_checked(mock, 3, [&](ProcessGroup& world) {
+    std::vector<std::vector<float>> all(6, std::vector<float>(200, 1));
+    finish(reduce_on(world, on_gpu(all[0]), 0));  // the stream of each rank is there
+    std::optional<Hold> results;
+    if (world.rank() == 2) {
+      results.emplace(mock, 2);
+      held = true;
+    } else {
+      wait_for(held);
+    }
+    std::vector<Work> works;
+    for (std::size_t i = 1; i < all.size(); ++i)
+      works.push_back(reduce_on(world, on_gpu(all[i]), 0));
+    if (world.rank() == 0) {
+      EXPECT_FALSE(works.back().wait_for(5ms)) << "rank 2 has not filled its slot";
+      seen = true;
+    }
+    if (world.rank() == 2) wait_for(seen);
+    results.reset();
+    for (Work& work : works) finish(std::move(work));
+    for (const auto& values : all) EXPECT_EQ(values, std::vector<float>(200, 3));
+  });
+}
+
+TEST(MockDirect, WhatIsNotForItGoesByWayOfTheHostInTheSameGroup) {
+  MockGpuWorld mock(3);
+  run_checked(mock, 3, [&](ProcessGroup& world) {
+    const int next = (world.rank() + 1) % 3;
+    const int before = (world.rank() + 2) % 3;
+    std::vector<float> values(100, 1);
+    std::vector<float> factors(100, 2);
+    std::vector<float> got(100, 0);
+    finish(reduce_on(world, on_gpu(values), 0, ReduceOp::premul_sum, on_gpu(factors)));
+    finish(reduce_on(world, on_gpu(values), 0));
+    Work sent = world.isend(on_gpu(values), next);
+    finish(world.irecv(on_gpu(got), before));
+    finish(std::move(sent));
+    EXPECT_EQ(got, std::vector<float>(100, 18));
+    ProcessGroup pairs = world.new_subgroups(1);
+    finish(pairs.all_reduce(on_gpu(got)));
+    finish(reduce_on(world, on_gpu(got), 0, ReduceOp::max));
+    EXPECT_EQ(got, std::vector<float>(100, 18));
+  });
+  EXPECT_GT(calls_of(mock, "cuLaunchKernel"), 0);
+  EXPECT_GT(calls_of(mock, "cuMemHostRegister"), 0);
+}
+
+TEST(MockDirect, ATensorOfTheCpuBesideThoseOfGpusIsADisagreement) {
+  for (const bool known : {false, true}) {
+    MockGpuWorld mock(3);
+    std::barrier together(3);  // or the error of a quicker rank would end the call before
+    run_checked(mock, 3, [&](ProcessGroup& world) {
+      std::vector<float> values(4, 1);
+      if (known) finish(reduce_on(world, on_gpu(values), 0));
+      together.arrive_and_wait();
+      const bool of_cpu = world.rank() == 1;
+      EXPECT_THROW(finish(of_cpu ? world.all_reduce(values) : world.all_reduce(on_gpu(values))),
+                   DisagreementError);
+      EXPECT_THAT(std::string(world.health().message()),
+                  testing::HasSubstr("all_reduce(SUM, float32 x 4, on GPUs)"));
+      EXPECT_EQ(values[0], known ? 3 : 1) << "outputs are untouched";
+    });
+  }
+}
+
+TEST(MockDirect, AnotherGpuOfARankIsAnError) {
+  MockGpuWorld mock(2, 2);
+  std::barrier together(2);
+  run_checked(mock, 2, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    finish(reduce_on(world, on_gpu(values), 0));
+    together.arrive_and_wait();
+    const Device other{DeviceType::cuda, static_cast<std::int16_t>(world.rank())};
+    EXPECT_THROW(finish(world.all_reduce(TensorView(values.data(), DType::float32, 4, other))),
+                 Error);
+    EXPECT_THAT(std::string(world.health().message()),
+                testing::HasSubstr("a group works on one GPU of each rank"));
+  });
+}
+
+TEST(MockDirect, ReductionsWithoutKernelsGoByWayOfTheHost) {
+  MockGpuWorld mock(3);
+  staged::DirectOptions direct = small_parts();
+  direct.image = {};
+  std::vector<std::string> lines;
+  std::mutex mutex;
+  set_log_sink([&](LogLevel, std::string_view text) {
+    const std::lock_guard lock(mutex);
+    lines.emplace_back(text);
+  });
+  run_checked(
+      mock, 3,
+      [&](ProcessGroup& world) {
+        compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 333});
+        compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 333});
+        compare(world, {Kind::all_gather, ReduceOp::sum, DType::float32, 333});
+      },
+      direct);
+  set_log_sink({});
+  EXPECT_GT(calls_of(mock, "cuMemHostRegister"), 0);
+  EXPECT_EQ(calls_of(mock, "cuLaunchKernel"), 0);
+  EXPECT_THAT(lines, testing::Contains(testing::HasSubstr("was built without nvcc")));
+}
+
+/// Some of every kind.
+void program(ProcessGroup& world) {
+  compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 700});
+  compare(world, {Kind::all_reduce, ReduceOp::sum, DType::float32, 30, 2});
+  compare(world, {Kind::all_to_all, ReduceOp::sum, DType::int8, 100});
+}
+
+TEST(MockDirectFaults, WhereMemoryCannotBeSharedAllGoByWayOfTheHost) {
+  for (const char* const function :
+       {"cuMemCreate", "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle",
+        "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess"}) {
+    for (const int occurrence : {0, 1, 2}) {
+      SCOPED_TRACE(std::string(function) + ' ' + std::to_string(occurrence));
+      MockGpuWorld mock(3);
+      mock.machine.plant(1, function, occurrence);
+      std::vector<std::string> lines;
+      std::mutex mutex;
+      set_log_sink([&](LogLevel, std::string_view text) {
+        const std::lock_guard lock(mutex);
+        lines.emplace_back(text);
+      });
+      run_checked(mock, 3, program);
+      set_log_sink({});
+      if (!mock.machine.was_hit()) continue;
+      EXPECT_GT(calls_of(mock, "cuMemHostRegister"), 0);
+      EXPECT_EQ(calls_of(mock, "cuLaunchKernel"), 0);
+      EXPECT_THAT(lines, testing::Contains(testing::AllOf(
+                             testing::HasSubstr("rank 1"),
+                             testing::HasSubstr(std::string(function) + " failed: a planted"))));
+    }
+  }
+}
+
+TEST(MockDirectFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
+  std::vector<std::string> functions;
+  {
+    MockGpuWorld world(3);
+    run_checked(world, 3, program);
+    for (const auto& [function, calls] : world.machine.calls(0)) functions.push_back(function);
+  }
+  EXPECT_THAT(functions, testing::IsSupersetOf({"cuLaunchKernel", "cuModuleGetFunction"}));
+  for (const std::string& function : functions) {
+    for (const int occurrence : {0, 1, 2, 5, 9}) {
+      SCOPED_TRACE(function + " " + std::to_string(occurrence));
+      MockGpuWorld world(3);
+      world.machine.plant(0, function, occurrence);
+      std::string text;
+      // The tensors outlive the world only while all goes well: so a failure must leave no copy.
+      try {
+        run_mock_staged(world, 3, patient(), true, program, false, small_parts());
+      } catch (const Error& error) {
+        text = error.what();
+      }
+      if (!text.empty()) {
+        EXPECT_THAT(text, testing::HasSubstr(function + " failed: a planted fault of CUDA"));
+      }
+      EXPECT_EQ(world.machine.misuses(), "");
+      EXPECT_EQ(world.machine.leaks(), "");
+    }
+  }
+}
+
+TEST(MockDirectFaults, ARankThatIsLateIsNamedAndBlocksNoStream) {
+  for (const bool known : {false, true}) {
+    MockGpuWorld mock(3);
+    std::vector<std::vector<float>> values(3, std::vector<float>(4, 1));
+    run_checked(mock, 3, [&](ProcessGroup& world) {
+      std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
+      if (known) finish(reduce_on(world, on_gpu(own), 0));
+      const float before = own[0];
+      world.barrier().wait();
+      if (world.rank() != 1) {
+        expect_named_in_time(world, on_gpu(own), 1);
+        EXPECT_EQ(own[0], before) << "outputs are untouched";
+      } else {
+        const auto until = std::chrono::steady_clock::now() + 20s;
+        while (world.health().ok() && std::chrono::steady_clock::now() < until)
+          std::this_thread::yield();
+      }
+      EXPECT_FALSE(world.health().ok());
+    });
+  }
+}
+
+TEST(MockDirectFaults, AnAbortInTheMiddleEndsItOnAllRanks) {
+  MockGpuWorld mock(3);
+  std::vector<std::vector<float>> values(3, std::vector<float>(4000, 1));
+  std::barrier together(3);
+  run_checked(mock, 3, [&](ProcessGroup& world) {
+    std::vector<float>& own = values[static_cast<std::size_t>(world.rank())];
+    finish(reduce_on(world, on_gpu(own), 0));
+    std::optional<Hold> results;
+    if (world.rank() == 2) results.emplace(mock, 2);
+    Work work = reduce_on(world, on_gpu(own), 0);
+    Work behind = reduce_on(world, on_gpu(own), 0);
+    together.arrive_and_wait();
+    if (world.rank() == 2) {
+      EXPECT_FALSE(work.wait_for(5ms));
+      world.abort("enough of it");
+      results.reset();
+    }
+    for (Work* const one : {&work, &behind}) {
+      EXPECT_THROW(finish(std::move(*one)), BackendError);
+    }
+    EXPECT_THAT(std::string(world.health().message()), testing::HasSubstr("enough of it"));
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

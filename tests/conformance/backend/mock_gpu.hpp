@@ -1,0 +1,203 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/cuda_api.hpp"
+
+namespace tutti::test {
+
+/// GPUs in host memory, one for each rank of this process, with streams whose work is done when
+/// somebody asks for it. Every access to memory has a time of its stream, and every event carries
+/// the times of what was before it: an access that is not ordered behind an earlier one of the same
+/// memory is a race, whether or not it did harm.
+///
+/// Threads: any; one mutex for all.
+class MockMachine {
+ public:
+  explicit MockMachine(int ranks);
+
+  using Clock = std::map<std::uint64_t, std::uint64_t>;  ///< by stream: what is known of its time
+  struct Mark {                                          ///< what an event has recorded
+    bool done = false;
+    Clock clock;
+  };
+  struct Access {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    bool writes = false;
+  };
+  /// The next action of a stream. `run` is called until it is true; its accesses are known by then.
+  struct Item {
+    std::function<bool()> run;
+    std::function<void()> ended;  ///< called behind its accesses
+    std::vector<Access> accesses;
+    std::shared_ptr<Mark> waits;
+    std::shared_ptr<Mark> records;
+    Clock host;  ///< of the host that has given it
+  };
+
+  std::mutex mutex;
+
+  // Under the mutex.
+  /// Counts a call of a function by a rank. True: it is the one that fails.
+  [[nodiscard]] bool enter(int rank, const std::string& function);
+  void plant(int rank, std::string function, int occurrence = 0);
+  [[nodiscard]] bool was_hit() const noexcept { return hit_; }
+  [[nodiscard]] const std::map<std::string, int>& calls(int rank) { return calls_[rank]; }
+  void misuse(const std::string& text);
+  [[nodiscard]] std::string misuses() const { return misuses_; }
+
+  void push(int rank, std::uintptr_t stream, Item item);
+  /// Does all work that can be done.
+  void pump();
+  /// A graph is captured on this stream; meanwhile no thread may call most functions, unless its
+  /// mode is relaxed. 0: on none.
+  std::uintptr_t captured = 0;
+  /// The driver is gone, as at the end of a process: nothing may be called.
+  bool deinitialized = false;
+  /// Work of this stream waits until it is let go.
+  void hold(int rank, std::uintptr_t stream, bool held);
+  void join_host(int rank, const Clock& clock);
+  /// The host reads or writes memory: a race is told as of streams.
+  /// Memory that was given back: who gets it next begins anew.
+  void forget(int rank, std::uintptr_t begin, std::uintptr_t end);
+  void touch(int rank, const void* data, std::size_t bytes, bool writes);
+
+  // Memory that ranks share: a memfd, which every rank maps for itself. Accesses of all ranks are
+  // compared there.
+  [[nodiscard]] cuda::Memory make_shared(std::size_t bytes);
+  void map_shared(cuda::Address address, std::size_t bytes, cuda::Memory memory);
+  void unmap_shared(cuda::Address address, std::size_t bytes);
+  /// Ranks have met on their CPUs: each knows then what the others knew before. `meeting`: which.
+  void arrive(int rank, const std::string& meeting);
+  void leave(int rank, const std::string& meeting);
+
+  [[nodiscard]] std::uintptr_t make_stream(int rank);
+  void drop_stream(int rank, std::uintptr_t stream);
+  /// The stream that a rank has made last.
+  [[nodiscard]] std::uintptr_t last_stream(int rank) const { return last_.at(rank); }
+  /// All that was made and not given back: streams, events, contexts, allocations, communicators.
+  std::map<std::string, int> alive;
+  [[nodiscard]] std::string leaks() const;
+
+ private:
+  struct Stream {
+    int rank = 0;
+    std::uint64_t key = 0;
+    bool held = false;
+    Clock clock;
+    std::deque<Item> items;
+  };
+  struct Seen {
+    Access access;
+    std::uint64_t stream = 0;
+    std::uint64_t time = 0;
+  };
+  struct Shared {
+    std::uintptr_t begin = 0;
+    std::uintptr_t end = 0;
+    std::uint64_t file = 0;
+  };
+  Stream& stream_of(int rank, std::uintptr_t stream);
+  /// The same memory has one place, wherever it is mapped.
+  [[nodiscard]] bool place_shared(Access& access) const;
+  void see(int rank, const Access& access, std::uint64_t stream, const Clock& clock);
+  bool step(Stream& stream);
+
+  std::vector<std::map<std::string, int>> calls_;
+  int fault_rank_ = -1;
+  std::string fault_;
+  int occurrence_ = 0;
+  bool hit_ = false;
+  std::string misuses_;
+  std::map<std::pair<int, std::uintptr_t>, Stream> streams_;
+  std::map<int, std::uintptr_t> last_;  ///< by rank
+  std::vector<Clock> hosts_;
+  std::vector<std::vector<Seen>> seen_;  ///< by rank; the last one: of what they share
+  std::vector<Shared> shared_;
+  std::map<std::string, Clock> meetings_;
+  std::uint64_t next_ = 1;
+};
+
+/// The driver as one rank has it. It sees as many devices as there are ranks.
+class MockCuda final : public cuda::CudaApi {
+ public:
+  MockCuda(MockMachine& machine, int rank, int devices)
+      : machine_(machine), rank_(rank), devices_(devices) {}
+  ~MockCuda() override;
+
+  static constexpr int kFailure = 719;
+  int first_gpu = 0;  ///< its device 0 is this GPU of the host
+  [[nodiscard]] std::string error_text(int code) const override;
+  [[nodiscard]] std::string about() const override { return "a mock driver"; }
+  [[nodiscard]] int init() noexcept override;
+  [[nodiscard]] int device_count(int& count) noexcept override;
+  // Only for people who ask what there is: no operation calls them.
+  [[nodiscard]] int device_name(int, std::string&) override { return kFailure; }
+  [[nodiscard]] int device_memory(int, std::size_t&) noexcept override { return kFailure; }
+  [[nodiscard]] int bus_id(int device, std::string& id) override;
+  [[nodiscard]] int can_access_peer(int, int, bool&) noexcept override { return kFailure; }
+  [[nodiscard]] int retain_context(int device, cuda::Context& made) noexcept override;
+  [[nodiscard]] int release_context(int device) noexcept override;
+  [[nodiscard]] int push_context(cuda::Context context) noexcept override;
+  [[nodiscard]] int pop_context() noexcept override;
+  [[nodiscard]] int exchange_capture_mode(int& mode) noexcept override;
+  [[nodiscard]] int create_stream(cuda::Stream& made) noexcept override;
+  [[nodiscard]] int destroy_stream(cuda::Stream stream) noexcept override;
+  [[nodiscard]] int wait_event(cuda::Stream stream, cuda::Event event) noexcept override;
+  [[nodiscard]] int is_capturing(cuda::Stream stream, bool& capturing) noexcept override;
+  [[nodiscard]] int create_event(cuda::Event& made) noexcept override;
+  [[nodiscard]] int destroy_event(cuda::Event event) noexcept override;
+  [[nodiscard]] int record_event(cuda::Event event, cuda::Stream stream) noexcept override;
+  [[nodiscard]] int query_event(cuda::Event event) noexcept override;
+  [[nodiscard]] int register_host(void* memory, std::size_t bytes) noexcept override;
+  [[nodiscard]] int unregister_host(void* memory) noexcept override;
+  [[nodiscard]] int allocate(cuda::Address& made, std::size_t bytes,
+                             cuda::Stream stream) noexcept override;
+  [[nodiscard]] int free(cuda::Address address, cuda::Stream stream) noexcept override;
+  [[nodiscard]] int copy(cuda::Address to, cuda::Address from, std::size_t bytes,
+                         cuda::Stream stream) noexcept override;
+  [[nodiscard]] int copy_rows(const cuda::Rows& rows, cuda::Stream stream) noexcept override;
+  [[nodiscard]] int create_memory(cuda::Memory& made, std::size_t bytes,
+                                  int device) noexcept override;
+  [[nodiscard]] int release_memory(cuda::Memory memory) noexcept override;
+  [[nodiscard]] int export_memory(int& descriptor, cuda::Memory memory) noexcept override;
+  [[nodiscard]] int import_memory(cuda::Memory& made, int descriptor) noexcept override;
+  [[nodiscard]] int reserve_address(cuda::Address& made, std::size_t bytes) noexcept override;
+  [[nodiscard]] int free_address(cuda::Address address, std::size_t bytes) noexcept override;
+  [[nodiscard]] int map_memory(cuda::Address address, std::size_t bytes,
+                               cuda::Memory memory) noexcept override;
+  [[nodiscard]] int unmap_memory(cuda::Address address, std::size_t bytes) noexcept override;
+  [[nodiscard]] int allow_access(cuda::Address address, std::size_t bytes,
+                                 int device) noexcept override;
+  [[nodiscard]] int load_module(cuda::Module& made, const void* image) noexcept override;
+  [[nodiscard]] int unload_module(cuda::Module module) noexcept override;
+  [[nodiscard]] int find_function(cuda::Function& found, cuda::Module module,
+                                  const char* name) noexcept override;
+  [[nodiscard]] int launch(cuda::Function function, unsigned blocks, unsigned threads,
+                           void** arguments, cuda::Stream stream) noexcept override;
+
+ private:
+  using Event = std::shared_ptr<MockMachine::Mark>;
+  /// Needs a context of this thread, but for a few.
+  [[nodiscard]] int enter(const char* function, bool needs_context = true);
+
+  MockMachine& machine_;
+  int rank_;
+  int devices_;
+  std::map<std::uintptr_t, Event> events_;  ///< what each has recorded last; null: nothing
+  std::map<cuda::Address, std::vector<std::byte>> memory_;
+  std::map<void*, std::size_t> registered_;         ///< memory of the host, and how much
+  std::map<cuda::Function, std::size_t> elements_;  ///< bytes of one, of each kernel
+  std::uintptr_t next_event_ = 1;
+};
+
+}  // namespace tutti::test

@@ -1,0 +1,132 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+#include "arrangement.hpp"
+#include "mock_gpu.hpp"
+
+// How tests over a mock of CUDA's driver call a group.
+namespace tutti::test {
+
+inline constexpr int kRanks = 3;
+inline constexpr Device kGpu{DeviceType::cuda, 0};
+
+inline Config impatient() {
+  Config config;
+  config.timeout = std::chrono::milliseconds(500);
+  return config;
+}
+
+template <class T>
+TensorView on_gpu(std::vector<T>& values) {
+  return TensorView(values.data(), *dtype_of<T>(), values.size(), kGpu);
+}
+
+/// For the host: what is on the GPU is over. Throws what went wrong.
+inline void finish(Work work) { work.synchronize(); }
+
+/// An all_reduce that one rank does not join ends in 2 s with an error that names it.
+inline void expect_named_in_time(ProcessGroup& world, const TensorView& tensor, int late) {
+  Collective call;
+  call.kind = Kind::all_reduce;
+  call.input = call.output = tensor;
+  Work work = world.submit(call, std::chrono::seconds(2), false);
+  try {
+    finish(std::move(work));
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.culprit(), late) << error.what();
+  }
+}
+
+inline Work reduce_on(ProcessGroup& world, const TensorView& view, std::uintptr_t stream,
+                      ReduceOp op = ReduceOp::sum, const TensorView& factor = {}) {
+  Details details;
+  details.stream = stream;
+  details.factor = factor;
+  Collective call;
+  call.kind = Kind::all_reduce;
+  call.op = op;
+  call.input = call.output = view;
+  call.details = &details;
+  return world.submit(call, std::nullopt, false);
+}
+
+/// A stream of the caller, and work for it.
+struct CallersStream {
+  template <class World>
+  CallersStream(World& world, int its_rank)
+      : machine(world.machine), rank(its_rank), handle([&] {
+          const std::lock_guard lock(machine.mutex);
+          return machine.make_stream(rank);
+        }()) {}
+  ~CallersStream() {
+    const std::lock_guard lock(machine.mutex);
+    machine.drop_stream(rank, handle);
+  }
+  void copy(std::vector<float>& to, std::vector<float>& from) {
+    const std::lock_guard lock(machine.mutex);
+    MockMachine::Item item;
+    const auto at = [](std::vector<float>& values, bool writes) {
+      const auto begin = reinterpret_cast<std::uintptr_t>(values.data());
+      return MockMachine::Access{begin, begin + values.size() * sizeof(float), writes};
+    };
+    item.accesses = {at(from, false), at(to, true)};
+    item.run = [&to, &from] {
+      std::copy(from.begin(), from.end(), to.begin());
+      return true;
+    };
+    machine.push(rank, handle, std::move(item));
+  }
+  void hold(bool held) {
+    const std::lock_guard lock(machine.mutex);
+    machine.hold(rank, handle, held);
+  }
+
+  MockMachine& machine;
+  int rank;
+  std::uintptr_t handle;
+};
+
+/// While it lives, the stream that a rank has made last does nothing.
+struct Hold {
+  template <class World>
+  Hold(World& world, int its_rank) : machine(world.machine), rank(its_rank) {
+    const std::lock_guard lock(machine.mutex);
+    stream = machine.last_stream(rank);
+    machine.hold(rank, stream, true);
+  }
+  ~Hold() {
+    const std::lock_guard lock(machine.mutex);
+    machine.hold(rank, stream, false);
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+  MockMachine& machine;
+  int rank;
+  std::uintptr_t stream = 0;
+};
+
+/// While it lives, a graph is captured on the stream.
+struct Capture {
+  template <class World>
+  Capture(World& world, std::uintptr_t stream) : machine(world.machine) {
+    set(stream);
+  }
+  ~Capture() { set(0); }
+  void set(std::uintptr_t stream) const {
+    const std::lock_guard lock(machine.mutex);
+    machine.captured = stream;
+  }
+  MockMachine& machine;
+};
+
+}  // namespace tutti::test

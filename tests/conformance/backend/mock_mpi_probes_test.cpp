@@ -1,0 +1,210 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arrangement.hpp"
+#include "mock_mpi_ranks.hpp"
+
+// Probes on MPI: which message a probe or recv gets where MPI alone would give another one, and
+// what becomes of messages that are not received.
+namespace tutti::test {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+Config patient() {
+  Config config;
+  config.timeout = kForever;
+  return config;
+}
+
+/// As ProcessGroup does it, without waiting.
+class Asked {
+ public:
+  Asked(ProcessGroup& group, int source, int tag) : backend_(&group.impl()) {
+    Collective call;
+    call.kind = Kind::probe;
+    call.root = source;
+    call.tag = tag;
+    call.timeout = kForever;
+    ticket_ = backend_->submit(call, false);
+  }
+  [[nodiscard]] bool done() { return backend_->poll(ticket_).has_value(); }
+  /// Bytes of the message; -1: there is none.
+  [[nodiscard]] int bytes() {
+    const auto found = backend_->probed(ticket_);
+    return found ? static_cast<int>(found->count) : -1;
+  }
+  [[nodiscard]] std::uint64_t receive(Values& into) {
+    Details details;
+    details.probed = ticket_;
+    Collective call;
+    call.kind = Kind::recv;
+    call.timeout = kForever;
+    call.output = view_of(into);
+    call.details = &details;
+    return backend_->submit(call, false);
+  }
+  void drop() { EXPECT_EQ(backend_->release(ticket_), -1); }
+
+ private:
+  Backend* backend_;
+  std::uint64_t ticket_ = 0;
+};
+
+TEST(MockMpiProbes, WaitForTheirTurnAmongRecvs) {
+  MockMpi mpi(1);
+  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+    Values first(1), third(1), other(1);
+    const Values sent{1, 2, 3, 4};
+    const auto send = [&](std::size_t i, int tag) {
+      world.isend(std::span(sent).subspan(i, 1), 0, {.tag = tag}).wait();
+    };
+    Work before = world.irecv(first, 0);
+    Asked probe(world, any_source, 0);
+    Work after = world.irecv(third, 0);
+    Work tagged = world.irecv(other, 0, {.tag = 1});
+    send(3, 1);
+    tagged.wait();
+    EXPECT_EQ(other, Values{4}) << "a recv with another tag does not wait for the probe";
+    send(0, 0);
+    before.wait();
+    EXPECT_EQ(first, Values{1});
+    EXPECT_FALSE(probe.done());
+    send(1, 0);
+    EXPECT_TRUE(probe.done());
+    EXPECT_EQ(probe.bytes(), 4);
+    EXPECT_FALSE(after.done());
+    send(2, 0);
+    after.wait();
+    EXPECT_EQ(third, Values{3});
+    Values second(1);
+    (void)world.impl().release(probe.receive(second));
+    EXPECT_EQ(second, Values{2});
+    EXPECT_EQ(probe.bytes(), -1);
+    probe.drop();
+  });
+  EXPECT_EQ(mpi.rank(0).misuse(), "");
+}
+
+TEST(MockMpiProbes, MessagesArePutBackInTheOrderOfTheirSending) {
+  MockMpi mpi(1);
+  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+    const Values sent{1, 2, 3, 4, 5};
+    for (std::size_t i = 0; i < 4; ++i) world.isend(std::span(sent).subspan(i, 1), 0).wait();
+    Asked one(world, 0, 0), two(world, any_source, 0), three(world, 0, 0);
+    Values got(1);
+    EXPECT_EQ(world.recv(got, 0), 0);
+    EXPECT_EQ(got, Values{4}) << "those before it belong to probes";
+    world.isend(std::span(sent).subspan(4, 1), 0).wait();
+    two.drop();
+    one.drop();
+    three.drop();
+    for (const int wanted : {1, 2, 3, 5}) {
+      world.recv(got, any_source);
+      EXPECT_EQ(got, Values{wanted});
+    }
+    EXPECT_FALSE(world.try_probe(any_source));
+  });
+}
+
+TEST(MockMpiProbes, OneThatWaitsAndIsGivenUpLetsTheRecvsBehindItGoOn) {
+  MockMpi mpi(1);
+  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+    const Values sent{7};
+    Values got(1);
+    Asked given_up(world, 0, 0);
+    Work receives = world.irecv(got, 0);
+    given_up.drop();
+    world.isend(sent, 0).wait();
+    receives.wait();
+    EXPECT_EQ(got, sent);
+  });
+}
+
+TEST(MockMpiProbes, AMessageOfAnotherLengthIsADisagreementOfTheRecvBehindOne) {
+  MockMpi mpi(1);
+  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+    const Values sent{7, 8};
+    Values got(1, 5);
+    world.isend(sent, 0).wait();
+    world.isend(sent, 0).wait();
+    Asked probe(world, 0, 0);
+    EXPECT_EQ(probe.bytes(), 8);
+    try {
+      (void)world.recv(got, 0);
+      ADD_FAILURE() << "no error";
+    } catch (const DisagreementError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("has sent 8 bytes"));
+    }
+    EXPECT_EQ(got, Values{5});
+    probe.drop();
+  });
+}
+
+TEST(MockMpiProbes, ATicketWithoutAMessageIsRefused) {
+  MockMpi mpi(1);
+  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+    Values got(1);
+    Asked probe(world, 0, 0);
+    const std::uint64_t ticket = probe.receive(got);
+    const std::optional<Status> outcome = world.impl().poll(ticket);
+    ASSERT_TRUE(outcome.has_value());
+    EXPECT_EQ(outcome->code(), Errc::internal);
+    (void)world.impl().release(ticket);
+    probe.drop();
+    EXPECT_TRUE(world.health().ok());
+  });
+}
+
+/// The error of a probe and of the recv of what it found, where MPI fails as planted.
+std::string error_of_a_probe(const std::function<void(MockRank&)>& plant) {
+  MockMpi mpi(1);
+  std::string told;
+  try {
+    run_mock_mpi(mpi, patient(), [&](ProcessGroup& world) {
+      const Values sent{7};
+      world.isend(sent, 0).wait();
+      plant(mpi.rank(0));
+      Values got(1);
+      if (std::optional<Message> found = world.try_probe(0)) found->recv(got);
+      EXPECT_EQ(got, sent);
+    });
+  } catch (const BackendError& error) {
+    told = error.what();
+    EXPECT_THAT(told, testing::HasSubstr("a planted fault"));
+  }
+  EXPECT_EQ(mpi.rank(0).misuse(), "");
+  return told;
+}
+
+TEST(MockMpiProbes, AFailureOfMpiIsTold) {
+  using Function = MockRank::Function;
+  EXPECT_THAT(error_of_a_probe([](MockRank& rank) { rank.fail_next(Function::improbe); }),
+              testing::HasSubstr("probe(from 0, tag 0) in group 'world' (looking for its message)"));
+  EXPECT_THAT(error_of_a_probe([](MockRank& rank) { rank.fail_next(Function::receive_found); }),
+              testing::HasSubstr("recv(from 0, tag 0, int32 x 1) in group 'world' (beginning it)"));
+}
+
+TEST(MockMpiProbes, AFailureOfAnyCallLeavesNoMisuse) {
+  // Which calls fail depends on the moment: a thread makes progress, too.
+  for (int call = 0; call < 6; ++call)
+    (void)error_of_a_probe([&](MockRank& rank) { rank.fail_at(call); });
+}
+
+TEST(MockMpiProbes, ATagBeyondTheLargestIsTold) {
+  MockMpi mpi(1);
+  run_mock_mpi(mpi, patient(), [](ProcessGroup& world) {
+    EXPECT_THROW((void)world.probe(0, {.tag = 40000}), BackendError);
+    EXPECT_THROW((void)world.try_probe(0, 40000), BackendError);
+    EXPECT_TRUE(world.health().ok());
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

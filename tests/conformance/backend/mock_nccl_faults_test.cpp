@@ -1,0 +1,251 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/kinds.hpp>
+
+#include "backend/nccl/mapping.hpp"
+#include "mock_nccl_calls.hpp"
+
+// Behaviour of the backend on NCCL when a function of NCCL or CUDA fails.
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Until another rank has broken the group.
+void until_broken(ProcessGroup& world) {
+  const auto until = std::chrono::steady_clock::now() + kForever;
+  while (world.health().ok() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(1ms);
+}
+
+/// Rank 1 tells rank 0 that it has seen the end of all before, and waits until rank 0 has broken
+/// the group. False: this is rank 0, which may.
+bool waits_for_a_break(ProcessGroup& world) {
+  static std::vector<float> sign(1, 0);
+  if (world.rank() == 0) {
+    std::vector<float> got(1, 0);
+    finish(world.irecv(on_gpu(got), 1));
+    return false;
+  }
+  Work sent = world.isend(on_gpu(sign), 0);
+  until_broken(world);
+  (void)sent.error();  // it may end after the break
+  return true;
+}
+
+/// Some of every kind, so that each function is called. The tensors outlive the world.
+struct Program {
+  std::vector<float> a = std::vector<float>(12, 1);
+  std::vector<float> wide = std::vector<float>(24, 1);
+  std::vector<float> all = std::vector<float>(36, 0);
+  std::vector<float> from = std::vector<float>(36, 2);
+  std::vector<float> got = std::vector<float>(12, 0);
+  float factor = 2;
+
+  void run(ProcessGroup& world) {
+    const int next = (world.rank() + 1) % world.size();
+    const int before = (world.rank() + world.size() - 1) % world.size();
+    finish(world.all_reduce(on_gpu(a)));
+    finish(reduce_on(world, on_gpu(a), 0, ReduceOp::premul_sum,
+                     TensorView(&factor, DType::float32, 1)));
+    const std::int64_t shape[] = {12};
+    const std::int64_t strides[] = {2};
+    finish(world.all_reduce(TensorView(wide.data(), DType::float32, shape, strides, kGpu)));
+    finish(world.broadcast(on_gpu(a)));
+    finish(world.reduce(on_gpu(a)));
+    finish(world.all_gather(on_gpu(all), on_gpu(a)));
+    finish(world.reduce_scatter(on_gpu(got), on_gpu(from)));
+    finish(world.all_to_all(on_gpu(all), on_gpu(from)));
+    finish(world.gather(on_gpu(all), on_gpu(a)));
+    finish(world.scatter(on_gpu(a), on_gpu(all)));
+    Work sent = world.isend(on_gpu(a), next);
+    finish(world.irecv(on_gpu(got), before));
+    finish(std::move(sent));
+    ProcessGroup group = world.new_subgroups(world.size());
+    finish(group.all_reduce(on_gpu(a)));
+  }
+};
+
+TEST(MockNcclFaults, AFailureOfAnyFunctionIsToldWithItsTextAndLeavesNothing) {
+  std::vector<std::string> functions;
+  {
+    MockNcclWorld world(kRanks);
+    std::vector<Program> programs(kRanks);
+    run_mock_nccl(world, kRanks, impatient(), true, [&](ProcessGroup& group) {
+      programs[static_cast<std::size_t>(group.rank())].run(group);
+    });
+    EXPECT_EQ(world.machine.misuses(), "");
+    EXPECT_EQ(world.machine.leaks(), "");
+    for (const auto& [function, calls] : world.machine.calls(0)) functions.push_back(function);
+  }
+  // All that the interfaces have, but for what gives back what was made.
+  EXPECT_GE(functions.size(), 28U);
+  for (const std::string& function : functions) {
+    for (const int occurrence : {0, 1}) {
+      SCOPED_TRACE(function + " " + std::to_string(occurrence));
+      MockNcclWorld world(kRanks);
+      world.machine.plant(0, function, occurrence);
+      std::vector<Program> programs(kRanks);
+      std::string text;
+      const auto begun = std::chrono::steady_clock::now();
+      try {
+        run_mock_nccl(world, kRanks, impatient(), true, [&](ProcessGroup& group) {
+          programs[static_cast<std::size_t>(group.rank())].run(group);
+          if (!group.health().ok()) raise(group.health());
+        });
+      } catch (const Error& error) {
+        text = error.what();
+      }
+      EXPECT_LT(std::chrono::steady_clock::now() - begun, 20s);
+      // They are called at the end only, when nobody is left to be told.
+      const bool at_the_end = function == "ncclCommFinalize" || function == "ncclCommDestroy";
+      if (world.machine.was_hit() && !at_the_end) {
+        EXPECT_THAT(text, testing::HasSubstr(function + " failed: a planted fault of "));
+        EXPECT_THAT(text, testing::HasSubstr("rank 0"));
+      }
+      EXPECT_TRUE(world.machine.was_hit() || occurrence > 0);
+      EXPECT_EQ(world.machine.misuses(), "");
+      EXPECT_EQ(world.machine.leaks(), "");
+    }
+  }
+}
+
+TEST(MockNcclFaults, WhatNcclTellsWhileItRunsBreaksTheGroupOnAllRanks) {
+  MockNcclWorld mock(2);
+  std::atomic<int> told{0};
+  std::vector<float> data(4, 1);
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    finish(world.all_reduce(on_gpu(values)));
+    if (waits_for_a_break(world)) return;
+    mock.nccl[0]->break_network();
+    Work work = world.all_reduce(on_gpu(data));
+    (void)work.wait_for(std::chrono::nanoseconds::max());
+    EXPECT_THAT(std::string(work.error().message()),
+                testing::HasSubstr("a planted fault of the network (6)"));
+    EXPECT_THAT(std::string(work.error().message()), testing::HasSubstr("all_reduce(SUM"));
+    ++told;
+  });
+  EXPECT_EQ(told, 1);
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockNcclFaults, MakingAGroupKeepsItsTimeout) {
+  MockNcclWorld mock(2);
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    std::vector<float> values(4, 1);
+    finish(world.all_reduce(on_gpu(values)));  // so that there is a communicator to be split
+    if (waits_for_a_break(world)) return;
+    EXPECT_THROW((void)world.new_subgroups(2), TimeoutError);
+  });
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockNcclFaults, SeveralWorldsFollowEachOther) {
+  for (int i = 0; i < 3; ++i) {
+    MockNcclWorld mock(2);
+    run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+      std::vector<float> values(4, 1);
+      finish(world.all_reduce(on_gpu(values)));
+      EXPECT_EQ(values, std::vector<float>(4, 2));
+    });
+    EXPECT_EQ(mock.machine.leaks(), "");
+  }
+}
+
+TEST(MockNcclFaults, AForkedChildGetsAnError) {
+  MockNcclWorld mock(1);
+  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
+    const pid_t child = ::fork();
+    if (child == 0) {
+      std::vector<float> values(4, 1);
+      int code = 1;
+      try {
+        world.all_reduce(on_gpu(values)).wait();
+      } catch (const Error& error) {
+        code = std::string(error.what()).find("fork") == std::string::npos ? 2 : 0;
+      }
+      ::_exit(code);
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  });
+}
+
+TEST(MockNcclFaults, InitAndDestroyAskNeitherNcclNorTheDriver) {
+  MockNcclWorld mock(2);
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    EXPECT_EQ(world.size(), 2);
+    world.barrier().wait();
+    world.new_subgroups(2).barrier().wait();
+    EXPECT_TRUE(world.split(world.rank()).has_value());
+  });
+  EXPECT_TRUE(mock.machine.calls(0).empty());
+}
+
+/// The answer of the backend to an operation of any kind.
+std::string why_not(Kind kind, Device device) {
+  std::vector<int> values(4);
+  Collective call;
+  call.kind = kind;
+  call.input = TensorView(values.data(), DType::int32, values.size(), device);
+  call.output = call.input;
+  return nccl::why_unsupported(call, 23200);
+}
+
+// The table in docs/backends.md is made of these declarations.
+TEST(MockNcclFaults, OperationsAreTakenAsDeclared) {
+  for (const KindTraits& traits : kKindTraits) {
+    const Kind kind = static_cast<Kind>(&traits - kKindTraits);
+    if (traits.layout == Layout::none) continue;
+    const bool lacks = std::ranges::find(nccl::kLacks, kind) != std::end(nccl::kLacks);
+    EXPECT_EQ(why_not(kind, kGpu).empty(), !lacks) << traits.name;
+    EXPECT_NE(why_not(kind, Device()), "") << traits.name;
+  }
+  EXPECT_TRUE(std::ranges::equal(nccl::kTakes, std::array{DeviceType::cuda}));
+}
+
+TEST(MockNcclFaults, CallsThatNcclHasNotAreRefusedAtTheCall) {
+  MockNcclWorld mock(1);
+  mock.nccl[0]->its_version = 21900;
+  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
+    std::vector<int> ints(4, 1);
+    const auto refused = [&](const auto& call, const char* text) {
+      try {
+        call();
+        ADD_FAILURE() << text;
+      } catch (const InvalidArgument& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr(text));
+      }
+    };
+    refused([&] { (void)world.all_reduce(ints); }, "is in the memory of cpu");
+    refused([&] { (void)world.all_reduce(on_gpu(ints), {.op = ReduceOp::bor}); },
+            "NCCL has no BOR, nor any other op on bits");
+    refused([&] { (void)world.scan(on_gpu(ints)); }, "NCCL has no scan");
+    std::vector<std::int16_t> shorts(4);
+    refused([&] { (void)world.all_reduce(on_gpu(shorts)); }, "this NCCL has no SUM of int16");
+    const TensorView narrow(shorts.data(), DType::float8_e5m2, 8, kGpu);
+    refused([&] { (void)world.all_reduce(narrow); }, "(2.24 and later have)");
+    finish(world.broadcast(on_gpu(shorts)));
+    std::vector<float> values(4, 1);
+    std::vector<float> factors(4, 2);
+    Work work = reduce_on(world, on_gpu(values), 0, ReduceOp::premul_sum, on_gpu(factors));
+    EXPECT_THROW(work.wait(), BackendError);
+    EXPECT_TRUE(world.health().ok()) << "it was told to the caller alone";
+  });
+}
+
+}  // namespace
+}  // namespace tutti::test

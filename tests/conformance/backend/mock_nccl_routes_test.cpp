@@ -1,0 +1,148 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "mock_nccl_calls.hpp"
+
+// One group on two backends: tensors of the CPU on our own engine, those of GPUs on NCCL.
+namespace tutti::test {
+namespace {
+
+constexpr const char* kRoutes = "cpu:native,cuda:nccl_mock";
+
+void run_routed(MockNcclWorld& mock, int ranks,
+                const std::function<void(ProcessGroup& world)>& body) {
+  Config config;
+  config.timeout = kForever;
+  config.backend = kRoutes;
+  run_mock_nccl(mock, ranks, config, true, body);
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockNcclRoutes, TensorsOfTheCpuAskNothingOfNccl) {
+  MockNcclWorld mock(2);
+  run_routed(mock, 2, [&](ProcessGroup& world) {
+    EXPECT_EQ(world.backend(), kRoutes);
+    std::vector<float> values(4, 1);
+    world.all_reduce(values).wait();
+    EXPECT_EQ(values, std::vector<float>(4, 2));
+    world.barrier().wait();
+    world.monitored_barrier();
+    std::optional<ProcessGroup> part = world.split(0, -world.rank());
+    ASSERT_TRUE(part.has_value());
+    part->all_reduce(values).wait();
+    EXPECT_EQ(values, std::vector<float>(4, 4));
+  });
+  EXPECT_TRUE(mock.machine.calls(0).empty());
+}
+
+TEST(MockNcclRoutes, EachTensorGoesToTheBackendOfItsDevice) {
+  MockNcclWorld mock(kRanks);
+  run_routed(mock, kRanks, [&](ProcessGroup& world) {
+    std::vector<int> host(8, 1);
+    std::vector<int> gpu(8, 2);
+    for (int i = 0; i < 5; ++i) {
+      Work first = world.all_reduce(host);
+      Work second = world.all_reduce(on_gpu(gpu));
+      finish(std::move(second));
+      first.wait();
+    }
+    EXPECT_EQ(host, std::vector<int>(8, 243));
+    EXPECT_EQ(gpu, std::vector<int>(8, 486));
+    // Only NCCL refuses this op, and only for a GPU.
+    world.all_reduce(host, {.op = ReduceOp::bor}).wait();
+    EXPECT_THROW((void)world.all_reduce(on_gpu(gpu), {.op = ReduceOp::bor}), InvalidArgument);
+  });
+  EXPECT_EQ(mock.machine.calls(0).at("ncclAllReduce"), 5);
+}
+
+TEST(MockNcclRoutes, MessagesOfUnlikeDevicesWithOneTagAreKeptApart) {
+  MockNcclWorld mock(2);
+  run_routed(mock, 2, [&](ProcessGroup& world) {
+    std::vector<int> host(4, 1);
+    std::vector<int> gpu(4, 2);
+    if (world.rank() == 0) {
+      Work first = world.isend(host, 1);
+      Work second = world.isend(on_gpu(gpu), 1);
+      first.wait();
+      finish(std::move(second));
+      return;
+    }
+    std::vector<int> got_host(4, 0);
+    std::vector<int> got_gpu(4, 0);
+    Work second = world.irecv(on_gpu(got_gpu), kAnySource);
+    EXPECT_TRUE(second.wait_for(std::chrono::nanoseconds::max()));
+    world.irecv(got_host, 0).wait();
+    EXPECT_EQ(second.source_rank(), 0);
+    EXPECT_EQ(got_host, host);
+    EXPECT_EQ(got_gpu, gpu);
+  });
+}
+
+TEST(MockNcclRoutes, NewGroupsAreOnBoth) {
+  MockNcclWorld mock(kRanks);
+  run_routed(mock, kRanks, [&](ProcessGroup& world) {
+    std::vector<int> gpu(4, 1);
+    finish(world.all_reduce(on_gpu(gpu)));  // so that there is a communicator to be split
+    // Twice the same ranks: two groups.
+    std::optional<ProcessGroup> one = world.new_group({2, 0});
+    std::optional<ProcessGroup> other = world.new_group({2, 0});
+    ASSERT_EQ(one.has_value(), world.rank() != 1);
+    for (std::optional<ProcessGroup>& group : {std::ref(one), std::ref(other)}) {
+      if (!group) continue;
+      std::vector<int> host(2, 0);
+      std::vector<int> got(2, 0);
+      std::vector<int> own(1, world.rank());
+      Work first = group->all_gather(host, own);
+      finish(group->all_gather(on_gpu(got), on_gpu(own)));
+      first.wait();
+      EXPECT_EQ(host, (std::vector<int>{2, 0}));
+      EXPECT_EQ(got, host);
+    }
+  });
+  EXPECT_EQ(mock.machine.calls(1).at("ncclCommSplit"), 2);
+}
+
+TEST(MockNcclRoutes, AnAbortBreaksBoth) {
+  MockNcclWorld mock(2);
+  run_routed(mock, 2, [&](ProcessGroup& world) {
+    std::vector<int> values(4, 1);
+    finish(world.all_reduce(on_gpu(values)));
+    if (world.rank() == 0) world.abort("enough");
+    const auto until = std::chrono::steady_clock::now() + kForever;
+    while (world.health().ok() && std::chrono::steady_clock::now() < until)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    EXPECT_THROW(world.all_reduce(values).wait(), BackendError);
+    Work work = world.all_reduce(on_gpu(values));
+    EXPECT_TRUE(work.wait_for(std::chrono::nanoseconds::max()));
+    EXPECT_EQ(work.error().code(), Errc::aborted);
+  });
+}
+
+TEST(MockNcclRoutes, ARouteThatCannotBeIsRefused) {
+  make_mock_nccl_known();
+  const auto why = [](const char* name) { return why_unavailable(name); };
+  using testing::HasSubstr;
+  EXPECT_TRUE(is_available(kRoutes));
+  EXPECT_TRUE(is_available("cpu:native"));
+  EXPECT_TRUE(is_available("cpu:native,cuda:native"));
+  EXPECT_THAT(why("cpu:native,tpu:nccl_mock"), HasSubstr("there is no device 'tpu'"));
+  EXPECT_THAT(why("cpu:native,cpu:nccl_mock"), HasSubstr("the device 'cpu' stands there twice"));
+  EXPECT_THAT(why("cpu:,cuda:nccl_mock"), HasSubstr("each part is a device and a backend"));
+  EXPECT_THAT(why("cpu:native,"), HasSubstr("each part is a device and a backend"));
+  EXPECT_THAT(why("cpu:nccl_mock,cuda:native"), HasSubstr("only a backend for GPUs"));
+  EXPECT_THAT(why("cpu:native,cuda:nobody"), HasSubstr("there is none of this name"));
+  EXPECT_TRUE(keeps_promise(kRoutes, Promise::any_tag));
+  EXPECT_FALSE(keeps_promise(kRoutes, Promise::same_bits)) << "NCCL does not";
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,94 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mock_nccl_calls.hpp"
+
+// How the backend on NCCL orders streams, over a mock of CUDA's driver that tells races.
+namespace tutti::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(MockNcclStreams, AnOperationFollowsTheCallersStreamAndWaitOrdersIt) {
+  MockNcclWorld mock(2);
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    std::vector<float> source(8, static_cast<float>(world.rank() + 1));
+    std::vector<float> values(8, 0);
+    std::vector<float> result(8, 0);
+    stream.hold(true);
+    stream.copy(values, source);  // not done yet when the operation is called
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    EXPECT_FALSE(work.wait_for(5ms)) << "the host sees that it has not ended";
+    work.wait();  // the host goes on, though nothing has moved
+    stream.copy(result, values);
+    EXPECT_EQ(result, std::vector<float>(8, 0));
+    stream.hold(false);
+    finish(world.all_reduce(on_gpu(source)));  // behind it on the stream of the group
+    EXPECT_EQ(values, std::vector<float>(8, 3));
+    EXPECT_EQ(result, std::vector<float>(8, 3));
+  });
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockNcclStreams, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
+  MockNcclWorld mock(1);
+  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
+    CallersStream stream(mock, 0);
+    std::vector<float> values(8, 1);
+    {
+      const Capture capture(mock, stream.handle);
+      for (const std::uintptr_t its : {stream.handle, std::uintptr_t{0}}) {
+        Work work = reduce_on(world, on_gpu(values), its);
+        EXPECT_TRUE(work.done());
+        EXPECT_THAT(std::string(work.error().message()),
+                    testing::HasSubstr("captured into a CUDA graph"));
+      }
+    }
+    finish(reduce_on(world, on_gpu(values), stream.handle));
+  });
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockNcclStreams, ACaptureOfAnotherStreamIsNotDisturbed) {
+  MockNcclWorld mock(1);
+  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
+    CallersStream stream(mock, 0);
+    CallersStream other(mock, 0);
+    std::vector<float> values(8, 1);
+    stream.hold(true);
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    const Capture capture(mock, other.handle);
+    EXPECT_FALSE(work.wait_for(5ms));
+    stream.hold(false);
+    finish(std::move(work));
+  });
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockNcclStreams, TheMockTellsAnAccessThatIsNotOrdered) {
+  MockNcclWorld mock(1);
+  run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
+    CallersStream stream(mock, 0);
+    std::vector<float> values(8, 1);
+    std::vector<float> other(8, 1);
+    stream.hold(true);  // so that nobody can have seen the end of the operation
+    Work work = reduce_on(world, on_gpu(values), stream.handle);
+    stream.copy(other, values);  // without a wait
+    stream.hold(false);
+    finish(std::move(work));
+  });
+  EXPECT_THAT(mock.machine.misuses(), testing::HasSubstr("a race on rank 0"));
+}
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <tutti/backends.hpp>
+
+#include "backend/native/native_backend.hpp"
+#include "backend/staged/staged_backend.hpp"
+#include "backend_contract.hpp"
+#include "cuda/kernels/kernels.hpp"
+#include "cuda/library.hpp"
+#include "group/plugins.hpp"
+#include "on_gpu.hpp"
+
+// The promises of every backend, on our own engine and the memory of GPUs, with ranks as processes:
+// of real ones (tools/gpu_suite), or of the driver that TUTTI_CUDA_LIBRARY names.
+namespace tutti::test {
+namespace {
+
+constexpr std::string_view kBackend = "native_gpu";
+
+int number_of(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+int gpus() {
+  Result<cuda::CudaApi*> driver = cuda::driver();
+  int count = 0;
+  if (!driver || (*driver)->init() != 0 || (*driver)->device_count(count) != 0) return 0;
+  return count;
+}
+
+/// TUTTI_TEST_CHOICE=1: its groups may choose NCCL, as those of "auto".
+Result<staged::BesideOptions> beside_of(const Config& config) {
+  staged::BesideOptions beside;
+  if (number_of("TUTTI_TEST_CHOICE", 0) == 0) return beside;
+  const BackendFactory nccl = group::load_plugin("nccl");
+  if (!nccl.make_beside) return Status(Errc::unsupported, "there is no plug-in for NCCL");
+  beside.name = "nccl";
+  beside.make = [config, make = nccl.make_beside](Backend* cpus, const std::string& group) {
+    WorldOptions options;
+    options.name = group;
+    options.config = config;
+    return make(cpus, options);
+  };
+  return beside;
+}
+
+void make_known() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    BackendFactory factory;
+    factory.name = kBackend;
+    factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+      Result<cuda::CudaApi*> driver = cuda::driver();
+      if (!driver) return driver.status();
+      const int count = gpus();
+      if (count == 0) return Status(Errc::unsupported, "CUDA finds no GPU");
+      Result<Backend*> cpus = native::factory().make_world(options);
+      if (!cpus) return cpus;
+      // In parts that are smaller than its tensors, if it is told so.
+      const staged::DirectOptions usual;
+      const auto slot = static_cast<std::size_t>(
+          number_of("TUTTI_TEST_SLOT_BYTES", static_cast<int>(usual.slot_bytes)));
+      Result<staged::BesideOptions> beside = beside_of(options.config);
+      if (!beside) return beside.status();
+      Backend* const made = staged::StagedBackend::make(
+          *cpus, options.name, cuda::driver,
+          {.on = options.config.cuda_ipc,
+           .image = cuda::kernels::image(),
+           .slot_bytes = slot,
+           .two_rounds_from = std::min(slot / 4, usual.two_rounds_from)},
+          std::move(*beside));
+      const Gpu gpu{**driver, number_of("LOCAL_RANK", 0) % count};
+      return static_cast<Backend*>(new OnGpu(made, kBackend, gpu));
+    };
+    // NCCL keeps fewer of them. It is taken where each rank has a GPU.
+    const bool nccls =
+        number_of("TUTTI_TEST_CHOICE", 0) != 0 && gpus() >= number_of("WORLD_SIZE", 1);
+    factory.promises = nccls ? group::load_plugin("nccl").promises : native::factory().promises;
+    register_backend(std::move(factory));
+  });
+}
+
+/// As the launcher has said; none with fewer ranks than `least`.
+std::vector<Arrangement> launched(int least) {
+  make_known();
+  Arrangement one;
+  one.name = "Gpu";
+  one.size = number_of("WORLD_SIZE", 1);
+  one.backend = kBackend;
+  one.foreign = std::nullopt;
+  one.run = [](const Arrangement::Body& body) {
+    Config config = Config::from_environment().value();
+    config.timeout = kForever;
+    config.backend = kBackend;
+    ProcessGroup world = init_process_group({.config = config});
+    body(world);
+    if (world.health().ok()) world.barrier().wait();
+  };
+  return one.size < least ? std::vector<Arrangement>() : std::vector<Arrangement>{one};
+}
+
+std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Native, BackendContract, testing::ValuesIn(launched(1)), name_of);
+INSTANTIATE_TEST_SUITE_P(Native, BackendContractOfSeveral, testing::ValuesIn(launched(2)), name_of);
+INSTANTIATE_TEST_SUITE_P(Native, BackendPromises, testing::ValuesIn(launched(1)), name_of);
+INSTANTIATE_TEST_SUITE_P(Native, BackendPromisesOfSeveral, testing::ValuesIn(launched(2)), name_of);
+
+}  // namespace
+}  // namespace tutti::test

@@ -1,0 +1,75 @@
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <tutti/backends.hpp>
+
+#include "backend/nccl/library.hpp"
+#include "backend/nccl/nccl_backend.hpp"
+#include "backend/nccl/promises.hpp"
+#include "backend_contract.hpp"
+#include "on_gpu.hpp"
+
+// The promises of every backend, on NCCL and the memory of real GPUs. tools/gpu_suite starts it,
+// with ranks as processes; a machine without a GPU does not build a world on it.
+namespace tutti::test {
+namespace {
+
+constexpr std::string_view kBackend = "nccl_gpu";
+
+int number_of(const char* variable, int otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+void make_known() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    BackendFactory factory;
+    factory.name = kBackend;
+    factory.missing = nccl::missing_libraries;
+    factory.make_world = [](const WorldOptions& options) -> Result<Backend*> {
+      Result<nccl::Libraries> found = nccl::open_libraries();
+      if (!found) return found.status();
+      int count = 0;
+      if (found->cuda->init() != 0 || found->cuda->device_count(count) != 0 || count == 0)
+        return Status(Errc::unsupported, "CUDA finds no GPU");
+      Result<Backend*> made = nccl::NcclBackend::make_world(*found->nccl, *found->cuda, options);
+      if (!made) return made;
+      const Gpu gpu{*found->cuda, number_of("LOCAL_RANK", 0) % count};
+      return static_cast<Backend*>(new OnGpu(*made, kBackend, gpu));
+    };
+    factory.promises = nccl::kPromises;
+    register_backend(std::move(factory));
+  });
+}
+
+/// As the launcher has said; none with fewer ranks than `least`.
+std::vector<Arrangement> launched(int least) {
+  make_known();
+  Arrangement one;
+  one.name = "Gpu";
+  one.size = number_of("WORLD_SIZE", 1);
+  one.backend = kBackend;
+  one.lacks.assign(std::begin(nccl::kLacks), std::end(nccl::kLacks));
+  one.run = [](const Arrangement::Body& body) {
+    Config config = Config::from_environment().value();
+    config.timeout = kForever;
+    config.backend = kBackend;
+    ProcessGroup world = init_process_group({.config = config});
+    body(world);
+    if (world.health().ok()) world.barrier().wait();
+  };
+  return one.size < least ? std::vector<Arrangement>() : std::vector<Arrangement>{one};
+}
+
+std::string name_of(const testing::TestParamInfo<Arrangement>& one) { return one.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(Nccl, BackendContract, testing::ValuesIn(launched(1)), name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, BackendContractOfSeveral, testing::ValuesIn(launched(2)), name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, BackendPromises, testing::ValuesIn(launched(1)), name_of);
+INSTANTIATE_TEST_SUITE_P(Nccl, BackendPromisesOfSeveral, testing::ValuesIn(launched(2)), name_of);
+
+}  // namespace
+}  // namespace tutti::test

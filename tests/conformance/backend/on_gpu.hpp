@@ -1,0 +1,173 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/tutti.hpp>
+
+#include "gpu_stage.hpp"
+
+namespace tutti::test {
+
+/// Takes tensors of the CPU and gives them to the backend as those of a GPU; and what is waited for
+/// is there for the host. So tests of all backends run. With a GPU they are copied to its memory
+/// and back; without one (mocks) the memory of the CPU is said to be that of a GPU.
+class OnGpu final : public Backend {
+ public:
+  OnGpu(Backend* inner, std::string_view name, std::optional<Gpu> gpu)
+      : inner_(inner), name_(name), gpu_(gpu) {
+    if (gpu_) device_.index = static_cast<std::int16_t>(gpu_->index);
+  }
+  ~OnGpu() override { inner_->drop_reference(); }
+
+  [[nodiscard]] std::string_view name() const noexcept override { return name_; }
+  [[nodiscard]] int rank() const noexcept override { return inner_->rank(); }
+  [[nodiscard]] int size() const noexcept override { return inner_->size(); }
+  [[nodiscard]] std::string unsupported(const Collective& call) const override {
+    std::string why = inner_->unsupported(Moved(call, device_, nullptr).call());
+    // A tensor that was said to be on another GPU is one of the CPU to the backend.
+    const std::string own = "'" + std::string(name_) + "'";
+    for (const auto& [theirs, ours] :
+         {std::pair(std::string("of cpu,"), std::string("of cuda:1,")),
+          std::pair(std::string("'nccl'"), own), std::pair(std::string("'native'"), own)}) {
+      if (const auto at = why.find(theirs); at != std::string::npos)
+        why.replace(at, theirs.size(), ours);
+    }
+    return why;
+  }
+  std::uint64_t submit(const Collective& call, bool asynchronous) noexcept override {
+    std::shared_ptr<GpuStage> stage;
+    if (gpu_ && call.tag != kLibraryTag) stage = std::make_shared<GpuStage>(*gpu_, call);
+    const std::uint64_t ticket =
+        inner_->submit(Moved(call, device_, stage.get()).call(), asynchronous);
+    const std::lock_guard lock(mutex_);
+    if (stage != nullptr) stages_[ticket] = std::move(stage);
+    return ticket;
+  }
+  [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
+                          Status& outcome) noexcept override {
+    if (!inner_->wait(ticket, limit.value_or(std::chrono::nanoseconds::max()), outcome))
+      return false;
+    if (outcome.ok()) fetch(ticket);
+    return true;
+  }
+  [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
+    std::optional<Status> outcome = inner_->poll(ticket);
+    if (outcome && outcome->ok()) fetch(ticket);
+    return outcome;
+  }
+  void on_done(std::uint64_t ticket, Callback callback) noexcept override {
+    add_reference();  // the callback may come when the Work has gone
+    inner_->on_done(ticket, {[](void* context, const Status& outcome) noexcept {
+                               const std::unique_ptr<Later> later(static_cast<Later*>(context));
+                               if (outcome.ok()) later->self->fetch(later->ticket);
+                               later->callback.function(later->callback.context, outcome);
+                               later->self->drop_reference();
+                             },
+                             new Later{this, ticket, callback}});
+  }
+  [[nodiscard]] int source(std::uint64_t ticket) noexcept override {
+    return inner_->source(ticket);
+  }
+  int release(std::uint64_t ticket) noexcept override {
+    const bool done = inner_->poll(ticket).has_value();
+    const int from = inner_->release(ticket);
+    const std::lock_guard lock(mutex_);
+    const auto at = stages_.find(ticket);
+    if (at == stages_.end()) return from;
+    if (!done) kept_.push_back(std::move(at->second));  // it may still run
+    stages_.erase(at);
+    return from;
+  }
+  void abort(const Status& cause) noexcept override { inner_->abort(cause); }
+  [[nodiscard]] Status health() noexcept override { return inner_->health(); }
+  [[nodiscard]] Result<Backend*> make_child(std::span<const int> ranks,
+                                            std::string name) noexcept override {
+    Result<Backend*> child = inner_->make_child(ranks, std::move(name));
+    if (!child || *child == nullptr) return child;
+    return static_cast<Backend*>(new OnGpu(*child, name_, gpu_));
+  }
+  void close(std::chrono::nanoseconds drain) noexcept override { inner_->close(drain); }
+  [[nodiscard]] std::string location(int rank) const override { return inner_->location(rank); }
+
+ private:
+  struct Later {
+    OnGpu* self;
+    std::uint64_t ticket;
+    Callback callback;
+  };
+
+  /// A call whose tensors are on the device.
+  class Moved {
+   public:
+    Moved(const Collective& call, Device device, const GpuStage* stage)
+        : call_(call), device_(device), stage_(stage) {
+      if (call.tag == kLibraryTag) return;
+      call_.input = moved(call.input);
+      call_.output = moved(call.output);
+      if (call.details == nullptr) return;
+      details_ = *call.details;
+      views(inputs_, details_.inputs);
+      views(outputs_, details_.outputs);
+      pieces(in_pieces_, details_.input_pieces);
+      pieces(out_pieces_, details_.output_pieces);
+      call_.details = &details_;
+    }
+    Moved(const Moved&) = delete;
+    Moved& operator=(const Moved&) = delete;
+    [[nodiscard]] const Collective& call() const noexcept { return call_; }
+
+   private:
+    [[nodiscard]] TensorView moved(const TensorView& view) const {
+      if (view.dims() == 0 && view.count() == 0) return view;
+      const Device device = view.device() == Device() ? device_ : Device();
+      void* const data = stage_ == nullptr ? view.data() : stage_->place_of(view.data());
+      if (view.contiguous()) return {data, view.dtype(), view.count(), device};
+      return {data, view.dtype(), view.shape(), view.strides(), device};
+    }
+    void views(std::vector<TensorView>& list, std::span<const TensorView>& span) const {
+      for (const TensorView& view : span) list.push_back(moved(view));
+      span = list;
+    }
+    void pieces(std::vector<Piece>& list, std::span<const Piece>& span) const {
+      for (const Piece& piece : span) list.push_back({moved(piece.view), piece.first, piece.count});
+      span = list;
+    }
+
+    Collective call_;
+    Device device_;
+    const GpuStage* stage_;
+    Details details_;
+    std::vector<TensorView> inputs_;
+    std::vector<TensorView> outputs_;
+    std::vector<Piece> in_pieces_;
+    std::vector<Piece> out_pieces_;
+  };
+
+  /// The output of the operation, for the host.
+  void fetch(std::uint64_t ticket) {
+    std::shared_ptr<GpuStage> stage;
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto at = stages_.find(ticket); at != stages_.end()) stage = at->second;
+    }
+    if (stage != nullptr) stage->fetch();
+  }
+
+  Backend* inner_;  ///< a reference is held
+  std::string_view name_;
+  std::optional<Gpu> gpu_;
+  Device device_{DeviceType::cuda, 0};
+  std::mutex mutex_;
+  std::map<std::uint64_t, std::shared_ptr<GpuStage>> stages_;
+  std::vector<std::shared_ptr<GpuStage>> kept_;
+};
+
+}  // namespace tutti::test

@@ -1,0 +1,149 @@
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "os/fd.hpp"
+#include "os/process.hpp"
+#include "record/flight_recorder.hpp"
+#include "record/record.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+class TraceCommand : public testing::Test {
+ protected:
+  TraceCommand() {
+    std::string name = (fs::temp_directory_path() / "tutti_trace_test.XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  ~TraceCommand() override { fs::remove_all(folder_); }
+
+  /// Its exit code; what it said is in `said_`.
+  int run(const std::vector<std::string>& arguments, const char* output = nullptr) {
+    const std::string log = (folder_ / "log").string();
+    const int file = ::open(log.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const tutti::os::Fd other(output == nullptr ? -1 : ::open(output, O_WRONLY | O_CLOEXEC));
+    tutti::os::SpawnOptions options;
+    options.argv = {TUTTI_CLI};
+    options.argv.insert(options.argv.end(), arguments.begin(), arguments.end());
+    options.fds = {{other.valid() ? other.get() : file, 1}, {file, 2}};
+    auto process = tutti::os::spawn(options).value();
+    ::close(file);
+    const auto status = process.wait(Clock::now() + std::chrono::seconds(60));
+    EXPECT_TRUE(status.ok() && status.value().has_value());
+    static_cast<void>(process.collect());
+    std::ifstream text(log);
+    said_.assign(std::istreambuf_iterator<char>(text), {});
+    return status.value()->shell_code();
+  }
+  /// A record of one barrier.
+  void write_record(int rank, int size = 2) const {
+    using namespace tutti::record;
+    auto fd = FlightRecorder::make_memory();
+    ::setenv("TUTTI_RECORD_FD", std::to_string(fd.value().get()).c_str(), 1);
+    const auto recorder = std::move(FlightRecorder::make(rank, size, "node-1").value());
+    ::unsetenv("TUTTI_RECORD_FD");
+    tutti::Collective barrier;
+    barrier.kind = tutti::Kind::barrier;
+    recorder->called(recorder->add_group(1, "world", rank, size), 1, barrier, EntryState::running);
+    const auto mapping = std::move(tutti::os::map_shared(*fd, kRecordBytes, false).value());
+    const auto bytes = copy_record({mapping.data(), mapping.size()});
+    std::ofstream file(folder_ / ("rank-" + std::to_string(rank) + ".record"), std::ios::binary);
+    file.write(reinterpret_cast<const char*>(bytes.data()),
+               static_cast<std::streamsize>(bytes.size()));
+  }
+
+  fs::path folder_;
+  std::string said_;
+};
+
+TEST_F(TraceCommand, MergesTheRanksOfAFolder) {
+  write_record(1);
+  write_record(0);
+  const std::string to = (folder_ / "job.json").string();
+  EXPECT_EQ(run({"trace", folder_.string(), "-o", to}), 0) << said_;
+  EXPECT_NE(said_.find("job.json: 2 operations of 2 of 2 ranks; open it in"), std::string::npos)
+      << said_;
+  std::ifstream file(to);
+  const auto trace = nlohmann::json::parse(file);
+  int slices = 0;
+  for (const auto& event : trace["traceEvents"]) slices += event["ph"] == "X" ? 1 : 0;
+  EXPECT_EQ(slices, 2);
+}
+
+TEST_F(TraceCommand, LeavesTheRanksOfAnOlderAndLargerJob) {
+  for (const int rank : {0, 1, 2}) write_record(rank, 3);
+  for (const int rank : {0, 1}) write_record(rank, 2);
+  EXPECT_EQ(run({"trace", folder_.string(), "-o", (folder_ / "job.json").string()}), 0) << said_;
+  EXPECT_NE(said_.find("1 of the 3 records are of an older job of another size: left out\n"),
+            std::string::npos)
+      << said_;
+  EXPECT_NE(said_.find("2 operations of 2 of 2 ranks;"), std::string::npos) << said_;
+}
+
+// How all commands answer to a wrong line.
+TEST_F(TraceCommand, AWrongLineIsAnsweredInOneLine) {
+  const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
+      {{},
+       "tutti: no command given; there are version, doctor, status, trace, bench; see tutti "
+       "--help"},
+      {{"statsu"}, "tutti: there is no command \"statsu\"; did you mean status? see tutti --help"},
+      {{"--verison"}, "tutti: unknown option --verison; did you mean --version? see tutti --help"},
+      {{"trace"}, "tutti trace: folder is required; see tutti trace --help"},
+      {{"trace", "a", "b"}, "tutti trace: \"b\" is one argument too many; see tutti trace --help"},
+      {{"trace", "a", "--ouput", "b"},
+       "tutti trace: unknown option --ouput; did you mean --output? see tutti trace --help"},
+      {{"trace", "a", "-o"}, "tutti trace: --output needs a value; see tutti trace --help"},
+      {{"bench", "--factor", "many"},
+       "tutti bench: --factor is \"many\"; it must be a number; see tutti bench --help"},
+      {{"doctor", "--ranks", "0"},
+       "tutti doctor: --ranks: Value 0 not in range 1 to 65536; see tutti doctor --help"},
+  };
+  for (const auto& [line, answer] : cases) {
+    EXPECT_EQ(run(line), 2) << said_;
+    EXPECT_EQ(said_, answer + "\n");
+  }
+}
+
+TEST_F(TraceCommand, EachCommandTellsTheVersion) {
+  ASSERT_EQ(run({"--version"}), 0);
+  const std::string version = said_;
+  for (const char* command : {"version", "doctor", "status", "trace", "bench"}) {
+    EXPECT_EQ(run({command, "--version"}), 0) << said_;
+    EXPECT_EQ(said_, version);
+  }
+}
+
+TEST_F(TraceCommand, OutputThatCannotBeWrittenIsAnError) {
+  EXPECT_EQ(run({"version"}, "/dev/full"), 1);
+  EXPECT_EQ(said_, "tutti: cannot write to standard output\n");
+}
+
+TEST_F(TraceCommand, AFileOfBenchThatCannotBeLookedAtCannotBeWritten) {
+  const std::string name(300, 'x');
+  EXPECT_EQ(run({"bench", "--html", name}), 1);
+  EXPECT_EQ(said_, "tutti: cannot write " + name + "\n");
+}
+
+TEST_F(TraceCommand, TellsWhatItCannotRead) {
+  EXPECT_EQ(run({"trace", folder_.string()}), 1);
+  EXPECT_NE(said_.find("no record of a rank in "), std::string::npos) << said_;
+  std::ofstream(folder_ / "rank-0.record") << "nothing of the kind";
+  EXPECT_EQ(run({"trace", folder_.string()}), 1);
+  EXPECT_NE(said_.find("rank-0.record: a record has 69632 bytes, and not 19"), std::string::npos)
+      << said_;
+}
+
+}  // namespace

@@ -1,0 +1,141 @@
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "record/record.hpp"
+#include "tuttirun_process.hpp"
+
+// What is left of the flight recorders of a job's ranks.
+namespace tutti::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "tutti_records_test.XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~Folder() { fs::remove_all(path_); }
+  [[nodiscard]] const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+Record record_in(const fs::path& folder, int rank) {
+  std::ifstream file(folder / ("rank-" + std::to_string(rank) + ".record"), std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(file)), {});
+  auto record = read_record(std::as_bytes(std::span(text)));
+  EXPECT_TRUE(record.ok()) << record.status().message();
+  return record.ok() ? *record : Record();
+}
+
+std::size_t files_in(const fs::path& folder) {
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST(Records, OfARankThatWasKilledAndOfThoseThatWaitedForIt) {
+  const Folder folder;
+  const fs::path to = folder.path() / "records";
+  Tuttirun run({"-n", "4", "--record", to.string(), FAULT_WORKER, "die"});
+  EXPECT_EQ(run.wait(), 128 + SIGKILL);
+  EXPECT_NE(run.err.find("what each rank did last: tutti trace " + to.string()), std::string::npos)
+      << run.err;
+  for (int rank = 0; rank < 4; ++rank) {
+    const Record record = record_in(to, rank);
+    EXPECT_EQ(record.rank, rank);
+    EXPECT_EQ(record.size, 4);
+    EXPECT_EQ(record.groups.front().name, "world");
+    // The others may not have come to the fourth when they were ended.
+    ASSERT_GE(record.operations.size(), 3U);
+    for (std::size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(record.operations[i].kind, Kind::barrier);
+      EXPECT_EQ(record.operations[i].seq, i + 1);
+      // Rank 1 may be gone from the third, and the launcher end the others, before these have seen
+      // that it is over.
+      if (rank == 1 || i < 2) {
+        EXPECT_EQ(record.operations[i].state, EntryState::done);
+      }
+    }
+    if (rank == 1) {
+      EXPECT_EQ(record.operations.size(), 3U);
+    }
+  }
+}
+
+TEST(Records, OfAJobThatEndsWellWhereTheyAreWanted) {
+  const Folder folder;
+  Tuttirun run({"-n", "2", "--record", folder.path().string(), FAULT_WORKER, "latency", "2000"});
+  EXPECT_EQ(run.wait(), 0) << run.err;
+  EXPECT_EQ(record_in(folder.path(), 1).operations.size(), kEntries - 1U);
+}
+
+TEST(Records, OfAJobThatASignalEndsWhereTheyAreWanted) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const Folder folder;
+    Tuttirun run({"-n", "2", "--record", folder.path().string(), FAULT_WORKER, "rest_until_told"});
+    run.read_until("there", 2);
+    run.signal(signal);
+    EXPECT_EQ(run.wait(), 128 + signal) << run.err;
+    EXPECT_EQ(files_in(folder.path()), 2U) << run.err;
+    EXPECT_EQ(record_in(folder.path(), 1).operations.size(), 1U);
+  }
+}
+
+TEST(Records, OfAJobThatASecondSignalKills) {
+  const Folder folder;
+  Tuttirun run({"-n", "2", "--record", folder.path().string(), "bash", "-c",
+                "trap '' INT TERM; " FAULT_WORKER " rest_until_told"});
+  run.read_until("there", 2);
+  // Two that are the same may be taken for one.
+  run.signal(SIGINT);
+  run.signal(SIGTERM);
+  EXPECT_NE(run.wait(), 0) << run.err;
+  EXPECT_EQ(files_in(folder.path()), 2U) << run.err;
+}
+
+TEST(Records, OfANodeWhoseJobFailsOnAnotherNode) {
+  const Folder first;
+  const Folder second;
+  const std::string port = std::to_string(free_port());
+  const std::vector<std::string> program = {FAULT_WORKER, "die"};  // rank 1 does
+  Tuttirun failing(node(0, port, program), {"TMPDIR=" + first.path().string()});
+  Tuttirun other(node(1, port, program), {"TMPDIR=" + second.path().string()});
+  EXPECT_NE(other.wait(), 0);
+  EXPECT_NE(failing.wait(), 0);
+  for (const Folder* const folder : {&first, &second}) {
+    ASSERT_EQ(files_in(folder->path()), 1U) << failing.err << other.err;
+    EXPECT_EQ(files_in(fs::directory_iterator(folder->path())->path()), 2U);
+  }
+}
+
+TEST(Records, OfAFailedJobGoToATemporaryFolder) {
+  const Folder folder;
+  Tuttirun run({"-n", "2", FAULT_WORKER, "die"}, {"TMPDIR=" + folder.path().string()});
+  EXPECT_EQ(run.wait(), 128 + SIGKILL);
+  ASSERT_EQ(files_in(folder.path()), 1U);
+  EXPECT_EQ(files_in(fs::directory_iterator(folder.path())->path()), 2U);
+}
+
+TEST(Records, AreNotMadeWhereNobodyUsesThem) {
+  const Folder folder;
+  const std::string to = "TMPDIR=" + folder.path().string();
+  Tuttirun other({"-n", "2", "sh", "-c", "exit 3"}, {to});
+  EXPECT_EQ(other.wait(), 3);
+  Tuttirun off({"-n", "2", FAULT_WORKER, "die"}, {to, "TUTTI_FLIGHT_RECORDER=off"});
+  EXPECT_EQ(off.wait(), 128 + SIGKILL);
+  EXPECT_EQ(files_in(folder.path()), 0U);
+}
+
+}  // namespace
+}  // namespace tutti::record

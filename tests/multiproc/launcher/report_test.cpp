@@ -1,0 +1,111 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "tuttirun_process.hpp"
+
+using testing::HasSubstr;
+
+namespace {
+
+/// Each worker writes `words` of its rank to stderr as an error, all of them before rank 0 or
+/// another goes on to `end`.
+std::string tell_error(const std::string& words, const std::string& end) {
+  return "trap 'exit 1' TERM; echo 'Traceback (most recent call last):' >&2; "
+         "echo '  File \"train.py\", line 42, in main' >&2; "
+         "echo \"" +
+         words +
+         "\" >&2; echo > $TOLD_FOLDER/$RANK; "
+         "until [ $(ls $TOLD_FOLDER | wc -l) = $WORLD_SIZE ]; do sleep 0.02; done; " +
+         end;
+}
+
+class TuttirunErrors : public testing::Test {
+ protected:
+  TuttirunErrors() { std::filesystem::create_directory(folder_); }
+  ~TuttirunErrors() override { std::filesystem::remove_all(folder_); }
+
+  const std::string folder_ = testing::TempDir() + "tuttirun_told_" + std::to_string(getpid());
+  const std::vector<std::string> environment_ = {"TOLD_FOLDER=" + folder_};
+};
+
+TEST_F(TuttirunErrors, AWorkerThatWasKilledIsTheCauseOfThoseThatEndedWithIt) {
+  Tuttirun run(shell("3",
+                     "echo ready $RANK $$; until [ -e $TOLD_FOLDER/$RANK ]; do sleep 0.01; done; "
+                     "[ $RANK != 1 ] || kill -KILL $$; exit 3"),
+               environment_);
+  run.read_until("ready", 3);
+  run.signal(SIGSTOP);  // it looks when all have ended
+  const auto deadline = Tuttirun::Clock::now() + std::chrono::seconds(20);
+  for (const std::string rank : {"0", "1", "2"}) {
+    std::ofstream(folder_ + "/" + rank).flush();
+    const std::size_t at = run.out.find("ready " + rank + " ");
+    ASSERT_NE(at, std::string::npos) << run.out;
+    const pid_t worker = std::stoi(run.out.substr(at + 8));
+    while (!has_ended(worker)) ASSERT_LT(Tuttirun::Clock::now(), deadline);
+  }
+  run.signal(SIGCONT);
+  EXPECT_EQ(run.wait(), 128 + SIGKILL);
+  EXPECT_THAT(run.err, HasSubstr("rank 1 failed first"));
+}
+
+TEST_F(TuttirunErrors, TheSameErrorIsToldOnceWithItsRanks) {
+  for (const char* redirect : {"0", "2"}) {
+    Tuttirun run(shell("4",
+                       tell_error("ValueError: my bug",
+                                  "[ $RANK = 0 ] && exit 1; while :; do "
+                                  "sleep 0.02; done"),
+                       {"-r", redirect}),
+                 environment_);
+    EXPECT_EQ(run.wait(), 1);
+    EXPECT_THAT(run.err, HasSubstr("tuttirun: ranks 0-3: ValueError: my bug (train.py:42)\n"));
+    for (int rank = 0; rank < 4; ++rank) unlink((folder_ + "/" + std::to_string(rank)).c_str());
+  }
+}
+
+TEST_F(TuttirunErrors, TheCauseIsToldThoughItsConsequencesEndFirst) {
+  // As where a rank's process still ends while the others have heard of it.
+  Tuttirun run(shell("3", tell_error("$([ $RANK = 1 ] && echo ValueError: my bug || "
+                                     "echo NetworkError: group \\'world\\': lost rank 1 on node-1)",
+                                     "[ $RANK = 2 ] && exit 1; [ $RANK = 1 ] && trap - TERM; "
+                                     "while :; do sleep 0.02; done")),
+               environment_);
+  EXPECT_EQ(run.wait(), 1);
+  EXPECT_THAT(run.err, HasSubstr("tuttirun: rank 1: ValueError: my bug (train.py:42)\n"
+                                 "tuttirun: 2 ranks: lost rank 1 (0, 2)\n"
+                                 "tuttirun: rank 2 failed first: exit code 1"));
+}
+
+TEST_F(TuttirunErrors, AnErrorThatAWorkerHasHandledIsNotTheCause) {
+  const std::vector<std::array<std::string, 2>> ends = {
+      {"exit 3", "its last line on stderr: epoch 9; last error, earlier: "},
+      {"kill -KILL $$", "last error, earlier: "}};
+  for (const auto& [end, told] : ends) {
+    Tuttirun run(shell("2",
+                       "[ $RANK = 0 ] && exec sleep 1000; "
+                       "printf 'Traceback (most recent call last):\n  File \"old.py\", line 4, "
+                       "in f\nZeroDivisionError: x\nepoch 9\n' >&2; " +
+                           end));
+    EXPECT_NE(run.wait(), 0);
+    EXPECT_THAT(run.err,
+                HasSubstr("tuttirun: rank 1: " + told + "ZeroDivisionError: x (old.py:4)\n"));
+  }
+}
+
+TEST_F(TuttirunErrors, WithoutAnExceptionTheLastLineIsTold) {
+  Tuttirun run(
+      shell("2", "[ $RANK = 0 ] && exec sleep 1000; echo usage: wrong option >&2; exit 2"));
+  EXPECT_EQ(run.wait(), 2);
+  EXPECT_THAT(run.err,
+              HasSubstr("tuttirun: rank 1: its last line on stderr: usage: wrong option\n"));
+}
+
+}  // namespace

@@ -1,0 +1,341 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+#include "terminal_process.hpp"
+#include "tuttirun_process.hpp"
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+namespace {
+
+constexpr const char* kControlC = "\x03";
+constexpr const char* kControlD = "\x04";
+constexpr const char* kControlZ = "\x1a";
+
+std::vector<std::string> tuttirun(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), TUTTIRUN);
+  return arguments;
+}
+
+/// A shell with job control that goes on to the next command when a job stops.
+std::vector<std::string> job_control(const std::string& script) {
+  return {"bash", "-c", std::string("set -m; tuttirun='") + TUTTIRUN + "'\n" + script};
+}
+
+/// A file that is not there yet; the programs that wait for it find its path in GO_FILE.
+class GoFile {
+ public:
+  GoFile() { ::setenv("GO_FILE", path_.c_str(), 1); }
+  ~GoFile() {
+    ::unsetenv("GO_FILE");
+    unlink(path_.c_str());
+  }
+  GoFile(const GoFile&) = delete;
+  GoFile& operator=(const GoFile&) = delete;
+
+ private:
+  const std::string path_ = testing::TempDir() + "tuttirun_go_" + std::to_string(getpid());
+};
+
+TEST(TuttirunAtATerminal, Rank0ReadsWhatIsTyped) {
+  AtTerminal run(tuttirun(
+      shell("3", "echo ready; read line; echo rank $RANK got \"<$line>\" of $TUTTI_STDIN")));
+  run.read_until("ready", 3);
+  run.type("hello\n");
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_THAT(run.screen, AllOf(HasSubstr("rank 0 got <hello> of 0"),
+                                HasSubstr("rank 1 got <> of 0"), HasSubstr("rank 2 got <> of 0")));
+}
+
+TEST(TuttirunAtATerminal, AnotherRankReadsWhereThatIsAskedFor) {
+  AtTerminal run(
+      tuttirun(shell("2", "echo ready; read line; echo rank $RANK got \"<$line>\" of $TUTTI_STDIN",
+                     {"--stdin", "1"})));
+  run.read_until("ready", 2);
+  run.type("hello\n");
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_THAT(run.screen,
+              AllOf(HasSubstr("rank 1 got <hello> of 1"), HasSubstr("rank 0 got <> of 1")));
+}
+
+TEST(TuttirunAtATerminal, NobodyReadsWhereThatIsAskedFor) {
+  for (const char* workers : {"1", "2"}) {
+    AtTerminal run(tuttirun(
+        shell(workers, "read line; echo got \"<$line>\" of $TUTTI_STDIN", {"--stdin", "none"})));
+    EXPECT_EQ(run.wait(), 0);
+    EXPECT_EQ(Tuttirun::count(run.screen, "got <> of none"), std::stoi(workers)) << run.screen;
+  }
+}
+
+TEST(TuttirunAtATerminal, TheEndOfTheInputIsHandedOn) {
+  AtTerminal run(tuttirun(shell("2", "echo ready; echo \"rank $RANK <$(cat)>\"")));
+  run.read_until("ready", 2);
+  run.type("one\ntwo\n");
+  run.type(kControlD);
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_THAT(run.screen, AllOf(HasSubstr("rank 0 <one"), HasSubstr("two>")));
+}
+
+TEST(TuttirunAtATerminal, AWorkerThatDoesNotReadIsNotWaitedFor) {
+  AtTerminal run(tuttirun(shell("2", "exec <&-; echo ready; while :; do sleep 0.02; done")));
+  run.read_until("ready", 2);
+  run.type("nobody wants it\n");
+  run.type(kControlC);
+  EXPECT_EQ(run.wait(), 128 + SIGINT) << run.screen;
+}
+
+TEST(TuttirunAtATerminal, ControlCEndsTheWholeJob) {
+  AtTerminal run(tuttirun(shell("3", "echo ready; while :; do sleep 0.02; done")));
+  run.read_until("ready", 3);
+  run.type(kControlC);
+  EXPECT_EQ(run.wait(), 128 + SIGINT);
+  EXPECT_THAT(run.screen, HasSubstr("tuttirun: ended by SIGINT"));
+}
+
+TEST(TuttirunAtATerminal, AJobStopsAndGoesOn) {
+  for (const char* workers : {"1", "2"}) {
+    // The worker says whether its processes run; a stopped job says nothing.
+    AtTerminal run(job_control(std::string("$tuttirun -n ") + workers +
+                               " bash -c 'echo ready; read line; echo \"got <$line>\"'\n"
+                               "echo \"shell: $?\"; fg >/dev/null; echo \"end: $?\""));
+    run.read_until("ready", std::stoi(workers));
+    run.type(kControlZ);
+    run.read_until("shell: 148");
+    run.type("typed later\n");
+    EXPECT_EQ(run.wait(), 0) << run.screen;
+    EXPECT_THAT(run.screen, AllOf(HasSubstr("got <typed later>"), HasSubstr("end: 0")));
+  }
+}
+
+TEST(TuttirunAtATerminal, AStoppedJobStopsItsWorkers) {
+  AtTerminal run(job_control(
+      "$tuttirun -n 2 bash -c 'echo \"pid=$$.\"; while :; do sleep 0.02; done'\n"
+      // They are told to stop before tuttirun does, but may take a moment for it.
+      "echo \"shell: $?\"; read pids; "
+      "until [ $(grep -hc 'T (stopped)' $(printf '/proc/%s/status ' $pids) | grep -c 1) = 2 ]; "
+      "do sleep 0.02; done; "
+      // bg, since a wait for a job that the shell takes to be stopped ends at once.
+      "echo looked; bg; kill %1; wait -f %1; echo \"end: $?\""));
+  std::string pids;
+  for (int worker = 0; worker < 2; ++worker) {
+    run.read_until("pid=");
+    run.read_until(".");
+  }
+  for (std::size_t at = 0; (at = run.screen.find("pid=", at)) != std::string::npos; ++at)
+    pids += run.screen.substr(at + 4, run.screen.find('.', at) - at - 4) + " ";
+  run.type(kControlZ);
+  run.read_until("shell: 148");
+  run.type(pids + "\n");
+  run.read_until("looked");
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_THAT(run.screen, HasSubstr("end: 143"));
+}
+
+TEST(TuttirunAtATerminal, AJobInTheBackgroundIsNotStoppedByReading) {
+  for (const char* workers : {"1", "2"}) {
+    AtTerminal run(job_control(std::string("$tuttirun -n ") + workers +
+                               " bash -c 'echo ready; read line; echo \"got <$line>\"' &\n"
+                               "read line; echo \"the shell has read $line\"; jobs; fg >/dev/null; "
+                               "echo \"end: $?\""));
+    run.read_until("ready", std::stoi(workers));
+    run.type("its own\n");
+    run.read_until("the shell has read its own");
+    run.read_until("Running");
+    run.type("the job's\n");
+    EXPECT_EQ(run.wait(), 0) << run.screen;
+    EXPECT_THAT(run.screen, AllOf(HasSubstr("got <the job's>"), HasSubstr("end: 0")));
+  }
+}
+
+TEST(TuttirunAtATerminal, AnOnlyProcessHasTheTerminalToItself) {
+  AtTerminal run(tuttirun(shell(
+      "1",
+      "test -t 0 && test -t 1 && test -t 2 && stty size && stty -echo && read -p 'name: ' line "
+      "&& echo && echo \"<$line>\"")));
+  run.read_until("24 80");
+  run.read_until("name: ");
+  run.type("secret\n");
+  EXPECT_EQ(run.wait(), 0) << run.screen;
+  EXPECT_EQ(Tuttirun::count(run.screen, "secret"), 1) << "echoed: " << run.screen;
+  EXPECT_THAT(run.screen, HasSubstr("<secret>"));
+}
+
+TEST(TuttirunAtATerminal, AnOnlyProcessThatIsRestartedHasItAgain) {
+  AtTerminal run(
+      tuttirun(shell("1", "read line; echo \"<$line>\"; exit $((1 - TORCHELASTIC_RESTART_COUNT))",
+                     {"--max-restarts", "1"})));
+  run.type("one\n");
+  run.read_until("<one>");
+  run.type("two\n");
+  EXPECT_EQ(run.wait(), 0) << run.screen;
+  EXPECT_THAT(run.screen, HasSubstr("<two>"));
+}
+
+TEST(TuttirunAtATerminal, ControlCIsThatOfAnOnlyProcess) {
+  // A program that lives on, as a debugger does at its prompt.
+  AtTerminal lives(tuttirun(shell("1", "trap 'echo heard' INT; echo ready; read line; exit 7")));
+  lives.read_until("ready");
+  lives.type(kControlC);
+  lives.read_until("heard");
+  lives.type("\n");
+  EXPECT_EQ(lives.wait(), 7) << lives.screen;
+
+  AtTerminal ends(
+      tuttirun(shell("1", "echo ready; while :; do sleep 0.02; done", {"--max-restarts", "3"})));
+  ends.read_until("ready");
+  ends.type(kControlC);
+  EXPECT_EQ(ends.wait(), 128 + SIGINT);
+  EXPECT_THAT(ends.screen, AllOf(HasSubstr("tuttirun: ended by SIGINT"), Not(HasSubstr("again"))));
+}
+
+TEST(TuttirunAtATerminal, ControlCEndsAScript) {
+  // Its shell gets the signal, and ends if the program that it waits for was ended by it, too.
+  for (const char* workers : {"1", "2"}) {
+    AtTerminal script({"bash", "-c",
+                       std::string(TUTTIRUN) + " -n " + workers +
+                           " sh -c 'echo ready; while :; do sleep 0.02; done'; echo not reached"});
+    script.read_until("ready", std::stoi(workers));
+    script.type(kControlC);
+    EXPECT_EQ(script.wait(), 128 + SIGINT);
+    EXPECT_THAT(script.screen, Not(HasSubstr("not reached")));
+  }
+}
+
+TEST(TuttirunAtATerminal, OneThatDoesNotControlItIsRead) {
+  AtTerminal run({"setsid", "--wait", TUTTIRUN, "-n", "1", "bash", "-c",
+                  "echo ready; read line; echo \"got <$line>\""});
+  run.read_until("ready");
+  run.type("hello\n");
+  EXPECT_EQ(run.wait(), 0) << run.screen;
+  EXPECT_THAT(run.screen, HasSubstr("got <hello>"));
+}
+
+TEST(TuttirunAtATerminal, ControlZStopsAScript) {
+  AtTerminal run(
+      job_control("export tuttirun; bash -c '$tuttirun -n 1 bash -c \"echo ready; read line; echo "
+                  "got \\$line\"; "
+                  "echo \"script: $?\"'\necho \"shell: $?\"; fg >/dev/null; echo \"end: $?\""));
+  run.read_until("ready");
+  run.type(kControlZ);
+  run.read_until("shell: 148");
+  run.type("more\n");
+  EXPECT_EQ(run.wait(), 0) << run.screen;
+  EXPECT_THAT(run.screen,
+              AllOf(HasSubstr("got more"), HasSubstr("script: 0"), HasSubstr("end: 0")));
+}
+
+TEST(TuttirunAtATerminal, AScriptReadsOnAfterAProcessThatCannotBeStarted) {
+  AtTerminal run(
+      job_control("export tuttirun; bash -c '$tuttirun -n 1 ./no_such_program; echo next; "
+                  "read line; echo \"script <$line>\"'\necho \"shell: $?\""));
+  run.read_until("next");
+  run.type("hello\n");
+  EXPECT_EQ(run.wait(), 0) << run.screen;
+  EXPECT_THAT(run.screen, AllOf(HasSubstr("script <hello>"), HasSubstr("shell: 0")));
+}
+
+TEST(TuttirunAtATerminal, AnOnlyProcessReadsWhenItIsInTheForegroundAgain) {
+  // It runs in the background until the shell gives it the terminal, and reads only then.
+  const GoFile go;
+  AtTerminal run(
+      job_control("$tuttirun -n 1 bash -c 'trap \"echo again $((40 + 2))\" CONT; echo ready; "
+                  "until [ -e $GO_FILE ]; do sleep 0.02; done; read line; echo \"got <$line>\"'\n"
+                  "bg; job=$(jobs -p); read line\n"
+                  "(until read -a stat </proc/$$/stat; [ ${stat[7]} = $job ]; do sleep 0.02; done; "
+                  "echo > $GO_FILE) &\n"
+                  "fg %1 >/dev/null; echo \"end: $?\""));
+  run.read_until("ready");
+  run.type(kControlZ);
+  run.read_until("again 42");
+  run.type("\n");
+  run.type("hello\n");
+  EXPECT_EQ(run.wait(), 0) << run.screen;
+  EXPECT_THAT(run.screen, AllOf(HasSubstr("got <hello>"), HasSubstr("end: 0")));
+}
+
+TEST(TuttirunAtATerminal, AScriptReadsOnAfterTheLaunchersDeath) {
+  // A script that reads before the terminal is its group's again is stopped, and continued then;
+  // but the shell above may have seen the stop. And a worker that waits in a read may take the next
+  // line as long as it lives. So this script waits for both. Not every init collects the worker.
+  const GoFile go;
+  AtTerminal run(job_control(
+      "export tuttirun; bash -c '$tuttirun -n 1 bash -c \"echo \\$\\$ >$GO_FILE; kill -KILL "
+      "\\$PPID; read line\"; ended() { ! read -a of </proc/$1/stat || [ ${of[2]} = Z ]; }; "
+      "until read -a stat </proc/$$/stat; [ ${stat[7]} = ${stat[4]} ] && ended $(cat $GO_FILE); "
+      "do sleep 0.02; done; echo next; read line; echo \"script <$line>\"'\n"
+      "echo \"shell: $?\""));
+  run.read_until("next");
+  run.type("hello\n");
+  EXPECT_EQ(run.wait(), 0) << run.screen;
+  EXPECT_THAT(run.screen, AllOf(HasSubstr("script <hello>"), HasSubstr("shell: 0")));
+}
+
+TEST(TuttirunAtATerminal, ARankOfSeveralThatUsesTheTerminalItselfIsEnded) {
+  AtTerminal run(
+      tuttirun(shell("2", "[ $RANK = 0 ] && read line </dev/tty; while :; do sleep 0.02; done")));
+  EXPECT_EQ(run.wait(), 128 + SIGKILL) << run.screen;
+  EXPECT_THAT(run.screen, HasSubstr("tuttirun: rank 0 used /dev/tty"));
+}
+
+TEST(TuttirunAtATerminal, OnlyASignalOfTheTerminalIsPassedToTheScript) {
+  // A worker in the background has not got it from there.
+  const GoFile go;
+  AtTerminal run(job_control(
+      "export tuttirun; bash -c 'trap \"echo heard \\$((40 + 2))\" INT; "
+      "$tuttirun -n 1 bash -c \"echo ready; until [ -e $GO_FILE ]; do sleep 0.02; done; "
+      "kill -INT \\$\\$\"; echo \"script: $?\"'\n"
+      "bg >/dev/null; echo > $GO_FILE; wait; echo \"end: $?\""));
+  run.read_until("ready");
+  run.type(kControlZ);
+  EXPECT_EQ(run.wait(), 0) << run.screen;
+  EXPECT_THAT(run.screen, AllOf(HasSubstr("script: 130"), Not(HasSubstr("heard 42"))));
+}
+
+TEST(TuttirunAtATerminal, APromptAppearsAndIsAnswered) {
+  AtTerminal run(tuttirun(shell(
+      "2", "if [ $RANK = 0 ]; then printf 'your name: '; read line; echo \"hello $line\"; fi")));
+  run.read_until("[0]: your name: ");
+  run.type("Ann\n");
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_THAT(run.screen, HasSubstr("your name: Ann\r\n[0]: hello Ann\r\n"));
+}
+
+TEST(TuttirunAtATerminal, BarsMoveBelowWholeLines) {
+  // Each rank shows a bar and waits for the file that says go on; rank 0's is answered by hand.
+  const GoFile go;
+  AtTerminal run(tuttirun(
+      shell("2",
+            "printf '\\r10%%'; printf '\\r20%%'; [ $RANK = 0 ] && { read line; echo > $GO_FILE; }; "
+            "until [ -e $GO_FILE ]; do sleep 0.02; done; printf '\\r100%%\\n'")));
+  run.read_until("[1]: 20%\r\n[0]: 20%");
+  EXPECT_EQ(Tuttirun::count(run.screen, "10%"), 0) << run.screen;
+  run.type("\n");
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_THAT(run.screen, AllOf(HasSubstr("[0]: 100%\r\n"), HasSubstr("[1]: 100%\r\n")));
+}
+
+TEST(TuttirunAtATerminal, WorkersAreToldItsSize) {
+  AtTerminal run(tuttirun(shell("2", "echo $COLUMNS $LINES")));
+  EXPECT_EQ(run.wait(), 0);
+  EXPECT_EQ(Tuttirun::count(run.screen, "75 24"), 2) << run.screen;
+}
+
+TEST(TuttirunAtATerminal, WithoutOneTheInputIsThatOfTheFirstRankOrTheOneThatIsNamed) {
+  const std::string job = std::string("echo hello | \"") + TUTTIRUN +
+                          "\" -n 2 $OPTIONS sh -c 'read line; echo \"$RANK <$line>\"'";
+  Tuttirun first({"-n", "1", "bash", "-c", job});
+  EXPECT_EQ(first.wait(), 0) << first.err;
+  EXPECT_THAT(first.out, AllOf(HasSubstr("0 <hello>"), HasSubstr("1 <>")));
+  Tuttirun named({"-n", "1", "bash", "-c", job}, {"OPTIONS=--stdin 1"});
+  EXPECT_EQ(named.wait(), 0) << named.err;
+  EXPECT_THAT(named.out, AllOf(HasSubstr("0 <>"), HasSubstr("1 <hello>")));
+  Tuttirun none({"-n", "1", "bash", "-c", job}, {"OPTIONS=--stdin none"});
+  EXPECT_EQ(none.wait(), 0) << none.err;
+  EXPECT_THAT(none.out, AllOf(HasSubstr("0 <>"), HasSubstr("1 <>")));
+}
+
+}  // namespace

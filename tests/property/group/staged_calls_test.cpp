@@ -1,0 +1,240 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <numeric>
+#include <thread>
+#include <vector>
+
+#include <tutti/launch.hpp>
+#include <tutti/tutti.hpp>
+
+// Calls whose tensors overlap give what the same calls give with memory of their own.
+namespace tutti {
+namespace {
+
+constexpr std::size_t kBlock = 5;
+
+/// The tensor of rank `rank` at the begin: all elements of all ranks differ.
+std::vector<float> row_of(int rank, std::size_t count) {
+  std::vector<float> row(count);
+  std::iota(row.begin(), row.end(), static_cast<float>(100 * rank));
+  return row;
+}
+
+TensorView part(std::vector<float>& row, std::size_t first, std::size_t count) {
+  return TensorView(&row[first], DType::float32, count);
+}
+
+std::vector<TensorView> blocks_of(std::vector<float>& row, std::size_t blocks) {
+  std::vector<TensorView> views;
+  for (std::size_t b = 0; b < blocks; ++b) views.push_back(part(row, b * kBlock, kBlock));
+  return views;
+}
+
+/// The output of `start(group, output, input)`, with an input elsewhere and with one in the
+/// output's row at `place`: both must be equal.
+template <class Start>
+void compare_in(ProcessGroup& world, std::size_t out_count, std::size_t in_count, std::size_t place,
+                const Start& start) {
+  const std::size_t length = std::max(out_count, place + in_count);
+  std::vector<float> apart = row_of(world.rank(), length);
+  std::vector<float> input(apart.begin() + static_cast<std::ptrdiff_t>(place),
+                           apart.begin() + static_cast<std::ptrdiff_t>(place + in_count));
+  start(part(apart, 0, out_count), view_of(input)).wait();
+  std::vector<float> together = row_of(world.rank(), length);
+  start(part(together, 0, out_count), part(together, place, in_count)).wait();
+  EXPECT_EQ(together, apart) << "input at " << place << " on rank " << world.rank();
+}
+
+void all_kinds(ProcessGroup& world) {
+  const auto n = static_cast<std::size_t>(world.size());
+  const std::size_t all = n * kBlock;
+  for (std::size_t place = 0; place + kBlock <= all; ++place) {
+    compare_in(world, all, kBlock, place, [&](const TensorView& out, const TensorView& in) {
+      return world.all_gather(out, in);
+    });
+    const int root = static_cast<int>(place % n);
+    compare_in(world, all, kBlock, place, [&](const TensorView& out, const TensorView& in) {
+      return world.gather(out, in, {.root = root});
+    });
+    // An output among the inputs: the whole row is the input.
+    for (const bool reduces : {true, false}) {
+      std::vector<float> input = row_of(world.rank(), all);
+      std::vector<float> expected(kBlock);
+      std::vector<float> row = input;
+      const TensorView own = part(row, place, kBlock);
+      if (reduces) {
+        world.reduce_scatter(view_of(expected), view_of(input)).wait();
+        world.reduce_scatter(own, view_of(row)).wait();
+      } else {
+        world.scatter(view_of(expected), view_of(input), {.root = root}).wait();
+        world.scatter(own, view_of(row), {.root = root}).wait();
+      }
+      std::copy(expected.begin(), expected.end(),
+                input.begin() + static_cast<std::ptrdiff_t>(place));
+      EXPECT_EQ(row, input) << "output at " << place << " on rank " << world.rank();
+    }
+  }
+  for (std::size_t place = 0; place <= kBlock; ++place) {
+    compare_in(world, all, all, place, [&](const TensorView& out, const TensorView& in) {
+      return world.all_to_all(out, in);
+    });
+  }
+}
+
+/// Lists of blocks: in place of another rank's block, in another order, twice the same.
+void lists(ProcessGroup& world) {
+  const auto n = static_cast<std::size_t>(world.size());
+  const int rank = world.rank();
+  for (std::size_t which = 0; which < n; ++which) {
+    std::vector<float> expected(n * kBlock);
+    std::vector<float> row = row_of(rank, n * kBlock);
+    std::vector<float> input(row.begin() + static_cast<std::ptrdiff_t>(which * kBlock),
+                             row.begin() + static_cast<std::ptrdiff_t>((which + 1) * kBlock));
+    world.all_gather(blocks_of(expected, n), view_of(input)).wait();
+    const std::vector<TensorView> views = blocks_of(row, n);
+    world.all_gather(views, views[which]).wait();
+    EXPECT_EQ(row, expected) << which;
+
+    std::iota(row.begin(), row.end(), static_cast<float>(100 * rank));  // in place, for the views
+    std::vector<float> sum(kBlock);
+    world.reduce_scatter(view_of(sum), views).wait();
+    world.reduce_scatter(views[which], views).wait();
+    EXPECT_EQ(std::vector<float>(&row[which * kBlock], &row[which * kBlock] + kBlock), sum);
+  }
+  std::vector<float> row = row_of(rank, n * kBlock);
+  std::vector<float> input = row;
+  std::vector<float> expected(n * kBlock);
+  world.all_to_all(blocks_of(expected, n), blocks_of(input, n)).wait();
+  std::vector<TensorView> backwards = blocks_of(row, n);
+  std::reverse(backwards.begin(), backwards.end());
+  world.all_to_all(backwards, blocks_of(row, n)).wait();
+  for (std::size_t b = 0; b < n; ++b)
+    EXPECT_TRUE(std::equal(&expected[b * kBlock], &expected[b * kBlock] + kBlock,
+                           &row[(n - 1 - b) * kBlock]));
+  // Outputs are written in the order of the ranks, so the last one stays.
+  std::vector<float> once(kBlock + n);
+  std::vector<TensorView> crossing;
+  for (std::size_t b = 0; b < n; ++b) crossing.push_back(part(once, b, kBlock));
+  std::vector<float> mine(kBlock, static_cast<float>(rank));
+  world.all_gather(crossing, view_of(mine)).wait();
+  for (std::size_t i = 0; i + 1 < n + kBlock; ++i)
+    EXPECT_EQ(once[i], static_cast<float>(std::min(i, n - 1))) << i;
+  EXPECT_EQ(once.back(), 0);
+}
+
+void several_tensors(ProcessGroup& world) {
+  const int n = world.size();
+  const auto ranks = static_cast<std::size_t>(n);
+  std::vector<float> row = row_of(world.rank(), 9);
+  std::vector<float> expected = row;
+  world.all_reduce(expected).wait();
+  world.all_reduce_coalesced(std::vector<TensorView>{part(row, 0, 6), part(row, 3, 6)}).wait();
+  EXPECT_EQ(row, expected);
+  row = row_of(world.rank(), 9);
+  expected = row_of(n - 1, 9);
+  world
+      .broadcast_coalesced(std::vector<TensorView>{part(row, 0, 9), part(row, 2, 3)},
+                           {.root = n - 1})
+      .wait();
+  EXPECT_EQ(row, expected);
+  // Every rank gives another block as input.
+  std::vector<float> whole = row_of(world.rank(), 2 * ranks);
+  std::vector<float> other(ranks);
+  std::vector<float> input(1, static_cast<float>(world.rank()));
+  const auto mine = static_cast<std::size_t>(n - 1 - world.rank());
+  world
+      .all_gather_coalesced(std::vector<TensorView>{view_of(whole), view_of(other)},
+                            std::vector<TensorView>{part(whole, 2 * mine, 2), view_of(input)})
+      .wait();
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const auto first = static_cast<float>(100 * r + 2 * (ranks - 1 - r));
+    EXPECT_EQ(whole[2 * r], first);
+    EXPECT_EQ(whole[2 * r + 1], first + 1);
+    EXPECT_EQ(other[r], static_cast<float>(r));
+  }
+}
+
+/// Only some ranks overlap: the others see no difference.
+void some_ranks(ProcessGroup& world) {
+  const auto n = static_cast<std::size_t>(world.size());
+  std::vector<float> row = row_of(world.rank(), n * kBlock);
+  std::vector<float> elsewhere(n * kBlock);
+  const bool even = world.rank() % 2 == 0;
+  std::vector<float> expected(n * kBlock);
+  std::vector<float> input = row;
+  world.all_to_all(view_of(expected), view_of(input)).wait();
+  world.all_to_all(view_of(even ? row : elsewhere), view_of(row)).wait();
+  EXPECT_EQ(even ? row : elsewhere, expected);
+}
+
+TEST(StagedCalls, GiveWhatCallsWithMemoryOfTheirOwnGive) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    for (const auto transport :
+         {Config::TransportChoice::automatic, Config::TransportChoice::tcp}) {
+      Config config;
+      config.transport = transport;
+      run_threads(
+          ranks,
+          [](ProcessGroup& world) {
+            all_kinds(world);
+            lists(world);
+            several_tensors(world);
+            some_ranks(world);
+          },
+          config);
+    }
+  }
+}
+
+TEST(StagedCalls, AreWrittenBeforeAnybodyIsTold) {
+  run_threads(3, [](ProcessGroup& world) {
+    const auto expected = [&] {
+      std::vector<float> row;
+      for (int r = 0; r < 3; ++r) row.push_back(static_cast<float>(100 * r + world.rank()));
+      return row;
+    }();
+    std::vector<float> row = row_of(world.rank(), 3);
+    {
+      Work work = world.all_to_all(view_of(row), view_of(row));
+      while (!work.done()) std::this_thread::yield();
+      EXPECT_EQ(row, expected) << "done";
+      EXPECT_TRUE(work.error().ok());
+    }
+    row = row_of(world.rank(), 3);
+    struct Told {
+      std::vector<float>* row;
+      std::vector<float> seen;
+      std::atomic<bool> done{false};
+    } told{&row, {}, {}};
+    Work work = world.all_to_all(view_of(row), view_of(row));
+    work.on_done({[](void* context, const Status& status) noexcept {
+                    auto& all = *static_cast<Told*>(context);
+                    if (status.ok()) all.seen = *all.row;
+                    all.done.store(true);
+                  },
+                  &told});
+    while (!told.done.load()) std::this_thread::yield();
+    EXPECT_EQ(told.seen, expected) << "on_done";
+    work.wait();
+    // Given up: the barrier behind it ends only when it is done.
+    row = row_of(world.rank(), 3);
+    world.all_to_all(view_of(row), view_of(row)).detach();
+    world.barrier().wait();
+  });
+}
+
+TEST(StagedCalls, LeaveTheirTensorsAsTheyWereAfterADisagreement) {
+  run_threads(2, [](ProcessGroup& world) {
+    const std::vector<float> before = row_of(world.rank(), 8);
+    std::vector<float> row = before;
+    Work work = world.rank() == 0 ? world.all_to_all(view_of(row), view_of(row))
+                                  : world.reduce_scatter(part(row, 0, 4), view_of(row));
+    EXPECT_THROW(work.wait(), Error);
+    EXPECT_EQ(row, before);
+  });
+}
+
+}  // namespace
+}  // namespace tutti

@@ -1,0 +1,308 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <tutti/launch.hpp>
+#include <tutti/tutti.hpp>
+
+#include "unit/group/error_text.hpp"
+
+// Reduce ops of the caller's: values, order, names, and what goes wrong.
+namespace tutti {
+namespace {
+
+using test::text_of;
+
+constexpr int kSizes[] = {1, 2, 3, 4, 5, 8};
+/// Nothing, one, few, and many.
+constexpr std::size_t kCounts[] = {0, 1, 5, 8192, 40001};
+
+/// Neither commutative nor associative: it tells every order from every other.
+std::uint64_t chained(std::uint64_t a, std::uint64_t b) {
+  return (a * 31 + 7) ^ (b * 0x9e3779b97f4a7c15 + 1);
+}
+
+std::uint64_t given_element(int rank, std::size_t i) {
+  return (i + 1) * 1000003 + static_cast<std::uint64_t>(rank) * 7919;
+}
+
+std::vector<std::uint64_t> values(int rank, std::size_t count, std::size_t first = 0) {
+  std::vector<std::uint64_t> all(count);
+  for (std::size_t i = 0; i < count; ++i) all[i] = given_element(rank, first + i);
+  return all;
+}
+
+std::vector<std::uint64_t> folded(int size, std::size_t count, std::size_t first = 0) {
+  std::vector<std::uint64_t> all = values(0, count, first);
+  for (int r = 1; r < size; ++r) {
+    for (std::size_t i = 0; i < count; ++i) all[i] = chained(all[i], given_element(r, first + i));
+  }
+  return all;
+}
+
+TEST(UserOps, CombineInTheOrderOfTheRanks) {
+  const UserOp op = UserOp::of<std::uint64_t>("chained", chained);
+  for (const int size : kSizes) {
+    run_threads(size, [&](ProcessGroup& world) {
+      for (const std::size_t count : kCounts) {
+        SCOPED_TRACE(std::to_string(size) + " ranks, " + std::to_string(count) + " elements");
+        const std::vector<std::uint64_t> mine = values(world.rank(), count);
+        std::vector<std::uint64_t> buffer = mine;
+        world.all_reduce(buffer, op).wait();
+        EXPECT_EQ(buffer, folded(size, count));
+
+        buffer = mine;
+        const int root = size - 1;
+        world.reduce(buffer, op, {.root = root}).wait();
+        EXPECT_EQ(buffer, world.rank() == root ? folded(size, count) : mine);
+
+        const std::size_t all = count * static_cast<std::size_t>(size);
+        const std::vector<std::uint64_t> input = values(world.rank(), all);
+        std::vector<std::uint64_t> output(count);
+        world.reduce_scatter(output, input, op).wait();
+        const auto result = folded(size, count, count * static_cast<std::size_t>(world.rank()));
+        EXPECT_EQ(output, result);
+      }
+    });
+  }
+}
+
+TEST(UserOps, TakeStridedTensorsAndLists) {
+  const UserOp op = UserOp::of<std::uint64_t>("chained", chained);
+  for (const int size : {3, 4}) {
+    run_threads(size, [&](ProcessGroup& world) {
+      for (const std::size_t count : {std::size_t{6}, std::size_t{12000}}) {
+        SCOPED_TRACE(std::to_string(size) + " ranks, " + std::to_string(count) + " elements");
+        std::vector<std::uint64_t> memory(2 * count, 1);  // every other element
+        const auto mine = values(world.rank(), count);
+        for (std::size_t i = 0; i < count; ++i) memory[2 * i] = mine[i];
+        const std::int64_t shape[] = {static_cast<std::int64_t>(count)};
+        const std::int64_t strides[] = {2};
+        world.all_reduce(TensorView(memory.data(), DType::uint64, shape, strides), op).wait();
+        const auto result = folded(size, count);
+        for (std::size_t i = 0; i < count; ++i) {
+          ASSERT_EQ(memory[2 * i], result[i]);
+          ASSERT_EQ(memory[2 * i + 1], 1U);
+        }
+        std::vector<std::vector<std::uint64_t>> parts;
+        std::vector<TensorView> views;
+        for (int r = 0; r < size; ++r)
+          parts.push_back(values(world.rank(), count, count * static_cast<std::size_t>(r)));
+        for (auto& part : parts) views.push_back(view_of(part));
+        std::vector<std::uint64_t> output(count);
+        world.reduce_scatter(view_of(output), views, op).wait();
+        EXPECT_EQ(output, folded(size, count, count * static_cast<std::size_t>(world.rank())));
+      }
+    });
+  }
+}
+
+/// The later rank's bytes: any dtype can be told by it.
+TEST(UserOps, MoveEveryDType) {
+  const UserOp last("last", [](const TensorView& result, const TensorView& next) {
+    EXPECT_EQ(result.dtype(), next.dtype());
+    EXPECT_EQ(result.count(), next.count());
+    std::memcpy(result.data(), next.data(), next.size_bytes());
+  });
+  run_threads(3, [&](ProcessGroup& world) {
+    for (int d = 0; d < kDTypeCount; ++d) {
+      const auto dtype = static_cast<DType>(d);
+      for (const std::size_t count : {std::size_t{7}, std::size_t{70001}}) {
+        std::vector<std::byte> buffer(count * size_of(dtype),
+                                      static_cast<std::byte>(world.rank() == 2 ? 1 : 0));
+        world.all_reduce(TensorView(buffer.data(), dtype, count), last).wait();
+        EXPECT_EQ(buffer, std::vector<std::byte>(buffer.size(), std::byte{1})) << to_string(dtype);
+      }
+    }
+  });
+}
+
+using Matrix = std::array<std::int64_t, 4>;
+
+Matrix product(const Matrix& a, const Matrix& b) {
+  return {a[0] * b[0] + a[1] * b[2], a[0] * b[1] + a[1] * b[3], a[2] * b[0] + a[3] * b[2],
+          a[2] * b[1] + a[3] * b[3]};
+}
+
+Matrix matrix(int rank, std::size_t i) {
+  return {rank, 1, static_cast<std::int64_t>(i % 3), rank + 1};
+}
+
+/// As structs, and as elements in blocks of 4.
+TEST(UserOps, NeverDivideABlock) {
+  const UserOp structs = UserOp::of<Matrix>("product", product);
+  const UserOp blocks(
+      "product of blocks",
+      [](const TensorView& result, const TensorView& next) {
+        ASSERT_EQ(result.count() % 4, 0U);
+        auto* const to = static_cast<Matrix*>(result.data());
+        const auto* const from = static_cast<const Matrix*>(next.data());
+        for (std::size_t i = 0; i < result.count() / 4; ++i) to[i] = product(to[i], from[i]);
+      },
+      4);
+  for (const int size : {2, 3, 5}) {
+    run_threads(size, [&](ProcessGroup& world) {
+      for (const std::size_t count : {std::size_t{1}, std::size_t{10}, std::size_t{3001}}) {
+        std::vector<Matrix> mine(count);
+        std::vector<Matrix> result(count);
+        for (std::size_t i = 0; i < count; ++i) {
+          mine[i] = matrix(world.rank(), i);
+          result[i] = matrix(0, i);
+          for (int r = 1; r < size; ++r) result[i] = product(result[i], matrix(r, i));
+        }
+        std::vector<Matrix> buffer = mine;
+        world.all_reduce(buffer, structs).wait();
+        EXPECT_EQ(buffer, result);
+        buffer = mine;
+        world.all_reduce(TensorView(buffer.data(), DType::int64, 4 * count), blocks).wait();
+        EXPECT_EQ(buffer, result);
+      }
+    });
+  }
+}
+
+TEST(UserOps, OfOtherNamesDisagree) {
+  const UserOp first = UserOp::of<float>("first", [](float a, float) { return a; });
+  const UserOp last = UserOp::of<float>("last", [](float, float b) { return b; });
+  for (const std::size_t count : {std::size_t{4}, std::size_t{100000}}) {
+    run_threads(3, [&](ProcessGroup& world) {
+      std::vector<float> buffer(count, static_cast<float>(world.rank()));
+      const std::vector<float> before = buffer;
+      const std::string text = text_of<DisagreementError>(
+          [&] { world.all_reduce(buffer, world.rank() == 1 ? last : first).wait(); });
+      EXPECT_THAT(text, testing::HasSubstr("all_reduce with the op 'first'"));
+      EXPECT_THAT(text, testing::HasSubstr("all_reduce with the op 'last'"));
+      EXPECT_EQ(buffer, before);
+    });
+  }
+}
+
+TEST(UserOps, OfOneNameAndOtherDTypesKindsOrBlocksDisagree) {
+  const auto keep = [](const TensorView&, const TensorView&) {};
+  const UserOp one("one", keep);
+  const UserOp by_two("one", keep, 2);
+  run_threads(2, [&](ProcessGroup& world) {
+    std::vector<float> floats(4);
+    std::vector<std::int32_t> ints(4);
+    EXPECT_THROW(
+        (world.rank() == 0 ? world.all_reduce(floats, one) : world.all_reduce(ints, one)).wait(),
+        DisagreementError);
+  });
+  run_threads(2, [&](ProcessGroup& world) {
+    std::vector<float> floats(4);
+    EXPECT_THROW(world.all_reduce(floats, world.rank() == 0 ? one : by_two).wait(),
+                 DisagreementError);
+  });
+  run_threads(2, [&](ProcessGroup& world) {
+    std::vector<float> floats(4);
+    std::vector<float> all(8);
+    EXPECT_THROW(
+        {
+          if (world.rank() == 0)
+            world.all_reduce(floats, one).wait();
+          else
+            world.all_gather(all, floats).wait();
+        },
+        DisagreementError);
+  });
+}
+
+TEST(UserOps, RefuseWrongCallsBeforeAnythingIsSent) {
+  const UserOp floats = UserOp::of<float>("floats", [](float a, float) { return a; });
+  const UserOp pairs(
+      "pairs", [](const TensorView&, const TensorView&) {}, 2);
+  run_threads(2, [&](ProcessGroup& world) {
+    std::vector<double> doubles(4);
+    std::vector<float> three(3);
+    if (world.rank() == 0) {
+      EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce(doubles, floats).wait(); }),
+                "all_reduce(op 'floats', float64 x 4) in group 'world': the op combines float32");
+      EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce(three, pairs).wait(); }),
+                "all_reduce(op 'pairs', float32 x 3) in group 'world': the op combines 2 elements "
+                "at a time, which do not divide 3");
+      EXPECT_EQ(text_of<InvalidArgument>([&] { world.reduce(three, floats, {.root = 2}).wait(); }),
+                "reduce(op 'floats', float32 x 3) in group 'world': root must be a rank of the "
+                "group, 0 to 1");
+      EXPECT_EQ(
+          text_of<InvalidArgument>([&] { world.reduce_scatter(three, three, floats).wait(); }),
+          "reduce_scatter(op 'floats', float32 x 3) in group 'world': the input has 3 "
+          "elements; it must have 2 times the output's 3");
+      std::vector<float> two(2);
+      const std::vector<TensorView> uneven{view_of(three), view_of(two)};
+      EXPECT_EQ(
+          text_of<InvalidArgument>(
+              [&] { world.reduce_scatter(view_of(three), uneven, floats).wait(); }),
+          "reduce_scatter(op 'floats', float32 x 3) in group 'world': the inputs must have as many "
+          "elements as the output");
+      const TensorView gpu(three.data(), DType::float32, 3, Device{DeviceType::cuda, 0});
+      EXPECT_EQ(text_of<InvalidArgument>([&] { world.all_reduce(gpu, floats).wait(); }),
+                "all_reduce(op 'floats', float32 x 3) in group 'world': the op combines tensors of "
+                "the CPU only: copy the tensor there");
+    }
+    world.all_reduce(three, floats).wait();  // the group is as it was
+  });
+  EXPECT_EQ(text_of<InvalidArgument>([] { UserOp("", [](const auto&, const auto&) {}); }),
+            "UserOp: the name is empty; ranks compare it");
+  EXPECT_THROW(UserOp("none", nullptr), InvalidArgument);
+  EXPECT_THROW(UserOp(
+                   "none", [](const auto&, const auto&) {}, 0),
+               InvalidArgument);
+}
+
+/// Throws on one rank only: ranks are threads here.
+UserOp failing_on(std::thread::id& thread) {
+  return UserOp("failing", [&thread](const TensorView&, const TensorView&) {
+    if (std::this_thread::get_id() == thread) throw std::runtime_error("it does not add up");
+  });
+}
+
+TEST(UserOps, WhatTheFunctionThrowsReachesTheCaller) {
+  std::thread::id thread;
+  const UserOp op = failing_on(thread);
+  run_threads(3, [&](ProcessGroup& world) {
+    if (world.rank() == 1) thread = std::this_thread::get_id();
+    world.barrier().wait();
+    std::vector<float> few(4, static_cast<float>(world.rank()));
+    const std::vector<float> before = few;
+    if (world.rank() == 1) {
+      EXPECT_EQ(text_of<std::runtime_error>([&] { world.all_reduce(few, op).wait(); }),
+                "it does not add up");
+      EXPECT_EQ(few, before);
+    } else {
+      world.all_reduce(few, op).wait();
+    }
+    EXPECT_TRUE(world.health().ok());
+    world.barrier().wait();
+    std::vector<float> many(100000);
+    if (world.rank() == 1) {
+      EXPECT_EQ(text_of<std::runtime_error>([&] { world.all_reduce(many, op).wait(); }),
+                "it does not add up");
+    } else {
+      world.all_reduce(many, op).wait();
+    }
+    EXPECT_TRUE(world.health().ok());
+  });
+}
+
+/// The function has no lock of the library: it may communicate.
+TEST(UserOps, TheFunctionMayCallOperationsOfAnotherGroup) {
+  run_threads(3, [&](ProcessGroup& world) {
+    std::optional<ProcessGroup> other = world.new_group({0, 1, 2});
+    const UserOp op("talking",
+                    [&](const TensorView&, const TensorView&) { other->barrier().wait(); });
+    std::vector<float> buffer(4);
+    world.all_reduce(buffer, op).wait();
+  });
+}
+
+}  // namespace
+}  // namespace tutti

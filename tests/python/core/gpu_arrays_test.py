@@ -1,0 +1,277 @@
+"""Arrays on GPUs, with a CUDA driver whose GPUs are memory of the host (tests/support/mock_cuda_driver.cpp)."""
+
+import ctypes
+import os
+import pathlib
+import subprocess
+import sys
+import types
+
+import numpy as np
+import pytest
+import tutti
+import tutti.distributed as dist
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture(scope="module")
+def driver(tmp_path_factory):
+    """The variables of a process that finds the driver."""
+    library = tmp_path_factory.mktemp("driver") / "libmock_cuda_driver.so"
+    subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-ffp-contract=off", "-o",
+                    str(library), "-I", str(ROOT / "src"), "-I", str(ROOT / "tests"), str(ROOT / "tests/support/mock_cuda_driver.cpp")], check=True, timeout=120)
+    return {"TUTTI_CUDA_LIBRARY": str(library), "TUTTI_TEST_GPUS": "2"}
+
+
+class OnGpu:
+    """A NumPy array that says it is on a GPU, by `__cuda_array_interface__` alone."""
+
+    def __init__(self, values, stream=None, gpu=0, **fields):
+        self.values = values
+        self.device = types.SimpleNamespace(id=gpu)
+        self.fields = {"shape": values.shape, "typestr": values.dtype.str, "version": 3, "stream": stream,
+                       "data": (values.ctypes.data, not values.flags.writeable),
+                       "strides": None if values.flags.c_contiguous else values.strides, **fields}
+
+    @property
+    def __cuda_array_interface__(self):
+        return self.fields
+
+
+class RefusesTheBuffer(np.ndarray):
+    """It has the buffer protocol, which raises, as that of CuPy's arrays does. Its dates say that they are integers of a
+    GPU."""
+
+    __array_struct__ = None
+
+    @property
+    def __dlpack__(self):
+        raise AttributeError
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"shape": self.shape, "typestr": "<i8", "version": 3, "data": (self.ctypes.data, False)}
+
+
+class Stream:
+    """That of a library that has streams, as CuPy has them, on a GPU."""
+
+    def __init__(self, gpu=None):
+        self.ptr = 0x70 + (gpu or 0)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+
+def lists_of_cupys_arrays():
+    """Two tensors of each process, on different GPUs."""
+    cupy = types.ModuleType("cupy")
+    current = []  # GPUs
+
+    class Device:
+        def __init__(self, number):
+            self.id = number
+
+        def __enter__(self):
+            current.append(self.id)
+
+        def __exit__(self, *_):
+            current.pop()
+
+    class OfCupy(np.ndarray):
+        __module__ = "cupy"
+        number = 0
+
+        @property
+        def device(self):
+            return Device(self.number)
+
+        @property
+        def __cuda_array_interface__(self):
+            return OnGpu(np.asarray(self)).fields
+
+        def __setitem__(self, where, values):
+            assert self.number == current[-1] and getattr(values, "number", self.number) == self.number
+            np.asarray(self)[where] = np.asarray(values)
+
+    def on_gpu(values, number):
+        array = values.view(OfCupy)
+        array.number = number
+        return array
+
+    def asarray(array):
+        return array if array.number == current[-1] else on_gpu(np.array(array), current[-1])
+
+    def add(one, other):
+        assert one.number == other.number == current[-1]
+        return on_gpu(np.asarray(one) + np.asarray(other), one.number)
+
+    cupy.cuda = types.SimpleNamespace(get_current_stream=Stream)
+    cupy.ndarray, cupy.asarray, cupy.add = OfCupy, asarray, add
+    cupy.array = lambda array, copy: on_gpu(np.array(array, copy=copy), array.number)
+    sys.modules["cupy"] = cupy
+    OfCupy.astype = lambda self, dtype, copy: self
+    OfCupy.reshape = lambda self, shape: self
+    rank = dist.get_rank()
+    mine = [on_gpu(np.full(3, 2.0 * rank + number), number) for number in range(2)]
+    dist.all_reduce_multigpu(mine)
+    assert [one.tolist() for one in mine] == [[6.0] * 3] * 2
+    mine = [on_gpu(np.full(3, 10.0 * rank + number), number) for number in range(2)]
+    dist.broadcast_multigpu(mine, 1, src_tensor=1)
+    assert [one.tolist() for one in mine] == [[11.0] * 3] * 2
+    inputs = [on_gpu(np.full(3, 10.0 * rank + number), number) for number in range(2)]
+    rows = [[on_gpu(np.zeros(3), number) for _ in range(4)] for number in range(2)]
+    dist.all_gather_multigpu(rows, inputs)
+    assert [[one[0] for one in np.asarray(row)] for row in rows] == [[0.0, 1.0, 10.0, 11.0]] * 2
+    with pytest.raises(TypeError, match="must be of one library, but they are of CuPy and of NumPy or buffers"):
+        dist.all_reduce_multigpu([mine[0], np.zeros(3)])
+
+
+def test_lists_of_arrays_of_different_gpus(driver):
+    tutti.multiprocessing.run(lists_of_cupys_arrays, 2, env=driver)
+
+
+def stream_of_last_call():
+    number = ctypes.c_void_p()
+    ctypes.CDLL(os.environ["TUTTI_CUDA_LIBRARY"]).tuttiTestLastStream(ctypes.byref(number))
+    return number.value or 0
+
+
+def in_a_group(body):
+    with tutti.init_process_group() as group:
+        return body(group)
+
+
+def run(body, ranks, env=None):
+    return tutti.multiprocessing.run(in_a_group, ranks, args=(body,), init=False, env=env)
+
+
+def every_form(group):
+    rank, size = group.rank, group.size
+    for dtype in ("bool", "uint8", "int64", "float16", "float64", "complex64"):
+        x = np.ones(5, dtype)
+        group.all_reduce(OnGpu(x))
+        assert x.tolist() == (np.ones(5, dtype) if dtype == "bool" else np.full(5, size, dtype)).tolist(), dtype
+    wide = np.zeros((4, 6), "float32")
+    wide[:, ::2] = rank + 1
+    group.all_reduce(OnGpu(wide[:, ::2], gpu=1))
+    assert wide[:, ::2].tolist() == [[3.0] * 3] * 4 and not wide[:, 1::2].any()
+    everything = np.zeros(2 * size, "int32")
+    frozen = np.full(2, rank, "int32")
+    frozen.flags.writeable = False
+    group.all_gather(OnGpu(everything), OnGpu(frozen))
+    assert everything.tolist() == [0, 0, 1, 1]
+    dates = np.full(3, rank + 1, "M8[s]").view(RefusesTheBuffer)
+    with pytest.raises(ValueError):
+        memoryview(dates)
+    group.all_reduce(dates)
+    assert np.asarray(dates).view("int64").tolist() == [3] * 3
+    mixed = np.full(3, rank + 1.0)  # of a GPU on one rank, of the CPU on the other
+    group.all_reduce(OnGpu(mixed) if rank == 0 else mixed)
+    assert mixed.tolist() == [3.0] * 3
+    works = [group.isend(OnGpu(np.full(2, rank, "int16")), 1 - rank)]
+    got = np.zeros(2, "int16")
+    works.append(group.irecv(OnGpu(got), 1 - rank))
+    for work in works:
+        work.wait()
+    assert got.tolist() == [1 - rank] * 2
+    return rank
+
+
+def test_every_form_on_two_ranks(driver):
+    assert run(every_form, 2, env=driver) == [0, 1]
+
+
+def by_torchs_names():
+    rank = dist.get_rank()
+    x = np.full(3, rank + 1.0)
+    dist.all_reduce(OnGpu(x))
+    assert x.tolist() == [3.0] * 3
+    got = [np.zeros(3), np.zeros(3)]
+    dist.all_gather([OnGpu(one) for one in got], OnGpu(np.full(3, float(rank))))
+    assert got[1].tolist() == [1.0] * 3
+
+
+@pytest.mark.parametrize("direct", ["off", "on"])
+def test_torchs_names_take_them(driver, direct):
+    tutti.multiprocessing.run(by_torchs_names, 2, env={**driver, "TUTTI_CUDA_IPC": direct})
+
+
+def streams(group):
+    x = np.ones(4)
+    group.all_reduce(OnGpu(x, stream=0x50))
+    assert stream_of_last_call() == 0x50
+    group.isend(OnGpu(x, stream=0x60), 0).wait()
+    assert stream_of_last_call() == 0x60
+    group.recv(OnGpu(x), 0)
+    assert stream_of_last_call() == 0
+    cupy = types.ModuleType("cupy")
+    cupy.cuda = types.SimpleNamespace(get_current_stream=Stream)
+    sys.modules["cupy"] = cupy
+
+    class OfCupy(HasDlpack):
+        __module__ = "cupy"
+
+    cupy.ndarray = OfCupy
+    group.all_reduce(OfCupy())
+    assert stream_of_last_call() == 0x71, "that of GPU 1, where the array is"
+
+
+class HasDlpack:
+    """Four floats with `__dlpack__`, on GPU 1."""
+
+    def __init__(self):
+        self.values = np.ones(4, "float32")
+        self.of_cpu = self.values.__dlpack__()
+
+    def __dlpack_device__(self):
+        return 2, 1
+
+    def __dlpack__(self, **_):
+        # The device stands behind the pointer to the data: 2 is CUDA.
+        pointer = ctypes.pythonapi.PyCapsule_GetPointer
+        pointer.restype = ctypes.c_void_p
+        pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
+        at = pointer(self.of_cpu, b"dltensor")
+        ctypes.c_int32.from_address(at + 8).value = 2
+        ctypes.c_int32.from_address(at + 12).value = 1
+        return self.of_cpu
+
+
+def test_calls_are_on_the_stream_of_the_array(driver):
+    run(streams, 1, env=driver)
+
+
+def refusals(group):
+    x = np.ones(4)
+    frozen = np.ones(4)
+    frozen.flags.writeable = False
+    with pytest.raises(TypeError, match="read-only"):
+        group.all_reduce(OnGpu(frozen))
+    with pytest.raises(TypeError, match="does not know .<M8"):
+        group.all_reduce(OnGpu(x, typestr="<M8[s]"))
+    with pytest.raises(TypeError, match="does not know .>f8"):
+        group.all_reduce(OnGpu(x, typestr=">f8"))
+    with pytest.raises(TypeError, match="is not what its version 3 says"):
+        group.all_reduce(OnGpu(x, data=7))
+    with pytest.raises(tutti.InvalidArgument, match="there is no device cuda:5"):
+        group.all_reduce(OnGpu(x, gpu=5))
+    group.all_reduce(OnGpu(x))
+    assert x.tolist() == [1.0] * 4
+
+
+def test_what_cannot_be_used_is_refused_at_the_call(driver):
+    run(refusals, 1, env=driver)
+
+
+def without(group):
+    with pytest.raises(tutti.InvalidArgument, match="the input is in the memory of cuda:0"):
+        group.all_reduce(OnGpu(np.ones(4)))
+
+
+def test_without_a_gpu_the_call_says_so():
+    run(without, 1)

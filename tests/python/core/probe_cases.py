@@ -1,0 +1,143 @@
+"""What ranks do in the tests of probes: functions of a Crew. Each asserts on its rank."""
+
+import threading
+
+import numpy as np
+
+import tutti
+import tutti.distributed as dist
+from tutti.distributed import process_group
+from tutti.distributed.backend import BackendConfig
+
+
+def raises(kind, part, call):
+    try:
+        call()
+    except kind as problem:
+        assert part in str(problem), problem
+        return
+    raise AssertionError(f"no {kind.__name__} was raised")
+
+
+def neighbours(world):
+    return (world.rank + 1) % world.size, (world.rank - 1) % world.size
+
+
+def sizes(world):
+    after, before = neighbours(world)
+    for size in (0, 1, 1000, 100_000):
+        work = world.isend(np.arange(size) + world.rank, after, tag=3)
+        message = world.probe(before, tag=3)
+        assert (message.source, message.tag, message.dtype, message.numel) == (before, 3, "int64", size)
+        message.recv(got := np.zeros(size, np.int64))
+        assert (got == np.arange(size) + before).all()
+        work.wait()
+    assert world.try_probe(tag=3) is None
+
+
+def dtypes(world):
+    after, before = neighbours(world)
+    for name in ("bool", "uint8", "int16", "uint32", "int64", "float16", "float32", "float64", "complex64"):
+        work = world.isend(np.ones((2, 3), name), after)
+        message = world.probe(before)
+        assert message.dtype == name and message.numel == 6
+        message.recv(got := np.zeros((3, 4), name)[:, ::2])
+        assert (got == 1).all()
+        work.wait()
+
+
+def wrong_buffers(world):
+    after, before = neighbours(world)
+    work = world.isend(np.arange(50_000.0), after)
+    message = world.probe(before)
+    for wrong in (np.zeros(49_999), np.zeros(50_000, np.float32)):
+        raises(tutti.InvalidArgument, "the message has float64 x 50000", lambda wrong=wrong: message.recv(wrong))
+    raises(TypeError, "", lambda: message.recv(3))
+    message.recv(got := np.zeros(50_000))
+    assert (got == np.arange(50_000)).all()
+    raises(tutti.InvalidArgument, "empty", lambda: message.recv(got))
+    work.wait()
+    assert world.health() is None
+
+
+def order(world):
+    after, before = neighbours(world)
+    works = [world.isend(np.full(i + 1, i), after) for i in range(6)]
+    first, second, third = (world.probe() for _ in range(3))
+    world.recv(got := np.zeros(4, np.int64), before)
+    assert (got == 3).all()
+    del second
+    third.recv(got := np.zeros(3, np.int64))
+    del first
+    for i in (0, 1, 4, 5):
+        world.recv(got := np.zeros(i + 1, np.int64), before)
+        assert (got == i).all()
+    for work in works:
+        work.wait()
+
+
+def threads(world):
+    after, before = neighbours(world)
+    works = [world.isend(np.full(1 + 100 * i, i), after) for i in range(40)]
+    seen = [[], []]
+
+    def receive(mine):
+        for _ in range(20):
+            message = world.probe(before)
+            message.recv(got := np.zeros(message.numel, np.int64))
+            assert (got == message.numel // 100).all()
+            mine.append(message.numel // 100)
+
+    running = [threading.Thread(target=receive, args=(mine,)) for mine in seen]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
+    for work in works:
+        work.wait()
+    assert sorted(seen[0] + seen[1]) == list(range(40))
+    assert all(mine == sorted(mine) for mine in seen)
+
+
+def wrong_calls(world):
+    raises(tutti.InvalidArgument, "must be a rank", lambda: world.probe(world.size))
+    raises(tutti.InvalidArgument, "must not be negative", lambda: world.try_probe(0, tag=-1))
+    for call in (world.probe, world.try_probe, lambda **one: world.recv(np.ones(1), **one),
+                 lambda **one: world.irecv(np.ones(1), **one), lambda **one: world.send(np.ones(1), world.rank, **one),
+                 lambda **one: world.isend(np.ones(1), world.rank, **one)):
+        for tag in ("0", 0.5, None):
+            raises(TypeError, f"a tag is a whole number, not {tag!r}", lambda: call(tag=tag))
+        raises(tutti.InvalidArgument, "at most 2147483647", lambda: call(tag=1 << 31))
+    world.isend(np.ones(1), world.rank).wait()
+    raises(tutti.InvalidArgument, "timeout", lambda: world.probe(world.rank, timeout=0))
+    world.recv(np.ones(1), world.rank)
+    assert world.health() is None
+
+
+def functions(world):
+    if process_group.world.default is None:
+        pg = process_group.ProcessGroup(world, list(range(world.size)), "gloo", BackendConfig("gloo"),
+                                        process_group.world.next_name(), "default_pg")
+        process_group.world.default = process_group.world.add(pg)
+    after, before = neighbours(world)
+    reverse = dist.new_group(list(reversed(range(world.size))))
+    work = dist.isend(np.arange(7, dtype=np.float32), after, reverse, 2)
+    message = dist.probe(before, reverse, 2)
+    assert repr(message) == f"Message(source={before}, tag=2, dtype='float32', numel=7)"
+    got = message.recv()
+    assert isinstance(got, np.ndarray) and got.dtype == np.float32 and (got == np.arange(7)).all()
+    work.wait()
+    assert dist.iprobe(None, reverse, 2) is None
+    work = dist.isend(np.ones(2), after)
+    while (message := dist.iprobe()) is None:
+        pass
+    assert message.source == before
+    room = np.zeros(2)
+    assert message.recv(room) is room and (room == 1).all()
+    work.wait()
+    raises(ValueError, "", lambda: dist.probe(-1))
+    dist.destroy_process_group(reverse)
+    others = dist.new_group([0])
+    if world.rank > 0:
+        raises(ValueError, "is not in the group", lambda: dist.probe(0, others))
+        raises(ValueError, "is not in the group", lambda: dist.iprobe(0, others))

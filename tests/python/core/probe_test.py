@@ -1,0 +1,129 @@
+"""Messages of unknown size: probe and what it finds, on 1 to 8 processes."""
+
+import pathlib
+import signal
+
+import pytest
+
+import ranks
+
+CASES = pathlib.Path(__file__).parent / "probe_cases"
+
+
+@pytest.fixture(scope="module", params=[1, 2, 3, 4, 5, 8])
+def crew(request):
+    with ranks.Crew(request.param, CASES) as made:
+        yield made
+
+
+@pytest.mark.parametrize("case", ["sizes", "dtypes", "wrong_buffers", "order", "threads", "wrong_calls", "functions"])
+def test_case(crew, case):
+    crew.run(case)
+
+
+@pytest.mark.parametrize("transport", ["auto", "tcp"])
+def test_large_and_small_messages_and_a_sender_that_is_killed(transport, tmp_path, monkeypatch):
+    monkeypatch.setenv("TUTTI_TRANSPORT", transport)
+    with ranks.Job("""
+        sizes = (0, 3, 20_000, 3_000_000)
+        if RANK == 1:
+            for size in sizes:
+                world.send(np.arange(size), 0)
+            world.recv(np.ones(1), 0)
+            os.kill(os.getpid(), signal.SIGKILL)
+        for size in sizes:
+            message = world.probe()
+            assert (message.source, message.tag, message.dtype, message.numel) == (1, 0, "int64", size)
+            message.recv(got := np.zeros(size, np.int64))
+            assert (got == np.arange(size)).all()
+        world.send(np.ones(1), 1)
+        try:
+            world.probe(1)
+        except tutti.NetworkError as problem:
+            assert problem.culprit == 1 and "rank 1" in str(problem), problem
+        else:
+            raise AssertionError("rank 1 is dead")
+    """, 2, tmp_path) as job:
+        job.finish({1: -signal.SIGKILL})
+
+
+def test_a_timeout_names_who_has_not_sent(tmp_path):
+    ranks.run("""
+        if RANK == 0:
+            try:
+                world.probe(1, tag=5, timeout=0.3)
+            except tutti.TimeoutError as problem:
+                assert problem.culprit == 1 and "probe(from 1, tag 5) timed out" in str(problem), problem
+            else:
+                raise AssertionError("nothing was sent")
+            tell("timed out")
+        await_told("timed out")
+    """, 2, tmp_path)
+
+
+def test_ctrl_c_ends_it(tmp_path):
+    with ranks.Job("""
+        if RANK == 1:
+            await_told("interrupted")
+            sys.exit()
+        say("probing")
+        try:
+            world.probe(1)
+        except KeyboardInterrupt:
+            assert world.health().code == "interrupted"
+            tell("interrupted")
+        else:
+            raise AssertionError("nothing was sent")
+    """, 2, tmp_path) as job:
+        job.await_said(0, "probing")
+        job.await_asleep(0)
+        job.interrupt(0)
+        job.finish()
+
+
+def test_a_message_that_outlives_its_group_and_the_program(tmp_path):
+    ranks.run("""
+        world.send(np.ones(2), 0)
+        message = world.probe(0)
+        world.close()
+        message.recv(got := np.zeros(2))
+        assert (got == 1).all()
+    """, 1, tmp_path)
+    ranks.run("""
+        world.send(np.ones(2), 0)
+        message = world.probe(0)
+        world.close()
+        del world
+    """, 1, tmp_path, leaks=True)
+
+
+def test_arrays_without_numpy(tmp_path):
+    ranks.run("""
+        import array
+        import tutti.distributed as dist
+
+        def found(values):
+            dist.isend(values, 0).wait()
+            return dist.probe(0)
+
+        def made(message):  # as if there were no NumPy
+            numpy, sys.modules["numpy"] = sys.modules["numpy"], None
+            try:
+                return message.recv()
+            finally:
+                sys.modules["numpy"] = numpy
+
+        dist.init_process_group("gloo")
+        for code, name in (("f", "float32"), ("B", "uint8"), ("q", "int64")):
+            message = found(array.array(code, [1, 2, 3]))
+            assert message.dtype == name and made(message) == array.array(code, [1, 2, 3])
+        message = found(np.ones(2, np.complex64))
+        try:
+            made(message)
+        except TypeError as problem:
+            assert "complex64" in str(problem)
+        else:
+            raise AssertionError("no array has this type")
+        assert (message.recv() == 1).all()
+        dist.destroy_process_group()
+    """, 1, tmp_path, init=False)

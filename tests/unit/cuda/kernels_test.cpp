@@ -1,0 +1,90 @@
+#include "cuda/kernels/kernels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "kernels/reduce.hpp"
+#include "support/host_kernels.hpp"
+
+// The functions that kernels of GPUs are made of, run on the host: their bits are those of the
+// kernels of the CPU.
+namespace tutti::cuda::kernels {
+namespace {
+
+using Row = std::vector<std::byte>;
+
+/// Of any bits, in memory that is aligned as a GPU's is. Some equal to those of the row before,
+/// so that sums cancel and zeros of both signs meet.
+std::vector<Row> random_rows(int k, std::size_t bytes, std::mt19937_64& random) {
+  std::vector<Row> rows(static_cast<std::size_t>(k), Row(bytes));
+  for (Row& row : rows) {
+    for (std::byte& byte : row) byte = static_cast<std::byte>(random());
+    for (std::size_t at = 0; at + 16 <= bytes; at += 16) {
+      if (&row != &rows[0] && random() % 8 == 0)
+        std::memcpy(row.data() + at, (&row - 1)->data() + at, 16);
+      if (random() % 16 == 0) std::memset(row.data() + at, random() % 2 == 0 ? 0 : 0xff, 16);
+      if (random() % 16 == 0) row[at + 1] = row[at + 3] = row[at + 7] = std::byte{0x80};
+    }
+  }
+  return rows;
+}
+
+void compare(ReduceOp op, DType dtype, int k, std::size_t count, std::mt19937_64& random) {
+  SCOPED_TRACE(std::string(to_string(op)) + " of " + std::string(to_string(dtype)) + ", k " +
+               std::to_string(k) + ", count " + std::to_string(count));
+  const auto kernel = kernel_of(op, dtype);
+  ASSERT_TRUE(kernel.has_value());
+  const HostKernel run = host_kernel(kernel->name);
+  ASSERT_NE(run, nullptr) << kernel->name;
+  const std::size_t bytes = count * size_of(dtype);
+  std::vector<Row> rows = random_rows(k, bytes, random);
+  std::vector<const void*> sources;
+  ReduceArguments all;
+  for (Row& row : rows) {
+    all.sources[sources.size()] = row.data();
+    sources.push_back(row.data());
+  }
+  all.k = k;
+  all.count = count * kernel->per_count;
+  all.divisor = k + 1;
+  Row wanted(bytes);
+  if (op == ReduceOp::avg)
+    tutti::kernels::find_average(dtype)(wanted.data(), sources.data(), k, count, k + 1);
+  else
+    tutti::kernels::find_reduce(op, dtype)(wanted.data(), sources.data(), k, count);
+  all.to = rows[0].data();  // one of the sources
+  run(all);
+  if (rows[0] == wanted) return;
+  const auto [ours, theirs] = std::ranges::mismatch(rows[0], wanted);
+  ADD_FAILURE() << "byte " << ours - rows[0].begin() << " is " << static_cast<int>(*ours)
+                << " and not " << static_cast<int>(*theirs);
+}
+
+TEST(CudaKernels, HaveTheBitsOfThoseOfTheCpu) {
+  std::mt19937_64 random(7);
+  int pairs = 0;
+  for (int o = 0; o < kReduceOpCount; ++o) {
+    for (int d = 0; d < kDTypeCount; ++d) {
+      const auto op = static_cast<ReduceOp>(o);
+      const auto dtype = static_cast<DType>(d);
+      const bool there = op != ReduceOp::premul_sum && tutti::kernels::is_supported(op, dtype);
+      EXPECT_EQ(kernel_of(op, dtype).has_value(), there) << to_string(op) << to_string(dtype);
+      if (!there) continue;
+      ++pairs;
+      const bool copies = op != ReduceOp::avg && dtype != DType::bool_;
+      for (int k = copies ? 2 : 1; k <= 20; ++k) compare(op, dtype, k, 333, random);
+      compare(op, dtype, 64, 100, random);
+      compare(op, dtype, 3, 40'000, random);  // of 16 bits all, most likely
+      for (std::size_t count = 0; count < 20; ++count) compare(op, dtype, 5, count, random);
+    }
+  }
+  EXPECT_EQ(pairs, 107);
+}
+
+}  // namespace
+}  // namespace tutti::cuda::kernels

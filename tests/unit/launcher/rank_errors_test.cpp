@@ -1,0 +1,70 @@
+#include "rank_errors.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using tutti::launcher::lost_rank_of;
+using tutti::launcher::name_ranks;
+using tutti::launcher::RankError;
+using tutti::launcher::summary_of;
+
+namespace {
+
+const std::string kLost1 =
+    "tutti.errors.NetworkError: group 'world', operation 12 barrier(): lost rank 1 on node-1, pid "
+    "503: "
+    "its process died.";
+
+TEST(RankErrors, ConsequencesNameTheLostRank) {
+  EXPECT_EQ(lost_rank_of(kLost1), 1);
+  EXPECT_EQ(lost_rank_of("in group 'rows': lost rank 1 (global rank 5) on node-1"), 5);
+  EXPECT_EQ(lost_rank_of("barrier(): rank 2 on node-1, pid 5 has ended, or destroyed the group, "
+                         "without taking part."),
+            2);
+  EXPECT_EQ(
+      lost_rank_of("rank 1 (global rank 7) on node-1, pid 5 left an operation by an exception"), 7);
+  EXPECT_EQ(lost_rank_of("lost rank 2 of 4 (process 501 on host node-1): its process ended"), 2);
+  EXPECT_EQ(lost_rank_of("rank 2 of 4 (process 501 on host node-1) was lost during init: its"), 2);
+  EXPECT_EQ(lost_rank_of("ValueError: lost rank of the matrix"), std::nullopt);
+  EXPECT_EQ(lost_rank_of("ValueError: my bug"), std::nullopt);
+  EXPECT_EQ(lost_rank_of("RuntimeError: shard table is stale: lost rank 0 entry"), std::nullopt);
+  EXPECT_EQ(lost_rank_of("RuntimeError: rank 3 has given up"), std::nullopt);
+}
+
+TEST(RankErrors, TheCauseStandsAboveItsConsequences) {
+  EXPECT_THAT(
+      summary_of({{0, kLost1}, {1, "ValueError: my bug (train.py:42)"}, {2, kLost1 + "x"}}),
+      ElementsAre("rank 1: ValueError: my bug (train.py:42)", "2 ranks: lost rank 1 (0, 2)"));
+}
+
+TEST(RankErrors, WhereTheLostRankHasToldNothingTheReasonIsTold) {
+  EXPECT_THAT(summary_of({{0, kLost1}}), ElementsAre("rank 0: lost rank 1: " + kLost1));
+  EXPECT_THAT(summary_of({{2, kLost1 + "x"}, {0, kLost1}}),
+              ElementsAre("2 ranks: lost rank 1 (0, 2): " + kLost1));
+}
+
+TEST(RankErrors, TheSameErrorIsToldOnce) {
+  EXPECT_THAT(summary_of({{0, "A"}, {3, "A"}, {1, "A"}, {4, "B"}, {2, "A"}}),
+              ElementsAre("ranks 0-3: A", "rank 4: B"));
+  EXPECT_THAT(summary_of({}), IsEmpty());
+}
+
+TEST(RankErrors, ManyErrorsAreCounted) {
+  std::vector<RankError> errors;
+  for (int rank = 0; rank < 20; ++rank) errors.push_back({rank, "E" + std::to_string(rank)});
+  const auto lines = summary_of(errors);
+  EXPECT_EQ(lines.size(), 9U);
+  EXPECT_EQ(lines.back(), "... and 12 other errors");
+}
+
+TEST(RankErrors, RanksAreNamed) {
+  EXPECT_EQ(name_ranks({3}), "rank 3");
+  EXPECT_EQ(name_ranks({0, 1}), "ranks 0, 1");
+  EXPECT_EQ(name_ranks({0, 1, 2, 5, 7, 8, 9}), "ranks 0-2, 5, 7-9");
+}
+
+}  // namespace

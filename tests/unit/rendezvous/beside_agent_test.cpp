@@ -1,0 +1,154 @@
+// Jobs of torchrun whose agent has MASTER_PORT.
+
+#include "rendezvous/beside_agent.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "os/socket.hpp"
+#include "rendezvous/rendezvous.hpp"
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using tutti::Result;
+using tutti::rendezvous::exchange;
+using tutti::rendezvous::find_others;
+using tutti::rendezvous::job_of_agent;
+using tutti::rendezvous::ports_beside;
+using tutti::rendezvous::Settings;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Variables = std::map<std::string, std::string>;
+
+/// Takes connections and ends them, as a server of another protocol does that hears ours.
+class Foreign {
+ public:
+  explicit Foreign(std::uint16_t port = 0) {
+    auto listener = tutti::os::listen_tcp(tutti::os::Address::parse("127.0.0.1", port).value());
+    if (!listener) return;
+    listener_ = std::move(*listener);
+    thread_ = std::thread([this] {
+      while (true) {
+        auto ready = tutti::os::wait_ready(listener_.get(), POLLIN, Clock::now() + 20ms);
+        if (stop_) return;
+        if (ready && *ready) const tutti::os::Fd taken(accept(listener_.get(), nullptr, nullptr));
+      }
+    });
+  }
+  ~Foreign() {
+    stop_ = true;
+    if (thread_.joinable()) thread_.join();
+  }
+  [[nodiscard]] std::uint16_t port() const {
+    return tutti::os::local_address(listener_.get())->port();
+  }
+
+ private:
+  tutti::os::Fd listener_;
+  std::atomic<bool> stop_ = false;
+  std::thread thread_;
+};
+
+Settings settings_of(Variables variables, std::uint16_t port, int rank, int size) {
+  variables.insert({{"RANK", std::to_string(rank)},
+                    {"WORLD_SIZE", std::to_string(size)},
+                    {"MASTER_ADDR", "127.0.0.1"},
+                    {"MASTER_PORT", std::to_string(port)},
+                    {"TORCHELASTIC_USE_AGENT_STORE", "True"}});
+  Settings settings;
+  settings.timeout = 20s;
+  settings.environment = [variables = std::move(variables)](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  };
+  return settings;
+}
+
+std::vector<std::string> meet(std::uint16_t port, const std::string& run, int size) {
+  std::vector<std::thread> threads;
+  std::vector<std::string> texts;
+  for (int rank = size - 1; rank >= 0; --rank) {
+    threads.emplace_back([&, rank] {
+      auto found = find_others(settings_of({{"TORCHELASTIC_RUN_ID", run}}, port, rank, size));
+      ASSERT_TRUE(found) << found.status().message();
+      auto all = exchange(*found->store, "test", rank, size, run + std::to_string(rank),
+                          Clock::now() + 20s);
+      ASSERT_TRUE(all) << all.status().message();
+      if (rank == 0) texts = *all;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return texts;
+}
+
+TEST(BesideAgent, RanksMeetNextToTheAgentsPort) {
+  const Foreign agent;
+  // Twice: the store of the first time may still stand for a moment.
+  for (const char* run : {"a", "b"})
+    EXPECT_THAT(
+        meet(agent.port(), run, 3),
+        ElementsAre(run + std::string("0"), run + std::string("1"), run + std::string("2")));
+}
+
+TEST(BesideAgent, APortOfAnotherProgramIsPassedOver) {
+  const Foreign agent;
+  const Foreign neighbour(ports_beside(agent.port()).front());
+  EXPECT_THAT(meet(agent.port(), "a", 2), ElementsAre("a0", "a1"));
+}
+
+TEST(BesideAgent, TwoJobsWithTheSamePortsAreToldApart) {
+  const Foreign agent;
+  std::vector<std::string> first;
+  std::thread other([&] { first = meet(agent.port(), "a", 3); });
+  EXPECT_THAT(meet(agent.port(), "b", 3), ElementsAre("b0", "b1", "b2"));
+  other.join();
+  EXPECT_THAT(first, ElementsAre("a0", "a1", "a2"));
+}
+
+TEST(BesideAgent, ARankThatFindsNobodySaysWhereItHasLooked) {
+  const Foreign agent;
+  Settings settings = settings_of({}, agent.port(), 1, 2);
+  settings.timeout = 300ms;
+  auto found = find_others(settings);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.status().code(), tutti::Errc::timeout);
+  EXPECT_THAT(std::string(found.status().message()),
+              HasSubstr("beside that of torchrun (the last answer: "));
+}
+
+TEST(BesideAgent, OnlyWhereTorchrunSaysSo) {
+  const auto job = [](const Variables& variables) {
+    return job_of_agent(
+        tutti::rendezvous::Environment([&variables](const char* name) -> const char* {
+          const auto found = variables.find(name);
+          return found == variables.end() ? nullptr : found->second.c_str();
+        }));
+  };
+  EXPECT_FALSE(job({}));
+  EXPECT_FALSE(job({{"TORCHELASTIC_USE_AGENT_STORE", "False"}}));
+  EXPECT_EQ(job({{"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                 {"MASTER_PORT", "29500"},
+                 {"TORCHELASTIC_RUN_ID", "x"},
+                 {"TORCHELASTIC_RESTART_COUNT", "2"}}),
+            "torchrun 29500 x 2");
+}
+
+TEST(BesideAgent, PortsStayInTheirRange) {
+  EXPECT_THAT(ports_beside(29500),
+              ElementsAre(29501, 29502, 29503, 29504, 29505, 29506, 29507, 29508));
+  EXPECT_EQ(ports_beside(65530).back(), 65522);
+}
+
+}  // namespace
