@@ -185,8 +185,9 @@ std::string error_of_a_probe(const std::function<void(MockRank&)>& plant) {
 
 TEST(MockMpiProbes, AFailureOfMpiIsTold) {
   using Function = MockRank::Function;
-  EXPECT_THAT(error_of_a_probe([](MockRank& rank) { rank.fail_next(Function::improbe); }),
-              testing::HasSubstr("probe(from 0, tag 0) in group 'world' (looking for its message)"));
+  EXPECT_THAT(
+      error_of_a_probe([](MockRank& rank) { rank.fail_next(Function::improbe); }),
+      testing::HasSubstr("probe(from 0, tag 0) in group 'world' (looking for its message)"));
   EXPECT_THAT(error_of_a_probe([](MockRank& rank) { rank.fail_next(Function::receive_found); }),
               testing::HasSubstr("recv(from 0, tag 0, int32 x 1) in group 'world' (beginning it)"));
 }

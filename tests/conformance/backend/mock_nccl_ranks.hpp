@@ -12,6 +12,7 @@
 #include <tutti/backends.hpp>
 #include <tutti/tutti.hpp>
 
+#include "arrangement.hpp"
 #include "backend/nccl/nccl_backend.hpp"
 #include "backend/nccl/promises.hpp"
 #include "group/thread_ranks.hpp"
@@ -76,14 +77,22 @@ inline void make_mock_nccl_known() {
   });
 }
 
-/// Runs the body on each rank. The first error of a rank is thrown.
+/// Runs the body on each rank. The first error of a rank is thrown. The timeout is that of its
+/// operations: to make the world a rank may need longer, on a busy machine.
 inline void run_mock_nccl(MockNcclWorld& world, int ranks, Config config, bool plain,
                           const std::function<void(ProcessGroup& group)>& body,
                           std::vector<Backend*>* backends = nullptr, bool staged = false) {
   make_mock_nccl_known();
   mock_nccl_choice() = {&world, plain, staged, backends};
   if (config.backend == Config().backend) config.backend = kMockNcclBackend;
-  group::run_thread_ranks(ranks, body, [&](int) { return config; });
+  const auto timeout = std::exchange(config.timeout, kForever);
+  group::run_thread_ranks(
+      ranks,
+      [&](ProcessGroup& group) {
+        group.set_timeout(timeout);
+        body(group);
+      },
+      [&](int) { return config; });
 }
 
 }  // namespace tutti::test
