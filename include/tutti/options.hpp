@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -89,6 +90,19 @@ struct AllToAllOptions {  ///< Options of an all_to_all.
   /// them, all must; what a rank sends is what the other expects. Read during the call only.
   std::span<const std::size_t> output_splits = {};
   std::span<const std::size_t> input_splits = {};
+  std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
+};
+
+/// Options of the operations on a list of tensors of each rank (`..._multigpu`).
+struct MultigpuOptions {
+  ReduceOp op = ReduceOp::sum;  ///< all_reduce and reduce; not PREMUL_SUM
+  int root = 0;                 ///< broadcast and reduce
+  /// Which tensor of the root's list is copied to all (torch's src_tensor), or gets the result
+  /// (dst_tensor).
+  int root_tensor = 0;
+  /// Tensors of GPUs: the stream of the caller for each tensor of the list, on its GPU. Empty: that
+  /// of the thread's StreamGuard, where all are on one GPU, else the default stream of each GPU.
+  std::span<const std::uintptr_t> streams = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };
 

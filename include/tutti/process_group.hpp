@@ -282,6 +282,34 @@ class ProcessGroup : private detail::PointersAndCounts {
                                 std::span<const TensorView> inputs,
                                 const ReduceScatterOptions& options = {});
 
+  /// all_reduce of a list of tensors on each rank, which may be on several GPUs of it: all tensors
+  /// of all ranks are combined into each of them.
+  ///
+  /// Shapes:   lists of one length on every rank, and tensors of one dtype and count; strides are
+  ///           free. All are on GPUs, or all on the CPU. At most 64.
+  /// Order:    collective. Values: a rank's tensors are combined first, then those of the ranks,
+  ///           both as all_reduce does; AVG divides by the ranks, then by the length of the list.
+  /// Memory:   that of one tensor, and of each tensor that has strides or is on another GPU than
+  ///           the first, until it is done.
+  /// Streams:  begins behind what the streams were given before the call (MultigpuOptions). `wait`
+  ///           returns when the results are on the GPUs.
+  /// Errors:   as all_reduce; DisagreementError also where lists have different lengths;
+  /// Unsupported
+  ///           where a stream is being captured into a CUDA graph.
+  Work all_reduce_multigpu(std::span<const TensorView> tensors,
+                           const MultigpuOptions& options = {});
+  /// broadcast to lists: copies the root's tensor of number `root_tensor` to all other tensors of
+  /// all ranks. Otherwise as all_reduce_multigpu.
+  Work broadcast_multigpu(std::span<const TensorView> tensors, const MultigpuOptions& options = {});
+  /// reduce of lists: as all_reduce_multigpu, but the result is in the root's tensor of number
+  /// `root_tensor` only; all others stay as they are.
+  Work reduce_multigpu(std::span<const TensorView> tensors, const MultigpuOptions& options = {});
+  /// all_gather of lists: tensor j of rank r goes to outputs[i * size() * n + r * n + j] for each i
+  /// below n, the length of the lists: n rows, each with the tensors of all ranks. The streams are
+  /// those of the inputs. Otherwise as all_reduce_multigpu.
+  Work all_gather_multigpu(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
+                           const MultigpuOptions& options = {});
+
   /// Sends a buffer to one rank, which may be this one. Returns when the buffer may be used again.
   ///
   /// Shapes:   dtype and count as those of its recv; strides are free.

@@ -1,8 +1,13 @@
 #pragma once
 
+#include <cstdint>
+
 #include <tutti/collective.hpp>
 
 namespace tutti {
+
+/// The stream of this thread's StreamGuard; 0: it has none.
+[[nodiscard]] std::uintptr_t stream_of_thread() noexcept;
 
 /// A call with tensors of a GPU, on the stream of this thread (StreamGuard) where it names none.
 /// Lives as long as the submit.

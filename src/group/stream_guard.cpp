@@ -16,6 +16,8 @@ StreamGuard::StreamGuard(std::uintptr_t stream) noexcept
 
 StreamGuard::~StreamGuard() { current = before_; }
 
+std::uintptr_t stream_of_thread() noexcept { return current; }
+
 OnStream::OnStream(const Collective& call) noexcept : call_(call) {
   if (current == 0 || (call.details != nullptr && call.details->stream != 0)) return;
   if (call.details != nullptr) details_ = *call.details;

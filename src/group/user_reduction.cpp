@@ -7,7 +7,6 @@
 #include "base/index.hpp"
 #include "base/shown.hpp"
 #include "group/call_check.hpp"
-#include "kernels/pack.hpp"
 
 namespace tutti {
 namespace {
@@ -41,17 +40,17 @@ UserReduction::UserReduction(const Collective& call, std::span<const TensorView>
   movement_.input = call.input;
   movement_.output = output_;
   if (writes_) {
-    all_ = Blocks(dtype, all);
-    movement_.output = all_.whole();
+    all_ = memory_.make(dtype, all);
+    movement_.output = all_;
   }
   if (inputs.empty()) return;
-  row_ = Blocks(dtype, all);
+  const TensorView row = memory_.make(dtype, all);  // one after the other
   std::size_t first = 0;
   for (const TensorView& one : inputs) {
-    kernels::pack(row_.part(first, count).data(), one, 0, count);
+    memory_.copy(part_of(row, first, count), one);
     first += count;
   }
-  movement_.input = row_.whole();
+  movement_.input = row;
 }
 
 std::string UserReduction::what_is_wrong(const Collective& call,
@@ -75,19 +74,16 @@ std::string UserReduction::what_is_wrong(const Collective& call,
   return {};
 }
 
-void UserReduction::combine() {
+void UserReduction::finish() {
   const std::size_t count = output_.count();
   if (count == 0) return;
-  const TensorView result = all_.part(0, count);
+  const TensorView result = part_of(all_, 0, count);
   for (std::size_t r = 1; r < base::as_size(size_); ++r)
-    op_.combine(result, all_.part(r * count, count));
-  kernels::unpack(output_, 0, count, result.data());
+    op_.combine(result, part_of(all_, r * count, count));
+  memory_.copy(output_, result);
 }
 
-void UserReduction::leave() noexcept {
-  all_.leave();
-  row_.leave();
-}
+void UserReduction::leave() noexcept { memory_.leave(); }
 
 std::string UserReduction::text() const {
   return fmt::format("{}(op '{}', {} x {}) in group '{}'", to_string(kind_),

@@ -7,7 +7,7 @@
 #include <tutti/backend.hpp>
 #include <tutti/process_group.hpp>
 
-#include "group/combining_call.hpp"
+#include "group/two_step_call.hpp"
 #include "group/user_reduction.hpp"
 
 // Reductions by an op of the caller's.
@@ -26,8 +26,8 @@ Work start(ProcessGroup& group, Kind kind, const TensorView& output, const Tenso
       call, inputs, op, UserReduction::Member{group.name(), group.rank(), group.size()});
   if (std::string why = group.impl().unsupported(reduction->movement()); !why.empty())
     raise(Status(Errc::invalid_argument, reduction->text() + ": " + why));
-  return submit_combining(group.impl(), std::move(reduction),
-                          {options.executor, options.unattended});
+  return submit_in_two_steps(group.impl(), std::move(reduction),
+                             {options.executor, options.unattended});
 }
 
 UserReduceOptions with_root(const UserOpOptions& options) {

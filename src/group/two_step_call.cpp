@@ -1,4 +1,4 @@
-#include "group/combining_call.hpp"
+#include "group/two_step_call.hpp"
 
 #include <fmt/format.h>
 
@@ -22,21 +22,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// The rest of a call once its inputs have moved, and how it ended.
+/// How far a call has come, and how it ended.
 ///
 /// Lifetime: shared by the handle of the call, by callbacks that are to come and by what an
 ///           executor was given. It holds no backend, whose end makes those callbacks.
-class Combination : public std::enable_shared_from_this<Combination> {
+class Steps : public std::enable_shared_from_this<Steps> {
  public:
-  Combination(std::unique_ptr<UserReduction> reduction, CombiningThreads threads)
-      : reduction_(std::move(reduction)), threads_(std::move(threads)) {}
+  Steps(std::unique_ptr<TwoStepCall> call, RestThreads threads)
+      : call_(std::move(call)), threads_(std::move(threads)) {}
 
-  [[nodiscard]] const UserReduction& reduction() const noexcept { return *reduction_; }
+  [[nodiscard]] const TwoStepCall& call() const noexcept { return *call_; }
 
-  /// A forked child has not the thread that may combine at the moment.
+  /// A forked child has not the thread that may do the rest at the moment.
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
 
-  /// Do the inputs still move, as far as is known?
+  /// Do the elements still move, as far as is known?
   [[nodiscard]] bool moving() {
     const std::lock_guard lock(mutex_);
     return state_ == State::moving;
@@ -46,17 +46,17 @@ class Combination : public std::enable_shared_from_this<Combination> {
     return state_ == State::done ? std::optional(outcome_) : std::nullopt;
   }
 
-  /// The inputs have moved, and this thread may combine: it does, or hands it to the executor, if
-  /// nobody has done so. A failure ends the call.
+  /// The elements have moved, and this thread may do the rest: it does, or hands it to the
+  /// executor, if nobody has done so. A failure ends the call.
   void go_on(const Status& moved) noexcept {
     {
       const std::lock_guard lock(mutex_);
       if (state_ != State::moving) return;
-      state_ = State::combining;
+      state_ = State::finishing;
     }
-    if (moved.tensors_in_use()) reduction_->leave();
+    if (moved.tensors_in_use()) call_->leave();
     if (!moved.ok()) return end(moved);
-    if (!threads_.executor) return combine();
+    if (!threads_.executor) return finish();
     const auto task = std::make_shared<Task>(shared_from_this());
     try {
       threads_.executor([task] { task->run(); });
@@ -65,7 +65,7 @@ class Combination : public std::enable_shared_from_this<Combination> {
     }
   }
 
-  /// The inputs have moved, and nobody waits.
+  /// The elements have moved, and nobody waits.
   void go_on_unattended(const Status& moved) noexcept {
     if (!moved.ok() || !threads_.unattended) return go_on(moved);
     try {
@@ -98,41 +98,39 @@ class Combination : public std::enable_shared_from_this<Combination> {
   }
 
  private:
-  enum class State : unsigned char { moving, combining, done };
+  enum class State : unsigned char { moving, finishing, done };
 
   /// The task of an executor. One that drops it would let the Work wait for ever.
   class Task {
    public:
-    explicit Task(std::shared_ptr<Combination> combination)
-        : combination_(std::move(combination)) {}
+    explicit Task(std::shared_ptr<Steps> steps) : steps_(std::move(steps)) {}
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
     ~Task() {
-      if (take()) combination_->fail("its executor has dropped the op", nullptr);
+      if (take()) steps_->fail("its executor has dropped the op", nullptr);
     }
     void run() noexcept {
-      if (take()) combination_->combine();
+      if (take()) steps_->finish();
     }
     /// True once.
     [[nodiscard]] bool take() noexcept { return !taken_.exchange(true); }
 
    private:
-    std::shared_ptr<Combination> combination_;
+    std::shared_ptr<Steps> steps_;
     std::atomic<bool> taken_{false};
   };
 
-  void combine() noexcept {
+  void finish() noexcept {
     try {
-      reduction_->combine();
+      call_->finish();
     } catch (...) {
-      return fail("its op failed", std::current_exception());
+      return fail(fmt::format("{} failed", call_->rest()), std::current_exception());
     }
     end(Status());
   }
 
-  void fail(const char* what, const std::exception_ptr& thrown) noexcept {
-    std::string text =
-        fmt::format("{}: {} on rank {}", reduction_->text(), what, reduction_->rank());
+  void fail(const std::string& what, const std::exception_ptr& thrown) noexcept {
+    std::string text = fmt::format("{}: {} on rank {}", call_->text(), what, call_->rank());
     try {
       if (thrown) std::rethrow_exception(thrown);
     } catch (const std::exception& error) {
@@ -140,11 +138,11 @@ class Combination : public std::enable_shared_from_this<Combination> {
     } catch (...) {
       text += ": an exception";
     }
-    end(Status(Errc::aborted, std::move(text), thrown).with_culprit(reduction_->rank()));
+    end(Status(Errc::aborted, std::move(text), thrown).with_culprit(call_->rank()));
   }
 
   void end(const Status& outcome) noexcept {
-    reduction_.reset();  // its memory, which may be much
+    call_.reset();  // its memory, which may be much
     std::vector<Callback> callbacks;
     {
       const std::lock_guard lock(mutex_);
@@ -157,41 +155,43 @@ class Combination : public std::enable_shared_from_this<Combination> {
   }
 
   const std::uint64_t forks_ = base::fork_generation();
-  std::unique_ptr<UserReduction> reduction_;  ///< of the thread that has made the state `combining`
-  CombiningThreads threads_;
-  std::mutex mutex_;  ///< guards what follows; not held while the op or a callback runs
+  std::unique_ptr<TwoStepCall> call_;  ///< of the thread that has made the state `finishing`
+  RestThreads threads_;
+  std::mutex mutex_;  ///< guards what follows; not held while the rest or a callback runs
   std::condition_variable changed_;
   State state_ = State::moving;
   Status outcome_;
   std::vector<Callback> callbacks_;
 };
 
-/// Combines the inputs when they have moved; the call is done after that.
-class CombiningCall final : public ForwardingBackend {
+/// Does the rest when the elements have moved; the call is done after that.
+class SecondStep final : public ForwardingBackend {
  public:
-  CombiningCall(Backend& backend, std::shared_ptr<Combination> combination)
-      : ForwardingBackend(backend), combination_(std::move(combination)) {}
+  SecondStep(Backend& backend, std::shared_ptr<Steps> steps)
+      : ForwardingBackend(backend), steps_(std::move(steps)) {}
 
   [[nodiscard]] bool wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> limit,
                           Status& outcome) noexcept override {
     if (in_fork(outcome)) return true;
     std::optional<Clock::time_point> until;
     if (limit) until = base::deadline_after(Clock::now(), *limit);
-    if (combination_->moving()) {
+    if (steps_->moving()) {
       Status moved;
-      if (!backend().wait(ticket, limit, moved)) return false;
-      combination_->go_on(moved);
+      // With a limit: of a GPU, too, the elements are there then.
+      if (!backend().wait(ticket, limit.value_or(std::chrono::nanoseconds::max()), moved))
+        return false;
+      steps_->go_on(moved);
     }
-    return combination_->wait(until, outcome);
+    return steps_->wait(until, outcome);
   }
   [[nodiscard]] std::optional<Status> poll(std::uint64_t ticket) noexcept override {
     if (Status forked; in_fork(forked)) return forked;
-    if (combination_->moving()) {
+    if (steps_->moving()) {
       const std::optional<Status> moved = backend().poll(ticket);
       if (!moved) return std::nullopt;
-      combination_->go_on(*moved);
+      steps_->go_on(*moved);
     }
-    return combination_->outcome();
+    return steps_->outcome();
   }
   void on_done(std::uint64_t ticket, Callback callback) noexcept override {
     if (Status forked; in_fork(forked)) {
@@ -199,47 +199,46 @@ class CombiningCall final : public ForwardingBackend {
       return;
     }
     struct Told {
-      std::shared_ptr<Combination> combination;
+      std::shared_ptr<Steps> steps;
       Callback then;
     };
     backend().on_done(ticket, {[](void* context, const Status& moved) noexcept {
                                  const std::unique_ptr<Told> told(static_cast<Told*>(context));
-                                 told->combination->on_done(told->then);
-                                 told->combination->go_on_unattended(moved);
+                                 told->steps->on_done(told->then);
+                                 told->steps->go_on_unattended(moved);
                                },
-                               new Told{combination_, callback}});
+                               new Told{steps_, callback}});
   }
   int release(std::uint64_t ticket) noexcept override {
     if (Status forked; in_fork(forked)) return backend().release(ticket);
-    if (!combination_->outcome()) on_done(ticket, {});  // goes on without its Work
+    if (!steps_->outcome()) on_done(ticket, {});  // goes on without its Work
     return backend().release(ticket);
   }
 
  private:
   [[nodiscard]] bool in_fork(Status& outcome) const {
-    if (!combination_->forked()) return false;
+    if (!steps_->forked()) return false;
     outcome = base::forked_status();
     return true;
   }
 
-  std::shared_ptr<Combination> combination_;
+  std::shared_ptr<Steps> steps_;
 };
 
 }  // namespace
 
-Work submit_combining(Backend& backend, std::unique_ptr<UserReduction> reduction,
-                      CombiningThreads threads) {
+Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call, RestThreads threads) {
   const bool in_executor = static_cast<bool>(threads.executor);
   const bool asynchronous = in_executor || threads.unattended;
-  if (!reduction->has_result()) {  // its input is the caller's
-    return Work(&backend, backend.submit(reduction->movement(), asynchronous));
+  if (!call->has_rest()) {  // its tensors are the caller's
+    return Work(&backend, backend.submit(call->movement(), asynchronous));
   }
-  const auto combination = std::make_shared<Combination>(std::move(reduction), std::move(threads));
-  auto* const combining = new CombiningCall(backend, combination);
-  const std::uint64_t ticket = backend.submit(combination->reduction().movement(), asynchronous);
-  if (in_executor) combining->on_done(ticket, {});  // as soon as the inputs are there
-  Work work(combining, ticket);
-  combining->drop_reference();
+  const auto steps = std::make_shared<Steps>(std::move(call), std::move(threads));
+  auto* const second = new SecondStep(backend, steps);
+  const std::uint64_t ticket = backend.submit(steps->call().movement(), asynchronous);
+  if (in_executor) second->on_done(ticket, {});  // as soon as the elements are there
+  Work work(second, ticket);
+  second->drop_reference();
   return work;
 }
 

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <tutti/collective.hpp>
+#include <tutti/tensor.hpp>
+#include <tutti/user_op.hpp>
+
+namespace tutti {
+
+/// What a rank does with several tensors of its own beside an operation (`..._multigpu`): it brings
+/// them together in memory of this object, and its elements back to them. On the CPU at once, on
+/// GPUs in the order of a stream of its own (GpuTensors).
+///
+/// Threads: one at a time.
+/// Errors:  throws an Error (internal) where CUDA fails.
+class LocalTensors {
+ public:
+  LocalTensors() = default;
+  virtual ~LocalTensors() = default;
+  LocalTensors(const LocalTensors&) = delete;
+  LocalTensors& operator=(const LocalTensors&) = delete;
+
+  /// A tensor in a row in new memory, which lives as long as this object.
+  [[nodiscard]] virtual TensorView make(DType dtype, std::size_t count) = 0;
+  /// Copies all elements. One of the two is in a row.
+  virtual void copy(const TensorView& to, const TensorView& from) = 0;
+  /// Combines the elements of `sources`, at most kMostSources, as find_reduce does; `to` is a
+  /// tensor of `make`. `op` is not AVG.
+  virtual void combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) = 0;
+  /// Divides the elements of a tensor of `make`, as AVG does.
+  virtual void divide(const TensorView& row, std::int64_t divisor) = 0;
+  /// Returns when all of it has been done.
+  virtual void wait() = 0;
+  /// Somebody else may still use the memory: it stays for as long as the process lives.
+  virtual void leave() noexcept = 0;
+  /// The stream of what comes between: Details::stream; 0: it is on the CPU.
+  [[nodiscard]] virtual std::uintptr_t stream() const noexcept = 0;
+
+  static constexpr std::size_t kMostSources = 64;
+};
+
+/// Elements [first, first + count) of a tensor in a row.
+[[nodiscard]] inline TensorView part_of(const TensorView& row, std::size_t first,
+                                        std::size_t count) noexcept {
+  auto* const data = static_cast<std::byte*>(row.data());
+  return TensorView(data + first * size_of(row.dtype()), row.dtype(), count, row.device());
+}
+
+/// Tensors of the CPU.
+class CpuTensors final : public LocalTensors {
+ public:
+  [[nodiscard]] TensorView make(DType dtype, std::size_t count) override;
+  void copy(const TensorView& to, const TensorView& from) override;
+  void combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) override;
+  void divide(const TensorView& row, std::int64_t divisor) override;
+  void wait() override {}
+  void leave() noexcept override;
+  [[nodiscard]] std::uintptr_t stream() const noexcept override { return 0; }
+
+ private:
+  struct alignas(UserOp::kAlignment) Line {  // for any type
+    std::byte bytes[UserOp::kAlignment];
+  };
+  std::vector<std::unique_ptr<Line[]>> made_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,259 @@
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <tutti/backend.hpp>
+#include <tutti/kinds.hpp>
+#include <tutti/process_group.hpp>
+
+#include "base/index.hpp"
+#include "group/call_check.hpp"
+#include "group/gpu_tensors.hpp"
+#include "group/on_stream.hpp"
+#include "group/two_step_call.hpp"
+#include "group/views_check.hpp"
+#include "kernels/reduce.hpp"
+
+// Operations on a list of tensors of each rank: brought together in one tensor, which an ordinary
+// operation takes, and whose elements then go back to the list.
+namespace tutti {
+namespace {
+
+bool on_gpu(const TensorView& view) noexcept { return view.device().type == DeviceType::cuda; }
+
+/// One such call of this rank.
+class MultigpuCall final : public TwoStepCall {
+ public:
+  /// `inputs`, `outputs`: its lists. Throws InvalidArgument for what is wrong with them.
+  MultigpuCall(ProcessGroup& group, Kind kind, const char* name,
+               std::span<const TensorView> outputs, std::span<const TensorView> inputs,
+               const MultigpuOptions& options)
+      : name_(name),
+        group_(group.name()),
+        rank_(group.rank()),
+        size_(group.size()),
+        outputs_(outputs.begin(), outputs.end()),
+        inputs_(inputs.begin(), inputs.end()),
+        root_tensor_(options.root_tensor) {
+    movement_.kind = kind;
+    movement_.op = options.op;
+    movement_.root = options.root;
+    movement_.timeout = options.timeout.value_or(group.timeout());
+    check_lists(options);
+    if (!inputs_.empty() && on_gpu(inputs_.front())) check_streams(options);
+    // What the backend cannot do, before anything is begun for it.
+    movement_.input = inputs_.front();
+    movement_.output = outputs_.front();
+    if (std::string why = group.impl().unsupported(movement_); !why.empty()) refuse(why);
+  }
+
+  /// Brings the tensors together, in the order of the caller's streams.
+  void begin(const MultigpuOptions& options) {
+    const TensorView& first = inputs_.front();
+    const std::size_t count = first.count();
+    if (on_gpu(first)) {
+      auto gpus = std::make_unique<GpuTensors>(local_gpus(), first.device().index);
+      for (const auto& [index, stream] : streams_of(options)) gpus->follow(index, stream);
+      local_ = std::move(gpus);
+    } else {
+      local_ = std::make_unique<CpuTensors>();
+    }
+    const bool gathers = movement_.kind == Kind::all_gather;
+    input_ = local_->make(first.dtype(), gathers ? count * inputs_.size() : count);
+    output_ = gathers ? local_->make(first.dtype(), input_.count() * base::as_size(size_)) : input_;
+    if (gathers) {
+      for (std::size_t j = 0; j < inputs_.size(); ++j) {
+        pieces_.push_back({input_, j * count, count});
+        local_->copy(part_of(input_, j * count, count), inputs_[j]);
+      }
+      out_pieces_.push_back({output_, 0, output_.count()});
+    } else {
+      // The ranks compare the numbers of elements of all pieces: an empty one for each tensor more
+      // lets them compare how many there are.
+      pieces_.assign(inputs_.size(), {TensorView(nullptr, first.dtype(), 0, first.device()), 0, 0});
+      pieces_.front() = {input_, 0, count};
+      if (movement_.kind != Kind::broadcast)
+        local_->combine(input_, inputs_, sum_of(movement_.op));
+      else if (is_root())
+        local_->copy(input_, inputs_[base::as_size(root_tensor_)]);
+    }
+    details_.input_pieces = pieces_;
+    details_.output_pieces = gathers ? out_pieces_ : pieces_;
+    details_.stream = local_->stream();
+    movement_.input = TensorView(nullptr, first.dtype(), input_.count(), first.device());
+    movement_.output = TensorView(nullptr, first.dtype(), output_.count(), first.device());
+    movement_.details = &details_;
+  }
+
+  [[nodiscard]] const Collective& movement() const noexcept override { return movement_; }
+  [[nodiscard]] bool has_rest() const noexcept override { return true; }  // its memory goes then
+  void finish() override {
+    const bool gets = uses_output(movement_.kind, rank_, movement_.root);
+    if (traits_of(movement_.kind).reduces && movement_.op == ReduceOp::avg && gets)
+      local_->divide(output_, static_cast<std::int64_t>(inputs_.size()));
+    const std::size_t count = inputs_.front().count();
+    const std::size_t blocks = inputs_.size() * base::as_size(size_);
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      // The result, of all_gather the one of its blocks.
+      const std::size_t first = output_.count() == count ? 0 : i % blocks * count;
+      if (writes(i)) local_->copy(outputs_[i], part_of(output_, first, count));
+    }
+    local_->wait();
+  }
+  void leave() noexcept override { local_->leave(); }
+  [[nodiscard]] std::string text() const override {
+    const TensorView& first = inputs_.front();
+    return fmt::format("{}({} x {} in each of {} tensors) in group '{}'", name_,
+                       to_string(first.dtype()), first.count(), inputs_.size(), group_);
+  }
+  [[nodiscard]] std::string_view rest() const noexcept override { return "copying the result"; }
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+
+  /// Throws, with the text of the call.
+  [[noreturn]] void refuse(const std::string& why, Errc code = Errc::invalid_argument) const {
+    const std::string call =
+        inputs_.empty() ? fmt::format("{} in group '{}'", name_, group_) : text();
+    raise(Status(code, call + ": " + why));
+  }
+
+ private:
+  [[nodiscard]] bool is_root() const noexcept { return rank_ == movement_.root; }
+  /// The ops by which tensors of one rank are combined.
+  [[nodiscard]] static ReduceOp sum_of(ReduceOp op) noexcept {
+    return op == ReduceOp::avg ? ReduceOp::sum : op;
+  }
+  void check_lists(const MultigpuOptions& options) const {
+    if (inputs_.empty()) refuse("the list of tensors is empty");
+    const KindTraits& traits = traits_of(movement_.kind);
+    if (traits.reduces && inputs_.size() > LocalTensors::kMostSources)
+      refuse(fmt::format("a list has at most {} tensors", LocalTensors::kMostSources));
+    if (traits.reduces && options.op == ReduceOp::premul_sum)
+      refuse("it takes no pre-multiplied sum (PREMUL_SUM)");
+    if (traits.rooted && (options.root < 0 || options.root >= size_))
+      refuse(fmt::format("root {} is not in the group of size {}", options.root, size_));
+    if (traits.rooted && (root_tensor_ < 0 || base::as_size(root_tensor_) >= inputs_.size()))
+      refuse(
+          fmt::format("root_tensor is {}; the list has {} tensors", root_tensor_, inputs_.size()));
+    const bool gathers = movement_.kind == Kind::all_gather;
+    const std::size_t blocks = inputs_.size() * inputs_.size() * base::as_size(size_);
+    if (gathers && outputs_.size() != blocks)
+      refuse(
+          fmt::format("{} outputs; it must have {} x {} x {} = {}: a row for each input, with the "
+                      "tensors of all ranks",
+                      outputs_.size(), inputs_.size(), size_, inputs_.size(), blocks));
+    check_list(inputs_, gathers ? "input" : "tensor");
+    if (gathers) check_list(outputs_, "output");
+  }
+  /// Does the result go to this one of `outputs_`?
+  [[nodiscard]] bool writes(std::size_t i) const noexcept {
+    const bool is_its = is_root() && i == base::as_size(root_tensor_);
+    if (movement_.kind == Kind::reduce) return is_its;
+    return movement_.kind != Kind::broadcast || !is_its;  // it is where it came from
+  }
+  void check_list(std::span<const TensorView> views, std::string_view name) const {
+    const TensorView& first = inputs_.front();
+    for (std::size_t i = 0; i < views.size(); ++i) {
+      const TensorView& view = views[i];
+      const std::string which = fmt::format("{} {}", name, i);
+      TensorView like(nullptr, first.dtype(), 0, view.device());
+      if (on_gpu(view) != on_gpu(first)) like = first;  // several GPUs are right
+      if (const std::string wrong = check_alike(view, which, like); !wrong.empty()) refuse(wrong);
+      if (view.count() != first.count())
+        refuse(fmt::format("the {} has {} elements, not {}; all must have one size", which,
+                           view.count(), first.count()));
+      // What is only read may have strides by which elements share memory.
+      const std::string wrong = check_memory(view, which, name != "input" && writes(i));
+      if (!wrong.empty()) refuse(wrong);
+    }
+  }
+
+  void check_streams(const MultigpuOptions& options) const {
+    if (!options.streams.empty() && options.streams.size() != inputs_.size())
+      refuse(fmt::format("{} streams for {} tensors; give one for each", options.streams.size(),
+                         inputs_.size()));
+    if (!options.streams.empty() || stream_of_thread() == 0) return;
+    for (const TensorView& view : inputs_) {
+      if (view.device() != inputs_.front().device())
+        refuse(
+            "the tensors are on several GPUs, and the stream of a StreamGuard is on one: give a "
+            "stream for each tensor (MultigpuOptions::streams)");
+    }
+  }
+  /// The streams of the caller that come before, with their GPUs.
+  [[nodiscard]] std::set<std::pair<int, std::uintptr_t>> streams_of(
+      const MultigpuOptions& options) const {
+    std::set<std::pair<int, std::uintptr_t>> all;
+    for (std::size_t i = 0; i < inputs_.size(); ++i)
+      all.emplace(inputs_[i].device().index,
+                  options.streams.empty() ? stream_of_thread() : options.streams[i]);
+    for (const TensorView& view : outputs_) {
+      const int index = view.device().index;
+      const auto known = all.lower_bound({index, 0});
+      // On a GPU without an input what is written follows its default stream.
+      if (known == all.end() || known->first != index) all.emplace(index, 0);
+    }
+    return all;
+  }
+
+  const char* name_;
+  std::string group_;
+  int rank_;
+  int size_;
+  std::vector<TensorView> outputs_;
+  std::vector<TensorView> inputs_;
+  int root_tensor_;
+  std::unique_ptr<LocalTensors> local_;
+  TensorView input_;   ///< of the movement
+  TensorView output_;  ///< of the movement
+  std::vector<Piece> pieces_;
+  std::vector<Piece> out_pieces_;
+  Details details_;
+  Collective movement_;
+};
+
+Work start(ProcessGroup& group, Kind kind, const char* name, std::span<const TensorView> outputs,
+           std::span<const TensorView> inputs, const MultigpuOptions& options) {
+  auto call = std::make_unique<MultigpuCall>(group, kind, name, outputs, inputs, options);
+  try {
+    call->begin(options);
+  } catch (const Error& error) {
+    call->refuse(error.what(), error.code());
+  }
+  if (const std::string wrong = what_is_wrong(call->movement(), group.rank(), group.size());
+      !wrong.empty())
+    call->refuse(wrong);
+  return submit_in_two_steps(group.impl(), std::move(call), {});
+}
+
+}  // namespace
+
+Work ProcessGroup::all_reduce_multigpu(std::span<const TensorView> tensors,
+                                       const MultigpuOptions& options) {
+  return start(*this, Kind::all_reduce, "all_reduce_multigpu", tensors, tensors, options);
+}
+
+Work ProcessGroup::broadcast_multigpu(std::span<const TensorView> tensors,
+                                      const MultigpuOptions& options) {
+  return start(*this, Kind::broadcast, "broadcast_multigpu", tensors, tensors, options);
+}
+
+Work ProcessGroup::reduce_multigpu(std::span<const TensorView> tensors,
+                                   const MultigpuOptions& options) {
+  return start(*this, Kind::reduce, "reduce_multigpu", tensors, tensors, options);
+}
+
+Work ProcessGroup::all_gather_multigpu(std::span<const TensorView> outputs,
+                                       std::span<const TensorView> inputs,
+                                       const MultigpuOptions& options) {
+  return start(*this, Kind::all_gather, "all_gather_multigpu", outputs, inputs, options);
+}
+
+}  // namespace tutti

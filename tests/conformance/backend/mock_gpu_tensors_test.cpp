@@ -1,0 +1,169 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "group/gpu_tensors.hpp"
+#include "mock_gpu_calls.hpp"
+#include "mock_staged_ranks.hpp"
+
+// Several tensors of one rank on two GPUs, over a mock of CUDA's driver that tells races.
+namespace tutti::test {
+namespace {
+
+using Floats = std::vector<float>;
+
+/// Says that there are kernels; those of the mock run on the host.
+std::span<const std::byte> kernels() {
+  static constexpr std::byte kAny[1]{};
+  return kAny;
+}
+
+TensorView on(std::vector<float>& values, int gpu) {
+  return TensorView(values.data(), DType::float32, values.size(),
+                    Device{DeviceType::cuda, static_cast<std::int16_t>(gpu)});
+}
+
+/// A sum of three tensors, a mean of it, and both ends of the copies.
+struct Program {
+  Floats first = Floats(8, 1);
+  Floats second = Floats(8, 2);
+  Floats wide = Floats(16, 4);
+  Floats result = Floats(8, 0);
+
+  void run(MockCuda& cuda, std::span<const std::byte> image) {
+    const auto gpus = std::make_shared<LocalGpus>(cuda, image);
+    GpuTensors tensors(gpus, 0);
+    tensors.follow(0, 0);
+    tensors.follow(1, 0);
+    const std::int64_t shape[] = {8};
+    const std::int64_t strides[] = {2};
+    const TensorView sources[] = {
+        on(first, 0), on(second, 1),
+        TensorView(wide.data(), DType::float32, shape, strides, Device{DeviceType::cuda, 0})};
+    const TensorView row = tensors.make(DType::float32, 8);
+    tensors.combine(row, sources, ReduceOp::sum);
+    tensors.divide(row, 2);
+    tensors.copy(on(result, 1), row);
+    tensors.wait();
+  }
+};
+
+TEST(MockGpuTensors, AreCombinedWithAndWithoutKernels) {
+  for (const auto& image : {kernels(), std::span<const std::byte>()}) {
+    MockGpuWorld mock(1, 2);
+    Program program;
+    program.run(*mock.cuda[0], image);
+    EXPECT_EQ(program.result, Floats(8, 3.5F));
+    EXPECT_EQ(mock.machine.misuses(), "");
+    EXPECT_EQ(mock.machine.leaks(), "");
+    EXPECT_EQ(mock.machine.calls(0).count("cuLaunchKernel"), image.empty() ? 0U : 1U);
+  }
+}
+
+TEST(MockGpuTensors, FollowTheStreamsOfTheCaller) {
+  MockGpuWorld mock(1, 2);
+  {
+    CallersStream stream(mock, 0);
+    const auto gpus = std::make_shared<LocalGpus>(*mock.cuda[0], kernels());
+    Floats source(8, 5);
+    Floats values(8, 0);
+    Floats result(8, 0);
+    stream.hold(true);
+    stream.copy(values, source);  // not done yet
+    {
+      GpuTensors tensors(gpus, 1);
+      tensors.follow(0, stream.handle);
+      const TensorView row = tensors.make(DType::float32, 8);
+      tensors.copy(row, on(values, 0));
+      stream.hold(false);
+      tensors.copy(on(result, 1), row);
+      tensors.wait();
+    }
+    EXPECT_EQ(result, Floats(8, 5));
+  }
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockGpuTensors, TellEveryFailureAndLeaveNothing) {
+  std::vector<std::string> functions;
+  {
+    MockGpuWorld mock(1, 2);
+    Program program;
+    program.run(*mock.cuda[0], kernels());
+    for (const auto& [function, calls] : mock.machine.calls(0)) functions.push_back(function);
+  }
+  EXPECT_THAT(functions, testing::IsSupersetOf({"cuLaunchKernel", "cuMemcpy2DAsync", "cuEventQuery",
+                                                "cuStreamWaitEvent", "cuMemAllocAsync"}));
+  int told = 0;
+  for (const auto& image : {kernels(), std::span<const std::byte>()}) {
+    for (const std::string& function : functions) {
+      for (const int occurrence : {0, 1, 2, 5}) {
+        SCOPED_TRACE(function + " " + std::to_string(occurrence));
+        MockGpuWorld mock(1, 2);
+        mock.machine.plant(0, function, occurrence);
+        Program program;
+        try {
+          program.run(*mock.cuda[0], image);
+          if (!mock.machine.was_hit()) continue;
+          // What only gives back what was made has nobody to tell.
+          EXPECT_THAT(function,
+                      testing::AnyOf("cuMemFreeAsync", "cuEventQuery", "cuEventRecord",
+                                     "cuCtxPushCurrent", "cuThreadExchangeStreamCaptureMode"));
+        } catch (const Error& error) {
+          ++told;
+          EXPECT_THAT(error.what(), testing::HasSubstr(function + " failed"));
+          EXPECT_EQ(mock.machine.leaks(), "");
+        }
+        EXPECT_EQ(mock.machine.misuses(), "");
+      }
+    }
+  }
+  EXPECT_GT(told, 30);
+}
+
+TEST(MockGpuTensors, RefuseAStreamThatIsCaptured) {
+  MockGpuWorld mock(1, 2);
+  {
+    CallersStream stream(mock, 0);
+    const auto gpus = std::make_shared<LocalGpus>(*mock.cuda[0], kernels());
+    GpuTensors tensors(gpus, 0);
+    mock.machine.captured = stream.handle;
+    try {
+      tensors.follow(0, stream.handle);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Errc::unsupported);
+    }
+    mock.machine.captured = 0;
+  }
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockGpuTensors, DoNotWaitForAStreamThatIsStuckAtTheEnd) {
+  MockGpuWorld mock(1, 2);
+  CallersStream stream(mock, 0);
+  const auto gpus = std::make_shared<LocalGpus>(*mock.cuda[0], kernels());
+  Floats values(8, 0);
+  Floats source(8, 5);
+  stream.hold(true);
+  stream.copy(values, source);
+  const auto begun = std::chrono::steady_clock::now();
+  {
+    GpuTensors tensors(gpus, 0);
+    tensors.follow(0, stream.handle);
+    tensors.copy(tensors.make(DType::float32, 8), on(values, 0));
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
+  stream.hold(false);
+  EXPECT_EQ(mock.machine.misuses(), "");
+}
+
+}  // namespace
+}  // namespace tutti::test

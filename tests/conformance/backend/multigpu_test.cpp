@@ -1,0 +1,349 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+#include "arrangement.hpp"
+#include "cuda/device.hpp"
+#include "cuda/library.hpp"
+#include "support/rotation.hpp"
+
+// Operations on a list of tensors of each rank, with ranks as processes: tensors of the CPU and of
+// GPUs, real ones (tools/gpu_suite) or those of the driver that TUTTI_CUDA_LIBRARY names.
+namespace tutti::test {
+namespace {
+
+using Values = std::vector<std::int32_t>;
+
+int gpus() {
+  Result<cuda::CudaApi*> driver = cuda::driver();
+  int count = 0;
+  if (!driver || (*driver)->init() != 0 || (*driver)->device_count(count) != 0) return 0;
+  return count;
+}
+
+/// Memory of one tensor, on the CPU or on a GPU, in a row or with every second element unused.
+class Tensor {
+ public:
+  Tensor(Values values, int gpu, bool strided)
+      : values_(strided ? values.size() * 2 : values.size(), kMark), strided_(strided) {
+    for (std::size_t i = 0; i < values.size(); ++i) values_[i * step()] = values[i];
+    if (gpu < 0) return;
+    Result<cuda::CudaApi*> driver = cuda::driver();
+    cuda_ = driver.value();
+    Result<std::unique_ptr<cuda::Device>> device = cuda::Device::open(*cuda_, gpu);
+    device_ = std::move(device.value());
+    on_gpu([&](cuda::Calls& calls) {
+      calls.cuda("cuMemAllocAsync", cuda_->allocate(address_, bytes() + 1, cuda::Stream{}));
+      calls.cuda("cuMemcpyAsync", cuda_->copy(address_, host(), bytes(), cuda::Stream{}));
+    });
+  }
+  ~Tensor() {
+    if (device_) on_gpu([&](cuda::Calls&) { (void)cuda_->free(address_, cuda::Stream{}); });
+  }
+  Tensor(Tensor&&) = default;
+  Tensor& operator=(Tensor&&) = delete;
+
+  [[nodiscard]] TensorView view() {
+    Device device;
+    void* data = values_.data();
+    if (device_) {
+      device = {DeviceType::cuda, static_cast<std::int16_t>(device_->index())};
+      data = reinterpret_cast<void*>(address_);
+    }
+    if (!strided_) return TensorView(data, DType::int32, values_.size(), device);
+    const std::int64_t shape[] = {static_cast<std::int64_t>(values_.size() / 2)};
+    const std::int64_t strides[] = {2};
+    return TensorView(data, DType::int32, shape, strides, device);
+  }
+  /// What it holds now. Elements between its own have changed: one more of kMark at the end.
+  [[nodiscard]] Values now() {
+    if (device_) {
+      on_gpu([&](cuda::Calls& calls) {
+        calls.cuda("cuMemcpyAsync", cuda_->copy(host(), address_, bytes(), cuda::Stream{}));
+      });
+    }
+    Values values;
+    bool changed = false;
+    for (std::size_t i = 0; i < values_.size(); ++i) {
+      if (i % step() == 0)
+        values.push_back(values_[i]);
+      else
+        changed = changed || values_[i] != kMark;
+    }
+    if (changed) values.push_back(kMark);
+    return values;
+  }
+
+ private:
+  static constexpr std::int32_t kMark = -77;
+  [[nodiscard]] std::size_t step() const { return strided_ ? 2 : 1; }
+  [[nodiscard]] std::size_t bytes() const { return values_.size() * sizeof(std::int32_t); }
+  [[nodiscard]] cuda::Address host() { return reinterpret_cast<cuda::Address>(values_.data()); }
+  /// Runs it, and waits until the GPU is through.
+  void on_gpu(const std::function<void(cuda::Calls&)>& action) {
+    cuda::Calls calls(*cuda_);
+    const cuda::Current current(*cuda_, *device_, calls);
+    action(calls);
+    cuda::Event event{};
+    calls.cuda("cuEventCreate", cuda_->create_event(event));
+    calls.cuda("cuEventRecord", cuda_->record_event(event, cuda::Stream{}));
+    while (cuda_->query_event(event) == cuda::kCudaNotReady) std::this_thread::yield();
+    (void)cuda_->destroy_event(event);
+    EXPECT_TRUE(calls.ok()) << calls.failure();
+  }
+
+  Values values_;
+  bool strided_;
+  cuda::CudaApi* cuda_ = nullptr;
+  std::unique_ptr<cuda::Device> device_;
+  cuda::Address address_ = 0;
+};
+
+struct Where {
+  std::string name;
+  int gpus = 0;  ///< the tensors of a list are on these in turns; 0: on the CPU
+};
+
+class Multigpu : public testing::TestWithParam<Where> {
+ protected:
+  /// Of a tensor of a rank: as many elements as differ from each other in all tensors.
+  static Values values_of(int rank, std::size_t tensor, std::size_t count) {
+    Values values(count);
+    for (std::size_t i = 0; i < count; ++i)
+      values[i] =
+          static_cast<std::int32_t>(1000 * rank) + static_cast<std::int32_t>(100 * tensor + i % 97);
+    return values;
+  }
+  Tensor tensor(Values values, std::size_t number) {
+    const int all = GetParam().gpus;
+    const int gpu = all == 0 ? -1 : static_cast<int>(number) % all;
+    return Tensor(std::move(values), gpu, ++made_ % 3 == 0);
+  }
+  std::vector<Tensor> list(int rank, std::size_t length, std::size_t count) {
+    std::vector<Tensor> all;
+    for (std::size_t j = 0; j < length; ++j) all.push_back(tensor(values_of(rank, j, count), j));
+    return all;
+  }
+  static std::vector<TensorView> views(std::vector<Tensor>& tensors) {
+    std::vector<TensorView> all;
+    for (Tensor& one : tensors) all.push_back(one.view());
+    return all;
+  }
+  static void in_world(const std::function<void(ProcessGroup& world)>& body) {
+    Config config = Config::from_environment().value();
+    config.timeout = kForever;
+    ProcessGroup world = init_process_group({.config = config});
+    body(world);
+    if (world.health().ok()) world.barrier().wait();
+  }
+  /// For each length of lists and number of elements.
+  static void each(const std::function<void(ProcessGroup&, std::size_t, std::size_t)>& body) {
+    in_world([&](ProcessGroup& world) {
+      for (const std::size_t length : {1, 2, 3, 5}) {
+        for (const std::size_t count : {0, 1, 5, 1000}) {
+          SCOPED_TRACE(std::to_string(length) + " tensors of " + std::to_string(count));
+          body(world, length, count);
+        }
+      }
+    });
+  }
+  /// Sum, over all tensors of all ranks, of element i.
+  static std::int32_t sum_of(int size, std::size_t length, std::size_t count, std::size_t i) {
+    std::int32_t sum = 0;
+    for (int r = 0; r < size; ++r) {
+      for (std::size_t j = 0; j < length; ++j) sum += values_of(r, j, count)[i];
+    }
+    return sum;
+  }
+
+ private:
+  int made_ = 0;
+};
+
+TEST_P(Multigpu, AllReduceCombinesAllTensorsOfAllRanks) {
+  each([&](ProcessGroup& world, std::size_t length, std::size_t count) {
+    std::vector<Tensor> mine = list(world.rank(), length, count);
+    world.all_reduce_multigpu(views(mine)).wait();
+    std::vector<Tensor> averaged = list(world.rank(), length, count);
+    world.all_reduce_multigpu(views(averaged), {.op = ReduceOp::avg}).wait();
+    std::vector<Tensor> largest = list(world.rank(), length, count);
+    Work work = world.all_reduce_multigpu(views(largest), {.op = ReduceOp::max});
+    ASSERT_TRUE(work.wait_for(kForever));
+    const auto all = static_cast<std::int32_t>(length) * world.size();
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::int32_t sum = sum_of(world.size(), length, count, i);
+      for (std::size_t j = 0; j < length; ++j) {
+        ASSERT_EQ(mine[j].now()[i], sum);
+        ASSERT_EQ(averaged[j].now()[i], sum / all);
+        ASSERT_EQ(largest[j].now()[i], values_of(world.size() - 1, length - 1, count)[i]);
+      }
+      if (i == 4 && count > 10) i = count - 2;  // then the last one
+    }
+    for (Tensor& one : mine) ASSERT_EQ(one.now().size(), count);
+  });
+}
+
+TEST_P(Multigpu, ReduceGivesTheResultToOneTensor) {
+  each([&](ProcessGroup& world, std::size_t length, std::size_t count) {
+    const int root = world.size() - 1;
+    const auto to = static_cast<int>(length / 2);
+    std::vector<Tensor> mine = list(world.rank(), length, count);
+    world.reduce_multigpu(views(mine), {.root = root, .root_tensor = to}).wait();
+    for (std::size_t j = 0; j < length; ++j) {
+      Values expected = values_of(world.rank(), j, count);
+      if (world.rank() == root && j == static_cast<std::size_t>(to)) {
+        for (std::size_t i = 0; i < count; ++i)
+          expected[i] = sum_of(world.size(), length, count, i);
+      }
+      ASSERT_EQ(mine[j].now(), expected);
+    }
+  });
+}
+
+TEST_P(Multigpu, BroadcastCopiesOneTensorToAll) {
+  each([&](ProcessGroup& world, std::size_t length, std::size_t count) {
+    for (int from = 0; from < static_cast<int>(length); ++from) {
+      const int root = from % world.size();
+      std::vector<Tensor> mine = list(world.rank(), length, count);
+      world.broadcast_multigpu(views(mine), {.root = root, .root_tensor = from}).wait();
+      for (Tensor& one : mine)
+        ASSERT_EQ(one.now(), values_of(root, static_cast<std::size_t>(from), count));
+    }
+  });
+}
+
+TEST_P(Multigpu, AllGatherFillsARowForEachTensor) {
+  each([&](ProcessGroup& world, std::size_t length, std::size_t count) {
+    std::vector<Tensor> mine = list(world.rank(), length, count);
+    std::vector<Tensor> rows;
+    const std::size_t blocks = length * static_cast<std::size_t>(world.size());
+    for (std::size_t i = 0; i < length * blocks; ++i)
+      rows.push_back(tensor(Values(count, -1), i / blocks));
+    world.all_gather_multigpu(views(rows), views(mine)).wait();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::size_t block = i % blocks;
+      ASSERT_EQ(rows[i].now(), values_of(static_cast<int>(block / length), block % length, count));
+    }
+    for (std::size_t j = 0; j < length; ++j)
+      ASSERT_EQ(mine[j].now(), values_of(world.rank(), j, count));
+  });
+}
+
+TEST_P(Multigpu, SeveralRunAtOnceAndCallBack) {
+  in_world([&](ProcessGroup& world) {
+    std::vector<std::vector<Tensor>> lists;
+    std::vector<Work> works;
+    std::atomic<int> called{0};
+    for (int round = 0; round < 6; ++round) {
+      lists.push_back(list(world.rank() + round, 2, 50));
+      works.push_back(world.all_reduce_multigpu(views(lists.back())));
+      works.back().on_done({[](void* context, const Status& outcome) noexcept {
+                              *static_cast<std::atomic<int>*>(context) += outcome.ok() ? 1 : 100;
+                            },
+                            &called});
+    }
+    wait_all(works);
+    while (called < 6) std::this_thread::yield();
+    EXPECT_EQ(called, 6);
+    for (int round = 0; round < 6; ++round) {
+      std::int32_t sum = 0;
+      for (int r = 0; r < world.size(); ++r)
+        sum += values_of(r + round, 0, 1)[0] + values_of(r + round, 1, 1)[0];
+      for (Tensor& one : lists[static_cast<std::size_t>(round)]) EXPECT_EQ(one.now()[0], sum);
+    }
+  });
+}
+
+TEST_P(Multigpu, ListsOfDifferentLengthsDisagree) {
+  in_world([&](ProcessGroup& world) {
+    if (world.size() == 1) return;
+    std::vector<Tensor> mine = list(world.rank(), world.rank() == 1 ? 3 : 2, 4);
+    try {
+      world.all_reduce_multigpu(views(mine)).wait();
+      ADD_FAILURE() << "no error";
+    } catch (const DisagreementError& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("ranks disagree in group"));
+    }
+    for (std::size_t j = 0; j < mine.size(); ++j)
+      EXPECT_EQ(mine[j].now(), values_of(world.rank(), j, 4));
+  });
+}
+
+TEST_P(Multigpu, WhatIsWrongIsToldAtTheCall) {
+  in_world([&](ProcessGroup& world) {
+    std::vector<Tensor> pair = list(world.rank(), 2, 4);
+    const std::vector<TensorView> two = views(pair);
+    const auto told = [](const std::function<Work()>& call) -> std::string {
+      try {
+        call().wait();
+      } catch (const InvalidArgument& error) {
+        return error.what();
+      }
+      return "no error";
+    };
+    const auto has = [](const char* text) { return testing::HasSubstr(text); };
+    EXPECT_THAT(told([&] { return world.all_reduce_multigpu({}); }),
+                has("the list of tensors is empty"));
+    EXPECT_THAT(told([&] { return world.broadcast_multigpu(two, {.root_tensor = 2}); }),
+                has("root_tensor is 2; the list has 2 tensors"));
+    EXPECT_THAT(told([&] { return world.reduce_multigpu(two, {.root = 9}); }),
+                has("root 9 is not in the group"));
+    EXPECT_THAT(told([&] { return world.all_reduce_multigpu(two, {.op = ReduceOp::premul_sum}); }),
+                has("pre-multiplied"));
+    EXPECT_THAT(told([&] { return world.all_gather_multigpu(two, two); }),
+                has("2 outputs; it must have"));
+    std::vector<Tensor> odd = list(0, 1, 5);
+    const std::vector<TensorView> sizes{two[0], odd[0].view()};
+    EXPECT_THAT(told([&] { return world.all_reduce_multigpu(sizes); }),
+                has("the tensor 1 has 5 elements, not 4"));
+    std::vector<float> floats(4);
+    const std::vector<TensorView> mixed{two[0], view_of(floats)};
+    EXPECT_THAT(told([&] { return world.all_reduce_multigpu(mixed); }), has("must have one dtype"));
+    const std::vector<TensorView> many(65, two[0]);
+    EXPECT_THAT(told([&] { return world.all_reduce_multigpu(many); }), has("at most 64"));
+    EXPECT_THAT(
+        told([&] { return world.all_reduce_multigpu(two, {.timeout = std::chrono::seconds(0)}); }),
+        has("timeout"));
+    if (GetParam().gpus > 0) {
+      const std::uintptr_t one[] = {0};
+      EXPECT_THAT(told([&] { return world.all_reduce_multigpu(two, {.streams = one}); }),
+                  has("1 streams for 2 tensors"));
+      Values values(4);
+      const std::vector<TensorView> apart{two[0], view_of(values)};
+      EXPECT_THAT(told([&] { return world.all_reduce_multigpu(apart); }),
+                  has("must be on one device"));
+    }
+    if (GetParam().gpus > 1) {
+      const StreamGuard guard(0x70);
+      EXPECT_THAT(told([&] { return world.all_reduce_multigpu(two); }),
+                  has("give a stream for each tensor"));
+    }
+    EXPECT_TRUE(world.health().ok());
+    world.all_reduce_multigpu(two).wait();
+  });
+}
+
+std::vector<Where> places() {
+  std::vector<Where> all{{"Cpu", 0}};
+  const int count = gpus();
+  if (count > 0) all.push_back({"OneGpu", 1});
+  if (count > 1) all.push_back({"SeveralGpus", count});
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(, Multigpu, testing::ValuesIn(places()),
+                         [](const testing::TestParamInfo<Where>& one) { return one.param.name; });
+
+}  // namespace
+}  // namespace tutti::test
