@@ -217,6 +217,7 @@ void bind_group(nb::module_& module) {
       .def("__repr__", &repr);
   bind_collectives(group);
   bind_coalesced(group);
+  bind_multigpu(group);
   bind_transfers(group);
   bind_probes(module, group);
   bind_user_ops(module, group);

@@ -50,6 +50,7 @@ void bind_group(nanobind::module_& module);
 /// Adds the operations to the class.
 void bind_collectives(nanobind::class_<GroupHandle>& group);
 void bind_coalesced(nanobind::class_<GroupHandle>& group);
+void bind_multigpu(nanobind::class_<GroupHandle>& group);
 void bind_transfers(nanobind::class_<GroupHandle>& group);
 /// These two also what they need to the module.
 void bind_probes(nanobind::module_& module, nanobind::class_<GroupHandle>& group);

@@ -55,6 +55,12 @@ std::uintptr_t Memory::stream() const noexcept {
   return 0;
 }
 
+std::vector<std::uintptr_t> Memory::streams(std::size_t count) const {
+  std::vector<std::uintptr_t> all;
+  for (std::size_t i = 0; i < count; ++i) all.push_back(buffers_[i].stream());
+  return all;
+}
+
 std::optional<bool> Memory::has_tensors() const {
   if (buffers_.empty()) return has_tensors_;
   const nb::error_scope kept;  // a Work may be freed while an exception is on its way

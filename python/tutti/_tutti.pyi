@@ -404,6 +404,16 @@ class ProcessGroup:
 
     # The end of what is made.
 
+    # tutti.distributed's functions of these names.
+    def _all_reduce_multigpu(self, arrays: Sequence[Array], op: ReduceOp = ReduceOp.SUM, *, timeout: Timeout = None,
+                             async_op: bool = False) -> Work | None: ...
+    def _broadcast_multigpu(self, arrays: Sequence[Array], root: int = 0, root_array: int = 0, *,
+                            timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
+    def _reduce_multigpu(self, arrays: Sequence[Array], root: int = 0, op: ReduceOp = ReduceOp.SUM,
+                         root_array: int = 0, *, timeout: Timeout = None, async_op: bool = False) -> Work | None: ...
+    def _all_gather_multigpu(self, outputs: Sequence[Array], inputs: Sequence[Array], *, timeout: Timeout = None,
+                             async_op: bool = False) -> Work | None: ...
+
     def _all_reduce_by(self, array: Array, *, name: str, block: int, combine: Combine, executor: Executor | None = None,
                        timeout: Timeout = None, async_op: bool = False) -> Work | None:
         """all_reduce by `combine(result, next)`, which is called with the bytes of both and writes the first: in the
@@ -419,26 +429,23 @@ class ProcessGroup:
         """reduce_scatter, as _all_reduce_by; `input` is an array, or a list of one for each rank."""
 
     def monitored_barrier(self, *, timeout: Timeout = None, wait_all_ranks: bool = False) -> None:
-        """A barrier that names the ranks that have not come: rank 0 waits so long for the others, and names the
-        first (or all) in its TimeoutError; the group is then broken. Slower than barrier."""
+        """A barrier that names the ranks that have not come: rank 0 waits so long, and names the first (or all) in its
+        TimeoutError; the group is then broken. Slower than barrier."""
 
     def send(self, array: Array, dst: int, *, tag: int = 0, timeout: Timeout = None) -> None:
         """Send to one rank; return when the array may be used again."""
 
-    def recv(self, array: Array, src: int | None = None, *, tag: int = 0,
-             timeout: Timeout = None) -> int:
+    def recv(self, array: Array, src: int | None = None, *, tag: int = 0, timeout: Timeout = None) -> int:
         """Receive from one rank, or from any; returns the rank that sent."""
 
     def isend(self, array: Array, dst: int, *, tag: int = 0, timeout: Timeout = None) -> Work:
         """As send, without waiting. `dst` may be this rank."""
 
-    def irecv(self, array: Array, src: int | None = None, *, tag: int = 0,
-              timeout: Timeout = None) -> Work:
+    def irecv(self, array: Array, src: int | None = None, *, tag: int = 0, timeout: Timeout = None) -> Work:
         """As recv, without waiting; Work.source_rank tells the sender."""
 
-    def batch_isend_irecv(
-            self, operations: Sequence[tuple[Literal["send", "recv"], Array, int | None, int]], *,
-            timeout: Timeout = None) -> list[Work]:
+    def batch_isend_irecv(self, operations: Sequence[tuple[Literal["send", "recv"], Array, int | None, int]], *,
+                          timeout: Timeout = None) -> list[Work]:
         """Start all: (kind, array, peer, tag). Where one is wrong none is started. A Work each."""
 
     def probe(self, src: int | None = None, *, tag: int = 0, timeout: Timeout = None) -> Message:
@@ -447,17 +454,14 @@ class ProcessGroup:
     def try_probe(self, src: int | None = None, *, tag: int = 0) -> Message | None:
         """As probe, without waiting: None if no such message has come."""
 
-    def new_group(self, ranks: Sequence[int], *, name: str = "",
-                  timeout: Timeout = None) -> ProcessGroup | None:
-        """Make a group of some of our ranks, in this order. Every rank of this group calls it with
-        the same list; None for ranks that are not in it."""
+    def new_group(self, ranks: Sequence[int], *, name: str = "", timeout: Timeout = None) -> ProcessGroup | None:
+        """Make a group of some of our ranks, in this order. Every rank of this group calls it with the same list; None
+        for ranks that are not in it."""
 
-    def split(self, color: int | None, key: int = 0, *, name: str = "",
-              timeout: Timeout = None) -> ProcessGroup | None:
+    def split(self, color: int | None, key: int = 0, *, name: str = "", timeout: Timeout = None) -> ProcessGroup | None:
         """Divide: ranks of one colour make a group, ordered by key, then by rank."""
 
-    def new_subgroups(self, group_size: int, *, name: str = "",
-                      timeout: Timeout = None) -> ProcessGroup:
+    def new_subgroups(self, group_size: int, *, name: str = "", timeout: Timeout = None) -> ProcessGroup:
         """Divide into groups of ranks that follow each other; the one that this rank is in."""
 
     def health(self) -> Error | None:
@@ -467,8 +471,7 @@ class ProcessGroup:
         """Break the group here and on every other member."""
 
     def close(self) -> None:
-        """Let go of the group, as dropping the last reference does. Later calls raise
-        InvalidArgument. Local, waits for nobody; Works that run go on."""
+        """Let go of the group, as dropping the last reference does. Later calls raise InvalidArgument. Never waits."""
 
     @property
     def closed(self) -> bool:
@@ -481,20 +484,17 @@ class ProcessGroup:
 
 def init_process_group(
         init_method: str | None = None, *, store: Store | None = None, rank: int | None = None,
-        world_size: int | None = None, master_addr: str | None = None,
-        master_port: int | None = None, timeout: Timeout = None, config: Config | None = None,
-        name: str = "world", job_name: str = "",
-        exchange: Callable[[str, bytes], Sequence[bytes]] | None = None,
-        exchange_is_private: bool = True, backend: str | None = None, backend_options: Any = None,
-        secret: bytes | None = None) -> ProcessGroup:
-    """Make the group of all processes of the job; what is None stands in the environment, which is
-    read now. Blocks until all have joined. Only ranks that give the same `job_name` find each other: survivors of a
+        world_size: int | None = None, master_addr: str | None = None, master_port: int | None = None,
+        timeout: Timeout = None, config: Config | None = None, name: str = "world", job_name: str = "",
+        exchange: Callable[[str, bytes], Sequence[bytes]] | None = None, exchange_is_private: bool = True,
+        backend: str | None = None, backend_options: Any = None, secret: bytes | None = None) -> ProcessGroup:
+    """Make the group of all processes of the job; what is None stands in the environment, which is read now. Blocks
+    until all have joined. Only ranks that give the same `job_name` find each other: survivors of a
     failure, with new ranks, take a name that was not used before. `exchange` is for who has a store
-    of his own: it gives each rank everybody's bytes, in the order of ranks; `exchange_is_private` False
-    where others can read or write them: the user's key is then asked for. `backend` goes before
-    Config.backend; `backend_options` are for one that was registered. `secret`: the job's, 32 to 4096
-    bytes, the same on all ranks; None: job_secret()."""
+    of his own: it gives each rank everybody's bytes, in the order of ranks; `exchange_is_private` False where others can
+    read or write them: the user's key is then asked for. `backend` goes before Config.backend; `backend_options` are for
+    one that was registered. `secret`: the job's, 32 to 4096 bytes, the same on all ranks; None: job_secret()."""
 
 def job_secret() -> bytes:
-    """The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set.
-    InvalidArgument: it is too short, another user's, open to others, or not there."""
+    """The job's secret, from TUTTI_SECRET_FD or TUTTI_SECRET_FILE; empty if neither is set. InvalidArgument: it is too
+    short, another user's, open to others, or not there."""
