@@ -7,6 +7,7 @@ import pathlib
 import subprocess
 import sys
 import tempfile
+import time
 import types
 import unittest
 import unittest.mock
@@ -22,6 +23,19 @@ def load():
     return module
 
 
+def ended(process):
+    """Ends within 10 s, or has: its new parent may have yet to hear of it."""
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        try:
+            if pathlib.Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z":
+                return True
+        except FileNotFoundError:
+            return True
+        time.sleep(0.01)
+    return False
+
+
 class GpuSuiteTests(unittest.TestCase):
     def test_without_a_gpu_it_says_so_and_builds_nothing(self):
         with tempfile.TemporaryDirectory() as folder:
@@ -33,6 +47,24 @@ class GpuSuiteTests(unittest.TestCase):
             self.assertIn("nothing was run: ", done.stderr)
             self.assertIn("Start it on a machine with an NVIDIA GPU.", done.stderr)
             self.assertFalse(build.exists())
+
+    def test_wrong_options_are_told_before_anything_runs(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for option, value, told in (("--ranks", "1,x", "invalid numbers value"), ("--ranks", "0", "invalid numbers value"),
+                                        ("--wheels", folder, "there is no wheel in "), ("--steps", "bake", "there is no step bake")):
+                done = subprocess.run([sys.executable, str(SCRIPT), option, value], capture_output=True, text=True, timeout=60,
+                                      check=False)
+                self.assertEqual(done.returncode, 2)
+                self.assertIn(told, done.stderr)
+
+    def test_a_step_that_takes_too_long_is_ended_with_what_it_has_started(self):
+        suite_file = load()
+        with tempfile.TemporaryDirectory() as folder:
+            suite = suite_file.Suite(pathlib.Path(folder), 3600)
+            there = pathlib.Path(folder) / "process"
+            child = "import subprocess, sys; p = subprocess.Popen(['sleep', '60']); open(sys.argv[1], 'w').write(str(p.pid)); p.wait()"
+            self.assertFalse(suite.run("slow", [sys.executable, "-c", child, there], limit=2))
+            self.assertTrue(ended(int(there.read_text())))
 
     def test_the_report_says_what_failed_and_what_did_not_run(self):
         suite_file = load()
