@@ -100,8 +100,9 @@ struct MultigpuOptions {
   /// Which tensor of the root's list is copied to all (torch's src_tensor), or gets the result
   /// (dst_tensor).
   int root_tensor = 0;
-  /// Tensors of GPUs: the stream of the caller for each tensor of the list, on its GPU. Empty: that
-  /// of the thread's StreamGuard, where all are on one GPU, else the default stream of each GPU.
+  /// Tensors of GPUs: the stream of the caller for each tensor, on its GPU; of all_gather for each
+  /// input, then for each output. Empty: that of the thread's StreamGuard, where all are on one
+  /// GPU, else the default stream of each GPU.
   std::span<const std::uintptr_t> streams = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };

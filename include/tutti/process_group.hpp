@@ -289,8 +289,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   ///           free. All are on GPUs, or all on the CPU. At most 64.
   /// Order:    collective. Values: a rank's tensors are combined first, then those of the ranks,
   ///           both as all_reduce does; AVG divides by the ranks, then by the length of the list.
-  /// Memory:   that of one tensor, and of each tensor that has strides or is on another GPU than
-  ///           the first, until it is done.
+  /// Memory:   new memory for one tensor, and for each that has strides or is on another GPU than
+  ///           the first, until it is done; all_gather: for as many as a row and the list have.
   /// Streams:  begins behind what the streams were given before the call (MultigpuOptions). `wait`
   ///           returns when the results are on the GPUs.
   /// Errors:   as all_reduce; DisagreementError also where lists have different lengths;
@@ -305,8 +305,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// `root_tensor` only; all others stay as they are.
   Work reduce_multigpu(std::span<const TensorView> tensors, const MultigpuOptions& options = {});
   /// all_gather of lists: tensor j of rank r goes to outputs[i * size() * n + r * n + j] for each i
-  /// below n, the length of the lists: n rows, each with the tensors of all ranks. The streams are
-  /// those of the inputs. Otherwise as all_reduce_multigpu.
+  /// below n, the length of the lists: n rows, each with the tensors of all ranks.
+  /// Otherwise as all_reduce_multigpu.
   Work all_gather_multigpu(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
                            const MultigpuOptions& options = {});
 

@@ -55,9 +55,9 @@ std::uintptr_t Memory::stream() const noexcept {
   return 0;
 }
 
-std::vector<std::uintptr_t> Memory::streams(std::size_t count) const {
+std::vector<std::uintptr_t> Memory::streams() const {
   std::vector<std::uintptr_t> all;
-  for (std::size_t i = 0; i < count; ++i) all.push_back(buffers_[i].stream());
+  for (const Buffer& buffer : buffers_) all.push_back(buffer.stream());
   return all;
 }
 

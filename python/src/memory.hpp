@@ -3,7 +3,6 @@
 #include <nanobind/nanobind.h>
 
 #include <atomic>
-#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -59,8 +58,8 @@ class Memory {
   }
   /// The stream of the first array that has one; 0: the default stream.
   [[nodiscard]] std::uintptr_t stream() const noexcept;
-  /// Those of the first arrays, each: so many.
-  [[nodiscard]] std::vector<std::uintptr_t> streams(std::size_t count) const;
+  /// Those of all arrays, in their order.
+  [[nodiscard]] std::vector<std::uintptr_t> streams() const;
   /// The exception that belongs to a failure of the operation: `raised`, or one whose text speaks
   /// of tensors if an array is torch's, else of arrays.
   [[nodiscard]] nanobind::object exception_of(const Status& status) const;

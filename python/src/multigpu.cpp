@@ -15,12 +15,11 @@ using namespace nb::literals;
 namespace tutti::python {
 namespace {
 
-/// Starts `call(group, options)`, with the streams on which libraries work with the arrays that
-/// were taken in first: `length` of them.
+/// Starts `call(group, options)`, with the streams on which libraries work with the arrays.
 template <class Start>
 nb::object run_on_list(const Group& group, Memory memory, MultigpuOptions options,
-                       std::size_t length, bool asynchronous, const Start& call) {
-  const std::vector<std::uintptr_t> streams = memory.streams(length);
+                       bool asynchronous, const Start& call) {
+  const std::vector<std::uintptr_t> streams = memory.streams();
   options.streams = streams;
   return run(group, std::move(memory), asynchronous,
              [&](ProcessGroup& its) { return call(its, options); });
@@ -32,22 +31,25 @@ nb::object all_reduce(const GroupHandle& self, nb::handle arrays, ReduceOp op, n
   Memory memory("all_reduce_multigpu");
   const std::vector<TensorView> views = memory.list(arrays, "array", Use::write);
   memory.check_op(op);
-  return run_on_list(group, std::move(memory), {.op = op, .timeout = timeout_of(timeout)},
-                     views.size(), asynchronous, [&](auto& its, const auto& options) {
-                       return its.all_reduce_multigpu(views, options);
-                     });
+  return run_on_list(
+      group, std::move(memory), {.op = op, .timeout = timeout_of(timeout)}, asynchronous,
+      [&](auto& its, const auto& options) { return its.all_reduce_multigpu(views, options); });
 }
 
-nb::object broadcast(const GroupHandle& self, nb::handle arrays, int root, int root_array,
+nb::object broadcast(const GroupHandle& self, nb::list arrays, int root, int root_array,
                      nb::handle timeout, bool asynchronous) {
   const Group group = self.open();
   Memory memory("broadcast_multigpu");
-  const std::vector<TensorView> views = memory.list(arrays, "array", Use::write);
-  return run_on_list(group, std::move(memory),
-                     {.root = root, .root_tensor = root_array, .timeout = timeout_of(timeout)},
-                     views.size(), asynchronous, [&](auto& its, const auto& options) {
-                       return its.broadcast_multigpu(views, options);
-                     });
+  std::vector<TensorView> views;
+  int number = 0;
+  for (const nb::handle array : arrays) {  // the one that is copied is not written
+    const bool copied = group->rank() == root && number++ == root_array;
+    views.push_back(memory.one(array, "array", copied ? Use::shown : Use::write));
+  }
+  return run_on_list(
+      group, std::move(memory),
+      {.root = root, .root_tensor = root_array, .timeout = timeout_of(timeout)}, asynchronous,
+      [&](auto& its, const auto& options) { return its.broadcast_multigpu(views, options); });
 }
 
 nb::object reduce(const GroupHandle& self, nb::list arrays, int root, ReduceOp op, int root_array,
@@ -64,7 +66,7 @@ nb::object reduce(const GroupHandle& self, nb::list arrays, int root, ReduceOp o
   return run_on_list(
       group, std::move(memory),
       {.op = op, .root = root, .root_tensor = root_array, .timeout = timeout_of(timeout)},
-      views.size(), asynchronous,
+      asynchronous,
       [&](auto& its, const auto& options) { return its.reduce_multigpu(views, options); });
 }
 
@@ -75,7 +77,7 @@ nb::object all_gather(const GroupHandle& self, nb::handle outputs, nb::handle in
   const std::vector<TensorView> in = memory.list(inputs, "input", Use::read);
   const std::vector<TensorView> out = memory.list(outputs, "output", Use::write);
   return run_on_list(
-      group, std::move(memory), {.timeout = timeout_of(timeout)}, in.size(), asynchronous,
+      group, std::move(memory), {.timeout = timeout_of(timeout)}, asynchronous,
       [&](auto& its, const auto& options) { return its.all_gather_multigpu(out, in, options); });
 }
 
@@ -90,7 +92,7 @@ void bind_multigpu(nb::class_<GroupHandle>& group) {
            async_op,
            "Combine all arrays of all ranks into each of them. They may be on several GPUs of a\n"
            "rank; lists of one length on every rank, arrays of one size.")
-      .def("_broadcast_multigpu", &broadcast, "arrays"_a.none(), "root"_a = 0, "root_array"_a = 0,
+      .def("_broadcast_multigpu", &broadcast, "arrays"_a, "root"_a = 0, "root_array"_a = 0,
            nb::kw_only(), timeout, async_op,
            "Copy one array of the root's list into all others of all ranks.")
       .def("_reduce_multigpu", &reduce, "arrays"_a, "root"_a = 0, op, "root_array"_a = 0,

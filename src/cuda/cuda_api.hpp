@@ -94,6 +94,10 @@ class CudaApi {
   /// cuMemcpyAsync, between the memory of a GPU and registered or other memory of the host, too.
   [[nodiscard]] virtual int copy(Address to, Address from, std::size_t bytes,
                                  Stream stream) noexcept = 0;
+  /// cuMemcpyPeerAsync: between the memory of two GPUs, given by their contexts. `copy` does not
+  /// reach memory of `allocate` on another GPU.
+  [[nodiscard]] virtual int copy_peer(Address to, Context to_gpu, Address from, Context from_gpu,
+                                      std::size_t bytes, Stream stream) noexcept = 0;
   /// cuMemcpy2DAsync: pitches are at least the width.
   [[nodiscard]] virtual int copy_rows(const Rows& rows, Stream stream) noexcept = 0;
 

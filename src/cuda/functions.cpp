@@ -35,6 +35,7 @@ Status CudaFunctions::load(void* library) {
   TUTTI_FIND(cuMemAllocAsync);
   TUTTI_FIND(cuMemFreeAsync);
   TUTTI_FIND(cuMemcpyAsync);
+  TUTTI_FIND(cuMemcpyPeerAsync);
   TUTTI_FIND(cuMemcpy2DAsync_v2);
   TUTTI_FIND(cuMemCreate);
   TUTTI_FIND(cuMemRelease);

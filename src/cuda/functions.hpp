@@ -90,6 +90,7 @@ struct CudaFunctions {
   int (*cuMemAllocAsync)(Address*, std::size_t, void*) = nullptr;
   int (*cuMemFreeAsync)(Address, void*) = nullptr;
   int (*cuMemcpyAsync)(Address, Address, std::size_t, void*) = nullptr;
+  int (*cuMemcpyPeerAsync)(Address, void*, Address, void*, std::size_t, void*) = nullptr;
   int (*cuMemcpy2DAsync_v2)(const CudaCopy2d*, void*) = nullptr;
   int (*cuMemCreate)(std::uint64_t*, std::size_t, const CudaMemoryKind*,
                      unsigned long long) = nullptr;

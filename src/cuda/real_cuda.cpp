@@ -137,6 +137,10 @@ class RealCuda final : public CudaApi {
                          Stream stream) noexcept override {
     return f_.cuMemcpyAsync(to, from, bytes, of(stream));
   }
+  [[nodiscard]] int copy_peer(Address to, Context to_gpu, Address from, Context from_gpu,
+                              std::size_t bytes, Stream stream) noexcept override {
+    return f_.cuMemcpyPeerAsync(to, of(to_gpu), from, of(from_gpu), bytes, of(stream));
+  }
   [[nodiscard]] int copy_rows(const Rows& rows, Stream stream) noexcept override {
     CudaCopy2d copy;
     copy.from_device = rows.from;

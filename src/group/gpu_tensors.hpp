@@ -1,14 +1,16 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
+#include "base/forks.hpp"
 #include "cuda/calls.hpp"
 #include "cuda/device.hpp"
 #include "cuda/reducer.hpp"
@@ -16,45 +18,67 @@
 
 namespace tutti {
 
-/// The GPUs that a group works on beside its backend: contexts, and the kernels of reductions.
+/// The GPUs that groups work on beside their backends: contexts, and the kernels of reductions.
 ///
 /// Threads: any.
 class LocalGpus {
  public:
-  /// `image`: the kernels; where it is empty reductions are computed on the host.
+  /// `image`: the kernels; where there are none for a GPU, reductions are computed on the host.
   LocalGpus(cuda::CudaApi& cuda, std::span<const std::byte> image) : cuda_(cuda), image_(image) {}
   ~LocalGpus();
   LocalGpus(const LocalGpus&) = delete;
   LocalGpus& operator=(const LocalGpus&) = delete;
 
   [[nodiscard]] cuda::CudaApi& cuda() const noexcept { return cuda_; }
-  [[nodiscard]] bool has_kernels() const noexcept { return !image_.empty(); }
   /// The GPU of this number. Throws where there is none.
   [[nodiscard]] const cuda::Device& device(int index);
-  /// As Reducer::run, on a GPU that was asked for. Needs `Current`.
+  /// Can reductions be computed on a GPU that was asked for? Loads their kernels; needs `Current`.
+  [[nodiscard]] bool has_kernels(int index);
+  /// As Reducer::run, on a GPU that has kernels. Needs `Current`.
   bool reduce(cuda::Calls& calls, int index, ReduceOp op, const TensorView& to,
               std::span<const cuda::Address> sources, std::int64_t divisor, cuda::Stream stream);
+
+  /// What GpuTensors has on one GPU.
+  struct Side {
+    const cuda::Device* device = nullptr;
+    cuda::Stream stream{};
+    std::vector<cuda::Address> made;
+  };
+  /// What a call has left behind, which a GPU may still use until the event has passed.
+  struct Rest {
+    std::vector<Side> sides;  ///< the event is of the first one's GPU
+    cuda::Event event{};
+  };
+  /// Frees it now, or in a later call.
+  void free_later(Rest rest) noexcept;
 
  private:
   struct Gpu {
     std::unique_ptr<cuda::Device> device;
     cuda::Reducer reducer;
+    bool asked = false;
+    bool has_kernels = false;
   };
+  void free_rests() noexcept;
+
   cuda::CudaApi& cuda_;
   const std::span<const std::byte> image_;
   std::mutex mutex_;
   std::map<int, Gpu> gpus_;
+  std::vector<Rest> rests_;
 };
 
 /// Those of this process, with the driver that is there. Throws (unsupported) where there is none.
 [[nodiscard]] std::shared_ptr<LocalGpus> local_gpus();
 
-/// Tensors of one GPU or several. Memory and work are on one of them, in the order of a stream of
-/// its own, which follows the streams of the caller.
+/// Tensors of one GPU or several. Rows and reductions are on one of them, in the order of a stream
+/// of this object, which follows the streams of the caller. A tensor of another GPU is copied from
+/// GPU to GPU; if it has strides, it is packed there, on a stream of its own.
 class GpuTensors final : public LocalTensors {
  public:
   GpuTensors(std::shared_ptr<LocalGpus> gpus, int index);
-  /// Waits a moment for what was begun; what takes longer keeps its memory for good.
+  /// Does not wait. Streams of the caller are ordered behind what still runs, so that it may free
+  /// its tensors in their order.
   ~GpuTensors() override;
 
   /// What comes begins behind all that this stream of the caller was given, on the GPU of that
@@ -65,31 +89,38 @@ class GpuTensors final : public LocalTensors {
   void copy(const TensorView& to, const TensorView& from) override;
   void combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) override;
   void divide(const TensorView& row, std::int64_t divisor) override;
-  void wait() override;
+  [[nodiscard]] bool over(bool may_wait) override;
   void leave() noexcept override { left_ = true; }
   [[nodiscard]] std::uintptr_t stream() const noexcept override {
-    return static_cast<std::uintptr_t>(stream_);
+    return static_cast<std::uintptr_t>(main().stream);
   }
 
  private:
-  /// An input of a kernel: where it is, if a kernel can read it there, else a copy.
+  using Side = LocalGpus::Side;
+  /// Where rows are.
+  [[nodiscard]] const Side& main() const noexcept { return sides_.front(); }
+  [[nodiscard]] std::size_t side_of(int index);
+  [[nodiscard]] cuda::Address allocate(Side& side, std::size_t bytes);
+  /// What `second` is given from now on begins behind what `first` was given.
+  void order(const Side& first, cuda::Stream second);
+  /// Between a tensor and a row, both on this GPU or the row on the host.
+  void move(const Side& side, const TensorView& view, cuda::Address row, bool packs);
+  /// The same with the row on another GPU than the tensor.
+  void move_across(const TensorView& view, cuda::Address row, bool packs);
   [[nodiscard]] TensorView near(const TensorView& source);
   void reduce(const TensorView& to, std::span<const TensorView> sources, ReduceOp op,
               std::int64_t divisor);
   void reduce_on_host(const TensorView& to, std::span<const TensorView> sources, ReduceOp op,
                       std::int64_t divisor);
-  /// Between a tensor and a row on a GPU or the host.
-  void move(const TensorView& view, cuda::Address row, bool packs);
+  void record_end();
 
-  /// False: what was begun was not over until then.
-  [[nodiscard]] bool wait_until(std::chrono::steady_clock::time_point until);
-
+  const std::uint64_t forks_ = base::fork_generation();
   std::shared_ptr<LocalGpus> gpus_;
   cuda::CudaApi& cuda_;
-  const cuda::Device& device_;
-  cuda::Stream stream_{};
-  cuda::Event event_{};
-  std::vector<cuda::Address> made_;
+  std::vector<Side> sides_;  ///< the first is where rows are
+  std::set<std::pair<int, std::uintptr_t>> followed_;
+  cuda::Event end_{};      ///< behind all that was begun, if `recorded_`
+  bool recorded_ = false;  ///< nothing was begun since
   bool left_ = false;
 };
 

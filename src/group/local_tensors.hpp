@@ -27,15 +27,15 @@ class LocalTensors {
 
   /// A tensor in a row in new memory, which lives as long as this object.
   [[nodiscard]] virtual TensorView make(DType dtype, std::size_t count) = 0;
-  /// Copies all elements. One of the two is in a row.
+  /// Copies all elements. One of the two is a tensor of `make`, or a part of it.
   virtual void copy(const TensorView& to, const TensorView& from) = 0;
   /// Combines the elements of `sources`, at most kMostSources, as find_reduce does; `to` is a
   /// tensor of `make`. `op` is not AVG.
   virtual void combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) = 0;
   /// Divides the elements of a tensor of `make`, as AVG does.
   virtual void divide(const TensorView& row, std::int64_t divisor) = 0;
-  /// Returns when all of it has been done.
-  virtual void wait() = 0;
+  /// Has all of it been done? `may_wait`: it returns when it has.
+  [[nodiscard]] virtual bool over(bool may_wait) = 0;
   /// Somebody else may still use the memory: it stays for as long as the process lives.
   virtual void leave() noexcept = 0;
   /// The stream of what comes between: Details::stream; 0: it is on the CPU.
@@ -58,7 +58,7 @@ class CpuTensors final : public LocalTensors {
   void copy(const TensorView& to, const TensorView& from) override;
   void combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) override;
   void divide(const TensorView& row, std::int64_t divisor) override;
-  void wait() override {}
+  [[nodiscard]] bool over(bool /*may_wait*/) override { return true; }
   void leave() noexcept override;
   [[nodiscard]] std::uintptr_t stream() const noexcept override { return 0; }
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -18,6 +19,7 @@
 #include "group/call_check.hpp"
 #include "group/gpu_tensors.hpp"
 #include "group/on_stream.hpp"
+#include "group/overlap.hpp"
 #include "group/two_step_call.hpp"
 #include "group/views_check.hpp"
 #include "kernels/reduce.hpp"
@@ -47,8 +49,9 @@ class MultigpuCall final : public TwoStepCall {
     movement_.op = options.op;
     movement_.root = options.root;
     movement_.timeout = options.timeout.value_or(group.timeout());
+    if (movement_.timeout <= std::chrono::nanoseconds(0)) refuse("the timeout must be positive");
     check_lists(options);
-    if (!inputs_.empty() && on_gpu(inputs_.front())) check_streams(options);
+    if (on_gpu(inputs_.front())) check_streams(options);
     // What the backend cannot do, before anything is begun for it.
     movement_.input = inputs_.front();
     movement_.output = outputs_.front();
@@ -95,7 +98,11 @@ class MultigpuCall final : public TwoStepCall {
 
   [[nodiscard]] const Collective& movement() const noexcept override { return movement_; }
   [[nodiscard]] bool has_rest() const noexcept override { return true; }  // its memory goes then
-  void finish() override {
+  [[nodiscard]] bool finish(bool may_wait) override {
+    if (!std::exchange(begun_, true)) write_outputs();
+    return local_->over(may_wait);
+  }
+  void write_outputs() {
     const bool gets = uses_output(movement_.kind, rank_, movement_.root);
     if (traits_of(movement_.kind).reduces && movement_.op == ReduceOp::avg && gets)
       local_->divide(output_, static_cast<std::int64_t>(inputs_.size()));
@@ -106,7 +113,6 @@ class MultigpuCall final : public TwoStepCall {
       const std::size_t first = output_.count() == count ? 0 : i % blocks * count;
       if (writes(i)) local_->copy(outputs_[i], part_of(output_, first, count));
     }
-    local_->wait();
   }
   void leave() noexcept override { local_->leave(); }
   [[nodiscard]] std::string text() const override {
@@ -151,6 +157,22 @@ class MultigpuCall final : public TwoStepCall {
                       outputs_.size(), inputs_.size(), size_, inputs_.size(), blocks));
     check_list(inputs_, gathers ? "input" : "tensor");
     if (gathers) check_list(outputs_, "output");
+    check_apart();
+  }
+  /// That no two tensors that are written share memory.
+  void check_apart() const {
+    std::vector<Piece> written;
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      if (writes(i)) written.push_back({outputs_[i], 0, outputs_[i].count()});
+    }
+    Details details;
+    details.output_pieces = written;
+    Collective call;
+    call.kind = Kind::broadcast;
+    call.root = rank_ + 1;
+    call.details = &details;
+    if (const Overlap overlap = overlap_of(call, rank_); overlap != Overlap::none)
+      refuse(std::string(to_string(Overlap::output)));
   }
   /// Does the result go to this one of `outputs_`?
   [[nodiscard]] bool writes(std::size_t i) const noexcept {
@@ -176,31 +198,33 @@ class MultigpuCall final : public TwoStepCall {
   }
 
   void check_streams(const MultigpuOptions& options) const {
-    if (!options.streams.empty() && options.streams.size() != inputs_.size())
+    const std::vector<TensorView> all = tensors();
+    if (!options.streams.empty() && options.streams.size() != all.size())
       refuse(fmt::format("{} streams for {} tensors; give one for each", options.streams.size(),
-                         inputs_.size()));
+                         all.size()));
     if (!options.streams.empty() || stream_of_thread() == 0) return;
-    for (const TensorView& view : inputs_) {
+    for (const TensorView& view : all) {
       if (view.device() != inputs_.front().device())
         refuse(
             "the tensors are on several GPUs, and the stream of a StreamGuard is on one: give a "
             "stream for each tensor (MultigpuOptions::streams)");
     }
   }
+  /// All that the call reads or writes.
+  [[nodiscard]] std::vector<TensorView> tensors() const {
+    std::vector<TensorView> all = inputs_;
+    if (movement_.kind == Kind::all_gather) all.insert(all.end(), outputs_.begin(), outputs_.end());
+    return all;
+  }
   /// The streams of the caller that come before, with their GPUs.
   [[nodiscard]] std::set<std::pair<int, std::uintptr_t>> streams_of(
       const MultigpuOptions& options) const {
-    std::set<std::pair<int, std::uintptr_t>> all;
-    for (std::size_t i = 0; i < inputs_.size(); ++i)
-      all.emplace(inputs_[i].device().index,
-                  options.streams.empty() ? stream_of_thread() : options.streams[i]);
-    for (const TensorView& view : outputs_) {
-      const int index = view.device().index;
-      const auto known = all.lower_bound({index, 0});
-      // On a GPU without an input what is written follows its default stream.
-      if (known == all.end() || known->first != index) all.emplace(index, 0);
-    }
-    return all;
+    const std::vector<TensorView> all = tensors();
+    std::set<std::pair<int, std::uintptr_t>> streams;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      streams.emplace(all[i].device().index,
+                      options.streams.empty() ? stream_of_thread() : options.streams[i]);
+    return streams;
   }
 
   const char* name_;
@@ -217,6 +241,7 @@ class MultigpuCall final : public TwoStepCall {
   std::vector<Piece> out_pieces_;
   Details details_;
   Collective movement_;
+  bool begun_ = false;  ///< outputs are being written
 };
 
 Work start(ProcessGroup& group, Kind kind, const char* name, std::span<const TensorView> outputs,
@@ -225,7 +250,11 @@ Work start(ProcessGroup& group, Kind kind, const char* name, std::span<const Ten
   try {
     call->begin(options);
   } catch (const Error& error) {
-    call->refuse(error.what(), error.code());
+    const Status status(error.code(), call->text() + ": " + error.what());
+    // The others would wait for this rank. What is wrong with the call alone leaves them a chance.
+    if (error.code() == Errc::internal)
+      group.impl().abort(Status(status).with_culprit(group.rank()));
+    raise(status);
   }
   if (const std::string wrong = what_is_wrong(call->movement(), group.rank(), group.size());
       !wrong.empty())

@@ -22,6 +22,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+/// Between two looks at the rest of a call.
+constexpr auto kNextLook = std::chrono::microseconds(50);
+
 /// How far a call has come, and how it ended.
 ///
 /// Lifetime: shared by the handle of the call, by callbacks that are to come and by what an
@@ -48,7 +51,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
 
   /// The elements have moved, and this thread may do the rest: it does, or hands it to the
   /// executor, if nobody has done so. A failure ends the call.
-  void go_on(const Status& moved) noexcept {
+  void go_on(const Status& moved, bool may_wait) noexcept {
     {
       const std::lock_guard lock(mutex_);
       if (state_ != State::moving) return;
@@ -56,7 +59,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
     }
     if (moved.tensors_in_use()) call_->leave();
     if (!moved.ok()) return end(moved);
-    if (!threads_.executor) return finish();
+    if (!threads_.executor) return finish(may_wait);
     const auto task = std::make_shared<Task>(shared_from_this());
     try {
       threads_.executor([task] { task->run(); });
@@ -65,13 +68,23 @@ class Steps : public std::enable_shared_from_this<Steps> {
     }
   }
 
+  /// A GPU was at the rest when somebody looked last: looks again.
+  void look_again(bool may_wait) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      if (state_ != State::begun) return;
+      state_ = State::finishing;
+    }
+    finish(may_wait);
+  }
+
   /// The elements have moved, and nobody waits.
   void go_on_unattended(const Status& moved) noexcept {
-    if (!moved.ok() || !threads_.unattended) return go_on(moved);
+    if (!moved.ok() || !threads_.unattended) return see_to_end(moved);
     try {
-      threads_.unattended([self = shared_from_this(), moved] { self->go_on(moved); });
+      threads_.unattended([self = shared_from_this(), moved] { self->see_to_end(moved); });
     } catch (...) {
-      go_on(moved);
+      see_to_end(moved);
     }
   }
 
@@ -88,17 +101,27 @@ class Steps : public std::enable_shared_from_this<Steps> {
   /// Waits until the call is done; false: not until then.
   bool wait(std::optional<Clock::time_point> until, Status& outcome) {
     std::unique_lock lock(mutex_);
-    const auto done = [this] { return state_ == State::done; };
-    if (!until)
-      changed_.wait(lock, done);
-    else if (!changed_.wait_until(lock, *until, done))
-      return false;
+    while (state_ != State::done) {
+      if (until && Clock::now() >= *until) return false;
+      if (state_ == State::begun) {
+        lock.unlock();
+        look_again(!until);
+        lock.lock();
+        // Nobody tells when the GPU is through.
+        if (state_ == State::begun) changed_.wait_for(lock, kNextLook);
+      } else if (until) {
+        changed_.wait_until(lock, *until);
+      } else {
+        changed_.wait(lock);
+      }
+    }
     outcome = outcome_;
     return true;
   }
 
  private:
-  enum class State : unsigned char { moving, finishing, done };
+  /// `begun`: nobody is at the rest, but a GPU is.
+  enum class State : unsigned char { moving, finishing, begun, done };
 
   /// The task of an executor. One that drops it would let the Work wait for ever.
   class Task {
@@ -110,7 +133,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
       if (take()) steps_->fail("its executor has dropped the op", nullptr);
     }
     void run() noexcept {
-      if (take()) steps_->finish();
+      if (take()) steps_->finish(true);
     }
     /// True once.
     [[nodiscard]] bool take() noexcept { return !taken_.exchange(true); }
@@ -120,9 +143,25 @@ class Steps : public std::enable_shared_from_this<Steps> {
     std::atomic<bool> taken_{false};
   };
 
-  void finish() noexcept {
+  /// It goes on until the call is done, whoever else may look.
+  void see_to_end(const Status& moved) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      unattended_ = true;
+    }
+    go_on(moved, true);
+    look_again(true);
+  }
+
+  void finish(bool may_wait) noexcept {
     try {
-      call_->finish();
+      while (!call_->finish(may_wait)) {
+        const std::lock_guard lock(mutex_);
+        may_wait = unattended_;  // who sees to it has come meanwhile, and does not come again
+        if (may_wait) continue;
+        state_ = State::begun;
+        return;
+      }
     } catch (...) {
       return fail(fmt::format("{} failed", call_->rest()), std::current_exception());
     }
@@ -160,6 +199,7 @@ class Steps : public std::enable_shared_from_this<Steps> {
   std::mutex mutex_;  ///< guards what follows; not held while the rest or a callback runs
   std::condition_variable changed_;
   State state_ = State::moving;
+  bool unattended_ = false;  ///< somebody has to see to the end where nobody waits
   Status outcome_;
   std::vector<Callback> callbacks_;
 };
@@ -180,7 +220,7 @@ class SecondStep final : public ForwardingBackend {
       // With a limit: of a GPU, too, the elements are there then.
       if (!backend().wait(ticket, limit.value_or(std::chrono::nanoseconds::max()), moved))
         return false;
-      steps_->go_on(moved);
+      steps_->go_on(moved, !limit);
     }
     return steps_->wait(until, outcome);
   }
@@ -189,7 +229,9 @@ class SecondStep final : public ForwardingBackend {
     if (steps_->moving()) {
       const std::optional<Status> moved = backend().poll(ticket);
       if (!moved) return std::nullopt;
-      steps_->go_on(*moved);
+      steps_->go_on(*moved, false);
+    } else {
+      steps_->look_again(false);
     }
     return steps_->outcome();
   }

@@ -27,8 +27,9 @@ class TwoStepCall {
   [[nodiscard]] virtual const Collective& movement() const noexcept = 0;
   /// False if this rank is through when the operation is.
   [[nodiscard]] virtual bool has_rest() const noexcept = 0;
-  /// The elements have moved: does the rest, once. Throws what fails.
-  virtual void finish() = 0;
+  /// The elements have moved: does the rest. False: a GPU is still at it, call again; not if it
+  /// `may_wait`. Throws what fails.
+  [[nodiscard]] virtual bool finish(bool may_wait) = 0;
   /// The operation has failed, and a library below may still use the memory: it stays for as long
   /// as the process lives.
   virtual void leave() noexcept = 0;

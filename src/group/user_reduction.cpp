@@ -74,13 +74,14 @@ std::string UserReduction::what_is_wrong(const Collective& call,
   return {};
 }
 
-void UserReduction::finish() {
+bool UserReduction::finish(bool /*may_wait*/) {
   const std::size_t count = output_.count();
-  if (count == 0) return;
+  if (count == 0) return true;
   const TensorView result = part_of(all_, 0, count);
   for (std::size_t r = 1; r < base::as_size(size_); ++r)
     op_.combine(result, part_of(all_, r * count, count));
   memory_.copy(output_, result);
+  return true;
 }
 
 void UserReduction::leave() noexcept { memory_.leave(); }

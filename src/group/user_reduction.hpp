@@ -36,7 +36,7 @@ class UserReduction final : public TwoStepCall {
   [[nodiscard]] bool has_rest() const noexcept override { return writes_; }
   /// Combines the inputs in the order of the ranks, and then writes the output. Throws what the op
   /// throws; the output is then as it was.
-  void finish() override;
+  [[nodiscard]] bool finish(bool may_wait) override;
   void leave() noexcept override;
   [[nodiscard]] std::string text() const override;
   [[nodiscard]] std::string_view rest() const noexcept override { return "its op"; }

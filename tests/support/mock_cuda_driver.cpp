@@ -10,6 +10,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "support/host_kernels.hpp"
 
@@ -20,14 +22,32 @@ constexpr int kNotInitialized = 3;
 constexpr int kInvalidContext = 201;
 
 bool initialised = false;
-thread_local int depth = 0;   // contexts of this thread
-void* last_stream = nullptr;  // of the caller: that was asked whether it is captured
+thread_local int depth = 0;  // contexts of this thread
+constexpr int kMostContexts = 16;
+thread_local int current[kMostContexts];  // their GPUs
+void* last_stream = nullptr;              // of the caller: that was asked whether it is captured
 
 int gpus() {
   const char* const text = std::getenv("TUTTI_TEST_GPUS");
   return text == nullptr ? 1 : std::atoi(text);
 }
 void* handle_of(std::uintptr_t number) { return reinterpret_cast<void*>(number); }
+/// Memory of cuMemAllocAsync, by its end: a GPU does not reach that of another one.
+struct Memory {
+  std::uintptr_t begin;
+  int gpu;
+};
+std::mutex mutex;
+std::map<std::uintptr_t, Memory>& memory() {
+  static auto* const all = new std::map<std::uintptr_t, Memory>();
+  return *all;
+}
+/// May this be reached from that GPU? What is not known may.
+bool may_reach(std::uintptr_t address, int gpu) {
+  const std::lock_guard lock(mutex);
+  const auto at = memory().upper_bound(address);
+  return at == memory().end() || address < at->second.begin || at->second.gpu == gpu;
+}
 int in_context() {
   if (!initialised) return kNotInitialized;
   return depth == 0 ? kInvalidContext : 0;
@@ -96,8 +116,8 @@ TUTTI_DRIVER cuDevicePrimaryCtxRetain(void** context, int device) {
 }
 TUTTI_DRIVER cuDevicePrimaryCtxRelease_v2(int /*device*/) { return 0; }
 TUTTI_DRIVER cuCtxPushCurrent_v2(void* context) {
-  if (context == nullptr) return kInvalidValue;
-  ++depth;
+  if (context == nullptr || depth == kMostContexts) return kInvalidValue;
+  current[depth++] = static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1;
   return 0;
 }
 TUTTI_DRIVER cuCtxPopCurrent_v2(void** /*context*/) {
@@ -141,16 +161,35 @@ TUTTI_DRIVER cuMemHostUnregister(void* memory) {
   return memory == nullptr ? kInvalidValue : in_context();
 }
 TUTTI_DRIVER cuMemAllocAsync(std::uintptr_t* address, std::size_t bytes, void* /*stream*/) {
+  if (const int wrong = in_context(); wrong != 0) return wrong;
   *address = reinterpret_cast<std::uintptr_t>(std::malloc(bytes));
-  return in_context();
+  const std::lock_guard lock(mutex);
+  memory()[*address + bytes] = {*address, current[depth - 1]};
+  return 0;
 }
 TUTTI_DRIVER cuMemFreeAsync(std::uintptr_t address, void* /*stream*/) {
+  {
+    const std::lock_guard lock(mutex);
+    memory().erase(memory().upper_bound(address));
+  }
   std::free(reinterpret_cast<void*>(address));
   return in_context();
 }
 TUTTI_DRIVER cuMemcpyAsync(std::uintptr_t to, std::uintptr_t from, std::size_t bytes,
                            void* /*stream*/) {
   if (const int wrong = in_context(); wrong != 0) return wrong;
+  if (!may_reach(to, current[depth - 1]) || !may_reach(from, current[depth - 1]))
+    return kInvalidValue;
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  return 0;
+}
+TUTTI_DRIVER cuMemcpyPeerAsync(std::uintptr_t to, void* to_gpu, std::uintptr_t from, void* from_gpu,
+                               std::size_t bytes, void* /*stream*/) {
+  if (const int wrong = in_context(); wrong != 0) return wrong;
+  const auto number = [](void* context) {
+    return static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1;
+  };
+  if (!may_reach(to, number(to_gpu)) || !may_reach(from, number(from_gpu))) return kInvalidValue;
   std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return 0;
 }
@@ -158,7 +197,8 @@ TUTTI_DRIVER cuMemcpy2DAsync_v2(const Copy2d* copy, void* /*stream*/) {
   if (const int wrong = in_context(); wrong != 0) return wrong;
   constexpr unsigned kUnified = 4;
   if (copy->from_type != kUnified || copy->to_type != kUnified || copy->from_pitch < copy->width ||
-      copy->to_pitch < copy->width)
+      copy->to_pitch < copy->width || !may_reach(copy->from_device, current[depth - 1]) ||
+      !may_reach(copy->to_device, current[depth - 1]))
     return kInvalidValue;
   for (std::size_t row = 0; row < copy->height; ++row) {
     std::memcpy(reinterpret_cast<void*>(copy->to_device + row * copy->to_pitch),

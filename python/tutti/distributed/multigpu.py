@@ -47,7 +47,7 @@ def broadcast_multigpu(tensor_list: Sequence[Any], src: int, group: AnyGroup = N
     if pg is None:
         return None
     _check_index(src_tensor, tensor_list, "src_tensor")
-    return _work(pg._low._broadcast_multigpu(tensor_list, rank_in_group(pg, src, None), src_tensor, timeout=timeout,
+    return _work(pg._low._broadcast_multigpu(list(tensor_list), rank_in_group(pg, src, None), src_tensor, timeout=timeout,
                                             async_op=async_op))
 
 

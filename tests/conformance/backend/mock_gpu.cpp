@@ -377,6 +377,22 @@ int MockCuda::copy(cuda::Address to, cuda::Address from, std::size_t bytes,
                    cuda::Stream stream) noexcept {
   const std::lock_guard lock(machine_.mutex);
   if (const int code = enter("cuMemcpyAsync"); code != 0) return code;
+  push_copy(to, from, bytes, stream);
+  return 0;
+}
+
+int MockCuda::copy_peer(cuda::Address to, cuda::Context to_gpu, cuda::Address from,
+                        cuda::Context from_gpu, std::size_t bytes, cuda::Stream stream) noexcept {
+  const std::lock_guard lock(machine_.mutex);
+  if (const int code = enter("cuMemcpyPeerAsync"); code != 0) return code;
+  if (to_gpu == from_gpu || to_gpu == cuda::Context{} || from_gpu == cuda::Context{})
+    machine_.misuse("cuMemcpyPeerAsync within one GPU");
+  push_copy(to, from, bytes, stream);
+  return 0;
+}
+
+void MockCuda::push_copy(cuda::Address to, cuda::Address from, std::size_t bytes,
+                         cuda::Stream stream) {
   MockMachine::Item item;
   item.accesses = {{from, from + bytes, false}, {to, to + bytes, true}};
   item.run = [=] {
@@ -384,7 +400,6 @@ int MockCuda::copy(cuda::Address to, cuda::Address from, std::size_t bytes,
     return true;
   };
   machine_.push(rank_, static_cast<std::uintptr_t>(stream), std::move(item));
-  return 0;
 }
 
 int MockCuda::copy_rows(const cuda::Rows& rows, cuda::Stream stream) noexcept {

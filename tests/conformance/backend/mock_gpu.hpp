@@ -165,6 +165,9 @@ class MockCuda final : public cuda::CudaApi {
   [[nodiscard]] int free(cuda::Address address, cuda::Stream stream) noexcept override;
   [[nodiscard]] int copy(cuda::Address to, cuda::Address from, std::size_t bytes,
                          cuda::Stream stream) noexcept override;
+  [[nodiscard]] int copy_peer(cuda::Address to, cuda::Context to_gpu, cuda::Address from,
+                              cuda::Context from_gpu, std::size_t bytes,
+                              cuda::Stream stream) noexcept override;
   [[nodiscard]] int copy_rows(const cuda::Rows& rows, cuda::Stream stream) noexcept override;
   [[nodiscard]] int create_memory(cuda::Memory& made, std::size_t bytes,
                                   int device) noexcept override;
@@ -187,6 +190,8 @@ class MockCuda final : public cuda::CudaApi {
 
  private:
   using Event = std::shared_ptr<MockMachine::Mark>;
+  /// Under the mutex.
+  void push_copy(cuda::Address to, cuda::Address from, std::size_t bytes, cuda::Stream stream);
   /// Needs a context of this thread, but for a few.
   [[nodiscard]] int enter(const char* function, bool needs_context = true);
 

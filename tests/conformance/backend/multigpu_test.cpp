@@ -303,6 +303,8 @@ TEST_P(Multigpu, WhatIsWrongIsToldAtTheCall) {
                 has("pre-multiplied"));
     EXPECT_THAT(told([&] { return world.all_gather_multigpu(two, two); }),
                 has("2 outputs; it must have"));
+    const std::vector<TensorView> twice{two[0], two[0]};
+    EXPECT_THAT(told([&] { return world.all_reduce_multigpu(twice); }), has("overlap"));
     std::vector<Tensor> odd = list(0, 1, 5);
     const std::vector<TensorView> sizes{two[0], odd[0].view()};
     EXPECT_THAT(told([&] { return world.all_reduce_multigpu(sizes); }),

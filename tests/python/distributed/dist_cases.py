@@ -201,7 +201,7 @@ def multigpu(low):
     if n > 1:
         other = dist.new_group()
         raises(DisagreementError, "ranks disagree",
-               lambda: dist.all_reduce_multigpu([np.ones(1)] * (1 + (r == 1)), group=other))
+               lambda: dist.all_reduce_multigpu([np.ones(1) for _ in range(1 + (r == 1))], group=other))
     if r == 0:  # nobody else calls: what one rank can see is told before anything is sent
         pair, frozen = [np.ones(1), np.ones(1)], np.ones(1)
         frozen.flags.writeable = False
@@ -213,11 +213,12 @@ def multigpu(low):
         raises(ValueError, "it must have", lambda: dist.all_gather_multigpu([[np.ones(1)] * (n + 1)], [np.ones(1)]))
         for wrong in (frozen, memoryview(b"12345678").cast("d")):
             raises(TypeError, "read-only", lambda: dist.all_reduce_multigpu([wrong]))
-            raises(TypeError, "read-only", lambda: dist.broadcast_multigpu([wrong], 0))
+            raises(TypeError, "read-only", lambda: dist.broadcast_multigpu([np.ones(1), wrong], 0))
             raises(TypeError, "read-only", lambda: dist.reduce_multigpu([wrong], 0))
             raises(TypeError, "read-only", lambda: dist.all_gather_multigpu([[wrong] * n], [np.ones(1)]))
         raises(TypeError, "", lambda: dist.all_reduce_multigpu([np.array([object()])]))
-        raises(ValueError, "no meaning", lambda: dist.all_reduce_multigpu([np.ones(1)] * 2, dist.ReduceOp.BAND))
+        raises(ValueError, "no meaning", lambda: dist.all_reduce_multigpu(pair, dist.ReduceOp.BAND))
+        raises(ValueError, "overlap", lambda: dist.all_reduce_multigpu([pair[0]] * 2))
     dist.barrier()  # the group is as it was
 
 

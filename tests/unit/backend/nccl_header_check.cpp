@@ -85,6 +85,7 @@ void compare_cuda() {
   TUTTI_SAME_CALL(CudaFunctions, cuMemAllocAsync);
   TUTTI_SAME_CALL(CudaFunctions, cuMemFreeAsync);
   TUTTI_SAME_CALL(CudaFunctions, cuMemcpyAsync);
+  TUTTI_SAME_CALL(CudaFunctions, cuMemcpyPeerAsync);
   TUTTI_SAME_CALL(CudaFunctions, cuMemcpy2DAsync_v2);
   TUTTI_SAME_CALL(CudaFunctions, cuMemCreate);
   TUTTI_SAME_CALL(CudaFunctions, cuMemRelease);
