@@ -135,13 +135,13 @@ TEST(MessageRanksOfOneHost, WhoHasLeftIsNamed) {
 TEST(MessageRanksOfOneHost, WhoNeverCallsIsBlamedForTheTimeout) {
   Config config;
   config.algorithms = "all_reduce:ring";
-  config.timeout = std::chrono::milliseconds(400);
   std::atomic<int> failed{0};
   run_threads(
       3,
       [&](ProcessGroup& world) {
         std::vector<int> data(1'000'000, 1);
-        world.barrier().wait();   // the others call at once: nobody else is late
+        world.barrier().wait();  // the others call at once: nobody else is late
+        world.set_timeout(std::chrono::milliseconds(400));
         if (world.rank() == 1) {  // computes, and answers nothing meanwhile
           const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
           while (failed < 2 && std::chrono::steady_clock::now() < deadline) {
