@@ -243,6 +243,49 @@ TEST(MockDirect, SlotsAreNotFilledBeforeAllHaveRead) {
   });
 }
 
+/// In a broken group nobody waits for the ranks that still read.
+TEST(MockDirect, ABrokenGroupFillsNoSlot) {
+  MockGpuWorld mock(3);
+  std::atomic<bool> blocked = false;
+  std::atomic<bool> broken = false;
+  std::atomic<bool> may_go_on = false;
+  const auto wait_for = [](const std::atomic<bool>& flag) {
+    const auto until = std::chrono::steady_clock::now() + 20s;
+    while (!flag && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  };
+  const auto body = [&](ProcessGroup& world) {
+    constexpr std::size_t kFourParts = 1024;
+    std::vector<float> own(kFourParts, 1);
+    std::vector<float> all(3 * kFourParts, 0);
+    std::vector<float> next(3 * kFourParts, 0);
+    std::vector<float> first(4, 1);
+    finish(world.broadcast(on_gpu(first)));  // the stream of each rank is there
+    if (world.rank() == 1) wait_for(blocked);
+    Work one = world.all_gather(on_gpu(all), on_gpu(own));
+    Work two = world.all_gather(on_gpu(next), on_gpu(own));  // begins with the slot of one's first
+    if (world.rank() == 2) {  // fills its first slot, then reads late
+      const std::lock_guard lock(mock.machine.mutex);
+      MockMachine::Item item;
+      item.run = [&may_go_on] { return may_go_on.load(); };
+      mock.machine.push(2, mock.machine.last_stream(2), std::move(item));
+      blocked = true;
+    }
+    if (world.rank() == 1) {
+      std::this_thread::sleep_for(50ms);  // all have met once, and rank 0 waits for rank 2
+      world.abort("a test");
+    }
+    EXPECT_THROW(finish(std::move(one)), Error);
+    EXPECT_THROW(finish(std::move(two)), Error);
+    if (world.rank() == 0) broken = true;
+    if (world.rank() == 2) {
+      wait_for(broken);
+      may_go_on = true;
+    }
+  };
+  run_mock_staged(mock, 3, patient(), true, body, false, small_parts());
+  EXPECT_EQ(mock.machine.misuses(), "");
+}
+
 TEST(MockDirect, WhatIsNotForItGoesByWayOfTheHostInTheSameGroup) {
   MockGpuWorld mock(3);
   run_checked(mock, 3, [&](ProcessGroup& world) {
