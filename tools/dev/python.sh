@@ -23,6 +23,7 @@ python_wheel() {
   CXX=${CXX:-c++} "$venv/bin/pip" wheel . "${quiet_pip[@]}" -v \
     --no-build-isolation --no-deps -w build/wheels --config-settings=cmake.define.TUTTI_WERROR=ON \
     --config-settings=cmake.define.TUTTI_UNITY=${TUTTI_UNITY:-ON} \
+    --config-settings=cmake.define.TUTTI_CUDA_ARCHITECTURES=90 \
     >build/python.log 2>&1 || {
     cat build/python.log
     return 1
