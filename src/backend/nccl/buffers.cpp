@@ -1,23 +1,43 @@
 #include "backend/nccl/buffers.hpp"
 
+#include <optional>
 #include <span>
 
 #include "cuda/packer.hpp"
 
 namespace tutti::nccl {
+namespace {
+
+/// Where pieces lie that are in a row as they are; absent: they are not. Empty ones lie anywhere.
+std::optional<Address> row_of(std::span<const Piece> pieces) {
+  std::optional<Address> row;
+  Address end = 0;
+  for (const Piece& piece : pieces) {
+    if (piece.count == 0) continue;
+    const std::size_t element = size_of(piece.view.dtype());
+    const Address begin = reinterpret_cast<Address>(piece.view.data()) + piece.first * element;
+    if (!piece.view.contiguous() || (row && begin != end)) return std::nullopt;
+    if (!row) row = begin;
+    end = begin + piece.count * element;
+  }
+  return row;
+}
+
+}  // namespace
 
 void Buffer::take(const TensorView& whole, std::span<const TensorView> views,
                   std::span<const Piece> pieces) {
   reset();
-  if (pieces.empty() && views.empty() && whole.contiguous()) {
-    data_ = reinterpret_cast<Address>(whole.data());
-    return;
-  }
   pieces_.assign(pieces.begin(), pieces.end());
   if (pieces_.empty()) {
     for (const TensorView& view : views) pieces_.push_back({view, 0, view.count()});
   }
   if (pieces_.empty()) pieces_.push_back({whole, 0, whole.count()});
+  if (const std::optional<Address> row = row_of(pieces_)) {
+    pieces_.clear();
+    data_ = *row;
+    return;
+  }
   for (const Piece& piece : pieces_) bytes_ += piece.count * size_of(piece.view.dtype());
 }
 

@@ -75,6 +75,34 @@ TEST(MockNcclStreams, ACaptureOfAnotherStreamIsNotDisturbed) {
   EXPECT_EQ(mock.machine.leaks(), "");
 }
 
+TEST(MockNcclStreams, OnlyListsThatDoNotLieInARowAreCopied) {
+  MockNcclWorld mock(2);
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    const auto copies = [&] {
+      const std::lock_guard lock(mock.machine.mutex);
+      const auto& calls = mock.machine.calls(world.rank());
+      const auto at = calls.find("cuMemAllocAsync");
+      return at == calls.end() ? 0 : at->second;
+    };
+    std::vector<float> all(12, static_cast<float>(world.rank() + 1));
+    const auto part = [&](std::size_t first, std::size_t count) {
+      return TensorView(all.data() + first, DType::float32, count, kGpu);
+    };
+    const std::vector<TensorView> row{part(0, 4), part(7, 0), part(4, 8)};
+    finish(world.all_reduce_coalesced(row));
+    EXPECT_EQ(copies(), 0);
+    EXPECT_EQ(all, std::vector<float>(12, 3));
+    const std::vector<TensorView> apart{part(0, 4), part(5, 7)};
+    finish(world.all_reduce_coalesced(apart));
+    EXPECT_GT(copies(), 0);
+    EXPECT_EQ(all[4], 3);
+    EXPECT_EQ(all[5], 6);
+    EXPECT_EQ(all[11], 6);
+  });
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
 TEST(MockNcclStreams, TheMockTellsAnAccessThatIsNotOrdered) {
   MockNcclWorld mock(1);
   run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
