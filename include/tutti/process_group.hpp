@@ -293,9 +293,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   ///           the first, until it is done; all_gather: for as many as a row and the list have.
   /// Streams:  begins behind what the streams were given before the call (MultigpuOptions). `wait`
   ///           returns when the results are on the GPUs.
-  /// Errors:   as all_reduce; DisagreementError also where lists have different lengths;
-  /// Unsupported
-  ///           where a stream is being captured into a CUDA graph.
+  /// Errors:   as all_reduce; a DisagreementError also where lists have different lengths; at the
+  ///           call where a stream is being captured into a CUDA graph.
   Work all_reduce_multigpu(std::span<const TensorView> tensors,
                            const MultigpuOptions& options = {});
   /// broadcast to lists: copies the root's tensor of number `root_tensor` to all other tensors of
@@ -305,8 +304,8 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// `root_tensor` only; all others stay as they are.
   Work reduce_multigpu(std::span<const TensorView> tensors, const MultigpuOptions& options = {});
   /// all_gather of lists: tensor j of rank r goes to outputs[i * size() * n + r * n + j] for each i
-  /// below n, the length of the lists: n rows, each with the tensors of all ranks.
-  /// Otherwise as all_reduce_multigpu.
+  /// below n, the length of the lists: n rows, each with the tensors of all ranks. Otherwise as
+  /// all_reduce_multigpu.
   Work all_gather_multigpu(std::span<const TensorView> outputs, std::span<const TensorView> inputs,
                            const MultigpuOptions& options = {});
 
