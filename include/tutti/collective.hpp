@@ -79,9 +79,10 @@ struct Details {
   /// gives some; what one sends is what the other expects.
   std::span<const std::size_t> input_counts;
   std::span<const std::size_t> output_counts;
-  /// Several tensors in one call (`..._coalesced`): what input and output are put together from, in
-  /// this order. Both or none; then `Collective::input` and `output` have a dtype and a count, but
-  /// no memory, and nothing else of the lists above is given.
+  /// Several tensors in one call (`..._coalesced`; `..._multigpu`: one, and an empty one for each
+  /// tensor more of the rank's list, so that the ranks compare its length): what input and output
+  /// are put together from, in this order. Both or none; then `Collective::input` and `output` have
+  /// a dtype and a count, but no memory, and nothing else of the lists above is given.
   std::span<const Piece> input_pieces;
   std::span<const Piece> output_pieces;
   /// PREMUL_SUM: what this rank's input is multiplied by: one value, or one for each element. Of

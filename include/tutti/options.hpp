@@ -100,9 +100,8 @@ struct MultigpuOptions {
   /// Which tensor of the root's list is copied to all (torch's src_tensor), or gets the result
   /// (dst_tensor).
   int root_tensor = 0;
-  /// Tensors of GPUs: the stream of the caller for each tensor, on its GPU; of all_gather for each
-  /// input, then for each output. Empty: that of the thread's StreamGuard, where all are on one
-  /// GPU, else the default stream of each GPU.
+  /// For GPUs: one stream per tensor, on its GPU; all_gather: inputs, then outputs. Empty: the
+  /// StreamGuard's if all are on one GPU, else each GPU's default stream.
   std::span<const std::uintptr_t> streams = {};
   std::optional<std::chrono::nanoseconds> timeout = std::nullopt;
 };

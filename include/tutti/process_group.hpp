@@ -286,15 +286,18 @@ class ProcessGroup : private detail::PointersAndCounts {
   /// of all ranks are combined into each of them.
   ///
   /// Shapes:   lists of one length on every rank, and tensors of one dtype and count; strides are
-  ///           free. All are on GPUs, or all on the CPU. At most 64.
+  ///           free. All are on GPUs, or all on the CPU. all_reduce and reduce: at most 64.
   /// Order:    collective. Values: a rank's tensors are combined first, then those of the ranks,
   ///           both as all_reduce does; AVG divides by the ranks, then by the length of the list.
   /// Memory:   new memory for one tensor, and for each that has strides or is on another GPU than
   ///           the first, until it is done; all_gather: for as many as a row and the list have.
+  ///           Reductions without kernels for the GPU: memory of the host for all.
   /// Streams:  begins behind what the streams were given before the call (MultigpuOptions). `wait`
   ///           returns when the results are on the GPUs.
-  /// Errors:   as all_reduce; a DisagreementError also where lists have different lengths; at the
-  ///           call where a stream is being captured into a CUDA graph.
+  /// Errors:   as all_reduce; a DisagreementError also where lists have different lengths. At the
+  ///           call: BackendError where a stream is being captured into a CUDA graph, and where
+  ///           CUDA fails, which breaks the group. Where CUDA fails at the copies to the list, the
+  ///           Work of this rank alone.
   Work all_reduce_multigpu(std::span<const TensorView> tensors,
                            const MultigpuOptions& options = {});
   /// broadcast to lists: copies the root's tensor of number `root_tensor` to all other tensors of

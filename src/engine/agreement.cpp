@@ -214,8 +214,7 @@ Status Agreement::cause_of(const Group& group, int other, const CallCode* theirs
             " called " + our_call + " but " + name_of(world_, group, other) + " called " +
             their_call;
     // Digests have no words.
-    if (our_call == their_call)
-      text += has_data(static_cast<Kind>(ours[0] & 0xff)) ? " of other sizes" : " of other ranks";
+    if (our_call == their_call) text += engine::unseen_difference(ours);
   } else {
     text += "the calls of " + name_of(world_, group, group.rank) + " and " +
             name_of(world_, group, other) + " before operation " + std::to_string(seq) + " " +

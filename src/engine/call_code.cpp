@@ -71,6 +71,12 @@ std::string describe(const CallCode& code) {
   return text + ')';
 }
 
+std::string_view unseen_difference(const CallCode& code) noexcept {
+  if (!has_data(static_cast<Kind>(code[0] & 0xff))) return " of other ranks";
+  const bool several = code[1] != kSplits && (code[2] & 1) == 0;
+  return several ? " of other sizes or in another number" : " of other sizes";
+}
+
 std::uint64_t chain(std::uint64_t before, const CallCode& code) noexcept {
   // Three independent products, added before the last mix: a short dependency chain.
   const std::uint64_t a = (code[0] ^ 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;

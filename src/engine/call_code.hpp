@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include <tutti/collective.hpp>
 
@@ -21,6 +22,8 @@ struct Extent;
 [[nodiscard]] CallCode agreed_part(std::span<const std::uint64_t, 3> call) noexcept;
 /// For people; never fails, whatever the bits.
 [[nodiscard]] std::string describe(const CallCode& code);
+/// What differs between two calls of which `describe` says the same: " of other sizes".
+[[nodiscard]] std::string_view unseen_difference(const CallCode& code) noexcept;
 
 /// Mixes the fingerprint of the call before with this call: equal only if the whole history is.
 [[nodiscard]] std::uint64_t chain(std::uint64_t before, const CallCode& code) noexcept;

@@ -26,6 +26,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr std::chrono::nanoseconds kPause = std::chrono::microseconds(50);
 constexpr std::size_t kAligned = 16;  // kernels take so many bytes at once
+static_assert(LocalTensors::kMostSources <= cuda::kernels::kMostSources);
 
 Address address_of(const TensorView& view) noexcept {
   return reinterpret_cast<Address>(view.data());
@@ -38,7 +39,7 @@ void check(const Calls& calls) {
 }  // namespace
 
 LocalGpus::~LocalGpus() {
-  free_rests();
+  free_deferred();
   for (auto& [index, gpu] : gpus_) {
     Calls calls(cuda_);
     const Current current(cuda_, *gpu.device, calls);
@@ -75,29 +76,29 @@ bool LocalGpus::reduce(Calls& calls, int index, ReduceOp op, const TensorView& t
                                      divisor, stream);
 }
 
-void LocalGpus::free_later(Rest rest) noexcept {
+void LocalGpus::free_later(DeferredFree memory) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    rests_.push_back(std::move(rest));
+    deferred_.push_back(std::move(memory));
   }
-  free_rests();
+  free_deferred();
 }
 
-void LocalGpus::free_rests() noexcept {
+void LocalGpus::free_deferred() noexcept {
   const std::lock_guard lock(mutex_);
-  std::erase_if(rests_, [this](const Rest& rest) {
+  std::erase_if(deferred_, [this](const DeferredFree& one) {
     {
       Calls calls(cuda_);
-      const Current current(cuda_, *rest.sides.front().device, calls);
-      if (!calls.ok() || cuda_.query_event(rest.event) == cuda::kCudaNotReady) return false;
-      (void)cuda_.destroy_event(rest.event);
+      const Current current(cuda_, *one.gpus.front().device, calls);
+      if (!calls.ok() || cuda_.query_event(one.event) == cuda::kCudaNotReady) return false;
+      (void)cuda_.destroy_event(one.event);
     }
-    for (const Side& side : rest.sides) {
+    for (const PerGpu& gpu : one.gpus) {
       Calls calls(cuda_);
-      const Current current(cuda_, *side.device, calls);
+      const Current current(cuda_, *gpu.device, calls);
       if (!calls.ok()) continue;
-      for (const Address address : side.made) (void)cuda_.free(address, side.stream);
-      (void)cuda_.destroy_stream(side.stream);
+      for (const Address address : gpu.made) (void)cuda_.free(address, gpu.stream);
+      (void)cuda_.destroy_stream(gpu.stream);
     }
     return true;
   });
@@ -121,7 +122,7 @@ std::shared_ptr<LocalGpus> local_gpus() {
 
 GpuTensors::GpuTensors(std::shared_ptr<LocalGpus> gpus, int index)
     : gpus_(std::move(gpus)), cuda_(gpus_->cuda()) {
-  (void)side_of(index);
+  (void)gpu_of(index);
   Calls calls(cuda_);
   {
     const Current current(cuda_, *main().device, calls);
@@ -136,40 +137,40 @@ GpuTensors::GpuTensors(std::shared_ptr<LocalGpus> gpus, int index)
 }
 
 GpuTensors::~GpuTensors() {
-  // They belong to the parent of a fork, or to whoever may still use them.
+  // A forked child must not free them; nor may we while a library uses them.
   if (left_ || forks_ != base::fork_generation()) return;
   try {
-    if (!over(false)) {
+    if (!finished(false)) {
       for (const auto& [index, stream] : followed_) {
         Calls calls(cuda_);
         const Current current(cuda_, gpus_->device(index), calls);
         if (calls.ok()) (void)cuda_.wait_event(static_cast<cuda::Stream>(stream), end_);
       }
     }
-    gpus_->free_later({std::move(sides_), end_});
+    gpus_->free_later({std::move(on_), end_});
   } catch (const std::exception&) {
     return;  // the GPU is lost
   }
 }
 
-std::size_t GpuTensors::side_of(int index) {
+std::size_t GpuTensors::gpu_of(int index) {
   const auto known = std::ranges::find_if(
-      sides_, [index](const Side& side) { return side.device->index() == index; });
-  if (known != sides_.end()) return static_cast<std::size_t>(known - sides_.begin());
-  Side side;
-  side.device = &gpus_->device(index);
-  sides_.reserve(sides_.size() + 1);
+      on_, [index](const PerGpu& gpu) { return gpu.device->index() == index; });
+  if (known != on_.end()) return static_cast<std::size_t>(known - on_.begin());
+  PerGpu gpu;
+  gpu.device = &gpus_->device(index);
+  on_.reserve(on_.size() + 1);
   Calls calls(cuda_);
   {
-    const Current current(cuda_, *side.device, calls);
-    if (calls.ok()) calls.cuda("cuStreamCreate", cuda_.create_stream(side.stream));
+    const Current current(cuda_, *gpu.device, calls);
+    if (calls.ok()) calls.cuda("cuStreamCreate", cuda_.create_stream(gpu.stream));
   }
   check(calls);
-  sides_.push_back(std::move(side));
-  return sides_.size() - 1;
+  on_.push_back(std::move(gpu));
+  return on_.size() - 1;
 }
 
-void GpuTensors::order(const Side& first, cuda::Stream second) {
+void GpuTensors::order(const PerGpu& first, cuda::Stream second) {
   Calls calls(cuda_);
   {
     const Current current(cuda_, *first.device, calls);
@@ -184,7 +185,7 @@ void GpuTensors::order(const Side& first, cuda::Stream second) {
 }
 
 void GpuTensors::follow(int index, std::uintptr_t stream) {
-  const Side callers{&gpus_->device(index), static_cast<cuda::Stream>(stream), {}};
+  const PerGpu callers{&gpus_->device(index), static_cast<cuda::Stream>(stream), {}};
   Calls calls(cuda_);
   bool captured = false;
   {
@@ -201,56 +202,56 @@ void GpuTensors::follow(int index, std::uintptr_t stream) {
   followed_.emplace(index, stream);
 }
 
-Address GpuTensors::allocate(Side& side, std::size_t bytes) {
+Address GpuTensors::allocate(PerGpu& gpu, std::size_t bytes) {
   if (bytes == 0) return 0;
   recorded_ = false;
-  side.made.reserve(side.made.size() + 1);
+  gpu.made.reserve(gpu.made.size() + 1);
   Calls calls(cuda_);
   Address made = 0;
   {
-    const Current current(cuda_, *side.device, calls);
-    if (calls.ok() && calls.cuda("cuMemAllocAsync", cuda_.allocate(made, bytes, side.stream)))
-      side.made.push_back(made);
+    const Current current(cuda_, *gpu.device, calls);
+    if (calls.ok() && calls.cuda("cuMemAllocAsync", cuda_.allocate(made, bytes, gpu.stream)))
+      gpu.made.push_back(made);
   }
   check(calls);
   return made;
 }
 
 TensorView GpuTensors::make(DType dtype, std::size_t count) {
-  const Address made = allocate(sides_.front(), count * size_of(dtype));
+  const Address made = allocate(on_.front(), count * size_of(dtype));
   return TensorView(reinterpret_cast<void*>(made), dtype, count,
                     Device{DeviceType::cuda, static_cast<std::int16_t>(main().device->index())});
 }
 
-void GpuTensors::move(const Side& side, const TensorView& view, Address row, bool packs) {
+void GpuTensors::copy_on(const PerGpu& gpu, const TensorView& view, Address row, bool packs) {
   recorded_ = false;
   Calls calls(cuda_);
   {
-    const Current current(cuda_, *side.device, calls);
+    const Current current(cuda_, *gpu.device, calls);
     if (calls.ok())
-      (void)cuda::Packer(calls, cuda_, side.stream, packs).run({view, 0, view.count()}, row);
+      (void)cuda::Packer(calls, cuda_, gpu.stream, packs).run({view, 0, view.count()}, row);
   }
   check(calls);
 }
 
-void GpuTensors::move_across(const TensorView& view, Address row, bool packs) {
+void GpuTensors::copy_across(const TensorView& view, Address row, bool packs) {
   if (view.count() == 0) return;
   recorded_ = false;
-  const std::size_t at = side_of(view.device().index);
+  const std::size_t at = gpu_of(view.device().index);
   Address its = address_of(view);
   if (!view.contiguous()) {
-    its = allocate(sides_[at], view.size_bytes());
+    its = allocate(on_[at], view.size_bytes());
     if (packs) {
-      order(main(), sides_[at].stream);  // behind the streams of the caller
-      move(sides_[at], view, its, true);
+      order(main(), on_[at].stream);  // behind the streams of the caller
+      copy_on(on_[at], view, its, true);
     }
-    order(sides_[at], main().stream);
+    order(on_[at], main().stream);  // the memory was allocated on that stream
   }
   Calls calls(cuda_);
   {
     const Current current(cuda_, *main().device, calls);
     const cuda::Context ours = main().device->context();
-    const cuda::Context theirs = sides_[at].device->context();
+    const cuda::Context theirs = on_[at].device->context();
     if (calls.ok())
       calls.cuda("cuMemcpyPeerAsync",
                  packs ? cuda_.copy_peer(row, ours, its, theirs, view.size_bytes(), main().stream)
@@ -258,19 +259,20 @@ void GpuTensors::move_across(const TensorView& view, Address row, bool packs) {
   }
   check(calls);
   if (packs || view.contiguous()) return;
-  order(main(), sides_[at].stream);
-  move(sides_[at], view, its, false);
-  order(sides_[at], main().stream);
+  order(main(), on_[at].stream);
+  copy_on(on_[at], view, its, false);
+  order(on_[at], main().stream);
 }
 
-void GpuTensors::copy(const TensorView& to, const TensorView& from) {
-  const bool packs = to.contiguous() && to.device().index == main().device->index();
-  const TensorView& view = packs ? from : to;
-  const TensorView& row = packs ? to : from;
+void GpuTensors::copy_in(const TensorView& row, const TensorView& view) { copy(view, row, true); }
+
+void GpuTensors::copy_out(const TensorView& view, const TensorView& row) { copy(view, row, false); }
+
+void GpuTensors::copy(const TensorView& view, const TensorView& row, bool packs) {
   if (view.device().index == main().device->index())
-    move(main(), view, address_of(row), packs);
+    copy_on(main(), view, address_of(row), packs);
   else
-    move_across(view, address_of(row), packs);
+    copy_across(view, address_of(row), packs);
 }
 
 /// An input of a kernel: where it is, if a kernel can read it there, else a copy.
@@ -279,7 +281,7 @@ TensorView GpuTensors::near(const TensorView& source) {
       address_of(source) % kAligned == 0)
     return source;
   TensorView row = make(source.dtype(), source.count());
-  copy(row, source);
+  copy_in(row, source);
   return row;
 }
 
@@ -314,33 +316,39 @@ void GpuTensors::reduce(const TensorView& to, std::span<const TensorView> source
 
 void GpuTensors::reduce_on_host(const TensorView& to, std::span<const TensorView> sources,
                                 ReduceOp op, std::int64_t divisor) {
+  // Copies to the host wait for the stream, and that for those of the caller.
+  while (!finished(false)) {
+    if (Status wrong = may_go_on_ ? may_go_on_() : Status(); !wrong.ok()) raise(std::move(wrong));
+    cuda::pause(kPause);
+  }
   CpuTensors host;
   std::vector<TensorView> rows;
   for (const TensorView& source : sources) {
     rows.push_back(host.make(source.dtype(), source.count()));
-    move(main(), source, address_of(rows.back()), true);
+    copy_on(main(), source, address_of(rows.back()), true);
   }
-  (void)over(true);
+  (void)finished(true);
   if (op == ReduceOp::avg)
     host.divide(rows.front(), divisor);
   else
     host.combine(rows.front(), rows, op);
-  move(main(), to, address_of(rows.front()), false);
-  (void)over(true);  // the memory of the host goes
+  copy_on(main(), to, address_of(rows.front()), false);
+  (void)finished(true);  // the memory of the host goes
 }
 
 void GpuTensors::record_end() {
-  if (std::exchange(recorded_, true)) return;
-  for (std::size_t i = 1; i < sides_.size(); ++i) order(sides_[i], main().stream);
+  if (recorded_) return;
+  for (std::size_t i = 1; i < on_.size(); ++i) order(on_[i], main().stream);
   Calls calls(cuda_);
   {
     const Current current(cuda_, *main().device, calls);
     if (calls.ok()) calls.cuda("cuEventRecord", cuda_.record_event(end_, main().stream));
   }
   check(calls);
+  recorded_ = true;
 }
 
-bool GpuTensors::over(bool may_wait) {
+bool GpuTensors::finished(bool may_wait) {
   record_end();
   Calls calls(cuda_);
   int code = 0;

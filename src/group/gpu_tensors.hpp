@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -39,18 +40,18 @@ class LocalGpus {
               std::span<const cuda::Address> sources, std::int64_t divisor, cuda::Stream stream);
 
   /// What GpuTensors has on one GPU.
-  struct Side {
+  struct PerGpu {
     const cuda::Device* device = nullptr;
     cuda::Stream stream{};
     std::vector<cuda::Address> made;
   };
   /// What a call has left behind, which a GPU may still use until the event has passed.
-  struct Rest {
-    std::vector<Side> sides;  ///< the event is of the first one's GPU
+  struct DeferredFree {
+    std::vector<PerGpu> gpus;  ///< the event is of the first one's GPU
     cuda::Event event{};
   };
   /// Frees it now, or in a later call.
-  void free_later(Rest rest) noexcept;
+  void free_later(DeferredFree memory) noexcept;
 
  private:
   struct Gpu {
@@ -59,13 +60,13 @@ class LocalGpus {
     bool asked = false;
     bool has_kernels = false;
   };
-  void free_rests() noexcept;
+  void free_deferred() noexcept;
 
   cuda::CudaApi& cuda_;
   const std::span<const std::byte> image_;
   std::mutex mutex_;
   std::map<int, Gpu> gpus_;
-  std::vector<Rest> rests_;
+  std::vector<DeferredFree> deferred_;
 };
 
 /// Those of this process, with the driver that is there. Throws (unsupported) where there is none.
@@ -84,29 +85,34 @@ class GpuTensors final : public LocalTensors {
   /// What comes begins behind all that this stream of the caller was given, on the GPU of that
   /// number. Throws (unsupported) where the stream is being captured into a graph.
   void follow(int index, std::uintptr_t stream);
+  /// What is asked where a call has to wait for the caller's streams: its error is thrown.
+  void set_may_go_on(std::function<Status()> may_go_on) { may_go_on_ = std::move(may_go_on); }
 
   [[nodiscard]] TensorView make(DType dtype, std::size_t count) override;
-  void copy(const TensorView& to, const TensorView& from) override;
+  void copy_in(const TensorView& row, const TensorView& view) override;
+  void copy_out(const TensorView& view, const TensorView& row) override;
   void combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) override;
   void divide(const TensorView& row, std::int64_t divisor) override;
-  [[nodiscard]] bool over(bool may_wait) override;
-  void leave() noexcept override { left_ = true; }
+  [[nodiscard]] bool finished(bool may_wait) override;
+  void keep_memory() noexcept override { left_ = true; }
   [[nodiscard]] std::uintptr_t stream() const noexcept override {
     return static_cast<std::uintptr_t>(main().stream);
   }
 
  private:
-  using Side = LocalGpus::Side;
+  using PerGpu = LocalGpus::PerGpu;
   /// Where rows are.
-  [[nodiscard]] const Side& main() const noexcept { return sides_.front(); }
-  [[nodiscard]] std::size_t side_of(int index);
-  [[nodiscard]] cuda::Address allocate(Side& side, std::size_t bytes);
+  [[nodiscard]] const PerGpu& main() const noexcept { return on_.front(); }
+  [[nodiscard]] std::size_t gpu_of(int index);
+  [[nodiscard]] cuda::Address allocate(PerGpu& gpu, std::size_t bytes);
   /// What `second` is given from now on begins behind what `first` was given.
-  void order(const Side& first, cuda::Stream second);
+  void order(const PerGpu& first, cuda::Stream second);
   /// Between a tensor and a row, both on this GPU or the row on the host.
-  void move(const Side& side, const TensorView& view, cuda::Address row, bool packs);
+  void copy_on(const PerGpu& gpu, const TensorView& view, cuda::Address row, bool packs);
   /// The same with the row on another GPU than the tensor.
-  void move_across(const TensorView& view, cuda::Address row, bool packs);
+  void copy_across(const TensorView& view, cuda::Address row, bool packs);
+  /// `packs`: to the row; else from it.
+  void copy(const TensorView& view, const TensorView& row, bool packs);
   [[nodiscard]] TensorView near(const TensorView& source);
   void reduce(const TensorView& to, std::span<const TensorView> sources, ReduceOp op,
               std::int64_t divisor);
@@ -117,8 +123,9 @@ class GpuTensors final : public LocalTensors {
   const std::uint64_t forks_ = base::fork_generation();
   std::shared_ptr<LocalGpus> gpus_;
   cuda::CudaApi& cuda_;
-  std::vector<Side> sides_;  ///< the first is where rows are
+  std::vector<PerGpu> on_;  ///< the first is where rows are
   std::set<std::pair<int, std::uintptr_t>> followed_;
+  std::function<Status()> may_go_on_;
   cuda::Event end_{};      ///< behind all that was begun, if `recorded_`
   bool recorded_ = false;  ///< nothing was begun since
   bool left_ = false;

@@ -13,11 +13,12 @@ TensorView CpuTensors::make(DType dtype, std::size_t count) {
   return TensorView(made_.back().get(), dtype, count);
 }
 
-void CpuTensors::copy(const TensorView& to, const TensorView& from) {
-  if (to.contiguous())
-    kernels::pack(to.data(), from, 0, from.count());
-  else
-    kernels::unpack(to, 0, to.count(), from.data());
+void CpuTensors::copy_in(const TensorView& row, const TensorView& view) {
+  kernels::pack(row.data(), view, 0, view.count());
+}
+
+void CpuTensors::copy_out(const TensorView& view, const TensorView& row) {
+  kernels::unpack(view, 0, view.count(), row.data());
 }
 
 void CpuTensors::combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) {
@@ -28,7 +29,7 @@ void CpuTensors::combine(const TensorView& to, std::span<const TensorView> sourc
     TensorView row = source;
     if (!row.contiguous()) {
       row = rows.make(source.dtype(), source.count());
-      rows.copy(row, source);
+      rows.copy_in(row, source);
     }
     all[static_cast<std::size_t>(k++)] = row.data();
   }
@@ -40,7 +41,7 @@ void CpuTensors::divide(const TensorView& row, std::int64_t divisor) {
   if (divisor > 1) kernels::find_average(row.dtype())(row.data(), &source, 1, row.count(), divisor);
 }
 
-void CpuTensors::leave() noexcept {
+void CpuTensors::keep_memory() noexcept {
   for (auto& one : made_) (void)one.release();
 }
 

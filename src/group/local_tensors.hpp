@@ -27,17 +27,18 @@ class LocalTensors {
 
   /// A tensor in a row in new memory, which lives as long as this object.
   [[nodiscard]] virtual TensorView make(DType dtype, std::size_t count) = 0;
-  /// Copies all elements. One of the two is a tensor of `make`, or a part of it.
-  virtual void copy(const TensorView& to, const TensorView& from) = 0;
+  /// Copies all elements of a tensor to a row, or from it: a tensor of `make`, or a part of one.
+  virtual void copy_in(const TensorView& row, const TensorView& view) = 0;
+  virtual void copy_out(const TensorView& view, const TensorView& row) = 0;
   /// Combines the elements of `sources`, at most kMostSources, as find_reduce does; `to` is a
   /// tensor of `make`. `op` is not AVG.
   virtual void combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) = 0;
   /// Divides the elements of a tensor of `make`, as AVG does.
   virtual void divide(const TensorView& row, std::int64_t divisor) = 0;
   /// Has all of it been done? `may_wait`: it returns when it has.
-  [[nodiscard]] virtual bool over(bool may_wait) = 0;
+  [[nodiscard]] virtual bool finished(bool may_wait) = 0;
   /// Somebody else may still use the memory: it stays for as long as the process lives.
-  virtual void leave() noexcept = 0;
+  virtual void keep_memory() noexcept = 0;
   /// The stream of what comes between: Details::stream; 0: it is on the CPU.
   [[nodiscard]] virtual std::uintptr_t stream() const noexcept = 0;
 
@@ -55,11 +56,12 @@ class LocalTensors {
 class CpuTensors final : public LocalTensors {
  public:
   [[nodiscard]] TensorView make(DType dtype, std::size_t count) override;
-  void copy(const TensorView& to, const TensorView& from) override;
+  void copy_in(const TensorView& row, const TensorView& view) override;
+  void copy_out(const TensorView& view, const TensorView& row) override;
   void combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) override;
   void divide(const TensorView& row, std::int64_t divisor) override;
-  [[nodiscard]] bool over(bool /*may_wait*/) override { return true; }
-  void leave() noexcept override;
+  [[nodiscard]] bool finished(bool /*may_wait*/) override { return true; }
+  void keep_memory() noexcept override;
   [[nodiscard]] std::uintptr_t stream() const noexcept override { return 0; }
 
  private:

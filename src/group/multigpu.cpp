@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <new>
 #include <set>
 #include <span>
 #include <string>
@@ -15,14 +16,13 @@
 #include <tutti/kinds.hpp>
 #include <tutti/process_group.hpp>
 
+#include "base/deadline.hpp"
 #include "base/index.hpp"
-#include "group/call_check.hpp"
 #include "group/gpu_tensors.hpp"
 #include "group/on_stream.hpp"
 #include "group/overlap.hpp"
 #include "group/two_step_call.hpp"
 #include "group/views_check.hpp"
-#include "kernels/reduce.hpp"
 
 // Operations on a list of tensors of each rank: brought together in one tensor, which an ordinary
 // operation takes, and whose elements then go back to the list.
@@ -49,6 +49,7 @@ class MultigpuCall final : public TwoStepCall {
     movement_.op = options.op;
     movement_.root = options.root;
     movement_.timeout = options.timeout.value_or(group.timeout());
+    gathers_ = kind == Kind::all_gather;
     if (movement_.timeout <= std::chrono::nanoseconds(0)) refuse("the timeout must be positive");
     check_lists(options);
     if (on_gpu(inputs_.front())) check_streams(options);
@@ -59,23 +60,30 @@ class MultigpuCall final : public TwoStepCall {
   }
 
   /// Brings the tensors together, in the order of the caller's streams.
-  void begin(const MultigpuOptions& options) {
+  void begin(Backend& backend, const MultigpuOptions& options) {
     const TensorView& first = inputs_.front();
     const std::size_t count = first.count();
     if (on_gpu(first)) {
       auto gpus = std::make_unique<GpuTensors>(local_gpus(), first.device().index);
       for (const auto& [index, stream] : streams_of(options)) gpus->follow(index, stream);
+      const auto begun = std::chrono::steady_clock::now();
+      gpus->set_may_go_on([&backend, begun, timeout = movement_.timeout] {
+        if (std::chrono::steady_clock::now() - begun < timeout) return backend.health();
+        return Status(Errc::timeout,
+                      "a stream of its tensors still does what it was given before, after " +
+                          base::seconds_text(timeout));
+      });
       local_ = std::move(gpus);
     } else {
       local_ = std::make_unique<CpuTensors>();
     }
-    const bool gathers = movement_.kind == Kind::all_gather;
-    input_ = local_->make(first.dtype(), gathers ? count * inputs_.size() : count);
-    output_ = gathers ? local_->make(first.dtype(), input_.count() * base::as_size(size_)) : input_;
-    if (gathers) {
+    input_ = local_->make(first.dtype(), gathers_ ? count * inputs_.size() : count);
+    output_ =
+        gathers_ ? local_->make(first.dtype(), input_.count() * base::as_size(size_)) : input_;
+    if (gathers_) {
       for (std::size_t j = 0; j < inputs_.size(); ++j) {
         pieces_.push_back({input_, j * count, count});
-        local_->copy(part_of(input_, j * count, count), inputs_[j]);
+        local_->copy_in(part_of(input_, j * count, count), inputs_[j]);
       }
       out_pieces_.push_back({output_, 0, output_.count()});
     } else {
@@ -84,12 +92,12 @@ class MultigpuCall final : public TwoStepCall {
       pieces_.assign(inputs_.size(), {TensorView(nullptr, first.dtype(), 0, first.device()), 0, 0});
       pieces_.front() = {input_, 0, count};
       if (movement_.kind != Kind::broadcast)
-        local_->combine(input_, inputs_, sum_of(movement_.op));
+        local_->combine(input_, inputs_, local_op(movement_.op));
       else if (is_root())
-        local_->copy(input_, inputs_[base::as_size(root_tensor_)]);
+        local_->copy_in(input_, inputs_[base::as_size(root_tensor_)]);
     }
     details_.input_pieces = pieces_;
-    details_.output_pieces = gathers ? out_pieces_ : pieces_;
+    details_.output_pieces = gathers_ ? out_pieces_ : pieces_;
     details_.stream = local_->stream();
     movement_.input = TensorView(nullptr, first.dtype(), input_.count(), first.device());
     movement_.output = TensorView(nullptr, first.dtype(), output_.count(), first.device());
@@ -97,11 +105,31 @@ class MultigpuCall final : public TwoStepCall {
   }
 
   [[nodiscard]] const Collective& movement() const noexcept override { return movement_; }
-  [[nodiscard]] bool has_rest() const noexcept override { return true; }  // its memory goes then
+  // Every rank must free its memory after the operation.
+  [[nodiscard]] bool has_second_step() const noexcept override { return true; }
   [[nodiscard]] bool finish(bool may_wait) override {
-    if (!std::exchange(begun_, true)) write_outputs();
-    return local_->over(may_wait);
+    if (!std::exchange(copying_, true)) write_outputs();
+    return local_->finished(may_wait);
   }
+  void keep_memory() noexcept override { local_->keep_memory(); }
+  [[nodiscard]] std::string text() const override {
+    const TensorView& first = inputs_.front();
+    return fmt::format("{}({} x {} in each of {} tensors) in group '{}'", name_,
+                       to_string(first.dtype()), first.count(), inputs_.size(), group_);
+  }
+  [[nodiscard]] std::string_view second_step() const noexcept override {
+    return "copying the result";
+  }
+  [[nodiscard]] int rank() const noexcept override { return rank_; }
+
+  /// Throws, with the text of the call.
+  [[noreturn]] void refuse(const std::string& why) const {
+    const std::string call =
+        inputs_.empty() ? fmt::format("{} in group '{}'", name_, group_) : text();
+    raise(Status(Errc::invalid_argument, call + ": " + why));
+  }
+
+ private:
   void write_outputs() {
     const bool gets = uses_output(movement_.kind, rank_, movement_.root);
     if (traits_of(movement_.kind).reduces && movement_.op == ReduceOp::avg && gets)
@@ -109,31 +137,13 @@ class MultigpuCall final : public TwoStepCall {
     const std::size_t count = inputs_.front().count();
     const std::size_t blocks = inputs_.size() * base::as_size(size_);
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
-      // The result, of all_gather the one of its blocks.
-      const std::size_t first = output_.count() == count ? 0 : i % blocks * count;
-      if (writes(i)) local_->copy(outputs_[i], part_of(output_, first, count));
+      const std::size_t first = gathers_ ? i % blocks * count : 0;
+      if (writes(i)) local_->copy_out(outputs_[i], part_of(output_, first, count));
     }
   }
-  void leave() noexcept override { local_->leave(); }
-  [[nodiscard]] std::string text() const override {
-    const TensorView& first = inputs_.front();
-    return fmt::format("{}({} x {} in each of {} tensors) in group '{}'", name_,
-                       to_string(first.dtype()), first.count(), inputs_.size(), group_);
-  }
-  [[nodiscard]] std::string_view rest() const noexcept override { return "copying the result"; }
-  [[nodiscard]] int rank() const noexcept override { return rank_; }
-
-  /// Throws, with the text of the call.
-  [[noreturn]] void refuse(const std::string& why, Errc code = Errc::invalid_argument) const {
-    const std::string call =
-        inputs_.empty() ? fmt::format("{} in group '{}'", name_, group_) : text();
-    raise(Status(code, call + ": " + why));
-  }
-
- private:
   [[nodiscard]] bool is_root() const noexcept { return rank_ == movement_.root; }
   /// The ops by which tensors of one rank are combined.
-  [[nodiscard]] static ReduceOp sum_of(ReduceOp op) noexcept {
+  [[nodiscard]] static ReduceOp local_op(ReduceOp op) noexcept {
     return op == ReduceOp::avg ? ReduceOp::sum : op;
   }
   void check_lists(const MultigpuOptions& options) const {
@@ -148,18 +158,17 @@ class MultigpuCall final : public TwoStepCall {
     if (traits.rooted && (root_tensor_ < 0 || base::as_size(root_tensor_) >= inputs_.size()))
       refuse(
           fmt::format("root_tensor is {}; the list has {} tensors", root_tensor_, inputs_.size()));
-    const bool gathers = movement_.kind == Kind::all_gather;
     const std::size_t blocks = inputs_.size() * inputs_.size() * base::as_size(size_);
-    if (gathers && outputs_.size() != blocks)
+    if (gathers_ && outputs_.size() != blocks)
       refuse(
           fmt::format("{} outputs; it must have {} x {} x {} = {}: a row for each input, with the "
                       "tensors of all ranks",
                       outputs_.size(), inputs_.size(), size_, inputs_.size(), blocks));
-    check_list(inputs_, gathers ? "input" : "tensor");
-    if (gathers) check_list(outputs_, "output");
+    check_list(inputs_, gathers_ ? "input" : "tensor");
+    if (gathers_) check_list(outputs_, "output");
     check_apart();
   }
-  /// That no two tensors that are written share memory.
+  /// Contiguous tensors that are written must not overlap.
   void check_apart() const {
     std::vector<Piece> written;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
@@ -168,25 +177,27 @@ class MultigpuCall final : public TwoStepCall {
     Details details;
     details.output_pieces = written;
     Collective call;
-    call.kind = Kind::broadcast;
-    call.root = rank_ + 1;
+    call.kind = Kind::all_reduce;  // of which each rank writes all
     call.details = &details;
-    if (const Overlap overlap = overlap_of(call, rank_); overlap != Overlap::none)
-      refuse(std::string(to_string(Overlap::output)));
+    if (overlap_of(call, rank_) != Overlap::none) refuse(std::string(to_string(Overlap::output)));
   }
   /// Does the result go to this one of `outputs_`?
   [[nodiscard]] bool writes(std::size_t i) const noexcept {
-    const bool is_its = is_root() && i == base::as_size(root_tensor_);
-    if (movement_.kind == Kind::reduce) return is_its;
-    return movement_.kind != Kind::broadcast || !is_its;  // it is where it came from
+    const bool is_root_tensor = is_root() && i == base::as_size(root_tensor_);
+    if (movement_.kind == Kind::reduce) return is_root_tensor;
+    return movement_.kind != Kind::broadcast || !is_root_tensor;  // the source is not written
   }
   void check_list(std::span<const TensorView> views, std::string_view name) const {
     const TensorView& first = inputs_.front();
     for (std::size_t i = 0; i < views.size(); ++i) {
       const TensorView& view = views[i];
       const std::string which = fmt::format("{} {}", name, i);
-      TensorView like(nullptr, first.dtype(), 0, view.device());
-      if (on_gpu(view) != on_gpu(first)) like = first;  // several GPUs are right
+      if (on_gpu(view) != on_gpu(first))
+        refuse(
+            fmt::format("the {} is in the memory of {}, the first one in that of {}; all must be "
+                        "on GPUs, or all on the CPU",
+                        which, to_string(view.device()), to_string(first.device())));
+      const TensorView like(nullptr, first.dtype(), 0, view.device());  // several GPUs are right
       if (const std::string wrong = check_alike(view, which, like); !wrong.empty()) refuse(wrong);
       if (view.count() != first.count())
         refuse(fmt::format("the {} has {} elements, not {}; all must have one size", which,
@@ -241,24 +252,31 @@ class MultigpuCall final : public TwoStepCall {
   std::vector<Piece> out_pieces_;
   Details details_;
   Collective movement_;
-  bool begun_ = false;  ///< outputs are being written
+  bool gathers_ = false;
+  bool copying_ = false;  ///< outputs are being written
 };
+
+/// The call could not begin. It breaks the group, as the others would wait for this rank, unless
+/// something is wrong with the call alone.
+[[noreturn]] void fail(ProcessGroup& group, const MultigpuCall& call, Errc code,
+                       std::string_view why) {
+  Status status(code, fmt::format("{}: {}", call.text(), why));
+  if (code != Errc::unsupported && code != Errc::invalid_argument) {
+    group.impl().abort(status.with_culprit(group.rank()));
+  }
+  raise(status);
+}
 
 Work start(ProcessGroup& group, Kind kind, const char* name, std::span<const TensorView> outputs,
            std::span<const TensorView> inputs, const MultigpuOptions& options) {
   auto call = std::make_unique<MultigpuCall>(group, kind, name, outputs, inputs, options);
   try {
-    call->begin(options);
+    call->begin(group.impl(), options);
   } catch (const Error& error) {
-    const Status status(error.code(), call->text() + ": " + error.what());
-    // The others would wait for this rank. What is wrong with the call alone leaves them a chance.
-    if (error.code() == Errc::internal)
-      group.impl().abort(Status(status).with_culprit(group.rank()));
-    raise(status);
+    fail(group, *call, error.code(), error.what());
+  } catch (const std::bad_alloc&) {
+    fail(group, *call, Errc::resource, "no memory for the tensors of a list");
   }
-  if (const std::string wrong = what_is_wrong(call->movement(), group.rank(), group.size());
-      !wrong.empty())
-    call->refuse(wrong);
   return submit_in_two_steps(group.impl(), std::move(call), {});
 }
 

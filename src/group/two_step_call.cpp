@@ -22,8 +22,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Between two looks at the rest of a call.
-constexpr auto kNextLook = std::chrono::microseconds(50);
+/// Between two looks at a GPU.
+constexpr auto kNextCheck = std::chrono::microseconds(50);
 
 /// How far a call has come, and how it ended.
 ///
@@ -31,12 +31,14 @@ constexpr auto kNextLook = std::chrono::microseconds(50);
 ///           executor was given. It holds no backend, whose end makes those callbacks.
 class Steps : public std::enable_shared_from_this<Steps> {
  public:
-  Steps(std::unique_ptr<TwoStepCall> call, RestThreads threads)
-      : call_(std::move(call)), threads_(std::move(threads)) {}
+  Steps(std::unique_ptr<TwoStepCall> call, SecondStepThreads threads)
+      : call_(std::move(call)),
+        threads_(std::move(threads)),
+        uses_gpu_(call_->movement().input.device() != Device()) {}
 
   [[nodiscard]] const TwoStepCall& call() const noexcept { return *call_; }
 
-  /// A forked child has not the thread that may do the rest at the moment.
+  /// A forked child does not have the thread that runs the second step.
   [[nodiscard]] bool forked() const noexcept { return forks_ != base::fork_generation(); }
 
   /// Do the elements still move, as far as is known?
@@ -49,42 +51,46 @@ class Steps : public std::enable_shared_from_this<Steps> {
     return state_ == State::done ? std::optional(outcome_) : std::nullopt;
   }
 
-  /// The elements have moved, and this thread may do the rest: it does, or hands it to the
-  /// executor, if nobody has done so. A failure ends the call.
-  void go_on(const Status& moved, bool may_wait) noexcept {
+  /// The elements have moved: runs the second step, or hands it to the executor, if nobody has done
+  /// so. A failure ends the call.
+  void start_second_step(const Status& moved, bool may_wait) noexcept {
     {
       const std::lock_guard lock(mutex_);
       if (state_ != State::moving) return;
       state_ = State::finishing;
+      stays_ = may_wait;
     }
-    if (moved.tensors_in_use()) call_->leave();
+    if (moved.tensors_in_use()) call_->keep_memory();
     if (!moved.ok()) return end(moved);
     if (!threads_.executor) return finish(may_wait);
     const auto task = std::make_shared<Task>(shared_from_this());
     try {
       threads_.executor([task] { task->run(); });
     } catch (...) {
-      if (task->take()) fail("the executor of its op failed", std::current_exception());
+      if (task->take())
+        fail(fmt::format("the executor of {} failed", call_->second_step()),
+             std::current_exception());
     }
   }
 
-  /// A GPU was at the rest when somebody looked last: looks again.
-  void look_again(bool may_wait) noexcept {
+  /// Looks whether the GPU has finished the second step, if it works on it.
+  void check_gpu(bool may_wait) noexcept {
     {
       const std::lock_guard lock(mutex_);
-      if (state_ != State::begun) return;
+      if (state_ != State::on_gpu) return;
       state_ = State::finishing;
+      stays_ = may_wait;
     }
     finish(may_wait);
   }
 
   /// The elements have moved, and nobody waits.
-  void go_on_unattended(const Status& moved) noexcept {
-    if (!moved.ok() || !threads_.unattended) return see_to_end(moved);
+  void start_unattended(const Status& moved) noexcept {
+    if (!moved.ok() || !threads_.unattended) return run_to_end(moved);
     try {
-      threads_.unattended([self = shared_from_this(), moved] { self->see_to_end(moved); });
+      threads_.unattended([self = shared_from_this(), moved] { self->run_to_end(moved); });
     } catch (...) {
-      see_to_end(moved);
+      run_to_end(moved);
     }
   }
 
@@ -101,27 +107,29 @@ class Steps : public std::enable_shared_from_this<Steps> {
   /// Waits until the call is done; false: not until then.
   bool wait(std::optional<Clock::time_point> until, Status& outcome) {
     std::unique_lock lock(mutex_);
-    while (state_ != State::done) {
-      if (until && Clock::now() >= *until) return false;
-      if (state_ == State::begun) {
+    while (true) {
+      if (state_ == State::on_gpu) {
         lock.unlock();
-        look_again(!until);
+        check_gpu(!until);
         lock.lock();
-        // Nobody tells when the GPU is through.
-        if (state_ == State::begun) changed_.wait_for(lock, kNextLook);
-      } else if (until) {
-        changed_.wait_until(lock, *until);
-      } else {
-        changed_.wait(lock);
       }
+      if (state_ == State::done) {
+        outcome = outcome_;
+        return true;
+      }
+      if (until && Clock::now() >= *until) return false;
+      if (state_ == State::on_gpu)
+        changed_.wait_for(lock, kNextCheck);  // CUDA events give no callback here, so look again
+      else if (until)
+        changed_.wait_until(lock, *until);
+      else
+        changed_.wait(lock);
     }
-    outcome = outcome_;
-    return true;
   }
 
  private:
-  /// `begun`: nobody is at the rest, but a GPU is.
-  enum class State : unsigned char { moving, finishing, begun, done };
+  /// `finishing`: a thread runs the second step. `on_gpu`: no thread does, but a GPU works on it.
+  enum class State : unsigned char { moving, finishing, on_gpu, done };
 
   /// The task of an executor. One that drops it would let the Work wait for ever.
   class Task {
@@ -130,7 +138,9 @@ class Steps : public std::enable_shared_from_this<Steps> {
     Task(const Task&) = delete;
     Task& operator=(const Task&) = delete;
     ~Task() {
-      if (take()) steps_->fail("its executor has dropped the op", nullptr);
+      if (take())
+        steps_->fail(fmt::format("the executor has dropped {}", steps_->call().second_step()),
+                     nullptr);
     }
     void run() noexcept {
       if (take()) steps_->finish(true);
@@ -143,27 +153,27 @@ class Steps : public std::enable_shared_from_this<Steps> {
     std::atomic<bool> taken_{false};
   };
 
-  /// It goes on until the call is done, whoever else may look.
-  void see_to_end(const Status& moved) noexcept {
+  /// Returns when the call is done, or another thread runs the second step to its end.
+  void run_to_end(const Status& moved) noexcept {
+    start_second_step(moved, true);
+    if (!uses_gpu_) return;
     {
-      const std::lock_guard lock(mutex_);
-      unattended_ = true;
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return state_ != State::finishing || stays_; });
     }
-    go_on(moved, true);
-    look_again(true);
+    check_gpu(true);
   }
 
   void finish(bool may_wait) noexcept {
     try {
-      while (!call_->finish(may_wait)) {
+      if (!call_->finish(may_wait)) {
         const std::lock_guard lock(mutex_);
-        may_wait = unattended_;  // who sees to it has come meanwhile, and does not come again
-        if (may_wait) continue;
-        state_ = State::begun;
+        state_ = State::on_gpu;
+        changed_.notify_all();  // who waits may look at the GPU now
         return;
       }
     } catch (...) {
-      return fail(fmt::format("{} failed", call_->rest()), std::current_exception());
+      return fail(fmt::format("{} failed", call_->second_step()), std::current_exception());
     }
     end(Status());
   }
@@ -195,16 +205,17 @@ class Steps : public std::enable_shared_from_this<Steps> {
 
   const std::uint64_t forks_ = base::fork_generation();
   std::unique_ptr<TwoStepCall> call_;  ///< of the thread that has made the state `finishing`
-  RestThreads threads_;
-  std::mutex mutex_;  ///< guards what follows; not held while the rest or a callback runs
+  SecondStepThreads threads_;
+  const bool uses_gpu_;
+  std::mutex mutex_;  ///< guards what follows; not held while the second step or a callback runs
   std::condition_variable changed_;
   State state_ = State::moving;
-  bool unattended_ = false;  ///< somebody has to see to the end where nobody waits
+  bool stays_ = false;  ///< the thread that is `finishing` goes on to the end
   Status outcome_;
   std::vector<Callback> callbacks_;
 };
 
-/// Does the rest when the elements have moved; the call is done after that.
+/// Runs the second step when the elements have moved; the call is done after that.
 class SecondStep final : public ForwardingBackend {
  public:
   SecondStep(Backend& backend, std::shared_ptr<Steps> steps)
@@ -220,7 +231,7 @@ class SecondStep final : public ForwardingBackend {
       // With a limit: of a GPU, too, the elements are there then.
       if (!backend().wait(ticket, limit.value_or(std::chrono::nanoseconds::max()), moved))
         return false;
-      steps_->go_on(moved, !limit);
+      steps_->start_second_step(moved, !limit);
     }
     return steps_->wait(until, outcome);
   }
@@ -229,9 +240,9 @@ class SecondStep final : public ForwardingBackend {
     if (steps_->moving()) {
       const std::optional<Status> moved = backend().poll(ticket);
       if (!moved) return std::nullopt;
-      steps_->go_on(*moved, false);
+      steps_->start_second_step(*moved, false);
     } else {
-      steps_->look_again(false);
+      steps_->check_gpu(false);
     }
     return steps_->outcome();
   }
@@ -247,7 +258,7 @@ class SecondStep final : public ForwardingBackend {
     backend().on_done(ticket, {[](void* context, const Status& moved) noexcept {
                                  const std::unique_ptr<Told> told(static_cast<Told*>(context));
                                  told->steps->on_done(told->then);
-                                 told->steps->go_on_unattended(moved);
+                                 told->steps->start_unattended(moved);
                                },
                                new Told{steps_, callback}});
   }
@@ -269,10 +280,11 @@ class SecondStep final : public ForwardingBackend {
 
 }  // namespace
 
-Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call, RestThreads threads) {
+Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call,
+                         SecondStepThreads threads) {
   const bool in_executor = static_cast<bool>(threads.executor);
   const bool asynchronous = in_executor || threads.unattended;
-  if (!call->has_rest()) {  // its tensors are the caller's
+  if (!call->has_second_step()) {  // its tensors are the caller's
     return Work(&backend, backend.submit(call->movement(), asynchronous));
   }
   const auto steps = std::make_shared<Steps>(std::move(call), std::move(threads));

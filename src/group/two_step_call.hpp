@@ -13,7 +13,7 @@ namespace tutti {
 class Backend;
 
 /// A call of this rank in two steps: one operation moves elements, and when that is done, this rank
-/// does the rest by itself.
+/// takes a second step by itself.
 ///
 /// Threads: one at a time.
 class TwoStepCall {
@@ -26,30 +26,30 @@ class TwoStepCall {
   /// The operation that moves; its tensors live as long as this object.
   [[nodiscard]] virtual const Collective& movement() const noexcept = 0;
   /// False if this rank is through when the operation is.
-  [[nodiscard]] virtual bool has_rest() const noexcept = 0;
-  /// The elements have moved: does the rest. False: a GPU is still at it, call again; not if it
-  /// `may_wait`. Throws what fails.
+  [[nodiscard]] virtual bool has_second_step() const noexcept = 0;
+  /// The elements have moved: runs the second step. Returns false while a GPU still works on it:
+  /// call again. With `may_wait` it always returns true. Throws what fails.
   [[nodiscard]] virtual bool finish(bool may_wait) = 0;
   /// The operation has failed, and a library below may still use the memory: it stays for as long
   /// as the process lives.
-  virtual void leave() noexcept = 0;
+  virtual void keep_memory() noexcept = 0;
   /// The call for messages: "all_reduce(op 'name', float32 x 4) in group 'world'".
   [[nodiscard]] virtual std::string text() const = 0;
-  /// The rest for messages: "its op".
-  [[nodiscard]] virtual std::string_view rest() const noexcept = 0;
+  /// The second step for messages: "its op".
+  [[nodiscard]] virtual std::string_view second_step() const noexcept = 0;
   [[nodiscard]] virtual int rank() const noexcept = 0;
 };
 
-/// Where the rest of a call runs: see UserOpOptions.
-struct RestThreads {
+/// Where the second step of a call runs: see UserOpOptions.
+struct SecondStepThreads {
   Executor executor;
   Executor unattended;
 };
 
-/// Starts such a call. The rest runs in the executor, else on the thread that waits for the Work or
-/// looks at it, else where the backend calls back. An exception of it becomes the Status of the
-/// Work.
+/// Starts such a call. The second step runs in the executor, else on the thread that waits for the
+/// Work or looks at it, else where the backend calls back. An exception of it becomes the Status of
+/// the Work.
 [[nodiscard]] Work submit_in_two_steps(Backend& backend, std::unique_ptr<TwoStepCall> call,
-                                       RestThreads threads);
+                                       SecondStepThreads threads);
 
 }  // namespace tutti

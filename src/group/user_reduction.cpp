@@ -47,7 +47,7 @@ UserReduction::UserReduction(const Collective& call, std::span<const TensorView>
   const TensorView row = memory_.make(dtype, all);  // one after the other
   std::size_t first = 0;
   for (const TensorView& one : inputs) {
-    memory_.copy(part_of(row, first, count), one);
+    memory_.copy_in(part_of(row, first, count), one);
     first += count;
   }
   movement_.input = row;
@@ -80,11 +80,11 @@ bool UserReduction::finish(bool /*may_wait*/) {
   const TensorView result = part_of(all_, 0, count);
   for (std::size_t r = 1; r < base::as_size(size_); ++r)
     op_.combine(result, part_of(all_, r * count, count));
-  memory_.copy(output_, result);
+  memory_.copy_out(output_, result);
   return true;
 }
 
-void UserReduction::leave() noexcept { memory_.leave(); }
+void UserReduction::keep_memory() noexcept { memory_.keep_memory(); }
 
 std::string UserReduction::text() const {
   return fmt::format("{}(op '{}', {} x {}) in group '{}'", to_string(kind_),

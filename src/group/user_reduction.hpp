@@ -33,13 +33,13 @@ class UserReduction final : public TwoStepCall {
 
   [[nodiscard]] const Collective& movement() const noexcept override { return movement_; }
   /// False if this rank only gives its input.
-  [[nodiscard]] bool has_rest() const noexcept override { return writes_; }
+  [[nodiscard]] bool has_second_step() const noexcept override { return writes_; }
   /// Combines the inputs in the order of the ranks, and then writes the output. Throws what the op
   /// throws; the output is then as it was.
   [[nodiscard]] bool finish(bool may_wait) override;
-  void leave() noexcept override;
+  void keep_memory() noexcept override;
   [[nodiscard]] std::string text() const override;
-  [[nodiscard]] std::string_view rest() const noexcept override { return "its op"; }
+  [[nodiscard]] std::string_view second_step() const noexcept override { return "its op"; }
   [[nodiscard]] int rank() const noexcept override { return rank_; }
 
  private:

@@ -1,5 +1,6 @@
 // A CUDA driver whose GPUs are memory of the host, for TUTTI_CUDA_LIBRARY: what loads a real one is
 // tested with it in any process. Streams do their work at once. TUTTI_TEST_GPUS: how many GPUs.
+// TUTTI_TEST_FULL_GPU_RANK: that rank gets no memory of more than 5 MiB at once.
 
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,6 +19,7 @@
 namespace {
 
 constexpr int kInvalidValue = 1;
+constexpr int kOutOfMemory = 2;
 constexpr int kNotInitialized = 3;
 constexpr int kInvalidContext = 201;
 
@@ -162,6 +164,11 @@ TUTTI_DRIVER cuMemHostUnregister(void* memory) {
 }
 TUTTI_DRIVER cuMemAllocAsync(std::uintptr_t* address, std::size_t bytes, void* /*stream*/) {
   if (const int wrong = in_context(); wrong != 0) return wrong;
+  const char* const full = std::getenv("TUTTI_TEST_FULL_GPU_RANK");
+  const char* const rank = std::getenv("RANK");
+  constexpr std::size_t kMost = std::size_t{5} << 20;
+  if (full != nullptr && rank != nullptr && std::strcmp(full, rank) == 0 && bytes > kMost)
+    return kOutOfMemory;
   *address = reinterpret_cast<std::uintptr_t>(std::malloc(bytes));
   const std::lock_guard lock(mutex);
   memory()[*address + bytes] = {*address, current[depth - 1]};

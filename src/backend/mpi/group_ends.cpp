@@ -157,7 +157,7 @@ void Group::tell_difference(Operation& op) {
     const std::string theirs = engine::describe(op.calls[static_cast<std::size_t>(other)]);
     text += "as operation " + std::to_string(op.seq) + " " + name_of(rank()) + " called " + ours +
             " but " + name_of(other) + " called " + theirs;
-    if (ours == theirs) text += has_data(op.call.kind) ? " of other sizes" : " of other ranks";
+    if (ours == theirs) text += engine::unseen_difference(op.code);
   }
   text +=
       ". All ranks must call the same operations in the same order with the same dtype, count, "

@@ -8,16 +8,20 @@
 namespace tutti::nccl {
 namespace {
 
-/// Where pieces lie that are in a row as they are; absent: they are not. Empty ones lie anywhere.
+/// Where pieces of one view lie that are in a row as they are; absent: they are not. Empty ones lie
+/// anywhere. Views that follow each other may be of different allocations, which no copy crosses.
 std::optional<Address> row_of(std::span<const Piece> pieces) {
   std::optional<Address> row;
+  const void* data = nullptr;
   Address end = 0;
   for (const Piece& piece : pieces) {
     if (piece.count == 0) continue;
     const std::size_t element = size_of(piece.view.dtype());
     const Address begin = reinterpret_cast<Address>(piece.view.data()) + piece.first * element;
-    if (!piece.view.contiguous() || (row && begin != end)) return std::nullopt;
+    if (!piece.view.contiguous() || (row && (begin != end || piece.view.data() != data)))
+      return std::nullopt;
     if (!row) row = begin;
+    data = piece.view.data();
     end = begin + piece.count * element;
   }
   return row;

@@ -165,7 +165,7 @@ void Group::tell_difference(const Operation& op) {
     const std::string theirs = engine::describe(*other);
     text += "as operation " + std::to_string(op.seq) + " " + name_of(rank_) + " called " + ours +
             " but " + name_of(static_cast<int>(other - calls_.begin())) + " called " + theirs;
-    if (ours == theirs) text += " of other sizes";
+    if (ours == theirs) text += engine::unseen_difference(op.code);
   }
   text +=
       ". All ranks must call the same operations in the same order with the same dtype, count, "

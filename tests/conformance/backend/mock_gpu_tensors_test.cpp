@@ -49,8 +49,8 @@ struct Program {
     const TensorView row = tensors.make(DType::float32, 8);
     tensors.combine(row, sources, ReduceOp::sum);
     tensors.divide(row, 2);
-    tensors.copy(on(result, 1), row);
-    EXPECT_TRUE(tensors.over(true));
+    tensors.copy_out(on(result, 1), row);
+    EXPECT_TRUE(tensors.finished(true));
   }
 };
 
@@ -80,10 +80,10 @@ TEST(MockGpuTensors, FollowTheStreamsOfTheCaller) {
       GpuTensors tensors(gpus, 1);
       tensors.follow(0, stream.handle);
       const TensorView row = tensors.make(DType::float32, 8);
-      tensors.copy(row, on(values, 0));
+      tensors.copy_in(row, on(values, 0));
       stream.hold(false);
-      tensors.copy(on(result, 1), row);
-      EXPECT_TRUE(tensors.over(true));
+      tensors.copy_out(on(result, 1), row);
+      EXPECT_TRUE(tensors.finished(true));
     }
     EXPECT_EQ(result, Floats(8, 5));
   }
@@ -161,8 +161,8 @@ TEST(MockGpuTensors, DoNotWaitForAStreamThatIsStuckAtTheEnd) {
     {
       GpuTensors tensors(gpus, 0);
       tensors.follow(0, stream.handle);
-      tensors.copy(tensors.make(DType::float32, 8), on(values, 0));
-      EXPECT_FALSE(tensors.over(false));
+      tensors.copy_in(tensors.make(DType::float32, 8), on(values, 0));
+      EXPECT_FALSE(tensors.finished(false));
     }
     EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(5));
     stream.copy(values, source);  // the caller uses its tensor again, in the order of its stream

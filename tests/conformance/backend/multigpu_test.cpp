@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <bit>
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <functional>
@@ -49,7 +51,11 @@ class Tensor {
     });
   }
   ~Tensor() {
-    if (device_) on_gpu([&](cuda::Calls&) { (void)cuda_->free(address_, cuda::Stream{}); });
+    if (!device_) return;
+    on_gpu([&](cuda::Calls&) {
+      (void)cuda_->free(address_, cuda::Stream{});
+      if (stream_ != cuda::Stream{}) (void)cuda_->destroy_stream(stream_);
+    });
   }
   Tensor(Tensor&&) = default;
   Tensor& operator=(Tensor&&) = delete;
@@ -65,6 +71,12 @@ class Tensor {
     const std::int64_t shape[] = {static_cast<std::int64_t>(values_.size() / 2)};
     const std::int64_t strides[] = {2};
     return TensorView(data, DType::int32, shape, strides, device);
+  }
+  /// A stream of its GPU, which lives as long as this tensor.
+  [[nodiscard]] std::uintptr_t make_stream() {
+    on_gpu(
+        [&](cuda::Calls& calls) { calls.cuda("cuStreamCreate", cuda_->create_stream(stream_)); });
+    return static_cast<std::uintptr_t>(stream_);
   }
   /// What it holds now. Elements between its own have changed: one more of kMark at the end.
   [[nodiscard]] Values now() {
@@ -108,6 +120,7 @@ class Tensor {
   cuda::CudaApi* cuda_ = nullptr;
   std::unique_ptr<cuda::Device> device_;
   cuda::Address address_ = 0;
+  cuda::Stream stream_{};
 };
 
 struct Where {
@@ -181,14 +194,14 @@ TEST_P(Multigpu, AllReduceCombinesAllTensorsOfAllRanks) {
     Work work = world.all_reduce_multigpu(views(largest), {.op = ReduceOp::max});
     ASSERT_TRUE(work.wait_for(kForever));
     const auto all = static_cast<std::int32_t>(length) * world.size();
-    for (std::size_t i = 0; i < count; ++i) {
+    for (const std::size_t i : {std::size_t{0}, std::size_t{1}, count / 2, count - 1}) {
+      if (i >= count) continue;
       const std::int32_t sum = sum_of(world.size(), length, count, i);
       for (std::size_t j = 0; j < length; ++j) {
         ASSERT_EQ(mine[j].now()[i], sum);
         ASSERT_EQ(averaged[j].now()[i], sum / all);
         ASSERT_EQ(largest[j].now()[i], values_of(world.size() - 1, length - 1, count)[i]);
       }
-      if (i == 4 && count > 10) i = count - 2;  // then the last one
     }
     for (Tensor& one : mine) ASSERT_EQ(one.now().size(), count);
   });
@@ -268,15 +281,67 @@ TEST_P(Multigpu, SeveralRunAtOnceAndCallBack) {
 TEST_P(Multigpu, ListsOfDifferentLengthsDisagree) {
   in_world([&](ProcessGroup& world) {
     if (world.size() == 1) return;
-    std::vector<Tensor> mine = list(world.rank(), world.rank() == 1 ? 3 : 2, 4);
-    try {
-      world.all_reduce_multigpu(views(mine)).wait();
-      ADD_FAILURE() << "no error";
-    } catch (const DisagreementError& error) {
-      EXPECT_THAT(error.what(), testing::HasSubstr("ranks disagree in group"));
+    const std::size_t length = world.rank() == 1 ? 3 : 2;
+    const std::size_t blocks = length * static_cast<std::size_t>(world.size());
+    std::vector<Tensor> mine = list(world.rank(), length, 4);
+    std::vector<Tensor> rows;
+    for (std::size_t i = 0; i < length * blocks; ++i)
+      rows.push_back(tensor(Values(4, -1), i / blocks));
+    const std::vector<TensorView> all = views(mine);
+    const std::function<Work(ProcessGroup&)> calls[] = {
+        [&](ProcessGroup& group) { return group.all_reduce_multigpu(all); },
+        [&](ProcessGroup& group) { return group.broadcast_multigpu(all); },
+        [&](ProcessGroup& group) { return group.reduce_multigpu(all); },
+        [&](ProcessGroup& group) { return group.all_gather_multigpu(views(rows), all); }};
+    for (const auto& call : calls) {
+      ProcessGroup group = world.new_subgroups(world.size());
+      try {
+        call(group).wait();
+        group.barrier().wait();  // who roots may be through before the others have come
+        ADD_FAILURE() << "no error";
+      } catch (const DisagreementError& error) {
+        EXPECT_THAT(error.what(),
+                    testing::AnyOf(testing::HasSubstr(" of other sizes or in another number. All"),
+                                   testing::HasSubstr("all_gather(int32 x 12 per rank")));
+      }
+      world.barrier().wait();
+      if (&call != &calls[0]) continue;
+      for (std::size_t j = 0; j < mine.size(); ++j)
+        EXPECT_EQ(mine[j].now(), values_of(world.rank(), j, 4)) << "all_reduce leaves them";
     }
-    for (std::size_t j = 0; j < mine.size(); ++j)
-      EXPECT_EQ(mine[j].now(), values_of(world.rank(), j, 4));
+  });
+}
+
+TEST_P(Multigpu, TheTensorsOfARankAreCombinedFirst) {
+  in_world([&](ProcessGroup& world) {
+    std::vector<Tensor> mine;
+    for (const float value : {1e8F, 1.0F, -1e8F}) {  // as floats 1e8 + 1 is 1e8
+      const Values bits(3, std::bit_cast<std::int32_t>(value));
+      mine.push_back(tensor(bits, mine.size()));
+    }
+    std::vector<TensorView> floats;
+    for (const TensorView& view : views(mine)) {
+      floats.emplace_back(view.data(), DType::float32, view.shape(), view.strides(), view.device());
+    }
+    world.all_reduce_multigpu(floats).wait();
+    for (Tensor& one : mine) EXPECT_EQ(one.now(), Values(3, 0));
+  });
+}
+
+TEST_P(Multigpu, FollowsAStreamForEachTensor) {
+  if (GetParam().gpus == 0) return;  // the CPU has none
+  in_world([&](ProcessGroup& world) {
+    std::vector<Tensor> mine = list(world.rank(), 2, 5);
+    const std::size_t blocks = 2 * static_cast<std::size_t>(world.size());
+    std::vector<Tensor> rows;
+    for (std::size_t i = 0; i < 2 * blocks; ++i) rows.push_back(tensor(Values(5, -1), i / blocks));
+    std::vector<std::uintptr_t> streams;
+    for (Tensor& one : mine) streams.push_back(one.make_stream());
+    world.all_reduce_multigpu(views(mine), {.streams = streams}).wait();
+    for (Tensor& one : mine) EXPECT_EQ(one.now()[4], sum_of(world.size(), 2, 5, 4));
+    for (Tensor& one : rows) streams.push_back(one.make_stream());
+    world.all_gather_multigpu(views(rows), views(mine), {.streams = streams}).wait();
+    for (Tensor& one : rows) EXPECT_EQ(one.now()[4], sum_of(world.size(), 2, 5, 4));
   });
 }
 
@@ -309,8 +374,9 @@ TEST_P(Multigpu, WhatIsWrongIsToldAtTheCall) {
     const std::vector<TensorView> sizes{two[0], odd[0].view()};
     EXPECT_THAT(told([&] { return world.all_reduce_multigpu(sizes); }),
                 has("the tensor 1 has 5 elements, not 4"));
-    std::vector<float> floats(4);
-    const std::vector<TensorView> mixed{two[0], view_of(floats)};
+    const std::vector<TensorView> mixed{
+        two[0], TensorView(two[1].data(), DType::float32, two[1].shape(), two[1].strides(),
+                           two[1].device())};
     EXPECT_THAT(told([&] { return world.all_reduce_multigpu(mixed); }), has("must have one dtype"));
     const std::vector<TensorView> many(65, two[0]);
     EXPECT_THAT(told([&] { return world.all_reduce_multigpu(many); }), has("at most 64"));
@@ -324,7 +390,7 @@ TEST_P(Multigpu, WhatIsWrongIsToldAtTheCall) {
       Values values(4);
       const std::vector<TensorView> apart{two[0], view_of(values)};
       EXPECT_THAT(told([&] { return world.all_reduce_multigpu(apart); }),
-                  has("must be on one device"));
+                  has("all must be on GPUs, or all on the CPU"));
     }
     if (GetParam().gpus > 1) {
       const StreamGuard guard(0x70);
@@ -333,6 +399,30 @@ TEST_P(Multigpu, WhatIsWrongIsToldAtTheCall) {
     }
     EXPECT_TRUE(world.health().ok());
     world.all_reduce_multigpu(two).wait();
+  });
+}
+
+/// With a GPU of rank 1 that has no large memory (TUTTI_TEST_FULL_GPU_RANK): the others do not
+/// wait.
+class FullGpu : public Multigpu {};
+
+TEST_P(FullGpu, BreaksTheGroupAtOnce) {
+  in_world([&](ProcessGroup& world) {
+    constexpr std::size_t kCount = std::size_t{1} << 19;  // 2 MiB; three of them are too much
+    std::vector<Tensor> mine = list(0, 3, kCount);
+    std::vector<Tensor> rows;
+    for (std::size_t i = 0; i < 9 * static_cast<std::size_t>(world.size()); ++i)
+      rows.push_back(tensor(Values(kCount, -1), 0));
+    const auto begun = std::chrono::steady_clock::now();
+    try {
+      world.all_gather_multigpu(views(rows), views(mine)).wait();
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr("cuMemAllocAsync failed"));
+      EXPECT_EQ(error.culprit(), 1);
+    }
+    EXPECT_LT(std::chrono::steady_clock::now() - begun, kForever / 2);
+    EXPECT_FALSE(world.health().ok());
   });
 }
 
@@ -345,6 +435,14 @@ std::vector<Where> places() {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Multigpu, testing::ValuesIn(places()),
+                         [](const testing::TestParamInfo<Where>& one) { return one.param.name; });
+
+std::vector<Where> full() {
+  if (std::getenv("TUTTI_TEST_FULL_GPU_RANK") == nullptr) return {};
+  return {{"OneGpu", 1}};
+}
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(FullGpu);
+INSTANTIATE_TEST_SUITE_P(, FullGpu, testing::ValuesIn(full()),
                          [](const testing::TestParamInfo<Where>& one) { return one.param.name; });
 
 }  // namespace

@@ -202,8 +202,8 @@ TEST(UserOpWorks, TellAnExecutorThatThrowsOrDropsTheFunction) {
     const Executor dropping = [](const std::function<void()>&) {};
     work = world.all_reduce(buffer, op, {.executor = dropping});
     EXPECT_EQ(text_of<BackendError>([&] { work.wait(); }),
-              "all_reduce(op 'appended', uint64 x 4) in group 'world': its executor has dropped "
-              "the op on rank " +
+              "all_reduce(op 'appended', uint64 x 4) in group 'world': the executor has dropped "
+              "its op on rank " +
                   std::to_string(world.rank()));
     const Executor twice = [](const std::function<void()>& run) { run(), run(); };
     EXPECT_EQ(buffer, before);

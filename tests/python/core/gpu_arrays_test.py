@@ -89,9 +89,10 @@ def lists_of_arrays():
     rows = [[OnGpu(np.zeros(3), gpu=number) for _ in range(4)] for number in range(2)]
     dist.all_gather_multigpu(rows, each(10 * rank))
     assert [values(row) for row in rows] == [[[0.0] * 3, [1.0] * 3, [10.0] * 3, [11.0] * 3]] * 2
-    with pytest.raises(tutti.InvalidArgument, match="all arrays of a call must be on one device"):
+    with pytest.raises(tutti.InvalidArgument, match="all must be on GPUs, or all on the CPU"):
         dist.all_reduce_multigpu([mine[0], np.zeros(3)])
-    dist.all_reduce_multigpu([OnGpu(np.zeros(3), stream=0x71 + number, gpu=number) for number in range(2)])
+    dist.all_reduce_multigpu(mine := [OnGpu(np.ones(3), stream=0x71 + number, gpu=number) for number in range(2)])
+    assert values(mine) == [[4.0] * 3] * 2
 
 
 def test_lists_of_arrays_of_different_gpus(driver):

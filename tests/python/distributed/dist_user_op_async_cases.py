@@ -173,7 +173,7 @@ def failures(low):
     until(lambda: pool._work_queue.qsize() == 1)
     pool.shutdown(wait=False, cancel_futures=True)
     gc.collect()
-    raises(dist.DistBackendError, "its executor has dropped the op", work.wait)
+    raises(dist.DistBackendError, "the executor has dropped its op", work.wait)
     free.set()
 
     works = []
