@@ -22,6 +22,7 @@ void CpuTensors::copy_out(const TensorView& view, const TensorView& row) {
 }
 
 void CpuTensors::combine(const TensorView& to, std::span<const TensorView> sources, ReduceOp op) {
+  if (to.count() == 0) return;  // then they may have no memory
   std::array<const void*, kMostSources> all{};
   CpuTensors rows;
   int k = 0;
@@ -37,6 +38,7 @@ void CpuTensors::combine(const TensorView& to, std::span<const TensorView> sourc
 }
 
 void CpuTensors::divide(const TensorView& row, std::int64_t divisor) {
+  if (row.count() == 0) return;
   const void* const source = row.data();
   if (divisor > 1) kernels::find_average(row.dtype())(row.data(), &source, 1, row.count(), divisor);
 }

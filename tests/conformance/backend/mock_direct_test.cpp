@@ -253,12 +253,16 @@ TEST(MockDirect, ABrokenGroupFillsNoSlot) {
     const auto until = std::chrono::steady_clock::now() + 20s;
     while (!flag && std::chrono::steady_clock::now() < until) std::this_thread::yield();
   };
+  constexpr std::size_t kFourParts = 1024;
+  struct Tensors {  // they outlive the world: copies of calls that have failed may still run
+    std::vector<float> own = std::vector<float>(kFourParts, 1);
+    std::vector<float> all = std::vector<float>(3 * kFourParts, 0);
+    std::vector<float> next = std::vector<float>(3 * kFourParts, 0);
+    std::vector<float> first = std::vector<float>(4, 1);
+  };
+  std::vector<Tensors> tensors(3);
   const auto body = [&](ProcessGroup& world) {
-    constexpr std::size_t kFourParts = 1024;
-    std::vector<float> own(kFourParts, 1);
-    std::vector<float> all(3 * kFourParts, 0);
-    std::vector<float> next(3 * kFourParts, 0);
-    std::vector<float> first(4, 1);
+    auto& [own, all, next, first] = tensors[static_cast<std::size_t>(world.rank())];
     finish(world.broadcast(on_gpu(first)));  // the stream of each rank is there
     if (world.rank() == 1) wait_for(blocked);
     Work one = world.all_gather(on_gpu(all), on_gpu(own));
