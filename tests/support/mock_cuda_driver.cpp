@@ -187,7 +187,8 @@ TUTTI_DRIVER cuMemcpyAsync(std::uintptr_t to, std::uintptr_t from, std::size_t b
   if (const int wrong = in_context(); wrong != 0) return wrong;
   if (!may_reach(to, current[depth - 1]) || !may_reach(from, current[depth - 1]))
     return kInvalidValue;
-  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  if (bytes != 0)
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return 0;
 }
 TUTTI_DRIVER cuMemcpyPeerAsync(std::uintptr_t to, void* to_gpu, std::uintptr_t from, void* from_gpu,
@@ -197,7 +198,8 @@ TUTTI_DRIVER cuMemcpyPeerAsync(std::uintptr_t to, void* to_gpu, std::uintptr_t f
     return static_cast<int>(reinterpret_cast<std::uintptr_t>(context)) - 1;
   };
   if (!may_reach(to, number(to_gpu)) || !may_reach(from, number(from_gpu))) return kInvalidValue;
-  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
+  if (bytes != 0)
+    std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<const void*>(from), bytes);
   return 0;
 }
 TUTTI_DRIVER cuMemcpy2DAsync_v2(const Copy2d* copy, void* /*stream*/) {
