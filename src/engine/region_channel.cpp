@@ -191,6 +191,7 @@ void RegionChannel::sample(const Group& group, RegionState& state, int rank,
   if (slot != nullptr) {
     // Another line of the same page, so that no translation is measured. relaxed: nothing is used.
     (void)slot->counters[1].value.load(std::memory_order_relaxed);
+    (void)now_();  // what the clock itself reads may have left the cache
     const TimePoint begin = now_();
     const bool there = slot->line.epoch.load(std::memory_order_relaxed) == state.seq;
     took = now_() - begin;
