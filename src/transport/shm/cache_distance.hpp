@@ -48,7 +48,7 @@ class CacheDistance {
     const bool upper_half = (reinterpret_cast<std::uintptr_t>(line) & kHalfPage) != 0;
     const auto* const other = upper_half ? line - kApart : line + kApart;
     (void)*other;
-    (void)now();  // what the clock itself reads may have left the cache
+    (void)now();               // what the clock itself reads may have left the cache
     const auto begin = now();  // waits for what was read before
     (void)*line;
     return now() - begin;
