@@ -43,7 +43,7 @@ class Burst {
     return error_over();
   }
 
-  /// What is over. While an error goes on, and is not too long, that is stdout only.
+  /// The part that is over. While an error goes on, and is not too long, that is stdout only.
   std::vector<Piece> take(bool is_error, Clock::time_point now) {
     if (!is_error || bytes_ > kMost || error_over() <= now) return take();
     std::vector<Piece> taken;

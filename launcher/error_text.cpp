@@ -56,7 +56,7 @@ void ErrorText::add(std::string_view bytes) {
     bytes.remove_prefix(end + 1);
     std::string_view line = partial_;
     if (line.ends_with('\r')) line.remove_suffix(1);
-    // What was written anew behind a carriage return.
+    // Text that was written anew behind a carriage return.
     line.remove_prefix(line.rfind('\r') + 1);
     read_line(without_rank(line));
     partial_.clear();

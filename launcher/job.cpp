@@ -188,7 +188,7 @@ void Job::note_end(Worker& worker) {
   worker.end_time = Clock::now();
   worker.was_asked = stopping_;
   const bool had_terminal = take_terminal_back();
-  // What it has told of its error is part of the report.
+  // The text of its error is part of the report.
   if (!worker.end->success()) {
     read_rest(worker, Clock::now() + kMostRest);
     if (!worker.err.fd.valid() && !worker.err.log_path.empty())

@@ -50,7 +50,7 @@ void LineBuffer::end_line(std::string& to) {
     if (partial_.ends_with('\r')) {
       partial_.clear();
     } else if (moved_up_ > 0) {
-      // The row above is out for good. What it has become is told when no more is written there.
+      // The row above is out for good. Its later text is told when no more is written there.
       if (has_visible_text(partial_)) rewritten_[moved_up_] = partial_;
       --moved_up_;
       partial_.clear();

@@ -86,7 +86,7 @@ class Nodes {
   /// Of the node that serves, when the job has ended.
   static void await_late_nodes(const State& state, TcpStore& store);
   static std::string join(State& state, const std::shared_ptr<TcpStore>& store);
-  /// What speaks against this node's --nnodes and --nproc-per-node, which must be those of all.
+  /// The objection to this node's --nnodes and --nproc-per-node, which must be those of all.
   static std::string compare_settings(const State& state, TcpStore& store, int number);
   static std::string await_port(State& state, TcpStore& store, int start);
   /// The text that the others read if we are killed during `start` or on the way to the next one.

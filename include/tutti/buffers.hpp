@@ -107,7 +107,7 @@ template <class R>
   return {};
 }
 
-/// What a call with a pointer and a count gives, as MPI has them: an error of the compiler.
+/// Calls with a pointer and a count, as MPI has them: an error of the compiler.
 template <class T>
 class PointerAndCount {
   static_assert(!std::is_object_v<T> && !std::is_void_v<T>,

@@ -20,7 +20,7 @@ namespace tutti::staged {
 /// slots of a rank for what others read. So elements go from GPU to GPU. The ranks agree by three
 /// all_gathers of their CPUs whether all of them have it; if not, elements go by way of the host.
 ///
-/// Threads: one at a time (the lock of the world). What takes `Calls` needs `Current`.
+/// Threads: one at a time (the lock of the world). Methods that take `Calls` need `Current`.
 class Peers {
  public:
   enum class State : std::uint8_t { unknown, agreeing, direct, staged };
