@@ -5,6 +5,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/no_signals.hpp"
+
 namespace tutti::cuda {
 namespace {
 
@@ -13,7 +15,10 @@ constexpr auto kPause = std::chrono::microseconds(500);
 
 }  // namespace
 
-Passes::Passes() : thread_([shared = shared_] { run(shared); }) {}
+Passes::Passes() {
+  const base::NoSignals no_signals;
+  thread_ = std::thread([shared = shared_] { run(shared); });
+}
 
 Passes::~Passes() {
   {

@@ -1,11 +1,9 @@
 #include "os/resolver.hpp"
 
 #include <fmt/format.h>
-#include <pthread.h>
 
 #include <algorithm>
 #include <condition_variable>
-#include <csignal>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -13,6 +11,7 @@
 #include <thread>
 
 #include "base/log.hpp"
+#include "base/no_signals.hpp"
 #include "base/shown.hpp"
 #include "os/growing_pause.hpp"
 #include "os/socket.hpp"
@@ -28,23 +27,6 @@ struct Answer {
   std::optional<Addresses> addresses;
 };
 
-/// No signal comes to this thread, and to those that it starts, while this lives: they belong to
-/// the user's threads.
-class NoSignals {
- public:
-  NoSignals() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 /// As `lookup`, but without memory an error that needs none.
 Addresses look_up(const std::string& host, std::uint16_t port, const Lookup& lookup) noexcept {
   try {
@@ -55,11 +37,11 @@ Addresses look_up(const std::string& host, std::uint16_t port, const Lookup& loo
 }
 
 // getaddrinfo has no deadline, and a request of getaddrinfo_a that runs cannot be cancelled: its
-// memory would have to stay, too. So a thread of our own asks, which shares nothing with us but
-// the answer; a deadline leaves it behind, and it ends with the resolver's own limits.
+// memory would have to stay, too. So a thread of our own calls getaddrinfo. It shares only the
+// answer with us. At the deadline we stop waiting for it; it ends by the resolver's own limits.
 Status start_lookup(const std::shared_ptr<Answer>& answer, const std::string& host,
                     std::uint16_t port, const Lookup& lookup) {
-  const NoSignals no_signals;
+  const base::NoSignals no_signals;
   try {
     std::thread([answer, host, port, lookup]() noexcept {
       Addresses found = look_up(host, port, lookup);

@@ -4,7 +4,6 @@
 #include <pthread.h>
 
 #include <algorithm>
-#include <csignal>
 #include <mutex>
 #include <set>
 #include <system_error>
@@ -13,6 +12,7 @@
 #include "base/forks.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
+#include "base/no_signals.hpp"
 #include "os/descriptors.hpp"
 #include "os/socket.hpp"
 #include "store/tcp_server_loop.hpp"
@@ -42,22 +42,6 @@ void warn_without_secret(const os::Address& address, std::uint64_t job) {
                         address.to_string()));
 }
 
-/// None comes to this thread, nor to those that it starts: signals belong to the user's threads.
-class NoSignals {
- public:
-  NoSignals() noexcept {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~NoSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  NoSignals(const NoSignals&) = delete;
-  NoSignals& operator=(const NoSignals&) = delete;
-
- private:
-  sigset_t before_{};
-};
-
 /// How many pending connections at once. They leave descriptors to users and to the program.
 std::size_t most_pending(const TcpServerOptions& options) {
   const auto users = base::as_size(std::max(options.users.value_or(0), 0));
@@ -72,7 +56,7 @@ std::size_t most_pending(const TcpServerOptions& options) {
 TcpServer::TcpServer(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
 
 Status TcpServer::start_thread() {
-  const NoSignals no_signals;
+  const base::NoSignals no_signals;
   try {
     thread_ = std::thread([raw = loop_.get()] { raw->run_on_loop(); });
   } catch (const std::system_error& error) {

@@ -12,6 +12,7 @@
 #include "backend/mpi/world.hpp"
 #include "base/deadline.hpp"
 #include "base/log.hpp"
+#include "base/no_signals.hpp"
 
 namespace tutti::mpi {
 namespace {
@@ -295,6 +296,7 @@ void Driver::need_thread() noexcept {
     if (ending_) return;
     needed_ = true;
     if (!thread_.joinable()) {
+      const base::NoSignals no_signals;
       try {
         thread_ = std::thread([this] { run(); });
       } catch (const std::exception&) {

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <csignal>
 #include <exception>
 #include <memory>
 #include <mutex>
@@ -21,6 +20,7 @@
 #include "backend/native/driver.hpp"
 #include "base/forks.hpp"
 #include "base/log.hpp"
+#include "base/no_signals.hpp"
 #include "os/cpu_set.hpp"
 #include "os/fd.hpp"
 
@@ -30,9 +30,9 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::nanoseconds;
 
-// While callers drive, the thread leaves the sockets to them and looks in again after so long.
+// While callers drive, the thread leaves the sockets to them. After this time it checks again.
 constexpr auto kStandby = milliseconds(5);
-// So often it looks where this process may open no descriptors.
+// The time between two passes if this process may open no descriptors.
 constexpr auto kWithoutDescriptors = milliseconds(5);
 
 class Loop {
@@ -48,7 +48,7 @@ class Loop {
       return false;
     }
     for (const int fd : entries_.back().fds) watch(fd);
-    if (serving_ == nullptr) start();  // else: callers still drive; the rest stands still
+    if (serving_ == nullptr) start();  // if it fails, only callers drive
     return true;
   }
 
@@ -76,7 +76,7 @@ class Loop {
 
   void kick() noexcept {
     if (!has_descriptors_.load(std::memory_order_acquire)) {  // pairs with open_descriptors
-      kicked_.notify_one();  // one that comes just before the sleep costs kWithoutDescriptors
+      kicked_.notify_one();  // if it comes just before the sleep, it is late by kWithoutDescriptors
       return;
     }
     const std::uint64_t one = 1;
@@ -84,33 +84,29 @@ class Loop {
   }
 
  private:
-  struct Life {  ///< of one thread; under the mutex
+  struct Life {  ///< the state of one thread; under the mutex
     std::thread thread;
     bool stop = false;
-    bool over = false;  ///< a callback waits, and another thread serves; written by this one only
+    bool over = false;  ///< its callback waits and another thread serves; only it writes this
     bool ended = false;
   };
   struct Entry {
     Driver* driver;
     std::vector<int> fds;
-    std::uint64_t number;                    ///< never another's, as an address may be
-    std::uint64_t calls = 0;                 ///< of the driver, at the last look
-    std::vector<engine::Finished> due = {};  ///< to be called back
-    bool calling = false;                    ///< so no other thread calls back for it
+    std::uint64_t number;                    ///< unique; the address of a driver may be used again
+    std::uint64_t calls = 0;                 ///< Driver::calls() at the last pass
+    std::vector<engine::Finished> due = {};  ///< callbacks to be made
+    bool calling = false;                    ///< a thread makes callbacks: no other thread does
   };
 
-  /// With the lock held. False: there is no thread.
+  /// Call with the lock held. False: no thread could be started.
   bool start() noexcept {
-    // Those that are over have nobody else to join them.
+    // Joins threads that have been replaced and have ended.
     for (const std::shared_ptr<Life>& life : lives_) {
       if (life->ended) life->thread.join();
     }
     std::erase_if(lives_, [](const std::shared_ptr<Life>& life) { return life->ended; });
-    // Signals belong to the user's threads.
-    sigset_t all;
-    sigset_t before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    const base::NoSignals no_signals;
     bool started = false;
     try {
       lives_.reserve(lives_.size() + 1);
@@ -122,25 +118,24 @@ class Loop {
     } catch (const std::exception& problem) {
       base::log(base::Level::error, std::string("no progress thread: ") + problem.what());
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
     return started;
   }
 
-  /// After the last driver: a process that has destroyed its groups is as before.
+  /// Ends all threads after the last driver was removed.
   void end_threads(std::unique_lock<std::mutex>& lock) {
-    // Their order to stop is their own: another context may start the next one while we wait.
+    // `stop` is set for these threads only: another context may start a new one while we wait.
     std::vector<std::shared_ptr<Life>> ending = std::move(lives_);
     lives_.clear();
     serving_.reset();
     const auto ours = std::ranges::find(ending, calling, &std::shared_ptr<Life>::get);
-    if (ours != ending.end()) {  // over; ends with the callback that we are in
+    if (ours != ending.end()) {  // we are in a callback of it: it ends when that returns
       lives_.push_back(std::move(*ours));
       ending.erase(ours);
     }
     for (const std::shared_ptr<Life>& life : ending) life->stop = true;
     const auto has_ended = [](const std::shared_ptr<Life>& life) { return life->ended; };
     while (!std::ranges::all_of(ending, has_ended)) {
-      kick();  // again and again: that next thread may take a kick that was not meant for it
+      kick();  // repeated, because a new thread may take a kick that was meant for these
       ended_.wait_for(lock, milliseconds(10));
     }
     lock.unlock();
@@ -152,7 +147,7 @@ class Loop {
     for (const engine::Finished& one : due) one.callback.function(one.callback.context, one.status);
   }
 
-  /// Calls back for one driver. False: for none was there anything to call.
+  /// Makes the callbacks of one driver. False: no driver has any.
   bool call_back_one(Life& life, std::unique_lock<std::mutex>& lock) {
     const auto at = std::ranges::find_if(
         entries_, [](const Entry& entry) { return !entry.calling && !entry.due.empty(); });
@@ -160,7 +155,7 @@ class Loop {
     at->calling = true;
     const std::uint64_t number = at->number;
     const std::vector<engine::Finished> due = std::exchange(at->due, {});
-    std::rotate(at, at + 1, entries_.end());  // the others first, the next time
+    std::rotate(at, at + 1, entries_.end());  // the others come first next time
     lock.unlock();
     // Without any lock: a callback may submit, wait and make groups.
     calling = &life;
@@ -169,12 +164,12 @@ class Loop {
     lock.lock();
     const auto again = std::ranges::find(entries_, number, &Entry::number);
     if (again != entries_.end()) again->calling = false;
-    if (life.over) kick();  // the thread that serves now goes on with what has come meanwhile
+    if (life.over) kick();  // the new thread makes callbacks of this driver that have come since
     return true;
   }
 
   void watch(int fd) {
-    if (!has_descriptors_) return;  // with the rest, once there are some
+    if (!has_descriptors_) return;  // wait_without_descriptors adds it later
     epoll_event event = {};
     event.events = EPOLLIN;
     event.data.fd = fd;
@@ -192,7 +187,7 @@ class Loop {
       for (Entry& entry : entries_) {
         const std::uint64_t calls = entry.driver->calls();
         const bool driven = entry.driver->has_callers() && !entry.driver->all_parked();
-        // Callers that sleep leave the sockets to us; callers that come and go do not.
+        // Callers that sleep leave the sockets to us. Callers that come and go read them.
         if (driven || (calls != entry.calls && !entry.driver->has_callers())) standby = true;
         entry.calls = calls;
         if (!driven) (void)entry.driver->drive(entry.due);
@@ -211,7 +206,7 @@ class Loop {
     ended_.notify_all();
   }
 
-  /// All three, or none. False: this process may open no more now.
+  /// Opens all three descriptors, or none. False: this process may open no more now.
   bool open_descriptors() {
     os::Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
     os::Fd kick_epoll(::epoll_create1(EPOLL_CLOEXEC));
@@ -229,7 +224,7 @@ class Loop {
     return true;
   }
 
-  /// As wait, where there are no descriptors to sleep on: they are asked for again each time.
+  /// Does what wait() does if there are no descriptors to sleep on; tries to open them each time.
   void wait_without_descriptors(nanoseconds most) {
     base::log_limited(base::Level::warning, "progress.descriptors",
                       "the progress thread has no descriptors to sleep on and looks every 5 ms: "
@@ -246,7 +241,7 @@ class Loop {
 
   void wait(bool kick_only, nanoseconds most) {
     if (!has_descriptors_) return wait_without_descriptors(most);
-    // An epoll of the kick alone: what callers receive must not wake us.
+    // kick_epoll_ watches only the kick, so that frames for callers do not wake us.
     const int epoll = kick_only ? kick_epoll_.get() : epoll_.get();
     const auto rounded =
         std::chrono::duration_cast<milliseconds>(most + milliseconds(1) - nanoseconds(1));
@@ -264,7 +259,7 @@ class Loop {
     }
   }
 
-  /// With the lock held.
+  /// Call with the lock held.
   [[nodiscard]] bool is_event_fd(int fd) const {
     return std::any_of(entries_.begin(), entries_.end(),
                        [&](const Entry& entry) { return entry.fds.front() == fd; });
@@ -275,13 +270,13 @@ class Loop {
   os::Fd epoll_;
   os::Fd kick_;
   os::Fd kick_epoll_;
-  std::atomic<bool> has_descriptors_{false};  ///< the three above; under the mutex, but for kick
-  std::condition_variable kicked_;            ///< where there are none
+  std::atomic<bool> has_descriptors_{false};  ///< the three above; only kick reads it unlocked
+  std::condition_variable kicked_;            ///< used instead of the descriptors
   std::vector<std::shared_ptr<Life>> lives_;
-  std::shared_ptr<Life> serving_;  ///< of the thread that is not over; null: there is none
+  std::shared_ptr<Life> serving_;  ///< the thread that is not replaced; null: there is none
   std::uint64_t last_number_ = 0;
   std::condition_variable ended_;
-  /// Of this thread, while it calls back.
+  /// The Life of this thread while it makes callbacks; null in all other threads.
   static inline thread_local Life* calling = nullptr;
 };
 
