@@ -37,10 +37,15 @@ enum class DType : std::uint8_t {
 /// Number of dtypes; every valid DType is below it.
 inline constexpr int kDTypeCount = 17;
 
+namespace detail {
+// Not in the function, which would build it on the stack at each call.
+inline constexpr std::uint8_t kDTypeSizes[kDTypeCount] = {1, 1, 1, 2, 2, 4, 4, 8, 8,
+                                                          2, 2, 4, 8, 1, 1, 8, 16};
+}  // namespace detail
+
 /// Bytes per element.
 [[nodiscard]] constexpr std::size_t size_of(DType dtype) noexcept {
-  constexpr std::uint8_t kSizes[kDTypeCount] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 1, 1, 8, 16};
-  return kSizes[static_cast<int>(dtype)];
+  return detail::kDTypeSizes[static_cast<int>(dtype)];
 }
 
 /// Torch's name without the prefix: "float32".

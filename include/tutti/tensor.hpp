@@ -27,14 +27,21 @@ inline constexpr int kMaxDims = 8;
 /// Lifetime: the memory must stay valid and untouched until the Work of the operation is done.
 class TensorView {
  public:
-  TensorView() noexcept = default;
-  /// By hand, because a view is copied on the way of every call and most of its arrays is unused.
+  /// Sets little: options that hold a view are made at every call.
+  TensorView() noexcept {
+    shape_[0] = 0;
+    strides_[0] = 0;
+  }
+  /// By hand, because a view is copied several times in every call, and most of its arrays is
+  /// unused.
   TensorView(const TensorView& other) noexcept { *this = other; }
   TensorView& operator=(const TensorView& other) noexcept {
     data_ = other.data_;
     count_ = other.count_;
     traits_ = other.traits_;
-    for (std::size_t d = 0; d < static_cast<std::size_t>(traits_.dims); ++d) {
+    shape_[0] = other.shape_[0];  // not in the loop, which would be two calls of memcpy
+    strides_[0] = other.strides_[0];
+    for (std::size_t d = 1; d < static_cast<std::size_t>(traits_.dims); ++d) {
       shape_[d] = other.shape_[d];
       strides_[d] = other.strides_[d];
     }
@@ -95,7 +102,7 @@ class TensorView {
   void* data_ = nullptr;
   std::size_t count_ = 0;
   Traits traits_;
-  std::array<std::int64_t, kMaxDims> shape_;    // only the first dims are meaningful: left unset
+  std::array<std::int64_t, kMaxDims> shape_;    // only the first one and the first `dims` are set,
   std::array<std::int64_t, kMaxDims> strides_;  // so that making a view of a range costs nothing
 };
 

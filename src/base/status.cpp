@@ -101,7 +101,7 @@ std::string describe(const Collective& call) {
 
 TensorView::TensorView(void* data, DType dtype, std::span<const std::int64_t> shape,
                        std::span<const std::int64_t> strides, Device device)
-    : data_(data), count_(1), traits_{{dtype, device.type, device.index}, true, 0} {
+    : TensorView(data, dtype, 1, device) {
   const auto refuse = [](std::string text) {
     raise(Status(Errc::invalid_argument, "TensorView: " + std::move(text)));
   };

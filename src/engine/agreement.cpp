@@ -11,8 +11,8 @@
 #include "engine/detector_times.hpp"
 #include "engine/names.hpp"
 
-// docs/fingerprint.md tells what is compared when. Blocks that come right from many ranks are the
-// interpreter's (Interpreter::all_heard).
+// docs/fingerprint.md says which comparison happens when. The interpreter compares blocks that come
+// directly from many ranks (Interpreter::release_deferred).
 namespace tutti::engine {
 
 namespace shm = transport::shm;
@@ -119,7 +119,7 @@ Agreement::Cause Agreement::on_history(Group& group, int rank, std::uint64_t seq
     if (std::equal(past.code.begin(), past.code.end(), std::begin(ours))) continue;
     return cause_of(group, rank, &past.code, past.seq);
   }
-  // Of older calls no text is left.
+  // An older call differs, which nobody remembers any more.
   return cause_of(group, rank, nullptr,
                   std::min(std::max(seq, oldest_kept(group)), group.window.started()));
 }
@@ -144,12 +144,12 @@ Agreement::Cause Agreement::differs_in_lines(Op& op, int other) {
 }
 
 Agreement::Cause Agreement::differs(Op& op, int other, const CallCode& theirs, std::uint64_t seq) {
-  if (op.agreement.disagreeing_rank >= 0) return std::nullopt;  // the answer will tell
+  if (op.agreement.disagreeing_rank >= 0) return std::nullopt;  // see check_history
   Group& group = *op.group;
   Member& member = group.member(other);
   const CallCode agreed = agreed_part(theirs);
   if (agreed == op.plan->code && seq == op.seq) {
-    // The difference lies further back.
+    // This call is equal, so an earlier one differs.
     if (member.local >= 0 && (member.block != nullptr || find_block(group, member)))
       return differs_in_lines(op, other);
     if (op.state == Op::State::running && ask_history(op, other)) return std::nullopt;
@@ -199,8 +199,8 @@ bool Agreement::next_call_differs(const Op& op, int rank) {
   return data.fingerprint != chain(op.fingerprint, agreed_part(data.call));
 }
 
-/// As operation `seq` the other rank called `theirs`; nullptr: it is not known
-/// which call before it differs.
+/// Makes the cause. `theirs`: the call of the other rank with number `seq`. nullptr: an earlier
+/// call differs, and it is not known which.
 Status Agreement::cause_of(const Group& group, int other, const CallCode* theirs,
                            std::uint64_t seq) const {
   std::string text = "ranks disagree in group '" + group.name + "': ";
@@ -213,7 +213,7 @@ Status Agreement::cause_of(const Group& group, int other, const CallCode* theirs
     text += "as operation " + std::to_string(seq) + " " + name_of(world_, group, group.rank) +
             " called " + our_call + " but " + name_of(world_, group, other) + " called " +
             their_call;
-    // Digests have no words.
+    // A digest has no text, so the two descriptions may be equal.
     if (our_call == their_call) text += engine::unseen_difference(ours);
   } else {
     text += "the calls of " + name_of(world_, group, group.rank) + " and " +

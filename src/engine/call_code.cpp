@@ -8,18 +8,6 @@
 #include "engine/user_ops.hpp"
 
 namespace tutti::engine {
-namespace {
-
-// Multiply-xorshift finaliser (Steele, Lea, Flood 2014: the mixer of SplitMix64).
-constexpr std::uint64_t mix(std::uint64_t x) noexcept {
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9ULL;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebULL;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 CallCode encode(const Collective& call, const Extent& extent) noexcept {
   const KindTraits& traits = traits_of(call.kind);
@@ -77,21 +65,13 @@ std::string_view unseen_difference(const CallCode& code) noexcept {
   return several ? " of other sizes or in another number" : " of other sizes";
 }
 
-std::uint64_t chain(std::uint64_t before, const CallCode& code) noexcept {
-  // Three independent products, added before the last mix: a short dependency chain.
-  const std::uint64_t a = (code[0] ^ 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
-  const std::uint64_t b = (code[1] + 0xd1b54a32d192ed03ULL) * 0xc4ceb9fe1a85ec53ULL;
-  const std::uint64_t c = (code[2] ^ 0x8cb92ba72f3d8dd7ULL) * 0xaef17502108ef2d9ULL;
-  return mix((before << 1 | before >> 63) + (a ^ (b << 29 | b >> 35) ^ (c << 47 | c >> 17)));
-}
-
 std::uint64_t chain_start(std::uint64_t group_id, std::uint64_t settings) noexcept {
-  return mix(group_id + mix(settings + 0x9e3779b97f4a7c15ULL));
+  return detail::mix(group_id + detail::mix(settings + 0x9e3779b97f4a7c15ULL));
 }
 
 std::uint64_t hash_text(std::string_view text, std::uint64_t seed) noexcept {
-  std::uint64_t hash = mix(seed + text.size());
-  for (const char c : text) hash = mix(hash ^ static_cast<unsigned char>(c));
+  std::uint64_t hash = detail::mix(seed + text.size());
+  for (const char c : text) hash = detail::mix(hash ^ static_cast<unsigned char>(c));
   return hash;
 }
 

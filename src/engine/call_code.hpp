@@ -25,8 +25,28 @@ struct Extent;
 /// What differs between two calls of which `describe` says the same: " of other sizes".
 [[nodiscard]] std::string_view unseen_difference(const CallCode& code) noexcept;
 
+namespace detail {
+
+// Multiply-xorshift finaliser (Steele, Lea, Flood 2014: the mixer of SplitMix64).
+[[nodiscard]] constexpr std::uint64_t mix(std::uint64_t x) noexcept {
+  x ^= x >> 30;
+  x *= 0xbf58476d1ce4e5b9ULL;
+  x ^= x >> 27;
+  x *= 0x94d049bb133111ebULL;
+  return x ^ (x >> 31);
+}
+
+}  // namespace detail
+
 /// Mixes the fingerprint of the call before with this call: equal only if the whole history is.
-[[nodiscard]] std::uint64_t chain(std::uint64_t before, const CallCode& code) noexcept;
+[[nodiscard]] inline std::uint64_t chain(std::uint64_t before, const CallCode& code) noexcept {
+  // Three independent products, added before the last mix: a short dependency chain.
+  const std::uint64_t a = (code[0] ^ 0x9e3779b97f4a7c15ULL) * 0xff51afd7ed558ccdULL;
+  const std::uint64_t b = (code[1] + 0xd1b54a32d192ed03ULL) * 0xc4ceb9fe1a85ec53ULL;
+  const std::uint64_t c = (code[2] ^ 0x8cb92ba72f3d8dd7ULL) * 0xaef17502108ef2d9ULL;
+  return detail::mix((before << 1 | before >> 63) +
+                     (a ^ (b << 29 | b >> 35) ^ (c << 47 | c >> 17)));
+}
 /// Where a group's chain begins: its id and the digest of the settings that must be equal.
 [[nodiscard]] std::uint64_t chain_start(std::uint64_t group_id, std::uint64_t settings) noexcept;
 

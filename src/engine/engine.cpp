@@ -31,6 +31,11 @@ void scale(std::byte* row, DType dtype, std::size_t count, const TensorView& fac
   }
 }
 
+/// Three compares: std::equal would call memcmp.
+bool is_call(const CallCode& code, const std::uint64_t (&call)[3]) noexcept {
+  return code[0] == call[0] && code[1] == call[1] && code[2] == call[2];
+}
+
 }  // namespace
 
 Engine::Engine(World world)
@@ -125,7 +130,7 @@ void Engine::start(Group& group, const Collective& call, bool asynchronous, std:
   op.timer.record = record;
   shm::OperationSlot& slot = group.block->slots[op.seq % shm::kWindow];
   // Mostly the slot holds the same call already; a line that is not written need not be fetched.
-  if (!std::equal(bound.code.begin(), bound.code.end(), slot.cold.call))
+  if (!is_call(bound.code, slot.cold.call))
     std::copy(bound.code.begin(), bound.code.end(), slot.cold.call);
   if (!interpreter_.begin(op) && !take_memory(op)) return;
   group.window.take_callbacks(op);

@@ -21,17 +21,18 @@ std::int64_t value_of(const Step& step, const Op& op) noexcept {
 
 int peer_of(const Step& step, const Op& op) noexcept { return row_of({step.peer, 1, 1}, op)[0]; }
 
-/// The step at which the operation stands; nullptr: behind the last.
+/// The step at which the operation stands; nullptr: after the last one.
 const Step* step_of(const Op& op) noexcept {
   const std::vector<Step>& steps = op.plan->schedule->steps;
   return op.program.pc < steps.size() ? &steps[op.program.pc] : nullptr;
 }
 
-/// An output is made of the blocks of many ranks: no frame of this one was compared yet.
+/// For an output of blocks from many ranks (StreamState::deferred): true if this rank sends us a
+/// block, and no frame of it was compared with our call yet.
 bool must_hear(const Op& op, int rank) noexcept {
   const Stream& stream = op.streams[rank];
   if (stream.compared || stream.receives.empty()) return false;
-  return op.plan->splits || stream.receive_end() > 0;  // who has nothing for us sends nothing
+  return op.plan->splits || stream.receive_end() > 0;  // for an empty block no frame is sent
 }
 
 /// True if this rank has sent all that an await_recv step waits for.
@@ -41,7 +42,8 @@ bool has_received(const Op& op, const Step& step, int rank) noexcept {
   return stream.has_received(static_cast<std::size_t>(value_of(step, op)));
 }
 
-/// An agree step compares the calls of all ranks, and not only those that the steps before it did.
+/// True if an agree step waits until the calls of all ranks are compared. Otherwise earlier steps
+/// have compared the calls that this rank depends on.
 bool compares_all(const Op& op) noexcept { return op.agreement.uses_tokens || op.group->strict; }
 
 }  // namespace
@@ -61,16 +63,21 @@ bool Interpreter::begin(Op& op) noexcept {
   // In place, each line of the output is in the cache when it is written: it has just been read.
   const bool in_place = traits_of(call.kind).layout == Layout::same &&
                         traits_of(call.kind).reduces && call.input.data() == call.output.data();
-  program.out_past_cache = bound.stream_out && !in_place;
+  program.out_past_cache = bound.output_past_cache && !in_place;
   op.streams.deferred = bound.compares_all_headers;
   op.region.seq = op.seq;
   op.region.fingerprint = op.fingerprint;
   op.region.stage_bytes = bound.stage_bytes;
   op.region.in_line = bound.inline_stage;
   op.region.mode = regions_.policy().choose(bound.stage_bytes, op.seq);
-  if (!bound.inline_stage || bound.schedule->messages) return false;
-  regions_.use_line_as_stage(*op.group, op.region);
-  return bound.scratch_bytes == 0;
+  if (bound.schedule->messages || bound.scratch_bytes != 0) return false;
+  if (bound.inline_stage) {
+    regions_.use_line_as_stage(*op.group, op.region);
+    return true;
+  }
+  if (bound.own_stage && bound.stage_bytes != 0) return false;
+  regions_.use_no_stage(*op.group, op.region);
+  return true;
 }
 
 Status Interpreter::take_memory(Op& op) {
@@ -106,7 +113,7 @@ Interpreter::Outcome Interpreter::run_steps(Op& op) {
     const Step& step = steps[op.program.pc];
     switch (step.kind) {
       case StepKind::copy:
-        if (op.streams.deferred && step.dst.space == Space::output && !all_heard(op))
+        if (op.streams.deferred && step.dst.space == Space::output && !release_deferred(op))
           return blocked(moved);
         copy(op, step);
         break;
@@ -115,7 +122,7 @@ Interpreter::Outcome Interpreter::run_steps(Op& op) {
         if (!await_lines(op, row_of(step.ranks, op))) return blocked(moved);
         break;
       case StepKind::agree:
-        if (compares_all(op) && !all_compared(op)) return blocked(moved);
+        if (compares_all(op) && !strictly_agreed(op)) return blocked(moved);
         op.program.agreed = true;
         break;
       case StepKind::reduce: reduce(op, step); break;
@@ -146,7 +153,7 @@ Interpreter::Outcome Interpreter::run_steps(Op& op) {
         if (!post_receive(op, step)) return Outcome::found;
         break;
       case StepKind::await_recv:
-        if ((op.streams.deferred && !all_heard(op)) || !await_receives(op, step)) {
+        if ((op.streams.deferred && !release_deferred(op)) || !await_receives(op, step)) {
           if (!finding_) channel_.grant(op.streams);
           return blocked(moved);
         }
@@ -196,15 +203,17 @@ bool Interpreter::await_lines(Op& op, const RankRow& ranks) {
   return false;
 }
 
-bool Interpreter::all_compared(Op& op) {
+/// True once the calls of all ranks are known to be equal: by tokens, or, on one host, by lines.
+bool Interpreter::strictly_agreed(Op& op) {
   if (op.agreement.uses_tokens) return op.agreement.has_all_tokens(op.group->size);
   return await_lines(op, RankRow(op.group->size));
 }
 
-/// An output of blocks from many ranks is made of the data of all of them, so none is used, nor our
-/// own block copied, before a frame of each was compared. Until then frames are held, and no credit
-/// is given, so they are few.
-bool Interpreter::all_heard(Op& op) {
+/// An output of blocks from many ranks depends on all of them. So no block is used, and our own is
+/// not copied, before a frame of each rank was compared. Until then frames are held, and no credit
+/// is given, so they are few. Once all are compared, this delivers the held frames. False: not yet,
+/// or there is a finding.
+bool Interpreter::release_deferred(Op& op) {
   for (int rank = 0; rank < op.group->size; ++rank) {
     if (must_hear(op, rank)) return false;
   }
@@ -227,7 +236,7 @@ bool Interpreter::post_receive(Op& op, const Step& step) {
   const plan::Range range =
       plan::range_of(step.dst, op.plan->binding, op.program.var[0], op.program.var[1]);
   const int rank = peer_of(step, op);
-  // An empty one too: await_receives counts them.
+  // Also posts an empty receive, because await_receives counts posts.
   channel_.post_receive(op.streams, rank, post_of(op, step.dst, range),
                         range.count * op.plan->binding.element);
   return (range.count == 0 && !op.plan->splits) || deliver_held(op, rank);
@@ -279,7 +288,7 @@ void Interpreter::blocked_on(const Op& op, std::vector<int>& ranks) {
     return;
   }
   const RankRow row = row_of(step->ranks, op);
-  const auto add_behind = [&](auto is_there) {  // of those that the step has not passed
+  const auto add_behind = [&](auto is_there) {  // only ranks for which the step still waits
     for (int i = op.program.at; i < row.count; ++i) {
       if (row[i] != group.rank && !is_there(row[i])) ranks.push_back(row[i]);
     }

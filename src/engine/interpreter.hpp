@@ -22,8 +22,8 @@ namespace tutti::engine {
   return {ranks, op.group->size, op.program.var};
 }
 
-/// Runs the schedules of operations over the two channels. It knows no sockets, no deadlines, and
-/// not whom to blame: what it finds wrong it says.
+/// Runs the schedules of operations over the two channels. It knows no sockets and no deadlines,
+/// and does not decide whom to blame: it reports an error as a Finding.
 ///
 /// Threads: under the driver lock.
 class Interpreter {
@@ -32,14 +32,14 @@ class Interpreter {
     waits,  ///< nothing could be done
     moved,  ///< something was done, and more is to come
     done,   ///< the last step is
-    found,  ///< take_finding() says what
+    found,  ///< an error: see take_finding()
   };
   /// Why an operation cannot go on.
   struct Finding {
     enum class What : std::uint8_t {
-      line,     ///< the line of `rank` tells another call
-      frame,    ///< so does a frame of it
-      splits,   ///< `frame` tells another number of elements than we expect
+      line,     ///< the line of `rank` shows another call
+      frame,    ///< a frame of `rank` shows another call
+      splits,   ///< `frame` shows another number of elements than we expect
       outside,  ///< `rank` exposes staging that does not lie in its arena
     };
     What what = What::line;
@@ -50,10 +50,9 @@ class Interpreter {
   Interpreter(RegionChannel& regions, MessageChannel& channel) noexcept
       : regions_(regions), channel_(channel) {}
 
-  /// Begins `op`, whose number, fingerprint, plan and call are set. False: `take_memory` comes
-  /// next.
+  /// Begins `op`, whose number, fingerprint, plan and call are set. False: call `take_memory` next.
   [[nodiscard]] bool begin(Op& op) noexcept;
-  /// Of an operation that needs more than its line: staging, scratch, streams.
+  /// Takes staging, scratch and streams, for an operation that needs more than its line.
   [[nodiscard]] Status take_memory(Op& op);
   /// Gives back what the next operation in this slot should not keep.
   void release_memory(Op& op) noexcept;
@@ -63,13 +62,13 @@ class Interpreter {
     if (op.program.one_shot) return run_one_shot(op);
     return run_steps(op);
   }
-  /// Uses what came early from this rank. False: a finding.
+  /// Uses the held frames of this rank. False: there is a finding.
   [[nodiscard]] bool deliver_held(Op& op, int rank);
-  /// The last finding, once.
+  /// Takes the finding; there must be one.
   [[nodiscard]] Finding take_finding() noexcept;
 
-  /// The ranks without which `op` cannot go on: `ranks` becomes those. This is the only answer to
-  /// that question. Empty: it waits for a transport, or for nobody.
+  /// Sets `ranks` to the ranks without which `op` cannot go on. No other code decides this. Empty:
+  /// it waits for a transport, or for nobody.
   static void blocked_on(const Op& op, std::vector<int>& ranks);
   [[nodiscard]] static std::vector<int> blocked_on(const Op& op) {
     std::vector<int> ranks;
@@ -81,14 +80,15 @@ class Interpreter {
 
  private:
   [[nodiscard]] Outcome run_steps(Op& op);
+  /// The outcome of a run that ends at a step which cannot be done yet.
   [[nodiscard]] Outcome blocked(bool moved) const noexcept {
     if (finding_) [[unlikely]]
       return Outcome::found;
     return moved ? Outcome::moved : Outcome::waits;
   }
   bool await_lines(Op& op, const RankRow& ranks);
-  [[nodiscard]] bool all_compared(Op& op);
-  [[nodiscard]] bool all_heard(Op& op);
+  [[nodiscard]] bool strictly_agreed(Op& op);
+  [[nodiscard]] bool release_deferred(Op& op);
   [[nodiscard]] bool await_receives(Op& op, const plan::Step& step) noexcept;
   void post_send(Op& op, const plan::Step& step);
   bool post_receive(Op& op, const plan::Step& step);

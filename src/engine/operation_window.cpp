@@ -19,25 +19,7 @@ bool OperationWindow::has_room() noexcept {
   return is_passed_by_all(seq - shm::kWindow);
 }
 
-void OperationWindow::begin_next(const BoundPlan& plan) noexcept {
-  Op& op = next();
-  op.seq = ++started_;
-  chain_ = chain(chain_, plan.code);
-  op.state = Op::State::running;
-  op.fingerprint = chain_;
-  op.plan = &plan;
-  op.failed = false;
-}
-
-void OperationWindow::note_done() noexcept {
-  while (done_upto_ < started_) {
-    const Op& op = at(done_upto_ + 1);
-    if (op.seq != done_upto_ + 1 || op.state != Op::State::done) break;
-    ++done_upto_;
-  }
-}
-
-/// The handle may be kept for long. It must not hold back slots and staging of others.
+/// A handle on a group that has ended may be kept for long. It must not hold back slots or staging.
 void OperationWindow::close() noexcept { done_upto_ = kClosed; }
 
 bool OperationWindow::is_passed_by_all(std::uint64_t seq) noexcept {
@@ -46,7 +28,7 @@ bool OperationWindow::is_passed_by_all(std::uint64_t seq) noexcept {
   for (const int rank : group_.local_members) {
     Member& member = group_.member(rank);
     if (member.block == nullptr && !find_block(group_, member)) return false;
-    // acquire: pairs with the release in tell_passed: its reads of our memory lie behind it.
+    // acquire: pairs with the release in tell_passed, before which it has read our memory.
     least = std::min(least, member.block->done.value.load(std::memory_order_acquire));
   }
   peers_done_ = least;

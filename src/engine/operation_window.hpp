@@ -31,7 +31,7 @@ class OperationWindow {
   OperationWindow& operator=(const OperationWindow&) = delete;
 
   // Numbers. The first operation is 1.
-  /// Of the last call.
+  /// The number of the last call.
   [[nodiscard]] std::uint64_t submitted() const noexcept { return submitted_; }
   /// The last operation that has got a slot.
   [[nodiscard]] std::uint64_t started() const noexcept { return started_; }
@@ -39,7 +39,7 @@ class OperationWindow {
   [[nodiscard]] std::uint64_t done_upto() const noexcept { return done_upto_; }
   /// A new call: its number.
   std::uint64_t number_call() noexcept { return ++submitted_; }
-  /// As if all operations up to this one had run.
+  /// Continues as if all operations up to this one had run.
   void skip_to(std::uint64_t seq) noexcept { submitted_ = started_ = done_upto_ = seq; }
 
   // Slots.
@@ -54,18 +54,33 @@ class OperationWindow {
   [[nodiscard]] bool has_room() noexcept;
   [[nodiscard]] Op& next() noexcept { return at(started_ + 1); }
   /// The next operation begins: its slot gets number, plan and fingerprint.
-  void begin_next(const BoundPlan& plan) noexcept;
+  void begin_next(const BoundPlan& plan) noexcept {
+    Op& op = next();
+    op.seq = ++started_;
+    chain_ = chain(chain_, plan.code);
+    op.state = Op::State::running;
+    op.fingerprint = chain_;
+    op.plan = &plan;
+    op.failed = false;
+  }
   /// An operation is done.
-  void note_done() noexcept;
-  /// The group has ended here: as if all operations had.
+  void note_done() noexcept {
+    while (done_upto_ < started_) {
+      const Op& op = at(done_upto_ + 1);
+      if (op.seq != done_upto_ + 1 || op.state != Op::State::done) break;
+      ++done_upto_;
+    }
+  }
+  /// The group has ended here: counts all operations as done.
   void close() noexcept;
   /// The fingerprint before the first operation.
   void start_chain(std::uint64_t fingerprint) noexcept { chain_ = fingerprint; }
 
   // Memory that others may still read.
-  /// Have all members of the group that share our host passed `seq`?
+  /// True if all members of the group on our host have passed `seq`.
   [[nodiscard]] bool is_passed_by_all(std::uint64_t seq) noexcept;
-  /// ... or will never read what we staged for it? (See Staging.)
+  /// True if no member reads any more what we staged for `seq` (see Staging): each member on our
+  /// host has passed it, died or left.
   [[nodiscard]] bool is_read_by_all(std::uint64_t seq) noexcept;
 
   // The queue.
@@ -77,7 +92,7 @@ class OperationWindow {
   [[nodiscard]] bool has_queued() const noexcept { return !queue_.empty(); }
   [[nodiscard]] Queued& first_queued() noexcept { return queue_.front(); }
   [[nodiscard]] Queued dequeue() noexcept;
-  /// For an operation that has no slot yet.
+  /// Notes a callback for an operation that has no slot yet.
   void on_done_later(std::uint64_t seq, Callback callback) {
     callbacks_.emplace_back(seq, callback);
   }

@@ -32,7 +32,7 @@ void collect(std::byte* to, const TensorView& from, std::uint64_t bytes) noexcep
     kernels::pack(to, from, 0, from.count());
 }
 
-/// From one tensor of this rank to another, which may be the same.
+/// Copies one tensor of this rank to another, which may be the same.
 void move_elements(const TensorView& to, const TensorView& from, std::uint64_t bytes) noexcept {
   if (bytes == 0) return;
   if (to.contiguous() && from.contiguous()) {
@@ -72,7 +72,7 @@ P2PMatcher::P2PMatcher(P2PShared& shared, Group& group)
 
 P2PRequest& P2PMatcher::take_slot() {
   if (free_.empty()) {
-    // Each can be given back without memory.
+    // Reserves a place in free_ for each slot, so that giving one back needs no memory.
     if (free_.capacity() <= requests_.size()) free_.reserve(2 * requests_.size() + 16);
     requests_.push_back(std::make_unique<P2PRequest>());
     requests_.back()->ticket = kP2PTicket | (requests_.size() - 1);
@@ -81,16 +81,16 @@ P2PRequest& P2PMatcher::take_slot() {
   P2PRequest& again = *requests_[free_.back()];
   free_.pop_back();
   // The next generation: a ticket that this slot has not had for 2^39 operations.
-  again.ticket = kP2PTicket | (again.ticket + kSlots);
+  again.ticket = kP2PTicket | (again.ticket + kRequests);
   return again;
 }
 
 std::uint64_t P2PMatcher::submit(const Collective& call) {
   // relaxed: the driver lock is ours.
   if (group_.broken.load(std::memory_order_relaxed)) return kRefusedTicket;
-  if (free_.empty() && requests_.size() >= kSlots - 1) {
+  if (free_.empty() && requests_.size() >= kRequests - 1) {
     shared_.propagation.break_group(
-        group_, Status(Errc::resource, "group '" + group_.name + "': " + std::to_string(kSlots) +
+        group_, Status(Errc::resource, "group '" + group_.name + "': " + std::to_string(kRequests) +
                                            " sends and recvs are outstanding on this rank; wait "
                                            "for some. The group is broken."));
     return kRefusedTicket;
@@ -233,7 +233,7 @@ P2PRequest* P2PMatcher::next_for(int source, int tag) {
   return requests_[take_any ? any : named].get();
 }
 
-/// The same; it leaves the queue.
+/// The same, and takes it out of the queue.
 P2PRequest* P2PMatcher::posted_for(int source, int tag) {
   while (P2PRequest* const taker = next_for(source, tag)) {
     posted_.pop({taker->any ? kAnySource : source, tag});
@@ -243,7 +243,8 @@ P2PRequest* P2PMatcher::posted_for(int source, int tag) {
   return nullptr;
 }
 
-/// The message that a recv gets: of anybody's, the one that came first. It leaves the queue.
+/// Takes the message that a recv gets out of the queue. With any_source it is the one that came
+/// first.
 std::uint32_t P2PMatcher::unexpected_for(const P2PRequest& recv) {
   if (unexpected_.size() == 0) return MatchQueues::kNone;
   std::uint32_t found = MatchQueues::kNone;
@@ -307,7 +308,7 @@ void P2PMatcher::hold(P2PRequest& probe, std::uint32_t place) {
   finish(probe);
 }
 
-/// Where the message of a probe is; it leaves it.
+/// Takes the message that a probe holds away from it.
 std::uint32_t P2PMatcher::take_held(std::uint64_t probe) {
   const P2PRequest* const request = find(probe);
   if (request == nullptr || request->kind != Kind::probe) return MatchQueues::kNone;
@@ -318,7 +319,8 @@ std::uint32_t P2PMatcher::take_held(std::uint64_t probe) {
   return place;
 }
 
-/// Nobody wants the message of this probe: it goes to who waits for it, or to its old place.
+/// The message that this probe holds goes to the recv or probe that waits for it, else back to its
+/// old place in the queue.
 void P2PMatcher::put_back(const P2PRequest& probe) {
   const std::uint32_t place = take_held(probe.ticket);
   if (place == MatchQueues::kNone) return;  // received, or the group is broken
@@ -349,8 +351,8 @@ bool P2PMatcher::fits(const P2PRequest& recv, const UnexpectedMessage& message) 
   return false;
 }
 
-/// A recv has found its message. `payload`: its bytes, where they have come and do not lie in the
-/// recv's buffer already.
+/// A recv has found its message. `payload`: the bytes of a whole message, unless they are already
+/// in the recv's buffer.
 void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
                        const std::byte* payload) {
   const bool own = message.source == group_.rank;
@@ -380,7 +382,7 @@ void P2PMatcher::match(P2PRequest& recv, const UnexpectedMessage& message,
   }
 }
 
-/// Keeps a message that no recv waits for; `probe`: the one that does, or nullptr.
+/// Keeps a message that no recv waits for. `probe`: the probe that waits for it, or nullptr.
 void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::byte* payload,
                                  P2PRequest* probe) {
   std::uint32_t at = 0;
@@ -410,7 +412,7 @@ void P2PMatcher::keep_unexpected(const UnexpectedMessage& message, const std::by
 
 void P2PMatcher::fail() noexcept {
   channel_.let_go(*this);
-  // Messages that had come count no longer against their senders.
+  // Gives the credit of messages that had come back to their senders.
   for (UnexpectedMessage& message : unexpected_messages_) {
     if (message.number == 0) continue;  // free
     if (message.source != group_.rank) {

@@ -45,12 +45,13 @@ struct P2PRequest {
   TimePoint started{};
   TimePoint deadline{};      ///< unset until a clock is read for the first time
   std::uint64_t record = 0;  ///< number in the flight recorder
-  TimePoint asked{};         ///< when the deadline had passed and the other end was asked
-  bool spared = false;       ///< the other end has had time to name another rank
+  TimePoint asked{};         ///< when the deadline had passed and the other end was pinged
+  bool spared = false;       ///< the deadline was extended once, so that the other end can time out
+                             ///< first and name a third rank
   std::vector<Callback> callbacks;
 };
 
-/// A message that has come, or is announced, before its recv.
+/// A message that has come, or was announced by an RTS, before its recv.
 struct UnexpectedMessage {
   int source = 0;
   int tag = 0;
@@ -61,11 +62,11 @@ struct UnexpectedMessage {
   std::uint64_t theirs = 0;  ///< ticket of its send
   std::uint64_t stamp = 0;   ///< the order in which messages came
   std::array<std::byte, 64> few{};
-  std::vector<std::byte> data;  ///< where `few` is too small
+  std::vector<std::byte> data;  ///< its bytes, if `few` is too small
 };
 
-/// Point to point in one group on one rank: what this rank sends and receives, and what has come
-/// for which it has not called yet. docs/wire.md tells the rules.
+/// Point to point in one group on one rank: sends and recvs of this rank, and messages that have
+/// come before their recv. docs/wire.md has the rules.
 ///
 /// Threads: under the driver lock.
 class P2PMatcher final : public FrameOwner {
@@ -77,38 +78,38 @@ class P2PMatcher final : public FrameOwner {
     const P2PRequest* const request = find(ticket);
     return request == nullptr || request->state == P2PRequest::State::done;
   }
-  /// False: what is done went well. True: `outcome` tells.
+  /// False: if it is done, it has succeeded. True: see `outcome`.
   [[nodiscard]] bool may_have_failed(std::uint64_t ticket) const noexcept {
     const P2PRequest* const request = find(ticket);
     return request == nullptr || request->failed;
   }
   [[nodiscard]] std::optional<Status> outcome(std::uint64_t ticket) const noexcept;
-  /// Of one that runs.
+  /// Notes a callback for a request that runs.
   void on_done(std::uint64_t ticket, Callback callback);
   /// recv: the rank that sent, once done; else -1.
   [[nodiscard]] int source(std::uint64_t ticket) const noexcept;
   /// A probe that is done: its message; absent: it has found none.
   [[nodiscard]] std::optional<ProbedMessage> probed(std::uint64_t ticket) const noexcept;
-  /// A probe whose message no recv has taken.
+  /// True for a probe whose message no recv has taken.
   [[nodiscard]] bool holds_message(std::uint64_t ticket) const noexcept;
   /// Gives the ticket up: its slot may be used by another. The message of a probe that no recv has
   /// taken is put back. Returns what `source` returns.
   int release(std::uint64_t ticket);
 
-  /// Something waits until a transport has room.
+  /// Frames wait until a transport has room.
   [[nodiscard]] bool wants_to_push() const noexcept { return !pushing_.empty(); }
   bool push();
-  /// Deadlines, ranks that have left.
+  /// Checks deadlines, and whether ranks have left.
   void tick(TimePoint now);
   [[nodiscard]] TimePoint next_deadline() const noexcept { return next_deadline_; }
   /// The group is broken: everything ends; no memory of callers is touched any more.
   void fail() noexcept;
-  /// The first operation that runs, for messages; empty: none.
+  /// Describes the first request that runs, for error texts; empty: none runs.
   [[nodiscard]] std::string running_text();
 
-  // Frames, of ranks of this group.
-  /// Is this frame in order? `into`: the caller's buffer, if the payload is to go straight there;
-  /// then on_envelope gets nullptr.
+  // Frames from ranks of this group.
+  /// True if this frame is allowed now. `into`: set to the caller's buffer if the payload is to go
+  /// directly there; then on_envelope gets nullptr.
   [[nodiscard]] bool expects(int rank, const transport::FrameHeader& header,
                              std::span<std::byte>& into);
   void on_envelope(int rank, const transport::FrameHeader& header, const std::byte* payload);
@@ -116,18 +117,18 @@ class P2PMatcher final : public FrameOwner {
   void on_data(int rank, const transport::P2PDataFrame& data, const std::byte* payload);
   /// A frame of this send has left the caller's memory.
   void on_frame_sent(std::uint64_t ticket) noexcept override;
-  /// It will never arrive: such a send does not end well.
+  /// Nothing to do: the send ends when the loss of its receiver breaks the group.
   void on_frame_lost(std::uint64_t /*ticket*/) noexcept override {}
 
  private:
-  struct Pair {                   ///< with one rank
+  struct Pair {                   ///< the messages to and from one rank
     std::uint64_t out = 0;        ///< number of the last message to it
-    std::uint64_t in = 0;         ///< ... from it
-    Fifo<std::uint32_t> waiting;  ///< sends that are not announced
-    Fifo<std::uint32_t> streams;  ///< sends that the receiver has asked for
-    Fifo<std::uint32_t> grants;   ///< recvs whose sender is to be told
-    bool announced_last = false;
-    bool listed = false;  ///< in pushing_
+    std::uint64_t in = 0;         ///< number of the last message from it
+    Fifo<std::uint32_t> waiting;  ///< sends that are neither sent nor announced
+    Fifo<std::uint32_t> streams;  ///< sends whose CTS has come
+    Fifo<std::uint32_t> grants;   ///< recvs whose CTS is to be sent
+    bool announced_last = false;  ///< push_to: the last turn was for `waiting`
+    bool listed = false;          ///< in pushing_
     [[nodiscard]] bool idle() const noexcept {
       return waiting.empty() && streams.empty() && grants.empty();
     }
@@ -135,10 +136,11 @@ class P2PMatcher final : public FrameOwner {
 
   // p2p_matcher.cpp
   static constexpr int kHeld = kAnySource - 1;
+  // A ticket: bit 63 | generation of the slot | index in requests_ (kSlotBits).
   static constexpr int kSlotBits = 24;
-  static constexpr std::uint64_t kSlots = std::uint64_t{1} << kSlotBits;
+  static constexpr std::uint64_t kRequests = std::uint64_t{1} << kSlotBits;
   [[nodiscard]] static std::uint64_t index_of(std::uint64_t ticket) noexcept {
-    return ticket & (kSlots - 1);
+    return ticket & (kRequests - 1);
   }
   /// nullptr: the ticket was given back, or never given out.
   [[nodiscard]] P2PRequest* find(std::uint64_t ticket) const noexcept {
@@ -159,7 +161,8 @@ class P2PMatcher final : public FrameOwner {
   [[nodiscard]] P2PRequest* posted_for(int source, int tag);
   [[nodiscard]] std::uint32_t unexpected_for(const P2PRequest& recv);
   void take(P2PRequest& recv, std::uint32_t place);
-  // Messages that belong to a probe, under its key: so they have a node for their way back.
+  // The key in unexpected_ for the message that a probe holds. The message keeps a node of
+  // unexpected_ there, so putting it back needs no memory.
   [[nodiscard]] static MatchQueues::Key held_key(const P2PRequest& probe) noexcept {
     return {kHeld, static_cast<int>(index_of(probe.ticket))};
   }
@@ -201,7 +204,7 @@ class P2PMatcher final : public FrameOwner {
   MatchQueues posted_;      ///< recvs and probes, by (source or kAnySource, tag)
   MatchQueues unexpected_;  ///< messages, by (source, tag), or held_key
   std::vector<Pair> pairs_;
-  std::vector<int> pushing_;
+  std::vector<int> pushing_;  ///< ranks whose Pair is not idle
   std::uint64_t stamp_ = 0;
   std::uint64_t running_ = 0;
   std::uint64_t held_ = 0;        ///< messages that belong to probes
@@ -209,7 +212,7 @@ class P2PMatcher final : public FrameOwner {
   TimePoint next_deadline_ = TimePoint::max();
   TimePoint pinged_blocking_{};
   StallTimer stall_;          ///< of the first send or recv that runs
-  std::vector<bool> waited_;  ///< of `tick` only
+  std::vector<bool> waited_;  ///< used by `tick` only: ranks that requests wait for
 };
 
 }  // namespace tutti::engine

@@ -17,8 +17,8 @@ namespace {
 constexpr std::size_t kStreamBytes = std::size_t{16} << 20;
 constexpr std::size_t kStreamBytesOfHost = std::size_t{32} << 20;
 
-/// Do copies to the output go around the cache, as it would not be read back from there? The ranks
-/// of a host share its last cache. `bytes`: of the operation; `ranks`: members of our host.
+/// True if the output is so large that it would leave the cache before the caller reads it. The
+/// ranks of a host share its last cache. `bytes`: of the operation; `ranks`: members of our host.
 bool goes_around_cache(Kind kind, std::size_t bytes, std::size_t ranks) noexcept {
   const KindTraits& traits = traits_of(kind);
   const bool all_get_all = traits.writes != On::root && traits.layout != Layout::scatter;
@@ -32,12 +32,13 @@ bool rounds(const Collective& call, DType dtype) noexcept {
   return traits_of(call.kind).reduces && !exact_op && dtype >= DType::float16;
 }
 
-/// Partial sums would have to travel as float32: one step adds all inputs instead.
+/// True for floats of 16 or 8 bits: one step must add all inputs, because partial sums would have
+/// to travel as float32.
 bool sums_narrow(const Collective& call, DType dtype) noexcept {
   return traits_of(call.kind).reduces && kernels::is_narrow(dtype);
 }
 
-/// Blocks of several ranks that land in the output with nothing between: see StreamState::deferred.
+/// True if frames of several ranks arrive directly in the output: see StreamState::deferred.
 bool compares_all_headers(const plan::Schedule& schedule) noexcept {
   const Layout layout = traits_of(schedule.kind).layout;
   if (!schedule.messages || (layout != Layout::gather && layout != Layout::exchange)) return false;
@@ -47,8 +48,8 @@ bool compares_all_headers(const plan::Schedule& schedule) noexcept {
   });
 }
 
-/// Blocks that a rank hands on out of its output: whose first one comes knows nothing yet of the
-/// ranks whose blocks come last.
+/// True if ranks send blocks on from their outputs. Then a frame says nothing about the calls of
+/// the ranks whose blocks come later by the same way.
 bool forwards_output(const plan::Schedule& schedule) noexcept {
   if (!schedule.messages || traits_of(schedule.kind).layout != Layout::gather) return false;
   return std::any_of(schedule.steps.begin(), schedule.steps.end(), [](const plan::Step& step) {
@@ -119,7 +120,7 @@ const plan::Schedule& PlanCache::schedule_of(const Collective& call, const Exten
   return *slot;
 }
 
-/// The one that was not used for longest: operations in flight still read theirs.
+/// The entry that was not used for the longest time: operations in flight still read theirs.
 BoundPlan& PlanCache::entry_to_fill() {
   const auto oldest = std::min_element(std::begin(used_), std::end(used_)) - std::begin(used_);
   used_[oldest] = ++clock_;
@@ -189,12 +190,12 @@ const BoundPlan& PlanCache::find_slow(const Collective& call) {
                         step.kind == plan::StepKind::recv;
     if (writes && step.dst.space == plan::Space::stage) bound.own_stage = true;
   }
-  // Other work on values on their way (means, factors) is not fused. The kernels take
-  // all ranks' values in one pass there, so the dtype does not matter.
+  // AVG and PREMUL_SUM need more work on the values, which run_one_shot does not do. Every dtype
+  // is possible, because one kernel reads the values of all ranks in one pass.
   const bool plain = call.op != ReduceOp::avg && call.op != ReduceOp::premul_sum;
   if (plain && bound.reduce != nullptr && count > 0) bound.shape = schedule.shape;
   bound.scratch_bytes = static_cast<std::size_t>(schedule.scratch_slots) * bound.slot_bytes;
-  bound.stream_out = goes_around_cache(call.kind, count * element, neighbours_);
+  bound.output_past_cache = goes_around_cache(call.kind, count * element, neighbours_);
   return bound;
 }
 

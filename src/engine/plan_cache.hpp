@@ -18,7 +18,7 @@
 
 namespace tutti::engine {
 
-/// Small reductions whose steps are taken in one go (one_shot.cpp).
+/// Small reductions that one_shot.cpp runs without looking at each step.
 using Shape = plan::Schedule::Shape;
 
 /// A plan for the next calls with the same signature: bound once, found by a compare.
@@ -30,7 +30,7 @@ struct BoundPlan {
   int root = 0;
   std::uint64_t agreed = 0;  ///< see Extent
   std::uint64_t digest = 0;
-  bool by_output = false;            ///< the output tells the number of elements, not the input
+  bool by_output = false;            ///< plain_count is that of the output and not of the input
   std::vector<std::size_t> in_ends;  ///< of uneven blocks
   std::vector<std::size_t> out_ends;
   // Derived from it.
@@ -40,22 +40,26 @@ struct BoundPlan {
   kernels::AverageFn average = nullptr;     ///< AVG: for the step that completes the sum
   plan::Binding binding;
   std::size_t slot_bytes = 0;
-  std::int32_t cycle = 0;       ///< slots that are really cycled (see Schedule::slot_cycle)
+  /// Slots that this call cycles through (plan::cycle_of). A schedule with slot_cycle 4 and 8 slots
+  /// of stage gives a call of 2 chunks a cycle of 2, and 4 slots.
+  std::int32_t cycle = 0;
   std::size_t stage_bytes = 0;  ///< of each rank that stages; 0: none, or it fits into the line
   std::size_t scratch_bytes = 0;
   bool inline_stage = false;  ///< what is staged fits into the line
   bool own_stage = false;     ///< this rank stages something itself
   Shape shape = Shape::none;
-  bool stream_out = false;  ///< copies to the output go around the cache
-  bool splits = false;      ///< each pair of ranks has its own number of elements
-  bool compares_all_headers =
-      false;  ///< every block comes by message right from its rank into the output
-  bool forwards_output = false;  ///< ... or by way of others' outputs: tokens go round first
-  std::size_t input_first = 0;   ///< number of the first element of this rank's input ...
-  std::size_t output_first = 0;  ///< ... and output
+  bool output_past_cache = false;  ///< copies to the output use non-temporal stores
+  bool splits = false;             ///< each pair of ranks has its own number of elements
+  /// Each block comes by message directly from its rank into the output. So a frame of every rank
+  /// must be compared before the output is written (StreamState::deferred).
+  bool compares_all_headers = false;
+  /// Blocks come by way of other ranks' outputs. So tokens are sent first (Agreement).
+  bool forwards_output = false;
+  std::size_t input_first = 0;   ///< number of the first element of this rank's input
+  std::size_t output_first = 0;  ///< number of the first element of this rank's output
   CallCode code{};
 
-  /// Of calls without details.
+  /// For calls without details only.
   [[nodiscard]] bool matches(const Collective& call) const noexcept {
     const TensorView& view = by_output ? call.output : call.input;
     return kind == call.kind && plain_count == view.count() && op == call.op &&
@@ -66,13 +70,14 @@ struct BoundPlan {
   static constexpr std::size_t kNoPlain = ~std::size_t{0};
 };
 
-/// The plans of one group. It chooses by what all ranks agree about, and by nothing else.
+/// The plans of one group. The choice depends only on data that all ranks agree about.
 class PlanCache {
  public:
   PlanCache(int rank, plan::Topology topology, int cpus, std::string override_text);
 
-  /// The plan for this call. It stays as it is until kEntries - 1 other signatures have come:
-  /// longer than any operation of the window can last.
+  /// The plan for this call. It stays as it is until kEntries - 1 other signatures have come. An
+  /// operation in flight may keep the reference: before it ends, at most kWindow - 1 later
+  /// operations begin, each with one signature, and kWindow - 1 < kEntries - 1.
   const BoundPlan& find(const Collective& call) {
     if (call.details == nullptr && last_->matches(call)) [[likely]]
       return *last_;
@@ -89,7 +94,7 @@ class PlanCache {
   static_assert(kEntries > transport::shm::kWindow);
   int rank_;
   plan::Topology topology_;
-  std::size_t neighbours_;  ///< ranks of the group on our host, ourselves too
+  std::size_t neighbours_;  ///< ranks of the group on our host, including ourselves
   int cpus_;
   std::string override_;
   BoundPlan entries_[kEntries];

@@ -14,8 +14,8 @@ using transport::shm::CacheDistance;
 
 namespace {
 
-/// The ranks of a host share its caches: all their rings together are to fit where two whole ones
-/// do.
+/// The ranks of a host share its caches: so their staging rings together take no more than two
+/// whole rings.
 constexpr std::size_t staging_cycle(std::size_t ranks) noexcept {
   return std::max<std::size_t>(2 * shm::kStagingBytes / std::max<std::size_t>(ranks, 2),
                                512 * 1024);
@@ -29,7 +29,7 @@ shm::OperationSlot& slot_of(const Group& group, const RegionState& state) noexce
   return group.block->slots[state.seq % shm::kWindow];
 }
 
-/// Of a member whose block is known.
+/// The slot of a member whose block was found.
 const shm::OperationSlot& slot_of(const Member& member, const RegionState& state) noexcept {
   return member.block->slots[state.seq % shm::kWindow];
 }
@@ -39,12 +39,12 @@ bool is_known(const Group& group, Member& member) noexcept {
 }
 
 bool has_come(const shm::Arrival& line, const RegionState& state) noexcept {
-  // acquire: pairs with the release in publish; payload and fingerprint lie before it.
+  // acquire: pairs with the release in publish; payload and fingerprint were written before it.
   return line.epoch.load(std::memory_order_acquire) == state.seq;
 }
 
 bool has_reached(const shm::Counter& counter, std::uint64_t target) noexcept {
-  // acquire: pairs with the release in signal; what it counts lies before it.
+  // acquire: pairs with the release in signal; the data that it counts were written before it.
   return counter.value.load(std::memory_order_acquire) >= target;
 }
 
@@ -65,9 +65,14 @@ void RegionChannel::use_line_as_stage(Group& group, RegionState& state) const no
   state.stage_of[static_cast<std::size_t>(group.rank)] = state.stage;
 }
 
-Status RegionChannel::take_stage(Group& group, RegionState& state, std::size_t bytes) {
+void RegionChannel::use_no_stage(const Group& group, RegionState& state) const noexcept {
   state.stage_offset = 0;
   state.stage = nullptr;
+  state.stage_of[static_cast<std::size_t>(group.rank)] = nullptr;
+}
+
+Status RegionChannel::take_stage(Group& group, RegionState& state, std::size_t bytes) {
+  use_no_stage(group, state);
   if (bytes > 0) {
     Result<std::size_t> taken = staging_.take(group, state.seq, bytes);
     if (!taken) return taken.status();
@@ -108,10 +113,9 @@ void RegionChannel::signal(const Group& group, const RegionState& state, int cou
 }
 
 void RegionChannel::tell_passed(const Group& group, std::uint64_t seq) noexcept {
-  // release: pairs with the acquire in is_passed_by_all: our reads of peers' memory lie
-  // before it.
+  // release: pairs with the acquire in is_passed_by_all; we have read peers' memory before it.
   group.block->done.value.store(seq, std::memory_order_release);
-  ring_all(group);  // somebody may sleep until a slot of the window is free
+  ring_all(group);  // a rank may sleep until a slot of the window is free
 }
 
 RegionChannel::Lines RegionChannel::lines(Group& group, RegionState& state, const RankRow& ranks,
@@ -191,11 +195,11 @@ void RegionChannel::sample(const Group& group, RegionState& state, int rank,
   if (slot != nullptr) {
     // Another line of the same page, so that no translation is measured. relaxed: nothing is used.
     (void)slot->counters[1].value.load(std::memory_order_relaxed);
-    (void)now_();  // what the clock itself reads may have left the cache
+    (void)now_();  // brings the clock's own memory into the cache
     const TimePoint begin = now_();
     const bool there = slot->line.epoch.load(std::memory_order_relaxed) == state.seq;
     took = now_() - begin;
-    if (!there) return;  // it is the line of long ago, which may be anywhere
+    if (!there) return;  // the line was last written long ago, and may be in any cache
   } else {
     if (!StagingPolicy::is_worth_a_clock(bytes, state.seq)) return;
     took = CacheDistance::read_one_line(static_cast<const std::byte*>(staged), bytes, now_);

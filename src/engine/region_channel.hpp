@@ -21,36 +21,38 @@ struct Member;
 struct RegionState {
   std::uint64_t seq = 0;
   std::uint64_t fingerprint = 0;
-  std::byte* stage = nullptr;  ///< ours
+  std::byte* stage = nullptr;  ///< our staging memory
   std::uint64_t stage_offset = 0;
   std::size_t stage_bytes = 0;  ///< of each rank that stages; 0: none, or it fits into the line
   bool in_line = false;         ///< what is staged fits into the line
   StagingMode mode;
-  std::vector<const std::byte*> stage_of;  ///< of each rank, once its line was seen
+  std::vector<const std::byte*> stage_of;  ///< staging memory by rank, set when its line is seen
 };
 
-/// Reads and writes what the ranks of a host share in memory: arrival lines with fingerprint and
-/// staging, counters, and how far each has come (docs/shared-memory.md). Nothing here waits.
+/// Reads and writes the memory that the ranks of a host share: arrival lines with fingerprint and
+/// staging, counters, and how far each rank has come (docs/shared-memory.md). Nothing here waits.
 ///
 /// Threads: under the driver lock.
 class RegionChannel {
  public:
-  /// State of the lines of some ranks. `differs`: a rank calls something else; `outside`: a rank
+  /// State of the lines of some ranks. `differs`: a rank makes another call; `outside`: a rank
   /// exposes staging that does not lie in its arena.
   enum class Lines : std::uint8_t { missing, here, differs, outside };
   struct Options {
     int cpus = 1;
-    bool publish_fence = false;  ///< sleepers cannot fence for us
+    bool publish_fence = false;  ///< sleepers cannot fence for us (see World)
     TimePoint (*now)() noexcept = nullptr;
     Staging::Populate populate = nullptr;
   };
 
   RegionChannel(const transport::Regions& regions, const Options& options);
 
-  // Of ours.
-  /// Points the operation at its line: its staging fits into it.
+  // Our own lines and staging.
+  /// Uses the operation's line as its staging memory; the staged bytes must fit into it.
   void use_line_as_stage(Group& group, RegionState& state) const noexcept;
-  /// ... of one that stages `bytes` elsewhere; 0: nothing.
+  /// It stages nothing.
+  void use_no_stage(const Group& group, RegionState& state) const noexcept;
+  /// It stages `bytes` elsewhere; 0: nothing.
   [[nodiscard]] Status take_stage(Group& group, RegionState& state, std::size_t bytes);
   void publish(const Group& group, const RegionState& state) noexcept;
   void signal(const Group& group, const RegionState& state, int counter,
@@ -58,13 +60,13 @@ class RegionChannel {
   /// All operations of the group up to this one have ended here.
   void tell_passed(const Group& group, std::uint64_t seq) noexcept;
 
-  // Of others. `at`: how many of `ranks` were there before, which are not looked at again; our own
-  // is passed over.
+  // Lines and counters of other ranks. `at`: how many of `ranks` had arrived at an earlier call;
+  // they are not read again. Our own rank is skipped.
   [[nodiscard]] Lines lines(Group& group, RegionState& state, const RankRow& ranks,
                             std::int32_t& at) noexcept;
   [[nodiscard]] bool counters(Group& group, const RegionState& state, int counter,
                               std::int64_t value, const RankRow& ranks, std::int32_t& at) noexcept;
-  /// One of these ranks that has signalled so much; -1: none.
+  /// One of these ranks whose counter has reached `value`; -1: none.
   [[nodiscard]] static int find_signalled(const Group& group, const RegionState& state, int counter,
                                           std::int64_t value, const RankRow& ranks) noexcept;
   [[nodiscard]] static bool has_arrived(const Group& group, Member& member,
@@ -77,14 +79,15 @@ class RegionChannel {
   [[nodiscard]] Staging& staging() noexcept { return staging_; }
   [[nodiscard]] StagingPolicy& policy() noexcept { return policy_; }
   [[nodiscard]] const StagingPolicy& policy() const noexcept { return policy_; }
-  /// Learns from what the rank whose turn it is has staged in its cache, once per operation.
+  /// Takes the sample of this operation if it is `rank`'s turn: times a read of bytes that `rank`
+  /// has staged.
   void sample_stage(const Group& group, RegionState& state, int rank, const void* staged,
                     std::size_t bytes) noexcept {
     if (state.mode.sample == Sample::staged) sample(group, state, rank, nullptr, staged, bytes);
   }
 
  private:
-  /// Learns from what a rank has staged or, if there is a `slot`, from its line there.
+  /// Times a read of `staged`, or, if there is a `slot`, of the line in it.
   void sample(const Group& group, RegionState& state, int rank,
               const transport::shm::OperationSlot* slot, const void* staged,
               std::size_t bytes) noexcept;

@@ -26,13 +26,17 @@ namespace {
   raise(Status(Errc::invalid_argument, std::move(text)));
 }
 
-/// The usual call, told by a few compares: nothing can be wrong with it.
-bool plainly_right(const Collective& call) noexcept {
-  return call.kind == Kind::all_reduce && call.details == nullptr &&
-         call.timeout > std::chrono::nanoseconds(0) && call.input.contiguous() &&
-         call.output.contiguous() && call.input.count() == call.output.count() &&
-         call.input.alike(call.output) && call.input.data() != nullptr &&
-         call.output.data() != nullptr && call.op != ReduceOp::premul_sum;
+/// Accepts the usual calls by a few compares: barriers, and one contiguous tensor in place. False:
+/// the call must be checked.
+bool plainly_right(const Collective& call, int size) noexcept {
+  const KindTraits& traits = traits_of(call.kind);
+  if (call.details != nullptr || call.timeout <= std::chrono::nanoseconds(0)) return false;
+  if (traits.layout == Layout::none) return true;
+  return traits.layout == Layout::same && call.input.contiguous() && call.output.contiguous() &&
+         call.input.data() != nullptr && call.input.data() == call.output.data() &&
+         call.input.count() == call.output.count() && call.input.alike(call.output) &&
+         call.op != ReduceOp::premul_sum &&
+         (!traits.rooted || (call.root >= 0 && call.root < size));
 }
 
 }  // namespace
@@ -140,7 +144,7 @@ Work ProcessGroup::submit(Collective& call, std::optional<std::chrono::nanosecon
   const bool by_output = traits_of(call.kind).layout == Layout::scatter;
   const TensorView& told = by_output ? call.output : call.input;
   Overlap overlap = Overlap::none;
-  if (!plainly_right(call)) [[unlikely]] {
+  if (!plainly_right(call, size())) [[unlikely]] {
     if (const std::string wrong = what_is_wrong(call, rank(), size()); !wrong.empty())
       refuse(describe(call) + " in group '" + impl_->name + "': " + wrong);
     overlap = overlap_of(call, rank());

@@ -98,17 +98,17 @@ TEST(PlanCache, SmallReductionsAreTakenAsOneShot) {
 TEST(PlanCache, OutputsGoAroundTheCacheWhereThoseOfAHostFillIt) {
   constexpr std::size_t kMiB = (std::size_t{1} << 20) / 4;  // in elements
   PlanCache two = make_cache();
-  EXPECT_FALSE(two.find(all_reduce(15 * kMiB)).stream_out);
-  EXPECT_TRUE(two.find(all_reduce(16 * kMiB)).stream_out);
+  EXPECT_FALSE(two.find(all_reduce(15 * kMiB)).output_past_cache);
+  EXPECT_TRUE(two.find(all_reduce(16 * kMiB)).output_past_cache);
   PlanCache eight(0, plan::make_topology(std::vector<int>(8, 0)), 2, {});
-  EXPECT_FALSE(eight.find(all_reduce(3 * kMiB)).stream_out);
-  EXPECT_TRUE(eight.find(all_reduce(4 * kMiB)).stream_out);
+  EXPECT_FALSE(eight.find(all_reduce(3 * kMiB)).output_past_cache);
+  EXPECT_TRUE(eight.find(all_reduce(4 * kMiB)).output_past_cache);
   Collective reduce = all_reduce(4 * kMiB);  // one rank gets it
   reduce.kind = Kind::reduce;
-  EXPECT_FALSE(eight.find(reduce).stream_out);
+  EXPECT_FALSE(eight.find(reduce).output_past_cache);
   PlanCache apart(0, plan::make_topology({0, 0, 1, 1, 2, 2, 3, 3}), 2, {});
-  EXPECT_FALSE(apart.find(all_reduce(15 * kMiB)).stream_out);
-  EXPECT_TRUE(apart.find(all_reduce(16 * kMiB)).stream_out);
+  EXPECT_FALSE(apart.find(all_reduce(15 * kMiB)).output_past_cache);
+  EXPECT_TRUE(apart.find(all_reduce(16 * kMiB)).output_past_cache);
 }
 
 TEST(PlanCache, TokensOfGroupsAreBarriers) {
