@@ -45,6 +45,21 @@ void Channel::push(Operation& op) {
   queue_.push_back(&op);
 }
 
+bool Channel::capture(Operation& op, Calls& calls) {
+  Place on_caller = place();
+  on_caller.stream = op.caller;
+  bool busy = false;
+  if (!launch(on_caller, op, calls) || !check(calls, busy)) return false;
+  // NCCL makes connections at the first call of a kind. The capture may end when we return.
+  while (busy && std::chrono::steady_clock::now() < op.deadline) {
+    cuda::pause(kPause);
+    if (!check(calls, busy)) return false;
+  }
+  if (busy) return calls.fail("an operation of NCCL", "it was not put on the stream in time");
+  op.state = Operation::State::moved;
+  return end_launch(on_caller, op, calls);
+}
+
 bool Channel::make(Calls& calls) {
   if (!calls.nccl("ncclCommInitRankConfig", nccl_.init_rank(comm_, size_, id_, rank_), comm_))
     return false;

@@ -37,6 +37,11 @@ class Channel {
   void make_for_copies() noexcept { state_ = State::ready; }
 
   void push(Operation& op);
+  /// Its communicator is made, and NCCL has been given all operations before.
+  [[nodiscard]] bool accepts() const noexcept { return state_ == State::ready && queue_.empty(); }
+  /// In place of `push`: gives NCCL a collective on its caller's stream, which is being captured.
+  /// It must accept. False: as `advance`.
+  bool capture(Operation& op, Calls& calls);
   /// False: a function has failed; `calls` says which.
   bool advance(Calls& calls);
   [[nodiscard]] bool idle() const noexcept { return queue_.empty() && running_.empty(); }

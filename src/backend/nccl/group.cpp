@@ -154,12 +154,8 @@ bool Group::begin_on_device(Operation& op, const Collective& call) {
   }
   Calls calls(nccl_, cuda_);
   const Current current(cuda_, *op.device, calls);
-  if (cuda::is_captured(calls, cuda_, op.caller)) {
-    refuse(op,
-           "its stream is being captured into a CUDA graph, which the backend 'nccl' cannot be "
-           "a part of; call it outside of the capture");
-    return false;
-  }
+  op.captured = cuda::is_captured(calls, cuda_, op.caller);
+  if (op.captured) return true;  // without events: the stream itself is the order
   if (calls.ok() && op.device->take_event(calls, op.start) &&
       op.device->take_event(calls, op.end) &&
       calls.cuda("cuEventRecord", cuda_.record_event(op.start, op.caller)))
@@ -169,6 +165,7 @@ bool Group::begin_on_device(Operation& op, const Collective& call) {
 }
 
 void Group::begin(Operation& op) {
+  if (op.captured) return capture(op);
   if (op.call.kind == Kind::send) return begin_send(op);
   if (op.call.kind == Kind::recv) return begin_receive(op);
   begin_collective(op);
@@ -176,14 +173,18 @@ void Group::begin(Operation& op) {
 
 bool Group::compares() const noexcept { return size_ > 1 && config_.agree != Config::Agree::off; }
 
-void Group::begin_collective(Operation& op) {
+/// It gets its number, and the ranks begin to compare it. False: no rank has elements, so NCCL is
+/// not asked.
+bool Group::begin_numbered(Operation& op) {
   op.seq = ++seq_;
   chain_ = engine::chain(chain_, op.code);
   if (compares()) begin_comparison(op);
-  if (op.extent.agreed == 0) {  // no elements, on all ranks
-    op.state = Operation::State::moved;
-    return;
-  }
+  if (op.extent.agreed == 0) op.state = Operation::State::moved;
+  return op.extent.agreed != 0;
+}
+
+void Group::begin_collective(Operation& op) {
+  if (!begin_numbered(op)) return;
   ensure_channel(op);
   if (!cause_.ok()) return;
   channel_->push(op);
@@ -329,6 +330,10 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       }
       const bool on_stream =
           op->state == Operation::State::running || op->state == Operation::State::moved;
+      if (!limit && on_stream && op->captured) {
+        outcome = Status();
+        return true;
+      }
       if (!limit && on_stream && op->device != nullptr) {
         Calls calls(nccl_, cuda_);
         const Current current(cuda_, *op->device, calls);

@@ -68,6 +68,9 @@ class Group final : public cuda::Passing {
   void begin(Operation& op);
   bool begin_on_device(Operation& op, const Collective& call);
   void begin_collective(Operation& op);
+  bool begin_numbered(Operation& op);
+  void capture(Operation& op);
+  bool may_capture(Operation& op);
   void begin_comparison(Operation& op);
   void ensure_channel(Operation& op);
   Device* device_of(int index, const Operation* op);

@@ -231,7 +231,9 @@ bool copy_to_self(const Place& place, Operation& op, Calls& calls) {
 
 bool launch(const Place& place, Operation& op, Calls& calls) {
   if (op.call.kind == Kind::new_group) return Launcher(place, op, calls).run();
-  if (!calls.cuda("cuStreamWaitEvent", place.cuda.wait_event(place.stream, op.start))) return false;
+  if (!op.captured &&
+      !calls.cuda("cuStreamWaitEvent", place.cuda.wait_event(place.stream, op.start)))
+    return false;
   if (op.partner != nullptr) return copy_to_self(place, op, calls);
   const bool reads = uses_input(op.call.kind, place.rank, op.call.root);
   const bool writes = uses_output(op.call.kind, place.rank, op.call.root);
@@ -251,7 +253,9 @@ bool end_launch(const Place& place, Operation& op, Calls& calls) {
   for (Operation* const one : {&op, op.partner}) {
     if (one == nullptr) continue;
     if (!one->in.free_copy(calls, place.cuda, place.stream) ||
-        !one->out.free_copy(calls, place.cuda, place.stream) ||
+        !one->out.free_copy(calls, place.cuda, place.stream))
+      return false;
+    if (!one->captured &&
         !calls.cuda("cuEventRecord", place.cuda.record_event(one->end, place.stream)))
       return false;
   }

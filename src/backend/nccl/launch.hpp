@@ -15,7 +15,7 @@ struct Place {
   int size = 1;
 };
 
-/// Gives an operation to NCCL, behind what the caller's stream had. The context of the device is
+/// Gives an operation to NCCL, after what the caller's stream had. The context of the device is
 /// that of this thread. False: a function has failed.
 bool launch(const Place& place, Operation& op, Calls& calls);
 

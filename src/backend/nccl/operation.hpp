@@ -99,8 +99,9 @@ struct Operation : base::TicketPlace {
   Op made_op{};
   bool has_made_op = false;
 
-  Stream caller{};  ///< the caller's stream
-  Event start{};    ///< what the caller's stream had been given before the call
+  Stream caller{};        ///< the caller's stream
+  bool captured = false;  ///< that is captured into a CUDA graph, and so is the operation
+  Event start{};          ///< what the caller's stream had been given before the call
   Event end{};
   Device* device = nullptr;  ///< where its tensors are; null: it has none
   Channel* channel = nullptr;

@@ -81,11 +81,21 @@ void MockMachine::drop_stream(int rank, std::uintptr_t stream) {
 }
 
 void MockMachine::push(int rank, std::uintptr_t stream, Item item) {
+  if (stream != 0 && captured_[rank] == stream) {
+    if (item.records != nullptr || item.waits != nullptr)
+      misuse("an event is used on a stream that is captured");
+    graphs_[{rank, stream}].push_back(std::move(item));
+    return;
+  }
   Clock& host = hosts_[static_cast<std::size_t>(rank)];
   ++host[host_key(rank)];
   item.host = host;
   stream_of(rank, stream).items.push_back(std::move(item));
   pump();
+}
+
+void MockMachine::run_graph(int rank, std::uintptr_t stream) {
+  for (Item& item : std::exchange(graphs_[{rank, stream}], {})) push(rank, stream, std::move(item));
 }
 
 void MockMachine::hold(int rank, std::uintptr_t stream, bool held) {
@@ -178,7 +188,7 @@ std::string MockCuda::error_text(int code) const {
 
 int MockCuda::enter(const char* function, bool needs_context) {
   if (machine_.deinitialized) return cuda::kCudaDeinitialized;
-  if (machine_.captured != 0 && needs_context && capture_mode != cuda::kCaptureRelaxed)
+  if (machine_.captured(rank_) != 0 && needs_context && capture_mode != cuda::kCaptureRelaxed)
     machine_.misuse(std::string(function) + " while a graph is captured");
   if (needs_context && contexts.empty())
     machine_.misuse(std::string(function) + " without a context");
@@ -311,8 +321,9 @@ int MockCuda::query_event(cuda::Event event) noexcept {
 int MockCuda::is_capturing(cuda::Stream stream, bool& capturing) noexcept {
   const std::lock_guard lock(machine_.mutex);
   if (const int code = enter("cuStreamIsCapturing"); code != 0) return code;
-  capturing = machine_.captured != 0 && machine_.captured == static_cast<std::uintptr_t>(stream);
-  const bool implicit = machine_.captured != 0 && stream == cuda::Stream{};
+  const std::uintptr_t captured = machine_.captured(rank_);
+  capturing = captured != 0 && captured == static_cast<std::uintptr_t>(stream);
+  const bool implicit = captured != 0 && stream == cuda::Stream{};
   return implicit ? cuda::kCudaCaptureImplicit : 0;
 }
 

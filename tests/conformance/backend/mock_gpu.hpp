@@ -58,9 +58,12 @@ class MockMachine {
   void push(int rank, std::uintptr_t stream, Item item);
   /// Does all work that can be done.
   void pump();
-  /// A graph is captured on this stream; meanwhile no thread may call most functions, unless its
-  /// mode is relaxed. 0: on none.
-  std::uintptr_t captured = 0;
+  /// A graph is captured on this stream of the rank, and what it is given does not run. Meanwhile
+  /// no thread of the rank may call most functions, unless its mode is relaxed. 0: none is.
+  void capture(int rank, std::uintptr_t stream) { captured_[rank] = stream; }
+  [[nodiscard]] std::uintptr_t captured(int rank) { return captured_[rank]; }
+  /// Runs what was captured, once, on that stream.
+  void run_graph(int rank, std::uintptr_t stream);
   /// The driver is gone, as at the end of a process: nothing may be called.
   bool deinitialized = false;
   /// Work of this stream waits until it is let go.
@@ -120,6 +123,8 @@ class MockMachine {
   std::string misuses_;
   std::map<std::pair<int, std::uintptr_t>, Stream> streams_;
   std::map<int, std::uintptr_t> last_;  ///< by rank
+  std::map<int, std::uintptr_t> captured_;
+  std::map<std::pair<int, std::uintptr_t>, std::vector<Item>> graphs_;
   std::vector<Clock> hosts_;
   std::vector<std::vector<Seen>> seen_;  ///< by rank; the last one: of what they share
   std::vector<Shared> shared_;

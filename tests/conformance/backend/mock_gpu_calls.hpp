@@ -1,13 +1,17 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <tutti/tutti.hpp>
 
 #include "arrangement.hpp"
@@ -90,6 +94,33 @@ struct CallersStream {
     const std::lock_guard lock(machine.mutex);
     machine.hold(rank, handle, held);
   }
+  /// Runs the graph that was captured on it.
+  void run_graph() {
+    const std::lock_guard lock(machine.mutex);
+    machine.run_graph(rank, handle);
+  }
+  /// Waits until all is done that it was given; at most 10 s.
+  void synchronize() {
+    const auto done = std::make_shared<std::atomic<bool>>(false);
+    {
+      const std::lock_guard lock(machine.mutex);
+      MockMachine::Item item;
+      item.run = [done] {
+        *done = true;
+        return true;
+      };
+      machine.push(rank, handle, std::move(item));
+    }
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!*done && std::chrono::steady_clock::now() < until) {
+      {
+        const std::lock_guard lock(machine.mutex);
+        machine.pump();
+      }
+      std::this_thread::yield();
+    }
+    EXPECT_TRUE(*done) << "the stream has not ended its work";
+  }
 
   MockMachine& machine;
   int rank;
@@ -117,16 +148,18 @@ struct Hold {
 
 /// While it lives, a graph is captured on the stream.
 struct Capture {
-  template <class World>
-  Capture(World& world, std::uintptr_t stream) : machine(world.machine) {
-    set(stream);
+  explicit Capture(const CallersStream& stream) : machine(stream.machine), rank(stream.rank) {
+    set(stream.handle);
   }
   ~Capture() { set(0); }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
   void set(std::uintptr_t stream) const {
     const std::lock_guard lock(machine.mutex);
-    machine.captured = stream;
+    machine.capture(rank, stream);
   }
   MockMachine& machine;
+  int rank;
 };
 
 }  // namespace tutti::test

@@ -136,14 +136,13 @@ TEST(MockGpuTensors, RefuseAStreamThatIsCaptured) {
     CallersStream stream(mock, 0);
     const auto gpus = std::make_shared<LocalGpus>(*mock.cuda[0], kernels());
     GpuTensors tensors(gpus, 0);
-    mock.machine.captured = stream.handle;
+    const Capture capture(stream);
     try {
       tensors.follow(0, stream.handle);
       ADD_FAILURE() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), Errc::unsupported);
     }
-    mock.machine.captured = 0;
   }
   EXPECT_EQ(mock.machine.leaks(), "");
 }

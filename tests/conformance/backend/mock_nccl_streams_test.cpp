@@ -43,19 +43,72 @@ TEST(MockNcclStreams, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
   run_mock_nccl(mock, 1, impatient(), true, [&](ProcessGroup& world) {
     CallersStream stream(mock, 0);
     std::vector<float> values(8, 1);
+    const auto refused = [&](Work work, const char* why) {
+      EXPECT_TRUE(work.done());
+      EXPECT_THAT(std::string(work.error().message()),
+                  testing::AllOf(testing::HasSubstr("captured into a CUDA graph"),
+                                 testing::HasSubstr(why)));
+    };
     {
-      const Capture capture(mock, stream.handle);
-      for (const std::uintptr_t its : {stream.handle, std::uintptr_t{0}}) {
-        Work work = reduce_on(world, on_gpu(values), its);
-        EXPECT_TRUE(work.done());
-        EXPECT_THAT(std::string(work.error().message()),
-                    testing::HasSubstr("captured into a CUDA graph"));
-      }
+      const Capture capture(stream);
+      refused(reduce_on(world, on_gpu(values), stream.handle), "before the capture");
+      refused(reduce_on(world, on_gpu(values), 0), "the default stream");
     }
     finish(reduce_on(world, on_gpu(values), stream.handle));
+    const Capture capture(stream);
+    const StreamGuard guard(stream.handle);
+    refused(world.isend(on_gpu(values), 0), "message");
   });
   EXPECT_EQ(mock.machine.misuses(), "");
   EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockNcclStreams, ACollectiveIsCapturedOnTheCallersStreamItself) {
+  MockNcclWorld mock(2);
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    std::vector<float> values(8, static_cast<float>(world.rank() + 1));
+    std::vector<float> result(8, 0);
+    finish(reduce_on(world, on_gpu(values), stream.handle));  // 3; it makes the communicator
+    stream.synchronize();
+    const auto events = [&] {
+      const std::lock_guard lock(mock.machine.mutex);
+      const auto& calls = mock.machine.calls(world.rank());
+      return std::pair(calls.at("cuEventRecord"), calls.at("cuStreamWaitEvent"));
+    };
+    const auto before = events();
+    {
+      const Capture capture(stream);
+      Work work = reduce_on(world, on_gpu(values), stream.handle);
+      work.wait();
+      EXPECT_EQ(events(), before) << "none is recorded, and the stream waits for none";
+    }
+    stream.synchronize();
+    EXPECT_EQ(values, std::vector<float>(8, 3)) << "nothing has run";
+    stream.run_graph();
+    stream.copy(result, values);
+    stream.synchronize();
+    EXPECT_EQ(result, std::vector<float>(8, 6));
+    finish(reduce_on(world, on_gpu(values), stream.handle));
+    EXPECT_EQ(values, std::vector<float>(8, 12));
+  });
+  EXPECT_EQ(mock.machine.misuses(), "");
+  EXPECT_EQ(mock.machine.leaks(), "");
+}
+
+TEST(MockNcclStreams, CapturedCallsThatDifferDisagree) {
+  MockNcclWorld mock(2);
+  run_mock_nccl(mock, 2, impatient(), true, [&](ProcessGroup& world) {
+    CallersStream stream(mock, world.rank());
+    std::vector<float> values(8, 1);
+    finish(reduce_on(world, on_gpu(values), stream.handle));
+    AllReduceOptions options;
+    options.op = world.rank() == 0 ? ReduceOp::sum : ReduceOp::max;
+    const Capture capture(stream);
+    const StreamGuard guard(stream.handle);
+    Work work = world.all_reduce(on_gpu(values), options);
+    EXPECT_THROW(work.synchronize(), DisagreementError);
+  });
 }
 
 TEST(MockNcclStreams, ACaptureOfAnotherStreamIsNotDisturbed) {
@@ -66,7 +119,7 @@ TEST(MockNcclStreams, ACaptureOfAnotherStreamIsNotDisturbed) {
     std::vector<float> values(8, 1);
     stream.hold(true);
     Work work = reduce_on(world, on_gpu(values), stream.handle);
-    const Capture capture(mock, other.handle);
+    const Capture capture(other);
     EXPECT_FALSE(work.wait_for(5ms));
     stream.hold(false);
     finish(std::move(work));

@@ -193,6 +193,7 @@ TEST(MockStagedStreams, CallsByNameAreOnTheStreamOfTheInnermostGuard) {
     CallersStream other(mock, 0);
     std::vector<float> values(4, 1);
     std::vector<float> sent(4, 2);
+    std::vector<float> got(4, 0);
     stream.hold(true);
     const StreamGuard around(other.handle);
     Work work;
@@ -204,12 +205,13 @@ TEST(MockStagedStreams, CallsByNameAreOnTheStreamOfTheInnermostGuard) {
     }
     EXPECT_FALSE(work.wait_for(5ms)) << "the stream does not go on";
     EXPECT_FALSE(send.done());
-    Work receive = world.irecv(on_gpu(values), 0);
+    Work receive = world.irecv(on_gpu(got), 0);
     stream.hold(false);
     finish(std::move(work));
     finish(std::move(receive));
     finish(std::move(send));
-    EXPECT_EQ(values, sent);
+    EXPECT_EQ(values, std::vector<float>(4, 1));
+    EXPECT_EQ(got, sent);
   });
 }
 
@@ -255,7 +257,7 @@ TEST(MockStagedStreams, AStreamThatIsCapturedIsRefusedToTheCallerAlone) {
     CallersStream stream(mock, 0);
     std::vector<float> values(8, 1);
     {
-      const Capture capture(mock, stream.handle);
+      const Capture capture(stream);
       for (const std::uintptr_t its : {stream.handle, std::uintptr_t{0}}) {
         Work work = reduce_on(world, on_gpu(values), its);
         EXPECT_TRUE(work.done());
@@ -275,7 +277,7 @@ TEST(MockStagedStreams, ACaptureOfAnotherStreamIsNotDisturbed) {
     std::vector<float> values(8, 1);
     stream.hold(true);
     Work work = reduce_on(world, on_gpu(values), stream.handle);
-    const Capture capture(mock, other.handle);
+    const Capture capture(other);
     EXPECT_FALSE(work.wait_for(5ms));
     std::vector<float> more(8, 1);
     Work second = reduce_on(world, on_gpu(more), stream.handle);

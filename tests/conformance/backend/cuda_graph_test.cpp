@@ -1,0 +1,164 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <dlfcn.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <tutti/tutti.hpp>
+
+#include "cuda/device.hpp"
+#include "cuda/library.hpp"
+
+// Collectives of NCCL that are captured into a CUDA graph, on a real GPU, with ranks as processes:
+// tools/gpu_suite starts it, with TUTTI_BACKEND=cpu:native,cuda:nccl.
+namespace tutti::test {
+namespace {
+
+/// The driver's functions for graphs, which the library does not need.
+struct Graphs {
+  using Handle = void*;
+  int (*begin)(std::uintptr_t stream, int mode) = nullptr;
+  int (*end)(std::uintptr_t stream, Handle* graph) = nullptr;
+  int (*instantiate)(Handle* made, Handle graph, unsigned long long flags) = nullptr;
+  int (*launch)(Handle made, std::uintptr_t stream) = nullptr;
+  int (*destroy_made)(Handle made) = nullptr;
+  int (*destroy)(Handle graph) = nullptr;
+  int (*synchronize)(std::uintptr_t stream) = nullptr;
+
+  [[nodiscard]] bool load() {
+    void* const driver = ::dlopen("libcuda.so.1", RTLD_NOW);
+    const auto find = [&](auto& function, const char* name) {
+      function =
+          reinterpret_cast<std::remove_reference_t<decltype(function)>>(::dlsym(driver, name));
+      return function != nullptr;
+    };
+    return driver != nullptr && find(begin, "cuStreamBeginCapture_v2") &&
+           find(end, "cuStreamEndCapture") && find(instantiate, "cuGraphInstantiateWithFlags") &&
+           find(launch, "cuGraphLaunch") && find(destroy_made, "cuGraphExecDestroy") &&
+           find(destroy, "cuGraphDestroy") && find(synchronize, "cuStreamSynchronize");
+  }
+};
+
+class CudaGraph : public testing::Test {
+ protected:
+  void SetUp() override {
+    Result<cuda::CudaApi*> driver = cuda::driver();
+    int count = 0;
+    if (!driver || (*driver)->init() != 0 || (*driver)->device_count(count) != 0 || count == 0 ||
+        !graphs_.load())
+      GTEST_SKIP() << "there is no GPU";
+    cuda_ = *driver;
+    const char* const local = std::getenv("LOCAL_RANK");
+    gpu_ = (local == nullptr ? 0 : std::atoi(local)) % count;
+    Result<std::unique_ptr<cuda::Device>> device = cuda::Device::open(*cuda_, gpu_);
+    device_ = std::move(device.value());
+    ASSERT_EQ(cuda_->push_context(device_->context()), 0);
+    ASSERT_EQ(cuda_->create_stream(stream_), 0);
+  }
+  void TearDown() override {
+    if (cuda_ == nullptr) return;
+    for (const cuda::Address one : memory_) (void)cuda_->free(one, stream_);
+    (void)graphs_.synchronize(stream());
+    (void)cuda_->destroy_stream(stream_);
+    (void)cuda_->pop_context();
+  }
+
+  [[nodiscard]] std::uintptr_t stream() const { return static_cast<std::uintptr_t>(stream_); }
+  [[nodiscard]] TensorView tensor(std::size_t count) {
+    cuda::Address address{};
+    EXPECT_EQ(cuda_->allocate(address, count * sizeof(float), stream_), 0);
+    memory_.push_back(address);
+    return TensorView(reinterpret_cast<void*>(address), DType::float32, count,
+                      {DeviceType::cuda, static_cast<std::int16_t>(gpu_)});
+  }
+  void fill(const TensorView& view, float value) {
+    std::vector<float> values(view.count(), value);
+    EXPECT_EQ(
+        cuda_->copy(reinterpret_cast<cuda::Address>(view.data()),
+                    reinterpret_cast<cuda::Address>(values.data()), view.size_bytes(), stream_),
+        0);
+    EXPECT_EQ(graphs_.synchronize(stream()), 0);
+  }
+  [[nodiscard]] std::vector<float> values_of(const TensorView& view) {
+    std::vector<float> values(view.count());
+    EXPECT_EQ(cuda_->copy(reinterpret_cast<cuda::Address>(values.data()),
+                          reinterpret_cast<cuda::Address>(view.data()), view.size_bytes(), stream_),
+              0);
+    EXPECT_EQ(graphs_.synchronize(stream()), 0);
+    return values;
+  }
+
+  Graphs graphs_;
+  cuda::CudaApi* cuda_ = nullptr;
+  int gpu_ = 0;
+  std::unique_ptr<cuda::Device> device_;
+  cuda::Stream stream_{};
+  std::vector<cuda::Address> memory_;
+};
+
+constexpr int kRelaxed = 2;
+constexpr std::size_t kCount = 1000;
+
+TEST_F(CudaGraph, RunsCollectivesAgainEachTimeItIsLaunched) {
+  ProcessGroup world = init_process_group();
+  const StreamGuard guard(stream());
+  const auto ranks = static_cast<std::size_t>(world.size());
+  const auto n = static_cast<float>(ranks);
+  const TensorView sum = tensor(kCount);
+  const TensorView all = tensor(kCount * ranks);
+  const TensorView mine = tensor(kCount);
+  const auto collectives = [&] {
+    world.all_reduce(sum).wait();
+    world.all_gather(all, sum).wait();
+    world.reduce_scatter(mine, all).wait();
+  };
+  fill(sum, 1);
+  collectives();  // NCCL connects the ranks
+  EXPECT_THAT(values_of(mine), testing::Each(n * n));
+  fill(sum, 1);
+  ASSERT_EQ(graphs_.begin(stream(), kRelaxed), 0);
+  collectives();
+  Graphs::Handle graph = nullptr;
+  Graphs::Handle made = nullptr;
+  ASSERT_EQ(graphs_.end(stream(), &graph), 0);
+  ASSERT_EQ(graphs_.instantiate(&made, graph, 0), 0);
+  EXPECT_THAT(values_of(sum), testing::Each(1.0F)) << "nothing has run";
+  for (int launch = 1; launch <= 3; ++launch) {
+    ASSERT_EQ(graphs_.launch(made, stream()), 0);
+    const float expected = std::pow(n, static_cast<float>(launch));
+    EXPECT_THAT(values_of(sum), testing::Each(expected)) << launch;
+    EXPECT_THAT(values_of(all), testing::Each(expected)) << launch;
+    EXPECT_THAT(values_of(mine), testing::Each(expected * n)) << launch;
+  }
+  world.all_reduce(mine).synchronize();  // and calls that are not captured go on
+  EXPECT_THAT(values_of(mine), testing::Each(std::pow(n, 5.0F)));
+  world.barrier().wait();
+  EXPECT_EQ(graphs_.destroy_made(made), 0);
+  EXPECT_EQ(graphs_.destroy(graph), 0);
+}
+
+TEST_F(CudaGraph, AMessageIsRefusedAndTheGroupGoesOn) {
+  ProcessGroup world = init_process_group();
+  const StreamGuard guard(stream());
+  const TensorView values = tensor(kCount);
+  fill(values, 1);
+  world.all_reduce(values).synchronize();
+  ASSERT_EQ(graphs_.begin(stream(), kRelaxed), 0);
+  Work work = world.isend(values, 0);
+  EXPECT_TRUE(work.done());
+  EXPECT_THAT(std::string(work.error().message()), testing::HasSubstr("CUDA graph"));
+  Graphs::Handle graph = nullptr;
+  ASSERT_EQ(graphs_.end(stream(), &graph), 0);
+  EXPECT_EQ(graphs_.destroy(graph), 0);
+  world.all_reduce(values).synchronize();
+  EXPECT_THAT(values_of(values), testing::Each(static_cast<float>(world.size() * world.size())));
+}
+
+}  // namespace
+}  // namespace tutti::test
