@@ -90,17 +90,17 @@ DirectCall::Range DirectCall::slice_of(const Peers& peers, int rank,
   return {begin, std::min(most, length - begin)};
 }
 
-bool DirectCall::lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda,
-                      cuda::Calls& calls) const {
-  Work work{calls, cuda, peers.gpu()->out};
+bool DirectCall::lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
+                      cuda::Stream stream) const {
+  Work work{calls, cuda, stream};
   const bool combines = two_rounds_ && met > 0 && met <= parts_;
   return (!combines || combine_slice(peers, work, met - 1)) &&
          (met >= parts_ || fill(call, peers, work, met));
 }
 
-bool DirectCall::trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda,
-                       cuda::Calls& calls) const {
-  Work work{calls, cuda, peers.gpu()->out};
+bool DirectCall::trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
+                       cuda::Stream stream) const {
+  Work work{calls, cuda, stream};
   if (two_rounds_) return met < 2 || take_slices(call, peers, work, met - 2);
   return met < 1 || read(call, peers, work, met - 1);
 }

@@ -45,8 +45,10 @@ class DirectCall {
 
   /// Before the next meeting, and what may go on beside it; in the order of the stream. False:
   /// `calls` says why.
-  bool lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls) const;
-  bool trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls) const;
+  bool lead(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
+            cuda::Stream stream) const;
+  bool trail(const HostCall& call, Peers& peers, cuda::CudaApi& cuda, cuda::Calls& calls,
+             cuda::Stream stream) const;
 
  private:
   struct Work;

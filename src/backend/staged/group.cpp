@@ -10,6 +10,7 @@
 #include "base/deadline.hpp"
 #include "cuda/packer.hpp"
 #include "cuda/pause.hpp"
+#include "os/cpu.hpp"
 
 // The life of an operation. group_ends.cpp has failures and the end of the group.
 namespace tutti::staged {
@@ -21,6 +22,8 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kSpin = std::chrono::microseconds(100);
 constexpr std::chrono::nanoseconds kShortPause = std::chrono::microseconds(20);
 constexpr std::chrono::nanoseconds kLongPause = std::chrono::microseconds(300);
+/// How often the CPUs' backend is asked whether the group is broken, for what it was not given yet.
+constexpr auto kHealthEvery = std::chrono::microseconds(200);
 /// How long a caller sleeps in the CPUs' backend before it looks at the GPU again.
 constexpr std::chrono::nanoseconds kOnCpus = std::chrono::milliseconds(20);
 
@@ -36,7 +39,8 @@ Group::Group(Gpus& gpus, Backend* cpus, std::string name)
       cpus_(cpus),
       name_(std::move(name)),
       peers_(cpus->rank(), cpus->size(), gpus.direct()),
-      choice_(*cpus, gpus.beside()) {}
+      choice_(*cpus, gpus.beside()),
+      crowded_(cpus->size() > os::usable_cpus()) {}
 
 void Group::recycle(Operation& op) { operations_.recycle(op); }
 
@@ -81,8 +85,8 @@ bool Group::begin_on_gpu(Operation& op, const Collective& call) {
                        "the CPUs cannot be a part of; call it outside of the capture"));
     return false;
   }
-  bool begun = calls.ok() && op.gpu->device->take_event(calls, op.ready) &&
-               op.gpu->device->take_event(calls, op.end);
+  bool begun = calls.ok() && op.gpu->device->take_event(calls, op.ready.event) &&
+               op.gpu->device->take_event(calls, op.end.event);
   if (begun && peers_.takes(call.kind)) {
     const engine::Extent extent = engine::extent_of(call, cpus_->size());
     if (peers_.may_take(call, extent)) op.direct.emplace(call, extent, peers_);
@@ -90,8 +94,9 @@ bool Group::begin_on_gpu(Operation& op, const Collective& call) {
   if (op.direct && !takes_this_gpu(op)) return false;
   op.asks = choice_.may_take(call);
   // In the order of the caller's stream.
+  if (begun && may_begin_on_stream(op)) return begin_on_stream(op, calls);
   if (op.direct || op.asks)
-    begun = begun && calls.cuda("cuEventRecord", gpus_.cuda().record_event(op.ready, op.stream));
+    begun = begun && op.ready.record(calls, gpus_.cuda(), op.stream);
   else
     begun = begun && copy_in(op, calls, op.stream);
   if (!begun) fail_calls(op, calls.failure());
@@ -127,7 +132,7 @@ bool Group::copy_in(Operation& op, cuda::Calls& calls, cuda::Stream stream) {
     copied = copied && packer.run(one.gpu, reinterpret_cast<cuda::Address>(one.host));
   }
   // Also after a failure: it tells when the copies before it have ended.
-  return calls.cuda("cuEventRecord", cuda.record_event(op.ready, stream)) && copied;
+  return op.ready.record(calls, cuda, stream) && copied;
 }
 
 /// The CPUs have ended it well.
@@ -144,15 +149,17 @@ void Group::copy_out(Operation& op) {
   }
   op.state = Operation::State::returning;
   // Also after a failure: it tells when the copies before it have ended.
-  if (!calls.cuda("cuEventRecord", cuda.record_event(op.end, op.gpu->out)) || !copied)
-    fail_calls(op, calls.failure());
+  if (!op.end.record(calls, cuda, op.gpu->out) || !copied) fail_calls(op, calls.failure());
 }
 
 // ---- Progress
 
 bool Group::may_be_given(const Operation& op) const noexcept {
-  if (op.lane == Operation::kNone) return true;
-  if (!op.arrived) return false;
+  return op.lane == Operation::kNone || (op.arrived && is_next(op));
+}
+
+/// The CPUs have all of the operations before it in its lane.
+bool Group::is_next(const Operation& op) const noexcept {
   const auto before = [&](const Operation* one) {
     if (one == &op || one->lane != op.lane) return false;
     // Until all have come to its last meeting, some may still read a slot.
@@ -173,8 +180,9 @@ void Group::give(Operation& op, const Collective& call, bool last) {
   op.given = true;
   Collective given = call;
   given.timeout = left_of(op);
-  // Not waited for by the one who called: the CPUs' backend must make progress by itself.
-  op.inner = cpus_->submit(given, true);
+  // Unless its caller is about to wait for it in the CPUs' backend, that must make progress by
+  // itself.
+  op.inner = cpus_->submit(given, &op != driven_);
   if (last) gives_no_more(op);
 }
 
@@ -183,13 +191,17 @@ void Group::gives_no_more(Operation& op) {
   waiting_.fetch_sub(1, std::memory_order_release);  // pairs with the acquire in `has_waiting`
 }
 
-/// Has the event of the operation passed? False: a function has failed, and so has the operation.
-bool Group::look(Operation& op, cuda::Event event, bool& passed) {
+/// `passed`: the stream has come to that point. False: a function has failed, and so has the
+/// operation.
+bool Group::look(Operation& op, Mark& mark, bool& passed) {
+  passed = !mark.pending;
+  if (passed) return true;
   cuda::CudaApi& cuda = gpus_.cuda();
   cuda::Calls calls(cuda);
   const cuda::Current current(cuda, *op.gpu->device, calls);
-  const int code = calls.ok() ? cuda.query_event(event) : 0;
-  passed = code == 0;
+  const int code = calls.ok() ? cuda.query_event(mark.event) : 0;
+  passed = code == 0 && calls.ok();
+  mark.pending = !passed;
   if (code == 0 || code == cuda::kCudaNotReady) {
     if (calls.ok()) return true;
   } else {
@@ -203,6 +215,7 @@ bool Group::look(Operation& op, cuda::Event event, bool& passed) {
 void Group::step(Operation& op, TimePoint now) {
   using State = Operation::State;
   if (op.state == State::done || op.state == State::handed) return;
+  const bool had_been_given = op.state == State::running;
   if (op.state == State::returning) {
     bool there = false;
     if (look(op, op.end, there) && there) end(op, Status());
@@ -221,6 +234,8 @@ void Group::step(Operation& op, TimePoint now) {
     if (there) give(op, op.direct->meeting(), op.direct->at_last_meeting());
   }
   if (op.state == State::running) {
+    // A look at what is not over would wake the progress thread.
+    if (&op == driven_ && !had_been_given) return;
     if (!op.on_cpus) op.on_cpus = cpus_->poll(op.inner);
     if (op.on_cpus && !op.on_cpus->ok()) return end(op, *op.on_cpus);
     if (op.on_cpus && (op.asks || op.direct)) return go_on(op);
@@ -237,7 +252,8 @@ void Group::progress() {
   if (left_) return;
   const TimePoint now = Clock::now();
   for (std::size_t i = 0; i < active_.size(); ++i) step(*active_[i], now);
-  if (has_waiting()) {
+  if (has_waiting() && now >= next_health_) {
+    next_health_ = now + kHealthEvery;
     if (const Status health = cpus_->health(); !health.ok()) fail(health);
   }
   std::erase_if(active_, [&](Operation* op) {
@@ -279,7 +295,7 @@ void Group::order_caller(Operation& op) {
   cuda::CudaApi& cuda = gpus_.cuda();
   cuda::Calls calls(cuda);
   const cuda::Current current(cuda, *op.gpu->device, calls);
-  if (!calls.ok() || !calls.cuda("cuStreamWaitEvent", cuda.wait_event(op.stream, op.end)))
+  if (!calls.ok() || !calls.cuda("cuStreamWaitEvent", cuda.wait_event(op.stream, op.end.event)))
     fail_calls(op, calls.failure());
 }
 
@@ -295,7 +311,9 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
     Backend* beside = nullptr;
     {
       const std::lock_guard lock(gpus_.mutex());
+      driven_ = operations_.find(ticket);
       progress();
+      driven_ = nullptr;
       Operation* const op = operations_.find(ticket);
       if (op == nullptr) {
         outcome = Status(Errc::aborted, "the operation is not known any more");
@@ -329,17 +347,16 @@ bool Group::wait(std::uint64_t ticket, std::optional<std::chrono::nanoseconds> l
       return beside->wait(inner, std::max<std::chrono::nanoseconds>(until - now, {}), outcome);
     }
     if (inside != nullptr) {
+      // Also without time left: who leaves a wait hands the operation over to the progress thread.
       Status its;
-      if (now < until) {
-        (void)cpus_->wait(inner, std::min<std::chrono::nanoseconds>(kOnCpus, until - now), its);
-      }
+      (void)cpus_->wait(inner, std::clamp<std::chrono::nanoseconds>(until - now, {}, kOnCpus), its);
       const std::lock_guard lock(gpus_.mutex());
       --inside->inside;
     }
     if (now >= until) return false;
     if (inside != nullptr) continue;
     if (now - begun < kSpin) {
-      std::this_thread::yield();
+      crowded_ ? std::this_thread::yield() : os::relax();
     } else {
       cuda::pause(std::min<std::chrono::nanoseconds>(time, until - now));
       time = std::min(2 * time, in_parts ? kShortPause : kLongPause);

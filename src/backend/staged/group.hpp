@@ -74,8 +74,11 @@ class Group final : public cuda::Passing {
   bool copy_in(Operation& op, cuda::Calls& calls, cuda::Stream stream);
   void copy_out(Operation& op);
   [[nodiscard]] bool may_be_given(const Operation& op) const noexcept;
+  [[nodiscard]] bool is_next(const Operation& op) const noexcept;
   void give(Operation& op, const Collective& call, bool last);
   void gives_no_more(Operation& op);
+  [[nodiscard]] bool may_begin_on_stream(const Operation& op);
+  bool begin_on_stream(Operation& op, cuda::Calls& calls);
   void begin_direct(Operation& op);
   void go_on(Operation& op);
   void move_part(Operation& op);
@@ -87,7 +90,7 @@ class Group final : public cuda::Passing {
   [[nodiscard]] std::chrono::nanoseconds left_of(const Operation& op) const noexcept;
   void progress();
   void step(Operation& op, TimePoint now);
-  bool look(Operation& op, cuda::Event event, bool& passed);
+  bool look(Operation& op, Mark& mark, bool& passed);
   void order_caller(Operation& op);
   void end(Operation& op, Status outcome);
   bool settle(Operation& op);
@@ -105,8 +108,11 @@ class Group final : public cuda::Passing {
   Peers peers_;
   Choice choice_;
   base::TicketTable<Operation> operations_;
-  std::vector<Operation*> active_;   ///< not done, in the order of their calls
-  std::vector<Operation*> closing_;  ///< done, but something still uses their memory
+  std::vector<Operation*> active_;     ///< not done, in the order of their calls
+  std::vector<Operation*> closing_;    ///< done, but something still uses their memory
+  TimePoint next_health_{};            ///< when the CPUs' backend is asked again
+  const bool crowded_;                 ///< more ranks than CPUs: who waits yields
+  const Operation* driven_ = nullptr;  ///< its caller waits, and goes on in the CPUs' backend
   std::vector<cuda::Due> due_;
   std::atomic<int> waiting_{0};  ///< operations that `gives`; written under the lock
 };

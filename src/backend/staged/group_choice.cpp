@@ -56,8 +56,8 @@ void Group::hand_over(Operation& op) {
   gives_no_more(op);
   for (const Callback& callback : std::exchange(op.callbacks, {}))
     beside.on_done(op.inner, callback);
-  op.gpu->device->give_back(op.ready);
-  op.gpu->device->give_back(op.end);
+  op.gpu->device->give_back(op.ready.event);
+  op.gpu->device->give_back(op.end.event);
   op.settled = true;
 }
 

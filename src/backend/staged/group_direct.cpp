@@ -1,9 +1,37 @@
 #include <mutex>
+#include <ranges>
 
 #include "backend/staged/group.hpp"
 
 // Calls that go from GPU to GPU: what comes after what.
 namespace tutti::staged {
+
+/// The ranks have agreed, and it is the next one of the group: so its first part can be copied to
+/// the slot right now.
+bool Group::may_begin_on_stream(const Operation& op) {
+  return op.direct && !op.asks && peers_.state() == Peers::State::direct &&
+         peers_.takes(op.direct->meeting().kind) && is_next(op) && cpus_->health().ok();
+}
+
+/// Its first part is copied on the caller's stream: the host need not look when that has come to
+/// it. False: a function of CUDA has failed, and `calls` says which.
+bool Group::begin_on_stream(Operation& op, cuda::Calls& calls) {
+  cuda::CudaApi& cuda = gpus_.cuda();
+  // On the stream `out` this rank may still read slots, for the call before.
+  const auto still = std::ranges::find_if(std::views::reverse(active_), [](const Operation* one) {
+    return one->direct && one->state == Operation::State::returning;
+  });
+  if (still != active_.rend())
+    calls.cuda("cuStreamWaitEvent", cuda.wait_event(op.stream, (*still)->end.event));
+  op.direct->begun = true;
+  op.direct->first = peers_.number_parts(op.direct->parts());
+  op.state = Operation::State::moving;
+  const bool filled = op.direct->lead(op.call, peers_, cuda, calls, op.stream);
+  // Also after a failure: it tells when what was begun before has ended.
+  if (op.ready.record(calls, cuda, op.stream) && filled) return true;
+  fail_calls(op, calls.failure());
+  return false;
+}
 
 /// Its input is there, and all calls before it are over for the CPUs.
 void Group::begin_direct(Operation& op) {
@@ -38,7 +66,7 @@ void Group::go_on(Operation& op) {
   give(op, peers_.exchange(), false);
 }
 
-/// At the beginning, and behind a meeting.
+/// At the beginning, and after a meeting.
 void Group::move_part(Operation& op) {
   cuda::CudaApi& cuda = gpus_.cuda();
   cuda::Calls calls(cuda);
@@ -47,12 +75,12 @@ void Group::move_part(Operation& op) {
   const DirectCall& direct = *op.direct;
   const cuda::Stream stream = op.gpu->out;
   op.state = direct.has_met() ? Operation::State::returning : Operation::State::moving;
-  bool moved = direct.lead(op.call, peers_, cuda, calls) &&
-               calls.cuda("cuEventRecord", cuda.record_event(op.ready, stream)) &&
-               direct.trail(op.call, peers_, cuda, calls);
-  // Also after a failure: it tells when what was begun before has ended.
-  if (!calls.cuda("cuEventRecord", cuda.record_event(op.end, stream)) || !moved)
-    fail_calls(op, calls.failure());
+  bool moved = direct.lead(op.call, peers_, cuda, calls, stream) &&
+               (direct.has_met() || op.ready.record(calls, cuda, stream)) &&
+               direct.trail(op.call, peers_, cuda, calls, stream);
+  // Nothing trails at first. After a failure: it tells when what was begun before has ended.
+  if (direct.met != 0 || !moved) moved = op.end.record(calls, cuda, stream) && moved;
+  if (!moved) fail_calls(op, calls.failure());
 }
 
 /// The ranks have agreed that such calls go by way of the host.

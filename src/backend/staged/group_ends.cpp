@@ -33,8 +33,8 @@ void Group::end(Operation& op, Status outcome) {
   if (op.gpu != nullptr && !outcome.ok()) {
     cuda::Calls calls(gpus_.cuda());
     const cuda::Current current(gpus_.cuda(), *op.gpu->device, calls);
-    for (const cuda::Event event : {op.ready, op.end}) {
-      if (calls.ok() && event != cuda::Event{}) (void)gpus_.cuda().wait_event(op.stream, event);
+    for (const Mark& mark : {op.ready, op.end}) {
+      if (calls.ok() && mark.pending) (void)gpus_.cuda().wait_event(op.stream, mark.event);
     }
   }
   op.state = Operation::State::done;
@@ -55,12 +55,13 @@ bool Group::settle(Operation& op) {
     cuda::CudaApi& cuda = gpus_.cuda();
     cuda::Calls calls(cuda);
     const cuda::Current current(cuda, *op.gpu->device, calls);
-    for (cuda::Event* const event : {&op.ready, &op.end}) {
-      if (calls.ok() && *event != cuda::Event{} && cuda.query_event(*event) == cuda::kCudaNotReady)
+    for (Mark* const mark : {&op.ready, &op.end}) {
+      if (calls.ok() && mark->pending && cuda.query_event(mark->event) == cuda::kCudaNotReady)
         return false;
+      mark->pending = false;
     }
-    op.gpu->device->give_back(op.ready);
-    op.gpu->device->give_back(op.end);
+    op.gpu->device->give_back(op.ready.event);
+    op.gpu->device->give_back(op.end.event);
     if (op.outcome.tensors_in_use()) op.block.keep_for_ever();
     op.block.give_back();
   }
@@ -99,7 +100,7 @@ void Group::fail_late(Operation& op, TimePoint now) {
   std::string text = text_of(op) + " on " + name_of_rank() + " timed out after " +
                      base::seconds_text(now - op.started) + " (timeout " +
                      base::seconds_text(op.timeout) + "): ";
-  if (op.state == Operation::State::moving)
+  if (op.state == Operation::State::moving && op.arrived)
     text += "the GPU has not ended its copies";
   else
     text += op.arrived ? "an operation before it still waits for its stream"
