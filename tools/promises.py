@@ -24,8 +24,6 @@ PAGE = "docs/backends.md"
 BEGIN = "<!-- The table{}: tools/promises.py --write -->"
 END = "<!-- The end of the table. -->"
 DEVICES = {"cpu": "CPU", "cuda": "GPU"}
-# Operations of a backend that no run on a GPU has shown: mocks of the driver have.
-NOT_RUN = {("native", "cuda"): ("probe",)}
 
 ENUM = re.compile(r"enum class Promise[^{]*\{(.*?)\};", re.DOTALL)
 TITLED = re.compile(r"((?:^ *///.*\n)+) *(\w+)", re.MULTILINE)
@@ -72,10 +70,10 @@ def declared_list(root, backend, name):
     return re.findall(r"::(\w+)", found.group(1)) if found else []
 
 
-def operation_cell(kind, backend, device, takes, lacks):
+def operation_cell(kind, device, takes, lacks):
     if kind.name in lacks or (kind.layout != "none" and device not in takes):
         return "-"
-    return "mock" if kind.name in NOT_RUN.get((backend, device), ()) else "yes"
+    return "yes"
 
 
 def operation_table(root):
@@ -86,7 +84,7 @@ def operation_table(root):
     takes, lacks = ({backend: declared_list(root, backend, name) for backend in BACKENDS}
                     for name in ("kTakes", "kLacks"))
     for kind in kinds.rows(root):
-        cells = [operation_cell(kind, backend, device, takes[backend], lacks[backend]) for backend, device in columns]
+        cells = [operation_cell(kind, device, takes[backend], lacks[backend]) for backend, device in columns]
         lines.append(f"| `{kind.name}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -126,7 +126,7 @@ class BackendConfig:
                                      f"e.g. 'cpu:gloo'")
                 self.device_backend_map[device] = str(Backend(name))
         else:
-            devices = Backend.backend_capability.get(text, ["cpu"])
+            devices = Backend.backend_capability.get(text, ["cuda" if text == "nccl" else "cpu"])
             self.device_backend_map = {device: text for device in devices}
 
     def get_device_backend_map(self) -> dict[str, str]:
